@@ -3,14 +3,22 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
 MINUTES ?= 10
+PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle clean
+.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle deb clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
+
+install: ## program, library, manual pages, completion, presets: PREFIX=/usr/local (DESTDIR=...)
+	@test -x build/trireme || $(MAKE) --no-print-directory build
+	@cmake --install build --prefix "$(PREFIX)"
+
+uninstall: ## what the last `make install` put there
+	@cmake --build build --target uninstall
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -83,6 +91,9 @@ soak: ## random runs disturbed in every way, for MINUTES (10); SEED=n repeats on
 bundle: ## the program with all that it needs in one file, for a machine that has nothing of it
 	@scripts/install-deps.sh --bundle
 	@scripts/bundle.sh
+
+deb: ## Debian packages of HEAD in build/debian, and whether they hold together
+	@scripts/debian-package.sh
 
 clean: ## remove build/ (runs/ and corpus/ stay)
 	@rm -rf build

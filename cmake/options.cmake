@@ -16,9 +16,12 @@ option(TRIREME_WERROR "Warnings are errors" OFF)
 set(TRIREME_SANITIZE "" CACHE STRING "Sanitizers to build with: address,undefined or thread")
 option(TRIREME_FUZZ "Build the fuzzers (needs clang)" OFF)
 
+# Presets, when the program runs from where it was built; packages give the place that they install them in.
+set(TRIREME_CONFIG_DIR "${PROJECT_SOURCE_DIR}/configs" CACHE STRING "The last folder in which presets are looked for")
+
 add_library(trireme_options INTERFACE)
-target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}"
-  TRIREME_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs") # presets, when the program runs from where it was built
+target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}")
+set_source_files_properties(src/base/preset.c PROPERTIES COMPILE_DEFINITIONS "TRIREME_CONFIG_DIR=\"${TRIREME_CONFIG_DIR}\"")
 target_compile_options(trireme_options INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla -Wundef
   -Wswitch-enum # a switch names every value of an enum, so that a new one stops the build where it has a meaning

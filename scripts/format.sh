@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(-i)
 if [ "${1:-}" = --check ]; then mode=(--dry-run -Werror); fi
-find src tests -name '*.[ch]' -print0 | xargs -0 -r clang-format "${mode[@]}"
+find src tests include examples -name '*.[ch]' -print0 | xargs -0 -r clang-format "${mode[@]}"

@@ -133,6 +133,17 @@ void tri_config_differences(const tri_config_table *table, const void *left, con
 /* Calls `visit` for each key with its full name. */
 void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
 
+/* What there is to say of a key. */
+typedef struct tri_config_described {
+  const char *name;     /* with those of the sections that it is in */
+  const char *type;     /* "integer", "windows|documents" */
+  const char *standard; /* the default, or what it depends on; "(asked for)", "(none)", or "" */
+  const tri_config_key *key;
+} tri_config_described;
+/* Calls `visit` for each key, sections and lists before what is in them. */
+void tri_config_describe(const tri_config_table *table,
+                         void (*visit)(void *context, const tri_config_described *described), void *context);
+
 /* One line a key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 

@@ -169,7 +169,7 @@ tri_status tri_config_print(const tri_config_table *table, const void *values, c
 
 /* ---- two structs ------------------------------------------------------------------------------------------------- */
 
-enum { NAME_BYTES = 256 };
+enum { NAME_BYTES = 256, TYPE_BYTES = 512 };
 
 static void full_name(const char *prefix, const char *key, char out[NAME_BYTES]) {
   int length = snprintf(out, NAME_BYTES, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", key);
@@ -253,22 +253,36 @@ static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
   }
 }
 
-static void help_section(const tri_config_table *table, const char *path, FILE *to) {
+typedef struct description {
+  void (*visit)(void *context, const tri_config_described *described);
+  void *context;
+} description;
+
+static void describe_section(const tri_config_table *table, const char *path, const description *to) {
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
-    char full[128];
-    char type[128];
-    snprintf(full, sizeof full, "%s%s%s", path, path[0] == '\0' ? "" : ".", key->name);
+    char full[NAME_BYTES];
+    char type[TYPE_BYTES];
+    full_name(path, key->name, full);
     type_name(key, type, sizeof type);
     const char *standard = key->fallback != NULL ? key->fallback : key->derived;
     if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
     if (standard[0] == '\0' && key->type == TRI_CONFIG_STRING) standard = "(none)";
-    fprintf(to, "  %-42s %-34s %-24s %s\n", full, type, standard, key->help);
-    if (key->table != NULL) help_section(key->table, full, to);
+    to->visit(to->context, &(tri_config_described){.name = full, .type = type, .standard = standard, .key = key});
+    if (key->table != NULL) describe_section(key->table, full, to);
   }
+}
+
+void tri_config_describe(const tri_config_table *table,
+                         void (*visit)(void *context, const tri_config_described *described), void *context) {
+  describe_section(table, "", &(description){visit, context});
+}
+
+static void help_line(void *to, const tri_config_described *key) {
+  fprintf(to, "  %-42s %-34s %-24s %s\n", key->name, key->type, key->standard, key->key->help);
 }
 
 void tri_config_help(const tri_config_table *table, FILE *to) {
   fprintf(to, "  %-42s %-34s %-24s %s\n", "key", "type", "default", "meaning");
-  help_section(table, "", to);
+  tri_config_describe(table, help_line, to);
 }

@@ -3,39 +3,64 @@
 #include "base/format.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { NUM_PLACES = 5 };
+typedef enum beside { CHOSEN, PROGRAM, OBJECT, BUILT } beside;
+
+/* Where to look, in this order: below the folder of what. */
+static const struct {
+  beside of;
+  const char *below;
+} places[] = {{CHOSEN, ""},
+              {PROGRAM, "/../share/trireme/configs"},
+              {OBJECT, "/../share/trireme/configs"},    /* lib/libtrireme.so.0 */
+              {OBJECT, "/../../share/trireme/configs"}, /* lib/x86_64-linux-gnu/libtrireme.so.0 */
+              {PROGRAM, "/../configs"},
+              {PROGRAM, "/../../configs"},
+              {BUILT, ""}};
+enum { NUM_PLACES = sizeof places / sizeof places[0] };
+
+static void cut_name(char path[TRI_PATH_BYTES]) {
+  char *slash = strrchr(path, '/');
+  if (slash != NULL) *slash = '\0';
+}
 
 /* The folder of the program's own file, or "" where the system does not say. */
 static void program_directory(char out[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", out, TRI_PATH_BYTES - 1);
   out[length > 0 ? length : 0] = '\0';
-  char *slash = strrchr(out, '/');
-  if (slash != NULL) *slash = '\0';
+  cut_name(out);
+}
+
+/* The folder of the file that this code was loaded from, where that is a library; else the program's, or "". */
+static void object_directory(char out[TRI_PATH_BYTES]) {
+  static const char here = 0; /* an address of this file's */
+  Dl_info facts;
+  out[0] = '\0';
+  if (dladdr(&here, &facts) == 0 || facts.dli_fname == NULL || strchr(facts.dli_fname, '/') == NULL) return;
+  char *whole = realpath(facts.dli_fname, NULL);
+  if (whole == NULL) return;
+  snprintf(out, TRI_PATH_BYTES, "%s", whole);
+  free(whole);
+  cut_name(out);
 }
 
 /* Writes "PLACE/FOLDER" of the index-th place to look at; false if there is no such place. */
 static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
-  static const char *const beside_program[NUM_PLACES] = {
-      [1] = "/../configs", [2] = "/../../configs", [4] = "/../share/trireme/configs"};
-  char program[TRI_PATH_BYTES] = "";
-  const char *base = "";
-  const char *below = "";
-  if (index == 0) {
-    const char *chosen = getenv("TRIREME_CONFIGS");
-    base = chosen == NULL ? "" : chosen;
-  } else if (index == 3) {
-    base = TRIREME_CONFIG_DIR;
-  } else {
-    program_directory(program);
-    base = program;
-    below = beside_program[index];
+  char base[TRI_PATH_BYTES] = "";
+  const char *chosen = NULL;
+  switch (places[index].of) {
+    case CHOSEN: chosen = getenv("TRIREME_CONFIGS"); break;
+    case PROGRAM: program_directory(base); break;
+    case OBJECT: object_directory(base); break;
+    case BUILT: chosen = TRIREME_CONFIG_DIR; break;
   }
-  int length = snprintf(out, TRI_PATH_BYTES, "%s%s/%s", base, below, folder);
+  if (chosen != NULL) snprintf(base, sizeof base, "%s", chosen);
+  int length = snprintf(out, TRI_PATH_BYTES, "%s%s/%s", base, places[index].below, folder);
   return base[0] != '\0' && length < TRI_PATH_BYTES;
 }
 

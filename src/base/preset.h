@@ -1,9 +1,10 @@
 /* Presets: configuration files that come with the program and are called by name (configs/models/gpt2-124m.yaml is
  * `gpt2-124m` in the folder "models").
  *
- * They are looked for in $TRIREME_CONFIGS, in ../configs and ../../configs as seen from the program's own file (a
- * build folder inside the source), in the source folder it was built from, and in ../share/trireme/configs (an
- * installation). The first that has the file wins, so that a site can put presets of its own in front. */
+ * They are looked for in $TRIREME_CONFIGS; in share/trireme/configs beside the folder, or beside the one above it, of
+ * the program's own file and of the library's, which is where an installation has them wherever it is moved to; in
+ * ../configs and ../../configs as seen from the program (a build folder inside the source); and in the folder that the
+ * build was given. The first that has the file wins, so that a site can put presets of its own in front. */
 #ifndef TRI_BASE_PRESET_H
 #define TRI_BASE_PRESET_H
 

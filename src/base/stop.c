@@ -17,11 +17,9 @@ static atomic_bool deferred, asked, signalled;
  * MPICH, does as it is loaded), so this is asked before they are begun, and before a sanitizer is. */
 static unsigned long hangup[4]; /* as the kernel fills it: the handler comes first */
 
-__attribute__((no_sanitize("address", "thread", "undefined"))) static void look_at_hangup(void) {
+__attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_look_at_hangup(void) {
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
 }
-
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = look_at_hangup;
 
 /* Of a terminal that closes, unless somebody has said that it may (nohup). */
 static sigset_t held(void) {

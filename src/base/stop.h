@@ -11,6 +11,13 @@
 
 #include <stdbool.h>
 
+/* For a program that holds signals: put at the head of its file, it looks whether SIGHUP is ignored before libraries
+ * are begun, which may take it for themselves. (A library cannot; it holds nothing.) */
+#define TRI_STOP_LOOK_BEFORE_LIBRARIES                                                                                 \
+  __attribute__((section(".preinit_array"), used)) static void (*const tri_stop_before_libraries)(void) =              \
+      tri_stop_look_at_hangup
+void tri_stop_look_at_hangup(void);
+
 /* Holds back SIGINT, SIGTERM and, unless it is ignored, SIGHUP from here on, over an exec too: the first thing in main,
  * so that none is lost before somebody is there who knows what to do with it. tri_stop_release lets them do what they
  * do without us. */

@@ -254,6 +254,17 @@ static json_t *first_layers_json(int64_t count) {
   return out;
 }
 
+/* GELU by tanh has two names, which transformers computes with other last bits: the family's own is written. */
+static const char *activation_word(tri_activation activation, const tri_dialect_key *row) {
+  switch (activation) {
+    case TRI_ACTIVATION_GELU_TANH: return row->value != NULL ? row->value : activations_word(activation);
+    case TRI_ACTIVATION_GELU_ERF:
+    case TRI_ACTIVATION_SILU:
+    case TRI_ACTIVATION_RELU: break;
+  }
+  return activations_word(activation);
+}
+
 static json_t *number_or_null(double value) { return value == 0 ? json_null() : json_real(value); }
 
 static void write_key(const tri_model *model, const tri_dialect *dialect, const tri_dialect_key *row, json_t *to) {
@@ -268,7 +279,7 @@ static void write_key(const tri_model *model, const tri_dialect *dialect, const 
     case TRI_DIALECT_NUMBER:
     case TRI_DIALECT_POSITIVE: value = json_real(*(const double *)field); break;
     case TRI_DIALECT_BOOL: value = json_boolean(*(const bool *)field); break;
-    case TRI_DIALECT_ACTIVATION: value = json_string(activations_word(*(const tri_activation *)field)); break;
+    case TRI_DIALECT_ACTIVATION: value = json_string(activation_word(*(const tri_activation *)field, row)); break;
     case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
     case TRI_DIALECT_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
     case TRI_DIALECT_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;

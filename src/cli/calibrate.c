@@ -38,21 +38,23 @@ typedef struct arguments {
 
 enum { OPTION_PRECISION = 256, OPTION_DEVICE, OPTION_MODEL, OPTION_SEQUENCE, OPTION_MICRO_BATCH, OPTION_TIME };
 
-static const double PATIENCE_S = 600; /* with ranks that give no sign of life */
+static const double PATIENCE_S = 600;
+static const struct option calibrate_options[] = {{"ranks", required_argument, NULL, 'n'},
+                                                  {"precision", required_argument, NULL, OPTION_PRECISION},
+                                                  {"device", required_argument, NULL, OPTION_DEVICE},
+                                                  {"model", required_argument, NULL, OPTION_MODEL},
+                                                  {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+                                                  {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
+                                                  {"time", required_argument, NULL, OPTION_TIME},
+                                                  {NULL, 0, NULL, 0}};
+
+/* with ranks that give no sign of life */
 
 static tri_status calibrate_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {{"ranks", required_argument, NULL, 'n'},
-                                          {"precision", required_argument, NULL, OPTION_PRECISION},
-                                          {"device", required_argument, NULL, OPTION_DEVICE},
-                                          {"model", required_argument, NULL, OPTION_MODEL},
-                                          {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-                                          {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
-                                          {"time", required_argument, NULL, OPTION_TIME},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":n:", options, NULL);
+    int result = getopt_long(count, given, ":n:", calibrate_options, NULL);
     if (result == -1) break;
     switch (result) {
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
@@ -264,5 +266,6 @@ const tri_command tri_command_calibrate = {
         "\n"
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,
+    .options = calibrate_options,
     .run = calibrate_run,
 };

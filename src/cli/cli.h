@@ -4,13 +4,15 @@
 
 #include "base/status.h"
 
+#include <getopt.h>
 #include <stdbool.h>
 
 typedef struct tri_command {
   const char *name;
-  const char *summary; /* one line */
-  const char *help;    /* what --help prints, ends with an example */
-  bool holds_signals;  /* it begins with signals held (base/stop.h), and says itself what becomes of them */
+  const char *summary;          /* one line */
+  const char *help;             /* what --help prints, ends with an example */
+  const struct option *options; /* what it takes, as getopt_long wants them, with --help beside; NULL: nothing */
+  bool holds_signals;           /* it begins with signals held (base/stop.h), and says itself what becomes of them */
   /* arguments[0] is the subcommand's name. Writes results to standard output, everything else by base/log.h. */
   tri_status (*run)(int count, char **arguments);
 } tri_command;

@@ -25,17 +25,18 @@ typedef struct compare_arguments {
 enum { OPTION_BY = 256, OPTION_SVG, OPTION_HTML, OPTION_JSON };
 enum { SUMMARY_LIMIT_BYTES = 1 << 20 };
 
+static const struct option compare_options[] = {
+    {"by", required_argument, NULL, OPTION_BY},
+    {"svg", required_argument, NULL, OPTION_SVG},
+    {"html", required_argument, NULL, OPTION_HTML},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status compare_parse(int count, char **arguments, compare_arguments *out) {
-  static const struct option options[] = {
-      {"by", required_argument, NULL, OPTION_BY},
-      {"svg", required_argument, NULL, OPTION_SVG},
-      {"html", required_argument, NULL, OPTION_HTML},
-      {"json", no_argument, NULL, OPTION_JSON},
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", compare_options, NULL)) != -1;) {
     switch (result) {
       case OPTION_BY:
         if (tri_course_named(optarg, &out->course)) break;
@@ -200,5 +201,6 @@ const tri_command tri_command_compare = {
         "  --json              the table as one JSON document on standard output\n"
         "\n"
         "example: trireme compare runs/first runs/second --html compared.html\n",
+    .options = compare_options,
     .run = compare_run,
 };

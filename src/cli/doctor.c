@@ -78,6 +78,11 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
   return failed ? tri_fail(TRI_INTERNAL, "the findings cannot be written as JSON") : TRI_OK;
 }
 
+static const struct option doctor_options[] = {{"json", no_argument, NULL, 0},
+                                               {"quick", no_argument, NULL, 0},
+                                               {"compile", required_argument, NULL, 0},
+                                               {NULL, 0, NULL, 0}};
+
 static tri_status doctor_parse(int count, char **arguments, bool *json, double *test_s) {
   for (int i = 1; i < count; i++) {
     if (strcmp(arguments[i], "--json") == 0) {
@@ -210,5 +215,6 @@ const tri_command tri_command_doctor = {
         "a\n"
         "           folder, for TRIREME_CACHE on machines without a compiler, and show what each kernel needs\n\n"
         "example: trireme doctor --json | python3 -m json.tool\n",
+    .options = doctor_options,
     .run = doctor_run,
 };

@@ -137,30 +137,31 @@ static tri_status check_options(const eval_arguments *given, int named) {
                   "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for questions");
 }
 
+static const struct option eval_options[] = {
+    {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"documents", required_argument, NULL, OPTION_DOCUMENTS},
+    {"packing", required_argument, NULL, OPTION_PACKING},
+    {"bigram", required_argument, NULL, OPTION_BIGRAM},
+    {"choices", required_argument, NULL, OPTION_CHOICES},
+    {"answers", required_argument, NULL, OPTION_ANSWERS},
+    {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"until", required_argument, NULL, OPTION_UNTIL},
+    {"strip", no_argument, NULL, OPTION_STRIP},
+    {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
+    {"ignore-punctuation", no_argument, NULL, OPTION_IGNORE_PUNCTUATION},
+    {"ignore-numbers", no_argument, NULL, OPTION_IGNORE_NUMBERS},
+    {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
+    {"svg", required_argument, NULL, OPTION_SVG},
+    {"json", no_argument, NULL, OPTION_JSON},
+    TRI_MODEL_OPTION_ROWS,
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
-  static const struct option options[] = {
-      {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-      {"batch", required_argument, NULL, OPTION_BATCH},
-      {"documents", required_argument, NULL, OPTION_DOCUMENTS},
-      {"packing", required_argument, NULL, OPTION_PACKING},
-      {"bigram", required_argument, NULL, OPTION_BIGRAM},
-      {"choices", required_argument, NULL, OPTION_CHOICES},
-      {"answers", required_argument, NULL, OPTION_ANSWERS},
-      {"tokens", required_argument, NULL, OPTION_TOKENS},
-      {"until", required_argument, NULL, OPTION_UNTIL},
-      {"strip", no_argument, NULL, OPTION_STRIP},
-      {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
-      {"ignore-punctuation", no_argument, NULL, OPTION_IGNORE_PUNCTUATION},
-      {"ignore-numbers", no_argument, NULL, OPTION_IGNORE_NUMBERS},
-      {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
-      {"svg", required_argument, NULL, OPTION_SVG},
-      {"json", no_argument, NULL, OPTION_JSON},
-      TRI_MODEL_OPTION_ROWS,
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", eval_options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
   TRI_TRY(check_options(out, count - optind));
@@ -670,5 +671,6 @@ const tri_command tri_command_eval = {
         "each\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
+    .options = eval_options,
     .run = eval_run,
 };

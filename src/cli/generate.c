@@ -42,20 +42,21 @@ static tri_status take_option(int result, char **arguments, generate_arguments *
   return taken ? TRI_OK : tri_option_fault("generate", result, arguments);
 }
 
+static const struct option generate_options[] = {
+    {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
+    {"top-k", required_argument, NULL, OPTION_TOP_K},
+    {"top-p", required_argument, NULL, OPTION_TOP_P},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    TRI_MODEL_OPTION_ROWS,
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status generate_parse(int count, char **arguments, generate_arguments *out) {
-  static const struct option options[] = {
-      {"prompt", required_argument, NULL, OPTION_PROMPT},
-      {"tokens", required_argument, NULL, OPTION_TOKENS},
-      {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
-      {"top-k", required_argument, NULL, OPTION_TOP_K},
-      {"top-p", required_argument, NULL, OPTION_TOP_P},
-      {"seed", required_argument, NULL, OPTION_SEED},
-      TRI_MODEL_OPTION_ROWS,
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
     TRI_TRY(take_option(result, arguments, out));
   }
   if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
@@ -271,5 +272,6 @@ const tri_command tri_command_generate = {
         "  --seed S            the same seed writes the same text (1234)\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
+    .options = generate_options,
     .run = generate_run,
 };

@@ -30,19 +30,22 @@ static tri_status take_precision(const char *text, tri_dtype *out) {
   return TRI_OK;
 }
 
+/* Export's, and behind its own those of both. */
+enum { EXPORTS_OWN = 4 };
+static const struct option export_options[] = {
+    {"precision", required_argument, NULL, OPTION_PRECISION},
+    {"merge", no_argument, NULL, OPTION_MERGE},
+    {"base", required_argument, NULL, OPTION_BASE},
+    {"average", no_argument, NULL, OPTION_AVERAGE},
+    {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
+    {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status import_parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
-  static const struct option options[] = {
-      {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
-      {"precision", required_argument, NULL, OPTION_PRECISION},
-      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-      {"merge", no_argument, NULL, OPTION_MERGE},
-      {"base", required_argument, NULL, OPTION_BASE},
-      {"average", no_argument, NULL, OPTION_AVERAGE},
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", export_options, NULL)) != -1;) {
     if (result == OPTION_SHARD_BYTES) {
       TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
     } else if (result == OPTION_NO_VERIFY) {
@@ -183,6 +186,7 @@ const tri_command tri_command_import = {
         "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"
         "\n"
         "example: trireme import models/Llama-3.2-1B llama-1b\n",
+    .options = export_options + EXPORTS_OWN,
     .run = run_import,
 };
 
@@ -209,5 +213,6 @@ const tri_command tri_command_export = {
         "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"
         "\n"
         "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
+    .options = export_options,
     .run = run_export,
 };

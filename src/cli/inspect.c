@@ -363,23 +363,24 @@ enum {
   OPTION_TOKENIZER
 };
 
+static const struct option inspect_options[] = {
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"all", no_argument, NULL, OPTION_ALL},
+    {"verify", no_argument, NULL, OPTION_VERIFY},
+    {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+    {"model", required_argument, NULL, OPTION_MODEL},
+    {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+    {"tokenizer", required_argument, NULL, OPTION_TOKENIZER},
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status inspect_run(int count, char **arguments) {
-  static const struct option options[] = {
-      {"json", no_argument, NULL, OPTION_JSON},
-      {"all", no_argument, NULL, OPTION_ALL},
-      {"verify", no_argument, NULL, OPTION_VERIFY},
-      {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
-      {"model", required_argument, NULL, OPTION_MODEL},
-      {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-      {"tokenizer", required_argument, NULL, OPTION_TOKENIZER},
-      {NULL, 0, NULL, 0},
-  };
   bool json = false, all = false, verify = false, no_verify = false;
   const char *model = NULL, *tokenizer = NULL;
   int64_t sequence = 0;
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", inspect_options, NULL)) != -1;) {
     switch (result) {
       case OPTION_JSON: json = true; break;
       case OPTION_ALL: all = true; break;
@@ -434,5 +435,6 @@ const tri_command tri_command_inspect = {
         "document, they end at the end-of-text token of FILE, or of the tokenizer.json beside the corpus.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",
+    .options = inspect_options,
     .run = inspect_run,
 };

@@ -1,10 +1,12 @@
-#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "base/status.h"
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "cli/complete.h"
+#include "cli/help.h"
+#include "cli/version.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,34 +14,24 @@
 #include <string.h>
 #include <unistd.h>
 
+TRI_STOP_LOOK_BEFORE_LIBRARIES;
+
+static tri_status help_run(int count, char **arguments);
+
+static const struct option help_options[] = {
+    {"man", required_argument, NULL, 0}, {"man-pages", required_argument, NULL, 0}, {NULL, 0, NULL, 0}};
+static const tri_command command_help = {
+    .name = "help", .summary = TRI_HELP_SUMMARY, .help = tri_help_text, .options = help_options, .run = help_run};
+
 static const tri_command *const commands[] = {
-    &tri_command_prepare,  &tri_command_train,   &tri_command_simulate,  &tri_command_plan,     &tri_command_tune,
-    &tri_command_generate, &tri_command_eval,    &tri_command_import,    &tri_command_export,   &tri_command_merge,
-    &tri_command_compare,  &tri_command_inspect, &tri_command_calibrate, &tri_command_validate, &tri_command_doctor,
+    &tri_command_prepare,   &tri_command_train,    &tri_command_simulate, &tri_command_plan,
+    &tri_command_tune,      &tri_command_generate, &tri_command_eval,     &tri_command_import,
+    &tri_command_export,    &tri_command_merge,    &tri_command_compare,  &tri_command_inspect,
+    &tri_command_calibrate, &tri_command_validate, &tri_command_doctor,   &command_help,
 };
-enum { NUM_COMMANDS = sizeof commands / sizeof commands[0] };
+static const tri_commands all = {commands, sizeof commands / sizeof commands[0]};
 
-static void print_usage(FILE *to) {
-  fprintf(to, "Trireme %s trains large language models over MPI, and says beforehand how fast and whether it fits.\n\n",
-          TRIREME_VERSION);
-  fprintf(to, "usage: trireme COMMAND [options]     (trireme COMMAND --help for each)\n\n");
-  for (int i = 0; i < NUM_COMMANDS; i++) fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-}
-
-static const tri_command *find_command(const char *name) {
-  for (int i = 0; i < NUM_COMMANDS; i++) {
-    if (strcmp(commands[i]->name, name) == 0) return commands[i];
-  }
-  return NULL;
-}
-
-static tri_status unknown_command(const char *name) {
-  const char *names[NUM_COMMANDS];
-  for (int i = 0; i < NUM_COMMANDS; i++) names[i] = commands[i]->name;
-  const char *nearest = tri_nearest_word(name, names, NUM_COMMANDS);
-  if (nearest != NULL) return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; did you mean `%s`?", name, nearest);
-  return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
-}
+static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
 /* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
  * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing where
@@ -81,19 +73,21 @@ static tri_status main_run(const tri_command *command, int count, char **argumen
 
 static tri_status run_any(int count, char **arguments) {
   if (count < 2) {
-    print_usage(stderr);
+    tri_help_usage(&all, stderr);
     return tri_fail(TRI_BAD_USAGE, "%s", "");
   }
-  if (strcmp(arguments[1], "--help") == 0 || strcmp(arguments[1], "-h") == 0 || strcmp(arguments[1], "help") == 0) {
-    print_usage(stdout);
+  const char *word = arguments[1];
+  if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+    tri_help_usage(&all, stdout);
     return TRI_OK;
   }
-  if (strcmp(arguments[1], "--version") == 0) {
-    printf("trireme %s\n", TRIREME_VERSION);
+  if (strcmp(word, "--version") == 0) {
+    tri_version_print(stdout);
     return TRI_OK;
   }
-  const tri_command *command = find_command(arguments[1]);
-  if (command == NULL) return unknown_command(arguments[1]);
+  if (strcmp(word, "complete") == 0) return tri_complete_run(&all, count - 2, arguments + 2);
+  const tri_command *command = tri_command_find(&all, word);
+  if (command == NULL) return tri_command_unknown(&all, word);
   if (!command->holds_signals) tri_stop_release();
   return main_run(command, count, arguments);
 }

@@ -122,23 +122,24 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
   return TRI_OK;
 }
 
+static const struct option merge_options[] = {
+    {"out", required_argument, NULL, MERGE_OUT},
+    {"method", required_argument, NULL, MERGE_METHOD},
+    {"weights", required_argument, NULL, MERGE_WEIGHTS},
+    {"base", required_argument, NULL, MERGE_BASE},
+    {"scale", required_argument, NULL, MERGE_SCALE},
+    {"density", required_argument, NULL, MERGE_DENSITY},
+    {"t", required_argument, NULL, MERGE_T},
+    {"dtype", required_argument, NULL, MERGE_DTYPE},
+    {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
+    {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status merge_parse(int count, char **arguments, merge_arguments *out) {
-  static const struct option options[] = {
-      {"out", required_argument, NULL, MERGE_OUT},
-      {"method", required_argument, NULL, MERGE_METHOD},
-      {"weights", required_argument, NULL, MERGE_WEIGHTS},
-      {"base", required_argument, NULL, MERGE_BASE},
-      {"scale", required_argument, NULL, MERGE_SCALE},
-      {"density", required_argument, NULL, MERGE_DENSITY},
-      {"t", required_argument, NULL, MERGE_T},
-      {"dtype", required_argument, NULL, MERGE_DTYPE},
-      {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
-      {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
-  for (int result; (result = getopt_long(count, arguments, ":", options, NULL)) != -1;) {
+  for (int result; (result = getopt_long(count, arguments, ":", merge_options, NULL)) != -1;) {
     TRI_TRY(merge_take_option(result, arguments, out));
   }
   out->from = arguments + optind;
@@ -386,5 +387,6 @@ const tri_command tri_command_merge = {
         "  --no-verify        do not compare what is read with checksums, and say so\n"
         "\n"
         "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
+    .options = merge_options,
     .run = run_merge,
 };

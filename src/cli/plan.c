@@ -22,18 +22,19 @@ typedef struct arguments {
   const char *keys; /* of clusters or systems: printed instead of a plan */
 } arguments;
 
+static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
+                                             {"top", required_argument, NULL, OPTION_TOP},
+                                             {"pareto", no_argument, NULL, OPTION_PARETO},
+                                             {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
+                                             {"keys", required_argument, NULL, OPTION_KEYS},
+                                             {NULL, 0, NULL, 0}};
+
 static tri_status plan_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
-                                          {"top", required_argument, NULL, OPTION_TOP},
-                                          {"pareto", no_argument, NULL, OPTION_PARETO},
-                                          {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
-                                          {"keys", required_argument, NULL, OPTION_KEYS},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
     bool taken = false;
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":", plan_options, NULL);
     if (result == -1) break;
     TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
     if (taken) continue;
@@ -162,5 +163,6 @@ const tri_command tri_command_plan = {
         "  --keys WHAT         print every key of clusters' or of systems' files with its default, and plan nothing\n"
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
+    .options = plan_options,
     .run = plan_run,
 };

@@ -135,31 +135,35 @@ static tri_status set_json(arguments *to, const char *text) {
   return TRI_OK;
 }
 
-static const struct option {
-  const char *name;
-  bool takes_value;
-  tri_status (*set)(arguments *to, const char *text);
-} options[] = {
-    {"--tokenizer", true, set_tokenizer},
-    {"--out", true, set_out},
-    {"--validation", true, set_validation},
-    {"--key", true, set_key},
-    {"--documents", true, set_documents},
-    {"--threads", true, set_threads},
-    {"--seed", true, set_seed},
-    {"--train-bytes", true, set_train_bytes},
-    {"--chat", false, set_chat},
-    {"--chat-template", true, set_chat_template},
-    {"--chat-set", true, add_chat_set},
-    {"--skip-bad", false, set_skip_bad},
-    {"--force", false, set_force},
-    {"--json", false, set_json},
-};
-enum { NUM_OPTIONS = sizeof options / sizeof options[0] };
+/* Each option with what sets it. */
+#define PREPARE_OPTIONS(X)                                                                                             \
+  X("tokenizer", required_argument, set_tokenizer)                                                                     \
+  X("out", required_argument, set_out)                                                                                 \
+  X("validation", required_argument, set_validation)                                                                   \
+  X("key", required_argument, set_key)                                                                                 \
+  X("documents", required_argument, set_documents)                                                                     \
+  X("threads", required_argument, set_threads)                                                                         \
+  X("seed", required_argument, set_seed)                                                                               \
+  X("train-bytes", required_argument, set_train_bytes)                                                                 \
+  X("chat", no_argument, set_chat)                                                                                     \
+  X("chat-template", required_argument, set_chat_template)                                                             \
+  X("chat-set", required_argument, add_chat_set)                                                                       \
+  X("skip-bad", no_argument, set_skip_bad)                                                                             \
+  X("force", no_argument, set_force)                                                                                   \
+  X("json", no_argument, set_json)
+#define PREPARE_OPTION_ROW(NAME, TAKES, SET) {NAME, TAKES, NULL, 0},
+#define PREPARE_OPTION_SETTER(NAME, TAKES, SET) SET,
+static const struct option prepare_options[] = {PREPARE_OPTIONS(PREPARE_OPTION_ROW){NULL, 0, NULL, 0}};
+static tri_status (*const setters[])(arguments *to, const char *text) = {PREPARE_OPTIONS(PREPARE_OPTION_SETTER)};
+enum { NUM_OPTIONS = sizeof setters / sizeof setters[0], NAME_BYTES = 64 };
 
 static tri_status unknown_option(const char *name) {
+  char written[NUM_OPTIONS][NAME_BYTES];
   const char *names[NUM_OPTIONS];
-  for (int i = 0; i < NUM_OPTIONS; i++) names[i] = options[i].name;
+  for (int i = 0; i < NUM_OPTIONS; i++) {
+    snprintf(written[i], NAME_BYTES, "--%s", prepare_options[i].name);
+    names[i] = written[i];
+  }
   const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS);
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
@@ -169,18 +173,18 @@ static tri_status unknown_option(const char *name) {
 
 /* One option, with its value behind `=` or in the next word; *i moves to the last word that was used. */
 static tri_status parse_option(int count, char **words, int *i, arguments *to) {
-  char name[64];
+  char name[NAME_BYTES];
   const char *equals = strchr(words[*i], '=');
   size_t length = equals == NULL ? strlen(words[*i]) : (size_t)(equals - words[*i]);
   snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), words[*i]);
   for (int k = 0; k < NUM_OPTIONS; k++) {
-    if (strcmp(name, options[k].name) != 0) continue;
-    if (!options[k].takes_value) {
-      return equals == NULL ? options[k].set(to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
+    if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, prepare_options[k].name) != 0) continue;
+    if (prepare_options[k].has_arg == no_argument) {
+      return equals == NULL ? setters[k](to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
     }
-    if (equals != NULL) return options[k].set(to, equals + 1);
+    if (equals != NULL) return setters[k](to, equals + 1);
     if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s wants a value", name);
-    return options[k].set(to, words[++*i]);
+    return setters[k](to, words[++*i]);
   }
   return unknown_option(name);
 }
@@ -362,5 +366,6 @@ const tri_command tri_command_prepare = {
         "\n"
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
         "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
+    .options = prepare_options,
     .run = prepare_run,
 };

@@ -19,18 +19,19 @@ typedef struct arguments {
   bool stages;
 } arguments;
 
+static const struct option simulate_options[] = {TRI_PLAN_OPTION_ROWS,
+                                                 {"layout", required_argument, NULL, OPTION_LAYOUT},
+                                                 {"timeline", required_argument, NULL, OPTION_TIMELINE},
+                                                 {"against", required_argument, NULL, OPTION_AGAINST},
+                                                 {"stages", no_argument, NULL, OPTION_STAGES},
+                                                 {NULL, 0, NULL, 0}};
+
 static tri_status simulate_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {TRI_PLAN_OPTION_ROWS,
-                                          {"layout", required_argument, NULL, OPTION_LAYOUT},
-                                          {"timeline", required_argument, NULL, OPTION_TIMELINE},
-                                          {"against", required_argument, NULL, OPTION_AGAINST},
-                                          {"stages", no_argument, NULL, OPTION_STAGES},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
     bool taken = false;
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":", simulate_options, NULL);
     if (result == -1) break;
     TRI_TRY(tri_plan_option(result, optarg, &out->plan, &taken));
     if (taken) continue;
@@ -160,5 +161,6 @@ const tri_command tri_command_simulate = {
         "\n"
         "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"
         "                 --layout tensor=4,pipeline=16,zero=1,micro_batch=1,recompute=full --global-batch 10240\n",
+    .options = simulate_options,
     .run = simulate_run,
 };

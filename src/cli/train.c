@@ -33,22 +33,23 @@ enum { MOST_LAYOUT_KEYS = 24 };
 /* getopt_long's first return value for an option without a letter. */
 enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE, OPTION_LAYOUT_FROM };
 
+static const struct option train_options[] = {
+    {"set", required_argument, NULL, OPTION_SET},
+    {"resume", required_argument, NULL, OPTION_RESUME},
+    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+    {"keys", no_argument, NULL, OPTION_KEYS},
+    {"timeline", required_argument, NULL, OPTION_TIMELINE},
+    {"ranks", required_argument, NULL, 'n'},
+    {"rank", required_argument, NULL, OPTION_RANK},
+    {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status train_parse(int count, char **arguments, train_arguments *out) {
-  static const struct option options[] = {
-      {"set", required_argument, NULL, OPTION_SET},
-      {"resume", required_argument, NULL, OPTION_RESUME},
-      {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
-      {"keys", no_argument, NULL, OPTION_KEYS},
-      {"timeline", required_argument, NULL, OPTION_TIMELINE},
-      {"ranks", required_argument, NULL, 'n'},
-      {"rank", required_argument, NULL, OPTION_RANK},
-      {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
-      {NULL, 0, NULL, 0},
-  };
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, arguments, ":n:", options, NULL);
+    int result = getopt_long(count, arguments, ":n:", train_options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
@@ -199,5 +200,6 @@ const tri_command tri_command_train = {
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .holds_signals = true,
+    .options = train_options,
     .run = train_run,
 };

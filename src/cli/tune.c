@@ -25,20 +25,21 @@ typedef struct arguments {
   bool json, report, keys;
 } arguments;
 
+static const struct option tune_options[] = {{"store", required_argument, NULL, OPTION_STORE},
+                                             {"json", no_argument, NULL, OPTION_JSON},
+                                             {"html", required_argument, NULL, OPTION_HTML},
+                                             {"trials", required_argument, NULL, OPTION_TRIALS},
+                                             {"method", required_argument, NULL, OPTION_METHOD},
+                                             {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"keys", no_argument, NULL, OPTION_KEYS},
+                                             {"ranks", required_argument, NULL, 'n'},
+                                             {NULL, 0, NULL, 0}};
+
 static tri_status tune_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {{"store", required_argument, NULL, OPTION_STORE},
-                                          {"json", no_argument, NULL, OPTION_JSON},
-                                          {"html", required_argument, NULL, OPTION_HTML},
-                                          {"trials", required_argument, NULL, OPTION_TRIALS},
-                                          {"method", required_argument, NULL, OPTION_METHOD},
-                                          {"seed", required_argument, NULL, OPTION_SEED},
-                                          {"keys", no_argument, NULL, OPTION_KEYS},
-                                          {"ranks", required_argument, NULL, 'n'},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":n:", options, NULL);
+    int result = getopt_long(count, given, ":n:", tune_options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_STORE: out->store = optarg; break;
@@ -216,7 +217,7 @@ static tri_status tune_run(int count, char **given) {
   tri_study *study = NULL;
   TRI_TRY(tune_parse(count, given, &parsed));
   if (parsed.keys) {
-    tri_config_help(&tri_study_table, stdout);
+    tri_config_help(tri_study_table(), stdout);
     return TRI_OK;
   }
   TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
@@ -252,5 +253,6 @@ const tri_command tri_command_tune = {
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,
+    .options = tune_options,
     .run = tune_run,
 };

@@ -24,16 +24,17 @@ typedef struct arguments {
   bool json;
 } arguments;
 
+static const struct option validate_options[] = {{"fit", required_argument, NULL, OPTION_FIT},
+                                                 {"set", required_argument, NULL, OPTION_SET},
+                                                 {"out", required_argument, NULL, OPTION_OUT},
+                                                 {"json", no_argument, NULL, OPTION_JSON},
+                                                 {NULL, 0, NULL, 0}};
+
 static tri_status validate_parse(int count, char **given, arguments *out) {
-  static const struct option options[] = {{"fit", required_argument, NULL, OPTION_FIT},
-                                          {"set", required_argument, NULL, OPTION_SET},
-                                          {"out", required_argument, NULL, OPTION_OUT},
-                                          {"json", no_argument, NULL, OPTION_JSON},
-                                          {NULL, 0, NULL, 0}};
   optind = 1;
   opterr = 0;
   for (;;) {
-    int result = getopt_long(count, given, ":", options, NULL);
+    int result = getopt_long(count, given, ":", validate_options, NULL);
     if (result == -1) break;
     switch (result) {
       case OPTION_FIT: out->fit = optarg; break;
@@ -466,5 +467,6 @@ const tri_command tri_command_validate = {
         "  --json            one JSON document on standard output\n"
         "\n"
         "example: trireme validate --set megatron\n",
+    .options = validate_options,
     .run = validate_run,
 };

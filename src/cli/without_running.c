@@ -3,6 +3,8 @@
 #include "cli/against.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
+#include "cli/topics.h"
+#include "cli/version.h"
 
 static tri_status refuse(const char *what) {
   return tri_fail(TRI_UNSUPPORTED,
@@ -49,3 +51,9 @@ const tri_command tri_command_import = REFUSED("import");
 const tri_command tri_command_prepare = REFUSED("prepare");
 const tri_command tri_command_train = REFUSED("train");
 const tri_command tri_command_tune = REFUSED("tune");
+
+const tri_topic tri_topics_of_running[] = {{.name = NULL}};
+
+void tri_version_print_libraries(FILE *to) {
+  fprintf(to, "MPI        none: this trireme plans, simulates, validates and inspects alone\n");
+}

@@ -7,6 +7,7 @@
 #include "device/cpu/cpu.h"
 #include "device/gpu/gpu.h"
 #include "device/guarded/guarded.h"
+#include "device/libraries.h"
 #include "device/queue.h"
 #include "device/reference/reference.h"
 
@@ -33,6 +34,8 @@ static const kind kinds[] = {
      tri_gpu_create_emulated},
 };
 enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
+
+const char *tri_device_kind_name(int index) { return index < NUM_KINDS ? kinds[index].name : NULL; }
 
 /* *rest: what stands behind the colon. NULL for an unknown name. */
 static const kind *find_kind(const char *name, const char **rest) {

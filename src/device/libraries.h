@@ -1,4 +1,4 @@
-/* Whose matrix products the devices use. */
+/* Which devices there are, and whose matrix products they use. */
 #ifndef TRI_DEVICE_LIBRARIES_H
 #define TRI_DEVICE_LIBRARIES_H
 
@@ -6,5 +6,10 @@
 
 /* "2.6.3": of oneDNN as loaded now, not as compiled against. Writes into buffer and returns it. */
 char *tri_device_onednn_version(char *buffer, size_t buffer_bytes);
+/* How that one makes threads: "OpenMP", "oneTBB", "no threads". */
+const char *tri_device_onednn_threads(void);
+
+/* The kinds of devices that are in this program, by their names, from 0; NULL behind the last. */
+const char *tri_device_kind_name(int index);
 
 #endif

@@ -28,8 +28,8 @@ typedef struct tri_dialect_key {
   size_t offset;   /* in tri_model */
   tri_dialect_kind kind;
   bool only_read, only_written;
-  const char *value, *other_value; /* FIXED: as JSON. The first is written, and means the same as none; others may not
-                                      be but the second */
+  const char *value, *other_value; /* ACTIVATION: what GELU by tanh is called, if not gelu_new. FIXED: as JSON. The
+                                      first is written, and means the same as none; others may not be but the second */
   const char *what;                /* FIXED: what any other value asks for */
 } tri_dialect_key;
 

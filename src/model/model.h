@@ -34,7 +34,8 @@
   X(FALCON, falcon)                                                                                                    \
   X(STABLELM, stablelm)                                                                                                \
   X(GRANITE, granite)                                                                                                  \
-  X(OPT, opt)
+  X(OPT, opt)                                                                                                          \
+  X(STARCODER2, starcoder2)
 #define TRI_FAMILY_VALUE(VALUE, name) TRI_FAMILY_##VALUE,
 typedef enum tri_family { TRI_FAMILIES(TRI_FAMILY_VALUE) } tri_family;
 

@@ -492,3 +492,5 @@ bool tri_run_config_find_packing(const char *word, tri_packing_use *out) { retur
 const char *tri_run_config_documents(tri_document_use use) { return document_uses_word(use); }
 
 const char *tri_run_config_packing(tri_packing_use use) { return packing_uses_word(use); }
+
+const tri_config_table *tri_run_config_table(void) { return &run_table; }

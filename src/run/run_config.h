@@ -106,5 +106,7 @@ tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_share
 
 /* One line a key: name, type, default and help, for `--help` and the documentation. */
 void tri_run_config_help(FILE *to);
+/* The keys themselves; offsets into tri_run_config. */
+const tri_config_table *tri_run_config_table(void);
 
 #endif

@@ -209,8 +209,10 @@ static const tri_config_key study_keys[] = {
      .fallback = "",
      .help = "what must hold"},
 };
-const tri_config_table tri_study_table = {
+static const tri_config_table study_table = {
     .noun = "study file", .keys = study_keys, .num_keys = sizeof study_keys / sizeof *study_keys};
+
+const tri_config_table *tri_study_table(void) { return &study_table; }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
 
@@ -674,7 +676,7 @@ tri_status tri_study_read(const char *source, const char *text, size_t bytes, tr
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
   if (status == TRI_OK) status = tri_study_join_values(tree, root);
-  if (status == TRI_OK) status = tri_config_read(&tri_study_table, tree, root, out);
+  if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
   tri_yaml_destroy(tree);
   out->text = NULL;
   return status == TRI_OK ? check_space(out) : status;

@@ -60,8 +60,6 @@ typedef struct tri_study {
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;
 
-extern const tri_config_table tri_study_table;
-
 /* TRI_BAD_CONFIG names file, line and key; unknown parameters list those there are; a space without a legal point is
  * refused. `ranks`: of each real trial, in the place of what the file says; 0: that. Release with
  * tri_study_release. */
@@ -70,6 +68,9 @@ tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out);
  * read. */
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out);
 void tri_study_release(tri_study *study);
+
+/* The keys of a study file; offsets into tri_study. */
+const tri_config_table *tri_study_table(void);
 
 /* Whether trials are runs of their own rather than simulated. */
 bool tri_study_is_real(const tri_study *study);

@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data", "checkpoint", "engine", "run",
-          "report", "recovery", "train", "plan", "tune", "judge", "cli"]
+          "report", "recovery", "train", "plan", "tune", "judge", "cli", "api"]
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
 # device: every floor may say "bf16".
@@ -22,7 +22,10 @@ FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/desc
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
 RUNNING = {"device", "comm", "engine", "run", "report", "recovery", "train", "judge"}
-CLOSED = {"base": RUNNING, "model": RUNNING, "schedule": RUNNING, "timeline": RUNNING, "plan": RUNNING}
+CLOSED = {"base": RUNNING, "model": RUNNING, "schedule": RUNNING, "timeline": RUNNING, "plan": RUNNING, "api": RUNNING}
+
+# libtrireme's headers (include/trireme), which are not the program's own words.
+PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
 
 # Outside headers that one floor alone may see.
 VENDORS = [
@@ -51,6 +54,8 @@ def check_include(floor, target):
     for pattern, owner in VENDORS:
         if pattern.match(header) and floor != owner:
             return f"includes {header}, which only {owner}/ may; reach it through a header of {owner}/"
+    if header.startswith(PUBLIC):
+        return None if floor == PUBLIC_FLOOR else f"includes {header}, one of libtrireme's headers, which only {PUBLIC_FLOOR}/ may"
     folder = header.split("/")[0]
     if folder not in FLOORS or "/" not in header:
         if match.group(1) == '"':

@@ -46,6 +46,11 @@ class Floors(unittest.TestCase):
         self.assert_fault("data/corpus.h", "#include <cli/cli.h>\n", "cli/ is a floor above data/")
         self.assert_fault("device/cpu/kernels/norm.c", '#include "ops/op.h"\n', "ops/ is a floor above device/")
 
+    def test_the_librarys_headers_are_its_own(self):
+        self.assert_legal("api/plan.c", '#include "api/api.h"\n#include "plan/search.h"\n#include "trireme/plan.h"\n')
+        self.assert_fault("plan/search.c", '#include "trireme/plan.h"\n', "which only api/ may")
+        self.assert_fault("api/plan.c", '#include "comm/comm.h"\n', "api/ must not need comm/")
+
     def test_every_upward_pair_is_found(self):
         sys.path.insert(0, os.path.dirname(CHECK))
         import check_floors

@@ -7,7 +7,7 @@ import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "full")]
+sys.path[:0] = [os.path.join(os.path.dirname(HERE), "full"), HERE]
 for name in ("TRIREME", "TRIREME_TOOLS"):
     os.environ.setdefault(name, "")
 

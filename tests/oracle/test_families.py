@@ -255,3 +255,10 @@ def test_folders_that_are_not_what_they_say(tmp_path, name, config, tensors, sai
 
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
+
+
+def test_the_example_of_the_documentation():
+    """docs/families.md prints a family's file: what is printed is the file that is built."""
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    with open(os.path.join(root, "docs/families.md")) as page, open(os.path.join(root, "src/model/starcoder2.c")) as file:
+        assert page.read().split("```c\n")[1].split("```")[0] == file.read()

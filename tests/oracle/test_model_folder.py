@@ -119,7 +119,7 @@ def test_what_is_no_model(tmp_path, corpus):
                                      "directory)\n")
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert/config.json").write_text(json.dumps(dict(model_type="bert", hidden_size=16)))
-    fault = "bert/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite and opt are supported"
+    fault = "bert/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt and starcoder2 are supported"
     assert refused("bert", 7) == f"trireme: {fault}\n"
     assert refused("bert/config.json", 3) == "trireme: the model is a config.json; name the folder that it is in: bert/\n"
     run = tmp_path / "run.yaml"

@@ -191,8 +191,8 @@ static const struct {
     {"{\"model_type\": 3}", TRI_BAD_FILE, "C/config.json: `model_type` is 3, but should be a string"},
     {"{\"model_type\": \"bert\"}", TRI_UNSUPPORTED,
      "C/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, "
-     "dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite and opt are "
-     "supported"},
+     "dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt and "
+     "starcoder2 are supported"},
     {"{\"model_type\": \"cohere\", \"vocab_size\": 10, \"hidden_size\": 8, \"intermediate_size\": 16, "
      "\"num_hidden_layers\": 2, \"num_attention_heads\": 2, \"hidden_act\": \"silu\", \"use_qk_norm\": false, "
      "\"logit_scale\": 0.0625, \"rms_norm_eps\": 1e-5, \"parts\": [1]}",

@@ -58,7 +58,8 @@ static int64_t count(const tri_model *m) {
     case TRI_FAMILY_FALCON:
     case TRI_FAMILY_STABLELM:
     case TRI_FAMILY_GRANITE:
-    case TRI_FAMILY_OPT: break;
+    case TRI_FAMILY_OPT:
+    case TRI_FAMILY_STARCODER2: break;
   }
   return -1; /* the published sizes are what they are held to */
 }
@@ -70,14 +71,15 @@ static void newer_presets_have_their_published_sizes(void **state) {
     const char *name;
     int64_t count;
   } cases[] = {
-      {"gemma-2b", 2506172416},       {"gemma-7b", 8537680896},    {"gemma2-2b", 2614341888},
-      {"gemma2-9b", 9241705984},      {"gemma2-27b", 27227128320}, {"gemma3-270m", 268098176},
-      {"gemma3-1b", 999885952},       {"phi-2", 2779683840},       {"phi-3-mini", 3821079552},
-      {"phi-4", 14659507200},         {"pythia-160m", 162322944},  {"pythia-1.4b", 1414647808},
-      {"gpt-neox-20b", 20554567680},  {"olmo2-7b", 7298617344},    {"smollm3-3b", 3075098624},
-      {"falcon-7b", 6921720704},      {"falcon-40b", 41303293952}, {"stablelm-3b", 2795443200},
-      {"stablelm2-1.6b", 1644515328}, {"granite3-2b", 2533531648}, {"granite3-8b", 8170848256},
-      {"opt-125m", 125239296},        {"opt-6.7b", 6658473984},    {"mistral-7b", 7241732096},
+      {"starcoder2-3b", 3030371328},  {"starcoder2-7b", 7173923840}, {"starcoder2-15b", 15957889024},
+      {"gemma-2b", 2506172416},       {"gemma-7b", 8537680896},      {"gemma2-2b", 2614341888},
+      {"gemma2-9b", 9241705984},      {"gemma2-27b", 27227128320},   {"gemma3-270m", 268098176},
+      {"gemma3-1b", 999885952},       {"phi-2", 2779683840},         {"phi-3-mini", 3821079552},
+      {"phi-4", 14659507200},         {"pythia-160m", 162322944},    {"pythia-1.4b", 1414647808},
+      {"gpt-neox-20b", 20554567680},  {"olmo2-7b", 7298617344},      {"smollm3-3b", 3075098624},
+      {"falcon-7b", 6921720704},      {"falcon-40b", 41303293952},   {"stablelm-3b", 2795443200},
+      {"stablelm2-1.6b", 1644515328}, {"granite3-2b", 2533531648},   {"granite3-8b", 8170848256},
+      {"opt-125m", 125239296},        {"opt-6.7b", 6658473984},      {"mistral-7b", 7241732096},
       {"qwen2.5-7b", 7615616512},     {"llama-2-7b", 6738415616},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -182,17 +184,17 @@ static void refuses_impossible_models(void **state) {
        "`num_kv_heads` 4 is not num_heads 12, and gpt2 has no grouped-query attention; leave it out or take "
        "`family: llama`"},
       {gpt2, "`dropout` must be at least 0 and below 1, not 1.0"},
-      {gpt2, "`rope_theta` is for llama and 16 others; gpt2 has none, so leave it out"},
-      {gpt2, "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out"},
+      {gpt2, "`rope_theta` is for llama and 17 others; gpt2 has none, so leave it out"},
+      {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},
       {gpt2, "`vocab_size` must be between 1 and 2147483647, not -1"},
       {gpt2, "`hidden_size` must be between 1 and 1048576, not 4611686018427387904"},
-      {gpt2, "`family` holds 19, which stands for no word"},
+      {gpt2, "`family` holds 20, which stands for no word"},
       {llama, "`num_kv_heads` 5 does not divide num_heads 12; try 4"},
       {llama, "`ffn_size` is missing; a llama model needs it, for example `ffn_size: 2048`"},
       {llama,
        "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions turn pairs; choose an "
        "even one"},
-      {llama, "`dropout` is for gpt2, phi, phi3, gpt_neox and opt; llama has none, so leave it out"},
+      {llama, "`dropout` is for gpt2 and 5 others; llama has none, so leave it out"},
       {llama, "`residual` is for gpt_neox, falcon and stablelm; llama has none, so leave it out"},
       {llama, "`rope_scaling.high_freq_factor` 1 must be above low_freq_factor 1"},
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
@@ -201,8 +203,8 @@ static void refuses_impossible_models(void **state) {
       {llama, "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear"},
       {llama, "`rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
       {llama, "`rope_theta` 1 must be above 1 for rope_scaling.type yarn"},
-      {gpt2, "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out"},
-      {gpt2, "`window` is for llama and 8 others; gpt2 has none, so leave it out"},
+      {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},
+      {gpt2, "`window` is for llama and 9 others; gpt2 has none, so leave it out"},
       {llama, "`window` must be between 0 and 1073741824, not -3"},
       {llama, "`window_layers` is `0`, and there is no `window`; give one (`window: 4096`)"},
       {llama, "`window_layers` names layer 4, and the model's are 0 to 0 (num_layers)"},
@@ -218,7 +220,7 @@ static void refuses_impossible_models(void **state) {
   cases[5].model.rope_scaling.factor = 2;
   cases[6].model.vocab_size = -1;
   cases[7].model.hidden_size = INT64_C(1) << 62;
-  cases[8].model.family = (tri_family)19;
+  cases[8].model.family = (tri_family)20;
   cases[9].model.num_kv_heads = 5;
   cases[10].model.ffn_size = 0;
   cases[11].model.head_dim = 63;
@@ -301,8 +303,8 @@ static void refuses_impossible_experts(void **state) {
   REFUSES(qwen, balance, TRI_BALANCE_EXPERTS_BIAS,
           "`balance` is bias, and the router has none to move; set router_bias: true");
   REFUSES(qwen, balance_rate, 0.5, "`balance_rate` is for balance sequence or bias, and balance is none");
-  REFUSES(qwen, attention_bias, true, "`attention_bias` is for gpt2 and 5 others; qwen3_moe has none, so leave it out");
-  REFUSES(olmoe, window, 9, "`window` is for llama and 8 others; olmoe has none, so leave it out");
+  REFUSES(qwen, attention_bias, true, "`attention_bias` is for gpt2 and 6 others; qwen3_moe has none, so leave it out");
+  REFUSES(olmoe, window, 9, "`window` is for llama and 9 others; olmoe has none, so leave it out");
   REFUSES(olmoe, head_dim, 32,
           "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose "
           "numbers whose product fits");
@@ -448,7 +450,7 @@ static void names_the_file_at_fault(void **state) {
        "`layers` is not a key of a model file at line 2 of m.yaml; did you mean `num_layers`?"},
       {"family: bert\n",
        "`family` at line 1 of m.yaml must be one of gpt2, llama, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, "
-       "gemma2, gemma3, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt, not `bert`"},
+       "gemma2, gemma3, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt, starcoder2, not `bert`"},
       {"family: gpt2\n", "`num_layers` is missing from m.yaml; add `num_layers:`, for example `num_layers: 12`"},
       {"[]\n", "a model file at line 1 of m.yaml must be a mapping of keys such as `num_layers: 12`"},
       {SMALL "attention_bias: false\n",
@@ -458,7 +460,7 @@ static void names_the_file_at_fault(void **state) {
        "whose "
        "product fits (line 7 of m.yaml)"},
       {SMALL "rope_scaling:\n  factor: 2\n",
-       "`rope_scaling` is for llama and 16 others; gpt2 has none, so leave it out (line 7 of m.yaml)"},
+       "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out (line 7 of m.yaml)"},
       {SMALL "rope_scaling:\n  facto: 2\n",
        "`facto` is not a key of `rope_scaling:` at line 8 of m.yaml; did you mean `factor`?"},
       {"", "m.yaml is empty"},

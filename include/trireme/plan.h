@@ -1,0 +1,59 @@
+/* How fast a model would train on a machine that need not be there, and whether it fits: `trireme plan` and `trireme
+ * simulate`. */
+#ifndef TRIREME_PLAN_H
+#define TRIREME_PLAN_H
+
+#include "trireme/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is to be trained, and where. */
+typedef struct trireme_question trireme_question;
+
+TRIREME_API trireme_status trireme_question_create(trireme_question **out);
+TRIREME_API void trireme_question_destroy(trireme_question *question);
+
+/* Keys are the options of trireme-plan(1) without their dashes, and values are what would follow them: "model",
+ * "cluster", "devices" and "global-batch" must be set; "sequence", "precision", "system", "tokens", "optimizer",
+ * "lengths", "packing", "expert-imbalance" may be; "set" may be given several times. Models, clusters and systems are
+ * names of presets or paths of files. The text is copied; a key that is set again has its new value. */
+TRIREME_API trireme_status trireme_question_set(trireme_question *question, const char *key, const char *value);
+
+/* Predictions, the best first. */
+typedef struct trireme_answers trireme_answers;
+
+/* The `top` fastest layouts that fit. TRIREME_OUT_OF_MEMORY: none does, and the message says by how much. */
+TRIREME_API trireme_status trireme_plan(const trireme_question *question, int64_t top, trireme_answers **out);
+
+/* The one answer for a layout, "tensor=4,pipeline=2", whether it fits or not. */
+TRIREME_API trireme_status trireme_simulate(const trireme_question *question, const char *layout,
+                                            trireme_answers **out);
+
+TRIREME_API void trireme_answers_destroy(trireme_answers *answers);
+TRIREME_API int64_t trireme_answers_count(const trireme_answers *answers);
+
+typedef enum trireme_figure {
+  TRIREME_STEP_SECONDS = 0,
+  TRIREME_TOKENS_PER_SECOND = 1,
+  TRIREME_TFLOPS_PER_DEVICE = 2, /* of the model's products; recomputed ones do not count */
+  TRIREME_MFU = 3,               /* these as a share of the device's peak                 */
+  TRIREME_BUBBLE = 4,            /* share of the step that ranks wait for one another     */
+  TRIREME_PEAK_BYTES = 5,        /* of the fullest device                                 */
+  TRIREME_FITS = 6               /* 1 or 0                                                */
+} trireme_figure;
+
+/* Of answer `index`, from 0; NaN where there is no such answer or figure. */
+TRIREME_API double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure);
+
+/* Its layout, as trireme_simulate takes it, and all that `--json` prints of it. They live as long as the answers; NULL
+ * where there is no such answer. */
+TRIREME_API const char *trireme_answers_layout(const trireme_answers *answers, int64_t index);
+TRIREME_API const char *trireme_answers_json(const trireme_answers *answers, int64_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* What the files of libtrireme share: statuses and types on their way between the library's own words and those of its
+ * public headers (include/trireme), which stay what they are when the others change. */
+#ifndef TRI_API_API_H
+#define TRI_API_API_H
+
+#include "base/status.h"
+#include "device/dtype.h"
+
+#include "trireme/base.h"
+
+#include <stdbool.h>
+
+trireme_status tri_api_status(tri_status status);
+
+/* False where it is none. */
+bool tri_api_type(trireme_type type, tri_dtype *out);
+
+/* A NULL where something must be: TRIREME_BAD_USAGE, with the function's and the argument's name. */
+trireme_status tri_api_missing(const char *function, const char *argument);
+#define TRI_API_WANTS(ARGUMENT)                                                                                        \
+  do {                                                                                                                 \
+    if ((ARGUMENT) == NULL) return tri_api_missing(__func__, #ARGUMENT);                                               \
+  } while (0)
+
+/* As TRI_TRY, from a function of the library's own in one that is public. */
+#define TRI_API_TRY(call)                                                                                              \
+  do {                                                                                                                 \
+    tri_status tri_api_status_ = (call);                                                                               \
+    if (tri_api_status_ != TRI_OK) return tri_api_status(tri_api_status_);                                             \
+  } while (0)
+
+#endif

@@ -1,0 +1,44 @@
+#include "base/memory.h"
+
+#include "api/api.h"
+
+trireme_status tri_api_status(tri_status status) {
+  switch (status) {
+    case TRI_OK: return TRIREME_OK;
+    case TRI_BAD_USAGE: return TRIREME_BAD_USAGE;
+    case TRI_BAD_CONFIG: return TRIREME_BAD_CONFIG;
+    case TRI_BAD_LAYOUT: return TRIREME_BAD_LAYOUT;
+    case TRI_BAD_FILE: return TRIREME_BAD_FILE;
+    case TRI_IO_FAILED: return TRIREME_IO_FAILED;
+    case TRI_OUT_OF_MEMORY: return TRIREME_OUT_OF_MEMORY;
+    case TRI_UNSUPPORTED: return TRIREME_UNSUPPORTED;
+    case TRI_DIFFERENT: /* from here on: what nothing in the library does */
+    case TRI_DIVERGED:
+    case TRI_COMM:
+    case TRI_BUSY:
+    case TRI_DEVICE_FAILED:
+    case TRI_INTERRUPTED:
+    case TRI_INTERNAL: break;
+  }
+  return TRIREME_INTERNAL;
+}
+
+bool tri_api_type(trireme_type type, tri_dtype *out) {
+  switch (type) {
+    case TRIREME_FP32: *out = TRI_FP32; return true;
+    case TRIREME_BF16: *out = TRI_BF16; return true;
+    case TRIREME_FP64: *out = TRI_FP64; return true;
+    case TRIREME_INT32: *out = TRI_INT32; return true;
+  }
+  return false; /* a number that a caller made up */
+}
+
+trireme_status tri_api_missing(const char *function, const char *argument) {
+  return tri_api_status(tri_fail(TRI_BAD_USAGE, "%s: `%s` is NULL", function, argument));
+}
+
+const char *trireme_message(void) { return tri_status_message(); }
+
+const char *trireme_version(void) { return TRIREME_VERSION; }
+
+void trireme_free(void *memory) { tri_free(memory); }

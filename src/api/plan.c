@@ -1,0 +1,238 @@
+#include "api/api.h"
+#include "base/format.h"
+#include "base/memory.h"
+#include "cli/plan_options.h"
+#include "plan/report.h"
+#include "plan/search.h"
+#include "schedule/layout_config.h"
+
+#include "trireme/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- questions --------------------------------------------------------------------------------------------------- */
+
+/* The keys are options of a command, which reads them. */
+static const struct option rows[] = {TRI_PLAN_OPTION_ROWS};
+enum { NUM_ROWS = sizeof rows / sizeof rows[0], MOST_SETTINGS = NUM_ROWS + TRI_PLAN_SETS };
+
+typedef struct setting {
+  int option; /* what getopt_long would return for it */
+  char *value;
+} setting;
+
+struct trireme_question {
+  setting settings[MOST_SETTINGS];
+  int count;
+};
+
+trireme_status trireme_question_create(trireme_question **out) {
+  TRI_API_WANTS(out);
+  trireme_question *made = NULL;
+  TRI_API_TRY(tri_alloc("a question", 1, sizeof *made, &made));
+  *out = made;
+  return TRIREME_OK;
+}
+
+void trireme_question_destroy(trireme_question *question) {
+  if (question == NULL) return;
+  for (int i = 0; i < question->count; i++) tri_free(question->settings[i].value);
+  tri_free(question);
+}
+
+/* The row of a key, or NULL. Answers are never printed, so there is no `json`. */
+static const struct option *find_row(const char *key) {
+  for (int i = 0; i < NUM_ROWS; i++) {
+    if (strcmp(rows[i].name, key) == 0 && rows[i].has_arg != no_argument) return &rows[i];
+  }
+  return NULL;
+}
+
+static tri_status unknown_key(const char *key) {
+  const char *names[NUM_ROWS];
+  for (int i = 0; i < NUM_ROWS; i++) names[i] = rows[i].name;
+  const char *nearest = tri_nearest_word(key, names, NUM_ROWS);
+  return tri_fail(TRI_BAD_USAGE, "a question has no key `%s`; %s%s", key,
+                  nearest == NULL ? "they are the options of `trireme plan`" : "did you mean ",
+                  nearest == NULL ? "" : nearest);
+}
+
+trireme_status trireme_question_set(trireme_question *question, const char *key, const char *value) {
+  TRI_API_WANTS(question);
+  TRI_API_WANTS(key);
+  TRI_API_WANTS(value);
+  char *copy = NULL;
+  const struct option *row = find_row(key);
+  if (row == NULL) return tri_api_status(unknown_key(key));
+  int at = 0;
+  while (at < question->count && (row->val == TRI_OPTION_PLAN_SET || question->settings[at].option != row->val)) at++;
+  if (at == MOST_SETTINGS) return tri_api_status(tri_fail(TRI_BAD_USAGE, "more than %d keys", MOST_SETTINGS));
+  TRI_API_TRY(tri_strdup(value, &copy));
+  if (at < question->count) tri_free(question->settings[at].value);
+  if (at == question->count) question->count++;
+  question->settings[at] = (setting){.option = row->val, .value = copy};
+  return TRIREME_OK;
+}
+
+/* What a command would have read. Release the options' own and then them. */
+static tri_status read_question(const trireme_question *question, tri_plan_options *out) {
+  *out = tri_plan_options_default();
+  for (int i = 0; i < question->count; i++) {
+    bool taken = false;
+    TRI_TRY(tri_plan_option(question->settings[i].option, question->settings[i].value, out, &taken));
+  }
+  return tri_plan_options_finish("question", out);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+typedef struct answer {
+  tri_prediction prediction;
+  char layout[TRI_LAYOUT_TEXT_BYTES];
+  char *json; /* released with free */
+} answer;
+
+struct trireme_answers {
+  answer *answers;
+  int64_t count;
+};
+
+static tri_status take_answer(const tri_plan_options *options, const tri_layout *layout,
+                              const tri_prediction *prediction, answer *out) {
+  const tri_simulation_request request = tri_plan_options_request(options, layout);
+  json_t *document = tri_report_json(&request, prediction, options->tokens);
+  out->json = document == NULL ? NULL : json_dumps(document, JSON_INDENT(2));
+  json_decref(document);
+  if (out->json == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  out->prediction = *prediction;
+  tri_layout_text(layout, out->layout, sizeof out->layout);
+  return TRI_OK;
+}
+
+static tri_status answers_create(int64_t count, trireme_answers **out) {
+  trireme_answers *made = NULL;
+  TRI_TRY(tri_alloc("answers", 1, sizeof *made, &made));
+  tri_status status = tri_alloc("answers", (size_t)count, sizeof *made->answers, &made->answers);
+  if (status != TRI_OK) {
+    tri_free(made);
+    return status;
+  }
+  made->count = count;
+  *out = made;
+  return TRI_OK;
+}
+
+void trireme_answers_destroy(trireme_answers *answers) {
+  if (answers == NULL) return;
+  for (int64_t i = 0; i < answers->count; i++) free(answers->answers[i].json);
+  tri_free(answers->answers);
+  tri_free(answers);
+}
+
+int64_t trireme_answers_count(const trireme_answers *answers) { return answers == NULL ? 0 : answers->count; }
+
+static const answer *answer_at(const trireme_answers *answers, int64_t index) {
+  if (answers == NULL || index < 0 || index >= answers->count) return NULL;
+  return &answers->answers[index];
+}
+
+double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure) {
+  const answer *at = answer_at(answers, index);
+  if (at == NULL) return NAN;
+  const tri_prediction *p = &at->prediction;
+  switch (figure) {
+    case TRIREME_STEP_SECONDS: return p->step_s;
+    case TRIREME_TOKENS_PER_SECOND: return p->tokens_per_s;
+    case TRIREME_TFLOPS_PER_DEVICE: return p->model_tflops_per_device;
+    case TRIREME_MFU: return p->mfu;
+    case TRIREME_BUBBLE: return p->bubble;
+    case TRIREME_PEAK_BYTES: return p->memory.peak;
+    case TRIREME_FITS: return p->fits ? 1 : 0;
+  }
+  return NAN; /* a number that a caller made up */
+}
+
+const char *trireme_answers_layout(const trireme_answers *answers, int64_t index) {
+  const answer *at = answer_at(answers, index);
+  return at == NULL ? NULL : at->layout;
+}
+
+const char *trireme_answers_json(const trireme_answers *answers, int64_t index) {
+  const answer *at = answer_at(answers, index);
+  return at == NULL ? NULL : at->json;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+static tri_status search(const tri_plan_options *options, int64_t top, trireme_answers **out) {
+  tri_search_result result = {0};
+  const tri_search_request request = {.model = &options->model,
+                                      .cluster = &options->cluster,
+                                      .system = &options->system,
+                                      .devices = options->devices,
+                                      .global_batch = options->global_batch,
+                                      .sequence = options->sequence,
+                                      .precision = options->precision,
+                                      .optimizer = &options->trained.optimizer,
+                                      .masked = options->lengths != NULL,
+                                      .masked_area = options->masked_area,
+                                      .drawn = options->drawn.table,
+                                      .expert_imbalance = options->expert_imbalance,
+                                      .top = top};
+  TRI_TRY(tri_search(&request, &result));
+  tri_status status = answers_create(result.num_answers, out);
+  for (int64_t i = 0; status == TRI_OK && i < result.num_answers; i++) {
+    status = take_answer(options, &result.answers[i].layout, &result.answers[i].prediction, &(*out)->answers[i]);
+  }
+  tri_search_release(&result);
+  return status;
+}
+
+static tri_status simulate(const tri_plan_options *options, const char *text, trireme_answers **out) {
+  tri_layout layout = {0};
+  tri_prediction prediction;
+  const tri_simulation_request request = tri_plan_options_request(options, &layout);
+  TRI_TRY(tri_layout_parse(text, &layout));
+  TRI_TRY(tri_layout_resolve(&layout, &options->model, options->sequence, options->global_batch, options->devices));
+  TRI_TRY(tri_simulate(&request, &prediction));
+  TRI_TRY(answers_create(1, out));
+  return take_answer(options, &layout, &prediction, &(*out)->answers[0]);
+}
+
+enum { MOST_ANSWERS = 1000 }; /* as of the command */
+
+/* With a layout, or the best. */
+static trireme_status ask(const trireme_question *question, const char *layout, int64_t top, trireme_answers **out) {
+  tri_plan_options *options = NULL;
+  trireme_answers *made = NULL;
+  TRI_API_TRY(tri_alloc("options", 1, sizeof *options, &options));
+  tri_status status = read_question(question, options);
+  if (status == TRI_OK) status = layout == NULL ? search(options, top, &made) : simulate(options, layout, &made);
+  tri_plan_options_release(options);
+  tri_free(options);
+  if (status == TRI_OK) {
+    *out = made;
+  } else {
+    trireme_answers_destroy(made);
+  }
+  return tri_api_status(status);
+}
+
+trireme_status trireme_plan(const trireme_question *question, int64_t top, trireme_answers **out) {
+  TRI_API_WANTS(question);
+  TRI_API_WANTS(out);
+  if (top < 1 || top > MOST_ANSWERS) {
+    return tri_api_status(
+        tri_fail(TRI_BAD_USAGE, "the %lld best layouts; it can be 1 to %d", (long long)top, MOST_ANSWERS));
+  }
+  return ask(question, NULL, top, out);
+}
+
+trireme_status trireme_simulate(const trireme_question *question, const char *layout, trireme_answers **out) {
+  TRI_API_WANTS(question);
+  TRI_API_WANTS(layout);
+  TRI_API_WANTS(out);
+  return ask(question, layout, 1, out);
+}

@@ -1,0 +1,212 @@
+/* The shells' own scripts (scripts/completion) hold no names: they ask here, and here commands, their options, files'
+ * keys and presets are looked up where they are. */
+#include "cli/complete.h"
+
+#include "base/preset.h"
+#include "cli/topics.h"
+#include "optimizers/optimizer.h"
+#include "plan/trained.h"
+#include "schedule/layout_config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What has been typed of the word, and what goes before each that is printed. */
+typedef struct wanted {
+  const char *begun, *before;
+} wanted;
+
+static void offer(const wanted *w, const char *word, const char *about) {
+  if (strncmp(word, w->begun, strlen(w->begun)) != 0) return;
+  printf("%s%s%s%s\n", w->before, word, about == NULL || about[0] == '\0' ? "" : "\t", about == NULL ? "" : about);
+}
+
+static void offer_files(void) { printf(":files\n"); }
+
+static void offer_presets(const wanted *w, const char *folder) {
+  char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
+  size_t count = tri_preset_list(folder, names);
+  for (size_t i = 0; i < count; i++) offer(w, names[i], NULL);
+}
+
+static void offer_words(const wanted *w, const tri_config_word *words) {
+  for (; words->name != NULL; words++) offer(w, words->name, NULL);
+}
+
+/* ---- KEY=VALUE --------------------------------------------------------------------------------------------------- */
+
+/* "tensor=" of a table's keys; the words of one behind its `=`. */
+static void offer_key(void *context, const tri_config_described *described) {
+  static const tri_config_word answers[] = {{"true", 1}, {"false", 0}, {NULL, 0}};
+  const wanted *w = context;
+  const tri_config_key *key = described->key;
+  char text[256], before[TRI_PATH_BYTES];
+  if (key->type == TRI_CONFIG_SECTION) return;
+  snprintf(text, sizeof text, "%s=", described->name);
+  snprintf(before, sizeof before, "%s%s", w->before, text);
+  const wanted value = {w->begun + strlen(text), before};
+  if (strncmp(w->begun, text, strlen(text)) != 0) {
+    offer(w, text, key->help);
+  } else if (key->type == TRI_CONFIG_BOOL) {
+    offer_words(&value, answers);
+  } else if (key->type == TRI_CONFIG_CHOICE) {
+    offer_words(&value, key->words);
+  }
+}
+
+/* The last of such words of a layout, with commas between them. */
+static void offer_layout(const wanted *w) {
+  char before[TRI_PATH_BYTES];
+  const char *comma = strrchr(w->begun, ',');
+  const char *last = comma == NULL ? w->begun : comma + 1;
+  snprintf(before, sizeof before, "%s%.*s", w->before, (int)(last - w->begun), w->begun);
+  tri_config_describe(&tri_layout_table, offer_key, &(wanted){last, before});
+}
+
+static void offer_settings(const char *command, const wanted *w) {
+  const tri_topic *run = tri_topic_find("run");
+  bool trains = strcmp(command, "train") == 0 && run != NULL;
+  tri_config_describe(trains ? run->table() : &tri_trained_table, offer_key, (void *)w);
+}
+
+/* ---- options ----------------------------------------------------------------------------------------------------- */
+
+static void offer_list(const wanted *w, const char *const *words) {
+  for (; *words != NULL; words++) offer(w, *words, NULL);
+}
+
+/* Options whose values are words, presets or keys. */
+static bool offer_named(const char *command, const char *option, const wanted *w) {
+  static const struct {
+    const char *option, *words[8];
+  } rows[] = {{"device", {"auto", "cpu", "gpu", "reference", "guarded", "emulated"}},
+              {"precision", {"bf16", "fp32", "fp64", "fp16"}},
+              {"dtype", {"fp32", "bf16"}},
+              {"by", {"step", "tokens", "time"}},
+              {"packing", {"windows", "documents"}},
+              {"documents", {"file", "blank", "line", "masked", "joined"}}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(rows[i].option, option) != 0) continue;
+    offer_list(w, rows[i].words);
+    return true;
+  }
+  if (strcmp(option, "method") == 0) {
+    static const char *const tune[] = {"gaussian", "random", "grid", "exhaustive", "pbt", NULL};
+    static const char *const merge[] = {"linear", "task_arithmetic", "slerp", "ties", NULL};
+    offer_list(w, strcmp(command, "merge") == 0 ? merge : tune);
+  } else if (strcmp(option, "optimizer") == 0) {
+    offer_words(w, tri_optimizer_words);
+  } else if (strcmp(option, "layout") == 0) {
+    offer_layout(w);
+  } else if (strcmp(option, "set") == 0 && strcmp(command, "validate") != 0) {
+    offer_settings(command, w);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+static void offer_value(const char *command, const char *option, const wanted *w) {
+  static const char *const numbers[] = {
+      "n",        "ranks",   "rank",        "devices",    "global-batch", "sequence", "tokens",
+      "top",      "threads", "seed",        "trials",     "batch",        "time",     "temperature",
+      "top-k",    "top-p",   "shard-bytes", "scale",      "density",      "t",        "micro-batch",
+      "until",    "prompt",  "key",         "validation", "train-bytes",  "weights",  "expert-imbalance",
+      "chat-set", NULL};
+  if (offer_named(command, option, w)) return;
+  for (const char *const *number = numbers; *number != NULL; number++) {
+    if (strcmp(*number, option) == 0) return;
+  }
+  if (strcmp(option, "model") == 0) offer_presets(w, "models");
+  if (strcmp(option, "cluster") == 0) offer_presets(w, "clusters");
+  if (strcmp(option, "system") == 0) offer_presets(w, "systems");
+  if (strcmp(option, "man") == 0) return;
+  if (strcmp(option, "resume") == 0) offer_list(w, (const char *const[]){"auto", "never", NULL});
+  offer_files();
+}
+
+/* What a command's help says of an option, as far as it stands in its first line. */
+static void describe(const tri_command *command, const char *option, char *out, size_t bytes) {
+  size_t length = strlen(option);
+  out[0] = '\0';
+  for (const char *line = command->help; (line = strstr(line, "\n  --")) != NULL; line++) {
+    const char *end = line + 1 + strcspn(line + 1, "\n"), *at = line + 5 + length;
+    if (strncmp(line + 5, option, length) != 0 || (*at != ' ' && *at != '\n')) continue;
+    while (at < end && !(at[0] == ' ' && at[1] == ' ')) at++;
+    while (at < end && *at == ' ') at++;
+    snprintf(out, bytes, "%.*s", (int)(end - at), at);
+    return;
+  }
+}
+
+static void offer_options(const tri_command *command, const wanted *w) {
+  char option[64], about[160];
+  for (const struct option *row = command->options; row != NULL && row->name != NULL; row++) {
+    snprintf(option, sizeof option, "--%s", row->name);
+    describe(command, row->name, about, sizeof about);
+    offer(w, option, about);
+  }
+  offer(w, "--help", "what the command does");
+}
+
+/* The option that a word is, if it wants a value; NULL if not. */
+static const char *takes_value(const tri_command *command, const char *word) {
+  for (const struct option *row = command->options; row != NULL && row->name != NULL; row++) {
+    bool letter = row->val == 'n' && strcmp(word, "-n") == 0;
+    if (row->has_arg == no_argument) continue;
+    if (letter || (strncmp(word, "--", 2) == 0 && strcmp(word + 2, row->name) == 0)) return row->name;
+  }
+  return NULL;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+static void offer_operand(const tri_command *command, const wanted *w) {
+  if (strcmp(command->name, "inspect") == 0) offer_presets(w, "models");
+  if (strcmp(command->name, "tune") == 0) offer(w, "report", "say what was found");
+  offer_files();
+}
+
+static void offer_names(const tri_commands *commands, const wanted *w, bool topics) {
+  const tri_topic *topic;
+  for (int i = 0; i < commands->count; i++) offer(w, commands->list[i]->name, commands->list[i]->summary);
+  for (int i = 0; topics && (topic = tri_topic_at(i)) != NULL; i++) offer(w, topic->name, topic->summary);
+}
+
+/* "--option=value", begun. */
+static void offer_joined(const tri_command *command, const char *word) {
+  char option[64], before[80];
+  size_t length = strcspn(word, "=");
+  snprintf(option, sizeof option, "%.*s", (int)(length < sizeof option ? length : sizeof option - 1), word);
+  const char *name = takes_value(command, option);
+  if (name == NULL) return;
+  snprintf(before, sizeof before, "%s=", option);
+  offer_value(command->name, name, &(wanted){word + length + 1, before});
+}
+
+tri_status tri_complete_run(const tri_commands *commands, int count, char **words) {
+  if (count == 0) return TRI_OK;
+  const char *word = words[count - 1];
+  const wanted w = {word, ""};
+  if (count == 1) {
+    offer_names(commands, &w, false);
+    offer(&w, "--help", NULL);
+    offer(&w, "--version", "what this program is built with");
+    return TRI_OK;
+  }
+  const tri_command *command = tri_command_find(commands, words[0]);
+  if (command == NULL) return TRI_OK;
+  const char *asked = count > 2 ? takes_value(command, words[count - 2]) : NULL;
+  if (asked != NULL) {
+    offer_value(command->name, asked, &w);
+  } else if (strncmp(word, "--", 2) == 0 && strchr(word, '=') != NULL) {
+    offer_joined(command, word);
+  } else if (word[0] == '-') {
+    offer_options(command, &w);
+  } else if (strcmp(command->name, "help") == 0) {
+    offer_names(commands, &w, true);
+  } else {
+    offer_operand(command, &w);
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,113 @@
+#include "cli/help.h"
+
+#include "base/file.h"
+#include "base/format.h"
+#include "cli/man.h"
+#include "cli/topics.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { MOST_NAMES = 64 };
+
+void tri_help_usage(const tri_commands *commands, FILE *to) {
+  fprintf(to, "Trireme %s trains large language models over MPI, and says beforehand how fast and whether it fits.\n\n",
+          TRIREME_VERSION);
+  fprintf(to, "usage: trireme COMMAND [options]     (trireme COMMAND --help for each)\n\n");
+  for (int i = 0; i < commands->count; i++) {
+    fprintf(to, "  %-10s %s\n", commands->list[i]->name, commands->list[i]->summary);
+  }
+  fprintf(to, "\ntrireme --version says what this program is built with.\n");
+}
+
+const tri_command *tri_command_find(const tri_commands *commands, const char *name) {
+  for (int i = 0; i < commands->count; i++) {
+    if (strcmp(commands->list[i]->name, name) == 0) return commands->list[i];
+  }
+  return NULL;
+}
+
+tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
+  const char *names[MOST_NAMES];
+  int count = commands->count < MOST_NAMES ? commands->count : MOST_NAMES;
+  for (int i = 0; i < count; i++) names[i] = commands->list[i]->name;
+  const char *nearest = tri_nearest_word(name, names, (size_t)count);
+  if (nearest != NULL) return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; did you mean `%s`?", name, nearest);
+  return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
+}
+
+/* The page of the program ("trireme"), of a command or of a topic; false where there is none of that name. */
+static bool put_page(const tri_commands *commands, const char *name, FILE *to) {
+  const tri_command *command = tri_command_find(commands, name);
+  const tri_topic *topic = tri_topic_find(name);
+  if (strcmp(name, "trireme") == 0) {
+    tri_man_program(commands->list, commands->count, to);
+  } else if (command != NULL) {
+    tri_man_command(command, to);
+  } else if (topic != NULL) {
+    tri_man_topic(topic, to);
+  }
+  return strcmp(name, "trireme") == 0 || command != NULL || topic != NULL;
+}
+
+/* FOLDER/trireme-NAME.SECTION. */
+static tri_status write_page(const tri_commands *commands, const char *folder, const char *name, int section) {
+  char path[TRI_PATH_BYTES], file[96];
+  bool program = strcmp(name, "trireme") == 0;
+  snprintf(file, sizeof file, "%s%s.%d", program ? "" : "trireme-", name, section);
+  TRI_TRY(tri_path_join(path, folder, file));
+  FILE *to = fopen(path, "we");
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(errno));
+  put_page(commands, name, to);
+  bool failed = ferror(to) != 0;
+  if (fclose(to) == 0 && !failed) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot write %s", path);
+}
+
+static tri_status write_pages(const tri_commands *commands, const char *folder) {
+  const tri_topic *topic;
+  TRI_TRY(tri_directory_create(folder));
+  TRI_TRY(write_page(commands, folder, "trireme", 1));
+  for (int i = 0; i < commands->count; i++) TRI_TRY(write_page(commands, folder, commands->list[i]->name, 1));
+  for (int i = 0; (topic = tri_topic_at(i)) != NULL; i++) TRI_TRY(write_page(commands, folder, topic->name, 5));
+  return TRI_OK;
+}
+
+const char tri_help_text[] =
+    "usage: trireme help [COMMAND | run | study | model | cluster | system]\n"
+    "       trireme help --man PAGE\n"
+    "       trireme help --man-pages FOLDER\n"
+    "\n"
+    "Prints what a command does, or every key of a run file, a study, a model's, a cluster's or a system's file with "
+    "its\n"
+    "type, its default and what it means.\n"
+    "\n"
+    "  --man PAGE          the manual page of a command, of a file, or of trireme itself, in man's language\n"
+    "  --man-pages FOLDER  all of them, each a file\n"
+    "\n"
+    "example: trireme help run | grep checkpoint\n";
+
+tri_status tri_help_run(const tri_commands *commands, int count, char **arguments) {
+  if (count == 1) {
+    tri_help_usage(commands, stdout);
+    return TRI_OK;
+  }
+  if (count == 3 && strcmp(arguments[1], "--man") == 0) {
+    if (put_page(commands, arguments[2], stdout)) return TRI_OK;
+    return tri_fail(TRI_BAD_USAGE, "there is no page of `%s`; there are trireme, each command's and each file's",
+                    arguments[2]);
+  }
+  if (count == 3 && strcmp(arguments[1], "--man-pages") == 0) return write_pages(commands, arguments[2]);
+  if (count > 2 || arguments[1][0] == '-') {
+    return tri_fail(TRI_BAD_USAGE, "help: one command or one kind of file; see trireme help --help");
+  }
+  const tri_command *command = tri_command_find(commands, arguments[1]);
+  const tri_topic *topic = tri_topic_find(arguments[1]);
+  if (command == NULL && topic == NULL) return tri_command_unknown(commands, arguments[1]);
+  if (command != NULL) {
+    fputs(command->help, stdout);
+  } else {
+    tri_config_help(topic->table(), stdout);
+  }
+  return TRI_OK;
+}

@@ -1,0 +1,27 @@
+/* `trireme help`: what there is, what a command does, which keys a file has, and manual pages of it all. */
+#ifndef TRI_CLI_HELP_H
+#define TRI_CLI_HELP_H
+
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+/* All commands of the program. */
+typedef struct tri_commands {
+  const tri_command *const *list;
+  int count;
+} tri_commands;
+
+/* NULL where there is none of that name. */
+const tri_command *tri_command_find(const tri_commands *commands, const char *name);
+/* For a name that is none: TRI_BAD_USAGE, with the nearest that is. */
+tri_status tri_command_unknown(const tri_commands *commands, const char *name);
+
+void tri_help_usage(const tri_commands *commands, FILE *to);
+
+#define TRI_HELP_SUMMARY "what a command does, which keys a file has"
+extern const char tri_help_text[];
+/* arguments[0] is `help`. */
+tri_status tri_help_run(const tri_commands *commands, int count, char **arguments);
+
+#endif

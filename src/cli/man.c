@@ -1,0 +1,300 @@
+/* A command's help has a form of its own: lines of usage, paragraphs, options (two blanks, the option, two blanks or
+ * more, what it does, and further lines that begin further right), and examples. Its page is the same in other letters,
+ * so that there is nothing to keep up. */
+#include "cli/man.h"
+
+#include "cli/build.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* ---- letters ----------------------------------------------------------------------------------------------------- */
+
+/* A stretch of text with what roff would take for its own made harmless. */
+static void put_text(const char *text, size_t bytes, FILE *to) {
+  for (size_t i = 0; i < bytes; i++) {
+    switch (text[i]) {
+      case '\\': fputs("\\e", to); break;
+      case '-': fputs("\\-", to); break;
+      case '`': fputs("\\(ga", to); break;
+      case '^': fputs("\\(ha", to); break;
+      case '~': fputs("\\(ti", to); break;
+      case '\'': fputs("\\(aq", to); break;
+      case '"': fputs("\\(dq", to); break;
+      default: fputc(text[i], to);
+    }
+  }
+}
+
+/* A whole line, whatever it begins with. */
+static void put_line(const char *text, size_t bytes, FILE *to) {
+  if (bytes > 0 && text[0] == '.') fputs("\\&", to);
+  put_text(text, bytes, to);
+  fputc('\n', to);
+}
+
+static void put_bold(const char *text, size_t bytes, FILE *to) {
+  fputs("\\fB", to);
+  put_text(text, bytes, to);
+  fputs("\\fR\n", to);
+}
+
+static void put_head(const char *name, int section, const char *summary, FILE *to) {
+  fprintf(to, ".\\\" Written by the program itself: trireme help --man\n.TH ");
+  for (const char *c = name; *c != '\0'; c++) fputc(toupper((unsigned char)*c), to);
+  fprintf(to, " %d \"%s\" \"Trireme %s\" \"Trireme\"\n.SH NAME\n", section, tri_build_date(), TRIREME_VERSION);
+  put_text(name, strlen(name), to);
+  fputs(" \\- ", to);
+  put_line(summary, strlen(summary), to);
+}
+
+/* ---- lines of a help --------------------------------------------------------------------------------------------- */
+
+typedef struct line {
+  const char *text; /* behind its blanks */
+  size_t bytes;     /* of it, without blanks at its end */
+  size_t indent;
+} line;
+
+/* Takes the next line off the text; false at its end. */
+static bool next_line(const char **text, line *out) {
+  if (**text == '\0') return false;
+  size_t length = strcspn(*text, "\n");
+  out->indent = strspn(*text, " ");
+  out->text = *text + out->indent;
+  out->bytes = length - out->indent;
+  *text += length + ((*text)[length] == '\n');
+  return true;
+}
+
+static bool begins(const line *l, const char *with) {
+  return l->bytes >= strlen(with) && strncmp(l->text, with, strlen(with)) == 0;
+}
+
+/* Where two blanks or more are in a line: the bytes before them, and all of them where there are none. */
+static size_t first_column(const line *l) {
+  for (size_t i = 0; i + 1 < l->bytes; i++) {
+    if (l->text[i] == ' ' && l->text[i + 1] == ' ') return i;
+  }
+  return l->bytes;
+}
+
+/* Whether a line of an option's text is an item of a list in it: "FILE.json    a tokenizer", "slerp: along the circle".
+ */
+static bool is_item(const line *l) {
+  size_t word = 0;
+  while (word < l->bytes && (isalnum((unsigned char)l->text[word]) || l->text[word] == '_')) word++;
+  return first_column(l) < l->bytes || (word > 2 && word < l->bytes && l->text[word] == ':');
+}
+
+/* One line of running text; what stands in two columns is a line by itself. */
+static void put_running(const line *l, FILE *to) {
+  if (is_item(l)) fputs(".br\n", to);
+  put_line(l->text, l->bytes, to);
+}
+
+static void put_option(const line *l, FILE *to) {
+  size_t option = first_column(l), rest = option;
+  fputs(".TP\n", to);
+  put_bold(l->text, option, to);
+  while (rest < l->bytes && l->text[rest] == ' ') rest++;
+  if (rest < l->bytes) put_line(l->text + rest, l->bytes - rest, to);
+}
+
+/* Lines that stay as they are, up to an empty one: "usage: " or "example: " is gone, and as many blanks below it. */
+static void put_verbatim(line *l, const char **text, size_t cut, FILE *to) {
+  bool more = true;
+  fputs(".nf\n", to);
+  l->text += cut;
+  l->bytes -= cut;
+  while (more && l->bytes > 0) {
+    put_line(l->text, l->bytes, to);
+    more = next_line(text, l);
+    size_t kept = more && l->indent > cut ? l->indent - cut : 0;
+    l->text -= kept; /* blanks that belong to it */
+    l->bytes += l->bytes > 0 ? kept : 0;
+  }
+  fputs(".fi\n", to);
+}
+
+/* Paragraphs and options. */
+static void put_body(const char *text, FILE *to) {
+  bool described = false, in_options = false, new_paragraph = false;
+  line l;
+  while (next_line(&text, &l)) {
+    if (begins(&l, "example: ") && l.indent == 0) {
+      fputs(".SH EXAMPLES\n", to);
+      put_verbatim(&l, &text, strlen("example: "), to);
+    } else if (l.bytes == 0) {
+      new_paragraph = true;
+    } else if (l.indent == 2 && l.text[0] == '-') {
+      if (!in_options) fputs(".SH OPTIONS\n", to);
+      in_options = true;
+      put_option(&l, to);
+    } else if (l.indent == 0) {
+      bool begun = described && !in_options;
+      if (!begun) fputs(described ? ".SH NOTES\n" : ".SH DESCRIPTION\n", to);
+      if (begun && new_paragraph) fputs(".PP\n", to);
+      described = true;
+      in_options = false;
+      new_paragraph = false;
+      put_line(l.text, l.bytes, to);
+    } else {
+      put_running(&l, to);
+    }
+  }
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+void tri_man_command(const tri_command *command, FILE *to) {
+  char name[64];
+  const char *text = command->help;
+  line l;
+  snprintf(name, sizeof name, "trireme-%s", command->name);
+  put_head(name, 1, command->summary, to);
+  if (strncmp(text, "usage: ", 7) == 0 && next_line(&text, &l)) {
+    fputs(".SH SYNOPSIS\n", to);
+    put_verbatim(&l, &text, strlen("usage: "), to);
+  }
+  put_body(text, to);
+  fputs(".SH EXIT STATUS\n0, or the status of a failure, as\n.BR trireme (1)\nlists them.\n", to);
+  fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
+}
+
+/* What an exit status of the program means. */
+static const char *meaning(tri_status status) {
+  switch (status) {
+    case TRI_OK: return "all went well";
+    case TRI_DIFFERENT: return "two things that were compared are not the same";
+    case TRI_BAD_USAGE: return "the command line is wrong";
+    case TRI_BAD_CONFIG:
+    case TRI_BAD_LAYOUT: return "a key or a value is wrong, or a layout impossible";
+    case TRI_BAD_FILE: return "a file is missing, unreadable, truncated or damaged";
+    case TRI_IO_FAILED: return "the system refused a read or a write: a full disk, for example";
+    case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that memory will not do";
+    case TRI_UNSUPPORTED: return "legal, but not on this device or in this build";
+    case TRI_DIVERGED: return "too many bad steps in a row: the loss is no number";
+    case TRI_COMM: return "another rank is gone, or MPI has failed";
+    case TRI_BUSY: return "another run is alive in the output folder";
+    case TRI_DEVICE_FAILED: return "the device failed: a kernel, or a copy";
+    case TRI_INTERRUPTED: return "a signal asked to stop; a run goes on from its newest checkpoint";
+    case TRI_INTERNAL: return "a mistake of the program's own; please report it";
+  }
+  return "";
+}
+
+static void put_exit_statuses(FILE *to) {
+  fputs(".SH EXIT STATUS\n", to);
+  for (int exit_status = 0; exit_status <= 255; exit_status++) {
+    tri_status status = tri_status_of_exit(exit_status);
+    if (tri_status_exit(status) != exit_status) continue; /* there is none */
+    fprintf(to, ".TP\n.B %d\n", exit_status);
+    put_line(meaning(status), strlen(meaning(status)), to);
+  }
+}
+
+static void put_entry(const char *name, const char *text, FILE *to) {
+  fputs(".TP\n", to);
+  put_bold(name, strlen(name), to);
+  put_line(text, strlen(text), to);
+}
+
+static void put_environment(FILE *to) {
+  static const struct {
+    const char *name, *text;
+  } variables[] = {
+      {"TRIREME_CONFIGS", "a folder with presets (models/, clusters/, systems/, ...) that go before the program's own"},
+      {"TRIREME_CACHE", "where compiled GPU kernels are kept; ~/.cache/trireme unless set"},
+      {"TRIREME_RANKS_PER_NODE", "ranks of a node in runs on one machine, to try layouts that span nodes"},
+      {"OMP_NUM_THREADS", "threads of each rank; its share of the node's cores unless set"},
+      {"NO_COLOR", "no colours on a terminal"},
+  };
+  fputs(".SH ENVIRONMENT\n", to);
+  for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+    put_entry(variables[i].name, variables[i].text, to);
+  }
+}
+
+void tri_man_program(const tri_command *const *commands, int num_commands, FILE *to) {
+  const tri_topic *topic;
+  put_head("trireme", 1, "train large language models over MPI, and say beforehand how fast and whether it fits", to);
+  fputs(
+      ".SH SYNOPSIS\n.nf\n\\fBtrireme\\fR \\fICOMMAND\\fR [options]\n\\fBtrireme\\fR \\fICOMMAND\\fR \\-\\-help\n"
+      "\\fBtrireme help\\fR [\\fICOMMAND\\fR|\\fIFILE'S KIND\\fR]\n\\fBtrireme \\-\\-version\\fR\n.fi\n",
+      to);
+  fputs(".SH COMMANDS\n", to);
+  for (int i = 0; i < num_commands; i++) {
+    fprintf(to, ".TP\n.BR trireme\\-%s (1)\n", commands[i]->name);
+    put_line(commands[i]->summary, strlen(commands[i]->summary), to);
+  }
+  fputs(".SH FILES\n", to);
+  for (int i = 0; (topic = tri_topic_at(i)) != NULL; i++) {
+    fprintf(to, ".TP\n.BR trireme\\-%s (5)\n", topic->name);
+    put_line(topic->summary, strlen(topic->summary), to);
+  }
+  put_entry("PREFIX/share/trireme/configs", "presets, where the program lies in PREFIX/bin", to);
+  put_environment(to);
+  put_exit_statuses(to);
+}
+
+static void put_key(void *context, const tri_config_described *described) {
+  FILE *to = context;
+  fputs(".TP\n\\fB", to);
+  put_text(described->name, strlen(described->name), to);
+  fputs("\\fR  (", to);
+  put_text(described->type, strlen(described->type), to);
+  if (described->standard[0] != '\0') {
+    bool words = described->standard[0] == '(';
+    fputs(words ? "; " : "; default ", to);
+    put_text(described->standard + words, strlen(described->standard) - 2 * words, to);
+  }
+  fputs(")\n", to);
+  put_line(described->key->help, strlen(described->key->help), to);
+}
+
+/* Keys, without those below a section that has a page of its own. */
+typedef struct keys_to {
+  const tri_topic *topic;
+  FILE *file;
+} keys_to;
+
+static void put_own_key(void *context, const tri_config_described *described) {
+  const keys_to *to = context;
+  const char *elsewhere = to->topic->elsewhere;
+  size_t length = elsewhere == NULL ? 0 : strlen(elsewhere);
+  if (elsewhere != NULL && strncmp(described->name, elsewhere, length) == 0) {
+    if (described->name[length] == '.') return;
+    put_key(to->file, described);
+    if (described->name[length] == '\0') fprintf(to->file, ".br\nIts keys:\n.BR trireme\\-%s (5)\n", elsewhere);
+    return;
+  }
+  put_key(to->file, described);
+}
+
+static void put_paragraphs(const char *text, FILE *to) {
+  line l;
+  while (next_line(&text, &l)) {
+    if (l.bytes == 0) {
+      fputs(".PP\n", to);
+    } else {
+      put_line(l.text, l.bytes, to);
+    }
+  }
+}
+
+void tri_man_topic(const tri_topic *topic, FILE *to) {
+  char name[64];
+  const char *example = topic->example;
+  line l;
+  snprintf(name, sizeof name, "trireme-%s", topic->name);
+  put_head(name, 5, topic->summary, to);
+  fputs(".SH DESCRIPTION\n", to);
+  put_paragraphs(topic->about, to);
+  fputs(".SH KEYS\n", to);
+  tri_config_describe(topic->table(), put_own_key, &(keys_to){topic, to});
+  fputs(".SH EXAMPLES\n", to);
+  if (next_line(&example, &l)) put_verbatim(&l, &example, 0, to);
+  fputs(".SH SEE ALSO\n.BR trireme (1)\n", to);
+}

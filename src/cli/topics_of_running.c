@@ -1,0 +1,21 @@
+#include "cli/topics.h"
+#include "run/run_config.h"
+#include "tune/study.h"
+
+const tri_topic tri_topics_of_running[] = {
+    {.name = "run",
+     .summary = "keys of a run file",
+     .about = "A run file says what `trireme train` does, in YAML. Any key can be given on the command line too, "
+              "`--set layout.tensor=2`, and each run writes the file as it was resolved into its output folder.",
+     .example = "model: gpt2-124m\ndata:\n  train: corpus/train\n  validation: corpus/validation\n  sequence: 1024\n"
+                "optimizer:\n  steps: 1000\noutput: runs/gpt2\n",
+     .elsewhere = "model",
+     .table = tri_run_config_table},
+    {.name = "study",
+     .summary = "keys of a study file",
+     .about = "A study says what `trireme tune` varies and what it looks for, in YAML. With the key `run` its trials "
+              "are real, else they are simulated.",
+     .example = "trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
+     .table = tri_study_table},
+    {.name = NULL},
+};
