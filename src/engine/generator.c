@@ -5,35 +5,40 @@
 
 #include <string.h>
 
-/* The program has two shapes: a piece of this many tokens, for prompts, and one token. What is left of a prompt behind
- * its last whole piece is read as a piece that begins earlier, and whose first positions are computed again; a prompt
- * shorter than a piece is filled up. */
+/* The program has two shapes: a piece of this many tokens of one sequence, for prompts, and one token of each of some
+ * sequences. What is left of a prompt behind its last whole piece is read as a piece that begins earlier, and whose
+ * first positions are computed again; a prompt shorter than a piece is filled up. */
 enum { PIECE = 128 };
 
 struct tri_generator {
   tri_model model;
   tri_device *device;
   tri_dtype precision;
-  int64_t positions, prompt;
+  int64_t sequences, positions;
   tri_parameter_table *table;
   tri_op_list *list;
   tri_executor *executor;
-  int32_t *ids; /* [positions], the sequence so far */
-  int64_t count;
+  int32_t *ids;            /* [sequences, positions], each so far */
+  int64_t *counts;         /* [sequences], of them */
+  int64_t *numbers, *held; /* [sequences], the cache's, of the run at hand */
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
   tri_device_event uploaded; /* the batch */
   bool prepared;
-  void *wide_logits; /* [vocab_size], host */
-  double *logits;    /* [vocab_size] */
+  void *wide_logits; /* [sequences, vocab_size], host */
+  double *logits;    /* [sequences, vocab_size] */
 };
 
 static tri_status create_cache(tri_generator *generator) {
   const tri_model *model = &generator->model;
-  size_t layer_bytes = 2 * (size_t)(generator->positions * model->num_kv_heads * model->head_dim) *
-                       tri_dtype_bytes(generator->precision);
+  const int64_t rows = generator->sequences * generator->positions;
+  size_t layer_bytes =
+      2 * (size_t)(rows * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(generator->precision);
+  generator->cache.sequences = generator->sequences;
   generator->cache.capacity = generator->positions;
+  generator->cache.numbers = generator->numbers;
+  generator->cache.held = generator->held;
   generator->cache_bytes = layer_bytes * (size_t)model->num_layers;
   TRI_TRY(tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *generator->cache.layers,
                     &generator->cache.layers));
@@ -44,16 +49,50 @@ static tri_status create_cache(tri_generator *generator) {
   return TRI_OK;
 }
 
-static tri_status set_up(tri_generator *generator) {
+/* What the host keeps of the sequences. */
+static tri_status create_sequences(tri_generator *generator) {
+  const size_t sequences = (size_t)generator->sequences, positions = (size_t)generator->positions;
+  const size_t logits = sequences * (size_t)generator->model.vocab_size;
+  TRI_TRY(tri_alloc("logits", logits, sizeof(double), &generator->wide_logits));
+  TRI_TRY(tri_alloc("logits", logits, sizeof *generator->logits, &generator->logits));
+  TRI_TRY(tri_alloc("the sequences", sequences * positions, sizeof *generator->ids, &generator->ids));
+  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->counts, &generator->counts));
+  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->numbers, &generator->numbers));
+  return tri_alloc("the sequences", sequences, sizeof *generator->held, &generator->held);
+}
+
+/* One length for all: a table of rotary positions goes by it. */
+static tri_status prompt_of_all(const tri_generator *generator, const int64_t *prompts, int64_t *out) {
+  const tri_rope_scaling *scaling = &generator->model.rope_scaling;
+  int64_t least = prompts[0], most = prompts[0];
+  for (int64_t i = 1; i < generator->sequences; i++) {
+    if (prompts[i] < least) least = prompts[i];
+    if (prompts[i] > most) most = prompts[i];
+  }
+  if (scaling->type == TRI_ROPE_DYNAMIC && least != most && most > scaling->original_max_sequence) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "prompts of %ld to %ld tokens side by side: with rope_scaling `dynamic` positions beyond %ld go by "
+                    "the length of each prompt; generate for prompts of one length, or one after the other",
+                    (long)least, (long)most, (long)scaling->original_max_sequence);
+  }
+  *out = most;
+  return TRI_OK;
+}
+
+static tri_status create_list(tri_generator *generator, const int64_t *prompts) {
   const tri_model *model = &generator->model;
   int64_t piece = generator->positions < PIECE ? generator->positions : PIECE;
-  size_t vocabulary = (size_t)model->vocab_size;
-  TRI_TRY(tri_device_supports(generator->device, generator->precision));
-  TRI_TRY(tri_parameter_table_create(model, NULL, &generator->table));
-  tri_list_request list = tri_list_request_whole(model, TRI_LIST_GENERATE, 1, piece, generator->precision);
+  tri_list_request list =
+      tri_list_request_whole(model, TRI_LIST_GENERATE, generator->sequences, piece, generator->precision);
   list.positions = generator->positions;
-  list.prompt = generator->prompt;
-  TRI_TRY(tri_model_operations(model, &list, &generator->list));
+  TRI_TRY(prompt_of_all(generator, prompts, &list.prompt));
+  return tri_model_operations(model, &list, &generator->list);
+}
+
+static tri_status set_up(tri_generator *generator, const int64_t *prompts) {
+  TRI_TRY(tri_device_supports(generator->device, generator->precision));
+  TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
+  TRI_TRY(create_list(generator, prompts));
   const int64_t one_frame = 1;
   tri_memory_request request = {
       .lists = (const tri_op_list *const *)&generator->list,
@@ -64,22 +103,29 @@ static tri_status set_up(tri_generator *generator) {
       .device = &generator->device->description,
   };
   TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
-  TRI_TRY(tri_alloc("logits", vocabulary, sizeof(double), &generator->wide_logits));
-  TRI_TRY(tri_alloc("logits", vocabulary, sizeof *generator->logits, &generator->logits));
-  TRI_TRY(tri_alloc("the sequence", (size_t)generator->positions, sizeof *generator->ids, &generator->ids));
+  TRI_TRY(create_sequences(generator));
   return create_cache(generator);
 }
 
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
                                 tri_device *device, tri_generator **out) {
+  return tri_generator_create_many(model, precision, 1, positions, &prompt, device, out);
+}
+
+tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
+                                     const int64_t *prompts, tri_device *device, tri_generator **out) {
   tri_generator *generator = NULL;
+  if (sequences < 1 || (sequences > 1 && positions > INT32_MAX / sequences)) {
+    return tri_fail(TRI_BAD_USAGE, "%ld sequences of %ld positions side by side are more than can be numbered",
+                    (long)sequences, (long)positions);
+  }
   TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
   generator->model = *model;
   generator->device = device;
   generator->precision = precision;
+  generator->sequences = sequences;
   generator->positions = positions;
-  generator->prompt = prompt;
-  tri_status status = set_up(generator);
+  tri_status status = set_up(generator, prompts);
   if (status != TRI_OK) {
     tri_generator_destroy(generator);
     return status;
@@ -92,6 +138,9 @@ void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
   tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   tri_free(generator->cache.layers);
+  tri_free(generator->held);
+  tri_free(generator->numbers);
+  tri_free(generator->counts);
   tri_free(generator->ids);
   tri_free(generator->logits);
   tri_free(generator->wide_logits);
@@ -105,61 +154,131 @@ tri_executor *tri_generator_executor(tri_generator *generator) { return generato
 
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
 
-/* Runs positions [first, first + length), of which those below generator->count are there. */
-static tri_status run_positions(tri_generator *generator, int64_t first, int64_t length) {
+/* Of sequence number `b` of the run: its tokens from position `first` on, and who sees them. */
+static void fill_in(const tri_generator *generator, const tri_batch *host, int64_t b, int64_t length) {
   const tri_op_windows *windows = &generator->list->windows;
+  const int64_t number = generator->numbers[b], first = generator->held[b], keys = number * generator->positions;
+  for (int64_t i = 0; i < length; i++) {
+    host->ids[b * length + i] = generator->ids[number * generator->positions + first + i];
+    host->positions[b * length + i] = (int32_t)(first + i);
+  }
+  for (int64_t w = 0; w < windows->count; w++) { /* a list of one slice of each sequence for each */
+    tri_attention_slice *slice = &host->slices[w * generator->sequences + b];
+    *slice = tri_slice_causal(b * length, length, keys, first + length);
+    if (windows->tokens[w] > 0) *slice = tri_slice_window(b * length, length, keys, first + length, windows->tokens[w]);
+  }
+}
+
+static void fill_batch(const tri_generator *generator, const tri_batch *host, int64_t count, int64_t length) {
+  const int64_t slices = generator->list->windows.count * generator->sequences;
+  for (int64_t i = 0; i < slices; i++) host->slices[i] = (tri_attention_slice){0};
+  for (int64_t b = 0; b < count; b++) fill_in(generator, host, b, length);
+}
+
+/* Runs `length` positions of `count` sequences, generator->numbers, each behind the positions that it holds; `valid` of
+ * them are there. */
+static tri_status run_positions(tri_generator *generator, int64_t count, int64_t length, int64_t valid) {
   tri_batch host = tri_executor_host_batch(generator->executor, 0);
   tri_run run = tri_executor_run(generator->executor, 0, 0);
-  run.batch = 1;
+  run.batch = count;
   run.sequence = length;
-  run.valid = generator->count - first < length ? generator->count - first : length;
+  run.valid = valid;
   tri_executor_set_batch(generator->executor, 0, &run);
   run.cache = &generator->cache;
-  generator->cache.past = first;
+  generator->cache.past = 0;
+  for (int64_t b = 0; b < count; b++) {
+    if (generator->held[b] > generator->cache.past) generator->cache.past = generator->held[b];
+  }
   TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
-  for (int64_t i = 0; i < length; i++) {
-    host.ids[i] = generator->ids[first + i];
-    host.positions[i] = (int32_t)(first + i);
-  }
-  for (int64_t w = 0; w < windows->count; w++) { /* a list of one slice for each */
-    host.slices[w] = tri_slice_causal(0, length, 0, first + length);
-    if (windows->tokens[w] > 0) host.slices[w] = tri_slice_window(0, length, 0, first + length, windows->tokens[w]);
-  }
+  fill_batch(generator, &host, count, length);
   TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
   TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
   return tri_executor_forward(generator->executor, 0, &run);
 }
 
-/* What the cache holds is written over before anybody sees it. */
-void tri_generator_restart(tri_generator *generator) { generator->count = 0; }
+int64_t tri_generator_length(const tri_generator *generator, int64_t sequence) { return generator->counts[sequence]; }
 
-tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
-  if (generator->count + count > generator->positions) {
-    return tri_fail(TRI_INTERNAL, "%ld tokens do not fit behind %ld of %ld", (long)count, (long)generator->count,
-                    (long)generator->positions);
+/* What the cache holds is written over before anybody sees it. */
+void tri_generator_restart(tri_generator *generator) {
+  memset(generator->counts, 0, (size_t)generator->sequences * sizeof *generator->counts);
+}
+
+void tri_generator_restart_one(tri_generator *generator, int64_t sequence) { generator->counts[sequence] = 0; }
+
+static tri_status check_room(const tri_generator *generator, int64_t sequence, int64_t count) {
+  if (sequence < 0 || sequence >= generator->sequences) {
+    return tri_fail(TRI_INTERNAL, "sequence %ld of %ld", (long)sequence, (long)generator->sequences);
   }
-  if (!generator->prepared) TRI_TRY(tri_executor_prepare(generator->executor));
+  if (count >= 1 && generator->counts[sequence] + count <= generator->positions) return TRI_OK;
+  return tri_fail(TRI_INTERNAL, "%ld tokens do not fit behind %ld of %ld", (long)count,
+                  (long)generator->counts[sequence], (long)generator->positions);
+}
+
+static tri_status prepare(tri_generator *generator) {
+  if (generator->prepared) return TRI_OK;
+  TRI_TRY(tri_executor_prepare(generator->executor));
   generator->prepared = true;
-  int64_t first = generator->count;
-  int64_t piece = generator->list->sequence;
-  memcpy(generator->ids + first, ids, (size_t)count * sizeof *ids);
-  generator->count += count;
-  if (count == 1) {
-    TRI_TRY(run_positions(generator, first, 1));
-  } else {
-    for (; first + piece < generator->count; first += piece) TRI_TRY(run_positions(generator, first, piece));
-    TRI_TRY(run_positions(generator, generator->count < piece ? 0 : generator->count - piece, piece));
-  }
-  /* The list ends in the logits. */
+  return TRI_OK;
+}
+
+/* The list ends in the logits, of `count` sequences. */
+static tri_status read_logits(tri_generator *generator, int64_t count, const double **logits) {
   const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];
-  tri_run run = tri_executor_run(generator->executor, 0, 0);
-  tri_dtype wide = tri_dtype_wide(generator->precision);
-  int64_t vocabulary = generator->model.vocab_size;
+  const tri_run run = tri_executor_run(generator->executor, 0, 0);
+  const tri_dtype wide = tri_dtype_wide(generator->precision);
+  const int64_t elements = count * generator->model.vocab_size;
   TRI_TRY(tri_queue_download_now(generator->device->queue, generator->wide_logits, run.slots[last->outputs[0]],
-                                 (size_t)vocabulary * tri_dtype_bytes(wide)));
-  for (int64_t i = 0; i < vocabulary; i++) {
-    generator->logits[i] = tri_wide_get(wide, generator->wide_logits, i);
+                                 (size_t)elements * tri_dtype_bytes(wide)));
+  if (wide == TRI_FP32) {
+    const float *from = generator->wide_logits;
+    for (int64_t i = 0; i < elements; i++) generator->logits[i] = (double)from[i];
+  } else {
+    memcpy(generator->logits, generator->wide_logits, (size_t)elements * sizeof *generator->logits);
   }
   *logits = generator->logits;
   return TRI_OK;
+}
+
+/* A piece of sequence number generator->numbers[0]. */
+static tri_status run_piece(tri_generator *generator, int64_t first, int64_t length) {
+  const int64_t left = generator->counts[generator->numbers[0]] - first;
+  generator->held[0] = first;
+  return run_positions(generator, 1, length, left < length ? left : length);
+}
+
+tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
+                                   const double **logits) {
+  if (count == 1) return tri_generator_step(generator, 1, &sequence, ids, logits);
+  TRI_TRY(check_room(generator, sequence, count));
+  TRI_TRY(prepare(generator));
+  const int64_t piece = generator->list->sequence;
+  int64_t first = generator->counts[sequence];
+  const int64_t end = first + count;
+  memcpy(generator->ids + sequence * generator->positions + first, ids, (size_t)count * sizeof *ids);
+  generator->counts[sequence] = end;
+  generator->numbers[0] = sequence;
+  for (; first + piece < end; first += piece) TRI_TRY(run_piece(generator, first, piece));
+  TRI_TRY(run_piece(generator, end < piece ? 0 : end - piece, piece));
+  return read_logits(generator, 1, logits);
+}
+
+tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
+  return tri_generator_append_to(generator, 0, ids, count, logits);
+}
+
+tri_status tri_generator_step(tri_generator *generator, int64_t count, const int64_t *numbers, const int32_t *ids,
+                              const double **logits) {
+  for (int64_t i = 0; i < count; i++) {
+    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail(TRI_INTERNAL, "the sequences of a step do not ascend");
+    TRI_TRY(check_room(generator, numbers[i], 1));
+  }
+  TRI_TRY(prepare(generator));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t number = numbers[i], past = generator->counts[number]++;
+    generator->ids[number * generator->positions + past] = ids[i];
+    generator->numbers[i] = number;
+    generator->held[i] = past;
+  }
+  TRI_TRY(run_positions(generator, count, 1, 1));
+  return read_logits(generator, count, logits);
 }

@@ -1,5 +1,10 @@
-/* Text generation: the model's operations without a backward, one sequence at a time, with a cache of keys and values.
- */
+/* Text generation: the model's operations without a backward, one sequence or several at a time, with a cache of keys
+ * and values.
+ *
+ * Several sequences are by themselves: each begins with a prompt of its own length (tri_generator_append_to), and then
+ * as many of them as the caller names get a token each (tri_generator_step). Those share one pass over the weights,
+ * which is what a token costs. What a sequence's logits are does not depend on the others: to the bit on devices whose
+ * products of few rows promise that (tri_matmul.generating: `cpu` in fp32 and bf16, `reference`). */
 #ifndef TRI_ENGINE_GENERATOR_H
 #define TRI_ENGINE_GENERATOR_H
 
@@ -15,17 +20,32 @@ typedef struct tri_generator tri_generator;
  * written into tri_generator_executor's values. Release with tri_generator_destroy. */
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
                                 tri_device *device, tri_generator **out);
+/* For up to `sequences` of them side by side; prompts[sequences] are the lengths of theirs. TRI_UNSUPPORTED where they
+ * differ and rotary positions go by them. */
+tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
+                                     const int64_t *prompts, tri_device *device, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
 tri_executor *tri_generator_executor(tri_generator *generator);
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator);
 
-/* Appends `count` tokens to the sequence and returns the logits [vocab_size] that follow the last of them (host memory,
- * valid until the next call). */
+/* Appends `count` tokens to sequence 0, or to another, and returns the logits [vocab_size] that follow the last of them
+ * (host memory, valid until the next call). */
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits);
+tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
+                                   const double **logits);
 
-/* The sequence is empty again. */
+/* Appends one token to each of `count` sequences, ids[i] to sequence numbers[i]; the numbers ascend. Sequences that are
+ * not named (they have ended, or have not begun) stay as they are. *logits are [count, vocab_size], in that order. */
+tri_status tri_generator_step(tri_generator *generator, int64_t count, const int64_t *numbers, const int32_t *ids,
+                              const double **logits);
+
+/* Tokens of a sequence so far. */
+int64_t tri_generator_length(const tri_generator *generator, int64_t sequence);
+
+/* All sequences are empty again, or one is. */
 void tri_generator_restart(tri_generator *generator);
+void tri_generator_restart_one(tri_generator *generator, int64_t sequence);
 
 typedef struct tri_sampling {
   double temperature; /* 0 takes the most likely token */

@@ -91,6 +91,16 @@ static bool is_training(tri_list_purpose purpose) {
   return false;
 }
 
+static bool generates(tri_list_purpose purpose) {
+  switch (purpose) {
+    case TRI_LIST_GENERATE: return true;
+    case TRI_LIST_TRAIN:
+    case TRI_LIST_EVALUATE:
+    case TRI_LIST_SCORE: return false;
+  }
+  return false;
+}
+
 static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index) {
   const tri_parameter *entry = &table->entries[index];
   const bool split = entry->factor && entry->split.dim == 1;
@@ -167,6 +177,7 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   if (request->masked_area > 0) list->area = request->masked_area;
   list->together = read_together(request);
   list->weights_pass = request->weights_pass;
+  list->generating = generates(request->purpose);
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = look_at_parameters(model, request, list);
   if (status == TRI_OK) status = append_all(model, request, list);

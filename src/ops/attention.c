@@ -138,16 +138,16 @@ static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attent
   int64_t width = p->kv_heads * p->head_dim;
   size_t element = tri_dtype_bytes(call->type);
   char *keys = cache->layers[call->layer];
-  char *values = keys + (size_t)(run->batch * cache->capacity * width) * element;
+  char *values = keys + (size_t)(cache->sequences * cache->capacity * width) * element;
   for (int64_t b = 0; b < run->batch; b++) {
     size_t from = (size_t)(b * run->sequence * p->k_row) * element;
-    size_t to = (size_t)((b * cache->capacity + cache->past) * width) * element;
+    size_t to = (size_t)((cache->numbers[b] * cache->capacity + cache->held[b]) * width) * element;
     TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *k + from, keys + to));
     TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *v + from, values + to));
   }
   p->most_queries = run->sequence;
   p->most_keys = cache->past + run->sequence;
-  p->key_rows = run->batch * cache->capacity;
+  p->key_rows = cache->sequences * cache->capacity;
   p->k_row = p->v_row = width;
   *k = keys;
   *v = values;

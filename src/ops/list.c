@@ -179,6 +179,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.area = tri_op_window_area(list->area, list->tokens, list->windows.tokens[list->window]);
   call.type = list->type;
   call.training = list->training;
+  call.generating = list->generating;
   look_up_parameters(list, &call);
 
   tri_shape in[TRI_OP_INPUTS] = {0};

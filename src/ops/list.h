@@ -98,7 +98,8 @@ typedef struct tri_op_list {
   bool recomputable;       /* the calls that follow may be run again before their backward */
   tri_dtype type;
   bool training;
-  bool scores; /* the loss gives each label's, too: output 0 [rows, 1] of the call that makes it */
+  bool generating; /* given to the calls that follow */
+  bool scores;     /* the loss gives each label's, too: output 0 [rows, 1] of the call that makes it */
   const tri_op_parameter *parameters; /* [num_parameters], the family's, then factors; NULL: all are trained, and wide,
                                          and each one's number is its index */
   int64_t num_parameters;

@@ -196,6 +196,7 @@ struct tri_op_call {
   tri_dtype type;                 /* of activations */
   bool sliced;                    /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
   bool training;                  /* a backward pass follows */
+  bool generating;                /* behind pieces of prompts come steps of one position for each sequence */
   bool expert;                    /* works on rows of experts: behind `route` in its layer */
   bool weights_pass;              /* parameters come and go (ZeRO 3): they are not packed ahead */
   bool recomputable;              /* in a layer that may be run again before its backward */

@@ -59,11 +59,13 @@ typedef struct tri_run_parameter {
   tri_run_copy *copy;      /* one for all that have these values (tied); NULL where nobody writes copies */
 } tri_run_parameter;
 
-/* Keys and values of earlier positions, for generation: of one layer, k then v, each [batch, capacity, width]. */
+/* Keys and values of earlier positions, for generation: of one layer, k then v, each [sequences, capacity, width]. A
+ * run's batch has some of the sequences, whose numbers ascend. */
 typedef struct tri_kv_cache {
   void **layers; /* [num_layers] */
-  int64_t capacity;
-  int64_t past; /* positions held */
+  int64_t sequences, capacity;
+  const int64_t *numbers, *held; /* [run->batch]: which sequence, and how many of its positions are there */
+  int64_t past;                  /* the most of them */
 } tri_kv_cache;
 
 /* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
@@ -81,7 +83,7 @@ struct tri_run {
   void *passing; /* memory that other ranks read (tri_op.passing) */
   bool training;
   bool again;              /* a forward is made once more, before its backward: whatever it adds up has been added */
-  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position */
+  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position of several */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const tri_collectives *collectives;
   const tri_ranks *ranks;        /* for collectives */

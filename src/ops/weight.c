@@ -37,6 +37,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
       .c_type = call->type,
       .b_transposed = !stored_as_read,
       .b_passing = call->weights_pass,
+      .generating = call->generating,
   };
 }
 
@@ -215,10 +216,18 @@ tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tr
 
 /* ---- in groups --------------------------------------------------------------------------------------------------- */
 
+/* Rows of an expert may be many or few: as in training. */
+static tri_matmul of_groups(const tri_matmul *product) {
+  tri_matmul out = *product;
+  out.generating = false;
+  return out;
+}
+
 static tri_status grouped_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                                int64_t matrices, tri_grouped_matmul *out, size_t *packed_bytes) {
+  const tri_matmul given = of_groups(product);
   *out = (tri_grouped_matmul){.groups = matrices};
-  TRI_TRY(choose_form(call, device, product, &out->product, packed_bytes));
+  TRI_TRY(choose_form(call, device, &given, &out->product, packed_bytes));
   out->stride = out->product.b_packed ? (int64_t)*packed_bytes : product->k * product->n;
   return TRI_OK;
 }
@@ -237,7 +246,8 @@ tri_status tri_weights_memory(const tri_op_call *call, const tri_device_descript
 
 tri_status tri_weights_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                                tri_direction direction) {
-  return prepare(run, call, product, matrices, direction);
+  const tri_matmul given = of_groups(product);
+  return prepare(run, call, &given, matrices, direction);
 }
 
 tri_status tri_weights_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,

@@ -10,6 +10,10 @@
  *       "router_loss", "grad_norm"}.
  *   parity_tool logits MODEL.yaml DEVICE PRECISION PIECE COUNT WEIGHTS TOKENS OUT
  *       reads TOKENS in pieces through the cache; OUT: the logits behind each piece
+ *   parity_tool rows MODEL.yaml DEVICE PRECISION THREADS ROWS COUNT WEIGHTS TOKENS PLAN OUT
+ *       generates for ROWS sequences at once: each begins with a prompt and gets a token a step until it ends. TOKENS:
+ *       [rows, count]; PLAN: [rows, 2], of each its prompt's length and its own. OUT: [rows, count, vocabulary], the
+ *       logits behind each token from the prompt's last one on, elsewhere NaN
  *   parity_tool samples PREFIX SEQUENCE VOCAB SEED COUNT OUT DOCUMENTS PACKING END_OF_TEXT
  *       the first COUNT samples of a corpus: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
  *
@@ -192,6 +196,61 @@ static tri_status logits_command(char **a) {
   return TRI_OK;
 }
 
+/* A step of all sequences that have not ended; *going: whether there were any. */
+static tri_status step_rows(tri_generator *generator, int64_t rows, int64_t count, int64_t vocabulary,
+                            const int32_t *tokens, const int32_t *plan, double *out, bool *going) {
+  int64_t numbers[64], live = 0;
+  int32_t ids[64];
+  const double *logits = NULL;
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t at = tri_generator_length(generator, r);
+    if (at >= plan[2 * r + 1]) continue;
+    numbers[live] = r;
+    ids[live++] = tokens[r * count + at];
+  }
+  *going = live > 0;
+  if (live == 0) return TRI_OK;
+  TRI_TRY(tri_generator_step(generator, live, numbers, ids, &logits));
+  for (int64_t i = 0; i < live; i++) {
+    const int64_t at = tri_generator_length(generator, numbers[i]) - 1;
+    memcpy(out + (numbers[i] * count + at) * vocabulary, logits + i * vocabulary, (size_t)vocabulary * sizeof *out);
+  }
+  return TRI_OK;
+}
+
+static tri_status rows_command(char **a) {
+  tri_model model;
+  TRI_TRY(tri_model_load(a[0], &model));
+  tri_device *device = NULL;
+  tri_generator *generator = NULL;
+  int32_t *tokens = NULL, *plan = NULL;
+  double *out = NULL;
+  const double *logits = NULL;
+  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[64];
+  size_t bytes = (size_t)(rows * count * model.vocab_size) * sizeof *out;
+  bool going = true;
+  TRI_TRY(read_array(a[7], (size_t)(rows * count) * sizeof *tokens, &tokens));
+  TRI_TRY(read_array(a[8], (size_t)(rows * 2) * sizeof *plan, &plan));
+  for (int64_t r = 0; r < rows; r++) prompts[r] = plan[2 * r];
+  TRI_TRY(tri_device_create(a[1], atoi(a[3]), &device));
+  TRI_TRY(tri_generator_create_many(&model, precision_of(a[2]), rows, count, prompts, device, &generator));
+  TRI_TRY(set_weights(tri_generator_parameters(generator), a[6], tri_generator_executor(generator)));
+  TRI_TRY(tri_alloc("logits", bytes, 1, &out));
+  memset(out, 0xff, bytes);
+  for (int64_t r = 0; r < rows; r++) {
+    TRI_TRY(tri_generator_append_to(generator, r, tokens + r * count, prompts[r], &logits));
+    memcpy(out + (r * count + prompts[r] - 1) * model.vocab_size, logits, (size_t)model.vocab_size * sizeof *out);
+  }
+  while (going) TRI_TRY(step_rows(generator, rows, count, model.vocab_size, tokens, plan, out, &going));
+  TRI_TRY(tri_file_replace(a[9], out, bytes));
+  tri_free(out);
+  tri_free(plan);
+  tri_free(tokens);
+  tri_generator_destroy(generator);
+  tri_device_destroy(device);
+  return TRI_OK;
+}
+
 static tri_status samples_command(char **a) {
   tri_corpus *corpus = NULL;
   tri_source source;
@@ -227,7 +286,7 @@ int main(int count, char **arguments) {
     tri_status (*run)(char **a);
   } commands[] = {
       {"table", 1, table_command},   {"describe", 1, describe_command}, {"gradients", 10, gradients_command},
-      {"logits", 8, logits_command}, {"samples", 9, samples_command},
+      {"logits", 8, logits_command}, {"rows", 10, rows_command},        {"samples", 9, samples_command},
   };
   for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
     if (count < 2 || strcmp(arguments[1], commands[i].name) != 0 || count != 2 + commands[i].arguments) continue;

@@ -283,6 +283,63 @@ static void test_bf16_native(void **unused) {
   tri_device_destroy(device);
 }
 
+/* Of generated text, on every vector unit: few rows, and more than those. */
+static void check_few(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c) {
+  for (int variant = 0; variant < NUM_VARIANTS; variant++) {
+    for (int sample = 0; sample < SAMPLES; sample++) {
+      tri_matmul p = random_product(variant & ~1, a, b, c);
+      p.generating = true;
+      run_and_check(device, &p, p.m > TRI_FEW_ROWS && b != a);
+    }
+  }
+}
+
+static void test_few_rows(void **unused) {
+  (void)unused;
+  static const char *const units[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu"};
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    tri_device *device = NULL;
+    if (tri_device_create(units[i], 1 + (int)i, &device) != TRI_OK) continue; /* not of this CPU */
+    check_few(device, TRI_FP32, TRI_FP32, TRI_FP32);
+    check_few(device, TRI_BF16, TRI_BF16, TRI_BF16);
+    check_few(device, TRI_BF16, TRI_FP32, TRI_FP32);
+    tri_device_destroy(device);
+  }
+}
+
+/* Weights of generated text are packed as they lie, in bf16. */
+static void test_few_rows_packed(void **unused) {
+  (void)unused;
+  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
+  for (int turned = 0; turned < 2; turned++) {
+    const int64_t n = 83, k = 35, gap = 5, rows = turned != 0 ? n : k, columns = turned != 0 ? k : n;
+    const tri_matmul p = {.m = 3,
+                          .n = n,
+                          .k = k,
+                          .lda = k,
+                          .ldb = columns + gap,
+                          .ldc = n,
+                          .a_type = TRI_BF16,
+                          .b_type = TRI_BF16,
+                          .c_type = TRI_FP32,
+                          .b_transposed = turned != 0,
+                          .generating = true};
+    guarded plain = matrix_create(TRI_FP32, rows, columns, p.ldb);
+    size_t bytes = 0;
+    CHECK_OK(tri_cpu_matmul_packed(&device->description, &p, &bytes));
+    assert_int_equal(bytes, 2 * n * k);
+    guarded packed = guarded_create(bytes, 2);
+    CHECK_OK(tri_cpu_matmul_pack(device->queue, &p, TRI_FP32, plain.data, packed.data));
+    for (int64_t i = 0; i < rows * columns; i++) {
+      const double was = get(TRI_FP32, plain.data, i / columns * p.ldb + i % columns);
+      assert_true(fabs(get(TRI_BF16, packed.data, i) - was) <= fabs(was) / 256);
+    }
+    guarded_destroy(&packed);
+    guarded_destroy(&plain);
+  }
+  tri_device_destroy(device);
+}
+
 /* Longer than a chunk of rows or of depth, in every position. */
 static void check_chunks(tri_device *device) {
   static const int64_t shapes[][3] = {{1030, 5, 70}, {2100, 33, 3}, {9, 40, 4200}, {1027, 3, 4099}, {2, 1100, 9000}};
@@ -546,12 +603,19 @@ static void test_refused(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_fp32, begin_test),        cmocka_unit_test_setup(test_bf16_widened, begin_test),
-      cmocka_unit_test_setup(test_bf16_native, begin_test), cmocka_unit_test_setup(test_chunks, begin_test),
-      cmocka_unit_test_setup(test_packed_fp32, begin_test), cmocka_unit_test_setup(test_packed_bf16, begin_test),
-      cmocka_unit_test_setup(test_threads, begin_test),     cmocka_unit_test_setup(test_many_shapes, begin_test),
-      cmocka_unit_test_setup(test_nothing, begin_test),     cmocka_unit_test_setup(test_refused, begin_test),
+      cmocka_unit_test_setup(test_fp32, begin_test),
+      cmocka_unit_test_setup(test_bf16_widened, begin_test),
+      cmocka_unit_test_setup(test_bf16_native, begin_test),
+      cmocka_unit_test_setup(test_chunks, begin_test),
+      cmocka_unit_test_setup(test_packed_fp32, begin_test),
+      cmocka_unit_test_setup(test_packed_bf16, begin_test),
+      cmocka_unit_test_setup(test_threads, begin_test),
+      cmocka_unit_test_setup(test_many_shapes, begin_test),
+      cmocka_unit_test_setup(test_nothing, begin_test),
+      cmocka_unit_test_setup(test_refused, begin_test),
       cmocka_unit_test_setup(test_depth_rests, begin_test),
+      cmocka_unit_test_setup(test_few_rows, begin_test),
+      cmocka_unit_test_setup(test_few_rows_packed, begin_test),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,12 +43,22 @@ tri_status tri_cpu_matmul_check(const tri_matmul *p) {
                   (long long)p->ldc, p->bias && p->accumulate ? ", bias and accumulate" : "");
 }
 
+/* What generation has packed is plain. */
+static tri_matmul as_it_lies(const tri_matmul *product) {
+  tri_matmul out = *product;
+  if (!product->generating || !product->b_packed) return out;
+  out.b_packed = false;
+  out.ldb = product->b_transposed ? product->k : product->n;
+  return out;
+}
+
 tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
+  const tri_matmul plain = as_it_lies(product);
   tri_matmul_plan *plan = NULL;
-  TRI_TRY(tri_cpu_matmul_check(product));
+  TRI_TRY(tri_cpu_matmul_check(&plain));
   *bytes = 0;
   if (product->m == 0 || product->n == 0) return TRI_OK;
-  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), product, &plan));
+  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), &plain, &plan));
   *bytes = plan->workspace_bytes;
   return TRI_OK;
 }
@@ -78,6 +88,22 @@ tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_
   return tri_matmul_pack_into(tri_cpu_matmul_state_of(&queue->device->description), product, b_plain_type, b, packed);
 }
 
+static void pack_plain(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type, const void *b,
+                       void *packed) {
+  const int64_t row = p->b_transposed ? p->k : p->n;
+  const tri_cpu_rows job = {
+      .rows = p->b_transposed ? p->n : p->k,
+      .columns = row,
+      .from = b,
+      .from_type = plain_type,
+      .from_ld = p->ldb,
+      .to = packed,
+      .to_type = p->b_type,
+      .to_ld = row,
+  };
+  state->options.copy_rows(state->options.threads, &job);
+}
+
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed) {
   tri_matmul_packing *packing = NULL;
@@ -88,6 +114,10 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
                     tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
   }
   bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
+  if (product->generating) {
+    pack_plain(state, product, b_plain_type, b, packed);
+    return TRI_OK;
+  }
   tri_onednn_primitive once = {0};
   tri_onednn_primitive *fill = dense ? &packing->fill[b_plain_type == TRI_BF16] : &once;
   int before = tri_matmul_enter(state->options.threads);
@@ -314,6 +344,43 @@ static tri_status run_gemm(const call *at) {
   return TRI_OK;
 }
 
+/* ---- few rows ---------------------------------------------------------------------------------------------------- */
+
+static void run_few(const call *at) {
+  const tri_matmul *p = at->product;
+  tri_cpu_few_rows job = {
+      .m = p->m,
+      .n = p->n,
+      .k = p->k,
+      .lda = p->lda,
+      .ldb = p->ldb,
+      .ldc = p->ldc,
+      .b_type = p->b_type,
+      .c_type = p->c_type,
+      .b_transposed = p->b_transposed,
+      .accumulate = p->accumulate,
+      .a = (const float *)(const void *)at->a,
+      .b = at->b,
+      .bias = at->bias,
+      .c = at->c,
+      .parts = (float *)(void *)(at->workspace + at->plan->c_offset),
+  };
+  if (at->plan->stage_a) {
+    tri_cpu_rows widen = {.rows = p->m,
+                          .columns = p->k,
+                          .from = at->a,
+                          .from_type = TRI_BF16,
+                          .to_type = TRI_FP32,
+                          .from_ld = p->lda,
+                          .to_ld = p->k,
+                          .to = at->workspace + at->plan->a_offset};
+    at->state->options.copy_rows(at->state->options.threads, &widen);
+    job.a = widen.to;
+    job.lda = p->k;
+  }
+  at->state->options.few_rows(at->state->options.threads, &job);
+}
+
 /* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
 
 static void run_zero(const call *at) {
@@ -336,8 +403,9 @@ static void run_zero(const call *at) {
   at->state->options.copy_rows(at->state->options.threads, &job);
 }
 
-tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
+tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *given, const void *a, const void *b, const void *bias,
                           void *c, void *workspace) {
+  const tri_matmul plain = as_it_lies(given), *product = &plain;
   tri_matmul_plan *plan = NULL;
   tri_status status = TRI_OK;
   TRI_TRY(tri_cpu_matmul_check(product));
@@ -361,6 +429,7 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const voi
   int before = tri_matmul_enter(at.state->options.threads);
   switch (plan->path) {
     case TRI_PATH_ZERO: run_zero(&at); break;
+    case TRI_PATH_FEW: run_few(&at); break;
     case TRI_PATH_GEMM: status = run_gemm(&at); break;
     case TRI_PATH_PRIMITIVE: status = run_primitive(&at); break;
   }

@@ -12,6 +12,9 @@
  *   transposed, c accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward
  *   of weights 108-150, or 55 for rows of 3072.
  * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
+ * - few rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c, which reads b once at
+ *   nearly the rate of memory, with the same bits for each number of rows. For such a list bf16 weights are packed
+ * plain, since steps of generation and pieces of prompts read the same copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
  *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
  * - bf16, native: the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps
@@ -225,6 +228,29 @@ static bool is_reference(const tri_matmul_plan *plan) {
   return starts_with(plan->multiply[0].implementation, "ref") || starts_with(plan->multiply[1].implementation, "ref");
 }
 
+/* Where few rows, m of them, have their copies; *end is behind all. */
+static void lay_out_few(const tri_matmul *p, int64_t m, tri_matmul_plan *plan, size_t *end) {
+  const int64_t parts = tri_few_rows_parts(p->k, p->b_transposed);
+  plan->stage_a = p->a_type == TRI_BF16;
+  plan->a_offset = reserve(end, plan->stage_a, m, p->k, TRI_FP32);
+  plan->c_offset = reserve(end, parts > 0, parts * m, p->n, TRI_FP32);
+}
+
+static bool may_be_few(const tri_matmul *p) { return p->generating && !p->a_transposed; }
+
+/* Who asks for the memory of many rows may come with few. */
+static size_t bytes_of_few(const tri_matmul *p) {
+  tri_matmul_plan unused = {0};
+  size_t end = 0;
+  lay_out_few(p, at_most(p->m, TRI_FEW_ROWS), &unused, &end);
+  return end;
+}
+
+static void plan_few(tri_matmul_plan *plan) {
+  plan->path = TRI_PATH_FEW;
+  lay_out_few(&plan->product, plan->product.m, plan, &plan->workspace_bytes);
+}
+
 /* The primitive where it is better than sgemm on fp32, or else sgemm. */
 static tri_status plan_fp32(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
@@ -262,6 +288,10 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
     out->path = TRI_PATH_ZERO;
     return TRI_OK;
   }
+  if (may_be_few(product) && product->m <= TRI_FEW_ROWS) {
+    plan_few(out);
+    return TRI_OK;
+  }
   switch (product->a_type) {
     case TRI_BF16: status = plan_bf16(state, out); break;
     case TRI_FP32: status = plan_fp32(state, out); break;
@@ -270,6 +300,8 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
       status = tri_fail(TRI_INTERNAL, "the cpu plans no products of %s", tri_dtype_name(product->a_type));
       break;
   }
+  if (status == TRI_OK && may_be_few(product) && bytes_of_few(product) > out->workspace_bytes)
+    out->workspace_bytes = bytes_of_few(product);
   if (status != TRI_OK) tri_matmul_plan_release(out);
   return status;
 }
@@ -308,6 +340,11 @@ destroy:
 
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *p, tri_matmul_packing *out) {
   bool wanted = state->options.pack_fp32;
+  if (p->generating) {
+    if (p->a_type == TRI_BF16 && p->b_type == TRI_BF16 && !p->a_transposed)
+      out->bytes = (size_t)(p->k * p->n) * tri_dtype_bytes(TRI_BF16);
+    return TRI_OK;
+  }
   if (p->a_type == TRI_BF16) TRI_TRY(tri_cpu_matmul_bf16(state, &wanted, NULL));
   if (!wanted || p->b_type != p->a_type || p->a_transposed || p->k == 0 || p->n == 0) return TRI_OK;
   int before = tri_matmul_enter(tri_onednn_product_threads(p->a_type, p->k, state->options.threads));

@@ -19,6 +19,7 @@ enum { TRI_STAGE_GAP = 32 };
 
 typedef enum tri_matmul_path {
   TRI_PATH_ZERO,      /* k is 0: nothing is summed                              */
+  TRI_PATH_FEW,       /* few rows, of generated text: few_rows.h                */
   TRI_PATH_GEMM,      /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
   TRI_PATH_PRIMITIVE, /* oneDNN's matmul                                        */
 } tri_matmul_path;
@@ -29,7 +30,7 @@ typedef struct tri_matmul_plan {
   tri_matmul_path path;
   tri_chunks rows;  /* of c, and of a                                                               */
   tri_chunks depth; /* of k; one for the primitive                                                  */
-  bool stage_a;     /* GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows  */
+  bool stage_a;     /* FEW: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows  */
   bool stage_b;     /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
   bool stage_c;     /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;

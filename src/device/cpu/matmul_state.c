@@ -34,13 +34,13 @@ bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b) {
   return a->m == b->m && a->n == b->n && a->k == b->k && a->lda == b->lda && a->ldb == b->ldb && a->ldc == b->ldc &&
          a->a_type == b->a_type && a->b_type == b->b_type && a->c_type == b->c_type &&
          a->a_transposed == b->a_transposed && a->b_transposed == b->b_transposed && a->b_packed == b->b_packed &&
-         a->accumulate == b->accumulate && a->bias == b->bias;
+         a->generating == b->generating && a->accumulate == b->accumulate && a->bias == b->bias;
 }
 
 static uint64_t hash_of(const tri_matmul *p) {
-  int64_t fields[] = {p->m,          p->n,      p->k,      p->lda,          p->ldb,          p->ldc,
-                      p->a_type,     p->b_type, p->c_type, p->a_transposed, p->b_transposed, p->b_packed,
-                      p->accumulate, p->bias};
+  int64_t fields[] = {p->m,          p->n,      p->k,         p->lda,          p->ldb,          p->ldc,
+                      p->a_type,     p->b_type, p->c_type,    p->a_transposed, p->b_transposed, p->b_packed,
+                      p->accumulate, p->bias,   p->generating};
   uint64_t hash = 0;
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
     hash = (hash ^ (uint64_t)fields[i]) * 0x9e3779b97f4a7c15u;

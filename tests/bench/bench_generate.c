@@ -1,0 +1,198 @@
+/* How fast text is generated, and how near that comes to reading the weights once for each token:
+ *
+ *   bench_generate [PRECISION [SEQUENCES [TOKENS [DEVICE [THREADS]]]]]      for example: bench_generate bf16 8 300 cpu
+ * 2
+ *
+ * GPT-2 124M's shape with random weights; prompts of 8 tokens, the most likely token each time (300 of them, fp32, one
+ * sequence, device cpu, all threads). Prints one line of JSON: tokens/s of all sequences together and of the prompts'
+ * end on, milliseconds of a step, what the weights of a step have in bytes as the products read them, the rate at which
+ * that many bytes are read (GB/s), and beside it those of plain reading and of memcpy on as many threads in the same
+ * minute. Machines are noisy: read the shares, and the median of several. bench_generate.py runs it in turns with
+ * transformers.
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "device/device.h"
+#include "engine/generator.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPT = 8, READ_FLOATS = 96 << 20, TURNS = 3 };
+
+typedef struct settings {
+  tri_dtype precision;
+  int64_t sequences, tokens;
+  const char *device;
+  int threads;
+} settings;
+
+typedef struct rates {
+  double read, copy; /* bytes a second */
+} rates;
+
+static const tri_model shape = {.family = TRI_FAMILY_GPT2,
+                                .num_layers = 12,
+                                .hidden_size = 768,
+                                .num_heads = 12,
+                                .vocab_size = 50257,
+                                .max_sequence = 1024,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.02,
+                                .rope_theta = 10000,
+                                .rope_scaling.factor = 1,
+                                .attention_bias = true,
+                                .tied = true};
+
+/* As eight runs of memory side by side, fetched ahead: one alone is not read as fast as memory can. */
+static double sum_of(const float *x, int64_t count) {
+  enum { RUNS = 8, WIDTH = 16, AHEAD = 256 };
+  float sums[RUNS][WIDTH] = {{0}};
+  double sum = 0;
+  const int64_t run = count / RUNS / WIDTH * WIDTH;
+  for (int64_t i = 0; i < run; i += WIDTH) {
+    for (int64_t r = 0; r < RUNS; r++) {
+      __builtin_prefetch(x + r * run + i + AHEAD);
+      for (int64_t j = 0; j < WIDTH; j++) sums[r][j] += x[r * run + i + j];
+    }
+  }
+  for (int64_t r = 0; r < RUNS; r++)
+    for (int64_t j = 0; j < WIDTH; j++) sum += (double)sums[r][j];
+  return sum;
+}
+
+static double read_s(const float *x, int threads) {
+  double begin_s = tri_clock_s(), sum = 0;
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(+ : sum)
+  for (int64_t t = 0; t < threads; t++) sum += sum_of(x + READ_FLOATS / threads * t, READ_FLOATS / threads);
+  if (sum < 0) printf("never\n");
+  return tri_clock_s() - begin_s;
+}
+
+static double copy_s(const float *x, float *y, int threads) {
+  double begin_s = tri_clock_s();
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t t = 0; t < threads; t++) {
+    const int64_t count = READ_FLOATS / 2 / threads;
+    memcpy(y + count * t, x + count * t, (size_t)count * sizeof *x);
+  }
+  return tri_clock_s() - begin_s;
+}
+
+/* The best of some turns; bytes read and bytes written both count. */
+static void measure_rates(float *memory, int threads, rates *best) {
+  const double bytes = (double)READ_FLOATS * sizeof *memory;
+  for (int turn = 0; turn < TURNS; turn++) {
+    const double read = bytes / read_s(memory, threads),
+                 copy = bytes / copy_s(memory, memory + READ_FLOATS / 2, threads);
+    if (read > best->read) best->read = read;
+    if (copy > best->copy) best->copy = copy;
+  }
+}
+
+static void fill_weights(tri_generator *generator) {
+  const tri_parameter_table *table = tri_generator_parameters(generator);
+  float *values = tri_executor_values(tri_generator_executor(generator));
+  uint32_t state = 1;
+  for (int64_t i = 0; i < table->num_elements; i++) {
+    state = state * 1664525u + 1013904223u;
+    values[i] = ((float)(state >> 8) / 8388608.0f - 1.0f) * 0.03f;
+  }
+}
+
+static int32_t likeliest(const double *logits) {
+  const tri_sampling greedy = {.temperature = 0};
+  return tri_sample_token(logits, shape.vocab_size, &greedy, 0, NULL);
+}
+
+/* All sequences by `tokens` each; *steps_s is the time of what comes behind the prompts. */
+static tri_status write_tokens(tri_generator *generator, const settings *s, int32_t *ids, int64_t *numbers,
+                               double *prompts_s, double *steps_s) {
+  const double *logits = NULL;
+  double begin_s = tri_clock_s();
+  for (int64_t i = 0; i < s->sequences; i++) {
+    int32_t prompt[PROMPT];
+    for (int j = 0; j < PROMPT; j++) prompt[j] = (int32_t)((i * 131 + j * 7919) % shape.vocab_size);
+    TRI_TRY(tri_generator_append_to(generator, i, prompt, PROMPT, &logits));
+    ids[i] = likeliest(logits);
+    numbers[i] = i;
+  }
+  double prompts_end_s = tri_clock_s();
+  for (int64_t made = 1; made < s->tokens; made++) {
+    TRI_TRY(tri_generator_step(generator, s->sequences, numbers, ids, &logits));
+    for (int64_t i = 0; i < s->sequences; i++) ids[i] = likeliest(logits + i * shape.vocab_size);
+  }
+  *prompts_s = prompts_end_s - begin_s;
+  *steps_s = tri_clock_s() - prompts_end_s;
+  return TRI_OK;
+}
+
+static void print(const settings *s, const rates *r, int64_t parameters, double prompts_s, double steps_s) {
+  const double steps = (double)(s->tokens - 1), sequences = (double)s->sequences;
+  const double bytes = (double)parameters * (double)tri_dtype_bytes(s->precision), rate = bytes * steps / steps_s;
+  printf(
+      "{\"precision\": \"%s\", \"sequences\": %ld, \"tokens\": %ld, \"tokens_s\": %.2f, \"steps_tokens_s\": %.2f, "
+      "\"prompts_s\": %.4f, \"step_ms\": %.3f, \"weights_mb\": %.1f, \"gb_s\": %.2f, \"read_gb_s\": %.2f, "
+      "\"copy_gb_s\": %.2f, \"of_read\": %.3f}\n",
+      tri_dtype_name(s->precision), (long)s->sequences, (long)s->tokens,
+      sequences * (double)s->tokens / (prompts_s + steps_s), sequences * steps / steps_s, prompts_s,
+      1e3 * steps_s / steps, bytes / 1e6, rate / 1e9, r->read / 1e9, r->copy / 1e9, rate / r->read);
+}
+
+static tri_status measure(const settings *s, tri_generator *generator) {
+  const int threads = s->threads == 0 ? omp_get_num_procs() : s->threads;
+  float *memory = NULL;
+  int32_t *ids = NULL;
+  int64_t *numbers = NULL;
+  rates best = {0};
+  double prompts_s = 0, steps_s = 0;
+  TRI_TRY(tri_alloc("memory to read", READ_FLOATS, sizeof *memory, &memory));
+  TRI_TRY(tri_alloc("tokens", (size_t)s->sequences, sizeof *ids, &ids));
+  TRI_TRY(tri_alloc("numbers", (size_t)s->sequences, sizeof *numbers, &numbers));
+  for (int64_t i = 0; i < READ_FLOATS; i++) memory[i] = 1.0f;
+  measure_rates(memory, threads, &best);
+  const settings warm = {s->precision, s->sequences, 4, s->device, s->threads};
+  TRI_TRY(write_tokens(generator, &warm, ids, numbers, &prompts_s, &steps_s));
+  tri_generator_restart(generator);
+  TRI_TRY(write_tokens(generator, s, ids, numbers, &prompts_s, &steps_s));
+  measure_rates(memory, threads, &best);
+  print(s, &best, tri_generator_parameters(generator)->num_elements, prompts_s, steps_s);
+  tri_free(numbers);
+  tri_free(ids);
+  tri_free(memory);
+  return TRI_OK;
+}
+
+static tri_status run(const settings *s) {
+  tri_model model = shape;
+  tri_device *device = NULL;
+  tri_generator *generator = NULL;
+  int64_t *prompts = NULL;
+  TRI_TRY(tri_model_complete(&model));
+  TRI_TRY(tri_device_create(s->device, s->threads, &device));
+  TRI_TRY(tri_alloc("prompts", (size_t)s->sequences, sizeof *prompts, &prompts));
+  for (int64_t i = 0; i < s->sequences; i++) prompts[i] = PROMPT;
+  TRI_TRY(
+      tri_generator_create_many(&model, s->precision, s->sequences, PROMPT + s->tokens, prompts, device, &generator));
+  fill_weights(generator);
+  TRI_TRY(measure(s, generator));
+  tri_free(prompts);
+  tri_generator_destroy(generator);
+  tri_device_destroy(device);
+  return TRI_OK;
+}
+
+int main(int count, char **arguments) {
+  const settings s = {
+      .precision = count > 1 && strcmp(arguments[1], "bf16") == 0 ? TRI_BF16 : TRI_FP32,
+      .sequences = count > 2 ? atoll(arguments[2]) : 1,
+      .tokens = count > 3 ? atoll(arguments[3]) : 300,
+      .device = count > 4 ? arguments[4] : "cpu",
+      .threads = count > 5 ? atoi(arguments[5]) : 0,
+  };
+  tri_status status = run(&s);
+  if (status != TRI_OK) fprintf(stderr, "bench_generate: %s\n", tri_status_message());
+  return tri_status_exit(status);
+}
