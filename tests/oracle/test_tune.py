@@ -378,6 +378,12 @@ def test_known_recipes(tmp_path):
     assert [k.get("value") for k in again] == [None, theirs["value"]]
     report = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--json"], capture_output=True, text=True, check=True).stdout
     assert [k["name"] for k in json.loads(report)["known"]] == ["too large", "theirs"]
+    subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--html", str(tmp_path / "page.html")], capture_output=True, check=True)
+    course = re.search(r'<svg[^>]*aria-label="The best so far">.*?</svg>', (tmp_path / "page.html").read_text(), re.S)[0]
+    assert course.count('<path class="known"') == 1 and "<title>theirs</title>" in course and "◆ a known recipe" in course
+    ticks = [float(label) for label in re.findall(r'text-anchor="end">(-?[\d.]+)</text>', course)]
+    step = ticks[1] - ticks[0]
+    assert 3 <= len(ticks) <= 6 and f"{step:.0e}"[0] in "125" and all(b - a == pytest.approx(step) for a, b in zip(ticks, ticks[1:]))
     bad = dict(STUDY, known=[dict(name="odd", layout="tensor=7")])
     assert "`known`: odd: " in tune(tmp_path, bad, "--store", tmp_path / "bad.db", status=3).stderr
 
