@@ -43,7 +43,7 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
       case OPTION_PARETO: out->pareto = true; break;
       case OPTION_KEYS: out->keys = optarg; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
-      default: return tri_option_fault("plan", result, given);
+      default: return tri_option_fault("plan", result, given, plan_options);
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[optind]);
