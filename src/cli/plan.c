@@ -4,23 +4,29 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
+#include "cli/plan_range.h"
 #include "plan/accuracy.h"
+#include "plan/expense.h"
 #include "plan/report.h"
 #include "plan/search.h"
 #include "schedule/layout_config.h"
 
-enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE };
+#include <string.h>
+
+enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS };
 
 typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
+  const char *keys; /* of clusters or systems: printed instead of a plan */
 } arguments;
 
 static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
                                              {"top", required_argument, NULL, OPTION_TOP},
                                              {"pareto", no_argument, NULL, OPTION_PARETO},
                                              {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
+                                             {"keys", required_argument, NULL, OPTION_KEYS},
                                              {NULL, 0, NULL, 0}};
 
 static tri_status plan_parse(int count, char **given, arguments *out) {
@@ -35,6 +41,7 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
     switch (result) {
       case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
       case OPTION_PARETO: out->pareto = true; break;
+      case OPTION_KEYS: out->keys = optarg; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
       default: return tri_option_fault("plan", result, given, plan_options);
     }
@@ -48,7 +55,12 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   for (int64_t i = 0; i < result->num_answers; i++) {
     const tri_answer *answer = &result->answers[i];
     tri_simulation_request request = tri_plan_options_request(&given->plan, &answer->layout);
-    json_array_append_new(list, tri_report_json(&request, &answer->prediction, given->plan.tokens));
+    json_t *object = tri_report_json(&request, &answer->prediction, given->plan.tokens);
+    json_array_append_new(list, object);
+    tri_status status = tri_expense_json(&request, &answer->prediction, given->plan.tokens, object);
+    if (status == TRI_OK) continue;
+    json_decref(list);
+    return status;
   }
   return tri_print_json(list);
 }
@@ -65,7 +77,7 @@ static void print_table(const tri_search_result *result) {
   }
 }
 
-static void plan_print_text(const arguments *given, const tri_search_result *result) {
+static tri_status plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
   char accuracy[TRI_ACCURACY_TEXT_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
@@ -78,10 +90,11 @@ static void plan_print_text(const arguments *given, const tri_search_result *res
          tri_report_attention(&request, attention));
   if (given->pareto) {
     printf("%s\n", tri_accuracy_text(&given->plan.cluster, accuracy));
-    return;
+    return TRI_OK;
   }
   printf("\nthe best of them:\n");
   tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
+  TRI_TRY(tri_expense_text(&request, &best->prediction, given->plan.tokens, stdout));
   if (result->num_answers > 1) {
     double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
     printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));
@@ -89,33 +102,28 @@ static void plan_print_text(const arguments *given, const tri_search_result *res
   for (int64_t i = 0; i < result->num_reasons; i++) printf("%s: %s\n", result->reasons[i].key, result->reasons[i].text);
   printf("\n");
   tri_report_paste(&best->layout, stdout);
+  return TRI_OK;
 }
 
 static tri_status plan(const arguments *given) {
   tri_search_result result = {0};
-  tri_search_request request = {.model = &given->plan.model,
-                                .cluster = &given->plan.cluster,
-                                .system = &given->plan.system,
-                                .devices = given->plan.devices,
-                                .global_batch = given->plan.global_batch,
-                                .sequence = given->plan.sequence,
-                                .precision = given->plan.precision,
-                                .optimizer = &given->plan.trained.optimizer,
-                                .masked = given->plan.lengths != NULL,
-                                .masked_area = given->plan.masked_area,
-                                .drawn = given->plan.drawn.table,
-                                .expert_imbalance = given->plan.expert_imbalance,
-                                .top = given->top,
-                                .exhaustive = given->exhaustive};
+  tri_search_request request = tri_plan_options_search(&given->plan);
+  request.top = given->top;
+  request.exhaustive = given->exhaustive;
+  if (given->plan.devices_to > 0) return tri_plan_range(&given->plan, &request);
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
-  tri_status status = TRI_OK;
-  if (given->plan.json) {
-    status = plan_print_json(given, &result);
-  } else {
-    plan_print_text(given, &result);
-  }
+  tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);
   tri_search_release(&result);
   return status;
+}
+
+static tri_status print_keys(const char *of) {
+  const bool clusters = strcmp(of, "clusters") == 0;
+  if (!clusters && strcmp(of, "systems") != 0) {
+    return tri_fail(TRI_BAD_USAGE, "--keys is `%s`; it can be clusters or systems", of);
+  }
+  tri_config_help(clusters ? &tri_cluster_table : &tri_system_table, stdout);
+  return TRI_OK;
 }
 
 static tri_status plan_run(int count, char **given) {
@@ -124,8 +132,12 @@ static tri_status plan_run(int count, char **given) {
   parsed->plan = tri_plan_options_default();
   parsed->top = 5;
   tri_status status = plan_parse(count, given, parsed);
-  if (status == TRI_OK) status = tri_plan_options_finish("plan", &parsed->plan);
-  if (status == TRI_OK) status = plan(parsed);
+  if (status == TRI_OK && parsed->keys != NULL) {
+    status = print_keys(parsed->keys);
+  } else if (status == TRI_OK) {
+    status = tri_plan_options_finish("plan", &parsed->plan);
+    if (status == TRI_OK) status = plan(parsed);
+  }
   tri_plan_options_release(&parsed->plan);
   tri_free(parsed);
   return status;
@@ -137,13 +149,18 @@ const tri_command tri_command_plan = {
     .help =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
         "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                    [--optimizer O] [--set KEY=VALUE]... [--json]\n"
+        "                    [--optimizer O] [--set KEY=VALUE]... [--price P] [--json]\n"
+        "       trireme plan --keys clusters|systems\n"
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP
+        "                      plan also takes a range: --devices 512..2048 doubles from 512, and 512..2048:256 goes "
+        "up\n"
+        "                      by 256; the best layout of each is said, with its tokens/s, cost and efficiency\n"
         "  --top K             how many (5)\n"
         "  --pareto            the fastest for each amount of memory instead\n"
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
+        "  --keys WHAT         print every key of clusters' or of systems' files with its default, and plan nothing\n"
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
     .options = plan_options,

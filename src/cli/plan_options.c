@@ -65,17 +65,33 @@ static tri_status find_trained(tri_plan_options *o) {
   return tri_trained_apply(&o->trained, &o->model);
 }
 
+enum { MOST = 1 << 24 };
+
+/* "512", "512..2048" or "512..2048:256". */
+static tri_status devices_of(const char *text, tri_plan_options *o) {
+  char first[32], last[32];
+  const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
+  o->devices_to = o->devices_step = 0;
+  if (dots == NULL) return tri_option_int("--devices", text, 1, MOST, &o->devices);
+  snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
+  snprintf(last, sizeof last, "%.*s", (int)strcspn(dots + 2, ":"), dots + 2);
+  TRI_TRY(tri_option_int("--devices, before the dots,", first, 1, MOST, &o->devices));
+  TRI_TRY(tri_option_int("--devices, behind the dots,", last, o->devices, MOST, &o->devices_to));
+  if (colon == NULL) return TRI_OK;
+  return tri_option_int("--devices, behind the colon,", colon + 1, 1, MOST, &o->devices_step);
+}
+
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
-  enum { MOST = 1 << 24 };
   *taken = true;
   switch (result) {
     case TRI_OPTION_MODEL: o->model_name = value; return TRI_OK;
     case TRI_OPTION_CLUSTER: o->cluster_name = value; return TRI_OK;
     case TRI_OPTION_SYSTEM: o->system_name = value; return TRI_OK;
-    case TRI_OPTION_DEVICES: return tri_option_int("--devices", value, 1, MOST, &o->devices);
+    case TRI_OPTION_DEVICES: return devices_of(value, o);
     case TRI_OPTION_GLOBAL_BATCH: return tri_option_int("--global-batch", value, 1, MOST, &o->global_batch);
     case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
     case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
+    case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
     case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
     case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
     case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
@@ -88,21 +104,21 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
   }
 }
 
-static tri_status check_devices(const tri_plan_options *o) {
-  int64_t node = o->cluster.node_devices, below = o->devices / node * node;
-  if (o->cluster.max_devices > 0 && o->devices > o->cluster.max_devices) {
-    return tri_fail(TRI_BAD_USAGE, "--devices is %ld, and %s has %ld (max_devices of its file)", (long)o->devices,
+tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t devices) {
+  int64_t node = o->cluster.node_devices, below = devices / node * node;
+  if (o->cluster.max_devices > 0 && devices > o->cluster.max_devices) {
+    return tri_fail(TRI_BAD_USAGE, "--devices is %ld, and %s has %ld (max_devices of its file)", (long)devices,
                     o->cluster.name, (long)o->cluster.max_devices);
   }
-  if (o->devices < node || o->devices % node == 0) return TRI_OK;
+  if (devices < node || devices % node == 0) return TRI_OK;
   if (o->cluster.max_devices > 0 && below + node > o->cluster.max_devices) {
     return tri_fail(TRI_BAD_USAGE,
                     "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld",
-                    (long)o->devices, o->cluster.name, (long)node, (long)below);
+                    (long)devices, o->cluster.name, (long)node, (long)below);
   }
   return tri_fail(TRI_BAD_USAGE,
                   "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
-                  (long)o->devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
+                  (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
@@ -118,8 +134,13 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
                     wanted[i].example);
   }
+  if (o->devices_to > 0 && strcmp(command, "plan") != 0) {
+    return tri_fail(TRI_BAD_USAGE, "%s: --devices is a range, which `trireme plan` takes; give one number here",
+                    command);
+  }
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
+  if (o->price > 0) o->cluster.cost.price = o->price;
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   TRI_TRY(find_trained(o));
   o->assumed_sequence = o->sequence == 0;
@@ -140,7 +161,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   if (o->expert_imbalance > 0 && o->model.num_experts == 0) {
     return tri_fail(TRI_BAD_USAGE, "--expert-imbalance is for models with experts, and %s has none", o->model.name);
   }
-  return check_devices(o);
+  return tri_plan_options_check_devices(o, o->devices);
 }
 
 tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const tri_layout *layout) {
@@ -157,6 +178,22 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .masked_area = o->masked_area,
                                   .drawn = o->drawn.table,
                                   .expert_imbalance = o->expert_imbalance};
+}
+
+tri_search_request tri_plan_options_search(const tri_plan_options *o) {
+  return (tri_search_request){.model = &o->model,
+                              .cluster = &o->cluster,
+                              .system = &o->system,
+                              .devices = o->devices,
+                              .global_batch = o->global_batch,
+                              .sequence = o->sequence,
+                              .precision = o->precision,
+                              .optimizer = &o->trained.optimizer,
+                              .masked = o->lengths != NULL,
+                              .masked_area = o->masked_area,
+                              .drawn = o->drawn.table,
+                              .expert_imbalance = o->expert_imbalance,
+                              .top = 1};
 }
 
 void tri_plan_options_release(tri_plan_options *o) { tri_length_draws_release(&o->drawn); }

@@ -4,7 +4,7 @@
 
 #include "cli/lengths.h"
 #include "model/model.h"
-#include "plan/simulate.h"
+#include "plan/search.h"
 #include "plan/trained.h"
 
 #include <getopt.h>
@@ -14,8 +14,10 @@ enum { TRI_PLAN_SETS = 64 };
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
-  bool assumed_sequence; /* nobody gave it */
+  int64_t devices_to, devices_step; /* of a range, `plan` alone; to 0: none, step 0: it doubles */
+  bool assumed_sequence;            /* nobody gave it */
   double tokens;
+  double price; /* of a device-hour, before the cluster's; 0: nobody gave it */
   tri_dtype precision;
   bool json;
   const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
@@ -47,7 +49,8 @@ enum {
   TRI_OPTION_PACKING,
   TRI_OPTION_EXPERT_IMBALANCE,
   TRI_OPTION_OPTIMIZER,
-  TRI_OPTION_PLAN_SET
+  TRI_OPTION_PLAN_SET,
+  TRI_OPTION_PRICE
 };
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
@@ -56,7 +59,7 @@ enum {
       {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
       {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
       {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
-      {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},                                                        \
+      {"price", required_argument, NULL, TRI_OPTION_PRICE}, {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},  \
       {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
       {"expert-imbalance", required_argument, NULL, TRI_OPTION_EXPERT_IMBALANCE},                                      \
       {"optimizer", required_argument, NULL, TRI_OPTION_OPTIMIZER},                                                    \
@@ -84,6 +87,8 @@ enum {
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
+  "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
+  "costs\n"                                                                                                            \
   "  --json              one JSON document on standard output\n"
 
 tri_plan_options tri_plan_options_default(void);
@@ -93,6 +98,12 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *opti
 
 /* After the last option: what must be there is, and the files are read. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
+
+/* So many are a part of one node, or whole nodes, and the cluster has them. */
+tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
+
+/* What a search is asked for; the options must outlive it. */
+tri_search_request tri_plan_options_search(const tri_plan_options *options);
 
 void tri_plan_options_release(tri_plan_options *options);
 

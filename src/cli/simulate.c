@@ -5,6 +5,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
+#include "plan/expense.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 
@@ -111,9 +112,11 @@ static tri_status simulate(const arguments *given) {
   if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
   if (!given->plan.json) {
     tri_report_text(&request, &prediction, given->plan.tokens, stdout);
+    TRI_TRY(tri_expense_text(&request, &prediction, given->plan.tokens, stdout));
     return given->stages ? print_stages(&request) : TRI_OK;
   }
   json_t *document = tri_report_json(&request, &prediction, given->plan.tokens);
+  if (document != NULL) TRI_TRY(tri_expense_json(&request, &prediction, given->plan.tokens, document));
   if (given->stages && document != NULL) TRI_TRY(add_stages(&request, document));
   return tri_print_json(document);
 }
@@ -145,7 +148,7 @@ const tri_command tri_command_simulate = {
     .help =
         "usage: trireme simulate --model M --cluster C --devices N --layout KEY=VALUE,... --global-batch B\n"
         "                        [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
-        "                        [--optimizer O] [--set KEY=VALUE]... [--timeline FILE] [--json]\n"
+        "                        [--optimizer O] [--set KEY=VALUE]... [--price P] [--timeline FILE] [--json]\n"
         "       trireme simulate --against RUN --cluster C [--timeline RUN.json] [--json]\n"
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"

@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHOD, OPTION_SEED };
+enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHOD, OPTION_SEED, OPTION_KEYS };
 
 typedef struct arguments {
   const char *study, *store, *html, *method;
   int64_t trials, seed, ranks;
-  bool json, report;
+  bool json, report, keys;
 } arguments;
 
 static const struct option tune_options[] = {{"store", required_argument, NULL, OPTION_STORE},
@@ -31,6 +31,7 @@ static const struct option tune_options[] = {{"store", required_argument, NULL, 
                                              {"trials", required_argument, NULL, OPTION_TRIALS},
                                              {"method", required_argument, NULL, OPTION_METHOD},
                                              {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"keys", no_argument, NULL, OPTION_KEYS},
                                              {"ranks", required_argument, NULL, 'n'},
                                              {NULL, 0, NULL, 0}};
 
@@ -44,6 +45,7 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
     switch (result) {
       case OPTION_STORE: out->store = optarg; break;
       case OPTION_JSON: out->json = true; break;
+      case OPTION_KEYS: out->keys = true; break;
       case OPTION_HTML: out->html = optarg; break;
       case OPTION_METHOD:
         TRI_TRY(tri_option_word("--method", optarg, methods, sizeof methods / sizeof methods[0], &(int){0}));
@@ -55,6 +57,7 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
       default: return tri_option_fault("tune", result, given, tune_options);
     }
   }
+  if (out->keys) return TRI_OK;
   if (optind < count && strcmp(given[optind], "report") == 0) {
     out->report = true;
     optind++;
@@ -217,6 +220,10 @@ static tri_status tune_run(int count, char **given) {
   arguments parsed = {.seed = -1};
   tri_study *study = NULL;
   TRI_TRY(tune_parse(count, given, &parsed));
+  if (parsed.keys) {
+    tri_config_help(tri_study_table(), stdout);
+    return TRI_OK;
+  }
   TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
   tri_status status = parsed.report ? tune_report(&parsed, study) : tune(&parsed, study);
@@ -232,6 +239,7 @@ const tri_command tri_command_tune = {
         "usage: trireme tune STUDY.yaml [-n RANKS] [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
         "                    [--html FILE] [--json]\n"
         "       trireme tune report STUDY.db [--html FILE] [--json]\n"
+        "       trireme tune --keys\n"
         "\n"
         "Makes the trials of a study, each a point of its space, and keeps them in an SQLite file; started again, or "
         "by\n"
@@ -245,6 +253,7 @@ const tri_command tri_command_tune = {
         "  --seed S            of what is chosen at random\n"
         "  --html FILE         also write a page with plots\n"
         "  --json              one JSON document on standard output\n"
+        "  --keys              print every key of a study file with its default\n"
         "\n"
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,

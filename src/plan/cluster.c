@@ -70,6 +70,33 @@ static const tri_config_key efficiency_keys[] = {
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
 
+#define COST(NAME) KEY(tri_tariff, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
+static const tri_config_key cost_keys[] = {
+    {COST(price), .help = "of a device for an hour; 0: not known, and nothing is said of money"},
+    {KEY(tri_tariff, currency, TRI_CONFIG_STRING), .bytes = sizeof(((tri_tariff *)0)->currency), .fallback = "USD",
+     .help = "in which the price is"},
+    {COST(device_power), .help = "watts of a device that computes; 0: not known, and nothing is said of energy"},
+    {COST(idle_power), .help = "watts of a device that waits for others; 0: as many as of one that computes"},
+    {COST(node_power), .help = "watts of a node beside its devices"},
+    {KEY(tri_tariff, pue, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 10}, .fallback = "1.0",
+     .help = "watts that the building takes for each watt of the machine"},
+};
+static const tri_config_table cost_table = {
+    .noun = "cost", .keys = cost_keys, .num_keys = sizeof cost_keys / sizeof *cost_keys};
+
+#define FAILURE(NAME) KEY(tri_failures, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
+static const tri_config_key failure_keys[] = {
+    {FAILURE(node_mtbf_hours), .help = "mean hours between failures of a node; 0: not known, and runs do not fail"},
+    {FAILURE(restart), .help = "seconds from a failure to the first step again"},
+    {FAILURE(storage_bandwidth), .help = "bytes a second that checkpoints are written with, all nodes together; 0: as "
+                                         "many as the nodes send"},
+    {FAILURE(node_storage_bandwidth), .help = "bytes a second that a node sends there; 0: as many as are taken"},
+    {FAILURE(copy_bandwidth), .help = "bytes a second of a device into its host, where a checkpoint is written from "
+                                      "there while training goes on; 0: training waits until it is written"},
+};
+static const tri_config_table failure_table = {
+    .noun = "failures", .keys = failure_keys, .num_keys = sizeof failure_keys / sizeof *failure_keys};
+
 #define DEVICE_KINDS(X) X("accelerator", TRI_CLUSTER_ACCELERATOR) X("cpu", TRI_CLUSTER_CPU)
 TRI_CONFIG_WORDS(device_kinds, tri_cluster_device, DEVICE_KINDS)
 
@@ -140,6 +167,16 @@ static const tri_config_key cluster_keys[] = {
      .offset = offsetof(tri_cluster, efficiency),
      .table = &efficiency_table,
      .help = "what programs reach of it; a fit moves these"},
+    {.name = "cost",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_cluster, cost),
+     .table = &cost_table,
+     .help = "money and energy"},
+    {.name = "failures",
+     .type = TRI_CONFIG_SECTION,
+     .offset = offsetof(tri_cluster, failures),
+     .table = &failure_table,
+     .help = "how often a node fails, and what starting again and checkpoints take"},
     {.name = "measured",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, measured),
@@ -169,6 +206,14 @@ static tri_status check_fitted(const tri_cluster *cluster) {
   return TRI_OK;
 }
 
+static tri_status check_failures(const tri_failures *failures) {
+  bool written = failures->storage_bandwidth > 0 || failures->node_storage_bandwidth > 0;
+  if (failures->node_mtbf_hours == 0 || written) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`failures.node_mtbf_hours` is there, and nothing says how long a checkpoint takes; give "
+                  "`failures.storage_bandwidth` or `failures.node_storage_bandwidth`, for example 100.0e9");
+}
+
 static tri_status check(const tri_cluster *cluster) {
   int64_t inner = 1;
   TRI_TRY(check_fitted(cluster));
@@ -179,6 +224,7 @@ static tri_status check(const tri_cluster *cluster) {
   if (cluster->num_tiles > 0 && cluster->processors == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`tiles` are worked on by `processors`: say how many of them a device has");
   }
+  TRI_TRY(check_failures(&cluster->failures));
   for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];
     bool last = l + 1 == cluster->num_links;

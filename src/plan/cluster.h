@@ -52,6 +52,24 @@ typedef struct tri_efficiency {
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 
+/* What running it costs; 0: not known. */
+typedef struct tri_tariff {
+  double price; /* of a device for an hour */
+  char currency[16];
+  double device_power, idle_power; /* watts of a device that computes, and of one that waits; idle 0: as much */
+  double node_power;               /* watts of a node beside its devices */
+  double pue;                      /* what the building takes for each watt of the machine */
+} tri_tariff;
+
+/* How often it fails, and what a run does about it. */
+typedef struct tri_failures {
+  double node_mtbf_hours; /* mean time between failures of a node; 0: not known */
+  double restart;         /* seconds from a failure to the first step again */
+  double storage_bandwidth,
+      node_storage_bandwidth; /* bytes a second of checkpoints, of all and of a node; 0: no limit */
+  double copy_bandwidth; /* bytes a second of a device into its host, where checkpoints are written beside training */
+} tri_failures;
+
 /* What the devices are to a memory plan: ones with memory of their own, or CPUs, which share the machine's. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
 
@@ -77,6 +95,8 @@ typedef struct tri_cluster {
   int64_t num_protocols; /* beside the one that `links` describe */
   double beside;         /* of its rate that computation keeps while a collective runs beside it */
   tri_efficiency efficiency;
+  tri_tariff cost;
+  tri_failures failures;
   tri_measured measured; /* asked before all of this */
 } tri_cluster;
 

@@ -15,13 +15,22 @@ static void begin_plot(const char *title, FILE *to) {
 static double x_of(double share) { return LEFT + share * (WIDTH - LEFT - 12); }
 static double y_of(double share) { return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - 12); }
 
+/* 1, 2 or 5 times a power of ten, so that three to six of them fit the range. */
+static double tick_distance(double range) {
+  double power = pow(10, floor(log10(range / 4)));
+  double times = range / 4 / power;
+  if (times > 5) return 10 * power;
+  if (times > 2) return 5 * power;
+  return times > 1 ? 2 * power : power;
+}
+
 static void print_axis(double low, double high, FILE *to) {
-  for (int i = 0; i <= 4; i++) {
-    double share = i / 4.0;
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - 12, y_of(share),
-            y_of(share));
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", LEFT - 6, y_of(share) + 4,
-            low + share * (high - low));
+  double distance = tick_distance(high - low);
+  long first = lround(ceil(low / distance)), last = lround(floor(high / distance));
+  for (long i = first; i <= last; i++) {
+    double value = (double)i * distance, y = y_of((value - low) / (high - low));
+    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - 12, y, y);
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", LEFT - 6, y + 4, value);
   }
 }
 
@@ -40,9 +49,49 @@ static span values_of(const tri_explanation *e) {
   return (span){low, high > low ? high - low : 1};
 }
 
+/* The same with the known recipes. */
+static span values_with_known(const tri_explanation *e) {
+  span s = values_of(e);
+  double low = s.low, high = s.low + s.wide;
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    if (e->known[r].state != TRI_TRIAL_DONE) continue;
+    low = fmin(low, e->known[r].value);
+    high = fmax(high, e->known[r].value);
+  }
+  return (span){low, high - low};
+}
+
+static void print_diamond(double x, double y, const char *name, FILE *to) {
+  fprintf(to, "<path class=\"known\" d=\"M%.1f %.1fl6 6 -6 6 -6 -6z\"><title>", x, y - 6);
+  tri_html_text(name, to);
+  fprintf(to, "</title></path>\n");
+}
+
+/* Whether a known recipe came out; its mark is a diamond, which no trial has. */
+static bool any_known(const tri_explanation *e) {
+  bool any = false;
+  for (int64_t r = 0; r < e->study->num_known; r++) any = any || e->known[r].state == TRI_TRIAL_DONE;
+  return any;
+}
+
+static const char *known_legend(const tri_explanation *e) { return any_known(e) ? "; ◆ a known recipe" : ""; }
+
+/* A dashed line at the value of each known recipe, with its name. */
+static void print_known_lines(const tri_explanation *e, span s, FILE *to) {
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    if (e->known[r].state != TRI_TRIAL_DONE) continue;
+    double y = y_of((e->known[r].value - s.low) / s.wide);
+    fprintf(to, "<line class=\"known\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - 12, y, y);
+    print_diamond(WIDTH - 12, y, e->study->known[r].name, to);
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", WIDTH - 22, y_of(0) - y < 20 ? y - 5 : y + 14);
+    tri_html_text(e->study->known[r].name, to);
+    fprintf(to, "</text>\n");
+  }
+}
+
 /* The value of each trial, and the best so far as a line. */
 static void print_course(const tri_explanation *e, FILE *to) {
-  span s = values_of(e);
+  span s = values_with_known(e);
   double best = -INFINITY, n = e->count > 1 ? (double)(e->count - 1) : 1;
   begin_plot("The best so far", to);
   print_axis(s.low, s.low + s.wide, to);
@@ -65,8 +114,10 @@ static void print_course(const tri_explanation *e, FILE *to) {
     fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), y_of((best - s.low) / s.wide));
     begun = true;
   }
-  fprintf(to, "\"/>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">trials, in their order (× failed)</text>\n</svg>\n",
-          WIDTH / 2, HEIGHT - 6);
+  fprintf(to, "\"/>\n");
+  print_known_lines(e, s, to);
+  fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">trials, in their order (× failed%s)</text>\n</svg>\n",
+          WIDTH / 2, HEIGHT - 6, known_legend(e));
 }
 
 /* A pair of bars for each parameter. */
@@ -110,12 +161,12 @@ static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
   fprintf(to, "\"><text x=\"%d\" y=\"14\" class=\"title\">", PANEL_LEFT);
   tri_html_text(knob->name, to);
   fprintf(to, "</text>");
-  for (int i = 0; i <= 2; i++) {
-    double y = floor - i / 2.0 * (floor - PANEL_TOP);
+  double distance = tick_distance(2 * s.wide);
+  for (long i = lround(ceil(s.low / distance)); (double)i * distance <= s.low + s.wide; i++) {
+    double value = (double)i * distance, y = floor - (value - s.low) / s.wide * (floor - PANEL_TOP);
     fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y,
             y);
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", PANEL_LEFT - 4, y + 4,
-            s.low + i / 2.0 * s.wide);
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", PANEL_LEFT - 4, y + 4, value);
   }
   for (int64_t v = 0; v < knob->count; v++) {
     double x = PANEL_LEFT + ((double)v + 0.5) * column, seen = 0;
@@ -200,10 +251,13 @@ static void print_regions(const tri_explanation *e, FILE *to) {
 
 /* Value against memory; those that no other beats in both are joined. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
-  span s = values_of(e);
+  span s = values_with_known(e);
   double most = 0;
   for (int64_t i = 0; i < e->count; i++) {
     if (e->trials[i].state == TRI_TRIAL_DONE) most = fmax(most, e->trials[i].memory);
+  }
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    if (e->known[r].state == TRI_TRIAL_DONE) most = fmax(most, e->known[r].memory);
   }
   if (most <= 0) return;
   begin_plot("Value and memory", to);
@@ -215,14 +269,20 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
             tri_explain_is_pareto(e, i) ? "edge" : "done", x_of(t->memory / most), y_of((t->value - s.low) / s.wide),
             tri_explain_is_pareto(e, i) ? 5 : 3, (long)t->number);
   }
-  for (int i = 0; i <= 4; i++) {
-    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f %%</text>\n", x_of(i / 4.0), HEIGHT - 12,
-            25 * i * most);
+  for (int64_t r = 0; r < e->study->num_known; r++) {
+    const tri_trial *t = &e->known[r];
+    if (t->state != TRI_TRIAL_DONE || t->memory <= 0) continue;
+    print_diamond(x_of(t->memory / most), y_of((t->value - s.low) / s.wide), e->study->known[r].name, to);
+  }
+  double distance = tick_distance(100 * most);
+  for (long i = 0; (double)i * distance <= 100 * most; i++) {
+    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g %%</text>\n",
+            x_of((double)i * distance / 100 / most), HEIGHT - 12, (double)i * distance);
   }
   fprintf(to,
           "</svg>\n<p>%s, by the share of its memory that the fullest device needs; large: no other trial has more of "
-          "the one for less of the other.</p>\n",
-          tri_explain_unit(e->study));
+          "the one for less of the other%s.</p>\n",
+          tri_explain_unit(e->study), known_legend(e));
 }
 
 static void print_known(const tri_explanation *e, FILE *to) {

@@ -14,7 +14,7 @@
 
 static const tri_config_key knob_keys[] = {
     {TEXT(tri_knob, name), .example = "tensor", .help = "what is varied: a key of `layout:`, nodes, or accumulation"},
-    {TEXT(tri_knob, values), .fallback = "", .help = "its values, with blanks between: 1 2 4 8"},
+    {TEXT(tri_knob, values), .fallback = "", .help = "its values: [1, 2, 4, 8], or 1 2 4 8"},
     {KEY(tri_knob, low, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0",
      .help = "or from here"},
     {KEY(tri_knob, high, TRI_CONFIG_DOUBLE), .range = {.low = -1e9, .high = 1e9}, .fallback = "0.0", .help = "to here"},

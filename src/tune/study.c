@@ -7,6 +7,7 @@
 #include "model/tuning_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
+#include "tune/study_values.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -674,6 +675,7 @@ tri_status tri_study_read(const char *source, const char *text, size_t bytes, tr
   tri_yaml *root = NULL;
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
+  if (status == TRI_OK) status = tri_study_join_values(tree, root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
   tri_yaml_destroy(tree);
   out->text = NULL;

@@ -57,6 +57,18 @@ def rows_of(store, table):
         return 0
 
 
+def test_values_as_a_list(tmp_path):
+    """`values: [1, 2]` is `values: 1 2`: the same points in the same store."""
+    lists = [dict(knob, values=[word if not word.isdigit() else int(word) for word in knob["values"].split()]) if "values" in knob else knob
+             for knob in SPACE]
+    assert lists != SPACE
+    texts = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db")
+    again = trials_of(tmp_path, dict(STUDY, space=lists), "--store", tmp_path / "a.db")
+    assert again["trials"] == texts["trials"]
+    for bad in ([1, [2]], ["1 2"], [""]):
+        assert "is no single number or word" in tune(tmp_path, dict(STUDY, space=[dict(name="tensor", values=bad)]), status=3).stderr
+
+
 def test_methods_find_the_same_space(tmp_path):
     """Exhaustive search tries every legal point once; the others a part of them, none twice, and no better one."""
     every = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db", "--method", "exhaustive")
@@ -366,6 +378,12 @@ def test_known_recipes(tmp_path):
     assert [k.get("value") for k in again] == [None, theirs["value"]]
     report = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--json"], capture_output=True, text=True, check=True).stdout
     assert [k["name"] for k in json.loads(report)["known"]] == ["too large", "theirs"]
+    subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.db"), "--html", str(tmp_path / "page.html")], capture_output=True, check=True)
+    course = re.search(r'<svg[^>]*aria-label="The best so far">.*?</svg>', (tmp_path / "page.html").read_text(), re.S)[0]
+    assert course.count('<path class="known"') == 1 and "<title>theirs</title>" in course and "◆ a known recipe" in course
+    ticks = [float(label) for label in re.findall(r'text-anchor="end">(-?[\d.]+)</text>', course)]
+    step = ticks[1] - ticks[0]
+    assert 3 <= len(ticks) <= 6 and f"{step:.0e}"[0] in "125" and all(b - a == pytest.approx(step) for a, b in zip(ticks, ticks[1:]))
     bad = dict(STUDY, known=[dict(name="odd", layout="tensor=7")])
     assert "`known`: odd: " in tune(tmp_path, bad, "--store", tmp_path / "bad.db", status=3).stderr
 

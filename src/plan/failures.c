@@ -1,0 +1,42 @@
+#include "plan/failures.h"
+
+#include <math.h>
+
+/* From the moment in which one checkpoint can be gone on from to that of the next are t = interval + stop seconds, if
+ * nothing fails. A failure in them takes the run back to the state of `behind` seconds before that moment, so that
+ * restart + behind + t seconds without a failure are needed then; a failure in these begins them anew. The mean of all
+ * that is M exp((restart + behind) / M) (exp(t / M) - 1): Daly's equation 20, with `behind` as more of a restart. */
+double tri_goodput(const tri_interruptions *of, double interval_s) {
+  const double m = of->between_s;
+  double whole_s = m * exp((of->restart_s + of->behind_s) / m) * expm1((interval_s + of->stop_s) / m);
+  return interval_s / whole_s;
+}
+
+/* Where the derivative of interval / (exp((interval + stop) / M) - 1) is 0: log(1 - x) + x + stop / M = 0 for
+ * x = interval / M. The left side falls from stop / M at x = 0 to minus infinity at x = 1. */
+static double without_writing(double stop_over_m) {
+  enum { HALVINGS = 200 };
+  double low = 0, high = 1;
+  for (int i = 0; i < HALVINGS; i++) {
+    double middle = (low + high) / 2;
+    if (log1p(-middle) + middle + stop_over_m > 0) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+double tri_best_interval(const tri_interruptions *of) {
+  double best = of->between_s * without_writing(of->stop_s / of->between_s);
+  return fmax(best, of->behind_s - of->stop_s);
+}
+
+double tri_young_interval(const tri_interruptions *of) { return sqrt(2 * of->stop_s * of->between_s); }
+
+double tri_daly_interval(const tri_interruptions *of) {
+  double part = of->stop_s / (2 * of->between_s);
+  if (part >= 1) return of->between_s;
+  return tri_young_interval(of) * (1 + sqrt(part) / 3 + part / 9) - of->stop_s;
+}

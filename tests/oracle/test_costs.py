@@ -1,0 +1,195 @@
+"""Money, energy and failures in what `simulate` and `plan` say: closed forms by hand, the best interval between checkpoints by
+Young's and Daly's formulas and by search, and the share of progress by runs that fail at random times."""
+import json
+import math
+import os
+import pathlib
+import random
+import subprocess
+
+import pytest
+
+TRIREME = os.environ["TRIREME"]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = dict(family="gpt2", num_layers=16, hidden_size=512, num_heads=8, vocab_size=16, max_sequence=256)
+IDEAL = dict(node_devices=8, peak_bf16=1e12, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
+             links=[dict(name="all", bandwidth=1e30, latency=0)],
+             efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0))
+NEW = ["dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x", "lumi-g", "a100-40", "leonardo", "juwels-booster"]
+
+
+def run(*arguments, status=0):
+    done = subprocess.run([TRIREME, *map(str, arguments)], capture_output=True, text=True, timeout=100)
+    assert done.returncode == status, (arguments, done.stderr)
+    return done.stdout if status == 0 else done.stderr
+
+
+def options(folder, command, devices, *more, **cluster):
+    for name, value in (("model", MODEL), ("cluster", dict(IDEAL, **cluster))):
+        (folder / f"{name}.yaml").write_text(json.dumps(value))  # JSON is YAML
+    return [command, "--model", folder / "model.yaml", "--cluster", folder / "cluster.yaml", "--devices", devices, "--global-batch", 64,
+            *more]
+
+
+def simulate(folder, devices, *more, **cluster):
+    return json.loads(run(*options(folder, "simulate", devices, "--layout", "pipeline=2", "--json", *more, **cluster)))
+
+
+def test_money_and_energy(tmp_path):
+    """Of 16 devices on two nodes that compute in a part of the step and wait in the rest."""
+    cost = dict(price=2.5, currency="EUR", device_power=700, idle_power=100, node_power=1000, pue=1.2)
+    found = simulate(tmp_path, 16, "--tokens", 1e9, cost=cost)
+    step, time = found["step_s"], found["time"]
+    busy = time["compute"] + time["optimizer"]
+    assert 0 < busy < 0.99 * step
+    joules = 1.2 * (16 * (700 * busy + 100 * (step - busy)) + 2 * 1000 * step)
+    steps = 1e9 / (64 * 256)
+    assert found["cost"]["currency"] == "EUR"
+    assert found["cost"]["price_per_step"] == pytest.approx(16 * 2.5 * step / 3600)
+    assert found["cost"]["price"] == pytest.approx(steps * 16 * 2.5 * step / 3600)
+    assert found["cost"]["kwh_per_step"] == pytest.approx(joules / 3.6e6)
+    assert found["cost"]["kwh"] == pytest.approx(steps * joules / 3.6e6)
+    assert found["cost"]["price"] == pytest.approx(2.5 * found["device_hours"])
+    given = simulate(tmp_path, 16, "--price", 4, cost=cost)
+    assert given["cost"]["price_per_step"] == pytest.approx(16 * 4 * step / 3600)
+
+
+def test_nothing_is_said_of_what_is_not_known(tmp_path):
+    found = simulate(tmp_path, 8)
+    assert "cost" not in found and "failures" not in found
+    text = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--tokens", 1e9))
+    assert "kWh" not in text and "USD" not in text and "failures" not in text
+
+
+def failing(folder, hours, restart, storage, copy=0.0):
+    failures = dict(node_mtbf_hours=hours, restart=restart, storage_bandwidth=storage, copy_bandwidth=copy)
+    return simulate(folder, 16, "--tokens", 1e9, failures=failures)
+
+
+def daly(c, m):
+    """Equation 37 of Daly 2006."""
+    return m if c >= 2 * m else math.sqrt(2 * c * m) * (1 + math.sqrt(c / (2 * m)) / 3 + c / (2 * m) / 9) - c
+
+
+def progress(interval, stop, behind, restart, m):
+    """Equation 20 of Daly 2006, with `behind` as more of a restart."""
+    return interval / (m * math.exp((restart + behind) / m) * math.expm1((interval + stop) / m))
+
+
+@pytest.mark.parametrize("hours,restart,storage,copy", [(20, 60, 1e8, 0), (0.5, 30, 1e7, 0), (5000, 300, 1e9, 0), (2, 60, 1e7, 1e7),
+                                                        (0.05, 5, 2e7, 1e9)])
+def test_best_interval(tmp_path, hours, restart, storage, copy):
+    found = failing(tmp_path, hours, restart, storage, copy)
+    f = found["failures"]
+    parameters = found["num_parameters"]
+    assert f["checkpoint_bytes"] == pytest.approx(12 * parameters, rel=0.01)  # fp32 and AdamW's two moments
+    m = hours * 3600 / 2
+    assert f["hours_between"] == pytest.approx(hours / 2)
+    written = f["checkpoint_bytes"] / storage
+    stop, behind = (f["checkpoint_bytes"] / 16 / copy, written) if copy else (written, 0)
+    assert (f["checkpoint_stops_s"], f["checkpoint_behind_s"]) == pytest.approx((stop, behind))
+    assert f["young_interval_s"] == pytest.approx(math.sqrt(2 * stop * m))
+    assert f["daly_interval_s"] == pytest.approx(daly(stop, m))
+    best = f["best_interval_s"]
+    assert f["goodput"] == pytest.approx(progress(best, stop, behind, restart, m))
+    others = [best * 1.03 ** k for k in range(-150, 150)]
+    allowed = [t for t in others if t + stop >= behind]
+    assert max(progress(t, stop, behind, restart, m) for t in allowed) <= f["goodput"] * (1 + 1e-9)
+    if best + stop > behind * 1.001 and stop < m / 10:
+        assert best == pytest.approx(daly(stop, m), rel=0.01)
+    steps = 1e9 / (64 * 256)
+    assert f["days"] == pytest.approx(steps * found["step_s"] / 86400 / f["goodput"])
+
+
+def fail_at_random(interval, stop, behind, restart, m, work, chance):
+    """Seconds in which a run gets `work` seconds of training done: second by event, with no formula. A checkpoint of the state at
+    the end of an interval is there `stop` + `behind` seconds later; training goes on after `stop`."""
+    now, done, good, pending = 0.0, 0.0, 0.0, []  # pending: (when it is there, the state it holds)
+    fails = chance.expovariate(1 / m)
+
+    def come_back():
+        nonlocal now, done, good, fails, pending
+        good = max([good] + [state for there, state in pending if there <= fails])
+        pending = []
+        now, done = fails, good
+        while True:
+            fails = now + chance.expovariate(1 / m)
+            if fails > now + restart:
+                now += restart
+                return
+            now = fails
+    while good < work:
+        if now + interval > fails:
+            come_back()
+            continue
+        now, done = now + interval, done + interval
+        if now + stop > fails:
+            come_back()
+            continue
+        now += stop
+        pending.append((now + behind, done))
+        arrived = [state for there, state in pending if there <= now]
+        good = max([good] + arrived)
+        pending = [p for p in pending if p[0] > now]
+    return now, good
+
+
+@pytest.mark.parametrize("hours,restart,storage,copy", [(0.5, 30, 1e7, 0), (0.2, 20, 2e7, 1e8), (0.05, 5, 2e7, 1e9)])
+def test_random_failures(tmp_path, hours, restart, storage, copy):
+    f = failing(tmp_path, hours, restart, storage, copy)["failures"]
+    m = f["hours_between"] * 3600
+    chance = random.Random(20061)
+    seconds, good = fail_at_random(f["best_interval_s"], f["checkpoint_stops_s"], f["checkpoint_behind_s"], restart, m,
+                                   f["goodput"] * m * 40000, chance)
+    # 40,000 failures: the share of progress has a relative deviation of a few over the square root of that
+    assert good / seconds == pytest.approx(f["goodput"], rel=0.02)
+
+
+def test_failures_want_storage(tmp_path):
+    said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", failures=dict(node_mtbf_hours=100)),
+               status=3)
+    assert "storage_bandwidth" in said
+
+
+@pytest.mark.parametrize("cluster", NEW)
+def test_new_clusters(cluster):
+    """They are read, and a step on them takes longer than its products at the peak would."""
+    found = json.loads(run("simulate", "--model", "llama-3-8b", "--cluster", cluster, "--devices", 64, "--global-batch", 128,
+                           "--sequence", 4096, "--layout", "tensor=4,zero=1,recompute=full", "--json"))
+    assert 0.1 < found["mfu"] < found["hfu"] < 0.9
+    assert found["accuracy"]["fitted"] == []
+
+
+def test_range(tmp_path):
+    """Each row is what a search for its number says."""
+    rows = json.loads(run(*options(tmp_path, "plan", "8..32", "--json", cost=dict(price=1))))
+    assert [row["devices"] for row in rows] == [8, 16, 32]
+    for row in rows:
+        alone = json.loads(run(*options(tmp_path, "plan", row["devices"], "--top", 1, "--json", cost=dict(price=1))))[0]
+        assert {k: row[k] for k in alone} == alone
+        assert row["scaling_efficiency"] == pytest.approx(row["tokens_per_s"] / row["devices"] / (rows[0]["tokens_per_s"] / 8))
+    stepped = json.loads(run(*options(tmp_path, "plan", "8..32:8", "--json")))
+    assert [row["devices"] for row in stepped] == [8, 16, 24, 32]
+    text = run(*options(tmp_path, "plan", "8..32", cost=dict(price=1)))
+    assert [line.split()[0] for line in text.splitlines() if line.strip()[:1].isdigit()] == ["8", "16", "32"]
+    assert "efficiency" in text and "USD" in text
+
+
+def test_range_without_a_layout(tmp_path):
+    """A number of devices for which nothing is legal says so; the others are searched."""
+    rows = json.loads(run(*options(tmp_path, "plan", "4096..32768", "--json")))
+    assert [row["fits"] for row in rows][0] and not rows[-1]["fits"] and rows[-1]["reason"]
+    assert "no layout is legal and fits: no layout of 32768" in run(*options(tmp_path, "plan", "4096..32768"))
+
+
+@pytest.mark.parametrize("given,part", [("12..24", "whole nodes"), ("16..8", "behind the dots"), ("8..x", "whole number"),
+                                        ("8..16:0", "behind the colon")])
+def test_bad_ranges(tmp_path, given, part):
+    said = subprocess.run([TRIREME, *map(str, options(tmp_path, "plan", given))], capture_output=True, text=True, timeout=100)
+    assert said.returncode != 0 and part in said.stderr
+
+
+def test_keys():
+    assert "cost.price" in run("plan", "--keys", "clusters")
+    assert "overlap_reductions" in run("plan", "--keys", "systems")
+    assert "space" in run("tune", "--keys")
