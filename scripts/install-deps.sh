@@ -31,6 +31,7 @@ for flag in "" "$@"; do
       need header  pcre2.h           libpcre2-dev   "PCRE2 (8 bit), with headers"
       need header  sqlite3.h         libsqlite3-dev "SQLite, with headers"
       need header  lapacke.h         liblapacke-dev "LAPACKE, with headers"
+      need header? microhttpd.h      libmicrohttpd-dev "libmicrohttpd, with headers (trireme board)"
       # Any MPI will do; where there is none, Open MPI.
       need command mpicc             libopenmpi-dev "an MPI, with headers"
       need command mpiexec           openmpi-bin    "MPI's launcher"
@@ -49,6 +50,7 @@ for flag in "" "$@"; do
       need header  cmocka.h          libcmocka-dev   "cmocka, with headers"
       need command python3           python3         "Python 3"
       need command ip                iproute2        "ip, for a test with two hosts"
+      need command? chromium         chromium        "Chromium, which shows pages without a screen"
       need command? man              man-db          "man, for the manual pages"
       need command? groff            groff-base      "groff, which man sets them with"
       need command? mandoc           mandoc          "mandoc, which checks them"
@@ -107,7 +109,7 @@ met() {
   case "$1" in
     command*) command -v "$2" >/dev/null ;;
     # PCRE2's header refuses to be read before its width is chosen.
-    header) echo "#include <$2>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1 ;;
+    header*) echo "#include <$2>" | cc -DPCRE2_CODE_UNIT_WIDTH=8 -E - >/dev/null 2>&1 ;;
     library*) cc -shared -o /dev/null "-l$2" >/dev/null 2>&1 ;;
     omp) echo '#include <omp.h>' | clang -fopenmp -E - >/dev/null 2>&1 ;;
     file*) [ -e "$2" ] ;;

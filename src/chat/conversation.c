@@ -322,11 +322,17 @@ static tri_status read_form(tri_chat_arena *arena, json_t *root, const char *key
   return read_messages(arena, key, root, out);
 }
 
+tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const char *key,
+                                          tri_chat_conversation *out) {
+  *out = (tri_chat_conversation){.messages = tri_chat_none(), .tools = tri_chat_none()};
+  if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
+  return read_form(arena, root, key, out);
+}
+
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const char *key,
                                       tri_chat_conversation *out) {
-  tri_chat_conversation read = {.messages = tri_chat_none()};
-  if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
-  TRI_TRY(read_form(arena, root, key, &read));
+  tri_chat_conversation read;
+  TRI_TRY(tri_chat_conversation_read_any(arena, root, key, &read));
   if (read.num_trained == 0) return no_answer(&read);
   TRI_TRY(read_tools(arena, root, &read));
   TRI_TRY(read_variables(arena, root, &read));

@@ -26,5 +26,8 @@ typedef struct tri_chat_conversation {
 /* `key` is the member that holds the messages; NULL: the first of the forms that is there. Everything lives in the
  * arena and the JSON tree, which may be changed. Messages name the key, and leave file and line to the caller. */
 tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out);
+/* The same where nothing is to be learnt: there may be no answer yet. */
+tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const char *key,
+                                          tri_chat_conversation *out);
 
 #endif

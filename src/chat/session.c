@@ -339,3 +339,57 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
   if (status == TRI_OK) give(session, out);
   return status;
 }
+
+/* ---- answers that a model is to write ---------------------------------------------------------------------------- */
+
+static tri_status render_messages(tri_chat_session *session, json_t *root, bool prompt, tri_chat_rendered *out) {
+  tri_chat_conversation c;
+  tri_chat_arena_reset(&session->arena);
+  session->work = 0;
+  if (session->format->template == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
+  }
+  TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, "messages", &c));
+  return render(session, &c, c.num_messages, prompt, out);
+}
+
+tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes) {
+  TRI_TRY(render_messages(session, root, true, &session->whole));
+  *out = session->whole.text;
+  *out_bytes = session->whole.bytes;
+  return TRI_OK;
+}
+
+/* [begin, end) of a text without the white space at its end, as a string; false where nothing is left. */
+static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
+  while (end > begin && strchr(" \t\r\n", rendered->text[end - 1]) != NULL) end--;
+  if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;
+  memcpy(out, rendered->text + begin, end - begin);
+  out[end - begin] = '\0';
+  return true;
+}
+
+tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]) {
+  json_t *roots[2] = {json_loads("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, "
+                                 "{\"role\": \"assistant\", \"content\": \"Answer\"}]}",
+                                 0, NULL),
+                      json_loads("{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}, "
+                                 "{\"role\": \"assistant\", \"content\": \"Answer\"}, "
+                                 "{\"role\": \"user\", \"content\": \"Question\"}]}",
+                                 0, NULL)};
+  const tri_chat_rendered *whole = &session->whole;
+  bool found = false;
+  tri_status status = roots[0] == NULL || roots[1] == NULL
+                          ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation")
+                          : render_messages(session, roots[0], false, &session->whole);
+  out[0] = '\0';
+  if (status == TRI_OK && was_copied(whole, 1)) found = take_end(whole, whole->copied[1].end, whole->bytes, out);
+  if (status == TRI_OK && !found) status = render_messages(session, roots[1], false, &session->whole);
+  if (status == TRI_OK && !found && was_copied(whole, 1) && was_copied(whole, 2)) {
+    (void)take_end(whole, whole->copied[1].end, whole->copied[2].begin, out);
+  }
+  json_decref(roots[0]);
+  json_decref(roots[1]);
+  if (status == TRI_OUT_OF_MEMORY) return status;
+  return TRI_OK; /* a template that refuses such a conversation says no end */
+}

@@ -18,6 +18,8 @@
 
 #include "chat/format.h"
 
+#include <jansson.h>
+
 typedef struct tri_chat_session tri_chat_session;
 
 /* The format must outlive it. Release with tri_chat_session_destroy. */
@@ -35,5 +37,15 @@ typedef struct tri_chat_answered {
  * TRI_UNSUPPORTED, and the message begins with file and line. */
 tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const char *key,
                                  const char *text, size_t bytes, tri_chat_answered *out);
+
+/* The text that asks for the answer to {"messages": [...]} (add_generation_prompt). It is the session's, until the next
+ * call. */
+tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
+
+/* What the template prints behind an answer, without the white space at its end: by it a text that a model writes is
+ * known to be whole. Where that is nothing, what stands between an answer and the next question. "" where neither is
+ * known. */
+enum { TRI_TURN_END_BYTES = 256 };
+tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/system.h"
 #include "cli/calibrate_tables.h"
 #include "cli/cli.h"
+#include "cli/model_options.h"
 #include "cli/options.h"
 #include "comm/agreement.h"
 #include "comm/launcher.h"
@@ -63,13 +64,8 @@ static tri_status calibrate_parse(int count, char **given, arguments *out) {
       case OPTION_TIME: TRI_TRY(tri_option_int("--time", optarg, 0, 86400, &out->time_s)); break;
       case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 24, &out->sequence)); break;
       case OPTION_MICRO_BATCH: TRI_TRY(tri_option_int("--micro-batch", optarg, 1, 1 << 20, &out->micro_batch)); break;
-      case OPTION_PRECISION:
-        if (strcmp(optarg, "fp32") != 0 && strcmp(optarg, "bf16") != 0) {
-          return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be fp32 or bf16", optarg);
-        }
-        out->precision = strcmp(optarg, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
-        break;
-      default: return tri_option_fault("calibrate", result, given);
+      case OPTION_PRECISION: TRI_TRY(tri_option_fp32_or_bf16("--precision", optarg, &out->precision)); break;
+      default: return tri_option_fault("calibrate", result, given, calibrate_options);
     }
   }
   if (optind == count) {

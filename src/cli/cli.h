@@ -17,6 +17,7 @@ typedef struct tri_command {
   tri_status (*run)(int count, char **arguments);
 } tri_command;
 
+extern const tri_command tri_command_board;
 extern const tri_command tri_command_calibrate;
 extern const tri_command tri_command_compare;
 extern const tri_command tri_command_doctor;

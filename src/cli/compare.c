@@ -40,11 +40,11 @@ static tri_status compare_parse(int count, char **arguments, compare_arguments *
     switch (result) {
       case OPTION_BY:
         if (tri_course_named(optarg, &out->course)) break;
-        return tri_fail(TRI_BAD_USAGE, "compare: --by is step, tokens or time, not `%s`", optarg);
+        return tri_option_word("compare: --by", optarg, (const char *const[]){"step", "tokens", "time"}, 3, &(int){0});
       case OPTION_SVG: out->svg = optarg; break;
       case OPTION_HTML: out->html = optarg; break;
       case OPTION_JSON: out->json = true; break;
-      default: return tri_option_fault("compare", result, arguments);
+      default: return tri_option_fault("compare", result, arguments, compare_options);
     }
   }
   out->runs = arguments + optind;

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +93,8 @@ static tri_status doctor_parse(int count, char **arguments, bool *json, double *
     } else if (strcmp(arguments[i], "--compile") == 0) {
       return tri_fail(TRI_BAD_USAGE, "doctor: --compile goes alone: doctor --compile sm_90a,gfx90a kernels");
     } else {
-      return tri_fail(TRI_BAD_USAGE, "doctor: `%s` is not an option; there are --json, --quick and --compile",
-                      arguments[i]);
+      static const char *const names[] = {"--json", "--quick", "--compile"};
+      return tri_option_unknown("doctor", arguments[i], names, 3);
     }
   }
   return TRI_OK;

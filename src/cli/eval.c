@@ -80,6 +80,27 @@ static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
   }
 }
 
+static const struct option eval_options[] = {
+    {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"documents", required_argument, NULL, OPTION_DOCUMENTS},
+    {"packing", required_argument, NULL, OPTION_PACKING},
+    {"bigram", required_argument, NULL, OPTION_BIGRAM},
+    {"choices", required_argument, NULL, OPTION_CHOICES},
+    {"answers", required_argument, NULL, OPTION_ANSWERS},
+    {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"until", required_argument, NULL, OPTION_UNTIL},
+    {"strip", no_argument, NULL, OPTION_STRIP},
+    {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
+    {"ignore-punctuation", no_argument, NULL, OPTION_IGNORE_PUNCTUATION},
+    {"ignore-numbers", no_argument, NULL, OPTION_IGNORE_NUMBERS},
+    {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
+    {"svg", required_argument, NULL, OPTION_SVG},
+    {"json", no_argument, NULL, OPTION_JSON},
+    TRI_MODEL_OPTION_ROWS,
+    {NULL, 0, NULL, 0},
+};
+
 static tri_status take_option(int result, char **arguments, eval_arguments *out) {
   bool taken = false;
   switch (result) {
@@ -98,7 +119,7 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
   TRI_TRY(take_rule(result, out, &taken));
   if (taken) return TRI_OK;
   TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
-  return taken ? TRI_OK : tri_option_fault("eval", result, arguments);
+  return taken ? TRI_OK : tri_option_fault("eval", result, arguments, eval_options);
 }
 
 static bool asks(const eval_arguments *given) { return given->choices != NULL || given->answers != NULL; }
@@ -136,27 +157,6 @@ static tri_status check_options(const eval_arguments *given, int named) {
   return tri_fail(TRI_BAD_USAGE,
                   "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for questions");
 }
-
-static const struct option eval_options[] = {
-    {"sequence", required_argument, NULL, OPTION_SEQUENCE},
-    {"batch", required_argument, NULL, OPTION_BATCH},
-    {"documents", required_argument, NULL, OPTION_DOCUMENTS},
-    {"packing", required_argument, NULL, OPTION_PACKING},
-    {"bigram", required_argument, NULL, OPTION_BIGRAM},
-    {"choices", required_argument, NULL, OPTION_CHOICES},
-    {"answers", required_argument, NULL, OPTION_ANSWERS},
-    {"tokens", required_argument, NULL, OPTION_TOKENS},
-    {"until", required_argument, NULL, OPTION_UNTIL},
-    {"strip", no_argument, NULL, OPTION_STRIP},
-    {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
-    {"ignore-punctuation", no_argument, NULL, OPTION_IGNORE_PUNCTUATION},
-    {"ignore-numbers", no_argument, NULL, OPTION_IGNORE_NUMBERS},
-    {"all-checkpoints", no_argument, NULL, OPTION_ALL_CHECKPOINTS},
-    {"svg", required_argument, NULL, OPTION_SVG},
-    {"json", no_argument, NULL, OPTION_JSON},
-    TRI_MODEL_OPTION_ROWS,
-    {NULL, 0, NULL, 0},
-};
 
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   optind = 1;
@@ -209,10 +209,10 @@ typedef struct session {
 static tri_status take_documents(session *s) {
   const eval_arguments *given = s->arguments;
   if (given->documents != NULL && !tri_run_config_find_documents(given->documents, &s->use)) {
-    return tri_fail(TRI_BAD_USAGE, "--documents is joined or masked, not `%.60s`", given->documents);
+    return tri_option_word("--documents", given->documents, (const char *const[]){"joined", "masked"}, 2, &(int){0});
   }
   if (given->packing != NULL && !tri_run_config_find_packing(given->packing, &s->packing)) {
-    return tri_fail(TRI_BAD_USAGE, "--packing is windows or documents, not `%.60s`", given->packing);
+    return tri_option_word("--packing", given->packing, (const char *const[]){"windows", "documents"}, 2, &(int){0});
   }
   return TRI_OK;
 }

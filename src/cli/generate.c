@@ -1,59 +1,150 @@
-/* Text from a checkpoint, a token at a time, written as it comes. */
+/* Texts from a checkpoint: one, written as it comes; several, side by side; or a conversation. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/model_options.h"
+#include "cli/generation.h"
 #include "cli/options.h"
-#include "cli/same_tokenizer.h"
-#include "engine/generator.h"
-#include "engine/weights.h"
-#include "tokenizer/tokenizer.h"
+#include "cli/prompts.h"
 
-#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-typedef struct generate_arguments {
-  const char *checkpoint, *prompt;
-  int64_t tokens; /* 0: not given */
-  tri_sampling sampling;
-  tri_model_options model;
-} generate_arguments;
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
-enum { OPTION_PROMPT = 256, OPTION_TOKENS, OPTION_TEMPERATURE, OPTION_TOP_K, OPTION_TOP_P, OPTION_SEED };
-
-static tri_status take_option(int result, char **arguments, generate_arguments *out) {
-  bool taken = false;
-  int64_t seed = 0;
-  switch (result) {
-    case OPTION_PROMPT: out->prompt = optarg; return TRI_OK;
-    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &out->tokens);
-    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->sampling.temperature);
-    case OPTION_TOP_K: return tri_option_int("--top-k", optarg, 0, 1 << 24, &out->sampling.top_k);
-    case OPTION_TOP_P: return tri_option_double("--top-p", optarg, 1e-9, 1.0, &out->sampling.top_p);
-    case OPTION_SEED:
-      TRI_TRY(tri_option_int("--seed", optarg, 0, INT64_MAX, &seed));
-      out->sampling.seed = (uint64_t)seed;
-      return TRI_OK;
-    default: break;
-  }
-  TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
-  return taken ? TRI_OK : tri_option_fault("generate", result, arguments);
-}
+enum {
+  OPTION_PROMPT = 256,
+  OPTION_PROMPT_FILE,
+  OPTION_PROMPTS,
+  OPTION_TOKENS,
+  OPTION_SAMPLES,
+  OPTION_BATCH,
+  OPTION_CONTEXT,
+  OPTION_STOP,
+  OPTION_IGNORE_END,
+  OPTION_TEMPERATURE,
+  OPTION_TOP_K,
+  OPTION_TOP_P,
+  OPTION_MIN_P,
+  OPTION_REPETITION,
+  OPTION_SEED,
+  OPTION_JSON,
+  OPTION_CHAT,
+  OPTION_SYSTEM,
+  OPTION_CHAT_TEMPLATE,
+  OPTION_CHAT_SET
+};
 
 static const struct option generate_options[] = {
     {"prompt", required_argument, NULL, OPTION_PROMPT},
+    {"prompt-file", required_argument, NULL, OPTION_PROMPT_FILE},
+    {"prompts", required_argument, NULL, OPTION_PROMPTS},
     {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"samples", required_argument, NULL, OPTION_SAMPLES},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"context", required_argument, NULL, OPTION_CONTEXT},
+    {"stop", required_argument, NULL, OPTION_STOP},
+    {"ignore-end", no_argument, NULL, OPTION_IGNORE_END},
     {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
     {"top-k", required_argument, NULL, OPTION_TOP_K},
     {"top-p", required_argument, NULL, OPTION_TOP_P},
+    {"min-p", required_argument, NULL, OPTION_MIN_P},
+    {"repetition-penalty", required_argument, NULL, OPTION_REPETITION},
     {"seed", required_argument, NULL, OPTION_SEED},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"chat", no_argument, NULL, OPTION_CHAT},
+    {"system", required_argument, NULL, OPTION_SYSTEM},
+    {"chat-template", required_argument, NULL, OPTION_CHAT_TEMPLATE},
+    {"chat-set", required_argument, NULL, OPTION_CHAT_SET},
     TRI_MODEL_OPTION_ROWS,
     {NULL, 0, NULL, 0},
 };
 
-static tri_status generate_parse(int count, char **arguments, generate_arguments *out) {
+static tri_status add_stop(tri_generate_arguments *out, const char *text) {
+  if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "--stop wants a text, and was given an empty one");
+  if (out->num_stops == TRI_MOST_STOPS - 1) { /* one more is a template's */
+    return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
+  }
+  out->stops[out->num_stops++] = text;
+  return TRI_OK;
+}
+
+static tri_status add_chat_set(tri_generate_arguments *out, const char *text) {
+  if (out->num_chat_sets == TRI_MOST_CHAT_SETS) {
+    return tri_fail(TRI_BAD_USAGE, "--chat-set can be given %d times at most", TRI_MOST_CHAT_SETS);
+  }
+  out->chat_sets[out->num_chat_sets++] = text;
+  return TRI_OK;
+}
+
+static tri_status take_sampling(int result, tri_generate_arguments *out, bool *taken) {
+  int64_t seed = 0;
+  *taken = true;
+  switch (result) {
+    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->temperature);
+    case OPTION_TOP_K: return tri_option_int("--top-k", optarg, 0, 1 << 24, &out->top_k);
+    case OPTION_TOP_P: return tri_option_double("--top-p", optarg, 1e-9, 1.0, &out->top_p);
+    case OPTION_MIN_P: return tri_option_double("--min-p", optarg, 0.0, 1.0, &out->min_p);
+    case OPTION_REPETITION:
+      return tri_option_double("--repetition-penalty", optarg, 1e-2, 1e2, &out->repetition_penalty);
+    case OPTION_SEED:
+      TRI_TRY(tri_option_int("--seed", optarg, 0, INT64_MAX, &seed));
+      out->seed = (uint64_t)seed;
+      return TRI_OK;
+    default: *taken = false; return TRI_OK;
+  }
+}
+
+static tri_status take_conversation(int result, tri_generate_arguments *out, bool *taken) {
+  *taken = true;
+  switch (result) {
+    case OPTION_CHAT: out->chat = true; return TRI_OK;
+    case OPTION_SYSTEM: out->system = optarg; return TRI_OK;
+    case OPTION_CHAT_TEMPLATE: out->chat_template = optarg; return TRI_OK;
+    case OPTION_CHAT_SET: return add_chat_set(out, optarg);
+    default: *taken = false; return TRI_OK;
+  }
+}
+
+static tri_status take_option(int result, char **arguments, tri_generate_arguments *out) {
+  bool taken = false;
+  switch (result) {
+    case OPTION_PROMPT: out->prompt = optarg; return TRI_OK;
+    case OPTION_PROMPT_FILE: out->prompt_file = optarg; return TRI_OK;
+    case OPTION_PROMPTS: out->prompts = optarg; return TRI_OK;
+    case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &out->tokens);
+    case OPTION_SAMPLES: return tri_option_int("--samples", optarg, 1, 1 << 20, &out->samples);
+    case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 12, &out->batch);
+    case OPTION_CONTEXT: return tri_option_int("--context", optarg, 2, 1 << 30, &out->context);
+    case OPTION_STOP: return add_stop(out, optarg);
+    case OPTION_IGNORE_END: out->ignore_end = true; return TRI_OK;
+    case OPTION_JSON: out->json = true; return TRI_OK;
+    default: break;
+  }
+  TRI_TRY(take_sampling(result, out, &taken));
+  if (!taken) TRI_TRY(take_conversation(result, out, &taken));
+  if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
+  return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
+}
+
+static tri_status check_together(const tri_generate_arguments *given) {
+  const int sources = (given->prompt != NULL) + (given->prompt_file != NULL) + (given->prompts != NULL);
+  if (sources > 1) return tri_fail(TRI_BAD_USAGE, "generate: --prompt, --prompt-file or --prompts, one of them");
+  if (given->chat && (sources > 0 || given->samples > 0)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "generate: --chat reads what is said from standard input, a line at a time, and "
+                    "takes no --prompt, --prompt-file, --prompts or --samples");
+  }
+  if (!given->chat && (given->system != NULL || given->chat_template != NULL || given->num_chat_sets > 0)) {
+    return tri_fail(TRI_BAD_USAGE, "generate: --system, --chat-template and --chat-set go with --chat");
+  }
+  return TRI_OK;
+}
+
+static tri_status generate_parse(int count, char **arguments, tri_generate_arguments *out) {
   optind = 1;
   opterr = 0;
   for (int result; (result = getopt_long(count, arguments, ":", generate_options, NULL)) != -1;) {
@@ -61,196 +152,209 @@ static tri_status generate_parse(int count, char **arguments, generate_arguments
   }
   if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
   out->checkpoint = arguments[optind];
-  return TRI_OK;
+  return check_together(out);
 }
 
-/* What a generation needs, in the order in which it is made. */
-typedef struct session {
-  const generate_arguments *arguments;
-  tri_model model;
-  tri_merged weights;
-  tri_tokenizer *tokenizer;
-  tri_decoder *decoder;
-  tri_token_list tokens; /* the prompt's */
-  int64_t num_tokens;    /* to make at most */
-  tri_device *device;
-  tri_generator *generator;
-  tri_candidate *scratch;
-} session;
+/* ---- prompts ----------------------------------------------------------------------------------------------------- */
 
-static tri_status encode_prompt(session *s) {
-  tri_encoder *encoder = NULL;
-  TRI_TRY(tri_encoder_create(s->tokenizer, &encoder));
-  tri_status status = tri_encoder_encode(encoder, s->arguments->prompt, strlen(s->arguments->prompt), 1, &s->tokens);
-  tri_encoder_destroy(encoder);
-  TRI_TRY(status);
-  if (s->tokens.count > 0) return TRI_OK;
-  /* Nothing to begin with: the end of the text before. */
-  int32_t end = tri_tokenizer_end_of_text(s->tokenizer);
-  if (end < 0) return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
-  TRI_TRY(tri_alloc("the prompt", 1, sizeof *s->tokens.ids, &s->tokens.ids));
-  s->tokens.ids[0] = end;
-  s->tokens.count = 1;
-  return TRI_OK;
+/* Whether somebody has put a pipe or a file there. A terminal would be waited for. */
+static bool input_is_piped(void) {
+  struct stat about;
+  return fstat(STDIN_FILENO, &about) == 0 && (S_ISFIFO(about.st_mode) || S_ISREG(about.st_mode));
 }
 
-/* Without --tokens: a hundred, or as many as there are positions for. */
-static tri_status check_lengths(session *s) {
-  int64_t vocabulary = tri_tokenizer_vocab_size(s->tokenizer);
-  if (vocabulary > s->model.vocab_size) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "the tokenizer has %ld tokens and the model's vocabulary %ld: they do not belong "
-                    "together; name the model's with --tokenizer",
-                    (long)vocabulary, (long)s->model.vocab_size);
+static bool is_dash(const char *text) { return strcmp(text, "-") == 0; }
+
+static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts *out) {
+  if (given->prompts != NULL) return tri_prompts_add_lines(out, is_dash(given->prompts) ? NULL : given->prompts);
+  if (given->prompt_file != NULL) {
+    return tri_prompts_add_file(out, is_dash(given->prompt_file) ? NULL : given->prompt_file);
   }
-  if (tri_tokenizer_leaves_gap(vocabulary, s->model.vocab_size)) {
-    tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
-            (long)s->model.vocab_size);
+  if (given->prompt != NULL && !is_dash(given->prompt)) {
+    return tri_prompts_add(out, given->prompt, strlen(given->prompt));
   }
-  int64_t room = s->model.max_sequence - s->tokens.count;
-  int64_t asked = s->arguments->tokens > 0 ? s->arguments->tokens : room < 100 ? room : 100;
-  s->num_tokens = asked < 1 ? 1 : asked;
-  if (s->num_tokens > room) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "generate: %ld tokens of prompt and %ld more are beyond the %ld positions that the model has; ask "
-                    "for --tokens %ld or fewer",
-                    (long)s->tokens.count, (long)s->num_tokens, (long)s->model.max_sequence,
-                    (long)(room < 0 ? 0 : room));
+  if (given->prompt != NULL || input_is_piped()) return tri_prompts_add_file(out, NULL);
+  return tri_prompts_add(out, "", 0);
+}
+
+/* ---- the texts --------------------------------------------------------------------------------------------------- */
+
+/* What a run writes: `samples` texts of each prompt, in the order of the prompts. */
+typedef struct generate_texts {
+  tri_generation generation;
+  tri_prompts prompts;
+  tri_written *list;
+  int64_t count, batch, samples;
+  int64_t made, nameless; /* tokens of all texts */
+  size_t decoded;
+} generate_texts;
+
+static tri_status begin_texts(generate_texts *t) {
+  const tri_generate_arguments *given = t->generation.arguments;
+  t->samples = given->samples > 0 ? given->samples : 1;
+  TRI_TRY(tri_alloc("texts", (size_t)(t->prompts.count * t->samples), sizeof *t->list, &t->list));
+  for (int64_t i = 0; i < t->prompts.count * t->samples; i++) {
+    const tri_prompt *prompt = &t->prompts.list[i / t->samples];
+    tri_written *text = &t->list[i];
+    t->count = i + 1;
+    TRI_TRY(
+        tri_written_begin(&t->generation, prompt->text, prompt->bytes, given->tokens > 0 ? given->tokens : 0, text));
+    text->number = i / t->samples;
+    text->sample = (uint64_t)(i % t->samples);
   }
   return TRI_OK;
 }
 
-static tri_status generate_set_up(session *s) {
-  const generate_arguments *arguments = s->arguments;
-  char tokenizer[TRI_PATH_BYTES];
-  const tri_checkpoint_use use = tri_model_options_use(&arguments->model);
-  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, &use, &s->model, &s->weights));
-  TRI_TRY(tri_weights_tokenizer(&s->weights, arguments->model.tokenizer, !arguments->model.no_verify, tokenizer));
-  if (tokenizer[0] == '\0') {
-    return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
-                    tri_checkpoint_path(s->weights.named));
-  }
-  TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), arguments->model.tokenizer, s->tokenizer));
-  TRI_TRY(encode_prompt(s));
-  TRI_TRY(tri_decoder_create(s->tokenizer, arguments->prompt[0] == '\0', &s->decoder));
-  TRI_TRY(check_lengths(s));
-  TRI_TRY(tri_device_create(arguments->model.device, (int)arguments->model.threads, &s->device));
-  TRI_TRY(tri_generator_create(&s->model, arguments->model.precision, s->tokens.count + s->num_tokens, s->tokens.count,
-                               s->device, &s->generator));
-  TRI_TRY(tri_alloc("candidates", (size_t)s->model.vocab_size, sizeof *s->scratch, &s->scratch));
-  return tri_weights_load(&s->weights, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
+/* Without --tokens: a hundred, or as many as there are positions for, if there is any. */
+static int64_t tokens_wanted(const tri_generation *g, const tri_written *text, int64_t most) {
+  const int64_t room = most - text->tokens.count;
+  if (g->arguments->tokens > 0) return g->arguments->tokens;
+  return room < 100 && room > 0 ? room : 100;
 }
 
-/* No token can be drawn from what is no number, and the most likely of such is one at random. */
-static tri_status check_logits(const session *s, const double *logits, int64_t position) {
-  for (int64_t i = 0; i < s->model.vocab_size; i++) {
-    if (isfinite(logits[i])) continue;
-    return tri_fail(TRI_DIVERGED,
-                    "generate: behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has "
-                    "diverged, or its numbers are beyond --precision %s",
-                    (long)position, (long)i, logits[i], tri_dtype_name(s->arguments->model.precision));
+/* Where the model's rotary positions go by the length of a prompt, prompts that are to share them are of one length. */
+static tri_status check_dynamic(const generate_texts *t) {
+  const tri_rope_scaling *scaling = &t->generation.model.rope_scaling;
+  for (int64_t i = 1; i < t->count && scaling->type == TRI_ROPE_DYNAMIC; i++) {
+    const int64_t length = t->list[i].tokens.count, first = t->list[0].tokens.count;
+    const int64_t longer = length > first ? length : first;
+    if (length == first || longer <= scaling->original_max_sequence) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "prompts of %ld and %ld tokens: with rope_scaling `dynamic` positions beyond %ld go by the length "
+                    "of each prompt; give prompts of one length together, or one at a time",
+                    (long)first, (long)length, (long)scaling->original_max_sequence);
   }
   return TRI_OK;
 }
 
-/* What came of it. */
-typedef struct written {
-  int64_t made, nameless; /* tokens, and those that the tokenizer does not know */
-  size_t bytes;
-} written;
+static tri_status load_for_texts(generate_texts *t) {
+  tri_generation *g = &t->generation;
+  const int64_t context = g->arguments->context, model = g->model.max_sequence;
+  const int64_t most = context > 0 && context < model ? context : model;
+  int64_t positions = 1, *lengths = NULL;
+  if (context > model)
+    tri_log("--context %ld is beyond the model's %ld positions, which are used", (long)context, (long)model);
+  TRI_TRY(check_dynamic(t));
+  t->batch = g->arguments->batch < t->count ? g->arguments->batch : t->count;
+  TRI_TRY(tri_alloc("texts", (size_t)t->batch, sizeof *lengths, &lengths));
+  for (int64_t i = 0; i < t->count; i++) {
+    tri_written *text = &t->list[i];
+    text->wanted = tokens_wanted(g, text, most);
+    const int64_t length = text->tokens.count + text->wanted, prompt = text->tokens.count;
+    if (length > positions) positions = length < most ? length : most;
+    if (i < t->batch) lengths[i] = prompt < most ? prompt : most;
+  }
+  const tri_status status = tri_generation_load(g, t->batch, positions, lengths);
+  tri_free(lengths);
+  return status;
+}
+
+static tri_status print_json(const tri_written *text) {
+  json_t *line = json_pack("{s:I, s:I, s:o}", "number", (json_int_t)text->number, "sample", (json_int_t)text->sample,
+                           "prompt", tri_json_text(text->prompt, text->prompt_bytes));
+  json_t *rest = tri_written_json(text);
+  char *dumped = NULL;
+  if (line != NULL && rest != NULL && json_object_update(line, rest) == 0) dumped = json_dumps(line, JSON_COMPACT);
+  json_decref(line);
+  json_decref(rest);
+  if (dumped == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a text as JSON");
+  printf("%s\n", dumped);
+  free(dumped);
+  return TRI_OK;
+}
+
+static tri_status print_text(const generate_texts *t, const tri_written *text) {
+  if (t->generation.arguments->json) return print_json(text);
+  if (text->streams) return TRI_OK;
+  if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
+  if (t->samples > 1) printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sample + 1);
+  fputs(" ---\n", stdout);
+  fwrite(text->prompt, 1, text->prompt_bytes, stdout);
+  fwrite(text->text.text, 1, text->text.bytes, stdout);
+  fputc('\n', stdout);
+  return TRI_OK;
+}
+
+static tri_status write_batch(generate_texts *t, int64_t first) {
+  tri_written *texts = t->list + first;
+  const int64_t count = t->count - first < t->batch ? t->count - first : t->batch;
+  TRI_TRY(tri_generation_write(&t->generation, texts, count, 0));
+  for (int64_t i = 0; i < count; i++) {
+    t->made += texts[i].made;
+    t->nameless += texts[i].nameless;
+    t->decoded += texts[i].decoded;
+    TRI_TRY(print_text(t, &texts[i]));
+  }
+  return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+}
 
 /* Text that is none is no result. */
-static tri_status judge(const session *s, const written *w) {
-  if (w->made == 0) {
+static tri_status judge(const generate_texts *t) {
+  const tri_generation *g = &t->generation;
+  if (t->made == 0) {
     return tri_fail(TRI_BAD_USAGE,
                     "generate: the model ended the text at once, and no token was written; try another --prompt, "
                     "--seed or --temperature");
   }
-  if (w->bytes == 0) {
+  if (t->decoded == 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "generate: none of the %ld tokens that the model made has any text in the tokenizer, which knows "
                     "%ld of its vocabulary of %ld; name the model's with --tokenizer",
-                    (long)w->made, (long)tri_tokenizer_vocab_size(s->tokenizer), (long)s->model.vocab_size);
+                    (long)t->made, (long)tri_tokenizer_vocab_size(g->tokenizer), (long)g->model.vocab_size);
   }
-  if (w->nameless > 0) {
-    tri_warn("%ld of %ld tokens are beyond the tokenizer's %ld and were written as nothing", (long)w->nameless,
-             (long)w->made, (long)tri_tokenizer_vocab_size(s->tokenizer));
-  }
-  return TRI_OK;
-}
-
-static tri_status write_token(const session *s, int32_t id, written *w) {
-  size_t bytes = 0;
-  const char *text = NULL;
-  TRI_TRY(tri_decoder_next(s->decoder, id, &text, &bytes));
-  fwrite(text, 1, bytes, stdout);
-  if (fflush(stdout) != 0) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
-  w->made++;
-  w->bytes += bytes;
-  w->nameless += id >= tri_tokenizer_vocab_size(s->tokenizer);
-  return TRI_OK;
-}
-
-/* Ends at the end of a text, without writing that token. */
-static tri_status write_tokens(session *s, written *w) {
-  const double *logits = NULL;
-  int32_t end = tri_tokenizer_end_of_text(s->tokenizer);
-  TRI_TRY(tri_generator_append(s->generator, s->tokens.ids, s->tokens.count, &logits));
-  while (w->made < s->num_tokens) {
-    int64_t position = s->tokens.count + w->made;
-    TRI_TRY(check_logits(s, logits, position));
-    int32_t id = tri_sample_token(logits, s->model.vocab_size, &s->arguments->sampling, position, s->scratch);
-    if (id == end) break;
-    TRI_TRY(write_token(s, id, w));
-    if (w->made < s->num_tokens) TRI_TRY(tri_generator_append(s->generator, &id, 1, &logits));
+  if (t->nameless > 0) {
+    tri_warn("%ld of %ld tokens are beyond the tokenizer's %ld and were written as nothing", (long)t->nameless,
+             (long)t->made, (long)tri_tokenizer_vocab_size(g->tokenizer));
   }
   return TRI_OK;
 }
 
-/* The beginning of a letter that the last tokens left unfinished. */
-static void write_rest(const session *s, written *w) {
-  size_t bytes = 0;
-  const char *text = NULL;
-  tri_decoder_end(s->decoder, &text, &bytes);
-  fwrite(text, 1, bytes, stdout);
-  w->bytes += bytes;
-}
-
-static tri_status write_text(session *s) {
-  written w = {.made = 0};
-  double begin_s = tri_clock_s();
-  fputs(s->arguments->prompt, stdout);
-  fflush(stdout);
-  tri_status status = write_tokens(s, &w);
-  write_rest(s, &w);
-  fputc('\n', stdout);
+static tri_status write_texts(generate_texts *t) {
+  tri_status status = TRI_OK;
+  const bool streams = t->count == 1 && !t->generation.arguments->json;
+  const double begin_s = tri_clock_s();
+  if (streams) {
+    t->list[0].streams = true;
+    fwrite(t->list[0].prompt, 1, t->list[0].prompt_bytes, stdout);
+    fflush(stdout);
+  }
+  for (int64_t i = 0; i < t->count && status == TRI_OK; i += t->batch) status = write_batch(t, i);
+  if (streams) fputc('\n', stdout);
   TRI_TRY(status);
-  double took_s = tri_clock_s() - begin_s;
-  tri_log("%ld tokens in %.2f s, %.1f tokens/s", (long)w.made, took_s, (double)w.made / (took_s + 1e-9));
-  return judge(s, &w);
+  const double took_s = tri_clock_s() - begin_s;
+  tri_log("%ld tokens in %.2f s, %.1f tokens/s", (long)t->made, took_s, (double)t->made / (took_s + 1e-9));
+  return judge(t);
+}
+
+static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
+  TRI_TRY(tri_generation_open(given, &t->generation));
+  if (given->chat) return tri_generate_chat(&t->generation);
+  TRI_TRY(read_prompts(given, &t->prompts));
+  TRI_TRY(begin_texts(t));
+  TRI_TRY(load_for_texts(t));
+  return write_texts(t);
 }
 
 static tri_status generate_run(int count, char **arguments) {
-  generate_arguments parsed = {
-      .prompt = "",
-      .sampling = {.temperature = 1.0, .top_p = 1.0, .seed = 1234},
+  tri_generate_arguments parsed = {
+      .batch = 8,
+      .top_k = -1,
+      .temperature = -1,
+      .top_p = -1,
+      .min_p = -1,
+      .repetition_penalty = -1,
+      .seed = 1234,
       .model = tri_model_options_default(),
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
-  session *s = NULL;
-  TRI_TRY(tri_alloc("a generation", 1, sizeof *s, &s));
-  s->arguments = &parsed;
-  tri_status status = generate_set_up(s);
-  if (status == TRI_OK) status = write_text(s);
-  tri_free(s->scratch);
-  tri_generator_destroy(s->generator);
-  tri_device_destroy(s->device);
-  tri_free(s->tokens.ids);
-  tri_decoder_destroy(s->decoder);
-  tri_tokenizer_destroy(s->tokenizer);
-  tri_merged_close(&s->weights);
-  tri_free(s);
+  generate_texts *texts = NULL;
+  TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
+  const tri_status status = generate_texts_of(texts, &parsed);
+  for (int64_t i = 0; i < texts->count; i++) tri_written_release(&texts->list[i]);
+  tri_free(texts->list);
+  tri_prompts_release(&texts->prompts);
+  tri_generation_close(&texts->generation);
+  tri_free(texts);
   return status;
 }
 
@@ -259,17 +363,38 @@ const tri_command tri_command_generate = {
     .summary = "write text with a trained model",
     .help =
         "usage: trireme generate CHECKPOINT --prompt TEXT [options]\n"
+        "       trireme generate CHECKPOINT --prompts FILE [--samples N] [--json] [options]\n"
+        "       trireme generate CHECKPOINT --chat [--system TEXT] [options]\n"
         "\n"
-        "Continues a text. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. The exit "
-        "status is\n"
-        "not 0 where no text came of it, or the model's logits are no numbers.\n"
+        "Continues texts, or holds a conversation. CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging "
+        "Face\n"
+        "folder, whose generation_config.json says what ends a text and, where it has do_sample, how tokens are drawn "
+        "unless\n"
+        "an option does. A text longer than the model's positions goes on from its last tokens. The exit status is not "
+        "0 where\n"
+        "no text came of it, or the model's logits are no numbers.\n"
         "\n"
-        "  --prompt TEXT       what to begin with\n"
-        "  --tokens N          tokens to write at most (100, or what the model has positions for)\n"
+        "  --prompt TEXT       what to begin with; - is standard input, which is read too where it is a pipe or a "
+        "file\n"
+        "  --prompt-file FILE  the same from a file, without the newline at its end\n"
+        "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of FILE.jsonl; - is standard input\n"
+        "  --samples N         texts of each prompt, each drawn by itself (1)\n"
+        "  --batch N           texts that are written side by side (8)\n"
+        "  --json              a line of JSON for each text: number, sample, prompt, text, tokens, finish, stop\n"
+        "  --tokens N          tokens to write at most (100, or what the model has positions for; of an answer 512)\n"
+        "  --stop TEXT         ends a text before TEXT; may be given again\n"
+        "  --ignore-end        a text does not end with the token that ends one\n"
+        "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"
         "  --temperature T     0 takes the most likely token each time, 1 draws as the model says (1)\n"
         "  --top-k K           draw from the K most likely (0: from all)\n"
         "  --top-p P           draw from the most likely that together have probability P (1)\n"
-        "  --seed S            the same seed writes the same text (1234)\n" TRI_MODEL_OPTION_HELP
+        "  --min-p P           leave out what has less than P times the most likely one's probability (0)\n"
+        "  --repetition-penalty R   divides the logits of tokens that were there already, where they are above 0 (1)\n"
+        "  --seed S            the same seed writes the same text (1234)\n"
+        "  --chat              a conversation: each line of standard input is a message; /quit or its end ends it\n"
+        "  --system TEXT       of a conversation: the system's message\n"
+        "  --chat-template FILE, --chat-set NAME=VALUE   as in trireme prepare; the folder's template unless "
+        "given\n" TRI_MODEL_OPTION_HELP
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint/copy.h"
 #include "cli/cli.h"
+#include "cli/model_options.h"
 #include "cli/options.h"
 #include "engine/weights.h"
 
@@ -18,17 +19,6 @@ typedef struct copy_arguments {
 } copy_arguments;
 
 enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE };
-
-static tri_status take_precision(const char *text, tri_dtype *out) {
-  if (strcmp(text, "fp32") == 0) {
-    *out = TRI_FP32;
-  } else if (strcmp(text, "bf16") == 0) {
-    *out = TRI_BF16;
-  } else {
-    return tri_fail(TRI_BAD_USAGE, "export: --precision is fp32 or bf16, not `%s`", text);
-  }
-  return TRI_OK;
-}
 
 /* Export's, and behind its own those of both. */
 enum { EXPORTS_OWN = 4 };
@@ -59,11 +49,11 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
     } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE) {
       return tri_fail(TRI_BAD_USAGE, "import: --merge, --base and --average are export's");
     } else if (result == OPTION_PRECISION && exports) {
-      TRI_TRY(take_precision(optarg, &out->type));
+      TRI_TRY(tri_option_fp32_or_bf16("export: --precision", optarg, &out->type));
     } else if (result == OPTION_PRECISION) {
       return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
     } else {
-      return tri_option_fault(name, result, arguments);
+      return tri_option_fault(name, result, arguments, export_options + (exports ? 0 : EXPORTS_OWN));
     }
   }
   if (optind + 2 != count) {

@@ -389,7 +389,7 @@ static tri_status inspect_run(int count, char **arguments) {
       case OPTION_MODEL: model = optarg; break;
       case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 30, &sequence)); break;
       case OPTION_TOKENIZER: tokenizer = optarg; break;
-      default: return tri_option_fault("inspect", result, arguments);
+      default: return tri_option_fault("inspect", result, arguments, inspect_options);
     }
   }
   bool corpus = model == NULL && optind + 1 == count && names_corpus(arguments[optind]);

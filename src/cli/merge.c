@@ -7,6 +7,7 @@
 #include "checkpoint/merged.h"
 #include "checkpoint/tensor_list.h"
 #include "cli/cli.h"
+#include "cli/model_options.h"
 #include "cli/options.h"
 #include "data/fingerprint.h"
 #include "model/model_config.h"
@@ -55,13 +56,19 @@ static const char *folder_of(const merging *m, int i) { return tri_checkpoint_pa
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-static tri_status merge_take_type(const char *text, tri_dtype *out) {
-  if (strcmp(text, "fp32") != 0 && strcmp(text, "bf16") != 0) {
-    return tri_fail(TRI_BAD_USAGE, "merge: --dtype is fp32 or bf16, not `%.60s`", text);
-  }
-  *out = text[0] == 'f' ? TRI_FP32 : TRI_BF16;
-  return TRI_OK;
-}
+static const struct option merge_options[] = {
+    {"out", required_argument, NULL, MERGE_OUT},
+    {"method", required_argument, NULL, MERGE_METHOD},
+    {"weights", required_argument, NULL, MERGE_WEIGHTS},
+    {"base", required_argument, NULL, MERGE_BASE},
+    {"scale", required_argument, NULL, MERGE_SCALE},
+    {"density", required_argument, NULL, MERGE_DENSITY},
+    {"t", required_argument, NULL, MERGE_T},
+    {"dtype", required_argument, NULL, MERGE_DTYPE},
+    {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
+    {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
+    {NULL, 0, NULL, 0},
+};
 
 static tri_status merge_take_option(int result, char **arguments, merge_arguments *out) {
   switch (result) {
@@ -72,10 +79,10 @@ static tri_status merge_take_option(int result, char **arguments, merge_argument
     case MERGE_SCALE: return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
     case MERGE_DENSITY: return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
     case MERGE_T: return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
-    case MERGE_DTYPE: return merge_take_type(optarg, &out->type);
+    case MERGE_DTYPE: return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
     case MERGE_SHARD_BYTES: return tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes);
     case MERGE_NO_VERIFY: out->no_verify = true; return TRI_OK;
-    default: return tri_option_fault("merge", result, arguments);
+    default: return tri_option_fault("merge", result, arguments, merge_options);
   }
 }
 
@@ -106,7 +113,8 @@ static tri_status take_weights(merge_arguments *a) {
 static tri_status check_method(const merge_arguments *a, const tri_combine_method **out) {
   const tri_combine_method *method = tri_combine_find(a->method);
   if (method == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "merge: --method is linear, task_arithmetic, slerp or ties, not `%.60s`", a->method);
+    static const char *const methods[] = {"linear", "task_arithmetic", "slerp", "ties"};
+    return tri_option_word("merge: --method", a->method, methods, 4, &(int){0});
   }
   if (method->models > 0 && a->count != method->models) {
     return tri_fail(TRI_BAD_USAGE, "merge: %s takes %d models, and %d are named", method->name, method->models,
@@ -121,20 +129,6 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
   *out = method;
   return TRI_OK;
 }
-
-static const struct option merge_options[] = {
-    {"out", required_argument, NULL, MERGE_OUT},
-    {"method", required_argument, NULL, MERGE_METHOD},
-    {"weights", required_argument, NULL, MERGE_WEIGHTS},
-    {"base", required_argument, NULL, MERGE_BASE},
-    {"scale", required_argument, NULL, MERGE_SCALE},
-    {"density", required_argument, NULL, MERGE_DENSITY},
-    {"t", required_argument, NULL, MERGE_T},
-    {"dtype", required_argument, NULL, MERGE_DTYPE},
-    {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
-    {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
-    {NULL, 0, NULL, 0},
-};
 
 static tri_status merge_parse(int count, char **arguments, merge_arguments *out) {
   optind = 1;

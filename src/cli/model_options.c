@@ -14,12 +14,13 @@ tri_checkpoint_use tri_model_options_use(const tri_model_options *options) {
 
 static tri_status parse_precision(const char *text, tri_dtype *out) {
   static const tri_dtype precisions[] = {TRI_FP32, TRI_BF16, TRI_FP64};
-  for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
-    if (strcmp(text, tri_dtype_name(precisions[i])) != 0) continue;
-    *out = precisions[i];
-    return TRI_OK;
-  }
-  return tri_fail(TRI_BAD_USAGE, "--precision is fp32, bf16 or fp64, not `%s`", text);
+  const char *names[sizeof precisions / sizeof precisions[0]];
+  const int count = sizeof precisions / sizeof precisions[0];
+  int which = 0;
+  for (int i = 0; i < count; i++) names[i] = tri_dtype_name(precisions[i]);
+  TRI_TRY(tri_option_word("--precision", text, names, count, &which));
+  *out = precisions[which];
+  return TRI_OK;
 }
 
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken) {
@@ -34,4 +35,12 @@ tri_status tri_model_option(int result, const char *value, tri_model_options *op
     case TRI_OPTION_PRECISION: return parse_precision(value, &options->precision);
     default: *taken = false; return TRI_OK;
   }
+}
+
+tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out) {
+  static const char *const names[] = {"fp32", "bf16"};
+  int which = 0;
+  TRI_TRY(tri_option_word(option, text, names, 2, &which));
+  *out = which == 0 ? TRI_FP32 : TRI_BF16;
+  return TRI_OK;
 }

@@ -52,4 +52,7 @@ tri_checkpoint_use tri_model_options_use(const tri_model_options *options);
 /* Takes one of the rows above; false if `result` is none of them. */
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
 
+/* The precision that numbers are written or measured in, where there are these two. */
+tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
+
 #endif

@@ -36,7 +36,7 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
       case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
       case OPTION_PARETO: out->pareto = true; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
-      default: return tri_option_fault("plan", result, given);
+      default: return tri_option_fault("plan", result, given, plan_options);
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[optind]);

@@ -11,22 +11,20 @@ tri_plan_options tri_plan_options_default(void) {
 }
 
 static tri_status precision_of(const char *text, tri_dtype *out) {
-  static const struct {
-    const char *name;
-    tri_dtype type;
-  } names[] = {{"bf16", TRI_BF16}, {"fp16", TRI_BF16}, {"fp32", TRI_FP32}, {"fp64", TRI_FP64}};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (strcmp(text, names[i].name) != 0) continue;
-    *out = names[i].type;
-    return TRI_OK;
-  }
-  return tri_fail(TRI_BAD_USAGE, "--precision is `%s`; it can be bf16, fp16, fp32 or fp64", text);
+  static const char *const names[] = {"bf16", "fp16", "fp32", "fp64"};
+  static const tri_dtype types[] = {TRI_BF16, TRI_BF16, TRI_FP32, TRI_FP64};
+  int which = 0;
+  TRI_TRY(tri_option_word("--precision", text, names, sizeof names / sizeof names[0], &which));
+  *out = types[which];
+  return TRI_OK;
 }
 
 static tri_status packing_of(const char *text, bool *packed) {
-  *packed = strcmp(text, "documents") == 0;
-  if (*packed || strcmp(text, "windows") == 0) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--packing is `%s`; it can be windows or documents", text);
+  static const char *const names[] = {"windows", "documents"};
+  int which = 0;
+  TRI_TRY(tri_option_word("--packing", text, names, 2, &which));
+  *packed = which == 1;
+  return TRI_OK;
 }
 
 /* With its settings' defaults, but for a rank behind a colon. */
@@ -36,12 +34,11 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
   int name = 0;
   snprintf(given, sizeof given, "%.*s", colon == NULL ? (int)sizeof given - 1 : (int)(colon - text), text);
   if (!tri_config_find_word(tri_optimizer_words, given, &name)) {
-    char all[256] = "";
-    size_t length = 0;
-    for (const tri_config_word *word = tri_optimizer_words; word->name != NULL && length < sizeof all; word++) {
-      length += (size_t)snprintf(all + length, sizeof all - length, "%s%s", length == 0 ? "" : ", ", word->name);
-    }
-    return tri_fail(TRI_BAD_USAGE, "--optimizer is `%s`; it can be one of %s", text, all);
+    const char *names[32];
+    int count = 0;
+    for (; count < 32 && tri_optimizer_words[count].name != NULL; count++)
+      names[count] = tri_optimizer_words[count].name;
+    return tri_option_word("--optimizer", given, names, count, &name);
   }
   out->name = (tri_optimizer_name)name;
   if (colon != NULL) {
@@ -98,6 +95,11 @@ static tri_status check_devices(const tri_plan_options *o) {
                     o->cluster.name, (long)o->cluster.max_devices);
   }
   if (o->devices < node || o->devices % node == 0) return TRI_OK;
+  if (o->cluster.max_devices > 0 && below + node > o->cluster.max_devices) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld",
+                    (long)o->devices, o->cluster.name, (long)node, (long)below);
+  }
   return tri_fail(TRI_BAD_USAGE,
                   "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
                   (long)o->devices, o->cluster.name, (long)node, (long)below, (long)(below + node));

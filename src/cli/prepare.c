@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
+#include "cli/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,7 +64,7 @@ static tri_status set_validation(arguments *to, const char *text) {
 static tri_status set_threads(arguments *to, const char *text) {
   int64_t value = 0;
   TRI_TRY(parse_integer("--threads", text, &value));
-  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it must be 1 or more", text);
+  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
   to->options.threads = (int)value;
   return TRI_OK;
 }
@@ -80,7 +81,7 @@ TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
 
 static tri_status set_documents(arguments *to, const char *text) {
   if (document_rules_find(text, &to->options.documents)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--documents is file, blank or line, not `%s`", text);
+  return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
 }
 
 /* "1000000", "512M", "2G": powers of 1024. */
@@ -223,7 +224,8 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
   }
   out->options.inputs = inputs;
   if (out->options.tokenizer == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "--tokenizer is missing: gpt2:DIR, train:VOCAB, bytes, FILE.json or its folder");
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer is missing: gpt2:DIR, train:VOCAB, char, bytes, FILE.json or its folder");
   }
   TRI_TRY(verify_tokenizer(out->options.tokenizer));
   TRI_TRY(check_chat_options(out));
@@ -343,6 +345,7 @@ const tri_command tri_command_prepare = {
         "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
         "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
         "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
+        "                     char         every character of the inputs is a token\n"
         "                     bytes        every byte is a token\n"
         "  --out DIR          the folder for the corpus\n"
         "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
@@ -360,7 +363,7 @@ const tri_command tri_command_prepare = {
         "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
         "  --seed S           chooses which they are [0]\n"
         "  --threads N        threads that encode [all cores]\n"
-        "  --train-bytes N    train:VOCAB learns from the first N bytes of text; K, M, G, T are understood [1G]\n"
+        "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"
         "  --force            replace the corpus that is in DIR; it stays until the new one is whole\n"
         "  --json             print the result as JSON on standard output\n"
         "\n"

@@ -39,7 +39,7 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
       case OPTION_TIMELINE: out->timeline = optarg; break;
       case OPTION_AGAINST: out->against = optarg; break;
       case OPTION_STAGES: out->stages = true; break;
-      default: return tri_option_fault("simulate", result, given);
+      default: return tri_option_fault("simulate", result, given, simulate_options);
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);

@@ -64,7 +64,7 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
       case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
-      default: return tri_option_fault("train", result, arguments);
+      default: return tri_option_fault("train", result, arguments, train_options);
     }
   }
   if (out->keys) return TRI_OK;

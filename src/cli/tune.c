@@ -35,6 +35,7 @@ static const struct option tune_options[] = {{"store", required_argument, NULL, 
                                              {NULL, 0, NULL, 0}};
 
 static tri_status tune_parse(int count, char **given, arguments *out) {
+  static const char *const methods[] = {"gaussian", "random", "grid", "exhaustive", "pbt"};
   optind = 1;
   opterr = 0;
   for (;;) {
@@ -44,11 +45,14 @@ static tri_status tune_parse(int count, char **given, arguments *out) {
       case OPTION_STORE: out->store = optarg; break;
       case OPTION_JSON: out->json = true; break;
       case OPTION_HTML: out->html = optarg; break;
-      case OPTION_METHOD: out->method = optarg; break;
+      case OPTION_METHOD:
+        TRI_TRY(tri_option_word("--method", optarg, methods, sizeof methods / sizeof methods[0], &(int){0}));
+        out->method = optarg;
+        break;
       case OPTION_TRIALS: TRI_TRY(tri_option_int("--trials", optarg, 1, 100000, &out->trials)); break;
       case OPTION_SEED: TRI_TRY(tri_option_int("--seed", optarg, 0, 1LL << 53, &out->seed)); break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
-      default: return tri_option_fault("tune", result, given);
+      default: return tri_option_fault("tune", result, given, tune_options);
     }
   }
   if (optind < count && strcmp(given[optind], "report") == 0) {

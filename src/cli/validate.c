@@ -45,7 +45,7 @@ static tri_status validate_parse(int count, char **given, arguments *out) {
         break;
       case OPTION_OUT: out->out = optarg; break;
       case OPTION_JSON: out->json = true; break;
-      default: return tri_option_fault("validate", result, given);
+      default: return tri_option_fault("validate", result, given, validate_options);
     }
   }
   if (optind + 1 < count)

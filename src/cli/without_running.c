@@ -41,7 +41,9 @@ tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t s
     .help = NAME " is not in this trireme: it was built without MPI or oneDNN.\n", .run = refuse_command               \
   }
 
+const tri_command tri_command_board = REFUSED("board");
 const tri_command tri_command_calibrate = REFUSED("calibrate");
+const tri_command tri_command_compare = REFUSED("compare");
 const tri_command tri_command_doctor = REFUSED("doctor");
 const tri_command tri_command_eval = REFUSED("eval");
 const tri_command tri_command_export = REFUSED("export");

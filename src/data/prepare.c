@@ -46,7 +46,11 @@ static int count_cores(void) {
   return online < 1 ? 1 : (int)online;
 }
 
-static bool learns(const tri_prepare_options *options) { return strncmp(options->tokenizer, "train:", 6) == 0; }
+static bool learns_characters(const tri_prepare_options *options) { return strcmp(options->tokenizer, "char") == 0; }
+
+static bool learns(const tri_prepare_options *options) {
+  return learns_characters(options) || strncmp(options->tokenizer, "train:", 6) == 0;
+}
 
 static tri_status check_options(prepare *p) {
   const tri_prepare_options *options = p->options;
@@ -86,7 +90,8 @@ static tri_status check_inputs(prepare *p) {
                       path);
     }
     if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
-      return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; train:VOCAB reads its inputs twice", path);
+      return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,
+                      learns_characters(p->options) ? "char" : "train:VOCAB");
     }
   }
   return TRI_OK;
@@ -144,11 +149,23 @@ static void show_progress(prepare *p, const char *what, int64_t position) {
 
 /* ---- the tokenizer --------------------------------------------------------------------------------------------- */
 
-static tri_status feed_block(prepare *p, tri_tokenizer_trainer *trainer, tri_text_block *block) {
+/* One of the two. */
+typedef struct vocabulary_learner {
+  tri_tokenizer_trainer *pieces;
+  tri_character_trainer *characters;
+} vocabulary_learner;
+
+static tri_status feed_text(const vocabulary_learner *learner, const tri_piece_text *text) {
+  if (learner->pieces != NULL) return tri_tokenizer_trainer_feed(learner->pieces, text->text, text->bytes);
+  tri_character_trainer_feed(learner->characters, text->text, text->bytes);
+  return TRI_OK;
+}
+
+static tri_status feed_block(prepare *p, const vocabulary_learner *learner, tri_text_block *block) {
   for (int64_t i = 0; i < block->num_pieces && p->text_bytes < p->options->train_bytes; i++) {
     tri_piece_text text = {0};
     TRI_TRY(tri_piece_text_get(block, &block->pieces[i], p->options->key, &text));
-    tri_status status = tri_tokenizer_trainer_feed(trainer, text.text, text.bytes);
+    tri_status status = feed_text(learner, &text);
     p->text_bytes += (int64_t)text.bytes;
     tri_piece_text_release(&text);
     TRI_TRY(status);
@@ -156,7 +173,7 @@ static tri_status feed_block(prepare *p, tri_tokenizer_trainer *trainer, tri_tex
   return TRI_OK;
 }
 
-static tri_status feed_inputs(prepare *p, tri_tokenizer_trainer *trainer) {
+static tri_status feed_inputs(prepare *p, const vocabulary_learner *learner) {
   const tri_prepare_options *options = p->options;
   tri_status status = TRI_OK;
   tri_text_input *input = NULL;
@@ -165,7 +182,7 @@ static tri_status feed_inputs(prepare *p, tri_tokenizer_trainer *trainer) {
   while (p->text_bytes < options->train_bytes) {
     TRI_TRY_GOTO(tri_text_input_next(input, &block), destroy_input);
     if (block.num_pieces == 0) break;
-    TRI_TRY_GOTO(feed_block(p, trainer, &block), destroy_input);
+    TRI_TRY_GOTO(feed_block(p, learner, &block), destroy_input);
     tri_text_block_trim(&block);
     show_progress(p, "learning the vocabulary", block.position);
     if (interrupted(p)) {
@@ -183,7 +200,16 @@ destroy_input:
   return status;
 }
 
-static tri_status learn_tokenizer(prepare *p) {
+static tri_status learn_characters(prepare *p) {
+  vocabulary_learner learner = {.pieces = NULL};
+  TRI_TRY(tri_character_trainer_create(&learner.characters));
+  tri_status status = feed_inputs(p, &learner);
+  if (status == TRI_OK) status = tri_character_trainer_finish(learner.characters, &p->tokenizer);
+  tri_character_trainer_destroy(learner.characters);
+  return status;
+}
+
+static tri_status learn_pieces(prepare *p) {
   const char *number = p->options->tokenizer + strlen("train:");
   char *end = NULL;
   errno = 0;
@@ -193,13 +219,17 @@ static tri_status learn_tokenizer(prepare *p) {
                     "--tokenizer %s: the size of the vocabulary goes from %d (the bytes and end-of-text) to %d",
                     p->options->tokenizer, MIN_VOCAB, MAX_VOCAB);
   }
-  tri_tokenizer_trainer *trainer = NULL;
+  vocabulary_learner learner = {.characters = NULL};
+  TRI_TRY(tri_tokenizer_trainer_create(vocab_size, &learner.pieces));
+  tri_status status = feed_inputs(p, &learner);
+  if (status == TRI_OK) status = tri_tokenizer_trainer_finish(learner.pieces, &p->tokenizer);
+  tri_tokenizer_trainer_destroy(learner.pieces);
+  return status;
+}
+
+static tri_status learn_tokenizer(prepare *p) {
   char amount[32];
-  TRI_TRY(tri_tokenizer_trainer_create(vocab_size, &trainer));
-  tri_status status = feed_inputs(p, trainer);
-  if (status == TRI_OK) status = tri_tokenizer_trainer_finish(trainer, &p->tokenizer);
-  tri_tokenizer_trainer_destroy(trainer);
-  TRI_TRY(status);
+  TRI_TRY(learns_characters(p->options) ? learn_characters(p) : learn_pieces(p));
   tri_log("learned a vocabulary of %" PRId64 " from %s of text", tri_tokenizer_vocab_size(p->tokenizer),
           tri_format_bytes((double)p->text_bytes, amount, sizeof amount));
   return TRI_OK;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct tri_prepare_options {
-  const char *tokenizer; /* "gpt2:DIR", "bytes", "FILE.json", its folder or "train:VOCAB" */
+  const char *tokenizer; /* "gpt2:DIR", "bytes", "char", "FILE.json", its folder or "train:VOCAB" */
   const char *out;       /* the folder */
   const char *const *inputs;
   int num_inputs;
@@ -19,7 +19,7 @@ typedef struct tri_prepare_options {
   double validation;           /* in [0, 1) */
   int threads;                 /* 0: as many as this process may use cores */
   uint64_t seed;               /* of the choice of validation documents */
-  int64_t train_bytes;         /* text from which train:VOCAB learns, at most */
+  int64_t train_bytes;         /* text from which train:VOCAB and char learn, at most */
   bool force;                  /* replace an older corpus */
   bool chat;                   /* the inputs are conversations: the corpora have masks */
   const char *chat_template;   /* its file, or "none"; NULL: the tokenizer's */

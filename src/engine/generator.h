@@ -51,7 +51,9 @@ typedef struct tri_sampling {
   double temperature; /* 0 takes the most likely token */
   int64_t top_k;      /* 0 is all */
   double top_p;       /* 1 is all */
+  double min_p; /* what has less than this share of the most likely one's probability is left out; 0: nothing is */
   uint64_t seed;
+  uint64_t sample; /* of one seed the draws of another text: 0, 1 ... */
 } tri_sampling;
 
 /* Draws a token: a function of the logits, the options and the position alone. `scratch` holds vocab_size entries. */
@@ -61,5 +63,11 @@ typedef struct tri_candidate {
 } tri_candidate;
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);
+
+/* What has been said is less likely to be said again (Keskar et al. 2019, as transformers has it): the logits of the
+ * tokens `ids` are divided by the penalty where they are above 0 and multiplied with it below. All of them are written
+ * to `out`, [vocab_size]. */
+void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
+                             double penalty, double *out);
 
 #endif

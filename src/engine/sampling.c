@@ -1,10 +1,12 @@
 /* Drawing the next token: temperature, then the k most likely, then the smallest set of them that holds probability p
- * (Holtzman et al. 2020). Ties go to the lower id, so a seed gives the same text everywhere. */
+ * (Holtzman et al. 2020), then those that have a share of the most likely one's (min-p, Nguyen et al. 2024): in the
+ * order in which transformers has them. Ties go to the lower id, so a seed gives the same text everywhere. */
 #include "base/random.h"
 #include "engine/generator.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int by_weight(const void *a, const void *b) {
   const tri_candidate *x = a;
@@ -39,11 +41,21 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
     kept = needed;
     total = within;
   }
-  tri_random_key key = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, 0);
+  while (kept > 1 && scratch[kept - 1].weight < sampling->min_p) total -= scratch[--kept].weight;
+  tri_random_key key = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->sample);
   double draw = tri_random_uniform(key, (uint64_t)position) * total;
   for (int64_t i = 0; i < kept; i++) {
     draw -= scratch[i].weight;
     if (draw < 0) return scratch[i].id;
   }
   return scratch[kept - 1].id;
+}
+
+void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
+                             double penalty, double *out) {
+  memcpy(out, logits, (size_t)vocab_size * sizeof *out);
+  for (int64_t i = 0; i < count; i++) { /* from what they were: a token that was said twice counts once */
+    const double logit = logits[ids[i]];
+    out[ids[i]] = logit > 0 ? logit / penalty : logit * penalty;
+  }
 }

@@ -159,11 +159,12 @@ static tri_status check_groups(const tri_model *m) {
   if (kept > groups) {
     return tri_fail(TRI_BAD_CONFIG, "`router_kept_groups` %" PRId64 " is above router_groups %" PRId64, kept, groups);
   }
+  const int64_t above = (chosen + kept - 1) / kept * kept;
   if (m->router_quota && chosen % kept != 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`experts_per_token` %" PRId64 " is not as many of each of the %" PRId64
                     " groups (router_quota, router_kept_groups); try %" PRId64,
-                    chosen, kept, (chosen + kept - 1) / kept * kept);
+                    chosen, kept, above < of_kept ? above : of_kept);
   }
   if (chosen > of_kept) {
     return tri_fail(TRI_BAD_CONFIG,

@@ -299,17 +299,21 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
   return TRI_OK;
 }
 
+/* The matrix that bounds the rank: of all that get factors the one with the shortest side. */
 static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
   const int64_t rank = model->tuning.adapter.rank;
+  const tri_parameter *smallest = NULL;
+  int64_t least = 0, rows = 0, columns = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     const tri_parameter whole = tri_parameter_on_disk(entry);
-    const int64_t least = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
-    if (entry->factors[0] < 0 || rank <= least) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` %ld is above that of %.80s, a matrix of %ld x %ld; use at most %ld",
-                    (long)rank, entry->name, (long)whole.shape[0], (long)whole.shape[1], (long)least);
+    const int64_t side = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
+    if (entry->factors[0] < 0 || (smallest != NULL && side >= least)) continue;
+    smallest = entry, least = side, rows = whole.shape[0], columns = whole.shape[1];
   }
-  return TRI_OK;
+  if (smallest == NULL || rank <= least) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` %ld is above that of %.80s, a matrix of %ld x %ld; use at most %ld",
+                  (long)rank, smallest->name, (long)rows, (long)columns, (long)least);
 }
 
 static tri_status check_something_trained(const tri_parameter_table *table) {

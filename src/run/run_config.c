@@ -217,6 +217,13 @@ static tri_status check_batch(const tri_run_config *c) {
   if (batch % unit == 0) return TRI_OK;
   int64_t below = batch / unit * unit;
   int64_t nearest = below == 0 || batch - below > below + unit - batch ? below + unit : below;
+  if (nearest > MOST_SEQUENCES) nearest = below;
+  if (nearest == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`layout.micro_batch` %" PRId64 " x layout.data %" PRId64 " = %" PRId64
+                    " are more sequences than optimizer.global_batch may have, %" PRId64,
+                    c->layout.micro_batch, data, unit, (int64_t)MOST_SEQUENCES);
+  }
   return tri_fail(TRI_BAD_CONFIG,
                   "`optimizer.global_batch` %" PRId64 " is not a multiple of layout.micro_batch %" PRId64
                   " x layout.data %" PRId64 " = %" PRId64 "; try %" PRId64,

@@ -96,4 +96,12 @@ tri_status tri_tokenizer_trainer_feed(tri_tokenizer_trainer *trainer, const char
 tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_tokenizer **out);
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 
+/* A vocabulary of characters: "<|endoftext|>" has id 0, "<unk>" (what was not seen) 1, and the characters of the text
+ * follow by their code points. Bytes that are no UTF-8 count as nothing. */
+typedef struct tri_character_trainer tri_character_trainer;
+tri_status tri_character_trainer_create(tri_character_trainer **out);
+void tri_character_trainer_feed(tri_character_trainer *trainer, const char *text, size_t bytes);
+tri_status tri_character_trainer_finish(const tri_character_trainer *trainer, tri_tokenizer **out);
+void tri_character_trainer_destroy(tri_character_trainer *trainer);
+
 #endif

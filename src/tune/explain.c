@@ -12,8 +12,8 @@
 
 enum { MOST_EXPLAINED = 64, MOST_BACKGROUND = 32, MOST_SHOWN = 10 };
 
-const char *tri_explain_unit(const tri_study *study) {
-  switch (study->objective) {
+const char *tri_explain_objective_unit(tri_objective objective) {
+  switch (objective) {
     case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device, recomputed products counted";
     case TRI_OBJECTIVE_TOKENS: return "tokens/s";
     case TRI_OBJECTIVE_COST: return "tokens a device-second";
@@ -21,6 +21,8 @@ const char *tri_explain_unit(const tri_study *study) {
   }
   return "";
 }
+
+const char *tri_explain_unit(const tri_study *study) { return tri_explain_objective_unit(study->objective); }
 
 /* What simulated trials rest on. A report of a store knows neither, if what the study names is not there any more. */
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {

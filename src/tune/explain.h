@@ -31,6 +31,7 @@ char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTE
 
 /* What values are in: "TFLOP/s a device, recomputed products counted". */
 const char *tri_explain_unit(const tri_study *study);
+const char *tri_explain_objective_unit(tri_objective objective);
 
 /* Whether no other trial has more value for as little memory or as much for less; false where its memory is not
  * known. */

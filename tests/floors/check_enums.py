@@ -41,6 +41,7 @@ FREE = {
     "stage": "where a save in the background stands",
     "tri_family": "each row of its list names a table of its own, without which nothing links",
     "tri_optimizer_name": "each row of its list names a table of its own, without which nothing links",
+    "tri_board_column": "a number of a column: rows of its list are names and settings",
     "tri_parameter_group": "a number of a group: rows of its list are names and settings",
     "tri_chat_flow": "whether a loop goes on, asked in the one place that runs loops",
     "tri_layout_use": "parts that hold each other, asked for by their order",

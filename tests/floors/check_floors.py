@@ -13,7 +13,7 @@ import sys
 
 # From the ground up.
 FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data", "checkpoint", "engine", "run",
-          "report", "recovery", "train", "plan", "tune", "judge", "cli", "api"]
+          "report", "recovery", "train", "plan", "tune", "judge", "board", "cli", "api"]
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
 # device: every floor may say "bf16".
@@ -31,6 +31,7 @@ PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
 VENDORS = [
     (re.compile(r"^(dnnl|oneapi/|cuda|cublas|cudnn|cutlass|nccl|hip/|hip_|hipblas|rocblas|miopen|rccl)"), "device"),
     (re.compile(r"^mpi(-ext)?\.h$"), "comm"),
+    (re.compile(r"^microhttpd\.h$"), "board"),
 ]
 
 # Functions that one floor alone may call: a device's memory is counted by device/device.c, and what somebody takes from

@@ -577,7 +577,7 @@ def test_plans_know_the_area(tmp_path):
 def test_lengths_that_say_nothing(tmp_path):
     for given, said, status in [
             (["--lengths", tmp_path / "none"], "is neither a corpus (the prefix of its .bin and .idx) nor a file", 2),
-            (["--packing", "documents"], "--lengths is missing", 2), (["--packing", "docs"], "it can be windows or documents", 2)]:
+            (["--packing", "documents"], "--lengths is missing", 2), (["--packing", "docs"], "--packing is windows or documents, not `docs`", 2)]:
         assert said in trireme("simulate", *SIMULATED, *LAYOUT, *given, status=status).stderr
     for text in ("{}", "nothing", json.dumps(dict(sequences=[dict(sequence=4096, windows_area=0.5)])),
                  json.dumps(dict(sequences=[dict(sequence=8192, windows_area=1.5)]))):

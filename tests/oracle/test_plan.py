@@ -573,7 +573,7 @@ def test_many_devices():
     (["--layout", "pipeline=128"], 3, r"pipeline 128 x virtual_stages 1 = 128 stages, and the model has 96 layers"),
     (["--layout", "tensor=4,micro_batch=7"], 3, r"global_batch 640 is not a multiple of layout.micro_batch 7"),
     (["--sequence", "4096"], 2, r"--sequence is 4096, and frontier-175b has at most 2048 positions"),
-    (["--precision", "int8"], 2, r"--precision is `int8`; it can be bf16, fp16, fp32 or fp64"),
+    (["--precision", "int8"], 2, r"--precision is bf16, fp16, fp32 or fp64, not `int8`"),
     (["--tokens", "-3"], 2, r"--tokens"),
     (["--timeline", "t.png"], 2, r"the name must end in .svg or .json"),
     (["--nonsense"], 2, r"--nonsense"),

@@ -559,7 +559,7 @@ def test_bad_stores(tmp_path):
     assert "there is no store" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
-    assert "it can be gaussian, random, grid, exhaustive or pbt" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
+    assert "--method is gaussian, random, grid, exhaustive or pbt, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
 
 
 # ---- how soon a loss is reached

@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHOLE = os.environ["TRIREME"]
 FOLDER = pathlib.Path(WHOLE).resolve().parent / "without-running"
-RUNNING = ["train", "prepare", "tune", "generate", "eval", "import", "export", "calibrate", "doctor"]
+RUNNING = ["train", "prepare", "tune", "generate", "eval", "import", "export", "calibrate", "compare", "doctor", "board"]
 
 pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
 

@@ -35,6 +35,9 @@ static void test_frequencies(void **state) {
   check((tri_sampling){.temperature = 1, .top_p = 0.75, .seed = 3},
         (double[]){0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85});
   check((tri_sampling){.temperature = 1, .top_p = 0.01, .seed = 3}, (double[]){1, 0, 0, 0, 0});
+  /* min-p is a share of 0.4: 0.3 is the last to be above 0.24. */
+  check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 0.6, .seed = 5}, (double[]){4 / 7.0, 0, 3 / 7.0, 0, 0});
+  check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 1}, (double[]){1, 0, 0, 0, 0});
   double squares = 0.16 + 0.01 + 0.09 + 0.0025 + 0.0225;
   check((tri_sampling){.temperature = 0.5, .top_p = 1, .seed = 4},
         (double[]){0.16 / squares, 0.01 / squares, 0.09 / squares, 0.0025 / squares, 0.0225 / squares});
@@ -45,14 +48,18 @@ static void test_the_seed_decides(void **state) {
   const double logits[VOCAB] = {0, 0, 0, 0, 0};
   tri_candidate scratch[VOCAB];
   tri_sampling one = {.temperature = 1, .top_p = 1, .seed = 1}, two = one;
-  int differ = 0;
+  tri_sampling other = one;
+  int differ = 0, of_samples = 0;
   two.seed = 2;
+  other.sample = 1;
   for (int64_t position = 0; position < 100; position++) {
     int32_t first = tri_sample_token(logits, VOCAB, &one, position, scratch);
     assert_int_equal(first, tri_sample_token(logits, VOCAB, &one, position, scratch));
     differ += first != tri_sample_token(logits, VOCAB, &two, position, scratch);
+    of_samples += first != tri_sample_token(logits, VOCAB, &other, position, scratch);
   }
   assert_true(differ > 50);
+  assert_true(of_samples > 50);
 }
 
 static void test_far_logits(void **state) {
@@ -63,11 +70,24 @@ static void test_far_logits(void **state) {
   assert_int_equal(tri_sample_token(logits, 3, &sampling, 0, scratch), 1);
 }
 
+/* As transformers' RepetitionPenaltyLogitsProcessor: once for each token that was there. */
+static void test_repetition(void **state) {
+  (void)state;
+  const double logits[VOCAB] = {2, -2, 0, 3, -3}, expected[VOCAB] = {1, -4, 0, 3, -3};
+  const int32_t said[] = {0, 1, 0, 2, 0};
+  double out[VOCAB];
+  tri_penalise_repetition(logits, VOCAB, said, 5, 2, out);
+  assert_memory_equal(out, expected, sizeof out);
+  tri_penalise_repetition(logits, VOCAB, said, 0, 2, out);
+  assert_memory_equal(out, logits, sizeof out);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_frequencies),
       cmocka_unit_test(test_the_seed_decides),
       cmocka_unit_test(test_far_logits),
+      cmocka_unit_test(test_repetition),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

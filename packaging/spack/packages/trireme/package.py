@@ -28,6 +28,7 @@ class Trireme(CMakePackage):
     depends_on("mpi@3.1:", when="+mpi")
     depends_on("onednn", when="+mpi")
     depends_on("sqlite", when="+mpi")
+    depends_on("libmicrohttpd@0.9.71:", when="+mpi")
     depends_on("netlib-lapack+lapacke", when="+mpi")
     for parts in ("+mpi", "+library"):
         depends_on("pcre2", when=parts)

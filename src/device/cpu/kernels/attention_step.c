@@ -96,11 +96,8 @@ INLINE void attend(tri_dtype type, const tri_attention_forward *job, const tri_a
   }
 }
 
-static void read_row(tri_dtype type, const void *from, int64_t at, int64_t width, float *to) {
-  FOR_VECTORS(i, some, 0, width, {
-    vf_store(TRI_FP32, to, i,
-             type == TRI_BF16 ? vf_get(TRI_BF16, from, at + i, some) : vf_get(TRI_FP32, from, at + i, some));
-  });
+INLINE void widen_row(tri_dtype type, const void *from, int64_t at, int64_t width, float *to) {
+  FOR_VECTORS(i, some, 0, width, { vf_store(TRI_FP32, to, i, vf_get(type, from, at + i, some)); });
 }
 
 /* A query that sees nothing gets 0. */
@@ -122,11 +119,13 @@ void TRI_KERNEL(attention_step)(const tri_attention_forward *job, int64_t index,
   const int64_t group = call->heads / call->kv_heads, padded = (call->head_dim + LANES - 1) / LANES * LANES;
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++) {
     head_state s = {.q = memory, .out = (float *)memory + padded, .maximum = -INFINITY};
-    read_row(call->type, job->q, slice->first_query * call->q_row + head * call->q_head, call->head_dim, s.q);
+    const int64_t query = slice->first_query * call->q_row + head * call->q_head;
     memset(s.out, 0, (size_t)padded * sizeof(float));
     if (call->type == TRI_BF16) {
+      widen_row(TRI_BF16, job->q, query, call->head_dim, s.q);
       attend(TRI_BF16, job, slice, kv_head, &s);
     } else {
+      widen_row(TRI_FP32, job->q, query, call->head_dim, s.q);
       attend(TRI_FP32, job, slice, kv_head, &s);
     }
     write_row(call->out_type, &s, call->head_dim, job->out, slice->first_query * call->out_row + head * call->out_head);

@@ -1,0 +1,27 @@
+# The page of `trireme board`: its files go into the program as they are, and HTTP comes from libmicrohttpd. Without that the
+# command says so, and all else is as ever.
+pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
+if(MICROHTTPD_FOUND)
+  target_link_libraries(trireme_core PUBLIC PkgConfig::MICROHTTPD)
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/board/server.c PROPERTIES COMPILE_DEFINITIONS TRIREME_HAVE_MICROHTTPD=1)
+else()
+  message(WARNING "Without libmicrohttpd (on Debian libmicrohttpd-dev) there is no `trireme board`; scripts/install-deps.sh installs it")
+endif()
+
+file(GLOB TRIREME_PAGE_FILES CONFIGURE_DEPENDS src/board/page/*)
+set(asm)
+set(rows)
+set(symbols)
+set(number 0)
+foreach(file ${TRIREME_PAGE_FILES})
+  get_filename_component(name ${file} NAME)
+  string(APPEND asm "__asm__(\".pushsection .rodata\\ntri_page_${number}:\\n.incbin \\\"${file}\\\"\\ntri_page_${number}_end:\\n.byte 0\\n.popsection\\n\");\n")
+  string(APPEND symbols "extern const char tri_page_${number}[], tri_page_${number}_end[];\n")
+  string(APPEND rows "    {\"${name}\", tri_page_${number}, tri_page_${number}_end},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+set(TRIREME_PAGE_C ${CMAKE_BINARY_DIR}/board_page.c)
+file(GENERATE OUTPUT ${TRIREME_PAGE_C} CONTENT
+     "#include \"board/page.h\"\n\n${asm}${symbols}\nconst tri_page_file tri_page_files[] = {\n${rows}    {0, 0, 0},\n};\n")
+set_source_files_properties(${TRIREME_PAGE_C} PROPERTIES GENERATED TRUE OBJECT_DEPENDS "${TRIREME_PAGE_FILES}")
+target_sources(trireme_core PRIVATE ${TRIREME_PAGE_C})

@@ -1,0 +1,361 @@
+#include "board/board.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "board/internal.h"
+#include "tune/store_peek.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_TEXT_BYTES = 1 << 20, TAIL_BYTES = 16384, MOST_PICTURE_BYTES = 64 << 20, RECENT = 20 };
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+/* Takes the document over. */
+static tri_status answer_json(json_t *document, tri_answer *out) {
+  out->text = document == NULL ? NULL : json_dumps(document, JSON_COMPACT | JSON_REAL_PRECISION(8));
+  json_decref(document);
+  if (out->text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: an answer of the board");
+  out->bytes = strlen(out->text);
+  return TRI_OK;
+}
+
+/* NULL where nobody has that number, or another kind has. */
+static tri_board_item *item_of(const tri_board *board, int64_t number, tri_found_kind kind) {
+  if (number < 0 || number >= board->num_items) return NULL;
+  tri_board_item *item = board->items[number];
+  return item->kind == kind && !item->gone ? item : NULL;
+}
+
+static const char *found_kind_name(tri_found_kind kind) {
+#define FOUND_WORD(VALUE, word) #word,
+  static const char *const words[] = {TRI_FOUND_KINDS(FOUND_WORD)};
+  return words[kind];
+}
+
+static tri_status path_of(tri_board *board, int64_t number, tri_found_kind kind, char path[TRI_PATH_BYTES]) {
+  tri_board_lock(board);
+  const tri_board_item *item = item_of(board, number, kind);
+  snprintf(path, TRI_PATH_BYTES, "%s", item == NULL ? "" : item->path);
+  tri_board_unlock(board);
+  if (path[0] != '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "there is no %s %" PRId64, found_kind_name(kind), number);
+}
+
+static json_t *real_or_nothing(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static json_t *last_of(const tri_series *s, tri_board_column column) {
+  for (int64_t i = s->count - 1; i >= 0; i--) {
+    if (isfinite(s->columns[column][i])) return json_real((double)s->columns[column][i]);
+  }
+  return json_null();
+}
+
+/* The mean of the last few. */
+static json_t *recent_of(const tri_series *s, tri_board_column column) {
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t i = s->count - 1; i >= 0 && i >= s->count - RECENT; i--) {
+    if (!isfinite(s->columns[column][i])) continue;
+    sum += (double)s->columns[column][i];
+    count++;
+  }
+  return count == 0 ? json_null() : json_real(sum / (double)count);
+}
+
+static json_t *least_of(const tri_series *s, tri_board_column column) {
+  double least = INFINITY;
+  for (int64_t i = 0; i < s->count; i++) least = fmin(least, (double)s->columns[column][i]);
+  return real_or_nothing(least);
+}
+
+static double most_of(const tri_series *s, tri_board_column column) {
+  double most = -INFINITY;
+  for (int64_t i = 0; i < s->count; i++) most = fmax(most, (double)s->columns[column][i]);
+  return most;
+}
+
+/* A rank touches its lock every few seconds; where there is none a step may take its time. */
+static const char *state_of(const tri_board_item *item) {
+  enum { MOST_QUIET_S = 90 };
+  if (item->summary != NULL) return "ended";
+  return item->locked && item->quiet_s < MOST_QUIET_S ? "running" : "stopped";
+}
+
+static json_t *checkpoints_of(const tri_board_item *item) {
+  json_t *list = json_array();
+  for (int64_t i = item->num_checkpoints - 1; i >= 0; i--) {
+    const tri_board_checkpoint *c = &item->checkpoints[i];
+    json_array_append_new(list, json_pack("{s:I, s:b, s:b}", "step", (json_int_t)c->step, "best", (int)c->best,
+                                          "proven", (int)c->proven));
+  }
+  return list;
+}
+
+static void list_metrics(const tri_series *s, json_t *out) {
+  int64_t last = s->count - 1;
+  json_object_set_new(out, "step", json_integer(last < 0 ? 0 : s->steps[last]));
+  json_object_set_new(out, "tokens", json_integer(last < 0 ? 0 : s->tokens[last]));
+  json_object_set_new(out, "seconds", json_real(last < 0 ? 0 : s->seconds[last]));
+  json_object_set_new(out, "loss", last_of(s, TRI_BOARD_LOSS));
+  json_object_set_new(out, "validation_loss", last_of(s, TRI_BOARD_VALIDATION_LOSS));
+  json_object_set_new(out, "best_validation_loss", least_of(s, TRI_BOARD_VALIDATION_LOSS));
+  json_object_set_new(out, "tokens_per_s", recent_of(s, TRI_BOARD_TOKENS_PER_S));
+  json_object_set_new(out, "step_s", recent_of(s, TRI_BOARD_STEP_S));
+  json_object_set_new(out, "mfu", recent_of(s, TRI_BOARD_MFU));
+  json_object_set_new(out, "peak_bytes", real_or_nothing(most_of(s, TRI_BOARD_PEAK_BYTES)));
+  json_object_set_new(out, "bad_steps", last_of(s, TRI_BOARD_BAD_STEPS));
+  json_object_set_new(out, "rewinds", json_integer(s->rewinds));
+  json_object_set_new(out, "odd_lines", json_integer(s->num_odd));
+  json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
+}
+
+static void list_run(const tri_board_item *item, json_t *out) {
+  list_metrics(&item->series, out);
+  json_object_set_new(out, "version", json_integer(item->series.version));
+  json_object_set_new(out, "state", json_string(state_of(item)));
+  json_object_set_new(out, "quiet_s", real_or_nothing(round(item->quiet_s)));
+  json_object_set_new(out, "failed", json_boolean(item->failed));
+  json_object_set_new(out, "checkpoints", checkpoints_of(item));
+  json_object_set(out, "summary", item->summary == NULL ? json_null() : item->summary);
+}
+
+static json_t *list_item(const tri_board_item *item, int64_t number) {
+  json_t *name = json_string(item->name); /* a file's name need not be UTF-8 */
+  if (name == NULL) name = json_sprintf("%s %lld", found_kind_name(item->kind), (long long)number);
+  json_t *out =
+      json_pack("{s:I, s:o, s:I}", "id", (json_int_t)number, "name", name, "version", (json_int_t)item->version);
+  if (item->kind == TRI_FOUND_RUN) list_run(item, out);
+  return out;
+}
+
+tri_status tri_board_answer_list(tri_board *board, tri_answer *out) {
+  json_t *lists[] = {json_array(), json_array(), json_array()};
+  tri_board_lock(board);
+  bool looked = board->looked;
+  for (int64_t i = 0; i < board->num_items; i++) {
+    const tri_board_item *item = board->items[i];
+    if (!item->gone) json_array_append_new(lists[item->kind], list_item(item, i));
+  }
+  tri_board_unlock(board);
+  return answer_json(
+      json_pack("{s:s, s:b, s:o, s:o, s:o}", "trireme", TRIREME_VERSION, "looked", (int)looked, "runs",
+                lists[TRI_FOUND_RUN], "studies", lists[TRI_FOUND_STUDY], "timelines", lists[TRI_FOUND_TIMELINE]),
+      out);
+}
+
+/* ---- curves ------------------------------------------------------------------------------------------------------ */
+
+/* Seven digits are more than a float has, and more than a screen. */
+static void put_number(FILE *to, const char *separator, double value) { fprintf(to, "%s%.7g", separator, value); }
+
+/* Places as they are: a step among ten million is still itself. */
+static void put_places(FILE *to, const tri_bucket_place *places, int64_t points) {
+  const char *separator = "\"x\":[";
+  bool any = false;
+  for (int64_t i = 0; i < points; i++) {
+    if (places[i].count == 0) continue;
+    fprintf(to, "%s%.12g", separator, places[i].first + (places[i].last - places[i].first) / 2);
+    separator = ",";
+    any = true;
+  }
+  fprintf(to, "%s],\"steps\":", any ? "" : separator);
+  separator = "[";
+  for (int64_t i = 0; i < points; i++) {
+    if (places[i].count == 0) continue;
+    fprintf(to, "%s%" PRId64, separator, places[i].count);
+    separator = ",";
+  }
+  fprintf(to, "%s]", any ? "" : separator);
+}
+
+/* Least, greatest and middle of every bucket that has steps; one number where all three are the same, null where no
+ * value is finite. A column without any is left out. */
+static void put_column(FILE *to, const char *name, const tri_bucket_place *places, const tri_bucket *buckets,
+                       int64_t points) {
+  const char *separator = "";
+  int64_t any = 0;
+  for (int64_t i = 0; i < points; i++) any += buckets[i].count;
+  if (any == 0) return;
+  fprintf(to, ",\"%s\":[", name);
+  for (int64_t i = 0; i < points; i++) {
+    const tri_bucket *b = &buckets[i];
+    if (places[i].count == 0) continue;
+    if (b->count == 0) {
+      fprintf(to, "%snull", separator);
+    } else if (b->low == b->high && b->middle == b->low) {
+      put_number(to, separator, b->low);
+    } else {
+      fprintf(to, "%s", separator);
+      put_number(to, "[", b->low);
+      put_number(to, ",", b->high);
+      put_number(to, ",", b->middle);
+      fprintf(to, "]");
+    }
+    separator = ",";
+  }
+  fprintf(to, "]");
+}
+
+/* Where the steps are whose loss or gradient was not finite: the newest 200. */
+static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
+  enum { MOST_BAD = 200 };
+  const float *bad = s->columns[TRI_BOARD_BAD_STEPS], *loss = s->columns[TRI_BOARD_LOSS];
+  const char *separator = "";
+  fprintf(to, ",\"bad\":[");
+  int64_t count = 0;
+  for (int64_t i = s->count - 1; i >= 0 && count < MOST_BAD; i--) {
+    if (!isnan(loss[i]) && !(i > 0 && bad[i] > bad[i - 1])) continue;
+    fprintf(to, "%s[%" PRId64 ",%.12g]", separator, s->steps[i], tri_series_place(s, axis, i));
+    separator = ",";
+    count++;
+  }
+  fprintf(to, "]");
+}
+
+/* Checkpoints are known by their steps; on the other axes they lie where these do. */
+static void put_checkpoints(FILE *to, const tri_board_item *item, tri_board_axis axis) {
+  const tri_series *s = &item->series;
+  const char *separator = "";
+  int64_t at = 0;
+  fprintf(to, ",\"checkpoints\":[");
+  for (int64_t i = item->num_checkpoints - 1; i >= 0; i--) { /* from the lowest step up */
+    while (at < s->count && s->steps[at] < item->checkpoints[i].step) at++;
+    if (at == s->count || s->steps[at] != item->checkpoints[i].step) continue;
+    fprintf(to, "%s[%" PRId64 ",%.12g,%d]", separator, s->steps[at], tri_series_place(s, axis, at),
+            item->checkpoints[i].best);
+    separator = ",";
+  }
+  fprintf(to, "]");
+}
+
+typedef struct curves {
+  const tri_bucket_request *request;
+  tri_bucket_place *places;
+  tri_bucket *buckets;
+} curves;
+
+static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64_t number) {
+  const tri_series *s = &item->series;
+  const int64_t points = c->request->points;
+  tri_series_buckets(s, c->request, c->places, c->buckets);
+  fprintf(to, "{\"id\":%" PRId64 ",\"version\":%" PRId64 ",\"range\":[", number, s->version);
+  if (s->count > 0) {
+    tri_board_axis axis = c->request->axis;
+    fprintf(to, "%.12g,%.12g", tri_series_place(s, axis, 0), tri_series_place(s, axis, s->count - 1));
+  }
+  fprintf(to, "],");
+  put_places(to, c->places, points);
+  for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
+    put_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
+  }
+  put_bad_steps(to, s, c->request->axis);
+  put_checkpoints(to, item, c->request->axis);
+  fprintf(to, "}");
+}
+
+/* The lock is held for a run at a time. */
+static void put_runs(FILE *to, const curves *c, tri_board *board, const int64_t *runs, int64_t num_runs) {
+  const char *separator = "";
+  fprintf(to, "{\"runs\":[");
+  for (int64_t i = 0; i < num_runs; i++) {
+    tri_board_lock(board);
+    const tri_board_item *item = item_of(board, runs[i], TRI_FOUND_RUN);
+    if (item != NULL) {
+      fprintf(to, "%s", separator);
+      put_run(to, c, item, runs[i]);
+      separator = ",";
+    }
+    tri_board_unlock(board);
+  }
+  fprintf(to, "]}");
+}
+
+tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *request, const int64_t *runs,
+                                   int64_t num_runs, tri_answer *out) {
+  curves c = {.request = request};
+  tri_status status = TRI_OK;
+  FILE *to = NULL;
+  tri_answer answer = {0};
+  const size_t points = (size_t)request->points;
+  TRI_TRY_GOTO(tri_alloc("curves", points, sizeof *c.places, &c.places), done);
+  TRI_TRY_GOTO(tri_alloc("curves", points * TRI_BOARD_COLUMNS, sizeof *c.buckets, &c.buckets), done);
+  to = open_memstream(&answer.text, &answer.bytes);
+  if (to == NULL) {
+    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
+    goto done;
+  }
+  put_runs(to, &c, board, runs, num_runs);
+  if (fclose(to) == 0) {
+    *out = answer;
+  } else {
+    free(answer.text);
+    status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");
+  }
+done:
+  tri_free(c.places);
+  tri_free(c.buckets);
+  return status;
+}
+
+/* ---- one item ---------------------------------------------------------------------------------------------------- */
+
+/* The end of a text in a folder, from the beginning of a line; null where there is none. */
+static json_t *text_in(const char *folder, const char *name, size_t most_bytes) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  if (tri_path_join(path, folder, name) != TRI_OK) return json_null();
+  if (tri_file_read_plain(path, MOST_TEXT_BYTES, &text, &bytes) != TRI_OK) return json_null();
+  const char *from = text;
+  if (bytes > most_bytes) {
+    const char *line = strchr(text + bytes - most_bytes, '\n');
+    from = line == NULL ? text + bytes : line + 1;
+  }
+  json_t *out = json_string(from);
+  tri_free(text);
+  return out == NULL ? json_null() : out;
+}
+
+tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *out) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(path_of(board, number, TRI_FOUND_RUN, path));
+  json_t *where = json_string(path);
+  return answer_json(
+      json_pack("{s:o, s:o, s:o}", "path", where == NULL ? json_null() : where, "config",
+                text_in(path, "config.yaml", MOST_TEXT_BYTES), "failures", text_in(path, "failures.txt", TAIL_BYTES)),
+      out);
+}
+
+tri_status tri_board_answer_study(tri_board *board, int64_t number, tri_answer *out) {
+  char path[TRI_PATH_BYTES];
+  json_t *study = NULL;
+  TRI_TRY(path_of(board, number, TRI_FOUND_STUDY, path));
+  TRI_TRY(tri_store_peek(path, &study));
+  return answer_json(study, out);
+}
+
+tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answer *out) {
+  char path[TRI_PATH_BYTES];
+  json_t *found = NULL;
+  TRI_TRY(path_of(board, number, TRI_FOUND_TIMELINE, path));
+  TRI_TRY(tri_board_waits(path, &found));
+  return answer_json(found, out);
+}
+
+tri_status tri_board_answer_picture(tri_board *board, int64_t number, tri_answer *out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(path_of(board, number, TRI_FOUND_TIMELINE, path));
+  strcpy(path + strlen(path) - strlen("json"), "svg");
+  TRI_TRY(tri_file_read_plain(path, MOST_PICTURE_BYTES, &text, &bytes));
+  char *copy = malloc(bytes + 1);
+  if (copy != NULL) *out = (tri_answer){memcpy(copy, text, bytes + 1), bytes};
+  tri_free(text);
+  return copy != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a picture");
+}

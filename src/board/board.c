@@ -1,0 +1,248 @@
+#include "base/file.h"
+#include "base/memory.h"
+#include "board/internal.h"
+#include "checkpoint/folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SLICE_BYTES = 4 << 20, MOST_SUMMARY_BYTES = 1 << 20 };
+
+/* Who has let go of a mutex has it again before those who wait are awake: the thread that reads would keep all others
+ * out. So there is a second one, held by who is next: it keeps that thread from coming again before somebody who waits.
+ */
+void tri_board_lock(tri_board *board) {
+  pthread_mutex_lock(&board->next);
+  pthread_mutex_lock(&board->lock);
+  pthread_mutex_unlock(&board->next);
+}
+
+void tri_board_unlock(tri_board *board) { pthread_mutex_unlock(&board->lock); }
+
+/* ---- creating ---------------------------------------------------------------------------------------------------- */
+
+static tri_status add_folder(tri_board *board, const char *folder) {
+  if (!tri_path_is_directory(folder)) {
+    return tri_fail(TRI_BAD_FILE, "board: there is no folder %s; name outputs of runs, or a folder above them", folder);
+  }
+  char *whole = realpath(folder, NULL);
+  if (whole == NULL) return tri_fail(TRI_BAD_FILE, "board: cannot find %s: %s", folder, strerror(errno));
+  board->folders[board->num_folders++] = whole;
+  return TRI_OK;
+}
+
+tri_status tri_board_create(const char *const *folders, int64_t count, tri_board **out) {
+  tri_board *board = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc("a board", 1, sizeof *board, &board));
+  pthread_mutex_init(&board->next, NULL);
+  pthread_mutex_init(&board->lock, NULL);
+  TRI_TRY_GOTO(tri_alloc("a board", (size_t)count, sizeof *board->folders, &board->folders), destroy);
+  for (int64_t i = 0; i < count; i++) TRI_TRY_GOTO(add_folder(board, folders[i]), destroy);
+  *out = board;
+  return TRI_OK;
+destroy:
+  tri_board_destroy(board);
+  return status;
+}
+
+static void item_destroy(tri_board_item *item) {
+  tri_series_release(&item->series);
+  json_decref(item->summary);
+  tri_free(item->checkpoints);
+  tri_free(item);
+}
+
+void tri_board_destroy(tri_board *board) {
+  if (board == NULL) return;
+  for (int64_t i = 0; i < board->num_folders; i++) free(board->folders[i]);
+  for (int64_t i = 0; i < board->num_items; i++) item_destroy(board->items[i]);
+  tri_free(board->folders);
+  tri_free(board->items);
+  pthread_mutex_destroy(&board->lock);
+  pthread_mutex_destroy(&board->next);
+  tri_free(board);
+}
+
+/* ---- what is new, and what is gone ------------------------------------------------------------------------------- */
+
+/* From the last part of the folder's own name on. */
+static void name_item(const tri_board *board, tri_board_item *item) {
+  const char *name = item->path;
+  for (int64_t i = 0; i < board->num_folders; i++) {
+    size_t bytes = strlen(board->folders[i]);
+    if (strncmp(item->path, board->folders[i], bytes) != 0 || (item->path[bytes] != '/' && item->path[bytes] != '\0')) {
+      continue;
+    }
+    bool below = board->num_folders == 1 && item->path[bytes] == '/';
+    const char *last = strrchr(board->folders[i], '/');
+    name = below ? item->path + bytes + 1 : item->path + (last == NULL ? 0 : last + 1 - board->folders[i]);
+    break;
+  }
+  snprintf(item->name, sizeof item->name, "%s", name);
+}
+
+static tri_status board_add_item(tri_board *board, const tri_found *found) {
+  tri_board_item *item = NULL;
+  if (board->num_items == board->room) {
+    int64_t room = board->room == 0 ? 16 : board->room * 2;
+    TRI_TRY(tri_realloc("a board", (size_t)room, sizeof *board->items, &board->items));
+    board->room = room;
+  }
+  TRI_TRY(tri_alloc("a board", 1, sizeof *item, &item));
+  item->kind = found->kind;
+  snprintf(item->path, sizeof item->path, "%s", found->path);
+  name_item(board, item);
+  if (item->kind == TRI_FOUND_RUN) {
+    tri_status status = tri_path_join(item->series.path, item->path, "metrics.jsonl");
+    if (status != TRI_OK) {
+      tri_free(item);
+      return status;
+    }
+  }
+  board->items[board->num_items++] = item;
+  return TRI_OK;
+}
+
+static tri_board_item *board_find(const tri_board *board, const tri_found *found) {
+  for (int64_t i = 0; i < board->num_items; i++) {
+    tri_board_item *item = board->items[i];
+    if (item->kind == found->kind && strcmp(item->path, found->path) == 0) return item;
+  }
+  return NULL;
+}
+
+static tri_status board_merge(tri_board *board, const tri_found_list *found) {
+  for (int64_t i = 0; i < board->num_items; i++) board->items[i]->gone = true;
+  for (int64_t i = 0; i < found->count; i++) {
+    tri_board_item *item = board_find(board, &found->items[i]);
+    if (item != NULL) item->gone = false;
+    if (item == NULL) TRI_TRY(board_add_item(board, &found->items[i]));
+  }
+  board->looked = true;
+  return TRI_OK;
+}
+
+/* ---- what lies beside metrics ------------------------------------------------------------------------------------ */
+
+/* A number that another content hardly has. */
+static int64_t version_of(const char *path, const char *ending) {
+  char whole[TRI_PATH_BYTES];
+  struct stat now;
+  if (tri_path_with(whole, path, ending) != TRI_OK || stat(whole, &now) != 0) return 0;
+  uint64_t mixed =
+      (uint64_t)now.st_size * 1000003 + (uint64_t)now.st_mtim.tv_sec * 1009 + (uint64_t)now.st_mtim.tv_nsec;
+  return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* a whole number in JavaScript too */
+}
+
+static bool stat_in(const tri_board_item *item, const char *name, struct stat *out) {
+  char path[TRI_PATH_BYTES];
+  return tri_path_join(path, item->path, name) == TRI_OK && lstat(path, out) == 0 && S_ISREG(out->st_mode);
+}
+
+static double seconds_since(struct timespec then) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (double)(now.tv_sec - then.tv_sec) + 1e-9 * (double)(now.tv_nsec - then.tv_nsec);
+}
+
+/* NULL where there is none, or it cannot be read now. */
+static json_t *read_summary(const tri_board_item *item) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  if (tri_path_join(path, item->path, "summary.json") != TRI_OK) return NULL;
+  if (tri_file_read_plain(path, MOST_SUMMARY_BYTES, &text, &bytes) != TRI_OK) return NULL;
+  json_t *summary = json_loadb(text, bytes, 0, NULL);
+  tri_free(text);
+  if (json_is_object(summary)) return summary;
+  json_decref(summary);
+  return NULL;
+}
+
+static void look_at_summary(tri_board_item *item) {
+  struct stat now = {0};
+  bool is_there = stat_in(item, "summary.json", &now);
+  bool same =
+      now.st_mtim.tv_sec == item->summary_changed.tv_sec && now.st_mtim.tv_nsec == item->summary_changed.tv_nsec;
+  if (is_there && same && item->summary != NULL) return;
+  json_decref(item->summary);
+  item->summary = is_there ? read_summary(item) : NULL;
+  item->summary_changed = now.st_mtim;
+}
+
+static void look_at_checkpoints(tri_board_item *item) {
+  char root[TRI_PATH_BYTES];
+  tri_folder *folders = NULL;
+  int64_t count = 0, kept = 0;
+  tri_board_checkpoint *checkpoints = NULL;
+  if (tri_path_join(root, item->path, "checkpoints") != TRI_OK) return;
+  if (tri_folder_list(root, &folders, &count) != TRI_OK) return;
+  if (tri_alloc("names of checkpoints", (size_t)count, sizeof *checkpoints, &checkpoints) == TRI_OK) {
+    for (int64_t i = 0; i < count; i++) {
+      if (!tri_folder_is_complete(root, &folders[i])) continue;
+      checkpoints[kept++] = (tri_board_checkpoint){.step = folders[i].step,
+                                                   .best = tri_folder_has(root, &folders[i], TRI_FILE_BEST),
+                                                   .proven = tri_folder_has(root, &folders[i], TRI_FILE_PROVEN)};
+    }
+    tri_free(item->checkpoints);
+    item->checkpoints = checkpoints;
+    item->num_checkpoints = kept;
+  }
+  tri_free(folders);
+}
+
+static void look_at_run(tri_board_item *item) {
+  struct stat lock = {0}, failures = {0};
+  look_at_summary(item);
+  look_at_checkpoints(item);
+  item->locked = stat_in(item, "LOCK", &lock);
+  item->failed = stat_in(item, "failures.txt", &failures);
+  double quiet = seconds_since(item->series.changed), touched = item->locked ? seconds_since(lock.st_mtim) : quiet;
+  item->quiet_s = touched < quiet ? touched : quiet;
+}
+
+/* A picture is written after its numbers, a log beside the store that it belongs to. */
+static void look_at_item(tri_board_item *item) {
+  switch (item->kind) {
+    case TRI_FOUND_RUN: look_at_run(item); break;
+    case TRI_FOUND_STUDY: item->version = version_of(item->path, "") ^ version_of(item->path, "-wal"); break;
+    case TRI_FOUND_TIMELINE: item->version = version_of(item->path, ""); break;
+  }
+}
+
+tri_status tri_board_look(tri_board *board) {
+  tri_found_list found = {0};
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < board->num_folders && status == TRI_OK; i++) {
+    status = tri_found_below(board->folders[i], &found);
+  }
+  if (status == TRI_OK) {
+    tri_board_lock(board);
+    status = board_merge(board, &found);
+    tri_board_unlock(board);
+  }
+  tri_found_release(&found);
+  for (int64_t i = 0; status == TRI_OK && i < board->num_items; i++) {
+    tri_board_lock(board); /* for one at a time: answers come between */
+    if (!board->items[i]->gone) look_at_item(board->items[i]);
+    tri_board_unlock(board);
+  }
+  return status;
+}
+
+bool tri_board_read(tri_board *board) {
+  bool any = false;
+  for (int64_t i = 0; i < board->num_items; i++) {
+    tri_board_item *item = board->items[i];
+    bool more = false;
+    if (item->gone || item->kind != TRI_FOUND_RUN) continue;
+    tri_board_lock(board);
+    (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* what cannot be read now is as it was */
+    tri_board_unlock(board);
+    any = any || more;
+  }
+  return any;
+}

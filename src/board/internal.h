@@ -1,0 +1,48 @@
+/* What board.c and answers.c share. */
+#ifndef TRI_BOARD_INTERNAL_H
+#define TRI_BOARD_INTERNAL_H
+
+#include "board/board.h"
+#include "board/folders.h"
+
+#include <pthread.h>
+#include <sys/stat.h>
+
+typedef struct tri_board_checkpoint {
+  int64_t step;
+  bool best, proven;
+} tri_board_checkpoint;
+
+/* One that was found once; `gone` where it is not any more. */
+typedef struct tri_board_item {
+  tri_found_kind kind;
+  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` is for people: from the folder that was given */
+  bool gone;
+  int64_t version; /* of studies and timelines: another whenever their files are */
+  /* Of runs. */
+  tri_series series;
+  json_t *summary; /* NULL: the run has not ended */
+  struct timespec summary_changed;
+  bool locked, failed; /* somebody writes there, or has died there; there is a failures.txt */
+  double quiet_s;      /* since somebody has written metrics, or touched the lock */
+  tri_board_checkpoint *checkpoints;
+  int64_t num_checkpoints;
+} tri_board_item;
+
+struct tri_board {
+  char **folders;
+  int64_t num_folders;
+  pthread_mutex_t next, lock; /* tri_board_lock: of what follows */
+  tri_board_item **items;
+  int64_t num_items, room;
+  bool looked;
+};
+
+/* Of all items and what they hold; not for longer than a run takes. */
+void tri_board_lock(tri_board *board);
+void tri_board_unlock(tri_board *board);
+
+/* How long each rank of a timeline waited (waits.c). Release *out with json_decref. */
+tri_status tri_board_waits(const char *path, json_t **out);
+
+#endif

@@ -1,0 +1,158 @@
+/* Following a file that somebody else writes.
+ *
+ * What is held is what a reader from the beginning would hold, as long as three things are true: a line counts once its
+ * newline is there; a step that comes again, or an earlier one, takes the place of what is held from it on; and the
+ * bytes before `offset` are those that were read. The last is looked at before anything is added: by the file's number,
+ * by its size, and by its last bytes before `offset`, which hold measured times and therefore differ where a run has
+ * written its steps once more. */
+#include "board/series.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_LINE_BYTES = 1 << 20 };
+
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
+
+static tri_status make_room(tri_series *s) {
+  if (s->count < s->room) return TRI_OK;
+  size_t room = s->room == 0 ? 256 : (size_t)s->room * 2;
+  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->steps, &s->steps));
+  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->tokens, &s->tokens));
+  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->seconds, &s->seconds));
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+    TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->columns[c], &s->columns[c]));
+  }
+  s->room = (int64_t)room;
+  return TRI_OK;
+}
+
+/* How many of the steps held come before this one. */
+static int64_t steps_before(const tri_series *s, int64_t step) {
+  int64_t low = 0, high = s->count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (s->steps[middle] < step)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static tri_status add_line(tri_series *s, const tri_board_line *line) {
+  if (s->count > 0 && s->steps[s->count - 1] >= line->step) {
+    s->count = steps_before(s, line->step);
+    s->rewinds++;
+  }
+  TRI_TRY(make_room(s));
+  int64_t at = s->count++;
+  double step_s = line->values[TRI_BOARD_STEP_S];
+  s->steps[at] = line->step;
+  s->tokens[at] = line->tokens;
+  s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (step_s > 0 ? step_s : 0);
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) s->columns[c][at] = (float)line->values[c];
+  return TRI_OK;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static void forget(tri_series *s) {
+  if (s->offset > 0) s->rewinds++;
+  s->count = s->num_odd = s->offset = 0;
+  s->tail_bytes = 0;
+  s->passing = false;
+  s->version++;
+}
+
+static bool is_the_same(const tri_series *s, int file, const struct stat *now) {
+  char tail[TRI_SERIES_TAIL_BYTES];
+  if (s->offset == 0) return true;
+  if (now->st_dev != s->device || now->st_ino != s->inode || now->st_size < s->offset) return false;
+  ssize_t got = pread(file, tail, s->tail_bytes, s->offset - (off_t)s->tail_bytes);
+  return got == (ssize_t)s->tail_bytes && memcmp(tail, s->tail, s->tail_bytes) == 0;
+}
+
+static void keep_tail(tri_series *s, const char *text, size_t bytes) {
+  size_t kept = bytes < sizeof s->tail ? bytes : sizeof s->tail;
+  if (kept == 0) return;
+  memcpy(s->tail, text + bytes - kept, kept);
+  s->tail_bytes = kept;
+}
+
+/* The whole lines at the beginning of what was read; *used is how long they are. */
+static tri_status take_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
+  *used = 0;
+  for (;;) {
+    const char *line = text + *used, *end = memchr(line, '\n', bytes - *used);
+    tri_board_line found;
+    if (end == NULL) return TRI_OK;
+    size_t length = (size_t)(end - line);
+    if (s->passing || !tri_board_line_read(line, length, &found)) {
+      s->num_odd++;
+    } else {
+      TRI_TRY(add_line(s, &found));
+    }
+    s->passing = false;
+    *used += length + 1;
+  }
+}
+
+static tri_status read_on(tri_series *s, int file, char *buffer, size_t most_bytes, bool *more) {
+  ssize_t got = pread(file, buffer, most_bytes, s->offset);
+  size_t used = 0;
+  if (got < 0) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", s->path, strerror(errno));
+  if (got == 0) return TRI_OK;
+  TRI_TRY(take_lines(s, buffer, (size_t)got, &used));
+  if (used == 0 && (size_t)got == most_bytes) { /* no line is so long: on to behind the next newline */
+    s->passing = true;
+    used = (size_t)got;
+  }
+  s->offset += (int64_t)used;
+  keep_tail(s, buffer, used);
+  s->version += used > 0;
+  *more = used > 0 && (size_t)got == most_bytes;
+  return TRI_OK;
+}
+
+static tri_status follow(tri_series *s, int file, size_t most_bytes, bool *more) {
+  struct stat now;
+  char *buffer = NULL;
+  if (fstat(file, &now) != 0) return tri_fail(TRI_IO_FAILED, "cannot look at %s: %s", s->path, strerror(errno));
+  if (!S_ISREG(now.st_mode)) return tri_fail(TRI_BAD_FILE, "%s is no plain file", s->path);
+  if (!is_the_same(s, file, &now)) forget(s);
+  s->device = now.st_dev;
+  s->inode = now.st_ino;
+  s->bytes = now.st_size;
+  s->changed = now.st_mtim;
+  if (now.st_size <= s->offset) return TRI_OK;
+  if (most_bytes < MOST_LINE_BYTES) most_bytes = MOST_LINE_BYTES;
+  TRI_TRY(tri_alloc("lines of metrics", most_bytes, 1, &buffer));
+  tri_status status = read_on(s, file, buffer, most_bytes, more);
+  tri_free(buffer);
+  return status;
+}
+
+tri_status tri_series_read(tri_series *s, size_t most_bytes, bool *more) {
+  *more = false;
+  /* A link may lead out of the folders that are shown, and a pipe would be waited for. */
+  int file = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", s->path, strerror(errno));
+  tri_status status = follow(s, file, most_bytes, more);
+  close(file);
+  return status;
+}
+
+void tri_series_release(tri_series *s) {
+  tri_free(s->steps);
+  tri_free(s->tokens);
+  tri_free(s->seconds);
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) tri_free(s->columns[c]);
+  *s = (tri_series){0};
+}

@@ -1,0 +1,25 @@
+/* A board over HTTP. It answers GET and HEAD alone, knows items by their numbers and never by a path, and writes
+ * nothing. */
+#ifndef TRI_BOARD_SERVER_H
+#define TRI_BOARD_SERVER_H
+
+#include "base/status.h"
+#include "board/board.h"
+
+typedef struct tri_server tri_server;
+
+typedef struct tri_server_options {
+  const char *host; /* an address of this machine; NULL: 127.0.0.1, which only this machine reaches */
+  int64_t port;     /* 0: any that is free */
+  bool wants_token; /* a secret word in the address; so it is in any case where other machines reach it */
+} tri_server_options;
+
+/* Starts threads that answer until tri_server_stop. TRI_BAD_USAGE for a host that is no address of this machine,
+ * TRI_BUSY for a port that is taken, TRI_UNSUPPORTED where the program was built without libmicrohttpd. */
+tri_status tri_server_start(const tri_server_options *options, tri_board *board, tri_server **out);
+void tri_server_stop(tri_server *server);
+
+/* What to type into a browser: "http://127.0.0.1:8650/", with the token if there is one. */
+const char *tri_server_address(const tri_server *server);
+
+#endif

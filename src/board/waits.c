@@ -1,0 +1,111 @@
+/* Who waits, from a timeline as tri_timeline_write_json writes it: a line an event. A line is read at a time, so that a
+ * timeline may be larger than memory. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "board/internal.h"
+#include "timeline/timeline.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0 };
+
+/* Of one rank's own thread: the seconds in which it could not go on, along each axis. */
+typedef struct rank_waits {
+  double wait_s[TRI_EVENT_AXES];
+  char label[TRI_TIMELINE_LABEL_BYTES];
+  bool is_there;
+} rank_waits;
+
+typedef struct waits {
+  rank_waits *ranks; /* [MOST_RANKS] */
+  int64_t first_step, last_step;
+  double begin_us, end_us;
+} waits;
+
+static int axis_of(const char *name) {
+  for (int axis = 0; name != NULL && axis < TRI_EVENT_AXES; axis++) {
+    if (strcmp(name, tri_event_axis_name(axis)) == 0) return axis;
+  }
+  return TRI_EVENT_NO_AXIS;
+}
+
+static void take_label(rank_waits *rank, const json_t *event) {
+  const char *what = json_string_value(json_object_get(event, "name"));
+  const char *label = json_string_value(json_object_get(json_object_get(event, "args"), "name"));
+  if (what == NULL || label == NULL || strcmp(what, "process_name") != 0) return;
+  snprintf(rank->label, sizeof rank->label, "%s", label);
+  rank->is_there = true;
+}
+
+static void take_event(waits *w, rank_waits *rank, const json_t *event) {
+  const json_t *about = json_object_get(event, "args");
+  double begin_us = json_number_value(json_object_get(event, "ts"));
+  double end_us = begin_us + json_number_value(json_object_get(event, "dur"));
+  int64_t step = json_integer_value(json_object_get(about, "step"));
+  if (step > 0 && (w->first_step == 0 || step < w->first_step)) w->first_step = step;
+  if (step > w->last_step) w->last_step = step;
+  if (begin_us < w->begin_us) w->begin_us = begin_us;
+  if (end_us > w->end_us) w->end_us = end_us;
+  if (json_integer_value(json_object_get(event, "tid")) != COMPUTE_THREAD) return; /* in the background */
+  int axis = axis_of(json_string_value(json_object_get(about, "axis")));
+  rank->wait_s[axis] += 1e-6 * json_number_value(json_object_get(about, "waited_us"));
+}
+
+static void take_line(waits *w, const char *line, size_t bytes) {
+  while (bytes > 0 && (line[bytes - 1] == '\n' || line[bytes - 1] == ',')) bytes--;
+  json_t *event = json_loadb(line, bytes, 0, NULL);
+  int64_t rank = json_integer_value(json_object_get(event, "pid"));
+  const char *kind = json_string_value(json_object_get(event, "ph"));
+  if (kind != NULL && rank >= 0 && rank < MOST_RANKS) {
+    if (strcmp(kind, "M") == 0) take_label(&w->ranks[rank], event);
+    if (strcmp(kind, "X") == 0) take_event(w, &w->ranks[rank], event);
+  }
+  json_decref(event);
+}
+
+static tri_status read_waits(const char *path, waits *w) {
+  int file = -1;
+  TRI_TRY(tri_file_open_plain(path, &file));
+  FILE *from = fdopen(file, "r");
+  char *line = NULL;
+  size_t room = 0;
+  if (from == NULL) {
+    close(file);
+    return tri_fail(TRI_IO_FAILED, "cannot read %s", path);
+  }
+  for (ssize_t got = 0; (got = getline(&line, &room, from)) > 0;) take_line(w, line, (size_t)got);
+  free(line);
+  fclose(from);
+  return TRI_OK;
+}
+
+static json_t *json_of_rank(const rank_waits *rank, int64_t number) {
+  json_t *axes = json_object();
+  for (int axis = 0; axis < TRI_EVENT_AXES; axis++) {
+    if (rank->wait_s[axis] > 0) json_object_set_new(axes, tri_event_axis_name(axis), json_real(rank->wait_s[axis]));
+  }
+  return json_pack("{s:I, s:s, s:o}", "rank", (json_int_t)number, "label", rank->label, "waits_s", axes);
+}
+
+static json_t *json_of_waits(const waits *w) {
+  json_t *ranks = json_array();
+  for (int64_t i = 0; i < MOST_RANKS; i++) {
+    if (w->ranks[i].is_there) json_array_append_new(ranks, json_of_rank(&w->ranks[i], i));
+  }
+  double seconds = w->end_us > w->begin_us ? 1e-6 * (w->end_us - w->begin_us) : 0;
+  return json_pack("{s:o, s:I, s:I, s:f}", "ranks", ranks, "first_step", (json_int_t)w->first_step, "last_step",
+                   (json_int_t)w->last_step, "seconds", seconds);
+}
+
+tri_status tri_board_waits(const char *path, json_t **out) {
+  waits w = {.begin_us = 1e300, .end_us = -1e300};
+  TRI_TRY(tri_alloc("who waits", MOST_RANKS, sizeof *w.ranks, &w.ranks));
+  tri_status status = read_waits(path, &w);
+  if (status == TRI_OK) *out = json_of_waits(&w);
+  tri_free(w.ranks);
+  return status;
+}

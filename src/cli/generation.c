@@ -1,0 +1,316 @@
+#include "cli/generation.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/same_tokenizer.h"
+#include "tokenizer/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what the folder and the options say ------------------------------------------------------------------------- */
+
+static tri_status check_vocabulary(const tri_generation *g) {
+  const int64_t vocabulary = tri_tokenizer_vocab_size(g->tokenizer);
+  if (vocabulary > g->model.vocab_size) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "the tokenizer has %ld tokens and the model's vocabulary %ld: they do not belong "
+                    "together; name the model's with --tokenizer",
+                    (long)vocabulary, (long)g->model.vocab_size);
+  }
+  if (tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) {
+    tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
+            (long)g->model.vocab_size);
+  }
+  return TRI_OK;
+}
+
+static tri_status open_tokenizer(tri_generation *g) {
+  const tri_model_options *options = &g->arguments->model;
+  TRI_TRY(tri_weights_tokenizer(&g->weights, options->tokenizer, !options->no_verify, g->tokenizer_file));
+  if (g->tokenizer_file[0] == '\0') {
+    return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
+                    tri_checkpoint_path(g->weights.named));
+  }
+  TRI_TRY(tri_tokenizer_create(g->tokenizer_file, &g->tokenizer));
+  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
+  TRI_TRY(check_vocabulary(g));
+  return tri_encoder_create(g->tokenizer, &g->encoder);
+}
+
+/* The option, or what the folder says, or what holds without either; of the folder's a line says so. */
+static double choose(double given, double of_folder, bool draws, double otherwise, const char *name, char *said,
+                     size_t said_bytes) {
+  if (given >= 0) return given;
+  if (!draws || of_folder < 0) return otherwise;
+  const size_t held = strlen(said);
+  snprintf(said + held, said_bytes - held, "%s%s %g", held == 0 ? "" : ", ", name, of_folder);
+  return of_folder;
+}
+
+static void take_settings(tri_generation *g, const tri_generation_settings *folder) {
+  const tri_generate_arguments *given = g->arguments;
+  const bool draws = folder->draws;
+  char said[256] = "";
+  g->sampling.seed = given->seed;
+  g->sampling.temperature =
+      choose(given->temperature, folder->temperature, draws, 1, "--temperature", said, sizeof said);
+  g->sampling.top_k =
+      (int64_t)choose((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k", said, sizeof said);
+  g->sampling.top_p = choose(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
+  g->sampling.min_p = choose(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
+  g->penalty = choose(given->repetition_penalty, folder->repetition_penalty, draws, 1, "--repetition-penalty", said,
+                      sizeof said);
+  if (said[0] != '\0') tri_log("as the folder's generation_config.json has it: %s", said);
+}
+
+static void take_ends(tri_generation *g, const tri_generation_settings *folder) {
+  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
+  if (g->arguments->ignore_end) return;
+  for (int i = 0; i < folder->num_ends; i++) g->ends[g->num_ends++] = folder->ends[i];
+  if (end >= 0) g->ends[g->num_ends++] = end;
+}
+
+tri_status tri_generation_open(const tri_generate_arguments *arguments, tri_generation *out) {
+  const tri_checkpoint_use use = tri_model_options_use(&arguments->model);
+  tri_generation_settings folder;
+  *out = (tri_generation){.arguments = arguments};
+  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, &use, &out->model, &out->weights));
+  TRI_TRY(open_tokenizer(out));
+  TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
+  take_settings(out, &folder);
+  take_ends(out, &folder);
+  return TRI_OK;
+}
+
+tri_status tri_generation_load(tri_generation *g, int64_t sequences, int64_t positions, const int64_t *prompts) {
+  const tri_model_options *options = &g->arguments->model;
+  const size_t vocabulary = (size_t)g->model.vocab_size;
+  g->positions = positions;
+  TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
+  TRI_TRY(tri_generator_create_many(&g->model, options->precision, sequences, positions, prompts, g->device,
+                                    &g->generator));
+  TRI_TRY(tri_alloc("candidates", vocabulary, sizeof *g->scratch, &g->scratch));
+  TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->penalised, &g->penalised));
+  return tri_weights_load(&g->weights, tri_generator_parameters(g->generator), tri_generator_executor(g->generator));
+}
+
+void tri_generation_close(tri_generation *g) {
+  tri_free(g->scratch);
+  tri_free(g->penalised);
+  tri_generator_destroy(g->generator);
+  tri_device_destroy(g->device);
+  tri_encoder_destroy(g->encoder);
+  tri_tokenizer_destroy(g->tokenizer);
+  tri_merged_close(&g->weights);
+}
+
+/* ---- a text ------------------------------------------------------------------------------------------------------ */
+
+const char *tri_text_end_name(tri_text_end end) {
+  switch (end) {
+    case TRI_TEXT_GOES_ON: return "none";
+    case TRI_TEXT_LENGTH: return "length";
+    case TRI_TEXT_STOP: return "stop";
+    case TRI_TEXT_END: return "end";
+  }
+  return "?";
+}
+
+static tri_status add_token(tri_token_list *list, int32_t id) {
+  if (list->count == list->capacity) {
+    const int64_t room = 2 * list->capacity + 64;
+    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *list->ids, &list->ids));
+    list->capacity = room;
+  }
+  list->ids[list->count++] = id;
+  return TRI_OK;
+}
+
+tri_status tri_written_begin(tri_generation *g, const char *prompt, size_t bytes, int64_t wanted, tri_written *out) {
+  const tri_generate_arguments *given = g->arguments;
+  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
+  *out = (tri_written){.prompt = prompt,
+                       .prompt_bytes = bytes,
+                       .wanted = wanted,
+                       .text = {.stops = given->stops, .num_stops = given->num_stops}};
+  TRI_TRY(tri_encoder_encode(g->encoder, prompt, bytes, 1, &out->tokens));
+  if (out->tokens.count == 0 && end < 0) {
+    return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
+  }
+  /* Nothing to begin with: the end of the text before. */
+  if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
+  return tri_decoder_create(g->tokenizer, bytes == 0, &out->decoder);
+}
+
+void tri_written_release(tri_written *written) {
+  tri_free(written->tokens.ids);
+  tri_decoder_destroy(written->decoder);
+  tri_stop_text_release(&written->text);
+}
+
+static tri_status show(tri_written *w) {
+  if (!w->streams) return TRI_OK;
+  fwrite(w->text.text + w->shown, 1, w->text.certain - w->shown, stdout);
+  w->shown = w->text.certain;
+  return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+}
+
+static tri_status take_piece(tri_written *w, const char *piece, size_t bytes) {
+  w->decoded += bytes;
+  TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
+  return bytes == 0 ? TRI_OK : show(w);
+}
+
+/* With the beginning of a letter that the last tokens left unfinished. */
+static tri_status finish(tri_written *w, tri_text_end end) {
+  const char *piece = NULL;
+  size_t bytes = 0;
+  tri_decoder_end(w->decoder, &piece, &bytes);
+  TRI_TRY(take_piece(w, piece, bytes));
+  w->end = w->text.stop != NULL ? TRI_TEXT_STOP : end;
+  tri_stop_text_end(&w->text);
+  return show(w);
+}
+
+/* No token can be drawn from what is no number, and the most likely of such is one at random. */
+static tri_status check_logits(const tri_generation *g, const double *logits, int64_t position) {
+  for (int64_t i = 0; i < g->model.vocab_size; i++) {
+    if (isfinite(logits[i])) continue;
+    return tri_fail(TRI_DIVERGED,
+                    "generate: behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has "
+                    "diverged, or its numbers are beyond --precision %s",
+                    (long)position, (long)i, logits[i], tri_dtype_name(g->arguments->model.precision));
+  }
+  return TRI_OK;
+}
+
+static bool is_end(const tri_generation *g, int32_t id) {
+  for (int i = 0; i < g->num_ends; i++) {
+    if (g->ends[i] == id) return true;
+  }
+  return false;
+}
+
+/* Draws the next token; ends at the end of a text, without writing that token. */
+static tri_status take_next(tri_generation *g, tri_written *w, const double *logits) {
+  tri_sampling sampling = g->sampling;
+  const char *piece = NULL;
+  size_t bytes = 0;
+  TRI_TRY(check_logits(g, logits, w->tokens.count));
+  if (g->penalty != 1) {
+    tri_penalise_repetition(logits, g->model.vocab_size, w->tokens.ids, w->tokens.count, g->penalty, g->penalised);
+    logits = g->penalised;
+  }
+  sampling.sample = w->sample;
+  const int32_t id = tri_sample_token(logits, g->model.vocab_size, &sampling, w->tokens.count, g->scratch);
+  if (is_end(g, id)) return finish(w, TRI_TEXT_END);
+  TRI_TRY(add_token(&w->tokens, id));
+  w->made++;
+  w->nameless += id >= tri_tokenizer_vocab_size(g->tokenizer);
+  TRI_TRY(tri_decoder_next(w->decoder, id, &piece, &bytes));
+  TRI_TRY(take_piece(w, piece, bytes));
+  if (w->text.stop != NULL) return finish(w, TRI_TEXT_STOP);
+  return w->made == w->wanted ? finish(w, TRI_TEXT_LENGTH) : TRI_OK;
+}
+
+/* ---- side by side ------------------------------------------------------------------------------------------------ */
+
+/* Reads the last `count` tokens of a text anew. */
+static tri_status read_last(tri_generation *g, int64_t slot, tri_written *w, int64_t count) {
+  const double *logits = NULL;
+  tri_generator_restart_one(g->generator, slot);
+  TRI_TRY(tri_generator_append_to(g->generator, slot, w->tokens.ids + w->tokens.count - count, count, &logits));
+  return take_next(g, w, logits);
+}
+
+static void say_slid(tri_generation *g) {
+  if (!g->slid) {
+    tri_log(
+        "the text is longer than the %ld positions there are; it goes on from its last tokens, of which at least "
+        "%ld are seen",
+        (long)g->positions, (long)(g->positions + 1) / 2);
+  }
+  g->slid = true;
+}
+
+static tri_status begin_text(tri_generation *g, int64_t slot, tri_written *w, int64_t held) {
+  const double *logits = NULL;
+  if (w->tokens.count > g->positions) {
+    say_slid(g);
+    return read_last(g, slot, w, g->positions);
+  }
+  if (held == 0) tri_generator_restart_one(g->generator, slot);
+  TRI_TRY(tri_generator_append_to(g->generator, slot, w->tokens.ids + held, w->tokens.count - held, &logits));
+  return take_next(g, w, logits);
+}
+
+/* A token more of all texts that go on and have room. */
+static tri_status step(tri_generation *g, tri_written *texts, int64_t count, int64_t *slots, int32_t *ids) {
+  const double *logits = NULL;
+  int64_t n = 0;
+  for (int64_t i = 0; i < count; i++) {
+    tri_written *w = &texts[i];
+    if (w->end != TRI_TEXT_GOES_ON) continue;
+    if (tri_generator_length(g->generator, i) == g->positions) {
+      say_slid(g);
+      TRI_TRY(read_last(g, i, w, (g->positions + 1) / 2));
+      continue;
+    }
+    slots[n] = i;
+    ids[n++] = w->tokens.ids[w->tokens.count - 1];
+  }
+  if (n == 0) return TRI_OK;
+  TRI_TRY(tri_generator_step(g->generator, n, slots, ids, &logits));
+  for (int64_t i = 0; i < n; i++) TRI_TRY(take_next(g, &texts[slots[i]], logits + i * g->model.vocab_size));
+  return TRI_OK;
+}
+
+static bool all_ended(const tri_written *texts, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    if (texts[i].end == TRI_TEXT_GOES_ON) return false;
+  }
+  return true;
+}
+
+tri_status tri_generation_write(tri_generation *g, tri_written *texts, int64_t count, int64_t held) {
+  int64_t *slots = NULL;
+  int32_t *ids = NULL;
+  tri_status status = tri_alloc("texts", (size_t)count, sizeof *slots, &slots);
+  if (status == TRI_OK) status = tri_alloc("texts", (size_t)count, sizeof *ids, &ids);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) status = begin_text(g, i, &texts[i], held);
+  while (status == TRI_OK && !all_ended(texts, count)) status = step(g, texts, count, slots, ids);
+  tri_free(slots);
+  tri_free(ids);
+  return status;
+}
+
+/* ---- as JSON ----------------------------------------------------------------------------------------------------- */
+
+json_t *tri_json_text(const char *text, size_t bytes) {
+  static const char unknown[] = "\xEF\xBF\xBD"; /* U+FFFD */
+  char *clean = NULL;
+  size_t length = 0;
+  if (tri_alloc("a text", 3 * bytes + 1, 1, &clean) != TRI_OK) return NULL;
+  for (size_t at = 0; at < bytes;) {
+    const size_t valid = tri_utf8_valid_bytes(text + at, bytes - at);
+    memcpy(clean + length, text + at, valid);
+    length += valid;
+    at += valid;
+    if (at == bytes) break;
+    at += tri_utf8_invalid_bytes(text + at, bytes - at);
+    memcpy(clean + length, unknown, 3);
+    length += 3;
+  }
+  json_t *json = json_stringn(clean, length);
+  tri_free(clean);
+  return json;
+}
+
+json_t *tri_written_json(const tri_written *w) {
+  json_t *text = tri_json_text(w->text.text, w->text.bytes);
+  json_t *stop = w->text.stop == NULL ? json_null() : tri_json_text(w->text.stop, strlen(w->text.stop));
+  return json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
+                   tri_text_end_name(w->end), "stop", stop);
+}

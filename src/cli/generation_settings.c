@@ -1,0 +1,75 @@
+#include "cli/generation_settings.h"
+
+#include "base/file.h"
+#include "base/json_kind.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { LARGEST_BYTES = 1 << 20 };
+
+static tri_status read_number(const char *path, const json_t *root, const char *key, double low, double high,
+                              double *out) {
+  const json_t *value = json_object_get(root, key);
+  *out = -1;
+  if (value == NULL || json_is_null(value)) return TRI_OK;
+  const double number = json_number_value(value);
+  if (!json_is_number(value) || !(number >= low && number <= high)) {
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` must be a number from %g to %g; mend it, or move the file away", path, key,
+                    low, high);
+  }
+  *out = number;
+  return TRI_OK;
+}
+
+static tri_status add_end(const char *path, const json_t *value, tri_generation_settings *out) {
+  const json_int_t id = json_integer_value(value);
+  if (!json_is_integer(value) || id < 0 || id > INT32_MAX || out->num_ends == TRI_MOST_ENDS) {
+    return tri_fail(TRI_BAD_FILE, "%s: `eos_token_id` must be a token's number, or a list of up to %d of them, not %s",
+                    path, TRI_MOST_ENDS, tri_json_kind(value));
+  }
+  out->ends[out->num_ends++] = (int32_t)id;
+  return TRI_OK;
+}
+
+static tri_status read_ends(const char *path, const json_t *root, tri_generation_settings *out) {
+  const json_t *value = json_object_get(root, "eos_token_id");
+  if (value == NULL || json_is_null(value)) return TRI_OK;
+  if (!json_is_array(value)) return add_end(path, value, out);
+  for (size_t i = 0; i < json_array_size(value); i++) TRI_TRY(add_end(path, json_array_get(value, i), out));
+  return TRI_OK;
+}
+
+static tri_status read_settings(const char *path, const json_t *root, tri_generation_settings *out) {
+  double top_k = -1;
+  TRI_TRY(read_ends(path, root, out));
+  TRI_TRY(read_number(path, root, "temperature", 0, 1e6, &out->temperature));
+  TRI_TRY(read_number(path, root, "top_k", 0, 1 << 24, &top_k));
+  TRI_TRY(read_number(path, root, "top_p", 1e-9, 1, &out->top_p));
+  TRI_TRY(read_number(path, root, "min_p", 0, 1, &out->min_p));
+  TRI_TRY(read_number(path, root, "repetition_penalty", 1e-2, 1e2, &out->repetition_penalty));
+  out->top_k = (int64_t)top_k;
+  out->draws = json_is_true(json_object_get(root, "do_sample"));
+  return TRI_OK;
+}
+
+tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  json_error_t error;
+  *out = (tri_generation_settings){.temperature = -1, .top_p = -1, .min_p = -1, .repetition_penalty = -1, .top_k = -1};
+  TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
+  json_t *root = json_loadb(text, bytes, 0, &error);
+  tri_free(text);
+  if (!json_is_object(root)) {
+    json_decref(root);
+    return tri_fail(TRI_BAD_FILE, "%s is no JSON object%s%s", path, root == NULL ? ": " : "",
+                    root == NULL ? error.text : "");
+  }
+  const tri_status status = read_settings(path, root, out);
+  json_decref(root);
+  return status;
+}

@@ -1,0 +1,24 @@
+/* What a folder's generation_config.json says of how its model is drawn from. */
+#ifndef TRI_CLI_GENERATION_SETTINGS_H
+#define TRI_CLI_GENERATION_SETTINGS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRI_MOST_ENDS = 64 };
+
+/* Numbers are negative where it says nothing. */
+typedef struct tri_generation_settings {
+  double temperature, top_p, min_p, repetition_penalty;
+  int64_t top_k;
+  int32_t ends[TRI_MOST_ENDS]; /* tokens that end a text (eos_token_id) */
+  int num_ends;
+  bool draws; /* do_sample: the numbers above are meant */
+} tri_generation_settings;
+
+/* A folder without the file says nothing. A number that cannot be one is TRI_BAD_FILE. */
+tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out);
+
+#endif

@@ -1,0 +1,17 @@
+/* A look at a store that tuners may be writing, by somebody who writes nothing: no lock is held, no trial is forgotten,
+ * no file appears beside it. */
+#ifndef TRI_TUNE_STORE_PEEK_H
+#define TRI_TUNE_STORE_PEEK_H
+
+#include "base/status.h"
+
+#include <jansson.h>
+
+/* Its study and all its trials: {"study", "model", "unit", "trials": [{"number", "point", "state", "value",
+ * "memory", "reason", "seconds", "node_s", "layout", "began"}], "members": [{"member", "round", "parent", "state",
+ * "params", "loss", "reason", "seconds", "began"}]}; states are "running", "done" and "failed", and what a row has not
+ * is null. TRI_BAD_FILE where it is no store; TRI_IO_FAILED where it cannot be read just now. Release with json_decref.
+ */
+tri_status tri_store_peek(const char *path, json_t **out);
+
+#endif

@@ -1,0 +1,382 @@
+"""trireme board: what it answers and refuses over HTTP, and its page in a browser while runs and studies go on."""
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+
+import pytest
+from browser import Browser, needs_chromium
+from parity import TRIREME, yaml_of
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def is_built():
+    done = subprocess.run([TRIREME, "board", ".", "--host", "no-such-host.invalid"], capture_output=True, text=True)
+    if "was built without libmicrohttpd" in done.stderr:
+        pytest.skip("SKIPPED: this trireme was built without libmicrohttpd")
+
+
+def line_of(step, **more):
+    values = dict(step=step, loss=1 + 8 / step, grad_norm=1 / step, lr=1e-3, tokens=512 * step, tokens_per_s=2048.0, step_s=0.25,
+                  mfu=0.5, peak_bytes=2**30, bad_steps=0)
+    return json.dumps({**values, **more}) + "\n"
+
+
+def make_run(folder, steps, **more):
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("".join(line_of(step, **more) for step in range(1, steps + 1)))
+    return folder / "metrics.jsonl"
+
+
+class Board:
+    def __init__(self, url, process):
+        parts = urllib.parse.urlsplit(url)
+        self.url, self.process, self.port, self.query = url, process, parts.port, dict(urllib.parse.parse_qsl(parts.query))
+
+    def get(self, path, method="GET", token=True, headers=None, **values):
+        """Status, headers and body."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        query = urllib.parse.urlencode({**values, **(self.query if token else {})})
+        connection.putrequest(method, path + ("?" + query if query else ""), skip_host=headers is not None)
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.status, dict(answer.getheaders()), body
+
+    def json(self, path, **values):
+        status, _, body = self.get(path, **values)
+        assert status == 200, body
+        return json.loads(body)
+
+    def runs(self):
+        return {run["name"]: run for run in self.json("/api/list")["runs"]}
+
+    def wait(self, condition, seconds=30):
+        until = time.monotonic() + seconds
+        while True:
+            found = self.json("/api/list")
+            if condition(found):
+                return found
+            assert time.monotonic() < until, found
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def board(*folders, more=()):
+    process = subprocess.Popen([TRIREME, "board", *map(str, folders), "--port", "0", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    try:
+        yield Board(process.stdout.readline().strip(), process)
+        assert process.poll() is None, process.communicate()
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=30)
+    assert process.returncode == 130 and "closed" in said, said
+
+
+def contents_of(folder):
+    return {path.relative_to(folder): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else None) for path in folder.rglob("*")}
+
+
+# ---- what it says
+
+
+def test_runs(tmp_path):
+    """Numbers of a run as its file has them; folders stay as they are."""
+    make_run(tmp_path / "a/one", 100, validation_loss=3.0)
+    make_run(tmp_path / "a/checkpoints/hidden", 3)
+    make_run(tmp_path / "a/.hidden", 3)
+    os.symlink("/etc", tmp_path / "a/link")
+    for step, marks in ((50, ["COMPLETE"]), (100, ["COMPLETE", "BEST"]), (70, [])):
+        (tmp_path / f"a/one/checkpoints/step-{step:08}").mkdir(parents=True)
+        for mark in marks:
+            (tmp_path / f"a/one/checkpoints/step-{step:08}" / mark).write_text("")
+    (tmp_path / "a/one/summary.json").write_text(json.dumps(dict(model="m", ranks=2, share=dict(compute=0.75, bubble=0.25, steps=3))))
+    (tmp_path / "a/one/failures.txt").write_text("rank 1: out of memory\n")
+    (tmp_path / "a/one/config.yaml").write_text("model: gpt2\n")
+    before = contents_of(tmp_path)
+    with board(tmp_path / "a") as b:
+        b.wait(lambda found: len(found["runs"]) == 1 and found["runs"][0]["step"] == 100)
+        run = b.runs()["one"]
+        assert run["state"] == "ended" and run["failed"] and run["summary"]["share"]["compute"] == 0.75
+        assert run["loss"] == pytest.approx(1.08) and run["tokens"] == 51200 and run["seconds"] == pytest.approx(25) and run["peak_bytes"] == pytest.approx(2**30)
+        assert [(c["step"], c["best"]) for c in run["checkpoints"]] == [(50, False), (100, True)]
+        words = b.json("/api/run", id=run["id"])
+        assert words["failures"] == "rank 1: out of memory\n" and words["config"] == "model: gpt2\n"
+        for axis, place in (("step", lambda s: s), ("tokens", lambda s: 512 * s), ("time", lambda s: s / 4)):
+            curve = b.json("/api/series", runs=run["id"], x=axis, points=4000)["runs"][0]
+            assert curve["x"] == [place(step) for step in range(1, 101)] and curve["loss"] == pytest.approx([1 + 8 / step for step in range(1, 101)])
+            assert [c[:2] for c in curve["checkpoints"]] == [[50, place(50)], [100, place(100)]]
+        few = b.json("/api/series", runs=run["id"], points=10, **{"from": 1, "to": 100})["runs"][0]
+        assert few["range"] == [1, 100] and few["steps"] == [10] * 10 and few["loss"][0] == pytest.approx([1.8, 9, sum(1 + 8 / s for s in range(1, 11)) / 10])
+    assert contents_of(tmp_path) == before
+
+
+def test_a_run_goes_on(tmp_path):
+    """It is appended to, half a line at a time; then killed, and gone on with from an earlier step."""
+    path = make_run(tmp_path / "out", 10)
+    (tmp_path / "out/LOCK").write_text("")
+    with board(tmp_path) as b:
+        b.wait(lambda found: found["runs"][0]["step"] == 10)
+        assert b.runs()["out"]["state"] == "running"
+        with path.open("a") as file:
+            file.write(line_of(11)[:40])
+            file.flush()
+            time.sleep(1.2)
+            assert b.runs()["out"]["step"] == 10
+            file.write(line_of(11)[40:])
+            file.flush()
+            b.wait(lambda found: found["runs"][0]["step"] == 11)
+        path.write_text("".join(line_of(step) for step in range(1, 6)) + line_of(6, loss=None, bad_steps=1))
+        found = b.wait(lambda found: found["runs"][0]["step"] == 6)["runs"][0]
+        assert found["rewinds"] == 1 and found["bad_steps"] == 1
+        assert b.json("/api/series", runs=found["id"])["runs"][0]["bad"] == [[6, 6]]
+        shutil.rmtree(tmp_path / "out")
+        b.wait(lambda found: found["runs"] == [])
+        assert b.get("/api/run", id=found["id"])[0] == 404
+        make_run(tmp_path / "later/deep/down", 3)
+        b.wait(lambda found: [run["name"] for run in found["runs"]] == ["later/deep/down"])
+
+
+# ---- whom it answers
+
+
+def test_hosts(tmp_path):
+    """Another site's name that was bound to this machine's address learns nothing."""
+    with board(tmp_path) as b:
+        for host in (f"127.0.0.1:{b.port}", f"localhost:{b.port}", f"LOCALHOST:{b.port}"):
+            status, headers, _ = b.get("/", headers={"Host": host})
+            assert status == 200 and "default-src 'none'" in headers["Content-Security-Policy"]
+        for host in ("evil.example", f"evil.example:{b.port}", f"localhost.evil.example:{b.port}", f"127.0.0.1:{b.port + 1}", "127.0.0.1", f"127.0.0.1:{b.port}.evil.example"):
+            for path in ("/", "/api/list", "/board.js"):
+                assert b.get(path, headers={"Host": host})[0] == 421, host
+        assert b.get("/", headers={})[0] in (400, 421)
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            assert b.get("/api/list", method=method)[0] == 405
+        status, headers, body = b.get("/api/list", method="HEAD")
+        assert status == 200 and body == b"" and "Access-Control-Allow-Origin" not in headers
+
+
+def test_paths(tmp_path):
+    """Nothing is named by a path, and nothing but the page and the items is there."""
+    make_run(tmp_path / "in/out", 3)
+    (tmp_path / "secret").write_text("secret words")
+    os.symlink(tmp_path / "secret", tmp_path / "in/out/config.yaml.x")
+    with board(tmp_path / "in") as b:
+        b.wait(lambda found: len(found["runs"]) == 1)
+        for path in ("/secret", "/../secret", "/..%2fsecret", "/%2e%2e/secret", "//etc/passwd", "/board.js/../../secret", "/api/../secret", "/out/metrics.jsonl", "/api", "/api/",
+                     "/" + "a" * 5000):
+            status, _, body = b.get(path)
+            assert status in (404, 414) and b"secret words" not in body, path
+        for number in ("0x1", "-1", "1e9", "99", "../0", "", "nan", "1e400", "0;", "18446744073709551616"):
+            for path in ("/api/run", "/api/study", "/api/timeline", "/api/picture"):
+                assert b.get(path, id=number)[0] == 404, (path, number)
+        assert b.get("/api/study", id=0)[0] == 404  # a run's
+        for query in (dict(runs="0,0,0"), dict(runs="0,x"), dict(runs=",".join(["0"] * 3000)), dict(runs="-5,7"), dict(runs="0", points="1e9"), dict(runs="0", points="nan"),
+                      dict(runs="0", x="y"), {"runs": "0", "from": "5", "to": "1"}, {"runs": "0", "from": "-1e300", "to": "1e300"}, dict(runs="0", smoothing="0"), {}):
+            b.json("/api/series", **query)
+
+
+def test_token(tmp_path):
+    for more in (["--token"], ["--host", "0.0.0.0"]):
+        with board(tmp_path, more=more) as b:
+            assert len(b.query["token"]) >= 32
+            for path in ("/", "/api/list", "/api/run", "/nothing"):
+                assert b.get(path, token=False)[0] == 403
+                assert b.get(path + "?token=" + b.query["token"][:-1] + "x", token=False)[0] == 403
+            assert b.get("/")[0] == 200 and b.get("/api/list")[0] == 200 and b.get("/board.js", token=False)[0] == 200
+
+
+def test_usage(tmp_path):
+    def said(*arguments, status):
+        done = subprocess.run([TRIREME, "board", *map(str, arguments)], capture_output=True, text=True, timeout=30)
+        assert done.returncode == status, done.stderr
+        return done.stderr
+    assert "which folders" in said(status=2)
+    assert "there is no folder" in said(tmp_path / "none", status=4)
+    assert "--port must be" in said(tmp_path, "--port", 70000, status=2)
+    assert "not an address of this machine" in said(tmp_path, "--host", "192.0.2.7", status=2)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        words = said(tmp_path, "--port", other.getsockname()[1], status=10)
+        assert "is in use" in words and "--port 0" in words
+    assert "--host ADDRESS" in subprocess.run([TRIREME, "board", "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def test_many_at_once(tmp_path):
+    """Many who ask while a file grows, and who go away in the middle."""
+    path = make_run(tmp_path / "out", 2000)
+    with board(tmp_path) as b, path.open("a") as file, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 2000)
+
+        def ask(i):
+            if i % 5 == 0:
+                with socket.create_connection(("127.0.0.1", b.port)) as gone:
+                    gone.sendall(b"GET /api/series?runs=0 HTTP/1.1\r\nHost: 127.0.0.1"[:random.Random(i).randrange(1, 50)])
+                return None
+            if i % 3 == 0:
+                return b.json("/api/list")["runs"][0]["step"]
+            curve = b.json("/api/series", runs=0, x=random.Random(i).choice(["step", "tokens", "time"]), points=1 + i)["runs"][0]
+            return sum(curve["steps"])
+
+        asked = []
+        for step in range(2001, 2201):
+            file.write(line_of(step))
+            file.flush()
+            asked.append(pool.submit(ask, step))
+        assert {2000 <= answer.result() <= 2200 for answer in asked if answer.result() is not None} == {True}
+        b.wait(lambda found: found["runs"][0]["step"] == 2200)
+
+
+# ---- studies and timelines
+
+STUDY = dict(name="small", model="frontier-22b", cluster="frontier", devices=16, global_batch=64, trials=12,
+             space=[dict(name="pipeline", values="1 2 4 8"), dict(name="tensor", values="1 2 4 8"), dict(name="micro_batch", low=1, high=4)])
+
+
+def tune(folder, trials):
+    (folder / "study.yaml").write_text(yaml_of({**STUDY, "trials": trials}))
+    subprocess.run([TRIREME, "tune", str(folder / "study.yaml"), "--json"], capture_output=True, check=True, env=ENVIRONMENT)
+
+
+def trials_in(b, found):
+    return b.json("/api/study", id=found["studies"][0]["id"])["trials"]
+
+
+def test_a_study(tmp_path):
+    """Its trials as they come; a store is neither locked nor written."""
+    tune(tmp_path, 3)
+    before = contents_of(tmp_path)
+    with board(tmp_path) as b:
+        found = b.wait(lambda found: len(found["studies"]) == 1)
+        first = trials_in(b, found)
+        study = b.json("/api/study", id=found["studies"][0]["id"])
+        assert study["study"] == "small" and study["model"] == "frontier-22b" and study["unit"].startswith("TFLOP/s") and len(first) == 3
+        assert {t["state"] for t in first} <= {"done", "failed"} and all((t["value"] > 0) == (t["state"] == "done") for t in first if t["value"] is not None)
+        assert contents_of(tmp_path) == before
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            going = pool.submit(tune, tmp_path, 12)
+            seen = []
+            while not going.done():  # asked as often as it can be while it is written
+                seen.append(len(trials_in(b, found)))
+            going.result()
+        assert seen == sorted(seen) and seen[0] >= 3
+        assert len(trials_in(b, found)) == 12 and trials_in(b, found)[:3] == first
+        (tmp_path / "study.db").write_bytes((tmp_path / "study.db").read_bytes()[:5000])  # half of it
+        assert b.get("/api/study", id=found["studies"][0]["id"])[0] == 503
+
+
+def make_timeline(folder):
+    subprocess.run([TRIREME, "simulate", "--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--layout", "tensor=4,pipeline=4", "--global-batch", "16",
+                    "--timeline", str(folder / "t.json")], capture_output=True, check=True, env=ENVIRONMENT)
+    subprocess.run([TRIREME, "simulate", "--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--layout", "tensor=4,pipeline=4", "--global-batch", "16",
+                    "--timeline", str(folder / "t.svg")], capture_output=True, check=True, env=ENVIRONMENT)
+
+
+def waits_of(path):
+    """By rank and axis, from the whole file at once."""
+    sums = {}
+    for event in json.loads(path.read_text())["traceEvents"]:
+        if event["ph"] == "X" and event["tid"] == 0 and event["args"].get("waited_us", 0) > 0:
+            sums.setdefault(event["pid"], {}).setdefault(event["args"]["axis"], []).append(event["args"]["waited_us"])
+    return {rank: {axis: sum(all_of) / 1e6 for axis, all_of in axes.items()} for rank, axes in sums.items()}
+
+
+def test_a_timeline(tmp_path):
+    make_timeline(tmp_path)
+    with board(tmp_path) as b:
+        item = b.wait(lambda found: len(found["timelines"]) == 1)["timelines"][0]
+        status, headers, body = b.get("/api/picture", id=item["id"])
+        assert status == 200 and headers["Content-Type"] == "image/svg+xml" and body == (tmp_path / "t.svg").read_bytes()
+        ranks = b.json("/api/timeline", id=item["id"])["ranks"]
+        found = {rank["rank"]: rank["waits_s"] for rank in ranks if rank["waits_s"]}
+        wanted = waits_of(tmp_path / "t.json")
+        assert found.keys() == wanted.keys() and all(found[rank] == pytest.approx(wanted[rank]) for rank in wanted) and len(ranks) == 4
+
+
+# ---- the page
+
+
+@needs_chromium
+def test_the_page(tmp_path):
+    """What is on it, that it moves, that its console is silent, and that it asks nobody else."""
+    runs = tmp_path / "all"
+    path = make_run(runs / "first", 200)
+    make_run(runs / "second", 100, validation_loss=2.5)
+    (runs / "second/summary.json").write_text(json.dumps(dict(model="m", ranks=2, device="cpu", precision="fp32", share=dict(compute=0.75, pipeline=0.2, bubble=0.05, steps=3))))
+    (runs / "first/LOCK").write_text("")
+    (runs / "first/<img src=x onerror=alert(1)>").mkdir()
+    shutil.copytree(runs / "second", runs / "first/<img src=x onerror=alert(1)>/<b>")
+    tune(runs, 3)
+    make_timeline(runs)
+    with board(runs) as b, Browser(tmp_path / "profile") as browser:
+        b.wait(lambda found: len(found["runs"]) == 3 and all(run["step"] >= 100 for run in found["runs"]))
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('.picture').length === 1 && document.querySelector('.picture').naturalWidth > 0")
+        shown = browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent)")
+        assert shown == ["Loss", "Throughput", "Share of the peak (MFU)", "Memory of a rank", "Gradient norm", "Validation loss", "Learning rate", "Time of a step"]
+        assert browser.value("document.querySelectorAll('#chart-loss .curve').length") == 3
+        assert browser.value("[...document.querySelectorAll('#table tbody tr')].map(r => r.cells[2].textContent)").count("100") == 2
+        text = browser.value("document.body.innerText")
+        for words in ("Where time goes", "Who waits", "Studies", "Timelines", "3 runs, 1 running", "<img src=x onerror=alert(1)>/<b>", "study.db"):
+            assert words in text, words
+        assert "NaN" not in browser.value("document.documentElement.outerHTML") and "undefined" not in text and "Infinity" not in text
+
+        # It moves: a run and a study go on.
+        curve = browser.value("document.querySelector('#chart-loss .curve[data-run]').getAttribute('d')")
+        with path.open("a") as file:
+            file.write("".join(line_of(step) for step in range(201, 301)) + line_of(301, loss=None, bad_steps=1) + line_of(302)[:30])
+        tune(runs, 6)
+        browser.wait("[...document.querySelectorAll('#table tbody tr')].some(r => r.cells[2].textContent === '301')")
+        browser.wait(f"document.querySelector('#chart-loss .curve[data-run]').getAttribute('d') !== {json.dumps(curve)}")
+        browser.wait("document.querySelectorAll('#studies tbody tr').length === 6")
+        browser.wait("document.querySelectorAll('#chart-loss .bad').length === 1 && !document.querySelector('#chart-bad_steps').hidden")
+
+        # Another axis, a mean, a logarithm, a closer look, one run alone, the keyboard.
+        browser.value("document.querySelector('[value=tokens]').click()")
+        browser.wait("document.querySelector('#chart-loss .note').textContent.includes('tokens')")
+        browser.value("document.querySelector('#log').click()")
+        assert "logarithmic" in browser.value("document.querySelector('#chart-loss .note').textContent")
+        browser.value("document.querySelector('#chart-loss svg').focus()")
+        for _ in range(3):
+            browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight", code="ArrowRight")
+        tip = browser.value("document.querySelector('#tip').hidden ? '' : document.querySelector('#tip').innerText")
+        assert "tokens" in tip and "first" in tip
+        box = browser.value("(() => { const b = document.querySelector('#chart-loss svg').getBoundingClientRect(); return [b.left, b.top, b.width] })()")
+        for kind, share in (("mousePressed", 0.3), ("mouseMoved", 0.5), ("mouseReleased", 0.6)):
+            browser.call("Input.dispatchMouseEvent", type=kind, x=box[0] + share * box[2], y=box[1] + 100, button="left", buttons=1, clickCount=1)
+        browser.wait("!document.querySelector('#whole').hidden")
+        browser.value("document.querySelector('#whole').click()")
+        browser.value("document.querySelector('#none').click(); document.querySelector('#runs button').click()")
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 1")
+        browser.value("document.querySelector('#theme').click()")
+        browser.value("document.querySelectorAll('#words details').forEach(d => d.open = true)")
+        browser.wait("document.querySelector('#words .note') !== null")
+        assert browser.said == []
+        assert {urllib.parse.urlsplit(url).netloc for url in browser.asked if not url.startswith("data:")} == {f"127.0.0.1:{b.port}"}
+    assert b.process.returncode == 130
+
+
+@needs_chromium
+def test_the_page_with_a_token(tmp_path):
+    make_run(tmp_path / "runs/one", 20)
+    with board(tmp_path / "runs", more=["--token"]) as b, Browser(tmp_path / "profile") as browser:
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 1")
+        assert browser.said == []
+        browser.value("fetch('api/list').then(answer => answer.status)")  # without it: the console is heard
+        browser.wait("1")
+        assert [event["params"]["entry"]["text"] for event in browser.said if event["method"] == "Log.entryAdded"][0].endswith("403 (Forbidden)")

@@ -1,0 +1,197 @@
+"""What `trireme generate` writes, beside plain ways to the same: a context that slides beside one text for each of its windows, stop
+strings beside a search in the whole text, several texts side by side beside each alone, a conversation beside its template written
+out."""
+import json
+import re
+import subprocess
+
+import pytest
+from parity import TRIREME, trireme, yaml_of
+
+POSITIONS = 32
+MODEL = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=POSITIONS)
+TEMPLATE = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}~\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}")
+GREEDY = ("--temperature", 0, "--ignore-end")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny model that has seen some text, as a Hugging Face folder with a chat template."""
+    made = tmp_path_factory.mktemp("made")
+    (made / "text.txt").write_text("the oars of the trireme are pulled in time, and the sea is wide and dark; " * 200)
+    trireme("prepare", "--tokenizer", "bytes", "--out", made / "corpus", made / "text.txt")
+    run = dict(model=MODEL, data=dict(train=str(made / "corpus/train"), sequence=POSITIONS), layout=dict(micro_batch=4),
+               optimizer=dict(global_batch=4, steps=250, lr=1e-2), checkpoint=dict(every=250), output=str(made / "run"))
+    (made / "run.yaml").write_text(yaml_of(run))
+    trireme("train", made / "run.yaml")
+    trireme("export", made / "run", made / "plain")
+    (made / "plain/chat_template.jinja").write_text(TEMPLATE)
+    return made / "plain"
+
+
+def generate(folder, *words, status=0, **more):
+    done = subprocess.run([TRIREME, "generate", *map(str, (folder, *words))], capture_output=True, stdin=None if "input" in more else
+                          subprocess.DEVNULL, **more)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def lines_of(done):
+    return [json.loads(line) for line in done.stdout.decode().splitlines()]
+
+
+def text_of(folder, prompt, tokens, *more):
+    """The continuation alone."""
+    return lines_of(generate(folder, "--prompt", prompt, "--tokens", tokens, "--json", *more))[0]["text"]
+
+
+def test_context(folder):
+    """Past the positions: the last half is read again, so each stretch is what a text that begins there has."""
+    prompt, tokens = "the sea is", 90
+    done = generate(folder, "--prompt", prompt, "--tokens", tokens, *GREEDY)
+    got = done.stdout.decode()[:-1]
+    assert done.stderr.decode().count("longer than the 32 positions there are") == 1
+    expected = prompt
+    while len(expected) < len(prompt) + tokens:
+        seen = expected if expected == prompt else expected[-POSITIONS // 2 :]
+        # A text of as many tokens as there are positions has one more drawn behind it, which is read first in the next stretch.
+        room = min(POSITIONS - len(seen) + 1, len(prompt) + tokens - len(expected))
+        for _ in range(room):
+            expected += text_of(folder, seen, 1, *GREEDY)
+            seen = expected[-len(seen) - 1 :]
+    assert got == expected
+    # A prompt that is itself longer: its last tokens.
+    long = ("the oars are pulled in time and " * 3)[:70]
+    assert text_of(folder, long, 1, *GREEDY) == text_of(folder, long[-POSITIONS:], 1, *GREEDY)
+    # And a smaller context than the model's, to which --tokens need not be fitted.
+    assert "longer than the 16 positions" in generate(folder, "--prompt", prompt, "--context", 16, "--tokens", 40, *GREEDY).stderr.decode()
+
+
+def test_samples_and_batches(folder):
+    words = ("--prompt", "the ", "--tokens", 12, "--samples", 5, "--json", "--ignore-end")
+    alone = lines_of(generate(folder, *words, "--batch", 1))
+    assert [line["sample"] for line in alone] == list(range(5)) and len({line["text"] for line in alone}) > 1
+    for batch in (2, 5):
+        assert lines_of(generate(folder, *words, "--batch", batch)) == alone
+    assert lines_of(generate(folder, *words, "--seed", 9)) != alone
+    assert text_of(folder, "the ", 12, "--ignore-end") == alone[0]["text"]
+
+
+def test_many_prompts(folder, tmp_path):
+    prompts = ["the sea", "pulled in ti", "a", "oars of the trireme are pulled in time, and the sea", "é \" \\"]
+    (tmp_path / "p.txt").write_text("\n".join(prompts[:4]) + "\n\n")
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(dict(prompt=p)) + "\n" for p in prompts))
+    words = ("--tokens", 20, "--json", *GREEDY)
+    got = lines_of(generate(folder, "--prompts", tmp_path / "p.jsonl", *words, "--batch", 3))
+    assert [line["prompt"] for line in got] == prompts and [line["number"] for line in got] == list(range(5))
+    for prompt, line in zip(prompts, got):
+        assert line["text"] == text_of(folder, prompt, 20, *GREEDY) and line["tokens"] == 20 and line["finish"] == "length"
+    assert lines_of(generate(folder, "--prompts", tmp_path / "p.txt", *words)) == got[:4]
+    plain = generate(folder, "--prompts", tmp_path / "p.txt", "--tokens", 20, *GREEDY).stdout.decode()
+    assert plain == "".join(f"--- prompt {i + 1} ---\n{p}{line['text']}\n" for i, (p, line) in enumerate(zip(prompts[:4], got)))
+    (tmp_path / "bad.jsonl").write_text('{"prompt": 3}\n')
+    assert b"bad.jsonl line 1 has no prompt" in generate(folder, "--prompts", tmp_path / "bad.jsonl", status=4).stderr
+    (tmp_path / "none.txt").write_text("\n\n")
+    assert b"has no prompt" in generate(folder, "--prompts", tmp_path / "none.txt", status=4).stderr
+
+
+def test_prompt_from_elsewhere(folder, tmp_path):
+    prompt = "the oars\nof the"
+    (tmp_path / "prompt.txt").write_text(prompt + "\n")
+    expected = generate(folder, "--prompt", prompt, "--tokens", 8, *GREEDY).stdout
+    for words, given in ((("--prompt-file", tmp_path / "prompt.txt"), b""), (("--prompt", "-"), prompt.encode()), ((), prompt.encode() + b"\n")):
+        assert generate(folder, *words, "--tokens", 8, *GREEDY, input=given).stdout == expected
+    assert b"one of them" in generate(folder, "--prompt", "a", "--prompts", "b", status=2).stderr
+
+
+def first_stop(text, stops):
+    """The whole text up to where one of the strings is first complete."""
+    for end in range(len(text) + 1):
+        found = [stop for stop in stops if text[:end].endswith(stop)]
+        if found:
+            stop = max(found, key=len)
+            return text[: end - len(stop)], stop
+    return text, None
+
+
+@pytest.mark.parametrize("stops", [["rire"], ["e"], ["in time", "time, and", "me"], ["zzz"], [" the", "th", "t"], ["ulle", "pulled in"]])
+def test_stops(folder, stops):
+    whole = text_of(folder, "the oars", 60, *GREEDY)
+    options = [word for stop in stops for word in ("--stop", stop)]
+    expected, stop = first_stop(whole, stops)
+    line = lines_of(generate(folder, "--prompt", "the oars", "--tokens", 60, "--json", *GREEDY, *options))[0]
+    assert (line["text"], line["stop"], line["finish"]) == (expected, stop, "length" if stop is None else "stop")
+    assert generate(folder, "--prompt", "the oars", "--tokens", 60, *GREEDY, *options).stdout.decode() == "the oars" + expected + "\n"
+
+
+def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
+    """eos_token_id as a number and as a list; numbers count where do_sample says so, and an option goes before them."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    whole = text_of(folder, "the oars", 40, "--temperature", 0)
+
+    def ends(**settings):
+        (copy / "generation_config.json").write_text(json.dumps(settings))
+        return generate(copy, "--prompt", "the oars", "--tokens", 40, "--json", "--temperature", 0)
+
+    for ids in (ord("h"), [ord("m"), ord("i")]):
+        letters = [chr(i) for i in (ids if isinstance(ids, list) else [ids])]
+        line = lines_of(ends(eos_token_id=ids))[0]
+        assert line["text"] == re.split("[" + "".join(letters) + "]", whole)[0] and line["finish"] == "end"
+    (copy / "generation_config.json").write_text(json.dumps(dict(do_sample=True, temperature=0.5, top_k=3)))
+    words = ("--prompt", "the ", "--tokens", 30, "--ignore-end")
+    done = generate(copy, *words)
+    assert b"generation_config.json has it: --temperature 0.5, --top-k 3" in done.stderr
+    assert done.stdout == generate(folder, *words, "--temperature", 0.5, "--top-k", 3).stdout
+    assert generate(copy, *words, "--temperature", 1, "--top-k", 0).stdout == generate(folder, *words).stdout
+    for bad in (dict(eos_token_id="x"), dict(temperature="hot"), dict(top_p=3)):
+        (copy / "generation_config.json").write_text(json.dumps(bad))
+        assert b"generation_config.json" in generate(copy, *words, status=4).stderr
+
+
+def test_repetition_and_min_p(folder):
+    """A min-p of 1 leaves the most likely alone; a penalty as large as can be keeps a greedy text from any letter it had."""
+    words = ("--prompt", "the oars", "--tokens", 20, "--ignore-end")
+    assert generate(folder, *words, "--min-p", 1).stdout == generate(folder, *words, "--temperature", 0).stdout
+    text = generate(folder, "--prompt", "qx", "--tokens", 5, *GREEDY, "--repetition-penalty", 100).stdout[:-1]
+    assert text != generate(folder, "--prompt", "qx", "--tokens", 5, *GREEDY).stdout[:-1] or len(set(text)) == len(text)
+
+
+def rendered(messages):
+    """TEMPLATE, whose blocks stand alone on no line, so that no white space is taken away."""
+    return "".join(f"[{m['role']}]{m['content']}~\n" for m in messages) + "[assistant]"
+
+
+@pytest.mark.parametrize("system", [None, "Be a ship."])
+def test_chat(folder, system):
+    """Each answer is what the model says behind the rendered conversation, up to the template's end of a turn."""
+    said, messages, expected = ["ahoy", "row", "sea"], [], []
+    if system is not None:
+        messages.append(dict(role="system", content=system))
+    for text in said:
+        messages.append(dict(role="user", content=text))
+        if len(rendered(messages)) + 8 > POSITIONS and len(messages) > 2:
+            while len(rendered(messages)) + min(10, POSITIONS // 4) > POSITIONS and len(messages) > (3 if system else 2):
+                del messages[(1 if system else 0) : (3 if system else 2)]
+        answer = first_stop(text_of(folder, rendered(messages), 10, *GREEDY), ["~"])[0]
+        messages.append(dict(role="assistant", content=answer))
+        expected.append(answer)
+    words = ["--chat", "--tokens", 10, *GREEDY] + ([] if system is None else ["--system", system])
+    given = "\n".join(said[:1] + [""] + said[1:]).encode() + b"\n/quit\nnever read\n"
+    done = generate(folder, *words, input=given)
+    assert done.stdout.decode() == "".join(answer + "\n" for answer in expected)
+    assert [line["text"] for line in lines_of(generate(folder, *words, "--json", input=given))] == expected
+    assert generate(folder, *words, input="\n".join(said).encode()).stdout == done.stdout
+
+
+def test_chat_options(folder, tmp_path):
+    assert b"go with --chat" in generate(folder, "--prompt", "a", "--system", "b", status=2).stderr
+    assert b"takes no --prompt" in generate(folder, "--prompt", "a", "--chat", status=2).stderr
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for file in folder.iterdir():
+        if file.name != "chat_template.jinja":
+            (bare / file.name).write_bytes(file.read_bytes())
+    assert b"there is no chat template" in generate(bare, "--chat", status=4, input=b"a\n").stderr

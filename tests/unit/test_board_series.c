@@ -1,0 +1,398 @@
+/* What the board holds of metrics against what jansson reads of the same lines, and its columns of pixels against sums
+ * over all steps. */
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "board/series.h"
+#include "check.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint32_t draw(uint64_t *index) { return tri_random_u32(tri_random_stream(23, TRI_RANDOM_TEST, 0), (*index)++); }
+
+/* ---- a line ------------------------------------------------------------------------------------------------------ */
+
+static bool near(double a, double b) {
+  return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= 1e-14 * fabs(b) + 1e-300;
+}
+
+static double real_in(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* Whether the fast reader took it; what it takes jansson takes, if `whole`, and the other way round. */
+static bool compare_line(const char *line, size_t bytes, bool whole) {
+  char *copy = malloc(bytes > 0 ? bytes : 1); /* exactly as long, so that AddressSanitizer sees a read behind it */
+  tri_board_line found;
+  assert_non_null(copy);
+  memcpy(copy, line, bytes);
+  bool taken = tri_board_line_read(copy, bytes, &found);
+  free(copy);
+  if (!whole) return taken;
+  json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, NULL), *step = json_object_get(object, "step");
+  bool wanted = json_is_integer(step) && json_integer_value(step) > 0;
+  if (taken != wanted) fail_msg("taken %d, not %d: %.*s", taken, wanted, (int)bytes, line);
+  if (taken) {
+    assert_int_equal(found.step, json_integer_value(step));
+    for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+      double value = real_in(object, tri_board_column_name((tri_board_column)c));
+      if (!near(found.values[c], value)) fail_msg("%g, not %g: %.*s", found.values[c], value, (int)bytes, line);
+    }
+  }
+  json_decref(object);
+  return taken;
+}
+
+static void reads_what_jansson_reads(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "{\"step\": 1, \"loss\": 10.5, \"grad_norm\": 1e-3, \"lr\": 6E-4, \"tokens\": 8192, \"tokens_per_s\": 1e5}",
+      "{\"step\": 1, \"loss\": null, \"mfu\": -0.0, \"peak_bytes\": 18446744073, \"bad_steps\": 0}",
+      " {\"loss\":0.1234567890123456789012345,\"step\":9007199254740993} ",
+      "{\"step\": 3, \"loss\": 1.7976931348623157e308, \"lr\": 4.9406564584124654e-320}",
+      "{\"step\": 3, \"mfu\": 2.2250738585072014e-308}",
+      "{\"step\": 3, \"loss\": 123456789012345678, \"lr\": 0.000000000000000000000012345}",
+      "{\"sources\": [{\"share\": 1, \"step\": 7}], \"step\": 2, \"a\\\"step\": 5}",
+      "{\"step\": 2, \"experts\": [[{\"loss\": 3}]], \"loss\": 4}",
+      "{\"step\": 4, \"loss\": true, \"x\": \"}\", \"y\": {\"]\": []}}",
+      "{\"step\": 5.0, \"loss\": 3}",
+      "{\"step\": 1e3}",
+      "{\"step\": 0}",
+      "{\"step\": -3}",
+      "{\"loss\": 3}",
+      "[]",
+      "",
+      "{}",
+      "3",
+      "{\"step\": 1, \"loss\": }",
+      "{\"step\": 1,}",
+      "{\"step\": 1 \"loss\": 2}",
+      "{\"step\": 1} x",
+      "{\"step\": 1}{\"step\": 2}",
+      "{\"step\": 3, \"lo{\"step\": 4, \"loss\": 2}",
+      "{\"step\": 1, \"loss\": 3.}",
+      "{\"step\": 1, \"loss\": -}",
+      "{\"step\": \"1\"}",
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) compare_line(lines[i], strlen(lines[i]), true);
+}
+
+/* Every beginning of a line is no line. */
+static void refuses_what_is_half_written(void **state) {
+  (void)state;
+  static const char line[] = "{\"step\": 12, \"loss\": 1.5e-3, \"sources\": [{\"share\": 1}], \"bad_steps\": 0}";
+  for (size_t bytes = 0; bytes < sizeof line - 1; bytes++) assert_false(compare_line(line, bytes, true));
+  assert_true(compare_line(line, sizeof line - 1, true));
+}
+
+/* As tri_metrics_step writes them. */
+static void reads_numbers_of_all_sizes(void **state) {
+  (void)state;
+  uint64_t at = 0;
+  for (int i = 0; i < 20000; i++) {
+    char line[200];
+    double value = ldexp((double)draw(&at) + draw(&at) / 4294967296.0, (int)(draw(&at) % 600) - 330);
+    int bytes =
+        snprintf(line, sizeof line, "{\"step\": %d, \"loss\": %.*g, \"lr\": %s%.*g}", i + 1, 1 + (int)(draw(&at) % 17),
+                 value, draw(&at) % 2 ? "-" : "", 15 + (int)(draw(&at) % 3), 1 / value);
+    compare_line(line, (size_t)bytes, true);
+  }
+}
+
+static void survives_damage(void **state) {
+  (void)state;
+  uint64_t at = 1000000;
+  for (int i = 0; i < 50000; i++) {
+    char line[] = "{\"step\": 12, \"loss\": 1.5e-3, \"sources\": [{\"share\": \"\\\"\"}], \"bad_steps\": 0}";
+    static const char letters[] = "{}[]\",:\\-+.eE019 nt\0s";
+    for (uint32_t k = 0; k <= draw(&at) % 3; k++)
+      line[draw(&at) % (sizeof line - 1)] = letters[draw(&at) % (sizeof letters - 1)];
+    compare_line(line, sizeof line - 1, false);
+  }
+}
+
+/* ---- a file ------------------------------------------------------------------------------------------------------ */
+
+typedef struct fixture {
+  char folder[64];
+  tri_series series;
+} fixture;
+
+static int make_folder(void **state) {
+  fixture *f = calloc(1, sizeof *f);
+  if (f == NULL) return -1;
+  strcpy(f->folder, "/tmp/trireme-board-XXXXXX");
+  if (mkdtemp(f->folder) == NULL) return -1;
+  *state = f;
+  return tri_path_join(f->series.path, f->folder, "metrics.jsonl") == TRI_OK ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+  fixture *f = *state;
+  tri_series_release(&f->series);
+  tri_status status = tri_directory_remove(f->folder);
+  free(f);
+  assert_int_equal(tri_memory_bytes(), 0);
+  return status == TRI_OK ? 0 : -1;
+}
+
+static void put(const fixture *f, const char *mode, const char *text) {
+  FILE *to = fopen(f->series.path, mode);
+  assert_non_null(to);
+  fputs(text, to);
+  fclose(to);
+}
+
+static void put_steps(const fixture *f, const char *mode, int first, int last, double loss) {
+  FILE *to = fopen(f->series.path, mode);
+  assert_non_null(to);
+  for (int i = first; i <= last; i++) {
+    fprintf(to, "{\"step\": %d, \"loss\": %g, \"tokens\": %d, \"step_s\": 0.5}\n", i, loss + i, 8 * i);
+  }
+  fclose(to);
+}
+
+static void read_all(fixture *f) {
+  bool more = true;
+  while (more) CHECK_OK(tri_series_read(&f->series, 1, &more));
+}
+
+static void check_steps(const tri_series *s, int64_t count, double loss_of_last) {
+  assert_int_equal(s->count, count);
+  for (int64_t i = 0; i < count; i++) {
+    assert_int_equal(s->steps[i], i + 1);
+    assert_int_equal(s->tokens[i], 8 * (i + 1));
+    assert_true(fabs(s->seconds[i] - 0.5 * (double)(i + 1)) < 1e-9);
+  }
+  if (count > 0) assert_true((double)s->columns[TRI_BOARD_LOSS][count - 1] == loss_of_last);
+}
+
+static void follows_what_is_added(void **state) {
+  fixture *f = *state;
+  put_steps(f, "w", 1, 3, 0);
+  read_all(f);
+  check_steps(&f->series, 3, 3);
+  int64_t version = f->series.version;
+  read_all(f);
+  assert_int_equal(f->series.version, version); /* nothing new */
+  put(f, "a", "{\"step\": 4, \"loss\": 4, \"to");
+  read_all(f);
+  check_steps(&f->series, 3, 3);
+  put(f, "a", "kens\": 32, \"step_s\": 0.5}");
+  read_all(f);
+  check_steps(&f->series, 3, 3); /* whole, and still without its newline */
+  put(f, "a", "\n");
+  read_all(f);
+  check_steps(&f->series, 4, 4);
+  assert_int_equal(f->series.rewinds + f->series.num_odd, 0);
+}
+
+/* What a resumed run does: it cuts the file down to its checkpoint, and writes the steps behind it once more. */
+static void follows_a_file_that_was_cut(void **state) {
+  fixture *f = *state;
+  put_steps(f, "w", 1, 9, 0);
+  read_all(f);
+  put_steps(f, "w", 1, 4, 0);
+  read_all(f);
+  check_steps(&f->series, 4, 4);
+  assert_int_equal(f->series.rewinds, 1);
+  put_steps(f, "w", 1, 4, 0);
+  put_steps(f, "a", 5, 30, 0.5); /* longer than ever before it is looked at again */
+  read_all(f);
+  check_steps(&f->series, 30, 30.5);
+  assert_int_equal(f->series.columns[TRI_BOARD_LOSS][3] == 4.0F, 1);
+}
+
+static void follows_a_file_that_was_replaced(void **state) {
+  fixture *f = *state;
+  put_steps(f, "w", 1, 9, 0);
+  read_all(f);
+  assert_int_equal(unlink(f->series.path), 0);
+  bool more = true;
+  CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "metrics.jsonl");
+  assert_false(more);
+  check_steps(&f->series, 9, 9); /* what was there stays */
+  put_steps(f, "w", 1, 12, 100);
+  read_all(f);
+  check_steps(&f->series, 12, 112);
+}
+
+/* Steps that come again without the file being cut: the newer hold. */
+static void takes_the_newer_of_two(void **state) {
+  fixture *f = *state;
+  put_steps(f, "w", 1, 9, 0);
+  put_steps(f, "a", 5, 7, 100);
+  read_all(f);
+  check_steps(&f->series, 7, 107);
+  assert_true(f->series.columns[TRI_BOARD_LOSS][3] == 4.0F && f->series.columns[TRI_BOARD_LOSS][4] == 105.0F);
+  assert_int_equal(f->series.rewinds, 1);
+}
+
+static void passes_over_odd_lines(void **state) {
+  fixture *f = *state;
+  char *noise = calloc((3 << 20) + 1, 1);
+  assert_non_null(noise);
+  memset(noise, 'x', 3 << 20); /* longer than what is read at once */
+  put(f, "w", "\n{\"step\": 0}\nnonsense\n");
+  put_steps(f, "a", 1, 2, 0);
+  put(f, "a", noise);
+  free(noise);
+  read_all(f);
+  check_steps(&f->series, 2, 2);
+  put(f, "a", "\n");
+  put_steps(f, "a", 3, 4, 0);
+  put(f, "a", "{\"step\": 5, \"loss\": null, \"tokens\": 40, \"step_s\": 0.5}\n");
+  read_all(f);
+  assert_int_equal(f->series.count, 5);
+  assert_true(isnan(f->series.columns[TRI_BOARD_LOSS][4]));
+  assert_int_equal(f->series.num_odd, 4);
+  assert_int_equal(f->series.offset, f->series.bytes);
+}
+
+static void reads_no_link_and_no_pipe(void **state) {
+  fixture *f = *state;
+  bool more = true;
+  assert_int_equal(symlink("/etc/passwd", f->series.path), 0);
+  CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "metrics.jsonl");
+  assert_int_equal(unlink(f->series.path), 0);
+  assert_int_equal(mkfifo(f->series.path, 0600), 0);
+  CHECK_FAILS(tri_series_read(&f->series, 1, &more), TRI_BAD_FILE, "no plain file");
+}
+
+/* However it is cut into reads, it is the same. */
+static void does_not_depend_on_when_it_is_read(void **state) {
+  fixture *f = *state;
+  uint64_t at = 5;
+  char text[4096];
+  size_t bytes = 0;
+  for (int i = 1; i <= 40; i++) {
+    bytes += (size_t)snprintf(text + bytes, sizeof text - bytes,
+                              "{\"step\": %d, \"loss\": %d, \"tokens\": %d, \"step_s\": 0.5}\n", i, i, 8 * i);
+  }
+  for (size_t done = 0; done < bytes;) {
+    size_t piece = 1 + draw(&at) % 70;
+    char part[80] = "";
+    memcpy(part, text + done, piece < bytes - done ? piece : bytes - done);
+    put(f, "a", part);
+    done += strlen(part);
+    read_all(f);
+  }
+  check_steps(&f->series, 40, 40);
+}
+
+/* ---- columns of pixels ------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 700, POINTS = 37 };
+
+static void make_series(fixture *f, uint64_t seed) {
+  uint64_t at = seed;
+  FILE *to = fopen(f->series.path, "w");
+  assert_non_null(to);
+  for (int i = 1, step = 0; i <= STEPS; i++) {
+    step += 1 + (int)(draw(&at) % 3);
+    double loss = (double)draw(&at) / 1e9;
+    fprintf(to, draw(&at) % 10 == 0 ? "{\"step\": %d, \"loss\": null" : "{\"step\": %d, \"loss\": %.9g", step, loss);
+    if (i % 50 == 0) fprintf(to, ", \"validation_loss\": %g", loss);
+    fprintf(to, ", \"tokens\": %d, \"step_s\": %g, \"bad_steps\": %d}\n", 100 * step,
+            0.1 + (double)(draw(&at) % 100) / 100, i / 100);
+  }
+  fclose(to);
+  read_all(f);
+}
+
+/* The mean that the header defines, over all values before and with i. */
+static double smoothed_at(const float *values, int64_t i, double smoothing) {
+  double sum = 0, weights = 0, weight = 1, keep = smoothing > 1 ? 1 - 1 / smoothing : 0;
+  for (int64_t k = i; k >= 0; k--) {
+    if (!isfinite(values[k])) continue;
+    sum += weight * (double)values[k];
+    weights += weight;
+    weight *= keep;
+  }
+  return sum / weights;
+}
+
+static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64_t at, int c, const tri_bucket *b) {
+  double low = INFINITY, high = -INFINITY, sum = 0, wide = (r->to - r->from) / (double)r->points;
+  int64_t count = 0, last = -1;
+  for (int64_t i = 0; i < s->count; i++) {
+    double x = tri_series_place(s, r->axis, i), value = (double)s->columns[c][i];
+    bool inside = x >= r->from + wide * (double)at - 1e-9 &&
+                  (x < r->from + wide * (double)(at + 1) - 1e-9 || at == r->points - 1) && x <= r->to;
+    if (!inside || !isfinite(value)) continue;
+    low = fmin(low, value), high = fmax(high, value), sum += value, count++, last = i;
+  }
+  assert_int_equal(b->count, count);
+  if (count == 0) return;
+  bool noisy = tri_board_column_is_noisy((tri_board_column)c) && r->smoothing > 1;
+  double middle = noisy ? smoothed_at(s->columns[c], last, r->smoothing) : sum / (double)count;
+  assert_true(b->low == low && b->high == high);
+  if (fabs(b->middle - middle) > 1e-9 * (1 + fabs(middle)))
+    fail_msg("column %d at %ld: %.12g, not %.12g", c, (long)at, b->middle, middle);
+}
+
+static void columns_are_what_lies_in_them(void **state) {
+  fixture *f = *state;
+  static tri_bucket_place places[POINTS];
+  static tri_bucket buckets[TRI_BOARD_COLUMNS * POINTS];
+  /* Where columns begin at halves of steps or tokens nothing lies on a boundary; times do so by chance alone. */
+  const tri_bucket_request requests[] = {{TRI_BOARD_AXIS_STEP, 0.25, 37 * 40 + 0.25, POINTS, 1},
+                                         {TRI_BOARD_AXIS_TOKENS, 20050, 20050 + 37 * 1000, POINTS, 20},
+                                         {TRI_BOARD_AXIS_TIME, 3.01234567, 200.7654321, POINTS, 3.5},
+                                         {TRI_BOARD_AXIS_STEP, -1000.5, 10000000.5, POINTS, 1}};
+  make_series(f, 77);
+  for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
+    tri_series_buckets(&f->series, &requests[k], places, buckets);
+    for (int64_t i = 0; i < (int64_t)POINTS * TRI_BOARD_COLUMNS; i++) {
+      check_bucket(&f->series, &requests[k], i % POINTS, (int)(i / POINTS), &buckets[i]);
+    }
+  }
+}
+
+/* All of a series, none of it, one step of it. */
+static void columns_at_the_ends(void **state) {
+  fixture *f = *state;
+  tri_bucket_place places[2];
+  tri_bucket buckets[2 * TRI_BOARD_COLUMNS];
+  tri_bucket_request all = {TRI_BOARD_AXIS_STEP, NAN, NAN, 2, 1}, outside = {TRI_BOARD_AXIS_STEP, 1e6, 2e6, 2, 1};
+  tri_series_buckets(&f->series, &all, places, buckets);
+  assert_int_equal(places[0].count + places[1].count, 0); /* of no steps */
+  put_steps(f, "w", 1, 1, 0);
+  read_all(f);
+  tri_series_buckets(&f->series, &all, places, buckets);
+  assert_int_equal(places[0].count, 1);
+  put_steps(f, "a", 2, 5, 0);
+  read_all(f);
+  tri_series_buckets(&f->series, &all, places, buckets);
+  assert_true(places[0].count == 2 && places[1].count == 3 && places[0].first == 1 && places[1].last == 5);
+  assert_true(buckets[0].middle == 1.5 && buckets[1].low == 3 && buckets[1].high == 5);
+  tri_series_buckets(&f->series, &outside, places, buckets);
+  assert_int_equal(places[0].count + places[1].count, 0);
+}
+
+int main(void) {
+#define WITH_FILE(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(reads_what_jansson_reads),
+      cmocka_unit_test(refuses_what_is_half_written),
+      cmocka_unit_test(reads_numbers_of_all_sizes),
+      cmocka_unit_test(survives_damage),
+      WITH_FILE(follows_what_is_added),
+      WITH_FILE(follows_a_file_that_was_cut),
+      WITH_FILE(follows_a_file_that_was_replaced),
+      WITH_FILE(takes_the_newer_of_two),
+      WITH_FILE(passes_over_odd_lines),
+      WITH_FILE(reads_no_link_and_no_pipe),
+      WITH_FILE(does_not_depend_on_when_it_is_read),
+      WITH_FILE(columns_are_what_lies_in_them),
+      WITH_FILE(columns_at_the_ends),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
