@@ -1,0 +1,84 @@
+"""Commands of the tutorial run in their order as they are printed, and those of the README have the options that they name. Runs are
+made shorter unless all cases are asked for; what is shown of their answers is compared where it says nothing of time."""
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+import pytest
+from drawn import WHICH
+from parity import TRIREME, trireme
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEPS = 40
+
+
+def blocks_of(page, language):
+    """[(commands of a block, what is printed behind it or "")]"""
+    parts = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [(text.strip().splitlines(), parts[i + 1][1] if i + 1 < len(parts) and parts[i + 1][0] == "" else "")
+            for i, (kind, text) in enumerate(parts) if kind == language]
+
+
+def text_of_ours():
+    """A megabyte of English that is always at hand."""
+    pages = [path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))]
+    return ("".join(letter for letter in "".join(pages) if ord(letter) < 127) * 4)[:1_000_000]
+
+
+def shortened(words):
+    return words if WHICH == "all" or words[:2] != ["trireme", "train"] or "two.svg" in words else [*words, "--set", f"optimizer.steps={STEPS}"]
+
+
+def test_tutorial(tmp_path):
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "shakespeare.txt").write_text(text_of_ours())
+    seen = []
+    for commands, shown in blocks_of("docs/tutorial.md", "sh"):
+        for command in commands:
+            words = shlex.split(command)
+            assert words[0] == "trireme"
+            done = subprocess.run([TRIREME, *shortened(words)[1:]], cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=1800)
+            assert done.returncode == 0, (command, done.stderr)
+            seen.append(words[1])
+            # The kinds of lines that the page shows are there: their words, without their numbers.
+            for line in shown.splitlines() if words[1] in ("prepare", "train") else []:
+                for word in re.findall(r"(?<![\w/.])[a-z]{4,}(?![\w/.])", line):
+                    assert word in done.stderr, (command, line, word)
+    assert {"prepare", "inspect", "train", "generate", "eval", "compare", "plan", "simulate"} == set(seen)
+    for name in ("runs/shakespeare/loss.svg", "compared.html", "two.svg"):
+        assert (tmp_path / name).stat().st_size > 1000
+    linked = re.findall(r"\]\(([\w.-]+\.md)\)", (ROOT / "docs/tutorial.md").read_text())
+    assert linked and all((ROOT / "docs" / name).exists() for name in linked)
+
+
+def lines_of_readme():
+    """Commands of the README, put together where they are broken, without what is said of them."""
+    found, begun = [], ""
+    for block in re.findall(r"```\w*\n(.*?)```", (ROOT / "README.md").read_text(), re.S):
+        for line in block.splitlines():
+            line = begun + re.split(r"\s+#\s", line)[0].strip()
+            begun = line[:-1] if line.endswith("\\") else ""
+            if not begun:
+                found += [part.strip() for part in line.split(";") if part.strip().startswith("trireme ")]
+    return found
+
+
+@pytest.mark.parametrize("line", lines_of_readme())
+def test_readme(tmp_path, line):
+    """What needs nobody's text or weights runs; all others name options and keys that there are."""
+    words = shlex.split(line)[1:]
+    command = words[0]
+    if command in ("simulate", "plan", "inspect") and not any("runs/" in word or "/" in word and not word.startswith("configs/") for word in words):
+        assert trireme(*words, cwd=ROOT).stdout
+        return
+    said = trireme(command, "--help").stdout
+    keys = {row.split()[0] for row in trireme("train", "--keys").stdout.splitlines() if row.split()}
+    for word in words[1:]:
+        if word.startswith("--"):
+            assert re.search(re.escape(word) + r"\b", said), (word, command)
+        if "=" in word and command == "train":
+            assert word.split("=")[0] in keys, word
+        if word.startswith("configs/"):
+            assert os.path.exists(ROOT / word) or word.endswith(".db"), word
