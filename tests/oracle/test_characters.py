@@ -53,6 +53,8 @@ def test_what_is_read_twice(tmp_path):
     """A pipe cannot be; a text of nothing has no characters; bytes that are no text are no characters."""
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "char", "--out", tmp_path / "out", "/dev/stdin"], input=b"abc", capture_output=True)
     assert done.returncode != 0 and b"is not a plain file; char reads its inputs twice" in done.stderr
+    done = subprocess.run([TRIREME, "prepare", "--tokenizer", "chars", "--out", tmp_path / "out", __file__], capture_output=True)
+    assert done.returncode != 0 and b"--tokenizer chars: there is no such file (did you mean char?); it is gpt2:DIR" in done.stderr
     (tmp_path / "empty.txt").write_text("")
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "char", "--out", tmp_path / "out", tmp_path / "empty.txt"], capture_output=True)
     assert done.returncode != 0 and b"there is no vocabulary to learn" in done.stderr
