@@ -1,5 +1,7 @@
 #include "base/json_kind.h"
 
+#include <math.h>
+
 const char *tri_json_kind(const json_t *value) {
   if (value == NULL) return "missing";
   switch (json_typeof(value)) {
@@ -14,3 +16,5 @@ const char *tri_json_kind(const json_t *value) {
   }
   return "something else";
 }
+
+json_t *tri_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -1,4 +1,4 @@
-/* What a JSON value is, for messages. */
+/* What a JSON value is, for messages; and numbers that JSON has no words for. */
 #ifndef TRI_BASE_JSON_KIND_H
 #define TRI_BASE_JSON_KIND_H
 
@@ -6,5 +6,8 @@
 
 /* "an object", "a string", ...; NULL is "missing". */
 const char *tri_json_kind(const json_t *value);
+
+/* A new number; null where it is not finite. */
+json_t *tri_json_number(double value);
 
 #endif

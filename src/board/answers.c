@@ -1,6 +1,7 @@
 #include "board/board.h"
 
 #include "base/file.h"
+#include "base/json_kind.h"
 #include "base/memory.h"
 #include "board/internal.h"
 #include "tune/store_peek.h"
@@ -46,8 +47,6 @@ static tri_status path_of(tri_board *board, int64_t number, tri_found_kind kind,
   return tri_fail(TRI_BAD_USAGE, "there is no %s %" PRId64, found_kind_name(kind), number);
 }
 
-static json_t *real_or_nothing(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static json_t *last_of(const tri_series *s, tri_board_column column) {
@@ -72,7 +71,7 @@ static json_t *recent_of(const tri_series *s, tri_board_column column) {
 static json_t *least_of(const tri_series *s, tri_board_column column) {
   double least = INFINITY;
   for (int64_t i = 0; i < s->count; i++) least = fmin(least, (double)s->columns[column][i]);
-  return real_or_nothing(least);
+  return tri_json_number(least);
 }
 
 static double most_of(const tri_series *s, tri_board_column column) {
@@ -109,7 +108,7 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "tokens_per_s", recent_of(s, TRI_BOARD_TOKENS_PER_S));
   json_object_set_new(out, "step_s", recent_of(s, TRI_BOARD_STEP_S));
   json_object_set_new(out, "mfu", recent_of(s, TRI_BOARD_MFU));
-  json_object_set_new(out, "peak_bytes", real_or_nothing(most_of(s, TRI_BOARD_PEAK_BYTES)));
+  json_object_set_new(out, "peak_bytes", tri_json_number(most_of(s, TRI_BOARD_PEAK_BYTES)));
   json_object_set_new(out, "bad_steps", last_of(s, TRI_BOARD_BAD_STEPS));
   json_object_set_new(out, "rewinds", json_integer(s->rewinds));
   json_object_set_new(out, "odd_lines", json_integer(s->num_odd));
@@ -120,7 +119,7 @@ static void list_run(const tri_board_item *item, json_t *out) {
   list_metrics(&item->series, out);
   json_object_set_new(out, "version", json_integer(item->series.version));
   json_object_set_new(out, "state", json_string(state_of(item)));
-  json_object_set_new(out, "quiet_s", real_or_nothing(round(item->quiet_s)));
+  json_object_set_new(out, "quiet_s", tri_json_number(round(item->quiet_s)));
   json_object_set_new(out, "failed", json_boolean(item->failed));
   json_object_set_new(out, "checkpoints", checkpoints_of(item));
   json_object_set(out, "summary", item->summary == NULL ? json_null() : item->summary);

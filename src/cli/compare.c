@@ -1,6 +1,7 @@
 /* Runs beside each other, while they go on or behind their ends: a table, a picture, a page. */
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_kind.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/json.h"
@@ -133,17 +134,15 @@ static void print_table(const tri_compared *runs, int64_t count) {
   }
 }
 
-static json_t *number_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *run_json(const tri_compared *run) {
   const tri_run_summary *s = run->summary;
   return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:f, s:I, s:I}", "run", run->name, "model",
                    run->model, "steps", (json_int_t)s->steps, "tokens", (json_int_t)s->tokens, "loss",
-                   number_json(s->loss), "validation_loss", number_json(s->validation_loss), "best_validation_loss",
-                   number_json(s->best_validation_loss), "best_validation_step", (json_int_t)s->best_validation_step,
-                   "tokens_per_s", number_json(s->tokens_per_s), "mfu", number_json(s->mfu), "seconds",
-                   run->seconds[run->history->count - 1], "bad_steps", (json_int_t)s->bad_steps, "peak_bytes",
-                   (json_int_t)s->peak_bytes_measured);
+                   tri_json_number(s->loss), "validation_loss", tri_json_number(s->validation_loss),
+                   "best_validation_loss", tri_json_number(s->best_validation_loss), "best_validation_step",
+                   (json_int_t)s->best_validation_step, "tokens_per_s", tri_json_number(s->tokens_per_s), "mfu",
+                   tri_json_number(s->mfu), "seconds", run->seconds[run->history->count - 1], "bad_steps",
+                   (json_int_t)s->bad_steps, "peak_bytes", (json_int_t)s->peak_bytes_measured);
 }
 
 static tri_status print_json(const tri_compared *runs, int64_t count) {

@@ -1,4 +1,5 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/json_kind.h"
 #include "base/label.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -473,26 +474,25 @@ static void eval_print_text(const session *s, const results *r) {
 }
 
 /* JSON has no word for what is no number but null. */
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* Of each model of an ensemble by itself. */
 static json_t *models_json(const session *s) {
   json_t *out = json_array();
   for (int i = 0; i < s->ensemble->models; i++) {
-    json_array_append_new(
-        out, json_pack("{s:s, s:o}", "model", s->arguments->models[i], "loss", number(s->ensemble->losses[i])));
+    json_array_append_new(out, json_pack("{s:s, s:o}", "model", s->arguments->models[i], "loss",
+                                         tri_json_number(s->ensemble->losses[i])));
   }
   return out;
 }
 
 static tri_status eval_print_json(const session *s, const results *r) {
   json_t *document =
-      json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "loss", number(r->loss), "perplexity", number(exp(r->loss)),
-                "bits_per_byte", number(r->bits_per_byte), "tokens", (json_int_t)s->total.counted, "bytes",
-                (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence, "documents",
-                tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
+      json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "loss", tri_json_number(r->loss), "perplexity",
+                tri_json_number(exp(r->loss)), "bits_per_byte", tri_json_number(r->bits_per_byte), "tokens",
+                (json_int_t)s->total.counted, "bytes", (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence,
+                "documents", tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
-  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", number(r->bigram_loss));
+  if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", tri_json_number(r->bigram_loss));
   if (s->ensemble != NULL) json_object_set_new(document, "models", models_json(s));
   json_dumpf(document, stdout, JSON_INDENT(2));
   json_decref(document);

@@ -1,4 +1,5 @@
 /* `eval MODEL --answers FILE`: the model writes, and what it writes is compared. */
+#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/eval_questions.h"
@@ -86,9 +87,8 @@ static tri_status answers_report(session *s) {
   const double n = (double)s->questions.count, share = (double)s->right / n;
   const double error = n < 2 ? NAN : sqrt(share * (1 - share) / (n - 1));
   if (s->asked->json) {
-    json_t *object =
-        json_pack("{s:I, s:f, s:o, s:O}", "questions", (json_int_t)s->questions.count, "exact_match", share,
-                  "exact_match_stderr", isfinite(error) ? json_real(error) : json_null(), "results", s->results);
+    json_t *object = json_pack("{s:I, s:f, s:o, s:O}", "questions", (json_int_t)s->questions.count, "exact_match",
+                               share, "exact_match_stderr", tri_json_number(error), "results", s->results);
     return tri_print_json(object);
   }
   printf("questions       %" PRId64 "\nexact_match     %.4f", s->questions.count, share);

@@ -1,5 +1,6 @@
 /* `eval MODEL --choices FILE`: of one checkpoint, or of all of a run's. */
 #include "base/file.h"
+#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -125,12 +126,11 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
 }
 
 /* JSON has no word for what is no number but null. */
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 static void put_error(json_t *object, const char *name, double error) {
   char key[64];
   snprintf(key, sizeof key, "%s_stderr", name);
-  json_object_set_new(object, key, number(error));
+  json_object_set_new(object, key, tri_json_number(error));
 }
 
 static json_t *question_json(const tri_question *q, const tri_judged_question *judged, const tri_scored_text *texts) {
@@ -207,12 +207,12 @@ static tri_status print_all_json(const session *s, const tri_quality *q) {
       json_object_set_new(object, tri_quality_name(quality), json_real(p->value[quality]));
       put_error(object, tri_quality_name(quality), p->error[quality]);
     }
-    json_object_set_new(object, "rank_correlation_with_end", number(p->with_end));
+    json_object_set_new(object, "rank_correlation_with_end", tri_json_number(p->with_end));
     json_array_append_new(points, object);
   }
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
-    json_object_set_new(noise, tri_quality_name(quality), number(q->noise[quality]));
-    json_object_set_new(with_steps, tri_quality_name(quality), number(q->with_steps[quality]));
+    json_object_set_new(noise, tri_quality_name(quality), tri_json_number(q->noise[quality]));
+    json_object_set_new(with_steps, tri_quality_name(quality), tri_json_number(q->with_steps[quality]));
   }
   return tri_print_json(json_pack("{s:I, s:I, s:o, s:I, s:o, s:o}", "questions", (json_int_t)s->questions.count,
                                   "shortened", (json_int_t)s->set.shortened, "checkpoints", points, "last",

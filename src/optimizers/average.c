@@ -24,7 +24,8 @@ static const tri_config_key keys[] = {
 };
 const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
-static const tri_optimizer_state average = {.suffix = ".average", .with_sign = true, .as_value = true};
+/* A checkpoint has it under its weight's own name, in that one's shape (TRI_CHECKPOINT_AVERAGE). */
+static const tri_optimizer_state average = {.with_sign = true, .as_value = true};
 
 bool tri_average_is_kept(const tri_optimizer_settings *settings) { return settings->average.every > 0; }
 

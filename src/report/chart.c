@@ -1,6 +1,7 @@
 #include "report/chart.h"
 
 #include "base/file.h"
+#include "report/html.h"
 
 #include <errno.h>
 #include <math.h>
@@ -55,8 +56,7 @@ static void draw_tick_y(const tri_chart *c, double value) {
   fprintf(c->svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", TRI_CHART_LEFT - 8, y + 4.5, value);
 }
 
-/* 1, 2 or 5 times a power of ten, so that about `wanted` ticks fit the range. */
-static double tick_distance(double range, int wanted) {
+double tri_chart_tick_distance(double range, int wanted) {
   double rough = range / wanted, power = pow(10, floor(log10(rough)));
   double lead = rough / power;
   return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
@@ -64,7 +64,7 @@ static double tick_distance(double range, int wanted) {
 
 static void draw_even_ticks(const tri_chart *c, const tri_chart_axis *a, int wanted, double least,
                             void (*draw)(const tri_chart *c, double value)) {
-  double distance = fmax(tick_distance(a->high - a->low, wanted), least);
+  double distance = fmax(tri_chart_tick_distance(a->high - a->low, wanted), least);
   int64_t last = llround(floor(a->high / distance));
   for (int64_t i = llround(ceil(a->low / distance)); i <= last; i++) draw(c, (double)i * distance);
 }
@@ -100,19 +100,6 @@ void tri_chart_draw_axes(const tri_chart *c, const char *values) {
           c->y.logarithmic ? " (logarithmic)" : "");
 }
 
-void tri_chart_print(FILE *to, const char *text) {
-  for (const char *c = text; *c != '\0'; c++) {
-    switch (*c) {
-      case '<': fputs("&lt;", to); break;
-      case '>': fputs("&gt;", to); break;
-      case '&': fputs("&amp;", to); break;
-      case '"': fputs("&quot;", to); break;
-      default:
-        if ((unsigned char)*c >= 0x20) fputc(*c, to); /* XML has no control characters */
-    }
-  }
-}
-
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path) {
   *chart = (tri_chart){0};
   chart->svg = open_memstream(&chart->text, &chart->bytes);
@@ -123,7 +110,7 @@ tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path)
           TRI_CHART_WIDTH, TRI_CHART_HEIGHT, TRI_CHART_WIDTH, TRI_CHART_HEIGHT);
   fprintf(chart->svg, "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n", TRI_CHART_WIDTH, TRI_CHART_HEIGHT);
   fprintf(chart->svg, "<text x=\"%d\" y=\"32\" font-size=\"17\">", TRI_CHART_LEFT);
-  tri_chart_print(chart->svg, title);
+  tri_html_text(title, chart->svg);
   fprintf(chart->svg, "</text>\n");
   return TRI_OK;
 }

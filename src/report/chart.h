@@ -54,7 +54,7 @@ void tri_chart_draw_axes(const tri_chart *chart, const char *values);
 /* Where a value lies on an axis, in pixels. */
 double tri_chart_place(const tri_chart_axis *axis, double value);
 
-/* Text with XML's letters escaped. */
-void tri_chart_print(FILE *to, const char *text);
+/* 1, 2 or 5 times a power of ten, so that about `wanted` ticks fit the range. */
+double tri_chart_tick_distance(double range, int wanted);
 
 #endif

@@ -169,7 +169,7 @@ static void draw_legend(const tri_chart *c, const tri_compared *runs, int64_t co
     fprintf(c->svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"%s/>\n", x, y - 4,
             x + 26, y - 4, colours[r % NUM_COLOURS], dashes(r));
     fprintf(c->svg, "<text x=\"%d\" y=\"%d\">", x + 34, y);
-    tri_chart_print(c->svg, short_name(runs[r].name, name));
+    tri_html_text(short_name(runs[r].name, name), c->svg);
     fprintf(c->svg, "</text>\n");
   }
 }

@@ -7,7 +7,8 @@ void tri_html_text(const char *text, FILE *to) {
       case '>': fputs("&gt;", to); break;
       case '&': fputs("&amp;", to); break;
       case '"': fputs("&quot;", to); break;
-      default: fputc(*text, to);
+      default:
+        if ((unsigned char)*text >= 0x20 || *text == '\n' || *text == '\t') fputc(*text, to); /* as XML has it */
     }
   }
 }

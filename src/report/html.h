@@ -9,7 +9,8 @@
 void tri_html_begin(const char *title, FILE *to);
 void tri_html_end(FILE *to);
 
-/* Text with its <, >, & and quotes written so that they mean themselves. */
+/* Text with its <, >, & and quotes written so that they mean themselves, and without control characters; for pictures,
+ * too. */
 void tri_html_text(const char *text, FILE *to);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/domain.h"
 #include "base/file.h"
+#include "base/json_kind.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/system.h"
@@ -68,8 +69,6 @@ tri_status tri_run_summary_fill(const tri_metrics_history *history, tri_run_summ
   return TRI_OK;
 }
 
-static json_t *real_or_null(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *text_or_null(const char *text) {
   json_t *string = text == NULL ? NULL : json_string(text);
   return string == NULL ? json_null() : string; /* a host's name need not be UTF-8 */
@@ -112,24 +111,24 @@ static json_t *summary_json(const tri_run_summary *s) {
   json_t *object = json_object();
   int failed = object == NULL;
   failed |= json_object_set_new(object, "steps", json_integer(s->steps));
-  failed |= json_object_set_new(object, "loss", real_or_null(s->loss));
-  failed |= json_object_set_new(object, "validation_loss", real_or_null(s->validation_loss));
-  failed |= json_object_set_new(object, "best_validation_loss", real_or_null(s->best_validation_loss));
+  failed |= json_object_set_new(object, "loss", tri_json_number(s->loss));
+  failed |= json_object_set_new(object, "validation_loss", tri_json_number(s->validation_loss));
+  failed |= json_object_set_new(object, "best_validation_loss", tri_json_number(s->best_validation_loss));
   failed |= json_object_set_new(object, "best_validation_step", json_integer(s->best_validation_step));
   failed |= json_object_set_new(object, "ended_early", json_boolean(s->ended_early));
   failed |= json_object_set_new(object, "bad_steps", json_integer(s->bad_steps));
   failed |= json_object_set_new(object, "tokens", json_integer(s->tokens));
   if (s->num_sources > 0) failed |= json_object_set_new(object, "sources", sources_json(s));
-  failed |= json_object_set_new(object, "seconds", real_or_null(s->seconds));
-  failed |= json_object_set_new(object, "step_s", real_or_null(s->step_s));
-  failed |= json_object_set_new(object, "tokens_per_s", real_or_null(s->tokens_per_s));
-  failed |= json_object_set_new(object, "mfu", real_or_null(s->mfu));
+  failed |= json_object_set_new(object, "seconds", tri_json_number(s->seconds));
+  failed |= json_object_set_new(object, "step_s", tri_json_number(s->step_s));
+  failed |= json_object_set_new(object, "tokens_per_s", tri_json_number(s->tokens_per_s));
+  failed |= json_object_set_new(object, "mfu", tri_json_number(s->mfu));
   failed |= json_object_set_new(object, "peak_bytes_predicted", json_integer((json_int_t)s->peak_bytes_predicted));
   failed |= json_object_set_new(object, "peak_bytes_measured", json_integer((json_int_t)s->peak_bytes_measured));
   failed |= json_object_set_new(object, "peak_rss_bytes", json_integer((json_int_t)s->peak_rss_bytes));
-  failed |= json_object_set_new(object, "checkpoint_pause_s", real_or_null(s->checkpoint_pause_s));
-  failed |= json_object_set_new(object, "checkpoint_s", real_or_null(s->checkpoint_s));
-  failed |= json_object_set_new(object, "load_s", real_or_null(s->load_s));
+  failed |= json_object_set_new(object, "checkpoint_pause_s", tri_json_number(s->checkpoint_pause_s));
+  failed |= json_object_set_new(object, "checkpoint_s", tri_json_number(s->checkpoint_s));
+  failed |= json_object_set_new(object, "load_s", tri_json_number(s->load_s));
   failed |= json_object_set_new(object, "result_waits_per_step", json_real(s->result_waits));
   failed |= json_object_set_new(object, "staging_waits_per_step", json_real(s->staging_waits));
   failed |= json_object_set_new(object, "share", s->time.num_steps > 0 ? shares_json(&s->time) : json_null());

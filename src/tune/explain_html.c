@@ -1,12 +1,13 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
 #include "base/format.h"
+#include "report/chart.h"
 #include "report/html.h"
 #include "tune/explain.h"
 
 #include <math.h>
 
-enum { WIDTH = 680, HEIGHT = 240, LEFT = 64, BOTTOM = 28 };
+enum { WIDTH = 680, HEIGHT = 240, LEFT = 64, BOTTOM = 28, ABOUT_TICKS = 4 };
 
 static void begin_plot(const char *title, FILE *to) {
   fprintf(to, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDTH, HEIGHT, title);
@@ -15,17 +16,8 @@ static void begin_plot(const char *title, FILE *to) {
 static double x_of(double share) { return LEFT + share * (WIDTH - LEFT - 12); }
 static double y_of(double share) { return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - 12); }
 
-/* 1, 2 or 5 times a power of ten, so that three to six of them fit the range. */
-static double tick_distance(double range) {
-  double power = pow(10, floor(log10(range / 4)));
-  double times = range / 4 / power;
-  if (times > 5) return 10 * power;
-  if (times > 2) return 5 * power;
-  return times > 1 ? 2 * power : power;
-}
-
 static void print_axis(double low, double high, FILE *to) {
-  double distance = tick_distance(high - low);
+  double distance = tri_chart_tick_distance(high - low, ABOUT_TICKS);
   long first = lround(ceil(low / distance)), last = lround(floor(high / distance));
   for (long i = first; i <= last; i++) {
     double value = (double)i * distance, y = y_of((value - low) / (high - low));
@@ -161,7 +153,7 @@ static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
   fprintf(to, "\"><text x=\"%d\" y=\"14\" class=\"title\">", PANEL_LEFT);
   tri_html_text(knob->name, to);
   fprintf(to, "</text>");
-  double distance = tick_distance(2 * s.wide);
+  double distance = tri_chart_tick_distance(2 * s.wide, ABOUT_TICKS);
   for (long i = lround(ceil(s.low / distance)); (double)i * distance <= s.low + s.wide; i++) {
     double value = (double)i * distance, y = floor - (value - s.low) / s.wide * (floor - PANEL_TOP);
     fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y,
@@ -274,7 +266,7 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
     if (t->state != TRI_TRIAL_DONE || t->memory <= 0) continue;
     print_diamond(x_of(t->memory / most), y_of((t->value - s.low) / s.wide), e->study->known[r].name, to);
   }
-  double distance = tick_distance(100 * most);
+  double distance = tri_chart_tick_distance(100 * most, ABOUT_TICKS);
   for (long i = 0; (double)i * distance <= 100 * most; i++) {
     fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g %%</text>\n",
             x_of((double)i * distance / 100 / most), HEIGHT - 12, (double)i * distance);

@@ -1,14 +1,15 @@
 #include "tune/store_peek.h"
 
 #include "base/file.h"
+#include "base/json_kind.h"
 #include "tune/explain.h"
 #include "tune/store.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <sqlite3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,16 +45,14 @@ static tri_status peek_failed(sqlite3 *db, const char *path) {
 
 /* What a column holds; states in words. */
 static json_t *json_of_value(sqlite3_stmt *row, int column) {
-  static const char *const states[] = {"running", "done", "failed"};
   if (strcmp(sqlite3_column_name(row, column), "state") == 0) {
-    int state = sqlite3_column_int(row, column);
-    return state >= 0 && state < 3 ? json_string(states[state]) : json_null();
+    return json_string(tri_trial_state_name((tri_trial_state)sqlite3_column_int(row, column)));
   }
   double real = sqlite3_column_double(row, column);
   json_t *text = NULL;
   switch (sqlite3_column_type(row, column)) {
     case SQLITE_INTEGER: return json_integer(sqlite3_column_int64(row, column));
-    case SQLITE_FLOAT: return isfinite(real) ? json_real(real) : json_null();
+    case SQLITE_FLOAT: return tri_json_number(real);
     case SQLITE_TEXT: text = json_string((const char *)sqlite3_column_text(row, column)); break;
     default: break;
   }
@@ -91,13 +90,12 @@ static json_t *json_of_line(const char *text, const char *key, bool one_word) {
 }
 
 static void describe(const char *text, json_t *document) {
-  tri_objective objective = TRI_OBJECTIVE_TFLOPS;
-  const char *line = strstr(text, "\nobjective ");
-  int number = line == NULL || line[11] < '0' || line[11] > '3' ? 0 : line[11] - '0';
-  objective = (tri_objective)number;
+  static const char key[] = "\nobjective ";
+  const char *line = strstr(text, key);
+  const long number = line == NULL ? 0 : strtol(line + strlen(key), NULL, 10);
   json_object_set_new(document, "study", json_of_line(text, "study", false));
   json_object_set_new(document, "model", json_of_line(text, "model", true));
-  json_object_set_new(document, "unit", json_string(tri_explain_objective_unit(objective)));
+  json_object_set_new(document, "unit", json_string(tri_explain_objective_unit((tri_objective)number)));
 }
 
 static tri_status peek_study(sqlite3 *db, const char *path, json_t *document) {

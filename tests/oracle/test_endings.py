@@ -48,8 +48,7 @@ def test_lowest_and_nothing_saved(tmp_path, corpus):
     said = told(tmp_path, corpus, keys=dict(steps=40, lr=0.2), evaluation=dict(every=2, batches=2), checkpoint=dict(every=0, at_end=False))
     looks = [(line["validation_loss"], line["step"]) for line in lines_of(tmp_path / "run") if "validation_loss" in line]
     loss, step = min(looks)
-    if loss < looks[-1][0]:
-        assert f"(the lowest was {loss:.4f}, after step {step})" in said
+    assert (f"(the lowest was {loss:.4f}, after step {step})" in said) == (loss < looks[-1][0])
     assert "nothing is saved of the last step, since `checkpoint.at_end` is false" in said and "trireme eval" not in said
 
 
