@@ -64,6 +64,18 @@ foreach(source ${TRIREME_BENCHES})
   target_link_libraries(${name} PRIVATE trireme_core)
 endforeach()
 
+# Open MPI keeps the sessions of all jobs of a user in one folder, which whoever is last removes: a test that begins at that
+# moment would fail. (The program starts such a job again; tests call mpiexec themselves, too.)
+function(trireme_own_sessions folder)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  set(number 0)
+  foreach(test ${tests})
+    math(EXPR number "${number} + 1")
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "OMPI_MCA_orte_tmpdir_base=${folder}/${number}")
+  endforeach()
+endfunction()
+trireme_own_sessions(${CMAKE_BINARY_DIR}/sessions)
+
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/CMakeLists.txt)
   add_subdirectory(tests)
 endif()

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "comm/launcher.h"
 #include "comm/leftovers.h"
+#include "comm/obituary.h"
 #include "comm/placement.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { NUMBER_BYTES = 32 };
+enum { NUMBER_BYTES = 32, MAX_COLLISIONS = 8 };
 
 /* ---- the command line ---------------------------------------------------------------------------------------------
  */
@@ -98,6 +99,27 @@ static tri_status not_started(int64_t restarts) {
                                                    "goes on from the newest checkpoint");
 }
 
+static bool has_collided(const tri_ending *ending) {
+  for (int64_t r = 0; r < ending->num_ranks; r++) {
+    if (ending->ranks[r].pid > 0) return false;
+  }
+  return ending->launcher_result != 0 && tri_obituary_of_session(ending->noise.text);
+}
+
+/* One start; once more where the launcher has met another one before it had started any rank. */
+static tri_status attend_start(const tri_start *start, int64_t restarts, tri_rank_news *news, tri_ending *ending) {
+  for (int collisions = 0;; collisions++) {
+    memset(news, 0, (size_t)start->num_ranks * sizeof *news);
+    memset(ending, 0, sizeof *ending);
+    ending->num_ranks = start->num_ranks;
+    ending->ranks = news;
+    ending->steps = -1;
+    if (tri_attend_asked() > 0) return not_started(restarts);
+    TRI_TRY(tri_attend(start, news, ending));
+    if (collisions == MAX_COLLISIONS || ending->asked > 0 || !has_collided(ending)) return TRI_OK;
+  }
+}
+
 /* Every start but the first goes on from what is newest, whatever the first began from. */
 static tri_status run_again_and_again(const tri_launch_options *options, char number[NUMBER_BYTES], char **line,
                                       int used, tri_rank_news *news, tri_ending *ending) {
@@ -107,14 +129,8 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
   for (int64_t restarts = 0;; restarts++) {
     name_start(restarts);
     tri_start start = {line, ranks, options->hang_timeout_s, options->output};
-    memset(news, 0, (size_t)options->ranks * sizeof *news);
-    memset(ending, 0, sizeof *ending);
-    ending->num_ranks = ranks;
-    ending->ranks = news;
-    ending->steps = -1;
     snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
-    if (tri_attend_asked() > 0) return not_started(restarts);
-    status = tri_attend(&start, news, ending);
+    status = attend_start(&start, restarts, news, ending);
     if (ending->launcher_result != 0) tri_leftovers_remove();
     if (status == TRI_OK) status = tri_cause_tell(ending);
     if (!may_restart(options, ending, status, restarts)) return status;

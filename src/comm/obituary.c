@@ -41,3 +41,5 @@ bool tri_obituary_find(const char *text, tri_obituary *out) {
   }
   return false;
 }
+
+bool tri_obituary_of_session(const char *text) { return strstr(text, "orte_session_dir failed") != NULL; }

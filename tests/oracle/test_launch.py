@@ -444,6 +444,11 @@ def test_crash(tmp_path, corpus):
 # ---- what killed jobs leave -----------------------------------------------------------------------------------------
 
 
+def sessions_in(folder):
+    """Environment in which Open MPI keeps its sessions there."""
+    return {**{name: value for name, value in os.environ.items() if not name.endswith("tmpdir_base")}, "TMPDIR": str(folder)}
+
+
 def test_leftovers(tmp_path, corpus):
     """Planted segments and session folders: only those of this host and user that no process holds go, at the next start."""
     if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
@@ -472,7 +477,7 @@ def test_leftovers(tmp_path, corpus):
         with open(memory / names["mapped"], "r+b") as file:
             mapped = mmap.mmap(file.fileno(), 4096)
         path = write_run(tmp_path, corpus, steps=5)
-        trireme("train", path, "-n", "2", env={**os.environ, "TMPDIR": str(tmp_path)})
+        trireme("train", path, "-n", "2", env=sessions_in(tmp_path))
         left = {kind for kind, name in names.items() if os.path.lexists(memory / name)}
         assert left == set(names) - {"dead", "newer"}, left
         assert {p.name for p in sessions.iterdir() if p.name.startswith("pid.")} == {
@@ -508,7 +513,7 @@ def test_leftovers_without_domain(tmp_path):
                 (folder / f"pid.{pid}/0").mkdir(parents=True)
         # Leftovers go before the ranks find that there is no data.
         done = subprocess.run([*named, TRIREME, "train", write_run(tmp_path, tmp_path), "-n", "2"], capture_output=True,
-                              text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+                              text=True, env=sessions_in(tmp_path))
         assert done.returncode != 0
         assert not segment.exists()
         assert [p.name for folder in (long, short) for p in folder.iterdir()] == 2 * [f"pid.{alive.pid}"]
@@ -523,7 +528,7 @@ def test_killed_job_leaves_nothing_to_the_next(tmp_path, corpus):
     if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
         pytest.skip("SKIPPED: nothing is removed where processes of the host may be hidden")
     path = write_run(tmp_path, corpus)
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = sessions_in(tmp_path)
     process = start(path, "-n", 2, env=environment)
     wait_for_step(tmp_path, process, 2)
     mine = set(processes_of(path))

@@ -90,6 +90,20 @@ def test_launcher_that_stays(play):
         assert len(said) == (text is not None) and (text is None or re.fullmatch(text, said[0])), (name, errors)
 
 
+def test_launchers_that_meet(play):
+    """Open MPI's mpiexec ends where another one removes the folder of both as it begins: nothing was started, and it is once more."""
+    collide = "if int(tries.read_text()) <= {}:\n    print('  orte_session_dir failed\\n  --> Returned value Error (-1)', file=sys.stderr)\n    raise SystemExit(213)\n"
+    count = "tries = here / 'tries'\ntries.write_text(str(1 + (int(tries.read_text()) if tries.exists() else 0)))\n"
+    well = "Rank(0).leave(0)\nRank(1).leave(0)\n"
+    for name, code, tries, status in (("once", count + collide.format(1) + well, 2, 0), ("always", count + collide.format(99), 9, 9),
+                                      ("ranks", count + "r = Rank(0)\n" + collide.format(1), 1, 9)):
+        process = play(name, code, hang_timeout=1)
+        _, errors = process.communicate()
+        assert process.returncode == status, (name, errors)
+        assert int((process.args[2].parent / "tries").read_text()) == tries, name
+        assert (status == 0) == ("orte_session_dir failed" not in errors), (name, errors)
+
+
 def test_environment_of_other_hosts(play):
     """Open MPI's launcher takes to other hosts what it is told to by name, and MPICH's all there is."""
     if "Open" not in subprocess.run([REAL, "--version"], capture_output=True, text=True).stdout:
