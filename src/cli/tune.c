@@ -36,7 +36,7 @@ static const struct option tune_options[] = {{"store", required_argument, NULL, 
                                              {NULL, 0, NULL, 0}};
 
 static tri_status tune_parse(int count, char **given, arguments *out) {
-  static const char *const methods[] = {"gaussian", "random", "grid", "exhaustive", "pbt"};
+  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt"};
   optind = 1;
   opterr = 0;
   for (;;) {
@@ -171,7 +171,7 @@ static tri_status take_options(const arguments *given, tri_study *study) {
                     "--method %s: a population has a space of its own; say `method: pbt`, or not, in the study file",
                     given->method);
   }
-  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = INT32_MAX;
+  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = 0; /* all */
   return TRI_OK;
 }
 
@@ -248,8 +248,10 @@ const tri_command tri_command_tune = {
         "  -n RANKS            of each real trial, started through this machine's mpiexec; simulated studies say\n"
         "                      `devices`\n"
         "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
-        "  --method M          gaussian (the default), random, grid, exhaustive or pbt, whatever the study says\n"
-        "  --trials N          the budget, whatever the study says\n"
+        "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "
+        "random,\n"
+        "                      grid, exhaustive or pbt, whatever the study says\n"
+        "  --trials N          the budget, whatever the study says; with auto: gaussian\n"
         "  --seed S            of what is chosen at random\n"
         "  --html FILE         also write a page with plots\n"
         "  --json              one JSON document on standard output\n"

@@ -63,9 +63,8 @@ typedef struct layer_division {
 } layer_division;
 
 struct tri_bounds {
-  const tri_search_request *request;
-  tri_search_request of_frozen; /* what `request` is where not all of the model is trained, */
-  tri_model frozen;             /* and its model */
+  tri_search_request request;
+  tri_model frozen; /* its model where not all of one is trained */
   layer_prices *prices;
   int64_t num_prices, room;
   layer_sizes *sizes;
@@ -73,25 +72,26 @@ struct tri_bounds {
   layer_division division; /* the one that was asked for last */
 };
 
-/* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
- * gradient, no update. */
-static void freeze_all(const tri_search_request *request, tri_bounds *bounds) {
-  bounds->frozen = *request->model;
-  bounds->frozen.tuning = (tri_tuning){.freeze = {.words = {{"*"}}, .count = 1}};
-  bounds->of_frozen = *request;
-  bounds->of_frozen.model = &bounds->frozen;
-  bounds->request = &bounds->of_frozen;
-}
-
 static bool is_frozen(const tri_search_request *request) { return !tri_tuning_is_full(&request->model->tuning); }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
-  bounds->request = request;
-  if (!tri_tuning_is_full(&request->model->tuning)) freeze_all(request, bounds);
+  bounds->request = *request;
+  if (is_frozen(request)) {
+    /* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
+     * gradient, no update. */
+    bounds->frozen = *request->model;
+    bounds->frozen.tuning = (tri_tuning){.freeze = {.words = {{"*"}}, .count = 1}};
+    bounds->request.model = &bounds->frozen;
+  }
   *out = bounds;
   return TRI_OK;
+}
+
+void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_optimizer_settings *optimizer) {
+  bounds->request.global_batch = global_batch;
+  bounds->request.optimizer = optimizer;
 }
 
 void tri_bounds_destroy(tri_bounds *bounds) {
@@ -244,7 +244,7 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
   }
   layer_prices *made = &bounds->prices[bounds->num_prices];
   *made = (layer_prices){.of = one_of(layout)};
-  TRI_TRY(price(bounds->request, made));
+  TRI_TRY(price(&bounds->request, made));
   bounds->num_prices++;
   *out = made;
   return TRI_OK;
@@ -276,7 +276,7 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
     TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->sizes, &bounds->sizes));
     bounds->sizes_room = room;
   }
-  const tri_model *model = bounds->request->model;
+  const tri_model *model = bounds->request.model;
   tri_layer_range all = {-1, model->num_layers + 1};
   layer_sizes sizes = {.of = one_of(layout)};
   tri_model_share share = {.seat = fewest_experts(&sizes.of), .chunks = &all, .num_chunks = 1};
@@ -323,7 +323,7 @@ static bool divided_alike(const tri_layout *a, const tri_layout *b) {
 }
 
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
-  const tri_model *model = bounds->request->model;
+  const tri_model *model = bounds->request.model;
   layer_division *at = &bounds->division;
   const int64_t end = layout->pipeline - 1, v = layout->virtual_stages;
   if (divided_alike(&at->of, layout)) return at;
@@ -525,7 +525,7 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
 }
 
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
-  const tri_search_request *request = bounds->request;
+  const tri_search_request *request = &bounds->request;
   const layer_division *division = find_division(bounds, layout);
   const layer_prices *p = NULL;
   const layer_sizes *sizes = NULL;

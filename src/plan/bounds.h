@@ -11,6 +11,10 @@ typedef struct tri_bounds tri_bounds;
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
 void tri_bounds_destroy(tri_bounds *bounds);
 
+/* From now on bounds are of steps of such a batch and with such an optimizer, which must outlive them, in the place of
+ * the request's: the prices of layers hold for all. */
+void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_optimizer_settings *optimizer);
+
 typedef struct tri_bound {
   double step_s, bytes; /* no less than these */
 } tri_bound;

@@ -24,12 +24,17 @@
   X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)
 TRI_CONFIG_WORDS(objectives, tri_objective, OBJECTIVES)
 #define METHODS(X)                                                                                                     \
+  X("auto", TRI_METHOD_AUTO)                                                                                           \
   X("gaussian", TRI_METHOD_GAUSSIAN)                                                                                   \
   X("random", TRI_METHOD_RANDOM)                                                                                       \
   X("grid", TRI_METHOD_GRID)                                                                                           \
   X("exhaustive", TRI_METHOD_EXHAUSTIVE)                                                                               \
   X("pbt", TRI_METHOD_POPULATION)
 TRI_CONFIG_WORDS(methods, tri_method, METHODS)
+#define PRIORS(X)                                                                                                      \
+  X("planner", TRI_PRIOR_PLANNER)                                                                                      \
+  X("none", TRI_PRIOR_NONE)
+TRI_CONFIG_WORDS(priors, tri_prior, PRIORS)
 
 #define KEY(STRUCT, NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(STRUCT, NAME)
 #define ROOM(STRUCT, NAME) .bytes = sizeof(((STRUCT *)0)->NAME)
@@ -166,10 +171,15 @@ static const tri_config_key study_keys[] = {
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help =
          "what is to be large; cost: tokens for a device-second; time_to_loss: how soon trial.target_loss is reached"},
-    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "gaussian",
-     .help = "how points are chosen"},
-    {AT("trials", search.trials, TRI_CONFIG_INT), .range = {.low = 1, .high = 100000}, .fallback = "64",
-     .help = "the budget"},
+    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
+     .help = "how points are chosen; auto: all of them where they are simulated within exhaustive_seconds and neither "
+             "trials nor node_hours are given, else gaussian"},
+    {KEY(tri_study, exhaustive_seconds, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "30.0",
+     .help = "of simulation that method: auto spends on trying all points; 0: never"},
+    {KEY(tri_study, prior, TRI_CONFIG_CHOICE), .words = priors, .fallback = "planner",
+     .help = "gaussian begins with what the planner expects of the points on the cluster, or with nothing"},
+    {AT("trials", search.trials, TRI_CONFIG_INT), .range = {.low = 0, .high = 100000}, .fallback = "0",
+     .help = "the budget; 0: 64, or all where all are tried"},
     {AT("initial", search.initial, TRI_CONFIG_INT), .range = {.low = 1, .high = 1000}, .fallback = "8",
      .help = "trials at random before the model chooses"},
     {KEY(tri_study, minutes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "0.0",
@@ -614,7 +624,7 @@ bool tri_study_calibrates(const tri_study *study) {
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
   if (methods_find(name, &study->search.method)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be gaussian, random, grid, exhaustive or pbt", name);
+  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be auto, gaussian, random, grid, exhaustive or pbt", name);
 }
 
 /* What population-based training can vary: what may change in the middle of a run. */

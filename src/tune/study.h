@@ -14,6 +14,9 @@ typedef enum tri_objective {
   TRI_OBJECTIVE_TIME_TO_LOSS, /* of real trials: how soon the validation loss is as low as trial.target_loss */
 } tri_objective;
 
+/* What is expected of points before any is tried. */
+typedef enum tri_prior { TRI_PRIOR_PLANNER, TRI_PRIOR_NONE } tri_prior;
+
 /* A layout that somebody has published, to be compared with what the search finds. */
 typedef struct tri_recipe {
   char name[64], layout[256];
@@ -30,7 +33,9 @@ typedef struct tri_study {
   double expert_imbalance; /* tri_simulation_request */
   tri_trained trained;     /* of simulated trials what is trained and by what; of real ones the run file's */
   tri_objective objective;
-  tri_search search;
+  tri_point_search search;
+  double exhaustive_seconds; /* TRI_METHOD_AUTO: all points are tried where simulating them takes no longer */
+  tri_prior prior;
   double minutes;
   double node_hours; /* the budget, 0: none */
   int64_t parallel;  /* trials at once */

@@ -35,7 +35,7 @@ const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count) {
   return best;
 }
 
-tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
+tri_suggester tri_suggester_create(const tri_space *space, const tri_point_search *search, tri_point *points,
                                    int64_t num_points, double *prior) {
   return (tri_suggester){.space = space, .search = search, .points = points, .prior = prior, .num_points = num_points};
 }
@@ -248,14 +248,17 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
 
 /* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
-/* Which points have a trial, by their places. */
+/* Which points have a trial, by their places. Trials are mostly those of the last time and some more. */
 static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t count) {
   if (s->tried == NULL) TRI_TRY(tri_alloc("points", (size_t)s->num_points, sizeof *s->tried, &s->tried));
-  memset(s->tried, 0, (size_t)s->num_points * sizeof *s->tried);
-  for (int64_t i = 0; i < count; i++) {
+  bool same = s->marked > 0 && s->marked <= count && trials[s->marked - 1].number == s->last_marked;
+  if (!same) memset(s->tried, 0, (size_t)s->num_points * sizeof *s->tried);
+  for (int64_t i = same ? s->marked : 0; i < count; i++) {
     int64_t place = place_of(s, &trials[i].point);
     if (place >= 0) s->tried[place] = true;
   }
+  s->marked = count;
+  s->last_marked = count > 0 ? trials[count - 1].number : 0;
   return TRI_OK;
 }
 
@@ -465,6 +468,7 @@ tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count,
     case TRI_METHOD_EXHAUSTIVE: place = in_order(s); break;
     case TRI_METHOD_GAUSSIAN:
     case TRI_METHOD_RANDOM: place = at_random(s, count); break;
+    case TRI_METHOD_AUTO: return tri_fail(TRI_INTERNAL, "nobody has settled how points are chosen");
     case TRI_METHOD_POPULATION: return tri_fail(TRI_INTERNAL, "a population has no points to choose from");
   }
   *found = place >= 0;

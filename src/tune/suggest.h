@@ -6,6 +6,7 @@
 #include "tune/space.h"
 
 typedef enum tri_method {
+  TRI_METHOD_AUTO, /* a study's, before the tuner has settled which (tuner.c) */
   TRI_METHOD_GAUSSIAN,
   TRI_METHOD_RANDOM,
   TRI_METHOD_GRID,
@@ -15,9 +16,9 @@ typedef enum tri_method {
 
 typedef struct tri_search {
   tri_method method;
-  int64_t trials, initial; /* the budget; of them at random before the model chooses */
+  int64_t trials, initial; /* the budget, 0: the method's own; of them at random before the model chooses */
   uint64_t seed;
-} tri_search;
+} tri_point_search;
 
 typedef enum tri_trial_state { TRI_TRIAL_RUNNING, TRI_TRIAL_DONE, TRI_TRIAL_FAILED } tri_trial_state;
 
@@ -41,16 +42,17 @@ const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count);
 /* Of one tuner: what it learned so far. Release with tri_suggester_release. */
 typedef struct tri_suggester {
   const tri_space *space;
-  const tri_search *search;
+  const tri_point_search *search;
   tri_gaussian_state value, success, memory;
-  tri_point *points; /* that can be tried */
-  double *prior;     /* what each is expected to be worth beforehand, or NULL */
-  bool *tried;       /* which of them have a trial */
+  tri_point *points;           /* that can be tried */
+  double *prior;               /* what each is expected to be worth beforehand, or NULL */
+  bool *tried;                 /* which of them have a trial, */
+  int64_t marked, last_marked; /* by so many trials, the last of which has this number */
   int64_t num_points;
 } tri_suggester;
 
 /* Takes points over, which are in order (tri_space_points) and released with it; and prior, which may be NULL. */
-tri_suggester tri_suggester_create(const tri_space *space, const tri_search *search, tri_point *points,
+tri_suggester tri_suggester_create(const tri_space *space, const tri_point_search *search, tri_point *points,
                                    int64_t num_points, double *prior);
 void tri_suggester_release(tri_suggester *suggester);
 

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "plan/bounds.h"
 #include "schedule/layout_config.h"
 #include "tune/short_run.h"
 
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+enum { POINTS_TIMED = 24 };
 
 struct tri_attempt {
   const tri_study *study;
@@ -52,6 +55,47 @@ tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int
     TRI_TRY(trial_simulate(study, &plan, &trial));
     if (trial.state == TRI_TRIAL_DONE) values[i] = trial.value;
   }
+  return TRI_OK;
+}
+
+static tri_status bound_points(const tri_study *study, tri_bounds *bounds, const tri_point *points, int64_t count,
+                               double *values) {
+  for (int64_t i = 0; i < count; i++) {
+    tri_trial_plan plan;
+    tri_bound bound;
+    values[i] = 0;
+    if (tri_point_plan(study, &points[i], &plan) != TRI_OK) continue;
+    tri_bounds_of_step(bounds, plan.global_batch, &plan.optimizer);
+    TRI_TRY(tri_bounds_of(bounds, &plan.layout, &bound));
+    if (bound.bytes <= study->cluster.memory_bytes) values[i] = tri_study_value(study, &plan, bound.step_s);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_trial_bound(const tri_study *study, const tri_point *points, int64_t count, double *values) {
+  const tri_search_request request = {.model = &study->model,
+                                      .cluster = &study->cluster,
+                                      .system = &study->system,
+                                      .sequence = study->sequence,
+                                      .precision = study->precision,
+                                      .expert_imbalance = study->expert_imbalance};
+  tri_bounds *bounds = NULL;
+  TRI_TRY(tri_bounds_create(&request, &bounds));
+  tri_status status = bound_points(study, bounds, points, count, values);
+  tri_bounds_destroy(bounds);
+  return status;
+}
+
+tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, int64_t count, double *out) {
+  int64_t looked_at = 0;
+  double begin_s = tri_clock_s();
+  for (int64_t i = 0; i < count; i++) {
+    double value;
+    if (!tri_suggest_takes(i, count, POINTS_TIMED)) continue;
+    TRI_TRY(tri_trial_expect(study, &points[i], 1, &value));
+    looked_at++;
+  }
+  *out = looked_at == 0 ? 0 : (tri_clock_s() - begin_s) * (double)count / (double)looked_at;
   return TRI_OK;
 }
 

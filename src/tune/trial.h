@@ -26,8 +26,12 @@ double tri_attempt_value(const tri_attempt *attempt, int64_t *steps);
 /* Ends it: what it has measured is its result. */
 void tri_attempt_stop_early(tri_attempt *attempt, tri_trial *trial);
 
-/* What the simulator expects of every point of the space (0: not legal, or it does not fit): a prior for real trials.
- * values[count]. */
+/* What is expected of every point of a space beforehand, values[count]; 0: it is not legal, or does not fit. Either the
+ * simulator's word, or, for spaces too large for that, the most that the planner's bounds allow: no step takes less. */
 tri_status tri_trial_expect(const tri_study *study, const tri_point *points, int64_t count, double *values);
+tri_status tri_trial_bound(const tri_study *study, const tri_point *points, int64_t count, double *values);
+
+/* Seconds that simulating all points will take, by some of them. */
+tri_status tri_trial_seconds(const tri_study *study, const tri_point *points, int64_t count, double *out);
 
 #endif

@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, FOR_TOKENS = 1 << 24 };
+enum { MOST_RANKED = 20000, FEW = 2, MOST_AT_ONCE = 256, RUNGS = 2, USUAL_TRIALS = 64, FOR_TOKENS = 1 << 24 };
 
 /* Between two looks at what runs; the longer one where nothing is left to begin. */
 static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
@@ -218,25 +218,58 @@ static tri_status furnish(tri_study *study, const char *folder) {
   return status;
 }
 
+/* `auto` and a budget of 0 become what they stand for. */
+static tri_status settle_method(tri_study *study, const tri_point *points, int64_t count) {
+  tri_point_search *search = &study->search;
+  double seconds = 0;
+  if (search->method == TRI_METHOD_AUTO) {
+    bool may = !tri_study_is_real(study) && search->trials == 0 && study->node_hours <= 0;
+    search->method = TRI_METHOD_GAUSSIAN;
+    if (may && study->exhaustive_seconds > 0) {
+      TRI_TRY(tri_trial_seconds(study, points, count, &seconds));
+      if (seconds <= study->exhaustive_seconds) search->method = TRI_METHOD_EXHAUSTIVE;
+    }
+  }
+  bool all = search->method == TRI_METHOD_EXHAUSTIVE;
+  if (search->trials == 0) search->trials = all ? INT32_MAX : USUAL_TRIALS;
+  if (all && seconds > 0) {
+    tri_log("all %ld points of the space are simulated, in some %.0f s (method: auto, exhaustive_seconds)", (long)count,
+            ceil(seconds));
+  }
+  return TRI_OK;
+}
+
+/* What the planner expects: of real trials what it simulates, of simulated ones, and of very many, what it bounds. */
+static tri_status expect(const tri_study *study, const tri_point *points, int64_t count, double **out) {
+  bool simulates = tri_study_is_real(study) && count <= MOST_RANKED;
+  double *prior = NULL;
+  TRI_TRY(tri_alloc("a prior", (size_t)count, sizeof *prior, &prior));
+  tri_status status = (simulates ? tri_trial_expect : tri_trial_bound)(study, points, count, prior);
+  if (status != TRI_OK) {
+    tri_free(prior);
+    return status;
+  }
+  *out = prior;
+  return TRI_OK;
+}
+
+static bool has_prior(const tri_study *study) {
+  if (study->search.method != TRI_METHOD_GAUSSIAN || study->prior == TRI_PRIOR_NONE) return false;
+  return study->cluster_name[0] != '\0' && study->objective != TRI_OBJECTIVE_TIME_TO_LOSS;
+}
+
 static tri_status tuner_prepare(tuner *t) {
   tri_study *study = t->study;
   tri_point *points = NULL;
   double *prior = NULL;
   int64_t count = 0;
-  bool real = tri_study_is_real(study);
-  if (real) TRI_TRY(furnish(study, t->folder));
+  if (tri_study_is_real(study)) TRI_TRY(furnish(study, t->folder));
   TRI_TRY(tri_study_points(study, &points, &count));
-  bool prices = real && study->cluster_name[0] != '\0' && study->objective != TRI_OBJECTIVE_TIME_TO_LOSS;
-  bool ranks = prices && count <= MOST_RANKED;
-  if (prices && !ranks) {
-    tri_log("the space has %ld points, too many to rank them all beforehand: the search begins without", (long)count);
-  }
-  if (ranks) {
-    tri_status status = tri_alloc("a prior", (size_t)count, sizeof *prior, &prior);
-    if (status == TRI_OK) status = tri_trial_expect(study, points, count, prior);
-    if (status != TRI_OK) tri_free(points);
-    if (status != TRI_OK) tri_free(prior);
-    TRI_TRY(status);
+  tri_status status = settle_method(study, points, count);
+  if (status == TRI_OK && has_prior(study)) status = expect(study, points, count, &prior);
+  if (status != TRI_OK) {
+    tri_free(points);
+    return status;
   }
   t->suggester = tri_suggester_create(&study->space, &study->search, points, count, prior);
   return TRI_OK;

@@ -74,7 +74,7 @@ int main(int count, char **arguments) {
   static tri_space space;
   tri_point *points = NULL;
   int64_t num_points = 0;
-  tri_search search = {.trials = 4096};
+  tri_point_search search = {.trials = 4096};
   if (count != 5) return 2;
   for (int i = 0; i < 4; i++) {
     if (strcmp(arguments[2], methods[i]) == 0) search.method = (tri_method)i;

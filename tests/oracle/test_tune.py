@@ -88,6 +88,43 @@ def test_methods_find_the_same_space(tmp_path):
             assert some["best"]["value"] >= 0.9 * every["best"]["value"]
 
 
+def test_auto(tmp_path):
+    """Without a budget all points are tried where that takes seconds, and no fewer after an interrupted search; with one the
+    search begins with what the planner expects: it finds the best of all among its first trials."""
+    free = {key: value for key, value in STUDY.items() if key != "trials"}
+    every = trials_of(tmp_path, STUDY, "--store", tmp_path / "every.db", "--method", "exhaustive")
+    done = tune(tmp_path, free, "--store", tmp_path / "free.db", "--json")
+    assert [dict(t, seconds=0) for t in json.loads(done.stdout)["trials"]] == [dict(t, seconds=0) for t in every["trials"]]
+    assert f"all {len(every['trials'])} points of the space are simulated, in some " in done.stderr
+    few = trials_of(tmp_path, STUDY, "--store", tmp_path / "few.db")
+    assert len(few["trials"]) == 24 and few["best"]["value"] == every["best"]["value"]
+    assert len(trials_of(tmp_path, free, "--store", tmp_path / "few.db")["trials"]) == len(every["trials"])
+    for keys, count in ((dict(exhaustive_seconds=0), 64), (dict(exhaustive_seconds=1e-9), 64), (dict(node_hours=1e6), 64), (dict(method="random"), 64),
+                        (dict(method="grid", trials=7), 7), (dict(method="exhaustive", trials=7), len(every["trials"]))):
+        found = tune(tmp_path, dict(free, **keys), "--store", tmp_path / f"{'-'.join(keys)}{count}.db", "--json")
+        assert len(json.loads(found.stdout)["trials"]) == count, keys
+        assert "points of the space are simulated" not in found.stderr
+    blind = trials_of(tmp_path, dict(STUDY, prior="none"), "--store", tmp_path / "blind.db")
+    assert [t["point"] for t in blind["trials"]][:3] != [t["point"] for t in few["trials"]][:3]
+    assert any(t.get("reason") == "out of memory" for t in blind["trials"][:8])
+    assert "must be one of planner, none, not `\"good\"`" in tune(tmp_path, dict(STUDY, prior="good"), status=3).stderr
+
+
+def test_what_the_planner_expects(tmp_path):
+    """Of any point no less than the simulator says, with every objective and where the devices, the batch and the optimizer differ
+    from point to point: the first trial is among the very best, and no trial runs out of memory before those that do not are done."""
+    space = [knob for knob in SPACE if knob["name"] in ("tensor", "pipeline", "zero")]
+    space += [dict(name="nodes", values=[1, 2, 3]), dict(name="accumulation", values=[2, 8]), dict(name="optimizer.name", values=["adamw", "sgd", "muon"])]
+    study = dict(name="wide", model="gpt2-1.5b", cluster="frontier", sequence=512, space=space, constraints=[dict(rule="tensor * pipeline <= devices")])
+    for objective in ("tflops", "tokens_per_s", "cost"):
+        every = trials_of(tmp_path, dict(study, objective=objective), "--store", tmp_path / f"{objective}.db")
+        some = trials_of(tmp_path, dict(study, objective=objective, trials=12), "--store", tmp_path / f"{objective}-some.db")
+        done = sorted((t["value"] for t in every["trials"] if "value" in t), reverse=True)
+        assert len(done) > 100
+        assert some["trials"][0]["value"] >= done[len(done) // 20]
+        assert some["best"]["value"] >= 0.99 * done[0]
+
+
 def test_best_layout_is_the_simulators(tmp_path):
     out = tune(tmp_path, STUDY, "--trials", 12).stdout
     best = re.search(r"^ +1 +trial \d+ +(\S+)", out, re.M)[1]
@@ -577,7 +614,7 @@ def test_bad_stores(tmp_path):
     assert "there is no store" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
-    assert "--method is gaussian, random, grid, exhaustive or pbt, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
+    assert "--method is auto, gaussian, random, grid, exhaustive or pbt, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
 
 
 # ---- how soon a loss is reached
