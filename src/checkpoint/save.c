@@ -275,9 +275,7 @@ static tri_status create_named(saving *s) {
   if (length >= (int)sizeof temporary) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", s->request.folder);
   snprintf(s->final, sizeof s->final, "%s", s->request.folder);
   TRI_TRY(tri_directory_remove(temporary)); /* of a killed process that had the same number */
-  if (mkdir(temporary, 0777) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", temporary, strerror(errno));
-  }
+  TRI_TRY(tri_directory_create(temporary));
   memcpy(s->temporary, temporary, sizeof temporary);
   s->facts = json_object();
   return fill_folder(s);

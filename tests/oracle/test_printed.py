@@ -1,5 +1,5 @@
-"""Commands of the tutorial run in their order as they are printed, and those of the README have the options that they name. Runs are
-made shorter unless all cases are asked for; what is shown of their answers is compared where it says nothing of time."""
+"""Commands of the tutorial and of the README run in their order as they are printed, and others of the README have the options that they
+name. Runs are made shorter unless all cases are asked for; what is shown of their answers is compared where it says nothing of time."""
 import os
 import pathlib
 import re
@@ -11,7 +11,7 @@ from drawn import WHICH
 from parity import TRIREME, trireme
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STEPS = 40
+STEPS = {"docs/tutorial.md": 40, "README.md": 4}
 
 
 def blocks_of(page, language):
@@ -27,30 +27,47 @@ def text_of_ours():
     return ("".join(letter for letter in "".join(pages) if ord(letter) < 127) * 4)[:1_000_000]
 
 
-def shortened(words):
-    return words if WHICH == "all" or words[:2] != ["trireme", "train"] or "two.svg" in words else [*words, "--set", f"optimizer.steps={STEPS}"]
+def shortened(page, words):
+    return words if WHICH == "all" or words[:2] != ["trireme", "train"] or "two.svg" in words else [*words, "--set", f"optimizer.steps={STEPS[page]}"]
+
+
+def run_page(page, folder):
+    """Runs its commands; the first words of each."""
+    seen = []
+    for commands, shown in blocks_of(page, "sh"):
+        said = ""
+        for command in commands:
+            words = [word for part in shlex.split(command) for word in (sorted(str(p.relative_to(folder)) for p in folder.glob(part)) if "*" in part else [part])]
+            assert words[0] == "trireme"
+            done = subprocess.run([TRIREME, *shortened(page, words)[1:]], cwd=folder, capture_output=True, text=True, errors="replace", timeout=1800)
+            assert done.returncode == 0, (command, done.stderr)
+            seen.append(words[1])
+            said += done.stdout + done.stderr
+        # The kinds of lines that the page shows are there: their words, without their numbers.
+        for line in shown.splitlines() if shlex.split(commands[0])[1] in ("prepare", "train", "simulate") else []:
+            for word in re.findall(r"(?<![\w/.])[a-z]{4,}(?![\w/.])", line):
+                assert word in said, (commands, line, word)
+    return seen
 
 
 def test_tutorial(tmp_path):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     (tmp_path / "shakespeare.txt").write_text(text_of_ours())
-    seen = []
-    for commands, shown in blocks_of("docs/tutorial.md", "sh"):
-        for command in commands:
-            words = shlex.split(command)
-            assert words[0] == "trireme"
-            done = subprocess.run([TRIREME, *shortened(words)[1:]], cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=1800)
-            assert done.returncode == 0, (command, done.stderr)
-            seen.append(words[1])
-            # The kinds of lines that the page shows are there: their words, without their numbers.
-            for line in shown.splitlines() if words[1] in ("prepare", "train") else []:
-                for word in re.findall(r"(?<![\w/.])[a-z]{4,}(?![\w/.])", line):
-                    assert word in done.stderr, (command, line, word)
+    seen = run_page("docs/tutorial.md", tmp_path)
     assert {"prepare", "inspect", "train", "generate", "eval", "compare", "plan", "simulate"} == set(seen)
     for name in ("runs/shakespeare/loss.svg", "compared.html", "two.svg"):
         assert (tmp_path / name).stat().st_size > 1000
     linked = re.findall(r"\]\(([\w.-]+\.md)\)", (ROOT / "docs/tutorial.md").read_text())
     assert linked and all((ROOT / "docs" / name).exists() for name in linked)
+
+
+def test_first_commands_of_readme(tmp_path):
+    for name in ("configs", "docs", "README.md"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    seen = run_page("README.md", tmp_path)
+    assert seen == ["prepare", "train", "generate", "eval", "export", "train", "compare", "simulate", "plan", "tune"]
+    for name in ("two.svg", "compared.html", "study.html", "models/gpt2-demo/model.safetensors"):
+        assert (tmp_path / name).stat().st_size > 1000
 
 
 def lines_of_readme():
