@@ -136,8 +136,8 @@ static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
     const bool back = i >= q->count;
     const tri_quality_point *p = &q->points[back ? 2 * q->count - 1 - i : i];
     const double value = p->value[quality] + (back ? -1 : 1) * p->error[quality];
-    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_chart_place(&c->x, (double)p->step),
-            tri_chart_place(&c->y, value));
+    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_plot_place(&c->x, (double)p->step),
+            tri_plot_place(&c->y, value));
   }
   fprintf(c->svg, "Z\"/>\n");
 }
@@ -145,13 +145,13 @@ static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
 static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
   fprintf(c->svg, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" d=\"", colours[quality]);
   for (int64_t i = 0; i < q->count; i++) {
-    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_chart_place(&c->x, (double)q->points[i].step),
-            tri_chart_place(&c->y, q->points[i].value[quality]));
+    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_plot_place(&c->x, (double)q->points[i].step),
+            tri_plot_place(&c->y, q->points[i].value[quality]));
   }
   fprintf(c->svg, "\"/>\n");
   for (int64_t i = 0; i < q->count; i++) {
     fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
-            tri_chart_place(&c->x, (double)q->points[i].step), tri_chart_place(&c->y, q->points[i].value[quality]),
+            tri_plot_place(&c->x, (double)q->points[i].step), tri_plot_place(&c->y, q->points[i].value[quality]),
             colours[quality]);
   }
 }

@@ -5,25 +5,17 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GRID_COLOUR "#e2e2e2"
 #define TEXT_COLOUR "#222222"
 
-double tri_chart_place(const tri_chart_axis *a, double value) {
-  double share = a->logarithmic ? log(value / a->low) / log(a->high / a->low) : (value - a->low) / (a->high - a->low);
-  return a->start + a->size * share;
-}
-
 void tri_chart_set_across(tri_chart *chart, const char *name, double first, double last) {
   if (!(last > first)) first -= 1, last += 1;
-  chart->x = (tri_chart_axis){.low = first,
-                              .high = last,
-                              .start = TRI_CHART_LEFT,
-                              .size = TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT,
-                              .name = name};
+  chart->x = (tri_plot_axis){
+      .low = first, .high = last, .start = TRI_CHART_LEFT, .size = TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT};
+  chart->across = name;
 }
 
 void tri_chart_set_steps(tri_chart *chart, double first, double last) {
@@ -34,15 +26,15 @@ void tri_chart_set_steps(tri_chart *chart, double first, double last) {
 void tri_chart_set_values(tri_chart *chart, double low, double high, bool may_be_logarithmic) {
   const bool logarithmic = may_be_logarithmic && low > 0 && high / low > 10;
   const double pad = logarithmic ? pow(high / low, 0.05) : high > low ? 0.05 * (high - low) : 0.5;
-  chart->y = (tri_chart_axis){.low = logarithmic ? low / pad : low - pad,
-                              .high = logarithmic ? high * pad : high + pad,
-                              .start = TRI_CHART_HEIGHT - TRI_CHART_BOTTOM,
-                              .size = -(TRI_CHART_HEIGHT - TRI_CHART_BOTTOM - TRI_CHART_TOP),
-                              .logarithmic = logarithmic};
+  chart->y = (tri_plot_axis){.low = logarithmic ? low / pad : low - pad,
+                             .high = logarithmic ? high * pad : high + pad,
+                             .start = TRI_CHART_HEIGHT - TRI_CHART_BOTTOM,
+                             .size = -(TRI_CHART_HEIGHT - TRI_CHART_BOTTOM - TRI_CHART_TOP),
+                             .logarithmic = logarithmic};
 }
 
 static void draw_tick_x(const tri_chart *c, double value) {
-  double x = tri_chart_place(&c->x, value);
+  double x = tri_plot_place(&c->x, value);
   fprintf(c->svg, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"" GRID_COLOUR "\"/>\n", x, TRI_CHART_TOP,
           x, TRI_CHART_HEIGHT - TRI_CHART_BOTTOM);
   fprintf(c->svg, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.12g</text>\n", x,
@@ -50,50 +42,23 @@ static void draw_tick_x(const tri_chart *c, double value) {
 }
 
 static void draw_tick_y(const tri_chart *c, double value) {
-  double y = tri_chart_place(&c->y, value);
+  double y = tri_plot_place(&c->y, value);
   fprintf(c->svg, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"" GRID_COLOUR "\"/>\n", TRI_CHART_LEFT, y,
           TRI_CHART_WIDTH - TRI_CHART_RIGHT, y);
   fprintf(c->svg, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", TRI_CHART_LEFT - 8, y + 4.5, value);
 }
 
-double tri_chart_tick_distance(double range, int wanted) {
-  double rough = range / wanted, power = pow(10, floor(log10(rough)));
-  double lead = rough / power;
-  return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
-}
-
-static void draw_even_ticks(const tri_chart *c, const tri_chart_axis *a, int wanted, double least,
-                            void (*draw)(const tri_chart *c, double value)) {
-  double distance = fmax(tri_chart_tick_distance(a->high - a->low, wanted), least);
-  int64_t last = llround(floor(a->high / distance));
-  for (int64_t i = llround(ceil(a->low / distance)); i <= last; i++) draw(c, (double)i * distance);
-}
-
-/* 1, 2, 3 and 5 times each power of ten; over more than three decades the powers alone. */
-static void draw_log_ticks(const tri_chart *c) {
-  static const double leads[] = {1, 2, 3, 5};
-  int count = c->y.high / c->y.low > 1000 ? 1 : 4;
-  int last = (int)floor(log10(c->y.high));
-  for (int power = (int)floor(log10(c->y.low)); power <= last; power++) {
-    for (int i = 0; i < count; i++) {
-      double value = leads[i] * pow(10, power);
-      if (value >= c->y.low && value <= c->y.high) draw_tick_y(c, value);
-    }
-  }
-}
-
 void tri_chart_draw_axes(const tri_chart *c, const char *values) {
-  draw_even_ticks(c, &c->x, 8, c->x.whole ? 1 : 0, draw_tick_x);
-  if (c->y.logarithmic) {
-    draw_log_ticks(c);
-  } else {
-    draw_even_ticks(c, &c->y, 6, 0, draw_tick_y);
-  }
+  double ticks[TRI_PLOT_TICKS];
+  int count = tri_plot_ticks(&c->x, 8, ticks);
+  for (int i = 0; i < count; i++) draw_tick_x(c, ticks[i]);
+  count = tri_plot_ticks(&c->y, 6, ticks);
+  for (int i = 0; i < count; i++) draw_tick_y(c, ticks[i]);
   fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#777777\"/>\n",
           TRI_CHART_LEFT, TRI_CHART_TOP, TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT,
           TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM);
   fprintf(c->svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-          TRI_CHART_LEFT + (TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT) / 2, TRI_CHART_HEIGHT - 14, c->x.name);
+          TRI_CHART_LEFT + (TRI_CHART_WIDTH - TRI_CHART_LEFT - TRI_CHART_RIGHT) / 2, TRI_CHART_HEIGHT - 14, c->across);
   fprintf(c->svg, "<text x=\"18\" y=\"%d\" text-anchor=\"middle\" transform=\"rotate(-90 18 %d)\">%s%s</text>\n",
           TRI_CHART_TOP + (TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM) / 2,
           TRI_CHART_TOP + (TRI_CHART_HEIGHT - TRI_CHART_TOP - TRI_CHART_BOTTOM) / 2, values,

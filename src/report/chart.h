@@ -2,6 +2,7 @@
 #ifndef TRI_REPORT_CHART_H
 #define TRI_REPORT_CHART_H
 
+#include "base/plot_axis.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -18,19 +19,12 @@ enum {
   TRI_CHART_BOTTOM = 58
 };
 
-typedef struct tri_chart_axis {
-  double low, high;   /* values at the two ends */
-  double start, size; /* pixels; a negative size goes upward */
-  const char *name;   /* what is written beside it */
-  bool logarithmic;
-  bool whole; /* ticks at whole numbers alone */
-} tri_chart_axis;
-
 /* Starts as {0}. */
 typedef struct tri_chart {
   FILE *svg;
-  tri_chart_axis x, y;
-  char *text; /* what svg writes to */
+  tri_plot_axis x, y;
+  const char *across; /* what is written beneath x */
+  char *text;         /* what svg writes to */
   size_t bytes;
 } tri_chart;
 
@@ -50,11 +44,5 @@ void tri_chart_set_values(tri_chart *chart, double low, double high, bool may_be
 
 /* Ticks, frame, and the names of the axes. */
 void tri_chart_draw_axes(const tri_chart *chart, const char *values);
-
-/* Where a value lies on an axis, in pixels. */
-double tri_chart_place(const tri_chart_axis *axis, double value);
-
-/* 1, 2 or 5 times a power of ten, so that about `wanted` ticks fit the range. */
-double tri_chart_tick_distance(double range, int wanted);
 
 #endif

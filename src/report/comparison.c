@@ -135,8 +135,8 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   for (int64_t i = 0; i < h->count; i = next_point(h, i)) {
     const double loss = tri_loss_smoothed(h, i);
     if (isfinite(loss)) {
-      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M", tri_chart_place(&c->x, place_of(run, s->course, i) / s->unit),
-              tri_chart_place(&c->y, loss));
+      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M", tri_plot_place(&c->x, place_of(run, s->course, i) / s->unit),
+              tri_plot_place(&c->y, loss));
     }
     down = isfinite(loss);
   }
@@ -145,8 +145,8 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
     const tri_step_metrics *step = &h->steps[i];
     if (!step->evaluated || !isfinite(step->validation_loss)) continue;
     fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"white\" stroke=\"%s\" stroke-width=\"1.5\"/>\n",
-            tri_chart_place(&c->x, place_of(run, s->course, i) / s->unit),
-            tri_chart_place(&c->y, step->validation_loss), colour);
+            tri_plot_place(&c->x, place_of(run, s->course, i) / s->unit), tri_plot_place(&c->y, step->validation_loss),
+            colour);
   }
 }
 

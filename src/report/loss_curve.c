@@ -57,8 +57,8 @@ static void pen_to(pen *line, double step, double value) {
     line->down = false;
     return;
   }
-  fprintf(line->p->chart.svg, "%s%.1f %.1f", line->down ? "L" : "M", tri_chart_place(&line->p->chart.x, step),
-          tri_chart_place(&line->p->chart.y, value));
+  fprintf(line->p->chart.svg, "%s%.1f %.1f", line->down ? "L" : "M", tri_plot_place(&line->p->chart.x, step),
+          tri_plot_place(&line->p->chart.y, value));
   line->down = true;
 }
 
@@ -126,7 +126,7 @@ static void draw_validation(const plot *p) {
     const tri_step_metrics *s = &h->steps[i];
     if (!s->evaluated || !isfinite(s->validation_loss)) continue;
     fprintf(p->chart.svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"" VALIDATION_COLOUR "\"/>\n",
-            tri_chart_place(&p->chart.x, (double)s->step), tri_chart_place(&p->chart.y, s->validation_loss));
+            tri_plot_place(&p->chart.x, (double)s->step), tri_plot_place(&p->chart.y, s->validation_loss));
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/plot_axis.h"
 #include "timeline/timeline_paint.h"
 
 #include <jansson.h>
@@ -334,28 +335,21 @@ static tri_status draw_row(drawing *d, int row) {
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* 1, 2 or 5 times a power of ten, so that about `wanted` ticks fit the range. */
-static double tick_distance(double range, int wanted) {
-  double rough = range / wanted, power = pow(10, floor(log10(rough)));
-  double lead = rough / power;
-  return power * (lead < 1.5 ? 1 : lead < 3.5 ? 2 : lead < 7.5 ? 5 : 10);
-}
-
 /* Under the rows, from the first step that is drawn. */
 static void draw_time(drawing *d) {
   double length_s = d->view.end_s - d->view.begin_s, bottom = top_of_row(d, d->rows);
   unit in = unit_of(length_s, 2);
-  double distance = tick_distance(length_s / in.seconds, 12);
+  const tri_plot_axis axis = {.high = length_s / in.seconds, .start = d->left, .size = PLOT_WIDTH};
+  double ticks[TRI_PLOT_TICKS];
+  int count = tri_plot_ticks(&axis, 12, ticks);
   tri_file_writer_put(d->to, "<g stroke=\"#8a919c\"><path d=\"M%.1f %.1fh%d\"/>\n", d->left, bottom + 4, PLOT_WIDTH);
-  int64_t last = (int64_t)floor(length_s / in.seconds / distance);
-  for (int64_t i = 0; i <= last; i++) {
-    double x = d->left + PLOT_WIDTH * ((double)i * distance * in.seconds / length_s);
-    tri_file_writer_put(d->to, "<path d=\"M%.1f %.1fv5\"/>", x, bottom + 4);
+  for (int i = 0; i < count; i++) {
+    tri_file_writer_put(d->to, "<path d=\"M%.1f %.1fv5\"/>", tri_plot_place(&axis, ticks[i]), bottom + 4);
   }
   tri_file_writer_put(d->to, "</g>\n<g text-anchor=\"middle\" font-size=\"11\">\n");
-  for (int64_t i = 0; i <= last; i++) {
-    double x = d->left + PLOT_WIDTH * ((double)i * distance * in.seconds / length_s);
-    tri_file_writer_put(d->to, "<text x=\"%.1f\" y=\"%.1f\">%.6g</text>", x, bottom + 22, (double)i * distance);
+  for (int i = 0; i < count; i++) {
+    tri_file_writer_put(d->to, "<text x=\"%.1f\" y=\"%.1f\">%.6g</text>", tri_plot_place(&axis, ticks[i]), bottom + 22,
+                        ticks[i]);
   }
   tri_file_writer_put(d->to, "\n<text x=\"%.1f\" y=\"%.1f\">%s</text></g>\n", d->left + PLOT_WIDTH / 2.0, bottom + 40,
                       in.name);

@@ -1,9 +1,9 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
 #include "base/format.h"
-#include "report/chart.h"
 #include "report/html.h"
 #include "tune/explain.h"
+#include "tune/page.h"
 
 #include <math.h>
 
@@ -13,23 +13,16 @@ static void begin_plot(const char *title, FILE *to) {
   fprintf(to, "<h2>%s</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", title, WIDTH, HEIGHT, title);
 }
 
-static double x_of(double share) { return LEFT + share * (WIDTH - LEFT - 12); }
-static double y_of(double share) { return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - 12); }
-
-static void print_axis(double low, double high, FILE *to) {
-  double distance = tri_chart_tick_distance(high - low, ABOUT_TICKS);
-  long first = lround(ceil(low / distance)), last = lround(floor(high / distance));
-  for (long i = first; i <= last; i++) {
-    double value = (double)i * distance, y = y_of((value - low) / (high - low));
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - 12, y, y);
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", LEFT - 6, y + 4, value);
-  }
-}
-
 /* From the least value of a trial to the most. */
 typedef struct span {
   double low, wide;
 } span;
+
+static double x_of(double share) { return LEFT + share * (WIDTH - LEFT - 12); }
+static tri_plot_axis upward(span s) {
+  return (tri_plot_axis){
+      .low = s.low, .high = s.low + s.wide, .start = HEIGHT - BOTTOM, .size = -(HEIGHT - BOTTOM - 12)};
+}
 
 static span values_of(const tri_explanation *e) {
   double low = INFINITY, high = -INFINITY;
@@ -69,13 +62,13 @@ static bool any_known(const tri_explanation *e) {
 static const char *known_legend(const tri_explanation *e) { return any_known(e) ? "; ◆ a known recipe" : ""; }
 
 /* A dashed line at the value of each known recipe, with its name. */
-static void print_known_lines(const tri_explanation *e, span s, FILE *to) {
+static void print_known_lines(const tri_explanation *e, const tri_plot_axis *up, FILE *to) {
   for (int64_t r = 0; r < e->study->num_known; r++) {
     if (e->known[r].state != TRI_TRIAL_DONE) continue;
-    double y = y_of((e->known[r].value - s.low) / s.wide);
+    double y = tri_plot_place(up, e->known[r].value);
     fprintf(to, "<line class=\"known\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - 12, y, y);
     print_diamond(WIDTH - 12, y, e->study->known[r].name, to);
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", WIDTH - 22, y_of(0) - y < 20 ? y - 5 : y + 14);
+    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", WIDTH - 22, up->start - y < 20 ? y - 5 : y + 14);
     tri_html_text(e->study->known[r].name, to);
     fprintf(to, "</text>\n");
   }
@@ -83,18 +76,18 @@ static void print_known_lines(const tri_explanation *e, span s, FILE *to) {
 
 /* The value of each trial, and the best so far as a line. */
 static void print_course(const tri_explanation *e, FILE *to) {
-  span s = values_with_known(e);
+  const tri_plot_axis up = upward(values_with_known(e));
   double best = -INFINITY, n = e->count > 1 ? (double)(e->count - 1) : 1;
   begin_plot("The best so far", to);
-  print_axis(s.low, s.low + s.wide, to);
+  tri_page_axis(&up, ABOUT_TICKS, LEFT, WIDTH - 12, to);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
     if (t->state == TRI_TRIAL_DONE) {
       fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", x_of((double)i / n),
-              y_of((t->value - s.low) / s.wide));
+              tri_plot_place(&up, t->value));
     } else if (t->state == TRI_TRIAL_FAILED) {
       fprintf(to, "<text class=\"bad\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">×</text>", x_of((double)i / n),
-              y_of(0) + 4);
+              up.start + 4);
     }
   }
   fprintf(to, "\n<path class=\"best\" d=\"");
@@ -103,11 +96,11 @@ static void print_course(const tri_explanation *e, FILE *to) {
     const tri_trial *t = &e->trials[i];
     if (t->state == TRI_TRIAL_DONE && t->value > best) best = t->value;
     if (isinf(best)) continue;
-    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), y_of((best - s.low) / s.wide));
+    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), tri_plot_place(&up, best));
     begun = true;
   }
   fprintf(to, "\"/>\n");
-  print_known_lines(e, s, to);
+  print_known_lines(e, &up, to);
   fprintf(to, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">trials, in their order (× failed%s)</text>\n</svg>\n",
           WIDTH / 2, HEIGHT - 6, known_legend(e));
 }
@@ -153,24 +146,18 @@ static void print_panel(const tri_explanation *e, int32_t k, span s, FILE *to) {
   fprintf(to, "\"><text x=\"%d\" y=\"14\" class=\"title\">", PANEL_LEFT);
   tri_html_text(knob->name, to);
   fprintf(to, "</text>");
-  double distance = tri_chart_tick_distance(2 * s.wide, ABOUT_TICKS);
-  for (long i = lround(ceil(s.low / distance)); (double)i * distance <= s.low + s.wide; i++) {
-    double value = (double)i * distance, y = floor - (value - s.low) / s.wide * (floor - PANEL_TOP);
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", PANEL_LEFT, PANEL_WIDTH - 8, y,
-            y);
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", PANEL_LEFT - 4, y + 4, value);
-  }
+  const tri_plot_axis axis = {.low = s.low, .high = s.low + s.wide, .start = floor, .size = -(floor - PANEL_TOP)};
+  tri_page_axis(&axis, ABOUT_TICKS / 2, PANEL_LEFT, PANEL_WIDTH - 8, to);
   for (int64_t v = 0; v < knob->count; v++) {
     double x = PANEL_LEFT + ((double)v + 0.5) * column, seen = 0;
     for (int64_t i = 0; i < e->count; i++) {
       const tri_trial *t = &e->trials[i];
       if (t->point.at[k] != v || t->state != TRI_TRIAL_DONE) continue;
       seen++;
-      fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"2\"/>", x,
-              floor - (t->value - s.low) / s.wide * (floor - PANEL_TOP));
+      fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"2\"/>", x, tri_plot_place(&axis, t->value));
     }
     if (seen > 0) {
-      double y = floor - (e->effect[k][v] - s.low) / s.wide * (floor - PANEL_TOP);
+      double y = tri_plot_place(&axis, e->effect[k][v]);
       fprintf(to, "<line class=\"best\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x - 0.35 * column,
               x + 0.35 * column, y, y);
     }
@@ -243,7 +230,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
 
 /* Value against memory; those that no other beats in both are joined. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
-  span s = values_with_known(e);
+  const tri_plot_axis up = upward(values_with_known(e));
   double most = 0;
   for (int64_t i = 0; i < e->count; i++) {
     if (e->trials[i].state == TRI_TRIAL_DONE) most = fmax(most, e->trials[i].memory);
@@ -253,23 +240,25 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
   }
   if (most <= 0) return;
   begin_plot("Value and memory", to);
-  print_axis(s.low, s.low + s.wide, to);
+  tri_page_axis(&up, ABOUT_TICKS, LEFT, WIDTH - 12, to);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
     if (t->state != TRI_TRIAL_DONE || t->memory <= 0) continue;
     fprintf(to, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"><title>trial %ld</title></circle>\n",
-            tri_explain_is_pareto(e, i) ? "edge" : "done", x_of(t->memory / most), y_of((t->value - s.low) / s.wide),
+            tri_explain_is_pareto(e, i) ? "edge" : "done", x_of(t->memory / most), tri_plot_place(&up, t->value),
             tri_explain_is_pareto(e, i) ? 5 : 3, (long)t->number);
   }
   for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_trial *t = &e->known[r];
     if (t->state != TRI_TRIAL_DONE || t->memory <= 0) continue;
-    print_diamond(x_of(t->memory / most), y_of((t->value - s.low) / s.wide), e->study->known[r].name, to);
+    print_diamond(x_of(t->memory / most), tri_plot_place(&up, t->value), e->study->known[r].name, to);
   }
-  double distance = tri_chart_tick_distance(100 * most, ABOUT_TICKS);
-  for (long i = 0; (double)i * distance <= 100 * most; i++) {
-    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g %%</text>\n",
-            x_of((double)i * distance / 100 / most), HEIGHT - 12, (double)i * distance);
+  const tri_plot_axis across = {.high = 100 * most, .start = x_of(0), .size = x_of(1) - x_of(0)};
+  double ticks[TRI_PLOT_TICKS];
+  int count = tri_plot_ticks(&across, ABOUT_TICKS, ticks);
+  for (int i = 0; i < count; i++) {
+    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.6g %%</text>\n", tri_plot_place(&across, ticks[i]),
+            HEIGHT - 12, ticks[i]);
   }
   fprintf(to,
           "</svg>\n<p>%s, by the share of its memory that the fullest device needs; large: no other trial has more of "

@@ -1,11 +1,12 @@
 /* What became of a population: the lineage of its best member as a schedule of its parameters, all members, and how
  * they descend from one another. */
 #include "report/html.h"
+#include "tune/page.h"
 #include "tune/population.h"
 
 #include <math.h>
 
-enum { MOST_ROUNDS = 1000, WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12 };
+enum { MOST_ROUNDS = 1000, WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12, ABOUT_TICKS = 5 };
 
 /* The rows from which the best comes, by round: line[round - 1]; its length. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[MOST_ROUNDS]) {
@@ -86,9 +87,8 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 typedef struct frame {
-  double low, high; /* of what is drawn upwards */
+  tri_plot_axis up; /* of what is drawn */
   int64_t rounds;
-  bool by_logarithm;
 } frame;
 
 static double x_of(const frame *f, int64_t round) {
@@ -97,37 +97,31 @@ static double x_of(const frame *f, int64_t round) {
 }
 
 static double y_of(const frame *f, double value) {
-  double share = f->by_logarithm ? log(value / f->low) / log(f->high / f->low) : (value - f->low) / (f->high - f->low);
-  return HEIGHT - BOTTOM - fmin(fmax(share, 0), 1) * (HEIGHT - BOTTOM - MARGIN);
+  return tri_plot_place(&f->up, fmin(fmax(value, f->up.low), f->up.high));
 }
 
 /* What is drawn: the loss, or a parameter (its number from 0). */
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
 static frame frame_of(const tri_study *study, const tri_member *rows, int64_t count, int64_t what) {
-  frame f = {.low = INFINITY, .high = -INFINITY, .rounds = study->population.rounds};
+  tri_plot_axis up = {
+      .low = INFINITY, .high = -INFINITY, .start = HEIGHT - BOTTOM, .size = -(HEIGHT - BOTTOM - MARGIN)};
   if (what >= 0) {
-    f.low = study->space.knobs[what].low;
-    f.high = study->space.knobs[what].high;
-    f.by_logarithm = true;
+    up.low = study->space.knobs[what].low;
+    up.high = study->space.knobs[what].high;
+    up.logarithmic = true;
   }
   for (int64_t i = 0; i < count && what < 0; i++) {
     if (rows[i].state != TRI_TRIAL_DONE) continue;
-    f.low = fmin(f.low, rows[i].loss);
-    f.high = fmax(f.high, rows[i].loss);
+    up.low = fmin(up.low, rows[i].loss);
+    up.high = fmax(up.high, rows[i].loss);
   }
-  if (!(f.high > f.low)) f.high = f.low + 1;
-  return f;
+  if (!(up.high > up.low)) up.high = up.low + 1;
+  return (frame){up, study->population.rounds};
 }
 
-static void print_axes(const frame *f, FILE *to) {
-  for (int i = 0; i <= 4; i++) {
-    double share = i / 4.0;
-    double value = f->by_logarithm ? f->low * pow(f->high / f->low, share) : f->low + share * (f->high - f->low);
-    fprintf(to, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - MARGIN,
-            y_of(f, value), y_of(f, value));
-    fprintf(to, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n", LEFT - 6, y_of(f, value) + 4, value);
-  }
+static void print_frame(const frame *f, FILE *to) {
+  tri_page_axis(&f->up, ABOUT_TICKS, LEFT, WIDTH - MARGIN, to);
   for (int64_t round = 1; round <= f->rounds; round += 1 + f->rounds / 12) {
     fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%ld</text>\n", x_of(f, round), HEIGHT - 12,
             (long)round);
@@ -145,7 +139,7 @@ static void print_plot(const tri_study *study, const tri_member *rows, int64_t c
   fprintf(to, "</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
   tri_html_text(name, to);
   fprintf(to, " by round\">\n");
-  print_axes(&f, to);
+  print_frame(&f, to);
   for (int64_t i = 0; i < count; i++) {
     const tri_member *row = &rows[i], *from = tri_population_find(rows, count, row->parent, row->round - 1);
     if (row->state != TRI_TRIAL_DONE) continue;
