@@ -28,15 +28,6 @@ typedef struct session {
 
 /* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
 
-static tri_status check_vocabulary(const tri_tokenizer *tokenizer, const tri_model *model) {
-  const int64_t vocabulary = tri_tokenizer_vocab_size(tokenizer);
-  if (vocabulary <= model->vocab_size) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "the tokenizer has %" PRId64 " tokens and the model's vocabulary %" PRId64
-                  ": they do not belong together; name the model's with --tokenizer",
-                  vocabulary, model->vocab_size);
-}
-
 static void tell_shortened(const session *s) {
   const tri_choice_set *set = &s->set;
   if (set->shortened == 0) return;
@@ -55,7 +46,7 @@ tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model,
   }
   TRI_TRY(tri_tokenizer_create(source, tokenizer));
   TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
-  TRI_TRY(check_vocabulary(*tokenizer, model));
+  TRI_TRY(tri_cli_tokenizer_fits(*tokenizer, model->vocab_size));
   return tri_pair_encoder_create(*tokenizer, source, encoder);
 }
 

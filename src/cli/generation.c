@@ -11,19 +11,11 @@
 
 /* ---- what the folder and the options say ------------------------------------------------------------------------- */
 
-static tri_status check_vocabulary(const tri_generation *g) {
+static void tell_gap(const tri_generation *g) {
   const int64_t vocabulary = tri_tokenizer_vocab_size(g->tokenizer);
-  if (vocabulary > g->model.vocab_size) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "the tokenizer has %ld tokens and the model's vocabulary %ld: they do not belong "
-                    "together; name the model's with --tokenizer",
-                    (long)vocabulary, (long)g->model.vocab_size);
-  }
-  if (tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) {
-    tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
-            (long)g->model.vocab_size);
-  }
-  return TRI_OK;
+  if (!tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) return;
+  tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
+          (long)g->model.vocab_size);
 }
 
 static tri_status open_tokenizer(tri_generation *g) {
@@ -35,7 +27,8 @@ static tri_status open_tokenizer(tri_generation *g) {
   }
   TRI_TRY(tri_tokenizer_create(g->tokenizer_file, &g->tokenizer));
   TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
-  TRI_TRY(check_vocabulary(g));
+  TRI_TRY(tri_cli_tokenizer_fits(g->tokenizer, g->model.vocab_size));
+  tell_gap(g);
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
 

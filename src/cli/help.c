@@ -36,6 +36,20 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }
 
+/* A command's name or a topic's that may have been meant. */
+static tri_status page_unknown(const tri_commands *commands, const char *name) {
+  const char *names[MOST_NAMES];
+  const tri_topic *topic;
+  int count = 0;
+  for (; count < commands->count && count < MOST_NAMES; count++) names[count] = commands->list[count]->name;
+  for (int i = 0; (topic = tri_topic_at(i)) != NULL && count < MOST_NAMES; i++) names[count++] = topic->name;
+  const char *nearest = tri_nearest_word(name, names, (size_t)count);
+  if (nearest != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "help: `%s` is no command and no kind of file; did you mean `%s`?", name, nearest);
+  }
+  return tri_fail(TRI_BAD_USAGE, "help: `%s` is no command and no kind of file; `trireme --help` lists them", name);
+}
+
 /* The page of the program ("trireme"), of a command or of a topic; false where there is none of that name. */
 static bool put_page(const tri_commands *commands, const char *name, FILE *to) {
   const tri_command *command = tri_command_find(commands, name);
@@ -103,7 +117,7 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
   }
   const tri_command *command = tri_command_find(commands, arguments[1]);
   const tri_topic *topic = tri_topic_find(arguments[1]);
-  if (command == NULL && topic == NULL) return tri_command_unknown(commands, arguments[1]);
+  if (command == NULL && topic == NULL) return page_unknown(commands, arguments[1]);
   if (command != NULL) {
     fputs(command->help, stdout);
   } else {

@@ -35,3 +35,12 @@ tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const t
   tri_tokenizer_destroy(own);
   return status;
 }
+
+tri_status tri_cli_tokenizer_fits(const tri_tokenizer *tokenizer, int64_t vocab_size) {
+  const int64_t tokens = tri_tokenizer_vocab_size(tokenizer);
+  if (tokens <= vocab_size) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "the tokenizer has %ld tokens and the model's vocabulary %ld: they do not belong together; name the "
+                  "model's with --tokenizer",
+                  (long)tokens, (long)vocab_size);
+}

@@ -9,4 +9,7 @@
  * compare; where its own cannot be read, that is logged. */
 tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const tri_tokenizer *tokenizer);
 
+/* TRI_BAD_CONFIG for a tokenizer with more tokens than the model's vocabulary. */
+tri_status tri_cli_tokenizer_fits(const tri_tokenizer *tokenizer, int64_t vocab_size);
+
 #endif
