@@ -60,7 +60,8 @@ class Tree:
         self.lib = next(path.parent for path in self.prefix.rglob("trireme.pc")).parent if LIBRARY else self.prefix / "lib"
         self.environment = {"PATH": f"{self.prefix}/bin:{os.environ['PATH']}", "HOME": str(self.home), "TMPDIR": str(self.home),
                             "PKG_CONFIG_PATH": str(self.lib / "pkgconfig"), "LD_LIBRARY_PATH": str(self.lib), "LC_ALL": "C.UTF-8",
-                            **{name: value for name, value in os.environ.items() if name.startswith(("OMP_", "OMPI_", "HWLOC_"))}}
+                            **{name: value for name, value in os.environ.items() if name.startswith(("OMP_", "OMPI_", "HWLOC_")) and
+                               not name.endswith("tmpdir_base")}}
 
     def run(self, *words, fails=False, **more):
         done = subprocess.run(nobody([str(word) for word in words]), capture_output=True, errors="replace", cwd=self.home, timeout=120,

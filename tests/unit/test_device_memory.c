@@ -77,7 +77,7 @@ static void create_small(tri_device *device, tri_dtype type, bool training, smal
                                 .num_frames = &one_frame,
                                 .num_chunks = 1,
                                 .num_values = out->table->num_elements,
-                                .num_gradients = training ? out->table->num_elements : 0,
+                                .num_gradients = training ? out->table->num_gradient_elements : 0,
                                 .updates = training ? &states : NULL,
                                 .training = training,
                                 .device = &device->description};
