@@ -1,7 +1,6 @@
 #include "data/corpus.h"
 
 #include "api/api.h"
-#include "base/memory.h"
 #include "data/corpus_writer.h"
 
 #include "trireme/corpus.h"

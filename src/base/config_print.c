@@ -1,6 +1,5 @@
 /* Tables to text: a whole configuration as YAML, and the list of keys for people. */
 #include "base/config.h"
-#include "base/config_value.h"
 #include "base/memory.h"
 
 #include <inttypes.h>

@@ -7,6 +7,7 @@
  * trusted, but there nothing is cleared away that might be another's. */
 #include "base/generation.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

@@ -11,7 +11,7 @@
 #ifndef TRI_BASE_GENERATION_H
 #define TRI_BASE_GENERATION_H
 
-#include "base/file.h"
+#include "base/status.h"
 
 #define TRI_GENERATION_TRAIN "train"
 #define TRI_GENERATION_VALIDATION "validation"

@@ -1,5 +1,4 @@
 /* Expressions at work. */
-#include "chat/lexer.h"
 #include "chat/renderer.h"
 #include "chat/text.h"
 

@@ -1,6 +1,5 @@
 /* Statements at work, and what a rendering leaves. */
 #include "base/memory.h"
-#include "chat/lexer.h"
 #include "chat/renderer.h"
 
 #include <stdio.h>

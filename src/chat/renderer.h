@@ -2,6 +2,7 @@
 #ifndef TRI_CHAT_RENDERER_H
 #define TRI_CHAT_RENDERER_H
 
+#include "chat/lexer.h"
 #include "chat/template.h"
 #include "chat/tree.h"
 

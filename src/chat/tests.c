@@ -1,6 +1,5 @@
 /* Tests: `value is test`. */
 #include "chat/functions.h"
-#include "chat/renderer.h"
 
 #include <string.h>
 

@@ -1,6 +1,5 @@
 #include "checkpoint/base_signature.h"
 
-#include "base/memory.h"
 #include "checkpoint/output.h"
 #include "checkpoint/tensor_list.h"
 #include "model/model_config.h"

@@ -4,8 +4,6 @@
 #ifndef TRI_CHECKPOINT_COMBINE_H
 #define TRI_CHECKPOINT_COMBINE_H
 
-#include "base/status.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -3,7 +3,6 @@
 #ifndef TRI_CHECKPOINT_COMPANIONS_H
 #define TRI_CHECKPOINT_COMPANIONS_H
 
-#include "base/file.h"
 #include "base/status.h"
 
 #include <jansson.h>

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
 
 #include <inttypes.h>

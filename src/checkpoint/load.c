@@ -1,6 +1,5 @@
 #include "checkpoint/candidates.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"

@@ -2,8 +2,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/base_signature.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
 #include "device/kernels.h"
 #include "device/nf4.h"

@@ -5,7 +5,6 @@
 #define TRI_CHECKPOINT_MERGED_H
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/peft.h"
 #include "device/device.h"
 #include "model/model.h"
 

@@ -6,7 +6,6 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/state.h"
-#include "checkpoint/tensor_list.h"
 #include "model/family.h"
 
 #include <fnmatch.h>

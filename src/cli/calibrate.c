@@ -1,6 +1,5 @@
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"

@@ -1,7 +1,6 @@
 #include "cli/calibrate_tables.h"
 
 #include "base/clock.h"
-#include "comm/agreement.h"
 #include "model/family.h"
 
 typedef struct tables {

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "cli/eval_questions.h"
 #include "cli/json.h"
+#include "engine/weights.h"
 
 #include <inttypes.h>
 #include <math.h>

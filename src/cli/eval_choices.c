@@ -9,7 +9,6 @@
 #include "cli/same_tokenizer.h"
 #include "engine/weights.h"
 #include "judge/quality.h"
-#include "run/run_config.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,9 +2,10 @@
 #ifndef TRI_CLI_EVAL_QUESTIONS_H
 #define TRI_CLI_EVAL_QUESTIONS_H
 
+#include "checkpoint/merged.h"
 #include "cli/model_options.h"
-#include "engine/weights.h"
 #include "judge/answers.h"
+#include "judge/pairs.h"
 
 typedef struct tri_eval_questions {
   const char *model, *file;

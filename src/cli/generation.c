@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/same_tokenizer.h"
+#include "engine/weights.h"
 #include "tokenizer/utf8.h"
 
 #include <math.h>

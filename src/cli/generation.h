@@ -8,11 +8,11 @@
 #ifndef TRI_CLI_GENERATION_H
 #define TRI_CLI_GENERATION_H
 
+#include "checkpoint/merged.h"
 #include "cli/generation_settings.h"
 #include "cli/model_options.h"
 #include "cli/stop_text.h"
 #include "engine/generator.h"
-#include "engine/weights.h"
 #include "tokenizer/tokenizer.h"
 
 #include <jansson.h>

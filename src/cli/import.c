@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/peft.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"

@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
-#include "device/device.h"
 
 #include <getopt.h>
 #include <stdbool.h>

@@ -1,4 +1,3 @@
-#include "base/log.h"
 #include "base/memory.h"
 #include "cli/against.h"
 #include "cli/cli.h"

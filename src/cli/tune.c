@@ -1,5 +1,4 @@
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
 #include "cli/cli.h"

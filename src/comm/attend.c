@@ -19,9 +19,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
-#include "base/stop.h"
 #include "comm/listener.h"
-#include "comm/placement.h"
 #include "comm/word_folder.h"
 
 #include <dirent.h>

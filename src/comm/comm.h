@@ -16,7 +16,6 @@
 #ifndef TRI_COMM_COMM_H
 #define TRI_COMM_COMM_H
 
-#include "base/parts.h"
 #include "base/status.h"
 #include "device/dtype.h"
 

@@ -4,7 +4,6 @@
 #include "base/memory.h"
 #include "base/parent.h"
 #include "comm/internal.h"
-#include "comm/placement.h"
 
 #include <sched.h>
 #include <signal.h>

@@ -10,7 +10,6 @@
 #include "comm/launcher.h"
 #include "comm/leftovers.h"
 #include "comm/obituary.h"
-#include "comm/placement.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 #include "comm/reached.h"
 
 #include "base/memory.h"
+#include "base/parts.h"
 #include "comm/internal.h"
 #include "device/kernels.h"
 

@@ -7,7 +7,7 @@
 #define TRI_DATA_CORPUS_H
 
 #include "base/status.h"
-#include "data/fingerprint.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdint.h>
 

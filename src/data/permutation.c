@@ -3,6 +3,7 @@
  * falls inside, which is again a bijection ("cycle walking", Black and Rogaway, 2002). The domain is less than four
  * times the number of places, so that takes fewer than four passes on average. */
 #include "data/permutation.h"
+#include "base/random.h"
 
 /* Four rounds already pass for random to who does not see the key; small domains want more. */
 enum { ROUNDS = 8 };

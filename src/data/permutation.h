@@ -2,7 +2,7 @@
 #ifndef TRI_DATA_PERMUTATION_H
 #define TRI_DATA_PERMUTATION_H
 
-#include "base/random.h"
+#include "base/philox.h"
 
 /* Where `index` goes, in a permutation of [0, count) that the key chooses. The blocks of the key from 2^63 on are left
  * to the caller. */

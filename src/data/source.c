@@ -17,6 +17,7 @@
 
 #include "base/label.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "data/permutation.h"
 
 #include <inttypes.h>

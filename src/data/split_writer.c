@@ -1,5 +1,6 @@
 #include "data/split_writer.h"
 
+#include "base/file.h"
 #include "base/generation.h"
 #include "base/log.h"
 #include "base/memory.h"

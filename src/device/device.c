@@ -3,7 +3,6 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/system.h"
 #include "device/cpu/cpu.h"
 #include "device/gpu/gpu.h"
 #include "device/guarded/guarded.h"

@@ -23,8 +23,6 @@
 #ifndef TRI_DEVICE_KERNELS_H
 #define TRI_DEVICE_KERNELS_H
 
-#include "base/exact_sum.h"
-#include "base/random.h"
 #include "base/router.h"
 #include "device/activation.h"
 #include "device/description.h"

@@ -1,7 +1,7 @@
 /* Optimizers that evaluate another point than the one that they train (tri_optimizer.evaluated), and the average of the
  * weights over the run, which any optimizer may have beside it (optimizers/average.c). */
+#include "device/kernels.h"
 #include "engine/engine_internal.h"
-#include "optimizers/run.h"
 
 /* ---- the average ------------------------------------------------------------------------------------------------- */
 

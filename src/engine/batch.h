@@ -5,9 +5,9 @@
 #ifndef TRI_ENGINE_BATCH_H
 #define TRI_ENGINE_BATCH_H
 
-#include "data/sampler.h"
+#include "data/source.h"
 #include "device/description.h"
-#include "ops/context.h"
+#include "ops/list.h"
 
 /* In host memory, or on the device. Rows are those of the list: sequence after sequence, this rank's tokens of each in
  * their order. Orders say of rows that come rank after rank, and of each rank sequence after sequence, where they lie

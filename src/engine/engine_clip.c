@@ -4,6 +4,8 @@
  * stages that hold copies. Squares are added in blocks that no layout of stages or shards cuts (TRI_BLOCK_ELEMENTS) and
  * the blocks' sums exactly, so that the norm, and with it the clipped update, has the same bits wherever the blocks
  * are. The loss travels the same way. */
+#include "base/exact_sum.h"
+#include "device/kernels.h"
 #include "engine/engine_internal.h"
 
 #include <math.h>

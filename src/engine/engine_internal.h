@@ -3,7 +3,7 @@
 #ifndef TRI_ENGINE_ENGINE_INTERNAL_H
 #define TRI_ENGINE_ENGINE_INTERNAL_H
 
-#include "base/exact_sum.h"
+#include "base/exact_terms.h"
 #include "engine/engine.h"
 
 /* How far a step is. */

@@ -1,6 +1,6 @@
 /* What each instruction of a step program does. */
+#include "base/exact_sum.h"
 #include "base/label.h"
-#include "base/parts.h"
 #include "base/recorder.h"
 #include "engine/engine_internal.h"
 #include "engine/narrow.h"

@@ -1,5 +1,6 @@
 #include "engine/evaluate.h"
 
+#include "base/exact_sum.h"
 #include "base/label.h"
 #include "base/memory.h"
 

@@ -2,7 +2,7 @@
 #ifndef TRI_ENGINE_EVALUATE_H
 #define TRI_ENGINE_EVALUATE_H
 
-#include "base/exact_sum.h"
+#include "base/exact_terms.h"
 #include "comm/mesh.h"
 #include "data/feed.h"
 #include "engine/executor.h"

@@ -12,7 +12,6 @@
 
 #include "comm/comm.h"
 #include "comm/reached.h"
-#include "device/queue.h"
 
 typedef struct tri_exchange tri_exchange;
 typedef struct tri_exchange_request tri_exchange_request;

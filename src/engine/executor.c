@@ -3,6 +3,8 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "device/kernels.h"
+#include "ops/context.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 #define TRI_ENGINE_EXECUTOR_H
 
 #include "checkpoint/checkpoint.h"
-#include "device/kernels.h"
+#include "device/step_values.h"
 #include "engine/batch.h"
 #include "engine/collectives.h"
 #include "model/parameters.h"

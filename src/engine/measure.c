@@ -2,8 +2,11 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/philox.h"
+#include "base/random.h"
 #include "base/system.h"
 #include "comm/agreement.h"
+#include "device/kernels.h"
 #include "engine/measure_internal.h"
 #include "engine/peak.h"
 

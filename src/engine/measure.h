@@ -7,7 +7,7 @@
 #define TRI_ENGINE_MEASURE_H
 
 #include "comm/comm.h"
-#include "device/kernels.h"
+#include "device/device.h"
 #include "ops/op.h"
 #include "ops/work.h"
 

@@ -1,6 +1,7 @@
 /* Collectives and messages, as the engine makes them: values in device memory, gradients where the ranks of a node see
  * each other's, and stretches of them taken in turn. */
 #include "base/memory.h"
+#include "base/parts.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
 

@@ -2,6 +2,7 @@
  * the elements are taken in stretches [a, 2 a), which overlap nothing of their own, in an order in which nothing is
  * written over before it has been read: from the front to narrow, from the back to widen. */
 #include "engine/narrow.h"
+#include "device/kernels.h"
 
 static tri_status convert(tri_device *device, int64_t begin, int64_t end, tri_dtype from, tri_dtype to, void *values) {
   const char *in = (const char *)values + (size_t)begin * tri_dtype_bytes(from);

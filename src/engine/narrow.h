@@ -2,7 +2,7 @@
 #ifndef TRI_ENGINE_NARROW_H
 #define TRI_ENGINE_NARROW_H
 
-#include "device/kernels.h"
+#include "device/device.h"
 
 /* LOCAL. values[count], fp32, become bf16, element i at 2 i bytes from the begin. */
 tri_status tri_narrow(tri_device *device, int64_t count, void *values);

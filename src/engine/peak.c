@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_ENGINE_PEAK_H
 #define TRI_ENGINE_PEAK_H
 
-#include "device/kernels.h"
+#include "device/device.h"
 
 /* LOCAL. The fastest of repeated square matrix products (plain operands, results in the wide type) within about
  * `seconds`, in FLOP/s. The side is 1024, or smaller where that would take long. */

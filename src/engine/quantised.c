@@ -1,5 +1,6 @@
 #include "engine/quantised.h"
 
+#include "device/kernels.h"
 #include "device/nf4.h"
 #include "device/queue.h"
 

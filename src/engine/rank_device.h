@@ -2,7 +2,6 @@
 #ifndef TRI_ENGINE_RANK_DEVICE_H
 #define TRI_ENGINE_RANK_DEVICE_H
 
-#include "comm/comm.h"
 #include "device/device.h"
 
 /* COLLECTIVE over the job. The ranks of a node take its GPUs in turn. Where there are more ranks than GPUs they share

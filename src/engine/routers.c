@@ -1,6 +1,7 @@
 #include "engine/routers.h"
 
 #include "base/memory.h"
+#include "device/kernels.h"
 
 #include <string.h>
 

@@ -3,11 +3,8 @@
 #ifndef TRI_ENGINE_ROUTERS_H
 #define TRI_ENGINE_ROUTERS_H
 
-#include "comm/mesh.h"
-#include "device/device.h"
 #include "engine/executor.h"
 #include "model/model.h"
-#include "schedule/buckets.h"
 
 /* The same on every rank. */
 typedef struct tri_router_loads {

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "checkpoint/merged.h"
 #include "engine/executor.h"
-#include "model/model.h"
 
 /* LOCAL. Reads every parameter into the values of an executor that holds the whole model; of an adapter's base with the
  * factors' products added, which is done in fp64. A value that is no finite number is TRI_BAD_FILE with the tensor's

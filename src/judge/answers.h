@@ -4,7 +4,7 @@
 #define TRI_JUDGE_ANSWERS_H
 
 #include "engine/generator.h"
-#include "judge/pairs.h"
+#include "judge/lines.h"
 
 typedef struct tri_asked {
   int64_t line; /* of the file, from 1 */

@@ -1,5 +1,4 @@
 #include "model/blocks_rows.h"
-#include "model/family.h"
 #include "model/window.h"
 
 #include <inttypes.h>

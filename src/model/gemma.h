@@ -2,7 +2,8 @@
 #ifndef TRI_MODEL_GEMMA_H
 #define TRI_MODEL_GEMMA_H
 
-#include "model/family.h"
+#include "base/json_reader.h"
+#include "model/dialect.h"
 
 #define TRI_GEMMA_NORMS                                                                                                \
   .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \

@@ -1,5 +1,7 @@
 /* Gemma 2 (2024, arXiv 2408.00118): Gemma with norms behind its branches too, a window in every other layer, and scores
  * and logits that are capped. */
+#include "model/blocks.h"
+#include "model/family.h"
 #include "model/gemma.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* Gemma 3 (2025, arXiv 2503.19786), its models of text: Gemma 2 with norms of queries and keys in place of caps,
  * windows in five layers of six, and a base of their own for what turns there. */
+#include "model/blocks.h"
+#include "model/family.h"
 #include "model/gemma.h"
-#include "model/window.h"
 
 #include <inttypes.h>
 #include <stdio.h>

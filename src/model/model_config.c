@@ -1,7 +1,5 @@
 #include "model/model_config.h"
 
-#include "base/format.h"
-#include "base/memory.h"
 #include "base/preset.h"
 #include "model/family.h"
 

@@ -1,7 +1,8 @@
 #include "model/tuning.h"
 
 #include "base/memory.h"
-#include "model/family.h"
+#include "model/model.h"
+#include "model/parameters.h"
 
 #include <fnmatch.h>
 #include <math.h>

@@ -7,7 +7,6 @@
 #ifndef TRI_MODEL_WINDOW_H
 #define TRI_MODEL_WINDOW_H
 
-#include "model/layer_set.h"
 #include "model/model.h"
 
 /* Keys that a query of the layer sees at most, itself among them; 0: all before it. For a complete model. */

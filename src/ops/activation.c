@@ -1,6 +1,7 @@
 /* y = act(x), number by number. */
 #include "ops/activation.h"
 
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

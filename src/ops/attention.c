@@ -3,6 +3,8 @@
  * Training reads q, k and v from the input. In generation the new keys and values are appended to the run's cache and
  * the queries read the whole of that. */
 #include "ops/attention.h"
+#include "device/kernels.h"
+#include "ops/context.h"
 
 #include <math.h>
 

@@ -5,7 +5,6 @@
 #ifndef TRI_OPS_ATTENTION_H
 #define TRI_OPS_ATTENTION_H
 
-#include "ops/context.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

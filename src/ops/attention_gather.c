@@ -11,7 +11,9 @@
  * MagiAttention). A document that one rank has is not sent at all. */
 #include "base/count.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 
 typedef struct attention_gather {
   tri_heads heads;

@@ -7,7 +7,9 @@
  * are in the whole softmax, so that its gradients add up: those of a rank's queries where it is, those of a block's
  * keys and values one step behind the block, from rank to rank, until they are with the block's owner. */
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 
 typedef struct attention_ring {
   tri_heads heads;

@@ -17,6 +17,7 @@
  *
  *   nothing         y = this rank's slice of x             all_gather      dx = all rows, of the slices of dy
  *   all_gather      y = all rows, of the ranks' slices     nothing         dx = this rank's slice of dy */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

@@ -5,6 +5,7 @@
  * pool has more, this call works on the rest, window by window, in scratch memory: their rows still lie at their
  * sources, and are sent once more in the backward passes. So nothing is dropped, and memory is known before. */
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/experts_internal.h"
 
 enum { ROWS, TABLES, X, WEIGHTS };

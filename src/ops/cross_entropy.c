@@ -16,6 +16,7 @@
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
  * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/weight.h"
 
 /* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */

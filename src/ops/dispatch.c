@@ -4,6 +4,7 @@
  * on their way to the holders of their experts until `arrive`; the rest is `combine`'s. Gradients come back the same
  * way and are added up in the order of the token's experts. What all tokens meet is computed between the two. */
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/experts_internal.h"
 
 enum { X, EXPERTS, WEIGHTS };

@@ -1,6 +1,8 @@
 /* Inverted dropout (Srivastava et al. 2014) with a mask that is a function of the seed, the step, the place in the
  * model and the global index of the element, so that it is the same on any rank and need not be kept for the backward.
  */
+#include "device/dropout.h"
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

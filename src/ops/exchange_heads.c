@@ -12,7 +12,9 @@
  * keys and values. */
 #include "base/count.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 #include "ops/attention.h"
+#include "ops/context.h"
 
 typedef struct exchange_heads {
   bool splits;

@@ -4,7 +4,7 @@
  *
  * `expert_tensor` ranks hold parts of each matrix: rows of gate and up, columns of down, whose products are then parts
  * of a sum (combine.c). */
-#include "base/count.h"
+#include "device/kernels.h"
 #include "ops/activation.h"
 #include "ops/experts_internal.h"
 #include "ops/weight.h"

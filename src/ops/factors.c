@@ -10,6 +10,7 @@
 #include "ops/factors.h"
 
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/weight.h"
 
 #include <assert.h>

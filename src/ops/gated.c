@@ -1,5 +1,6 @@
 /* Gated activations (Shazeer 2020): y = act(gate) * up, with gate and up side by side in each row of x. SwiGLU is that
  * of SiLU, GeGLU of GELU, ReGLU of ReLU. */
+#include "device/kernels.h"
 #include "ops/activation.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -3,6 +3,7 @@
  * Values stay as they are.
  *
  * The weights of heads are of all heads alike: where ranks have some heads each, each has a part of their gradient. */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

@@ -1,5 +1,6 @@
 /* The logits of the last position of each sequence that is not padding, for generation: out[B,V] = h[last] W^T, or
  * what a bias, a scale and a cap make of that (tri_logits). */
+#include "device/kernels.h"
 #include "ops/weight.h"
 
 typedef struct last_logits {

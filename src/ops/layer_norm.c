@@ -1,5 +1,6 @@
 /* Layer norm (Ba et al. 2016) over each row: y = (x - mean) rstd weight + bias, rstd = 1 / sqrt(variance + eps); the
  * bias may be none. Mean and rstd of each row are kept for the backward passes. */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

@@ -8,6 +8,7 @@
  * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank makes its columns
  * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
  * is the same on all. */
+#include "device/kernels.h"
 #include "ops/factors.h"
 #include "ops/weight.h"
 

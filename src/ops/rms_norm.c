@@ -1,5 +1,6 @@
 /* RMS norm (Zhang and Sennrich 2019) over each row: y = x rstd (weight + offset), rstd = 1 / sqrt(mean of squares +
  * eps). */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

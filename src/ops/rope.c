@@ -5,6 +5,7 @@
  * Where that depends on the length of the sequence, rows of the table below `together` are turned as in a sequence of
  * that length: all of them in training. What is generated behind a prompt is turned as in a sequence that ends with it,
  * and keys stay in the cache as they were turned. That is what transformers does. */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

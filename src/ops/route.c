@@ -6,6 +6,7 @@
  * Each rank routes rows of its own. What a loss says of a sequence is added up over the ranks that have tokens of it,
  * so that it does not depend on who has them; one of them counts it. */
 #include "base/count.h"
+#include "device/kernels.h"
 #include "ops/experts_internal.h"
 #include "ops/weight.h"
 

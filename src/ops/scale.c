@@ -1,4 +1,5 @@
 /* y = factor x: embeddings, and branches of the residual stream (Gemma, Granite). */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

@@ -7,6 +7,7 @@
  * What stands between the two is computed by all ranks alike. Where several ranks hold copies of a head of keys, the
  * first of them gives it, and gets its gradient whole; the others get none, so that their sum is right. Ranks put their
  * own between zeros and these are added up, which no bit of a sum is lost by. */
+#include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 

@@ -1,6 +1,7 @@
 #include "ops/weight.h"
 
 #include "base/count.h"
+#include "device/kernels.h"
 #include "device/nf4.h"
 
 static bool is_in_out(const tri_weight *weight) {

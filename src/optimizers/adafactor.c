@@ -3,7 +3,9 @@
  *
  * A tensor is one matrix as it is stored, GPT-2's joined queries, keys and values too. Where ranks hold parts of it,
  * they add up what they have of the means and of sums of squares, and each keeps the means of the whole. */
+#include "device/kernels.h"
 #include "optimizers/pieces.h"
+#include "optimizers/run.h"
 
 #include <float.h>
 #include <math.h>

@@ -4,8 +4,11 @@
  * A matrix is orthogonalised whole. Where tensor ranks hold pieces of it, each of them gathers the momentum of all and
  * works the step out for itself: so all come to the same bits, and nothing has to be sent back. Queries, keys, values,
  * gates and each expert are matrices of their own, whatever lies beside them in memory. */
+#include "base/exact_terms.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 #include "optimizers/pieces.h"
+#include "optimizers/run.h"
 
 #include <math.h>
 

@@ -2,6 +2,7 @@
 
 #include "base/count.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 
 size_t tri_pieces_take(size_t *end, size_t bytes) {
   const size_t begin = *end;

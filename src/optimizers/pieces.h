@@ -2,8 +2,9 @@
 #ifndef TRI_OPTIMIZERS_PIECES_H
 #define TRI_OPTIMIZERS_PIECES_H
 
+#include "device/device.h"
 #include "optimizers/matrix.h"
-#include "optimizers/run.h"
+#include "optimizers/optimizer.h"
 
 /* Takes so many bytes, in whole lines, from the end of what has been taken; returns where they begin. */
 size_t tri_pieces_take(size_t *end, size_t bytes);

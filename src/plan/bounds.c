@@ -4,6 +4,7 @@
 #include "model/experts.h"
 #include "model/family.h"
 #include "plan/call_price.h"
+#include "plan/network.h"
 #include "schedule/layout_values.h"
 #include "schedule/parts.h"
 #include "schedule/program.h"

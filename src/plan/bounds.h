@@ -2,7 +2,7 @@
 #ifndef TRI_PLAN_BOUNDS_H
 #define TRI_PLAN_BOUNDS_H
 
-#include "plan/price.h"
+#include "optimizers/optimizer.h"
 #include "plan/search.h"
 
 typedef struct tri_bounds tri_bounds;

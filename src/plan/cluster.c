@@ -1,6 +1,5 @@
 #include "plan/cluster.h"
 
-#include "base/format.h"
 #include "plan/preset_file.h"
 #include "plan/range.h"
 

@@ -5,6 +5,8 @@
 #include "model/experts.h"
 #include "plan/call_price.h"
 #include "plan/simulate.h"
+#include "schedule/memory_plan.h"
+#include "schedule/parts.h"
 #include "schedule/schedule.h"
 
 /* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. The last of them are as

@@ -1,5 +1,6 @@
 #include "plan/price.h"
 
+#include "plan/network.h"
 #include "plan/product.h"
 
 #include <math.h>

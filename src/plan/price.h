@@ -4,7 +4,6 @@
 
 #include "ops/op.h"
 #include "plan/cluster.h"
-#include "plan/network.h"
 #include "plan/system.h"
 #include "schedule/layout.h"
 

@@ -9,7 +9,6 @@
  * A file of comma-separated values becomes the same mappings, which say its lines in messages. */
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/family.h"
 #include "model/model_config.h"
 #include "plan/published.h"
 #include "schedule/layout_config.h"

@@ -2,6 +2,7 @@
 
 #include "model/family.h"
 #include "plan/call_price.h"
+#include "schedule/parts.h"
 
 #include <math.h>
 

@@ -10,6 +10,7 @@
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
+#include "optimizers/optimizer.h"
 #include "plan/simulate.h"
 
 typedef struct tri_search_request {

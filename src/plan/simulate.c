@@ -1,6 +1,5 @@
 #include "plan/simulate.h"
 
-#include "base/memory.h"
 #include "model/family.h"
 #include "plan/row_pairs.h"
 #include "plan/uneven.h"

@@ -10,10 +10,10 @@
 #define TRI_PLAN_SIMULATE_H
 
 #include "ops/experts.h"
+#include "optimizers/optimizer.h"
 #include "plan/cluster.h"
 #include "plan/drawn_areas.h"
 #include "plan/system.h"
-#include "schedule/parts.h"
 #include "timeline/timeline.h"
 
 typedef struct tri_simulation_request {

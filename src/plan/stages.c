@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "model/experts.h"
+#include "plan/network.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
 
 #include "plan/call_price.h"
 #include "plan/simulate.h"
+#include "schedule/parts.h"
 
 /* Sums over the calls before each of a chunk's list: [num_calls + 1]. */
 typedef struct tri_chunk_prices {

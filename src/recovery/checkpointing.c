@@ -1,10 +1,8 @@
 #include "recovery/checkpointing.h"
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/finite.h"
 #include "checkpoint/peft.h"
 #include "comm/agreement.h"
 #include "engine/shards.h"

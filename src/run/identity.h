@@ -10,7 +10,8 @@
 
 #include "checkpoint/base_signature.h"
 #include "checkpoint/checkpoint.h"
-#include "data/corpus.h"
+#include "data/fingerprint.h"
+#include "data/mixture.h"
 #include "run/run_config.h"
 
 typedef struct tri_identity {

@@ -4,7 +4,8 @@
 
 #include "base/file.h"
 #include "base/status.h"
-#include "data/sampler.h"
+#include "data/mixture.h"
+#include "data/source.h"
 #include "device/dtype.h"
 #include "model/model.h"
 #include "optimizers/optimizer.h"

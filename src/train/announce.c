@@ -3,7 +3,6 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "device/choices.h"
 
 static int64_t samples_of_run(const tri_run_config *config) {
   return config->optimizer.steps * config->optimizer.global_batch;

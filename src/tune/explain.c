@@ -3,7 +3,6 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "plan/accuracy.h"
-#include "schedule/layout_config.h"
 #include "tune/shapley.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* The loss, the optimizer and sums. */
+#include "base/exact_sum.h"
 #include "base/label.h"
 #include "problem.h"
 

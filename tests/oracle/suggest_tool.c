@@ -69,15 +69,21 @@ static tri_status converse(tri_suggester *s, tri_trial *trials) {
 }
 
 int main(int count, char **arguments) {
-  static const char *const methods[] = {"gaussian", "random", "grid", "exhaustive"};
+  static const struct {
+    const char *name;
+    tri_method method;
+  } methods[] = {{"gaussian", TRI_METHOD_GAUSSIAN},
+                 {"random", TRI_METHOD_RANDOM},
+                 {"grid", TRI_METHOD_GRID},
+                 {"exhaustive", TRI_METHOD_EXHAUSTIVE}};
   static tri_trial trials[4096];
   static tri_space space;
   tri_point *points = NULL;
   int64_t num_points = 0;
   tri_point_search search = {.trials = 4096};
   if (count != 5) return 2;
-  for (int i = 0; i < 4; i++) {
-    if (strcmp(arguments[2], methods[i]) == 0) search.method = (tri_method)i;
+  for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+    if (strcmp(arguments[2], methods[i].name) == 0) search.method = methods[i].method;
   }
   search.seed = strtoull(arguments[3], NULL, 10);
   search.initial = strtoll(arguments[4], NULL, 10);

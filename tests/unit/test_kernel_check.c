@@ -2,6 +2,7 @@
  * mistake; and nothing in the reference device itself. */
 #include "check.h"
 
+#include "device/reference/attention.h"
 #include "device/reference/reference.h"
 
 #include "checker.h"

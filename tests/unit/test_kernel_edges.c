@@ -1,5 +1,6 @@
 /* The CPU kernels at the edges of the number formats and of their arguments, on every vector unit that this CPU has,
  * against libm in double, against counting on one's fingers, or against the definition of the format. */
+#include "base/exact_sum.h"
 #include "base/random.h"
 #include "check.h"
 #include "device/kernels.h"

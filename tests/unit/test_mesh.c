@@ -1,4 +1,5 @@
 /* Where a rank stands in a mesh, and a process that no launcher started. */
+#include "base/parts.h"
 #include "base/random.h"
 #include "check.h"
 #include "comm/mesh.h"

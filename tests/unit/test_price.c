@@ -2,6 +2,7 @@
  * moves; and that prices of passes add up. */
 #include "check.h"
 #include "optimizers/optimizer.h"
+#include "plan/network.h"
 #include "plan/price.h"
 #include "plan/product.h"
 

@@ -6,7 +6,7 @@
 #ifndef TRI_DEVICE_CPU_ATTENTION_H
 #define TRI_DEVICE_CPU_ATTENTION_H
 
-#include "device/kernels.h"
+#include "device/description.h"
 
 /* Queries and keys are cut into tiles of this many. */
 #define TRI_ATTENTION_TILE 64

@@ -2,7 +2,8 @@
 #ifndef TRI_DEVICE_CPU_CPU_H
 #define TRI_DEVICE_CPU_CPU_H
 
-#include "device/kernels.h"
+#include "device/device.h"
+#include "device/queue.h"
 
 /* Fills in an empty device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16"; one
  * that the CPU lacks is TRI_UNSUPPORTED. threads 0 is all cores that this process may use. */

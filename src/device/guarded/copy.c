@@ -6,7 +6,6 @@
  * done; and one that is reached while there still are some has not been told to wait for them. */
 #include "device/guarded/internal.h"
 
-#include "base/memory.h"
 #include "device/queue.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/random.h"
 #include "base/system.h"
 #include "device/guarded/internal.h"
 #include "device/reference/reference.h"

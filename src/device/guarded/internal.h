@@ -2,7 +2,6 @@
 #ifndef TRI_DEVICE_GUARDED_INTERNAL_H
 #define TRI_DEVICE_GUARDED_INTERNAL_H
 
-#include "base/random.h"
 #include "device/kernels.h"
 
 #include <pthread.h>

@@ -2,7 +2,8 @@
 #ifndef TRI_DEVICE_REFERENCE_ATTENTION_H
 #define TRI_DEVICE_REFERENCE_ATTENTION_H
 
-#include "device/kernels.h"
+#include "device/description.h"
+#include "device/device.h"
 
 tri_status tri_reference_attention_workspace(const tri_device_description *of, const tri_attention *call,
                                              size_t *bytes);

@@ -1,3 +1,4 @@
+#include "base/exact_sum.h"
 #include "device/reference/reference.h"
 
 #include <math.h>

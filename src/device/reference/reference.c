@@ -1,6 +1,7 @@
 #include "device/reference/reference.h"
 
 #include "base/system.h"
+#include "device/reference/attention.h"
 
 const tri_device_kernels tri_reference_kernels = {
     .matmul = tri_reference_matmul,

@@ -5,7 +5,6 @@
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 
 #include "device/kernels.h"
-#include "device/reference/attention.h"
 
 /* `rest` of its name must be "". */
 tri_status tri_reference_check(const char *rest);

@@ -1,3 +1,4 @@
+#include "base/random.h"
 #include "device/reference/reference.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* What Muon does with a matrix beside products: bound by memory. Where rows become columns, it goes by square tiles
  * that stay in the first cache, so that each line of memory is read and written once; else along rows. */
+#include "base/exact_sum.h"
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"

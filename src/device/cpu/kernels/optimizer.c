@@ -1,4 +1,5 @@
 /* AdamW and the sums that clipping and the loss need: bound by memory. */
+#include "base/exact_sum.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
 

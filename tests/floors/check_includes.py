@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Each `#include` of a header of ours must be for something: the file names at least one thing that the header declares.
+
+    check_includes.py SRC
+
+What is included for nothing makes files be built again that need not be, and hides what a file rests on. Names are found by
+their form (types, macros, constants, functions, objects), not by a compiler, so a header of which nothing is found is passed over;
+so are those of the kernels that GPUs' compilers read, where names are made by macros."""
+import collections
+import pathlib
+import re
+import sys
+
+WORD = re.compile(r"\b[A-Za-z_]\w*\b")
+# Headers whose includes are what they are for.
+UMBRELLAS = {"ops/ops.h"}
+
+
+def bare(text):
+    """Without comments and the contents of strings."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", " ", text, flags=re.S)
+    return re.sub(r'^(#include "[^"]+")|"(?:[^"\\\n]|\\.)*"', lambda m: m[1] or '""', text, flags=re.M)
+
+
+def opened(text):
+    """Names of structs that a header says to be there, and leaves to another one to describe."""
+    return set(re.findall(r"\btypedef\s+struct\s+(\w+)\s+\1\s*;", text)) | set(re.findall(r"\bstruct\s+(\w+)\s*;", text))
+
+
+def declared(text, elsewhere=frozenset()):
+    """Names of what a header declares; of a struct that is only described here its members, too: who reaches into it may never name it."""
+    names = set(re.findall(r"^\s*#\s*define\s+(\w+)", text, re.M)) | set(re.findall(r"\}\s*(\w+)\s*;", text))
+    names |= set(re.findall(r"\b(?:struct|union|enum)\s+(\w+)\s*\{", text)) | set(re.findall(r"typedef\b[^;{}()]*?\b(\w+)\s*;", text))
+    names |= set(re.findall(r"\(\*\s*(\w+)\)\s*\(", text)) | set(re.findall(r"\b(\w+)\s*\(", text))
+    for body in re.findall(r"\bextern\b([^;()]*);", text):
+        names |= {WORD.findall(re.sub(r"\[[^\]]*\]", "", part))[-1] for part in body.split(",")}
+    for body in re.findall(r"\benum\b[^{};]*\{([^}]*)\}", text):
+        names |= {m[0] for m in re.findall(r"(\w+)(\s*=[^,]*)?(?:,|$)", body)}
+    for name, body in re.findall(r"\bstruct\s+(\w+)\s*\{([^{}]*)\}", text):
+        if name in elsewhere:
+            names |= {"." + member for member in re.findall(r"(\w+)\s*(?:\[[^\]]*\])*\s*[;,)]", body) + re.findall(r"\(\*\s*(\w+)\)", body)}
+    return {name for name in names if name[0] == "." or name.lower().startswith(("tri_", "trireme_")) or re.search(r"[A-Z_]", name)}
+
+
+def includes(text):
+    return re.findall(r'^#include "([^"]+)"', text, re.M)
+
+
+def violations(root):
+    texts = {str(path.relative_to(root)): bare(path.read_text(errors="replace")) for path in sorted(root.rglob("*")) if path.suffix in (".c", ".h")}
+    left_open = {file: opened(text) for file, text in texts.items() if file.endswith(".h")}
+    by = collections.Counter(name for names in left_open.values() for name in names)
+    names = {file: declared(texts[file], {name for name in by if by[name] > (name in own)}) for file, own in left_open.items()}
+    for file, text in texts.items():
+        if file.startswith(("device/gpu/", "device/cpu/kernels/")) or file in UMBRELLAS:
+            continue
+        body = re.sub(r"^#include.*$", "", text, flags=re.M)
+        used = set(WORD.findall(body)) | {"." + name for name in re.findall(r"(?:->|\.)(\w+)", body)}
+        for header in includes(text):
+            if header not in names or not names[header] or header == file[:-2] + ".h" or header in UMBRELLAS:
+                continue
+            if not used & names[header]:
+                yield file, header
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    found = list(violations(root))
+    for file, header in found:
+        print(f'{root}/{file}: includes "{header}" and names nothing that it declares; leave it out, or include what is meant')
+    print(f"check_includes: {len(found)} violations")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
