@@ -6,7 +6,7 @@ MINUTES ?= 10
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle deb clean
+.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle deb docs clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -94,6 +94,11 @@ bundle: ## the program with all that it needs in one file, for a machine that ha
 
 deb: ## Debian packages of HEAD in build/debian, and whether they hold together
 	@scripts/debian-package.sh
+
+docs: ## the documentation site, build/docs/html
+	@scripts/install-deps.sh --docs
+	@$(MAKE) --no-print-directory build
+	@cmake --build --preset release --target docs
 
 clean: ## remove build/ (runs/ and corpus/ stay)
 	@rm -rf build

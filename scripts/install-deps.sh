@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Installs what building Trireme needs and this machine lacks.
 #
-#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--both-mpis]
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--docs] [--both-mpis]
 #
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
-# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`; --both-mpis those of testing with Open MPI and with MPICH. On Debian and
-# Ubuntu the missing packages come from apt; elsewhere they are listed and the script stops with status 1. A need counts
-# as met when it is there, whoever installed it; with nothing missing neither apt nor the network is touched.
+# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`; --both-mpis those of testing with Open MPI
+# and with MPICH. On Debian and Ubuntu the missing packages come from apt; elsewhere they are listed and the script stops
+# with status 1. A need counts as met when it is there, whoever installed it; with nothing missing neither apt nor the
+# network is touched.
 set -euo pipefail
 
 # need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, library, file, python (a
@@ -90,12 +91,20 @@ for flag in "" "$@"; do
       need command  mpicc.mpich      libmpich-dev    "MPICH, with headers"
       need command  mpiexec.hydra    mpich           "MPICH's launcher"
       ;;
+    --docs)
+      need command  python3          python3         "Python 3"
+      need python   sphinx           python3-sphinx  "Sphinx"
+      need python   myst_parser      python3-myst-parser "MyST, Sphinx's reader of Markdown"
+      need python   breathe          python3-breathe "Breathe, Sphinx's reader of what Doxygen writes"
+      need python   sphinx_rtd_theme python3-sphinx-rtd-theme "the site's theme"
+      need command  doxygen          doxygen         "Doxygen"
+      ;;
     --soak)
       need command  python3          python3         "Python 3"
       need file?    "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime "libfaketime (clocks that jump)"
       ;;
     *)
-      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak, --bundle and --both-mpis" >&2
+      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak, --bundle, --docs and --both-mpis" >&2
       exit 2
       ;;
   esac
