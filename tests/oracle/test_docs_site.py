@@ -24,6 +24,7 @@ def build(folder):
 def copy(tmp_path):
     for name in ("docs", "examples", "include", "configs"):
         shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "src").symlink_to(ROOT / "src")
     (tmp_path / "scripts").mkdir()
     for name in ("scripts/docs.sh", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "CMakeLists.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
