@@ -54,6 +54,7 @@ for flag in "" "$@"; do
       need command? chromium         chromium        "Chromium, which shows pages without a screen"
       need command? man              man-db          "man, for the manual pages"
       need command? groff            groff-base      "groff, which man sets them with"
+      need command? shellcheck       shellcheck      "shellcheck, which reads the batch scripts"
       need command? mandoc           mandoc          "mandoc, which checks them"
       need command? g++              g++             "a C++ compiler, for the library's headers"
       need command? lua5.4           lua5.4          "Lua, for a module file"
