@@ -1,10 +1,10 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/device_range.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
-#include "cli/plan_range.h"
 #include "plan/accuracy.h"
 #include "plan/expense.h"
 #include "plan/report.h"
@@ -105,12 +105,34 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   return TRI_OK;
 }
 
+/* The fastest; `context` is the search for another number. */
+static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
+  tri_search_result result = {0};
+  tri_search_request request = *(const tri_search_request *)context;
+  request.devices = devices;
+  request.top = 1;
+  TRI_TRY(tri_search(&request, &result));
+  *out = result.answers[0];
+  tri_search_release(&result);
+  return TRI_OK;
+}
+
+static tri_status plan_range(const arguments *given, tri_search_request *request) {
+  const tri_device_range range = {.title = "the best layout for each number of devices",
+                                  .nothing = "no layout is legal and fits",
+                                  .answer = best_of,
+                                  .context = request};
+  if (given->pareto)
+    return tri_fail(TRI_BAD_USAGE, "plan: --pareto is for one number of devices; --devices is a range");
+  return tri_device_range_print(&given->plan, &range);
+}
+
 static tri_status plan(const arguments *given) {
   tri_search_result result = {0};
   tri_search_request request = tri_plan_options_search(&given->plan);
   request.top = given->top;
   request.exhaustive = given->exhaustive;
-  if (given->plan.devices_to > 0) return tri_plan_range(&given->plan, &request);
+  if (given->plan.devices_to > 0) return plan_range(given, &request);
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
   tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);
   tri_search_release(&result);
@@ -154,9 +176,9 @@ const tri_command tri_command_plan = {
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP
-        "                      plan also takes a range: --devices 512..2048 doubles from 512, and 512..2048:256 goes "
-        "up\n"
-        "                      by 256; the best layout of each is said, with its tokens/s, cost and efficiency\n"
+        "                      --devices 512..2048 doubles from 512, and 512..2048:256 goes up by 256: a row for each, "
+        "with its\n"
+        "                      best layout, tokens/s, efficiency and cost\n"
         "  --top K             how many (5)\n"
         "  --pareto            the fastest for each amount of memory instead\n"
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"

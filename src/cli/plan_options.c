@@ -134,10 +134,6 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
                     wanted[i].example);
   }
-  if (o->devices_to > 0 && strcmp(command, "plan") != 0) {
-    return tri_fail(TRI_BAD_USAGE, "%s: --devices is a range, which `trireme plan` takes; give one number here",
-                    command);
-  }
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
   if (o->price > 0) o->cluster.cost.price = o->price;

@@ -14,7 +14,7 @@ enum { TRI_PLAN_SETS = 64 };
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
-  int64_t devices_to, devices_step; /* of a range, `plan` alone; to 0: none, step 0: it doubles */
+  int64_t devices_to, devices_step; /* of a range; to 0: none, step 0: it doubles */
   bool assumed_sequence;            /* nobody gave it */
   double tokens;
   double price; /* of a device-hour, before the cluster's; 0: nobody gave it */

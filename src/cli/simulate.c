@@ -1,6 +1,8 @@
+#include "base/format.h"
 #include "base/memory.h"
 #include "cli/against.h"
 #include "cli/cli.h"
+#include "cli/device_range.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
@@ -120,6 +122,32 @@ static tri_status simulate(const arguments *given) {
   return tri_print_json(document);
 }
 
+/* As many replicas as the devices make. */
+static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
+  const arguments *given = context;
+  const tri_plan_options *o = &given->plan;
+  char peak[32], room[32];
+  *out = (tri_answer){0};
+  tri_simulation_request request = tri_plan_options_request(o, &out->layout);
+  TRI_TRY(tri_layout_parse(given->layout, &out->layout));
+  TRI_TRY(tri_layout_resolve(&out->layout, &o->model, o->sequence, o->global_batch, devices));
+  TRI_TRY(tri_simulate(&request, &out->prediction));
+  if (out->prediction.fits) return TRI_OK;
+  return tri_fail(TRI_OUT_OF_MEMORY, "a device holds %s at its fullest, and has %s",
+                  tri_format_bytes(out->prediction.memory.peak, peak, sizeof peak),
+                  tri_format_bytes(o->cluster.memory_bytes, room, sizeof room));
+}
+
+static tri_status simulate_range(arguments *given) {
+  const tri_device_range range = {.title = "one layout on more and more devices",
+                                  .nothing = "does not run",
+                                  .answer = simulate_on,
+                                  .context = given};
+  if (given->timeline == NULL && !given->stages) return tri_device_range_print(&given->plan, &range);
+  return tri_fail(TRI_BAD_USAGE, "simulate: %s is for one number of devices; --devices is a range",
+                  given->timeline != NULL ? "--timeline" : "--stages");
+}
+
 static tri_status simulate_compare(arguments *given) {
   TRI_TRY(tri_cluster_load(given->plan.cluster_name, &given->plan.cluster));
   return tri_against(given->against, &given->plan.cluster, given->timeline, given->plan.json);
@@ -134,7 +162,7 @@ static tri_status simulate_run(int count, char **given) {
     status = simulate_compare(parsed);
   } else if (status == TRI_OK) {
     status = tri_plan_options_finish("simulate", &parsed->plan);
-    if (status == TRI_OK) status = simulate(parsed);
+    if (status == TRI_OK) status = parsed->plan.devices_to > 0 ? simulate_range(parsed) : simulate(parsed);
     tri_plan_options_release(&parsed->plan);
   }
   tri_free(parsed);
@@ -152,6 +180,9 @@ const tri_command tri_command_simulate = {
         "\n"
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
         "\n" TRI_PLAN_OPTION_HELP
+        "                      --devices 512..2048 doubles from 512, and 512..2048:256 goes up by 256: a row for each, "
+        "with as\n"
+        "                      many replicas as it makes\n"
         "  --layout L          the layout, as in a run file: tensor=4,pipeline=16,zero=1,micro_batch=1\n"
         "  --against RUN       predict the run in this output folder and print both side by side; with --timeline, or\n"
         "                      a timeline.json in it, every kind of instruction, too\n"

@@ -1,4 +1,4 @@
-#include "cli/plan_range.h"
+#include "cli/device_range.h"
 
 #include "base/format.h"
 #include "cli/json.h"
@@ -11,6 +11,7 @@
 
 /* Of the first number for which something fits; all others are measured by it. */
 typedef struct range {
+  const tri_device_range *of;
   const tri_plan_options *options;
   double tokens_per_s; /* of each device there; 0: not yet known */
   json_t *list;        /* NULL: rows of a table */
@@ -30,9 +31,8 @@ static tri_status check_range(const tri_plan_options *o) {
 
 static void print_head(const range *r) {
   const tri_plan_options *o = r->options;
-  printf("%s, a global batch of %ld sequences of %ld tokens%s, on %s: the best layout for each number of devices\n",
-         o->model.name, (long)o->global_batch, (long)o->sequence, tri_report_assumed(o->assumed_sequence),
-         o->cluster.name);
+  printf("%s, a global batch of %ld sequences of %ld tokens%s, on %s: %s\n", o->model.name, (long)o->global_batch,
+         (long)o->sequence, tri_report_assumed(o->assumed_sequence), o->cluster.name, r->of->title);
   printf("%8s %10s %12s %8s %10s", "devices", "step s", "tokens/s", "MFU", "efficiency");
   if (o->cluster.failures.node_mtbf_hours > 0) printf(" %8s", "goodput");
   if (o->tokens > 0) printf(" %8s", "days");
@@ -59,7 +59,7 @@ static void print_row(const range *r, int64_t devices, const tri_simulation_requ
 /* The reason is the thread's last failure. */
 static void print_none(const range *r, int64_t devices) {
   if (r->list == NULL) {
-    printf("%8ld no layout is legal and fits: %s\n", (long)devices, tri_status_message());
+    printf("%8ld %s: %s\n", (long)devices, r->of->nothing, tri_status_message());
     return;
   }
   json_array_append_new(
@@ -85,17 +85,10 @@ static tri_status add_answer(range *r, int64_t devices, const tri_answer *answer
   return tri_expense_json(&request, p, r->options->tokens, object);
 }
 
-static tri_status search_one(range *r, const tri_search_request *first, int64_t devices) {
-  tri_search_result result = {0};
-  tri_search_request request = *first;
-  request.devices = devices;
-  request.top = 1;
-  tri_status status = tri_search(&request, &result);
-  if (status == TRI_OK) {
-    status = add_answer(r, devices, &result.answers[0]);
-    tri_search_release(&result);
-    return status;
-  }
+static tri_status add_number(range *r, int64_t devices) {
+  tri_answer answer = {0};
+  tri_status status = r->of->answer(r->of->context, devices, &answer);
+  if (status == TRI_OK) return add_answer(r, devices, &answer);
   if (status != TRI_BAD_LAYOUT && status != TRI_OUT_OF_MEMORY) return status;
   print_none(r, devices);
   return TRI_OK;
@@ -113,12 +106,12 @@ static void print_foot(const range *r) {
          tri_accuracy_text(&o->cluster, accuracy));
 }
 
-tri_status tri_plan_range(const tri_plan_options *o, const tri_search_request *request) {
-  range r = {.options = o, .list = o->json ? json_array() : NULL};
+tri_status tri_device_range_print(const tri_plan_options *o, const tri_device_range *of) {
+  range r = {.of = of, .options = o, .list = o->json ? json_array() : NULL};
   tri_status status = check_range(o);
   if (status == TRI_OK && !o->json) print_head(&r);
   for (int64_t n = o->devices; status == TRI_OK && n <= o->devices_to; n = next_number(o, n)) {
-    status = search_one(&r, request, n);
+    status = add_number(&r, n);
   }
   if (status == TRI_OK && o->json) return tri_print_json(r.list);
   if (status == TRI_OK) print_foot(&r);
