@@ -128,7 +128,8 @@ class Cluster:
         return subprocess.run(self.enter(A, *command), capture_output=True, text=True, cwd=self.here, env={**os.environ, **environment})
 
     def submit(self, path, *options, program=TRIREME, plugin=None):
-        """The job's number; as a user does, but for what this machine has fewer of."""
+        """The job's number; as a user does, but for what this machine has fewer of. Open MPI is kept from /dev/shm, which the
+        nodes share here."""
         done = self.ask("sbatch", "--parsable", "--cpus-per-task=1", f"--output={path.with_suffix('.log')}", *options,
                         ROOT / "scripts/slurm/cluster.sbatch", path, TRIREME=str(program), MPI=plugin or PLUGINS[mpi_of(program)],
                         OMPI_MCA_pml="ob1", OMPI_MCA_btl="self,tcp")
