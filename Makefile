@@ -6,7 +6,7 @@ MINUTES ?= 10
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build install uninstall test test-full test-guarded test-emulated bench validate demo format lint fuzz soak bundle deb docs clean
+.PHONY: help build install uninstall test test-full test-guarded test-emulated test-slurm bench validate demo format lint fuzz soak bundle deb docs clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -47,6 +47,12 @@ test-emulated: ## the tests of training, saving and reading once more on the GPU
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
 	@scripts/test.sh -C emulated --label-regex '^emulated$$'
+
+test-slurm: ## the batch script of Slurm under a real Slurm, two nodes on this machine; root, some minutes
+	@scripts/install-deps.sh --tests --slurm
+	@scripts/python-env.sh
+	@$(MAKE) --no-print-directory build
+	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools python3 tests/run_pytest.py tests/launch/test_slurm.py || [ $$? = 77 ]
 
 validate: build ## published results beside what is predicted for them: docs/validation.md
 	@build/trireme validate --out docs/validation.md && cat docs/validation.md

@@ -10,8 +10,10 @@ install(DIRECTORY configs DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs PATTERN site EXCLUDE)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
-file(GLOB scripts CONFIGURE_DEPENDS scripts/slurm/*)
-install(PROGRAMS ${scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme/slurm)
+foreach(scheduler slurm pbs flux)
+  file(GLOB scripts CONFIGURE_DEPENDS scripts/${scheduler}/*)
+  install(PROGRAMS ${scripts} DESTINATION ${CMAKE_INSTALL_DATADIR}/trireme/${scheduler})
+endforeach()
 
 # Manual pages, which the program writes of itself. There are none of a build for another machine, or for tests.
 set(pages ${CMAKE_BINARY_DIR}/man)

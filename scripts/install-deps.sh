@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs what building Trireme needs and this machine lacks.
 #
-#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--docs] [--both-mpis]
+#   scripts/install-deps.sh [--demo] [--tests] [--lint] [--fuzz] [--bench] [--soak] [--bundle] [--docs] [--slurm] [--both-mpis]
 #
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
-# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`; --both-mpis those of testing with Open MPI
-# and with MPICH. On Debian and Ubuntu the missing packages come from apt; elsewhere they are listed and the script stops
-# with status 1. A need counts as met when it is there, whoever installed it; with nothing missing neither apt nor the
-# network is touched.
+# `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`, `make test-slurm`; --both-mpis those of
+# testing with Open MPI and with MPICH. On Debian and Ubuntu the missing packages come from apt; elsewhere they are listed and
+# the script stops with status 1. A need counts as met when it is there, whoever installed it; with nothing missing neither
+# apt nor the network is touched.
 set -euo pipefail
 
 # need KIND PROBE DEBIAN_PACKAGE WHAT: one row of what we look for. KIND is command, header, library, file, python (a
@@ -54,6 +54,7 @@ for flag in "" "$@"; do
       need command? chromium         chromium        "Chromium, which shows pages without a screen"
       need command? man              man-db          "man, for the manual pages"
       need command? groff            groff-base      "groff, which man sets them with"
+      need command? shellcheck       shellcheck      "shellcheck, which reads the batch scripts"
       need command? mandoc           mandoc          "mandoc, which checks them"
       need command? g++              g++             "a C++ compiler, for the library's headers"
       need command? lua5.4           lua5.4          "Lua, for a module file"
@@ -99,12 +100,16 @@ for flag in "" "$@"; do
       need python   sphinx_rtd_theme python3-sphinx-rtd-theme "the site's theme"
       need command  doxygen          doxygen         "Doxygen"
       ;;
+    --slurm)
+      need command? slurmctld        slurm-wlm       "Slurm: controller, node daemon, commands"
+      need command? munged           munge           "MUNGE, by which its daemons know one another"
+      ;;
     --soak)
       need command  python3          python3         "Python 3"
       need file?    "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime "libfaketime (clocks that jump)"
       ;;
     *)
-      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak, --bundle, --docs and --both-mpis" >&2
+      echo "install-deps: \`$flag\` is not a flag; there are --demo, --tests, --lint, --fuzz, --bench, --soak, --bundle, --docs, --slurm and --both-mpis" >&2
       exit 2
       ;;
   esac
