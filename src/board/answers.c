@@ -11,8 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { MOST_TEXT_BYTES = 1 << 20, TAIL_BYTES = 16384, MOST_PICTURE_BYTES = 64 << 20, RECENT = 20 };
+enum {
+  MOST_TEXT_BYTES = 1 << 20,
+  TAIL_BYTES = 16384,
+  SAMPLES_BYTES = 1 << 18,
+  MOST_PICTURE_BYTES = 64 << 20,
+  RECENT = 20
+};
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
@@ -121,6 +129,7 @@ static void list_run(const tri_board_item *item, json_t *out) {
   json_object_set_new(out, "state", json_string(state_of(item)));
   json_object_set_new(out, "quiet_s", tri_json_number(round(item->quiet_s)));
   json_object_set_new(out, "failed", json_boolean(item->failed));
+  json_object_set_new(out, "samples", json_integer(item->samples));
   json_object_set_new(out, "checkpoints", checkpoints_of(item));
   json_object_set(out, "summary", item->summary == NULL ? json_null() : item->summary);
 }
@@ -305,18 +314,35 @@ done:
 
 /* ---- one item ---------------------------------------------------------------------------------------------------- */
 
-/* The end of a text in a folder, from the beginning of a line; null where there is none. */
+/* At most so many of a file's last bytes. */
+static tri_status read_end(const char *path, size_t most_bytes, char **out, bool *cut) {
+  struct stat about;
+  char *text = NULL;
+  int file = -1;
+  TRI_TRY(tri_file_open_plain(path, &file));
+  tri_status status = fstat(file, &about) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot read %s", path);
+  *cut = status == TRI_OK && about.st_size > (off_t)most_bytes;
+  if (status == TRI_OK) status = tri_alloc("the end of a file", most_bytes + 1, 1, &text);
+  if (status == TRI_OK) {
+    const ssize_t got = pread(file, text, most_bytes, *cut ? about.st_size - (off_t)most_bytes : 0);
+    text[got < 0 ? 0 : got] = '\0';
+  }
+  close(file);
+  *out = text;
+  return status;
+}
+
+/* The end of a text in a folder, from the beginning of a line, of which lines that are not whole yet are left out; null
+ * where there is none. */
 static json_t *text_in(const char *folder, const char *name, size_t most_bytes) {
   char path[TRI_PATH_BYTES], *text = NULL;
-  size_t bytes = 0;
+  bool cut = false;
   if (tri_path_join(path, folder, name) != TRI_OK) return json_null();
-  if (tri_file_read_plain(path, MOST_TEXT_BYTES, &text, &bytes) != TRI_OK) return json_null();
-  const char *from = text;
-  if (bytes > most_bytes) {
-    const char *line = strchr(text + bytes - most_bytes, '\n');
-    from = line == NULL ? text + bytes : line + 1;
-  }
-  json_t *out = json_string(from);
+  if (read_end(path, most_bytes, &text, &cut) != TRI_OK) return json_null();
+  const char *line = cut ? strchr(text, '\n') : NULL;
+  char *end = strrchr(text, '\n');
+  if (end != NULL) end[1] = '\0';
+  json_t *out = json_string(line != NULL ? line + 1 : text);
   tri_free(text);
   return out == NULL ? json_null() : out;
 }
@@ -326,8 +352,9 @@ tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *ou
   TRI_TRY(path_of(board, number, TRI_FOUND_RUN, path));
   json_t *where = json_string(path);
   return answer_json(
-      json_pack("{s:o, s:o, s:o}", "path", where == NULL ? json_null() : where, "config",
-                text_in(path, "config.yaml", MOST_TEXT_BYTES), "failures", text_in(path, "failures.txt", TAIL_BYTES)),
+      json_pack("{s:o, s:o, s:o, s:o}", "path", where == NULL ? json_null() : where, "config",
+                text_in(path, "config.yaml", MOST_TEXT_BYTES), "failures", text_in(path, "failures.txt", TAIL_BYTES),
+                "samples", text_in(path, "samples.jsonl", SAMPLES_BYTES)),
       out);
 }
 

@@ -194,12 +194,20 @@ static void look_at_checkpoints(tri_board_item *item) {
   tri_free(folders);
 }
 
+/* 0 where there is no such file. */
+static int64_t version_in(const tri_board_item *item, const char *name) {
+  char path[TRI_PATH_BYTES];
+  struct stat now;
+  return stat_in(item, name, &now) && tri_path_join(path, item->path, name) == TRI_OK ? version_of(path, "") : 0;
+}
+
 static void look_at_run(tri_board_item *item) {
   struct stat lock = {0}, failures = {0};
   look_at_summary(item);
   look_at_checkpoints(item);
   item->locked = stat_in(item, "LOCK", &lock);
   item->failed = stat_in(item, "failures.txt", &failures);
+  item->samples = version_in(item, "samples.jsonl");
   double quiet = seconds_since(item->series.changed), touched = item->locked ? seconds_since(lock.st_mtim) : quiet;
   item->quiet_s = touched < quiet ? touched : quiet;
 }

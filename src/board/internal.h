@@ -23,6 +23,7 @@ typedef struct tri_board_item {
   tri_series series;
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
+  int64_t samples;     /* another number whenever samples.jsonl is; 0: there is none */
   bool locked, failed; /* somebody writes there, or has died there; there is a failures.txt */
   double quiet_s;      /* since somebody has written metrics, or touched the lock */
   tri_board_checkpoint *checkpoints;

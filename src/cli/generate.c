@@ -249,9 +249,16 @@ static tri_status load_for_texts(generate_texts *t) {
   return status;
 }
 
-static tri_status print_json(const tri_written *text) {
-  json_t *line = json_pack("{s:I, s:I, s:o}", "number", (json_int_t)text->number, "sample", (json_int_t)text->sample,
-                           "prompt", tri_json_text(text->prompt, text->prompt_bytes));
+/* Of the checkpoint; null of a folder that is none. */
+static json_t *json_of_step(const tri_generation *g) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
+  return state == NULL ? json_null() : json_integer(state->step);
+}
+
+static tri_status print_json(const tri_generation *g, const tri_written *text) {
+  json_t *line =
+      json_pack("{s:o, s:I, s:I, s:o}", "step", json_of_step(g), "number", (json_int_t)text->number, "sample",
+                (json_int_t)text->sample, "prompt", tri_json_text(text->prompt, text->prompt_bytes));
   json_t *rest = tri_written_json(text);
   char *dumped = NULL;
   if (line != NULL && rest != NULL && json_object_update(line, rest) == 0) dumped = json_dumps(line, JSON_COMPACT);
@@ -264,7 +271,7 @@ static tri_status print_json(const tri_written *text) {
 }
 
 static tri_status print_text(const generate_texts *t, const tri_written *text) {
-  if (t->generation.arguments->json) return print_json(text);
+  if (t->generation.arguments->json) return print_json(&t->generation, text);
   if (text->streams) return TRI_OK;
   if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
   if (t->samples > 1) printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sample + 1);
@@ -380,7 +387,7 @@ const tri_command tri_command_generate = {
         "  --prompts FILE      many: one a line, or {\"prompt\": \"...\"} a line of FILE.jsonl; - is standard input\n"
         "  --samples N         texts of each prompt, each drawn by itself (1)\n"
         "  --batch N           texts that are written side by side (8)\n"
-        "  --json              a line of JSON for each text: number, sample, prompt, text, tokens, finish, stop\n"
+        "  --json              a line of JSON for each text: step, number, sample, prompt, text, tokens, finish, stop\n"
         "  --tokens N          tokens to write at most (100, or what the model has positions for; of an answer 512)\n"
         "  --stop TEXT         ends a text before TEXT; may be given again\n"
         "  --ignore-end        a text does not end with the token that ends one\n"

@@ -371,6 +371,34 @@ def test_the_page(tmp_path):
 
 
 @needs_chromium
+def test_samples(tmp_path):
+    """Texts that generate has added, by prompt, the newest first; what is no line of it is passed over, and nothing in a text is the page's."""
+    make_run(tmp_path / "runs/one", 20)
+    lines = [dict(step=step, number=n, sample=0, prompt=prompt, text=f" text of {step}\n</script><b onclick=alert(1)>&amp;", tokens=3, finish="length")
+             for step in (10, 20) for n, prompt in enumerate(("Once", "<i>Twice"))]
+    path = tmp_path / "runs/one/samples.jsonl"
+    whole = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text('{"step": 1, "pro\n[1]\nnull\n{"text": 5, "prompt": "x"}\n' + whole + '{"step": 30, "prompt": "Once", "te')
+    with board(tmp_path / "runs") as b, Browser(tmp_path / "profile") as browser:
+        b.wait(lambda found: len(found["runs"]) == 1)
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#samples .sample').length === 4")
+        shown = browser.value("[...document.querySelectorAll('#samples .card > div > .sample')].map(e => e.textContent)")
+        assert shown == [line["prompt"] + line["text"] for line in lines[2:]]
+        assert browser.value("[...document.querySelectorAll('#samples .card > div > .note')].map(e => e.textContent)") == ["step 20"] * 2
+        assert browser.value("[...document.querySelectorAll('#samples details > .note')].map(e => e.textContent)") == ["step 10"] * 2
+        with path.open("a") as file:
+            file.write('xt": " more"}\n')
+        browser.wait("document.querySelector('#samples .sample').textContent === 'Once more'")
+        # Of a large file its end is read.
+        path.write_text((json.dumps(dict(lines[0], text="old " * 200)) + "\n") * 1000 + whole)
+        browser.wait("document.querySelectorAll('#samples .sample')[0].textContent === " + json.dumps(lines[2]["prompt"] + lines[2]["text"]))
+        path.unlink()
+        browser.wait("document.querySelector('#samples-part').hidden")
+        assert browser.said == []
+
+
+@needs_chromium
 def test_the_page_with_a_token(tmp_path):
     make_run(tmp_path / "runs/one", 20)
     with board(tmp_path / "runs", more=["--token"]) as b, Browser(tmp_path / "profile") as browser:

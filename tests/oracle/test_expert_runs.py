@@ -104,6 +104,7 @@ def test_metrics(tmp_path, corpus, model, ranks, layout):
 PACKED = [(1, {}), (2, dict(expert=2, expert_capacity=0.25)), (4, dict(tensor=2, expert=4)), (2, dict(context=2, expert=2))]
 
 
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("documents", ["masked", "joined"])
 @pytest.mark.parametrize("model", [{**MIXTRAL, "balance_rate": 0.5, "z_loss": 0.1}, {**DOTS1, "z_loss": 0.1}], ids=["mixtral", "dots1"])
 def test_metrics_of_packed_documents(tmp_path, model, documents):
@@ -205,6 +206,7 @@ def test_a_first_round_without_other_ranks(tmp_path):
     assert numpy.abs(courses["guarded"] - courses["reference"]).max() <= 1e-5 * numpy.abs(courses["reference"]).max()
 
 
+@pytest.mark.drawn(2)
 # ---- going on --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("model", [MIXTRAL, DOTS1], ids=["mixtral", "dots1"])

@@ -2,7 +2,7 @@
 /* The page of `trireme board`. It asks /api/list every two seconds, and for the curves of those runs alone that are shown
  * and have changed. Curves come as columns of pixels: least, greatest and middle of the steps of each. */
 
-const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12;
+const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12, MOST_SAMPLES = 50;
 const token = new URLSearchParams(location.search).get("token");
 const $ = (id) => document.getElementById(id);
 
@@ -10,7 +10,7 @@ const state = {
   list: { runs: [], studies: [], timelines: [] },
   curves: new Map(), // id -> {key, version, data}
   hidden: new Set(), // ids of runs
-  studies: new Map(), timelines: new Map(),
+  studies: new Map(), timelines: new Map(), samples: new Map(),
   axis: "step", smoothing: 1, log: false, from: null, to: null, filter: "",
   sort: { by: "name", down: false }, answered: null, updates: 0,
 };
@@ -517,6 +517,45 @@ function show_words() {
   replace_if_other($("words"), JSON.stringify(runs.map((run) => [run.id, run.failed])), () => (runs.length ? [make("h2", {}, "Settings and failures"), ...runs.map(words_of)] : []));
 }
 
+/* ---- samples: lines of `trireme generate --json` in samples.jsonl ---- */
+
+/* Whole lines that are texts: prompts in their order, the texts of each from the newest on. */
+function samples_of(lines) {
+  const prompts = new Map();
+  for (const line of lines.split("\n")) {
+    let sample = null;
+    try { sample = JSON.parse(line); } catch { continue; }
+    if (typeof sample?.text !== "string" || typeof sample.prompt !== "string") continue;
+    if (!prompts.has(sample.prompt)) prompts.set(sample.prompt, []);
+    prompts.get(sample.prompt).unshift(sample);
+  }
+  return [...prompts.values()].slice(-MOST_SAMPLES);
+}
+
+const sample_step = (sample) => (known(sample.step) ? "step " + sample.step : "");
+
+function sample_text(sample) {
+  return make("blockquote", { class: "sample" }, make("b", {}, sample.prompt), sample.text);
+}
+
+function samples_of_prompt(samples) {
+  const [newest, ...older] = samples;
+  const steps = older.slice(0, MOST_SAMPLES).flatMap((sample) => [make("p", { class: "note" }, sample_step(sample)), sample_text(sample)]);
+  return make("div", {}, make("p", { class: "note" }, sample_step(newest)), sample_text(newest),
+    ...(older.length ? [make("details", {}, make("summary", {}, `${older.length} before`), ...steps)] : []));
+}
+
+async function samples_card(run) {
+  const lines = (await ask("api/run", { id: run.id })).samples, prompts = samples_of(lines ?? "");
+  return [make("div", { class: "card" }, make("div", { class: "head" }, make("h3", {}, run.name)), ...prompts.map(samples_of_prompt))];
+}
+
+function show_samples() {
+  const runs = state.list.runs.filter((run) => run.samples && !state.hidden.has(run.id) && matches(run)).slice(0, MOST_WORDS);
+  $("samples-part").hidden = runs.length === 0;
+  return show_items(runs.map((run) => ({ id: run.id, name: run.name, version: run.samples })), $("samples"), state.samples, samples_card);
+}
+
 /* ---- studies ---- */
 
 /* A population's stretches are judged by their loss, of which less is better. */
@@ -693,6 +732,7 @@ async function refresh() {
       show_all();
       await ask_curves();
       show_charts();
+      await show_samples();
       await show_items(list.studies, $("studies"), state.studies, async (item) => study_card(item.name, await ask("api/study", { id: item.id })));
       await show_items(list.timelines, $("timelines"), state.timelines, timeline_card);
       document.documentElement.dataset.updates = String(++state.updates);
