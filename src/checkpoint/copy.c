@@ -14,25 +14,6 @@
 
 enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
-/* ---- what there is ----------------------------------------------------------------------------------------------- */
-
-/* Of an adapter and its base that was seen to as they were opened. */
-static tri_status check_names(const tri_merged *merged, const tri_tensor_list *list) {
-  const tri_checkpoint *from = merged->base == NULL ? merged->named : merged->base;
-  for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
-    tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
-    if (tri_tensor_list_knows(list, entry.tensor->name)) continue;
-    return tri_fail(TRI_BAD_FILE, "%s: the model of config.json has no place for the tensor `%.200s`", entry.file,
-                    entry.tensor->name);
-  }
-  for (int64_t t = 0; t < list->count; t++) {
-    if (tri_checkpoint_has(from, list->tensors[t].name)) continue;
-    return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`, which the model of its config.json needs",
-                    tri_checkpoint_path(from), list->tensors[t].name);
-  }
-  return TRI_OK;
-}
-
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
 /* Rounded to odd: where the value is none of fp32's, the last bit says so to who rounds it once more, which then comes
@@ -143,7 +124,6 @@ static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64
 static tri_status copy_model(const tri_copy_request *request, const tri_tensor_list *list) {
   copying c = {.from = request->from, .type = request->type};
   char *config = NULL;
-  TRI_TRY(check_names(request->from, list));
   TRI_TRY(tri_huggingface_print(request->model, request->type, -1, request->companions, &config));
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,

@@ -174,6 +174,38 @@ static tri_status read_keys(const tri_json_reader *from, const tri_dialect *dial
   return TRI_OK;
 }
 
+/* The file's name of a key of ours; NULL where it has none. */
+static const char *name_in_file(const tri_dialect *dialect, const char *ours, size_t bytes) {
+  const tri_config_key *key = NULL;
+  for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
+    const tri_config_key *at = &tri_model_table.keys[i];
+    if (strlen(at->name) == bytes && memcmp(at->name, ours, bytes) == 0) key = at;
+  }
+  for (int t = 0; key != NULL && t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+      const bool is_number =
+          row->kind == TRI_DIALECT_SIZE || row->kind == TRI_DIALECT_SIZE_OR_NULL || row->kind == TRI_DIALECT_COUNT;
+      if (is_number && !row->only_read && row->offset == key->offset) return row->key;
+    }
+  }
+  return NULL;
+}
+
+/* What is wrong with the numbers, in the words of the file that they came from. */
+static tri_status fail_numbers(const tri_json_reader *from, const tri_dialect *dialect) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+  char said[1024], told[2048] = "";
+  snprintf(said, sizeof said, "%s", tri_status_message());
+  for (const char *at = said; *at != '\0';) {
+    const size_t word = strspn(at, letters), bytes = word > 0 ? word : 1, held = strlen(told);
+    const char *name = name_in_file(dialect, at, word);
+    snprintf(told + held, sizeof told - held, "%.*s", name == NULL ? (int)bytes : (int)strlen(name),
+             name == NULL ? at : name);
+    at += bytes;
+  }
+  return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, told);
+}
+
 /* What the document says by Hugging Face's keys. */
 static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL;
@@ -199,7 +231,7 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   read_name(from, out);
   TRI_TRY(read_keys(from, dialect, out));
   if (dialect->read != NULL) TRI_TRY(dialect->read(from, out));
-  if (tri_model_complete(out) != TRI_OK) return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, tri_status_message());
+  if (tri_model_complete(out) != TRI_OK) return fail_numbers(from, dialect);
   if (dialect_by_numbers(out) != dialect) snprintf(out->model_type, sizeof out->model_type, "%s", dialect->model_type);
   return TRI_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/base_signature.h"
+#include "checkpoint/contradiction.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
@@ -181,6 +182,9 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
     status = tri_fail(TRI_BAD_USAGE, "%s is no adapter: --base goes with one", path);
   } else {
     status = load_model(path, !use->unverified, model);
+  }
+  if (status == TRI_OK && !use->settings_only) {
+    status = tri_checkpoint_check_model(merged.base == NULL ? merged.named : merged.base, model);
   }
   if (status != TRI_OK) {
     tri_merged_close(&merged);

@@ -226,23 +226,6 @@ static tri_status open_model(merging *m, int i) {
   return compare_tokenizers(m, i);
 }
 
-static tri_status check_merge_names(const merging *m, const tri_tensor_list *list) {
-  for (int i = 0; i < m->models; i++) {
-    tri_left_out left_out;
-    TRI_TRY(tri_checkpoint_find_left_out(m->weights[i].named, &m->model, &left_out));
-    if (left_out.count > 0) {
-      return tri_fail(TRI_BAD_FILE, "%s: the model of config.json has no place for the tensor `%.200s`",
-                      folder_of(m, i), left_out.first);
-    }
-    for (int64_t t = 0; t < list->count; t++) {
-      if (tri_checkpoint_has(m->weights[i].named, list->tensors[t].name)) continue;
-      return tri_fail(TRI_BAD_FILE, "%s has no tensor `%s`, which the model of its config.json needs", folder_of(m, i),
-                      list->tensors[t].name);
-    }
-  }
-  return TRI_OK;
-}
-
 /* ---- tensor by tensor -------------------------------------------------------------------------------------------- */
 
 static tri_status read_tensor(const merging *m, int i, const tri_parameter *tensor) {
@@ -312,7 +295,6 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
 static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
   tri_checkpoint_tensor *tensors = NULL;
   char *config = NULL;
-  TRI_TRY(check_merge_names(m, list));
   TRI_TRY(tri_huggingface_print(&m->model, m->arguments->type, -1, folder_of(m, 0), &config));
   tri_status status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
   if (status == TRI_OK) status = save_merged(m, list, tensors, config);

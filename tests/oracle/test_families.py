@@ -239,7 +239,7 @@ FAULTS = [
     ("gemma2", {}, {"model.layers.1.pre_feedforward_layernorm.weight": None}, [NO_TENSOR % "model.layers.1.pre_feedforward_layernorm.weight"]),
     ("gemma2", {"layer_types": ["sliding_attention"]}, {}, ["`layer_types` is not a list of 4 (num_hidden_layers)"]),
     ("gemma2", {"use_bidirectional_attention": True}, {}, ["`use_bidirectional_attention` is true", "not supported"]),
-    ("gemma3", {"head_dim": 10}, {}, [SHAPE % ("model.layers.0.self_attn.q_proj.weight", "[32, 20]", "[40, 20]")]),
+    ("gemma3", {"head_dim": 10}, {}, [SHAPE % ("model.layers.0.self_attn.q_proj.weight", "[32, 20]", "[40, 20]") + " (num_attention_heads 4, head_dim 10); "]),
     ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "longrope"}}}, {}, ["`rope_parameters` is of type `longrope`", "yarn"]),
     ("phi", {}, {"lm_head.bias": None}, [NO_TENSOR % "lm_head.bias"]),
     ("phi", {"qk_layernorm": True}, {}, ["`qk_layernorm` is true", "not supported"]),
@@ -248,7 +248,7 @@ FAULTS = [
     ("phi3", {"num_key_value_heads": 4}, {}, [SHAPE % ("model.layers.0.self_attn.qkv_proj.weight", "[48, 24]", "[72, 24]")]),
     ("gpt_neox", {}, {"gpt_neox.layers.1.attention.query_key_value.bias": None}, [NO_TENSOR % "gpt_neox.layers.1.attention.query_key_value.bias"]),
     ("gpt_neox", {}, {QKV: 96}, [SHAPE % (QKV, "[96, 48]", "[144, 48]")]),
-    ("gpt_neox", {"num_attention_heads": 5}, {}, ["`num_heads` 5 does not divide hidden_size 48", "try num_heads"]),
+    ("gpt_neox", {"num_attention_heads": 5}, {}, ["`num_attention_heads` 5 does not divide hidden_size 48", "try num_attention_heads"]),
     ("olmo2", {}, {"model.layers.0.self_attn.q_norm.weight": 6}, [SHAPE % ("model.layers.0.self_attn.q_norm.weight", "[6]", "[24]")]),
     ("smollm3", {"no_rope_layers": [1, 1, 0]}, {}, ["`no_rope_layers` is not a list of 5 (num_hidden_layers)"]),
     ("smollm3", {"no_rope_layers": [1, 1, 0, 2, 1]}, {}, ["`no_rope_layers` has others than 0 and 1"]),
@@ -256,8 +256,8 @@ FAULTS = [
     ("falcon, 7B", {"multi_query": False}, {}, [SHAPE % ("transformer.h.0.self_attention.query_key_value.weight", "[48, 36]", "[108, 36]")]),
     ("falcon, 7B", {"alibi": True}, {}, ["`alibi` is true", "not supported"]),
     ("falcon, 40B", {"num_ln_in_parallel_attn": 1}, {}, [NO_PLACE % "transformer.h.0.ln_attn.weight"]),
-    ("falcon, 11B", {"num_kv_heads": 3}, {}, ["`num_kv_heads` 3 does not divide num_heads 4; try 2"]),
-    ("stablelm", {"use_qkv_bias": False}, {}, [NO_PLACE % "model.layers.0.self_attn.q_proj.bias"]),
+    ("falcon, 11B", {"num_kv_heads": 3}, {}, ["`num_kv_heads` 3 does not divide num_attention_heads 4; try 2"]),
+    ("stablelm", {"use_qkv_bias": False}, {}, [NO_PLACE % "model.layers.0.self_attn.q_proj.bias" + " (use_qkv_bias false); "]),
     ("granite", {"residual_multiplier": 0}, {}, ["`residual_multiplier` is 0, but should be a number above 0"]),
     ("granite", {"intermediate_size": 38}, {}, [SHAPE % ("model.layers.0.mlp.gate_proj.weight", "[37, 24]", "[38, 24]")]),
     ("opt", {"max_position_embeddings": 42}, {}, [SHAPE % ("model.decoder.embed_positions.weight", "[42, 28]", "[44, 28]")]),
@@ -265,9 +265,9 @@ FAULTS = [
     ("opt", {"do_layer_norm_before": False}, {}, ["`do_layer_norm_before` is false", "not supported"]),
     ("starcoder2", {}, {C_FC + ".bias": None}, [NO_TENSOR % (C_FC + ".bias")]),
     ("starcoder2", {}, {C_FC + ".weight": 30}, [SHAPE % (C_FC + ".weight", "[30, 24]", "[37, 24]")]),
-    ("starcoder2", {"num_hidden_layers": 2}, {}, [NO_PLACE % "model.layers.2.self_attn.q_proj.weight"]),
+    ("starcoder2", {"num_hidden_layers": 2}, {}, [NO_PLACE % "model.layers.2.self_attn.q_proj.weight" + " (num_hidden_layers 2); "]),
     ("starcoder2", {"use_bias": False}, {}, ["`use_bias` is false", "not supported"]),
-    ("qwen3", {}, {"model.layers.0.self_attn.k_norm.weight": None}, [NO_TENSOR % "model.layers.0.self_attn.k_norm.weight"]),
+    ("qwen3", {}, {"model.layers.0.self_attn.k_norm.weight": None}, [NO_TENSOR % "model.layers.0.self_attn.k_norm.weight" + " (model_type qwen3); "]),
 ]
 
 
@@ -278,6 +278,8 @@ def test_folders_that_are_not_what_they_say(tmp_path, name, config, tensors, sai
     done = subprocess.run([TRIREME, "import", str(folder), str(tmp_path / "ours")], capture_output=True, text=True)
     assert done.returncode in (4, 7), done.stderr
     assert done.stderr.startswith(f"trireme: {folder}") and not (tmp_path / "ours").exists(), done.stderr
+    if any("has no tensor" in words or "no place" in words or "has shape" in words for words in said):
+        said = [*said, "config.json and the weights are not of one model: take both from the same folder, or correct config.json"]
     for words in said:
         assert words in done.stderr, done.stderr
 

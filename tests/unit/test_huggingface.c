@@ -205,7 +205,7 @@ static const struct {
      "`n_head` is 0, but should be an integer of at least 1"},
     {"{\"model_type\": \"gpt2\", \"n_embd\": -768}", TRI_BAD_FILE, "`n_embd` is -768"},
     {"{\"model_type\": \"gpt2\", \"n_embd\": 768.5}", TRI_BAD_FILE, "`n_embd` is 768.5"},
-    {"{\"model_type\": \"gpt2\", \"n_head\": 7}", TRI_BAD_FILE, "C/config.json: `num_heads` 7 does not divide"},
+    {"{\"model_type\": \"gpt2\", \"n_head\": 7}", TRI_BAD_FILE, "C/config.json: `n_head` 7 does not divide"},
     {"{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": \"x\"}", TRI_BAD_FILE,
      "`layer_norm_epsilon` is \"x\", but should be a number"},
     {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": 1}", TRI_BAD_FILE,
@@ -247,7 +247,7 @@ static const struct {
      "4}}",
      TRI_BAD_FILE, "`rope_scaling` of type llama3 has no `low_freq_factor`"},
     {"{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", TRI_BAD_FILE,
-     "C/config.json: `num_kv_heads` 5 does not"},
+     "C/config.json: `num_key_value_heads` 5 does not"},
 };
 
 static void test_refused(void **state) {
@@ -397,9 +397,9 @@ static void test_experts_refused(void **state) {
     tri_status code;
     const char *message;
   } cases[] = {
-      {"{\"model_type\": \"dots1\"}", TRI_BAD_FILE, "C/config.json: `num_experts` is missing; dots1 needs it"},
+      {"{\"model_type\": \"dots1\"}", TRI_BAD_FILE, "C/config.json: `n_routed_experts` is missing; dots1 needs it"},
       {"{\"model_type\": \"mixtral\", \"num_experts_per_tok\": 9}", TRI_BAD_FILE,
-       "C/config.json: `experts_per_token` 9 is above num_experts 8"},
+       "C/config.json: `num_experts_per_tok` 9 is above num_local_experts 8"},
       {"{\"model_type\": \"mixtral\", \"num_local_experts\": 0}", TRI_BAD_FILE,
        "`num_local_experts` is 0, but should be an integer of at least 1"},
       {"{\"model_type\": \"olmoe\", \"clip_qkv\": 8.0}", TRI_UNSUPPORTED,
@@ -414,7 +414,7 @@ static void test_experts_refused(void **state) {
        "`mlp_only_layers` is 1, but should be a list of layers"},
       {"{\"model_type\": \"qwen3\", \"attention_bias\": true}", TRI_UNSUPPORTED,
        "`attention_bias` is true: a bias on the output projection of attention is not supported"},
-      {DOTS "\"n_group\": 3}", TRI_BAD_FILE, "`router_groups` 3 does not divide num_experts 8; try 2"},
+      {DOTS "\"n_group\": 3}", TRI_BAD_FILE, "`n_group` 3 does not divide n_routed_experts 8; try 2"},
       {DOTS "\"n_shared_experts\": -1}", TRI_BAD_FILE,
        "`n_shared_experts` is -1, but should be an integer of at least 0"},
       {DOTS "\"routed_scaling_factor\": 0}", TRI_BAD_FILE,
