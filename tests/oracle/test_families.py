@@ -284,6 +284,17 @@ def test_folders_that_are_not_what_they_say(tmp_path, name, config, tensors, sai
         assert words in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_an_output_projection_that_is_tied_and_there(tmp_path, same):
+    """transformers takes the embedding; another projection is not left out without a word."""
+    tensors = tensors_of(CASES["gemma"])
+    embedding = tensors["model.embed_tokens.weight"]
+    folder = write_folder(tmp_path / "theirs", CASES["gemma"]["config"], {**tensors, "lm_head.weight": embedding if same else embedding * 1.5})
+    done = subprocess.run([TRIREME, "import", str(folder), str(tmp_path / "ours")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ("`lm_head.weight` is not `model.embed_tokens.weight`" in done.stderr) == (not same), done.stderr
+
+
 def test_the_example_of_the_documentation():
     """docs/families.md prints a family's file: what is printed is the file that is built."""
     root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
