@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "checkpoint/contradiction.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
@@ -536,6 +537,14 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
                   folder);
 }
 
+/* A folder of somebody else's has no sums that would hold its files together. */
+static tri_status check_folder(const tri_checkpoint *checkpoint) {
+  tri_model model;
+  if (tri_checkpoint_get_state(checkpoint) != NULL || tri_checkpoint_is_adapter(checkpoint)) return TRI_OK;
+  TRI_TRY(tri_huggingface_load(tri_checkpoint_path(checkpoint), &model));
+  return tri_checkpoint_check_model(checkpoint, &model);
+}
+
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how) {
   const char *folder = tri_checkpoint_path(checkpoint);
@@ -545,6 +554,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   if (how == TRI_TAKE_UP_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
     TRI_TRY(check_adapter(identity, config, folder));
   }
+  TRI_TRY(check_folder(checkpoint));
   TRI_TRY(compare_models(config, folder, &c));
   compare_tokenizers(identity, folder, said, &c);
   compare_bases(identity, said, &c);

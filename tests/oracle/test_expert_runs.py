@@ -320,11 +320,10 @@ def test_a_checkpoint_with_other_experts_than_its_config_says(tmp_path, corpus):
     path = write_run(tmp_path / "r", corpus, MIXTRAL)
     config = json.loads((start / "config.json").read_text())
     for experts in (4, 6):
-        said = r"`model.layers.0.block_sparse_moe.gate.weight` has shape \[5, 32\]", rf"\[{experts}, 32\]"
         (start / "config.json").write_text(json.dumps({**config, "num_local_experts": experts}))
         done = trireme("train", path, "--resume", start, "--set", f"model.num_experts={experts}", status=4)
-        check(done, *said)
         wanted = {4: r"no place for the tensor `model.layers.0.block_sparse_moe.experts.4.w1", 6: r"shape \[5, 32\], but the model\'s has \[6, 32\] \(num_local_experts 6\); config.json and"}
+        check(done, wanted[experts])
         check(trireme("import", start, tmp_path / f"imported-{experts}", status=4), wanted[experts])
         assert not (tmp_path / f"imported-{experts}").exists()
     (start / "config.json").write_text(json.dumps(config))

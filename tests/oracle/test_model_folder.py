@@ -149,3 +149,18 @@ def test_a_folder_and_ranks(tmp_path, corpus):
 
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
+
+
+def test_a_folder_of_two_models(tmp_path, corpus):
+    """Weights of two layers and a config.json of one: nobody reads one layer and says nothing."""
+    trireme("train", write_run(tmp_path, corpus, MODELS["llama"], "whole"))
+    folder = tmp_path / "folder"
+    trireme("export", tmp_path / "whole", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    run = write_run(tmp_path, corpus, str(folder), "tuned")
+    for words in (["generate", folder, "--prompt", "x"], ["eval", folder, corpus], ["export", folder, tmp_path / "out"], ["import", folder, tmp_path / "out"],
+                  ["merge", folder, folder, "--out", tmp_path / "out"], ["train", run, "--set", f"init={folder}"]):
+        said = trireme(*words, status=4).stderr
+        assert "no place for the tensor `model.layers.1.input_layernorm.weight` (num_hidden_layers 1); config.json and the weights are not of one model" in said, said
+    assert not (tmp_path / "out").exists()
