@@ -139,8 +139,10 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
+/* Those that were stopped early behind those that came to their end. */
 static int compare_trials(const void *left, const void *right) {
   const tri_trial *const *a = left, *const *b = right;
+  if ((*a)->early != (*b)->early) return (*a)->early ? 1 : -1;
   return ((*a)->value < (*b)->value) - ((*a)->value > (*b)->value);
 }
 
@@ -154,8 +156,9 @@ static void print_best(const tri_explanation *e, FILE *to) {
   }
   qsort(sorted, (size_t)n, sizeof *sorted, compare_trials);
   for (int64_t i = 0; i < n && i < MOST_SHOWN; i++) {
-    fprintf(to, "%4ld  trial %-5ld %12.4f  %s\n", (long)i + 1, (long)sorted[i]->number, sorted[i]->value,
-            tri_point_text(&e->study->space, &sorted[i]->point, text, sizeof text));
+    fprintf(to, "%4ld  trial %-5ld %12.4f  %s%s\n", (long)i + 1, (long)sorted[i]->number, sorted[i]->value,
+            tri_point_text(&e->study->space, &sorted[i]->point, text, sizeof text),
+            sorted[i]->early ? "  (stopped early)" : "");
   }
   tri_free(sorted);
 }

@@ -94,7 +94,7 @@ static void print_course(const tri_explanation *e, FILE *to) {
   bool begun = false;
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
-    if (t->state == TRI_TRIAL_DONE && t->value > best) best = t->value;
+    if (t->state == TRI_TRIAL_DONE && !t->early && t->value > best) best = t->value;
     if (isinf(best)) continue;
     fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of((double)i / n), tri_plot_place(&up, best));
     begun = true;

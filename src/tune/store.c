@@ -15,6 +15,9 @@
 
 enum { BUSY_MS = 10000, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
 
+/* In the column of a trial's state, beside tri_trial_state's: done, but stopped early. */
+enum { STOPPED_EARLY = 3 };
+
 tri_status tri_store_failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED) {
@@ -280,8 +283,10 @@ void tri_store_close(tri_store *s) {
 
 static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *out) {
   const char *reason = (const char *)sqlite3_column_text(row, 4);
+  int state = sqlite3_column_int(row, 2);
   *out = (tri_trial){.number = sqlite3_column_int64(row, 0),
-                     .state = (tri_trial_state)sqlite3_column_int(row, 2),
+                     .state = state == STOPPED_EARLY ? TRI_TRIAL_DONE : (tri_trial_state)state,
+                     .early = state == STOPPED_EARLY,
                      .value = sqlite3_column_double(row, 3),
                      .seconds = sqlite3_column_double(row, 5),
                      .memory = sqlite3_column_double(row, 6),
@@ -354,7 +359,7 @@ tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layou
       "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
       " WHERE number = ?",
       &update));
-  sqlite3_bind_int(update, 1, (int)trial->state);
+  sqlite3_bind_int(update, 1, trial->early ? STOPPED_EARLY : (int)trial->state);
   if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
   sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
   sqlite3_bind_double(update, 4, trial->seconds);

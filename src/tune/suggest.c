@@ -29,7 +29,7 @@ const char *tri_trial_state_name(tri_trial_state state) {
 const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count) {
   const tri_trial *best = NULL;
   for (int64_t i = 0; i < count; i++) {
-    if (trials[i].state != TRI_TRIAL_DONE) continue;
+    if (trials[i].state != TRI_TRIAL_DONE || trials[i].early) continue;
     if (best == NULL || trials[i].value > best->value) best = &trials[i];
   }
   return best;

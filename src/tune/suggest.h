@@ -29,6 +29,7 @@ typedef struct tri_trial {
   int64_t number;
   tri_point point;
   tri_trial_state state;
+  bool early;       /* done: stopped before its end, since after as many steps others had been faster */
   double value;     /* done: more is better */
   double memory;    /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
   double seconds;   /* that it took here */
@@ -36,7 +37,8 @@ typedef struct tri_trial {
   char reason[256]; /* failed, or stopped early */
 } tri_trial;
 
-/* The best of those that are done, or NULL. */
+/* The best of those that are done, or NULL. One that was stopped early lost to another over as many steps, and is not
+ * the best, whatever the machine's noise made of its few. */
 const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count);
 
 /* Of one tuner: what it learned so far. Release with tri_suggester_release. */

@@ -214,6 +214,7 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   }
   if ((good || early) && steps > 0) {
     trial->state = TRI_TRIAL_DONE;
+    trial->early = early;
     trial->value = value;
     trial->memory = fmin(share, 1); /* it did fit */
     if (early) {

@@ -48,8 +48,9 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   char text[TRI_POINT_TEXT_BYTES];
   tri_point_text(&study->space, &trial->point, text, sizeof text);
   if (trial->state == TRI_TRIAL_DONE) {
-    tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, trial->value, trial->value > best ? " (the best)" : "",
-            text, trial->reason[0] == '\0' ? "" : "; ", trial->reason);
+    tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, trial->value,
+            !trial->early && trial->value > best ? " (the best)" : "", text, trial->reason[0] == '\0' ? "" : "; ",
+            trial->reason);
   } else {
     tri_log("trial %ld: %s  %s", (long)trial->number, trial->reason, text);
   }
@@ -60,7 +61,7 @@ static tri_status finish(tuner *t, seat *s) {
   tri_attempt_destroy(s->attempt);
   s->attempt = NULL;
   tell(t->study, &s->trial, t->best);
-  if (s->trial.state == TRI_TRIAL_DONE) t->best = fmax(t->best, s->trial.value);
+  if (s->trial.state == TRI_TRIAL_DONE && !s->trial.early) t->best = fmax(t->best, s->trial.value);
   return tri_store_end(t->store, &s->trial, tri_layout_text_of_all(&s->plan.layout, layout, sizeof layout));
 }
 

@@ -386,7 +386,8 @@ def test_trials_side_by_side_and_halving(tmp_path):
             expected.append(number)
     early = [t["number"] for t in found["trials"] if "stopped early" in t["reason"]]
     assert early and sorted(early) == sorted(expected)
-    assert found["best"]["number"] not in early
+    whole = {t["number"]: t["value"] for t in found["trials"] if t["number"] not in early}
+    assert found["best"]["number"] == max(whole, key=whole.get)  # whatever the machine's noise made of few steps
 
 
 def test_budget_of_node_hours(tmp_path):
