@@ -129,7 +129,7 @@ static tri_status missing_key(const tri_config_key *key, const char *path, const
 /* What stands for an absent key, from its row. */
 static tri_status read_fallback(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *section, void *at) {
   tri_yaml *node = NULL;
-  if (key->type == TRI_CONFIG_PAIR) {
+  if (tri_config_is_numbers(key)) {
     TRI_TRY(tri_yaml_parse(tree, "the default", true, key->fallback, strlen(key->fallback), &node));
   } else {
     TRI_TRY(tri_yaml_make(tree, section, key->fallback, &node));
@@ -329,7 +329,7 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
  * should not need quotes within the shell's. */
 static tri_status option_value(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *label, const char *text,
                                tri_yaml **out) {
-  bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_LIST;
+  bool may_nest = key->type == TRI_CONFIG_SECTION || key->type == TRI_CONFIG_LIST || tri_config_is_numbers(key);
   if (may_nest && (text[0] == '{' || text[0] == '[')) {
     return tri_yaml_parse(tree, label->source, true, text, strlen(text), out);
   }

@@ -29,6 +29,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_SEED,    /* uint64_t                                     */
   TRI_CONFIG_DOUBLE,  /* double                                       */
   TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
+  TRI_CONFIG_NUMBERS, /* double[]: [a, b, ...]; 0 ends them: `range` has none */
   TRI_CONFIG_BOOL,    /* bool                                         */
   TRI_CONFIG_STRING,  /* char[bytes]                                  */
   TRI_CONFIG_CHOICE,  /* an enum, one of words                        */
@@ -83,8 +84,8 @@ typedef struct tri_config_key {
   const char *derived;  /* what the default depends on, in words; an absent key leaves the struct as it was       */
   const char *example;  /* there is no default: the key is asked for, and this is shown                           */
 
-  tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR                            */
-  size_t bytes;           /* STRING: the room, the closing NUL included; LIST: of one struct                      */
+  tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR, NUMBERS                   */
+  size_t bytes;           /* STRING: the room, the closing NUL included; LIST: of one struct; NUMBERS: of all     */
   size_t count;           /* LIST: where in the struct its length lies, an int64_t; `range` says how many it may have */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table

@@ -67,6 +67,19 @@ static const char *word_of(const tri_config_key *key, const void *at) {
   return "";
 }
 
+static void format_numbers(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
+  char text[32];
+  size_t held = (size_t)snprintf(buffer, bytes, "[");
+  for (size_t i = 0; i < key->bytes / sizeof(double); i++) {
+    double number = 0;
+    memcpy(&number, (const char *)at + i * sizeof number, sizeof number);
+    if (number == 0) break;
+    held += (size_t)snprintf(buffer + held, bytes - held, "%s%s", i == 0 ? "" : ", ",
+                             tri_config_format_double(number, text));
+  }
+  snprintf(buffer + held, bytes - held, "]");
+}
+
 static void format_value(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
   int64_t whole = 0;
   uint64_t seed = 0;
@@ -96,6 +109,7 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
       snprintf(buffer, bytes, "[%s, %s]", tri_config_format_double(numbers[0], first),
                tri_config_format_double(numbers[1], second));
       break;
+    case TRI_CONFIG_NUMBERS: format_numbers(key, at, buffer, bytes); break;
     case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
     case TRI_CONFIG_STRING: format_string(at, buffer, bytes); break;
     case TRI_CONFIG_CHOICE: snprintf(buffer, bytes, "%s", word_of(key, at)); break;
@@ -230,6 +244,7 @@ static const char *plain_type_name(tri_config_type type) {
     case TRI_CONFIG_AUTO: return "integer|auto";
     case TRI_CONFIG_DOUBLE: return "number";
     case TRI_CONFIG_PAIR: return "[number, number]";
+    case TRI_CONFIG_NUMBERS: return "[number, ...]";
     case TRI_CONFIG_BOOL: return "true|false";
     case TRI_CONFIG_STRING: return "text";
     case TRI_CONFIG_CHOICE: return "word";

@@ -30,6 +30,7 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_AUTO: kind = "a whole number or `auto`"; break;
     case TRI_CONFIG_DOUBLE: kind = "a number"; break;
     case TRI_CONFIG_PAIR: kind = "two numbers in brackets, `[a, b]`"; break;
+    case TRI_CONFIG_NUMBERS: kind = "numbers in brackets, `[a, b, ...]`"; break;
     case TRI_CONFIG_BOOL: kind = "`true` or `false`"; break;
     case TRI_CONFIG_STRING: kind = "a text"; break;
     case TRI_CONFIG_LIST:
@@ -120,29 +121,38 @@ static const char *string_fault(const tri_config_key *key, const char *text, cha
   return buffer;
 }
 
+/* A list's numbers, `most` at most; `written`: the first of the nodes that they were read from, or NULL. */
+static const char *numbers_fault(const tri_config_key *key, const void *at, size_t most, const tri_yaml *written,
+                                 char *buffer) {
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  for (size_t i = 0; i < most; i++) {
+    double number = 0;
+    memcpy(&number, (const char *)at + i * sizeof number, sizeof number);
+    if (key->type == TRI_CONFIG_NUMBERS && number == 0 && written == NULL) return NULL; /* there are no more */
+    const char *wrong =
+        double_fault(key, number, written == NULL ? NULL : tri_yaml_excerpt(written->text, excerpt), buffer);
+    if (wrong != NULL) return wrong;
+    if (written == NULL) continue;
+    written = written->next;
+    if (written == NULL) return NULL;
+  }
+  return NULL;
+}
+
 const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
                                    char buffer[TRI_CONFIG_FAULT_BYTES]) {
   int64_t whole = 0;
-  double numbers[2] = {0, 0};
+  double number = 0;
   int word = 0;
   char excerpt[TRI_YAML_EXCERPT_BYTES];
+  const tri_yaml *elements = node == NULL ? NULL : node->first;
   const char *written = node == NULL || node->kind != TRI_YAML_SCALAR ? NULL : tri_yaml_excerpt(node->text, excerpt);
   switch (key->type) {
     case TRI_CONFIG_INT:
     case TRI_CONFIG_AUTO: memcpy(&whole, at, sizeof whole); return int_fault(key, whole, written, buffer);
-    case TRI_CONFIG_DOUBLE:
-      memcpy(numbers, at, sizeof numbers[0]);
-      return double_fault(key, numbers[0], written, buffer);
-    case TRI_CONFIG_PAIR: {
-      memcpy(numbers, at, sizeof numbers);
-      for (int i = 0; i < 2; i++) {
-        const tri_yaml *half = node == NULL ? NULL : i == 0 ? node->first : node->last;
-        const char *wrong =
-            double_fault(key, numbers[i], half == NULL ? NULL : tri_yaml_excerpt(half->text, excerpt), buffer);
-        if (wrong != NULL) return wrong;
-      }
-      return NULL;
-    }
+    case TRI_CONFIG_DOUBLE: memcpy(&number, at, sizeof number); return double_fault(key, number, written, buffer);
+    case TRI_CONFIG_PAIR: return numbers_fault(key, at, 2, elements, buffer);
+    case TRI_CONFIG_NUMBERS: return numbers_fault(key, at, key->bytes / sizeof number, elements, buffer);
     case TRI_CONFIG_STRING: return string_fault(key, at, buffer);
     case TRI_CONFIG_CHOICE:
       memcpy(&word, at, sizeof word);
@@ -165,7 +175,7 @@ tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *nod
   char kind[TRI_CONFIG_FAULT_BYTES];
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   tri_config_value_kind(key, kind);
-  if (node->kind == TRI_YAML_LIST && key->type == TRI_CONFIG_PAIR)
+  if (node->kind == TRI_YAML_LIST && tri_config_is_numbers(key))
     return tri_yaml_fail(node, subject, " must be %s", kind);
   if (node->kind == TRI_YAML_LIST) return tri_yaml_fail(node, subject, " must be %s, not a list", kind);
   if (node->kind == TRI_YAML_MAPPING) return tri_yaml_fail(node, subject, " must be %s, not a mapping", kind);
@@ -221,14 +231,22 @@ bool tri_config_find_word(const tri_config_word *words, const char *name, int *o
   return false;
 }
 
-static bool scan_pair(const tri_yaml *node, double out[2]) {
+/* Up to `most` numbers; those behind the last are 0. */
+static bool scan_numbers(const tri_yaml *node, size_t most, double *out, size_t *count) {
+  *count = 0;
+  memset(out, 0, most * sizeof *out);
   if (node->kind != TRI_YAML_LIST) return false;
-  int count = 0;
   for (const tri_yaml *element = node->first; element != NULL; element = element->next) {
-    if (count == 2 || element->kind != TRI_YAML_SCALAR || element->quoted) return false;
-    if (!scan_double(element->text, &out[count++])) return false;
+    if (*count == most || element->kind != TRI_YAML_SCALAR || element->quoted) return false;
+    if (!scan_double(element->text, &out[(*count)++])) return false;
   }
-  return count == 2;
+  return true;
+}
+
+static bool scan_list(const tri_config_key *key, const tri_yaml *node, double *out) {
+  size_t count = 0;
+  if (key->type == TRI_CONFIG_NUMBERS) return scan_numbers(node, key->bytes / sizeof *out, out, &count);
+  return scan_numbers(node, 2, out, &count) && count == 2;
 }
 
 /* A name that fits is copied; one that does not fills its room to the last byte, which string_fault then reports. */
@@ -254,6 +272,7 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
     case TRI_CONFIG_CHOICE: return tri_config_find_word(key->words, node->text, at);
     case TRI_CONFIG_STRING: copy_string(key, node->text, at); return true;
     case TRI_CONFIG_PAIR:
+    case TRI_CONFIG_NUMBERS:
     case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: return false;
   }
@@ -268,6 +287,15 @@ static bool is_zero_for_auto(const tri_config_key *key, const tri_yaml *node, co
   return value == 0 && !in_range(&key->range, 0);
 }
 
+static tri_status check_length(const tri_config_key *key, const tri_yaml *node, const char *subject) {
+  const size_t most = key->bytes / sizeof(double);
+  size_t count = 0;
+  if (key->type != TRI_CONFIG_NUMBERS || node->kind != TRI_YAML_LIST) return TRI_OK;
+  for (const tri_yaml *element = node->first; element != NULL; element = element->next) count++;
+  if (count <= most) return TRI_OK;
+  return tri_yaml_fail(node, subject, " may have at most %zu numbers, not %zu", most, count);
+}
+
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
   char fault[TRI_CONFIG_FAULT_BYTES];
   char range[96];
@@ -276,8 +304,9 @@ tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node
     return TRI_OK;
   }
   bool read = false;
-  if (key->type == TRI_CONFIG_PAIR) {
-    read = scan_pair(node, at);
+  if (tri_config_is_numbers(key)) {
+    TRI_TRY(check_length(key, node, subject));
+    read = scan_list(key, node, at);
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node)) {
     read = scan_scalar(key, node, at);
   }

@@ -14,6 +14,11 @@ enum { TRI_CONFIG_FAULT_BYTES = 512 };
 const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
                                    char buffer[TRI_CONFIG_FAULT_BYTES]);
 
+/* Whether a value is written as numbers in brackets. */
+static inline bool tri_config_is_numbers(const tri_config_key *key) {
+  return key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_NUMBERS;
+}
+
 /* A legal value in words: "a number", "`true` or `false`", "one of gpt2, llama". */
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]);
 

@@ -77,6 +77,39 @@ static tri_status read_yarn(const rope_reader *rope, const tri_model *model, tri
   return tri_reader_bool(from, "truncate", true, &out->truncate);
 }
 
+static tri_status read_factors(const tri_json_reader *from, const char *key, double out[TRI_ROPE_MOST_PAIRS]) {
+  const json_t *list = tri_reader_get(from, key), *number = NULL;
+  char wanted[64];
+  size_t i = 0;
+  snprintf(wanted, sizeof wanted, "a list of up to %d numbers above 0", TRI_ROPE_MOST_PAIRS);
+  if (!json_is_array(list) || json_array_size(list) > TRI_ROPE_MOST_PAIRS) return tri_reader_wrong(from, key, wanted);
+  json_array_foreach(list, i, number) {
+    out[i] = json_number_value(number);
+    if (!(out[i] > 0) || !isfinite(out[i])) return tri_reader_wrong(from, key, wanted);
+  }
+  return TRI_OK;
+}
+
+/* Phi-3 has the original length at the top of its file, which comes first; and no factor, but the longest sequence. */
+static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
+                                tri_rope_scaling *out) {
+  static const char *const asked[] = {"short_factor", "long_factor", NULL};
+  static const char original[] = "original_max_position_embeddings";
+  const tri_json_reader *from = &rope->from;
+  TRI_TRY(check_asked(rope, asked));
+  TRI_TRY(read_factors(from, "short_factor", out->short_factor));
+  TRI_TRY(read_factors(from, "long_factor", out->long_factor));
+  TRI_TRY(tri_reader_size(from, original, model->max_sequence, &out->original_max_sequence));
+  TRI_TRY(tri_reader_size(config, original, out->original_max_sequence, &out->original_max_sequence));
+  if (out->original_max_sequence == 1)
+    return tri_reader_wrong(tri_reader_get(config, original) == NULL ? from : config, original, "an integer above 1");
+  const double ratio = (double)model->max_sequence / (double)out->original_max_sequence;
+  TRI_TRY(tri_reader_positive(from, "factor", ratio, &out->factor));
+  if (out->factor < 1) out->factor = 1; /* which scales nothing, as all below do */
+  if (tri_reader_get(from, "attention_factor") == NULL) return TRI_OK;
+  return tri_reader_positive(from, "attention_factor", 1, &out->attention_factor);
+}
+
 /* Behind its factor. To transformers the longest sequence of the config is the original one, beyond which frequencies
  * change; it has no key for how far texts may go, and we write one of our own. */
 static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) {
@@ -86,15 +119,22 @@ static tri_status read_dynamic(const tri_json_reader *config, tri_model *model) 
   return tri_reader_size(config, "max_sequence", reach < 1 ? 1 : (int64_t)reach, &model->max_sequence);
 }
 
+/* The names that it had in Phi-3's first files. */
+static bool was_longrope(const rope_reader *rope) {
+  return strcmp(rope->type, "su") == 0 ||
+         (strcmp(rope->type, "yarn") == 0 && tri_reader_get(&rope->from, "short_factor") != NULL);
+}
+
 static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, tri_model *out) {
   rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
   TRI_TRY(tri_reader_word(&rope.from, "type", "default", &rope.type));
   TRI_TRY(tri_reader_word(&rope.from, "rope_type", rope.type, &rope.type));
   if (strcmp(rope.type, "default") == 0) return TRI_OK;
+  if (was_longrope(&rope)) rope.type = rope_types_word(TRI_ROPE_LONG);
   if (!rope_types_find(rope.type, &scaling->type)) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn and llama3 are supported",
+                    "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn, longrope and llama3 are supported",
                     config->path, rope.key, rope.type);
   }
   switch (scaling->type) {
@@ -102,6 +142,7 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
     case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
     case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(config, out);
     case TRI_ROPE_YARN: return read_yarn(&rope, out, scaling);
+    case TRI_ROPE_LONG: return read_longrope(&rope, config, out, scaling);
   }
   return TRI_OK;
 }
@@ -156,6 +197,20 @@ static json_t *yarn_json(const tri_rope_scaling *s) {
   return out;
 }
 
+static json_t *factors_json(const double factors[TRI_ROPE_MOST_PAIRS]) {
+  json_t *out = json_array();
+  for (int64_t i = 0; i < tri_rope_count(factors); i++) json_array_append_new(out, json_real(factors[i]));
+  return out;
+}
+
+static json_t *longrope_json(const tri_rope_scaling *s) {
+  json_t *out = json_pack("{s:s, s:f, s:I, s:o, s:o}", "rope_type", rope_types_word(s->type), "factor", s->factor,
+                          "original_max_position_embeddings", (json_int_t)s->original_max_sequence, "short_factor",
+                          factors_json(s->short_factor), "long_factor", factors_json(s->long_factor));
+  if (s->attention_factor != 0) json_object_set_new(out, "attention_factor", json_real(s->attention_factor));
+  return out;
+}
+
 /* In the form of version 4, which later versions read too. */
 static json_t *rope_json(const tri_rope_scaling *scaling) {
   const char *type = rope_types_word(scaling->type);
@@ -165,6 +220,7 @@ static json_t *rope_json(const tri_rope_scaling *scaling) {
     case TRI_ROPE_LINEAR:
     case TRI_ROPE_DYNAMIC: return json_pack("{s:s, s:f}", "rope_type", type, "factor", scaling->factor);
     case TRI_ROPE_YARN: return yarn_json(scaling);
+    case TRI_ROPE_LONG: return longrope_json(scaling);
   }
   return json_pack("{s:s, s:f, s:f, s:f, s:I}", "rope_type", type, "factor", scaling->factor, "low_freq_factor",
                    scaling->low_freq_factor, "high_freq_factor", scaling->high_freq_factor,
@@ -180,7 +236,11 @@ void tri_huggingface_write_rope(const tri_model *m, const tri_dialect *dialect, 
     json_object_set_new(to, keys->local, json_real(local));
   }
   json_object_set_new(to, "rope_scaling", rope_json(&m->rope_scaling));
+  const json_int_t original = (json_int_t)m->rope_scaling.original_max_sequence;
+  /* To Phi-3 it is a key of its own, with a default that would come first. */
+  if (m->rope_scaling.type == TRI_ROPE_LONG)
+    json_object_set_new(to, "original_max_position_embeddings", json_integer(original));
   if (m->rope_scaling.type != TRI_ROPE_DYNAMIC) return;
-  json_object_set_new(to, "max_position_embeddings", json_integer((json_int_t)m->rope_scaling.original_max_sequence));
+  json_object_set_new(to, "max_position_embeddings", json_integer(original));
   json_object_set_new(to, "max_sequence", json_integer((json_int_t)m->max_sequence));
 }

@@ -31,8 +31,9 @@ typedef enum tri_qkv_order {
 
 typedef enum tri_biases {
   TRI_BIASES_NONE,
-  TRI_BIASES_QKV, /* on q, k and v, where attention_bias says so */
-  TRI_BIASES_ALL, /* on all products of a layer, always */
+  TRI_BIASES_QKV,       /* on q, k and v, where attention_bias says so; on attention's output where output_bias does */
+  TRI_BIASES_ATTENTION, /* on all products of attention, where attention_bias says so */
+  TRI_BIASES_ALL,       /* on all products of a layer, always */
 } tri_biases;
 
 /* Which layers may look back through a sliding window. */

@@ -4,6 +4,29 @@
 #include <inttypes.h>
 #include <string.h>
 
+static tri_status check_factors(const tri_model *m, const char *key, const double factors[TRI_ROPE_MOST_PAIRS]) {
+  const int64_t pairs = tri_model_rotary_dim(m) / 2, count = tri_rope_count(factors);
+  if (pairs > TRI_ROPE_MOST_PAIRS) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`rope_scaling.type` longrope goes with up to %d components of a head that turn, and here %" PRId64
+                    " do",
+                    2 * TRI_ROPE_MOST_PAIRS, 2 * pairs);
+  }
+  if (count == pairs) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`rope_scaling.%s` has %" PRId64 " numbers and needs %" PRId64 ", one for each pair of the %" PRId64
+                  " components of a head that turn",
+                  key, count, pairs, 2 * pairs);
+}
+
+static tri_status check_longrope(const tri_model *m) {
+  TRI_TRY(check_factors(m, "short_factor", m->rope_scaling.short_factor));
+  TRI_TRY(check_factors(m, "long_factor", m->rope_scaling.long_factor));
+  if (m->rope_scaling.original_max_sequence > 1) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`rope_scaling.original_max_sequence` must be above 1 for rope_scaling.type longrope");
+}
+
 /* Where the formulas of a kind of scaling have no answer. */
 static tri_status check_scaling(const tri_model *m) {
   const tri_rope_scaling *scaling = &m->rope_scaling;
@@ -17,6 +40,7 @@ static tri_status check_scaling(const tri_model *m) {
       if (m->head_dim > 2) return TRI_OK;
       return tri_fail(TRI_BAD_CONFIG,
                       "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear");
+    case TRI_ROPE_LONG: return check_longrope(m);
     case TRI_ROPE_YARN: break;
   }
   if (scaling->beta_fast < scaling->beta_slow) {
@@ -42,9 +66,11 @@ static tri_status check_turning(const tri_model *m) {
                     " components, and rotary positions turn pairs; choose a fraction that gives an even number",
                     m->rotary_fraction, m->head_dim, turned);
   }
-  if (m->rotary_fraction == 1 || tri_rope_is_plain(&m->rope_scaling)) return check_scaling(m);
+  if (m->rotary_fraction == 1 || tri_rope_is_plain(&m->rope_scaling) || m->rope_scaling.type == TRI_ROPE_LONG)
+    return check_scaling(m);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`rope_scaling` goes with rotary_fraction 1 alone, and here it is %g; leave one of them out",
+                  "`rope_scaling` goes with rotary_fraction 1 alone but for longrope, and here it is %g; leave one of "
+                  "them out",
                   m->rotary_fraction);
 }
 

@@ -23,7 +23,18 @@ static bool has_layer_norm(const tri_model *model) { return tri_blocks_of(model)
 static bool has_all_biases(const tri_model *model) {
   switch (tri_blocks_of(model)->biases) {
     case TRI_BIASES_NONE:
-    case TRI_BIASES_QKV: return false;
+    case TRI_BIASES_QKV:
+    case TRI_BIASES_ATTENTION: return false;
+    case TRI_BIASES_ALL: break;
+  }
+  return true;
+}
+
+static bool has_output_bias(const tri_model *model) {
+  switch (tri_blocks_of(model)->biases) {
+    case TRI_BIASES_NONE: return false;
+    case TRI_BIASES_QKV: return model->output_bias;
+    case TRI_BIASES_ATTENTION: return model->attention_bias;
     case TRI_BIASES_ALL: break;
   }
   return true;
@@ -44,7 +55,7 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
     case TRI_ROW_V_BIAS: return model->attention_bias && !blocks->in_out;
     case TRI_ROW_Q_NORM:
     case TRI_ROW_K_NORM: return blocks->qk_norm != TRI_QK_NORM_NONE;
-    case TRI_ROW_OUT_BIAS: return has_all_biases(model);
+    case TRI_ROW_OUT_BIAS: return has_output_bias(model);
     case TRI_ROW_POST1_WEIGHT: return blocks->names.post1 != NULL;
     case TRI_ROW_NORM2_WEIGHT: return has_norm2(model);
     case TRI_ROW_NORM2_BIAS: return has_norm2(model) && has_layer_norm(model);

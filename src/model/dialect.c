@@ -14,8 +14,8 @@ const tri_dialect_key tri_dialect_ffn_size[] = {
     {.key = NULL},
 };
 
-const tri_dialect_key tri_dialect_no_biases[] = {
-    TRI_DIALECT_ONLY("attention_bias", "false", "a bias on the output projection of attention"),
+const tri_dialect_key tri_dialect_attention_bias[] = {
+    FIELD("attention_bias", BOOL, attention_bias),
     {.key = NULL},
 };
 

@@ -78,7 +78,7 @@ extern const tri_dialect_key tri_dialect_llama_sizes[], tri_dialect_ffn_size[];
 extern const tri_dialect_key tri_dialect_heads[], tri_dialect_hidden_act[], tri_dialect_rms_norm_eps[],
     tri_dialect_others[];
 #define TRI_DIALECT_LLAMA_REST tri_dialect_heads, tri_dialect_hidden_act, tri_dialect_rms_norm_eps, tri_dialect_others
-/* Attention without biases, which the models that have this key would put on the output projection too. */
-extern const tri_dialect_key tri_dialect_no_biases[];
+/* Biases on all products of attention, or none. */
+extern const tri_dialect_key tri_dialect_attention_bias[];
 
 #endif

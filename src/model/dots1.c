@@ -40,12 +40,13 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .by_layer = true, .full_layers = 62},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+                keys}},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_dots1 = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
                .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
                .qk_norm = TRI_QK_NORM_HEADS, .dense_layers = true, .shared_experts = true},
     .asks_for_ffn_size = true,
@@ -53,5 +54,5 @@ const tri_family_table tri_family_dots1 = {
               .router_scoring = TRI_ROUTER_SIGMOID,
               .router_normalised = true,
               .router_bias = true},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
     .dialects = dialects};

@@ -28,13 +28,14 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .tied = true},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, keys, tri_dialect_no_biases}},
+                tri_dialect_others, keys, tri_dialect_attention_bias}},
     {.model_type = NULL},
 };
 
-const tri_family_table tri_family_gemma = {.blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES},
-                                                      .norm_kind = TRI_NORM_RMS_AROUND_1, .scales_embedding = true},
-                                           .asks_for_ffn_size = true,
-                                           .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
-                                           .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS),
-                                           .dialects = dialects};
+const tri_family_table tri_family_gemma = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION, .names = {TRI_BLOCKS_LLAMA_NAMES},
+               .norm_kind = TRI_NORM_RMS_AROUND_1, .scales_embedding = true},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias"),
+    .dialects = dialects};

@@ -51,17 +51,18 @@ static const tri_dialect dialects[] = {
                 .tied = true},
      .window = {.known = true, .by_layer = true, .usual = "1 of 2"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, tri_gemma_keys, tri_dialect_no_biases},
+                tri_dialect_others, tri_gemma_keys, tri_dialect_attention_bias},
      .read = tri_gemma_read,
      .write = tri_gemma_write},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_gemma2 = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_GEMMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_LLAMA_MLP},
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
+               .names = {TRI_GEMMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_LLAMA_MLP},
                .norm_kind = TRI_NORM_RMS_AROUND_1, .scales_embedding = true},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_scale", "attention_soft_cap",
-                            "logit_soft_cap"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "attention_scale",
+                            "attention_soft_cap", "logit_soft_cap"),
     .dialects = dialects};

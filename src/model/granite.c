@@ -38,16 +38,17 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-6,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+                keys},
      .read = granite_read,
      .write = granite_write},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_granite = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}},
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION, .names = {TRI_BLOCKS_LLAMA_NAMES}},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_scale", "embedding_scale", "residual_scale",
-                            "logit_divisor", "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "attention_scale", "embedding_scale",
+                            "residual_scale", "logit_divisor", "activation"),
     .dialects = dialects};

@@ -1,6 +1,6 @@
 /* Llama (Touvron et al. 2023; Llama 3, 2024) and what differs from it by a few numbers: Mistral has sliding windows,
- * Qwen 2 has them in some layers, and biases on q, k and v. (Llama's own `attention_bias` puts one on the output
- * projection too, which nobody here has.) */
+ * Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` puts one on the output
+ * projection, too. */
 #include "model/family.h"
 
 #include <string.h>
@@ -11,9 +11,10 @@ static const tri_dialect_key no_biases[] = {
     {.key = NULL},
 };
 /* Llama's own says so; its relatives know neither key. */
-static const tri_dialect_key said_biases[] = {
-    {.key = "attention_bias", .kind = TRI_DIALECT_FIXED, .value = "false", .only_written = true},
-    {.key = "mlp_bias", .kind = TRI_DIALECT_FIXED, .value = "false", .only_written = true},
+static const tri_dialect_key llama_biases[] = {
+    TRI_DIALECT_FIELD("attention_bias", BOOL, attention_bias),
+    TRI_DIALECT_FIELD("attention_bias", BOOL, output_bias),
+    {.key = "mlp_bias", .kind = TRI_DIALECT_FIXED, .value = "false", .what = "a bias in the feed-forward part"},
     {.key = NULL},
 };
 static const tri_dialect_key no_mlp_bias[] = {
@@ -21,9 +22,17 @@ static const tri_dialect_key no_mlp_bias[] = {
     {.key = NULL},
 };
 
-static bool is_llama(const tri_model *m) { return !m->attention_bias && m->window == 0; }
+static bool is_llama(const tri_model *m) { return m->attention_bias == m->output_bias && m->window == 0; }
 static bool is_mistral(const tri_model *m) { return !m->attention_bias && strcmp(m->window_layers, "all") == 0; }
 static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
+
+/* LlamaForCausalLM says both with one word, and knows no windows. */
+static tri_status llama_check(const tri_model *m) {
+  if (!m->output_bias || (m->attention_bias && m->window == 0)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has "
+                  "words for");
+}
 
 #define ABSENT                                                                                                         \
   .hidden_size = 4096, .num_layers = 32, .num_heads = 32, .norm_eps = 1e-6, .init_std = 0.02, .rope_theta = 10000
@@ -36,7 +45,7 @@ static const tri_dialect dialects[] = {
      .architecture = "LlamaForCausalLM",
      .is = is_llama,
      .absent = {ABSENT, .vocab_size = 32000, .ffn_size = 11008, .max_sequence = 2048},
-     .tables = {TABLES, no_biases, said_biases}},
+     .tables = {TABLES, llama_biases}},
     {.model_type = "mistral",
      .architecture = "MistralForCausalLM",
      .is = is_mistral,
@@ -62,5 +71,7 @@ const tri_family_table tri_family_llama = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}, .biases = TRI_BIASES_QKV},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "activation"),
-    .dialects = dialects};
+    .keys =
+        TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "output_bias", "activation"),
+    .dialects = dialects,
+    .check = llama_check};

@@ -59,7 +59,8 @@ typedef struct tri_model {
   int64_t ffn_size;     /* 4 * hidden_size unless given (gpt2); asked for (llama)    */
   int64_t vocab_size, max_sequence;
   bool tied;                 /* the output projection is the token embedding             */
-  bool attention_bias;       /* biases on q, k, v (llama family: Qwen 2); gpt2 always has */
+  bool attention_bias;       /* biases on q, k, v, and where the family has it (tri_biases) on attention's output */
+  bool output_bias;          /* llama: on that, too */
   tri_activation activation; /* of the feed-forward part, or of its gates */
   tri_residual residual;
   double dropout; /* of both residual branches, and of the embedding in some families */

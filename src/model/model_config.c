@@ -38,11 +38,14 @@ TRI_CONFIG_WORDS(balances, tri_balance_experts, BALANCES)
 #define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_model, NAME)
 #define SCALING(NAME) .name = #NAME, .offset = offsetof(tri_rope_scaling, NAME)
 #define POSITIVE .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true}
+#define FACTORS(NAME)                                                                                                  \
+  .type = TRI_CONFIG_NUMBERS, .fallback = "[]", .bytes = sizeof((tri_rope_scaling){0}.NAME),                           \
+  .range = {.low = 1e-6, .high = 1e6}
 
 static const tri_config_key rope_scaling_keys[] = {
     {SCALING(type), .type = TRI_CONFIG_CHOICE, .words = rope_types, .fallback = "llama3",
-     .help = "llama3 (Llama 3.1), linear, dynamic (NTK, by data.sequence or the text so far), yarn: as transformers "
-             "has them"},
+     .help = "llama3 (Llama 3.1), linear, dynamic (NTK, by data.sequence or the text so far), yarn, longrope (Phi-3): "
+             "as transformers has them"},
     {SCALING(factor), .type = TRI_CONFIG_DOUBLE, .fallback = "1.0", .range = {.low = 1, .high = 1e6},
      .help = "how much longer a text than the first training saw; 1 is no scaling (llama3, linear)"},
     {SCALING(low_freq_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "1.0", POSITIVE,
@@ -50,9 +53,14 @@ static const tri_config_key rope_scaling_keys[] = {
     {SCALING(high_freq_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "4.0", POSITIVE,
      .help = "llama3: wavelengths below original_max_sequence / this are left alone"},
     {SCALING(original_max_sequence), .type = TRI_CONFIG_INT, .fallback = "8192", .range = {.low = 1, .high = 1 << 30},
-     .help = "positions that the first training saw (llama3, dynamic, yarn)"},
+     .help = "positions that the first training saw (llama3, dynamic, yarn, longrope)"},
+    {SCALING(short_factor), FACTORS(short_factor),
+     .help = "longrope: a number for each pair of a head's components that turn, which divides how fast; in sequences "
+             "up to original_max_sequence"},
+    {SCALING(long_factor), FACTORS(long_factor), .help = "longrope: the same in longer sequences"},
     {SCALING(attention_factor), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
-     .help = "yarn: what queries and keys are multiplied by; 0 is 0.1 ln(factor) + 1, or what both mscales give"},
+     .help = "yarn, longrope: what queries and keys are multiplied by; 0 is 0.1 ln(factor) + 1, or what both mscales "
+             "give; with longrope sqrt(1 + ln(factor) / ln(original_max_sequence))"},
     {SCALING(mscale), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
      .help = "yarn: instead of that (0.1 mscale ln(factor) + 1) / (the same with mscale_all_dim); 0 is none"},
     {SCALING(mscale_all_dim), .type = TRI_CONFIG_DOUBLE, .fallback = "0.0", .range = {.low = 0, .high = 1e6},
@@ -137,7 +145,11 @@ static const tri_config_key model_keys[] = {
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, attention_bias),
      .derived = "gpt2 and all that have biases everywhere true, others false",
-     .help = "biases on queries, keys and values; gpt2, gpt_neox, opt and phi always have them"},
+     .help =
+         "biases on queries, keys and values, and but for llama and stablelm on attention's output projection; gpt2, "
+         "gpt_neox, opt, phi and starcoder2 always have them"},
+    {BOOLEAN(output_bias), .fallback = "false",
+     .help = "llama: a bias on attention's output projection, too (attention_bias of a LlamaForCausalLM)"},
     {.name = "activation",
      .type = TRI_CONFIG_CHOICE,
      .offset = offsetof(tri_model, activation),

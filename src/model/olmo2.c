@@ -14,18 +14,19 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias}},
     {.model_type = NULL},
 };
 
-const tri_family_table tri_family_olmo2 = {.blocks = {TRI_BLOCKS_LLAMA_MODULES,
-                                                      .names = {.post1 = "post_attention_layernorm",
-                                                                .post2 = "post_feedforward_layernorm",
-                                                                TRI_BLOCKS_LLAMA_ATTENTION,
-                                                                TRI_BLOCKS_QK_NORMS,
-                                                                TRI_BLOCKS_LLAMA_MLP},
-                                                      .qk_norm = TRI_QK_NORM_WHOLE},
-                                           .asks_for_ffn_size = true,
-                                           .usual = {.activation = TRI_ACTIVATION_SILU},
-                                           .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "activation"),
-                                           .dialects = dialects};
+const tri_family_table tri_family_olmo2 = {
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
+               .names = {.post1 = "post_attention_layernorm",
+                         .post2 = "post_feedforward_layernorm",
+                         TRI_BLOCKS_LLAMA_ATTENTION,
+                         TRI_BLOCKS_QK_NORMS,
+                         TRI_BLOCKS_LLAMA_MLP},
+               .qk_norm = TRI_QK_NORM_WHOLE},
+    .asks_for_ffn_size = true,
+    .usual = {.activation = TRI_ACTIVATION_SILU},
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "activation"),
+    .dialects = dialects};

@@ -28,16 +28,16 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys}},
+     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias, keys}},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_olmoe = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
                .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
                .qk_norm = TRI_QK_NORM_WHOLE},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "activation"),
     .dialects = dialects,
     .check = tri_family_check_head_dim};

@@ -3,6 +3,7 @@
 
 #define FIELD TRI_DIALECT_FIELD
 static const tri_dialect_key keys[] = {
+    TRI_DIALECT_ONLY("attention_bias", "false", "a bias on the output projection of attention"),
     {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
     FIELD("resid_pdrop", NUMBER, dropout),
     {.key = NULL},
@@ -22,7 +23,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000},
      .window = {.known = true},
      .rope = {.fraction = "partial_rotary_factor"},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys, tri_dialect_no_biases}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys}},
     {.model_type = NULL},
 };
 

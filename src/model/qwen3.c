@@ -18,14 +18,14 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .switched = true, .by_layer = true, .full_layers = 28},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias}},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_qwen3 = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS},
-               .qk_norm = TRI_QK_NORM_HEADS},
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
+               .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS}, .qk_norm = TRI_QK_NORM_HEADS},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
     .dialects = dialects};

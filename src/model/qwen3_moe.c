@@ -35,15 +35,16 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .switched = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys}},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+                keys}},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_qwen3_moe = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES,
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
                .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
                .qk_norm = TRI_QK_NORM_HEADS, .windows = TRI_WINDOWS_ALL, .dense_layers = true},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .router_normalised = true},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
     .dialects = dialects};

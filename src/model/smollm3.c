@@ -68,15 +68,17 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 2e6,
                 .tied = true},
      .window = {.known = true, .switched = true, .by_layer = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_no_biases, keys},
+     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+                keys},
      .read = smollm3_read,
      .write = smollm3_write},
     {.model_type = NULL},
 };
 
 const tri_family_table tri_family_smollm3 = {
-    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}},
+    .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION, .names = {TRI_BLOCKS_LLAMA_NAMES}},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .tied = true},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "rope_layers", "activation"),
+    .keys =
+        TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "rope_layers", "activation"),
     .dialects = dialects};

@@ -4,7 +4,11 @@
  *
  * Where that depends on the length of the sequence, rows of the table below `together` are turned as in a sequence of
  * that length: all of them in training. What is generated behind a prompt is turned as in a sequence that ends with it,
- * and keys stay in the cache as they were turned. That is what transformers does. */
+ * and keys stay in the cache as they were turned. That is what transformers does.
+ *
+ * Which list longrope takes is decided once for a table, by all the positions that it has: in generation those of the
+ * prompt and of what is to be written, so that queries and keys are always turned alike. transformers takes the other
+ * list at the token that passes the original length, and reads the text so far again (Phi-3) or does not. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"
@@ -28,6 +32,7 @@ static int64_t turned(const tri_rope_table *table) {
 
 static double frequency(const tri_rope_table *table, int64_t position, int64_t pair) {
   int64_t length = position < table->together ? table->together : position + 1;
+  if (table->scaling.type == TRI_ROPE_LONG) length = table->positions;
   return tri_rope_frequency(&table->scaling, table->theta, turned(table), length, pair);
 }
 

@@ -13,7 +13,11 @@
  * YaRN (Peng et al. 2023, section 3.2): a pair that turns beta_fast times or more within the original length is left
  * alone, one that turns beta_slow times or fewer is divided by `factor`, and between them the two are mixed linearly in
  * the number of the pair (the paper's "ramp", which transformers has over pairs, not over turns). Attention's scores
- * are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries and keys as they are turned. */
+ * are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries and keys as they are turned.
+ *
+ * LongRoPE (Ding et al. 2024, as Phi-3 has it): every frequency is divided by a number of its own, found by a search,
+ * of one list for sequences up to the original length and of another beyond. Queries and keys are scaled by
+ * sqrt(1 + ln(factor) / ln(original)). */
 #include "ops/rope_scaling.h"
 
 #include <math.h>
@@ -36,9 +40,16 @@ bool tri_rope_is_plain(const tri_rope_scaling *scaling) {
     case TRI_ROPE_LLAMA3:
     case TRI_ROPE_LINEAR: return scaling->factor == 1.0;
     case TRI_ROPE_DYNAMIC:
-    case TRI_ROPE_YARN: return false;
+    case TRI_ROPE_YARN:
+    case TRI_ROPE_LONG: return false;
   }
   return false;
+}
+
+static bool same_factors(const double a[TRI_ROPE_MOST_PAIRS], const double b[TRI_ROPE_MOST_PAIRS]) {
+  int64_t pair = 0;
+  while (pair < TRI_ROPE_MOST_PAIRS && a[pair] == b[pair]) pair++;
+  return pair == TRI_ROPE_MOST_PAIRS;
 }
 
 bool tri_rope_scalings_equal(const tri_rope_scaling *a, const tri_rope_scaling *b) {
@@ -46,7 +57,19 @@ bool tri_rope_scalings_equal(const tri_rope_scaling *a, const tri_rope_scaling *
          a->high_freq_factor == b->high_freq_factor && a->original_max_sequence == b->original_max_sequence &&
          a->attention_factor == b->attention_factor && a->mscale == b->mscale &&
          a->mscale_all_dim == b->mscale_all_dim && a->beta_fast == b->beta_fast && a->beta_slow == b->beta_slow &&
-         a->truncate == b->truncate;
+         a->truncate == b->truncate && same_factors(a->short_factor, b->short_factor) &&
+         same_factors(a->long_factor, b->long_factor);
+}
+
+bool tri_rope_can_share(const tri_rope_scaling *scaling, int64_t prompt, int64_t other) {
+  const int64_t longer = prompt > other ? prompt : other;
+  return scaling->type != TRI_ROPE_DYNAMIC || prompt == other || longer <= scaling->original_max_sequence;
+}
+
+int64_t tri_rope_count(const double factors[TRI_ROPE_MOST_PAIRS]) {
+  int64_t count = 0;
+  while (count < TRI_ROPE_MOST_PAIRS && factors[count] != 0) count++;
+  return count;
 }
 
 static double llama3_frequency(const tri_rope_scaling *s, double plain) {
@@ -92,8 +115,14 @@ double tri_rope_frequency(const tri_rope_scaling *scaling, double theta, int64_t
     case TRI_ROPE_LINEAR: return plain / scaling->factor;
     case TRI_ROPE_DYNAMIC: return pow(dynamic_theta(scaling, theta, width, length), power);
     case TRI_ROPE_YARN: return yarn_frequency(scaling, theta, width, pair, plain);
+    case TRI_ROPE_LONG:
+      return plain / (length > scaling->original_max_sequence ? scaling->long_factor : scaling->short_factor)[pair];
   }
   return plain;
+}
+
+static double long_scale(const tri_rope_scaling *s) {
+  return s->factor <= 1.0 ? 1.0 : sqrt(1.0 + log(s->factor) / log((double)s->original_max_sequence));
 }
 
 static double yarn_scale(double factor, double mscale) {
@@ -105,6 +134,7 @@ double tri_rope_attention_factor(const tri_rope_scaling *s) {
     case TRI_ROPE_LLAMA3:
     case TRI_ROPE_LINEAR:
     case TRI_ROPE_DYNAMIC: return 1.0;
+    case TRI_ROPE_LONG: return s->attention_factor > 0 ? s->attention_factor : long_scale(s);
     case TRI_ROPE_YARN: break;
   }
   if (s->attention_factor > 0) return s->attention_factor;

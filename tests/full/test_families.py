@@ -205,15 +205,17 @@ def their_corpus_loss(theirs, corpus, sequence=16):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_generation(tmp_path, corpus, name):
-    """Through the cache: the same tokens, each the most likely."""
+    """Through the cache: the same tokens, each the most likely; with longrope up to the length behind which they take its other list."""
     theirs = build(name, torch.float32, vocab_size=257)
+    rope = theirs.config.to_dict().get("rope_parameters") or {}
+    count = min(20, rope["original_max_position_embeddings"] - len(PROMPT)) if rope.get("rope_type") == "longrope" else 20
     theirs.save_pretrained(tmp_path / "theirs")
-    command = [TRIREME, "generate", tmp_path / "theirs", "--tokenizer", corpus / "tokenizer.json", "--prompt", PROMPT, "--tokens", 20,
+    command = [TRIREME, "generate", tmp_path / "theirs", "--tokenizer", corpus / "tokenizer.json", "--prompt", PROMPT, "--tokens", count,
                "--temperature", 0, "--precision", "fp32", "--device", "reference"]
     done = subprocess.run(list(map(str, command)), capture_output=True)
     assert done.returncode == 0, done.stderr
     ids = torch.tensor([list(PROMPT.encode())])
-    expected = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0)
+    expected = theirs.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, eos_token_id=None, pad_token_id=0)
     tokens = expected[0].tolist()
     tokens = tokens[: tokens.index(256)] if 256 in tokens else tokens  # the end of a text
     assert done.stdout[: len(tokens)] == bytes(tokens) and len(tokens) > len(PROMPT)

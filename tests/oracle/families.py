@@ -29,6 +29,10 @@ def rope(theta=10000.0, **others):
     return dict(rope_parameters=dict(rope_type="default", rope_theta=theta) | others)
 
 
+def longrope(pairs):
+    return dict(rope_type="longrope", short_factor=[1 + 0.125 * i for i in range(pairs)], long_factor=[1.25 + 1.5 * i * i for i in range(pairs)])
+
+
 GEMMA3_ROPE = dict(sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="default", rope_theta=3000.0))
 GEMMA3_STRETCHED = dict(GEMMA3_ROPE, full_attention=dict(rope_type="linear", factor=8.0, rope_theta=3000.0))
 FALCON = dict(num_hidden_layers=2, vocab_size=89, max_position_embeddings=40, alibi=False, bias=False, hidden_dropout=0.0)
@@ -52,6 +56,11 @@ MODELS = {
     "phi3": ("phi3", dict(**sizes(3, 24, 4, 37, 73, kv=2), resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=5, **rope())),
     "phi3, partial, tied": ("phi3", dict(**sizes(2, 40, 4, 33, 61, kv=1), resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=None, tie_word_embeddings=True,
                                          **rope(700.0, partial_rotary_factor=0.6))),
+    "phi3, longrope": ("phi3", dict(**sizes(2, 24, 2, 29, 53, kv=1, longest=640), resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=None,
+                                    original_max_position_embeddings=40, **rope(500.0, **longrope(6)))),
+    "phi3, longrope, partial, long": ("phi3", dict(**sizes(3, 40, 4, 33, 61, kv=2, longest=128), resid_pdrop=0.0, embd_pdrop=0.0, sliding_window=None,
+                                                   tie_word_embeddings=True, original_max_position_embeddings=16,
+                                                   **rope(partial_rotary_factor=0.6, **longrope(3)))),
     "gpt_neox": ("gpt_neox", dict(num_hidden_layers=3, hidden_size=48, num_attention_heads=6, intermediate_size=70, vocab_size=77,
                                   max_position_embeddings=40, hidden_dropout=0.0, **rope(partial_rotary_factor=0.25))),
     "gpt_neox, sequential, tied": ("gpt_neox", dict(num_hidden_layers=2, hidden_size=30, num_attention_heads=3, intermediate_size=53, vocab_size=63,
@@ -90,6 +99,14 @@ MODELS = {
     "qwen3": ("qwen3", dict(**sizes(3, 24, 4, 37, 73, kv=2), head_dim=10, **rope())),
     "qwen3, windows, tied": ("qwen3", dict(**sizes(4, 28, 4, 33, 61, kv=1), head_dim=8, use_sliding_window=True, sliding_window=5, max_window_layers=2,
                                            tie_word_embeddings=True, **rope(800.0))),
+    "qwen3, biases": ("qwen3", dict(**sizes(2, 24, 4, 29, 53, kv=2), head_dim=8, attention_bias=True, **rope())),
+    "granite, biases": ("granite", dict(**sizes(2, 24, 3, 29, 53), attention_bias=True, embedding_multiplier=1.5, residual_multiplier=0.6,
+                                        attention_multiplier=0.3, logits_scaling=1.2, **rope())),
+    "olmo2, biases": ("olmo2", dict(**sizes(2, 24, 4, 33, 61, kv=1), attention_bias=True, **rope())),
+    "gemma2, biases": ("gemma2", dict(**sizes(2, 28, 4, 33, 61, kv=2), head_dim=8, attention_bias=True, query_pre_attn_scalar=7, sliding_window=5, **rope())),
+    "llama, biases": ("llama", dict(**sizes(3, 24, 4, 37, 73, kv=2), attention_bias=True, **rope())),
+    "qwen3, longrope": ("qwen3", dict(**sizes(2, 24, 3, 31, 57), head_dim=8,
+                                      **rope(factor=3.0, attention_factor=1.3, original_max_position_embeddings=22, **longrope(4)))),
 }
 
 

@@ -144,6 +144,11 @@ def rope_frequencies(m, length):
     if kind == "dynamic":
         longer = s["factor"] * max(length, s["original_max_sequence"]) / s["original_max_sequence"] - (s["factor"] - 1)
         return of_base(m["rope_theta"] * longer ** (half / (half - 1))), 1
+    if kind == "longrope":  # Ding et al. 2024, as Phi-3 has it
+        original = s["original_max_sequence"]
+        factors = s["long_factor"] if length > original else s["short_factor"]
+        usual = math.sqrt(1 + math.log(s["factor"]) / math.log(original)) if s["factor"] > 1 else 1
+        return [f / factor for f, factor in zip(plain, factors, strict=True)], s.get("attention_factor") or usual
     assert kind == "yarn"
 
     def scale(mscale):
@@ -173,7 +178,8 @@ def heads_with_norm(m, w, name, x, count):
 def llama_hidden(m, w, ids, positions, watch=None, capacity=None):
     """The last hidden states, and the sum of what routers add to the loss."""
     frequencies, factor = rope_frequencies(m, ids.shape[1])
-    if m["token_by_token"]:  # generated one behind the other: each is turned as in a sequence that ends with it
+    by_all = m["rope_scaling"] and m["rope_scaling"].get("type") == "longrope"  # takes one list for all that there is room for
+    if m["token_by_token"] and not by_all:  # generated one behind the other: each is turned as in a sequence that ends with it
         frequencies = [rope_frequencies(m, t + 1)[0] for t in range(ids.shape[1])]
     x, added = w["model.embed_tokens.weight"][ids], 0
     for layer in range(m["num_layers"]):

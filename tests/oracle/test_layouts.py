@@ -25,8 +25,9 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
-# norms of the heads of q and k, whose width is their own
-QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6}
+# norms of the heads of q and k, whose width is their own, biases on all products of attention, positions by the list for long sequences
+LONG = dict(type="longrope", factor=4.0, original_max_sequence=5, short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 3.0, 9.0])
+QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6, "attention_bias": True, "rope_scaling": LONG}
 # Branches side by side, whose sums over ranks are one, q, k and v head by head, positions that turn a part of each head.
 GPT_NEOX = dict(family="gpt_neox", num_layers=5, hidden_size=48, num_heads=6, ffn_size=26, vocab_size=59, max_sequence=16, init_std=0.1)
 # Windows in every other layer, norms behind the branches, scores and logits that are capped, gates of GELU.

@@ -381,6 +381,8 @@ def config_of_llama(**changes):
     (dict(rope_scaling=dict(type="linear", factor=2.0)), "model.rope_scaling.type", "linear", "llama3"),
     (dict(rope_scaling=dict(rope_type="dynamic", factor=2.0)), "model.rope_scaling.original_max_sequence", "32", "8192"),
     (dict(rope_scaling=dict(rope_type="yarn", factor=2.0, attention_factor=1.25)), "model.rope_scaling.attention_factor", "1.25", "0.0"),
+    (dict(rope_scaling=dict(rope_type="longrope", factor=2.0, short_factor=[1.0] * 4, long_factor=[1.0, 2.5, 3.0, 0.75],
+                            original_max_position_embeddings=16)), "model.rope_scaling.long_factor", "[1.0, 2.5, 3.0, 0.75]", "[]"),
 ])
 @pytest.mark.parametrize("by", ["--resume", "init"])
 def test_weights_of_another_function(tmp_path, corpus, changes, key, there, here, by):

@@ -19,6 +19,7 @@ YARN = dict(type="yarn", factor=4.0, original_max_sequence=24)
 # As DeepSeek's models have it, and with every other key.
 YARN_DEEPSEEK = dict(type="yarn", factor=40.0, original_max_sequence=32, mscale=0.707, mscale_all_dim=1.0, beta_fast=16.0, beta_slow=2.0)
 YARN_GIVEN = dict(type="yarn", factor=2.5, original_max_sequence=40, attention_factor=1.3, truncate=False, mscale=2.0)
+LONG = dict(type="longrope", factor=4.0, original_max_sequence=24, short_factor=[1 + 0.05 * i for i in range(6)], long_factor=[1.5 + i * i for i in range(6)])
 
 # name, model, batch, sequence, micro_batch
 CASES = [
@@ -43,6 +44,8 @@ CASES = [
     ("llama yarn", {**LLAMA, "rope_scaling": YARN}, 2, 47, 1),
     ("llama yarn, mscale", {**LLAMA, "head_dim": 32, "rope_scaling": YARN_DEEPSEEK}, 2, 33, 1),
     ("llama yarn, given", {**LLAMA, "head_dim": 20, "rope_theta": 500.0, "rope_scaling": YARN_GIVEN}, 2, 33, 2),
+    ("llama longrope", {**LLAMA, "rope_scaling": LONG}, 2, 25, 1),
+    ("llama longrope, short", {**LLAMA, "rope_scaling": {**LONG, "attention_factor": 1.25}}, 2, 24, 2),
     ("llama window of 7", {**LLAMA, "window": 7}, 4, 33, 2),
     ("llama window of 1", {**LLAMA, "window": 1, "num_kv_heads": 2}, 2, 20, 1),
     ("llama window in the last layers", {**LLAMA, "num_layers": 3, "window": 16, "window_layers": "1-"}, 2, 75, 2),

@@ -23,7 +23,7 @@ typedef struct sail {
 typedef struct ship {
   int64_t oars, crew;
   uint64_t number;
-  double length, bounds[2];
+  double length, bounds[2], banks[3];
   bool ram;
   char name[16], home[16];
   int wood;
@@ -86,6 +86,13 @@ static const tri_config_key ship_keys[] = {
      .range = {.low = -1e300, .high = 1e300},
      .fallback = "[0.5, 2.0]",
      .help = "of its speed"},
+    {.name = "banks",
+     .type = TRI_CONFIG_NUMBERS,
+     .offset = offsetof(ship, banks),
+     .bytes = sizeof((ship){0}.banks),
+     .range = {.low = 0, .high = 2, .open_low = true},
+     .fallback = "[]",
+     .help = "heights above the water"},
     {.name = "ram", .type = TRI_CONFIG_BOOL, .offset = offsetof(ship, ram), .fallback = "true", .help = "of bronze"},
     {.name = "name",
      .type = TRI_CONFIG_STRING,
@@ -119,7 +126,7 @@ static const tri_config_key ship_keys[] = {
      .derived = "one for 20 oars",
      .help = "of stone"},
 };
-static const tri_config_table ship_table = {.noun = "ship file", .keys = ship_keys, .num_keys = 11};
+static const tri_config_table ship_table = {.noun = "ship file", .keys = ship_keys, .num_keys = 12};
 
 static tri_status read(const char *text, const char *const *options, int num_options, ship *out) {
   tri_yaml_tree *tree = NULL;
@@ -144,6 +151,7 @@ static void fills_in_defaults(void **state) {
   assert_int_equal(s.oars, 170);
   assert_int_equal(s.crew, 0);
   assert_true(s.number == 0 && s.length == 30 && s.bounds[0] == 0.5 && s.bounds[1] == 2);
+  assert_true(s.banks[0] == 0 && s.banks[1] == 0 && s.banks[2] == 0);
   assert_true(s.ram);
   assert_string_equal(s.name, "Argo");
   assert_string_equal(s.home, "");
@@ -156,14 +164,15 @@ static void fills_in_defaults(void **state) {
 static void reads_every_type(void **state) {
   (void)state;
   ship s;
-  EXPECT_OK(
-      read("oars: 9007199254740992\ncrew: 300\nnumber: 18446744073709551615\nlength: 1.5e-3\n"
-           "bounds:\n  - -1e-300\n  - +3.25\nram: False\nname: '15 letters long'\nhome: ~\nwood: 'pine'\n"
-           "main: {area: 100}\nanchors: 9\n",
-           NULL, 0, &s));
+  EXPECT_OK(read(
+      "oars: 9007199254740992\ncrew: 300\nnumber: 18446744073709551615\nlength: 1.5e-3\n"
+      "bounds:\n  - -1e-300\n  - +3.25\nbanks: [1, 0.5]\nram: False\nname: '15 letters long'\nhome: ~\nwood: 'pine'\n"
+      "main: {area: 100}\nanchors: 9\n",
+      NULL, 0, &s));
   assert_true(s.oars == INT64_C(9007199254740992));
   assert_int_equal(s.crew, 300);
   assert_true(s.number == UINT64_MAX && s.length == 1.5e-3 && s.bounds[0] == -1e-300 && s.bounds[1] == 3.25);
+  assert_true(s.banks[0] == 1 && s.banks[1] == 0.5 && s.banks[2] == 0);
   assert_false(s.ram);
   assert_string_equal(s.name, "15 letters long");
   assert_string_equal(s.home, "");
@@ -200,6 +209,11 @@ static void refuses_wrong_values(void **state) {
       {"bounds: [1, x]", "`bounds` at line 4 of ship.yaml must be two numbers in brackets, `[a, b]`"},
       {"bounds: [1, [2]]", "`bounds` at line 4 of ship.yaml must be two numbers in brackets, `[a, b]`"},
       {"bounds: [1, 1e301]", "`bounds` at line 4 of ship.yaml must be between -1e+300 and 1e+300, not 1e301"},
+      {"banks: 3", "`banks` at line 4 of ship.yaml must be numbers in brackets, `[a, b, ...]`, not `3`"},
+      {"banks: [1, x]", "`banks` at line 4 of ship.yaml must be numbers in brackets, `[a, b, ...]`"},
+      {"banks: [1, 0]", "`banks` at line 4 of ship.yaml must be above 0 and at most 2, not 0"},
+      {"banks: [1, 2.5, 1]", "`banks` at line 4 of ship.yaml must be above 0 and at most 2, not 2.5"},
+      {"banks: [1, 1, 1, 1]", "`banks` at line 4 of ship.yaml may have at most 3 numbers, not 4"},
       {"ram: yes", "`ram` at line 4 of ship.yaml must be `true` or `false`, not `yes`"},
       {"home: \"a\\nb\"", "`home` at line 4 of ship.yaml must be one line of printable UTF-8 text, not `a?b`"},
       {"home: sixteen letters!", "`home` at line 4 of ship.yaml may have at most 15 bytes"},
@@ -277,13 +291,15 @@ static void suggests_keys(void **state) {
 static void lays_options_over_the_file(void **state) {
   (void)state;
   ship s = {0};
-  const char *const plain[] = {"oars=3", "crew=auto", "name=a: *b #", "bounds=[1, 2e3]", "wood = oak ", "home="};
-  EXPECT_OK(read(LEAST "crew: 5\nhome: Chios\n", plain, 6, &s));
+  const char *const plain[] = {"oars=3",      "crew=auto", "name=a: *b #", "bounds=[1, 2e3]", "banks=[2, 1, 0.25]",
+                               "wood = oak ", "home="};
+  EXPECT_OK(read(LEAST "crew: 5\nhome: Chios\n", plain, 7, &s));
   assert_int_equal(s.oars, 3);
   assert_int_equal(s.crew, 0);
   assert_string_equal(s.name, "a: *b #"); /* no YAML in the shell's quotes */
   assert_string_equal(s.home, "");
   assert_true(s.bounds[0] == 1 && s.bounds[1] == 2000);
+  assert_true(s.banks[0] == 2 && s.banks[1] == 1 && s.banks[2] == 0.25);
   assert_int_equal(s.wood, 3);
   const char *const over_name[] = {"main.weight=0.75"};
   EXPECT_OK(read(LEAST, over_name, 1, &s));
@@ -316,7 +332,8 @@ static void names_the_option_at_fault(void **state) {
       {"main.oars=1", "--set main.oars=1: `oars` is not a key of `main:`; did you mean `oars`?"},
       {"oars.x=1", "--set oars.x=1: `oars` has no keys below it"},
       {"=1",
-       "--set =1: `` is not a key; the keys are oars, crew, number, length, bounds, ram, name, home, wood, main, "
+       "--set =1: `` is not a key; the keys are oars, crew, number, length, bounds, banks, ram, name, home, wood, "
+       "main, "
        "anchors"},
       {"main.=1", "--set main.=1: `` is not a key of `main:`; the keys are area, weight"},
       {"bounds=[1",
@@ -456,6 +473,7 @@ static void prints_what_reads_back(void **state) {
         made.bounds[j] = any_double(key, &index);
       } while (fabs(made.bounds[j]) > 1e300);
     }
+    for (int j = 0; j < i % 4; j++) made.banks[j] = 1.5 * tri_random_uniform(key, index++) + 0.25;
     any_text(key, &index, made.home, sizeof made.home);
     snprintf(made.name, sizeof made.name, "%s", words[(size_t)i % (sizeof words / sizeof words[0])]);
     char *text = NULL;
@@ -475,7 +493,7 @@ static void prints_help_for_people(void **state) {
   fclose(to);
   int lines = 0;
   for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  assert_int_equal(lines, 1 + 11 + 2);
+  assert_int_equal(lines, 1 + 12 + 2);
   const char *const parts[] = {"main.area ",     "oak|cedar|pine",  "(asked for)",     "integer|auto",
                                "name|path|keys", "one for 20 oars", "in square metres"};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_non_null(strstr(text, parts[i]));

@@ -7,6 +7,7 @@
 #include "checkpoint/huggingface.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,6 +122,36 @@ static void test_rope_types(void **state) {
   assert_int_equal(m.max_sequence, 5120);
 }
 
+/* Phi-3's form: the original length at the top, no factor; its first names; and transformers' own. */
+static void test_longrope(void **state) {
+  (void)state;
+  tri_model m;
+#define PHI3(TYPE, TOP, MORE)                                                                                          \
+  "{\"model_type\": \"phi3\", \"hidden_size\": 32, \"num_attention_heads\": 8, \"max_position_embeddings\": "          \
+  "131072, " TOP " \"rope_scaling\": {\"type\": \"" TYPE "\", " MORE                                                   \
+  " \"short_factor\": [1.05, 2], \"long_factor\": [1, 31.5]}}"
+#define ORIGINAL(N) "\"original_max_position_embeddings\": " #N ","
+  const char *const files[] = {
+      PHI3("longrope", ORIGINAL(4096), ""),
+      PHI3("su", ORIGINAL(4096), ""),
+      PHI3("yarn", ORIGINAL(4096), ""),
+      PHI3("longrope", ORIGINAL(4096), ORIGINAL(9)),
+      PHI3("longrope", "", ORIGINAL(4096)),
+      PHI3("longrope", "", ORIGINAL(4096) "\"factor\": 32.0,"),
+      PHI3("longrope", "", ORIGINAL(4096) "\"attention_factor\": null,"),
+  };
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+    const tri_rope_scaling *s = scaling_of(files[i], &m);
+    assert_true(s->type == TRI_ROPE_LONG && s->original_max_sequence == 4096 && s->factor == 32);
+    assert_true(s->short_factor[0] == 1.05 && s->short_factor[1] == 2 && s->long_factor[1] == 31.5);
+    assert_true(tri_rope_count(s->short_factor) == 2 && s->attention_factor == 0);
+  }
+  /* sqrt(1 + ln 32 / ln 4096) */
+  assert_true(fabs(tri_rope_attention_factor(&m.rope_scaling) - 1.1902380714238083) < 1e-15);
+  const tri_rope_scaling *s = scaling_of(PHI3("longrope", "", ORIGINAL(262144) "\"attention_factor\": 1.5,"), &m);
+  assert_true(s->factor == 1 && tri_rope_attention_factor(s) == 1.5);
+}
+
 static void test_relatives(void **state) {
   (void)state;
   tri_model m;
@@ -216,14 +247,24 @@ static const struct {
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}", TRI_UNSUPPORTED, "scaled by the layer"},
     {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", TRI_UNSUPPORTED, "cross-attention is not supported"},
     {"{\"model_type\": \"gpt2\", \"quantization_config\": {}}", TRI_UNSUPPORTED, "quantized weights"},
-    {"{\"model_type\": \"llama\", \"attention_bias\": true}", TRI_UNSUPPORTED,
+    {"{\"model_type\": \"mistral\", \"attention_bias\": true}", TRI_UNSUPPORTED,
      "`attention_bias` is true: a bias on the output projection of attention is not supported"},
     {"{\"model_type\": \"llama\", \"mlp_bias\": true}", TRI_UNSUPPORTED, "`mlp_bias` is true"},
     {"{\"model_type\": \"llama\", \"hidden_act\": \"tanh\"}", TRI_UNSUPPORTED, "`hidden_act` is `tanh`; silu, gelu"},
     {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": 3}", TRI_BAD_FILE, "`rope_scaling` is 3, but should be an object"},
-    {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}}", TRI_UNSUPPORTED,
-     "`rope_scaling` is of type `longrope`; default, linear, dynamic, yarn and llama3 are supported"},
+    {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"xpos\", \"factor\": 2}}", TRI_UNSUPPORTED,
+     "`rope_scaling` is of type `xpos`; default, linear, dynamic, yarn, longrope and llama3 are supported"},
+    {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}}", TRI_BAD_FILE,
+     "`rope_scaling` of type longrope has no `short_factor`"},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1, 0], \"long_factor\": []}}",
+     TRI_BAD_FILE, "C/config.json: `short_factor` is [1,0], but should be a list of up to 128 numbers above 0"},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"su\", \"short_factor\": [1], \"long_factor\": 2}}",
+     TRI_BAD_FILE, "C/config.json: `long_factor` is 2, but should be a list of up to 128 numbers above 0"},
+    {"{\"model_type\": \"phi3\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1, 2, 3], "
+     "\"long_factor\": [1]}}",
+     TRI_BAD_FILE,
+     "`rope_scaling.short_factor` has 3 numbers and needs 48, one for each pair of the 96 components of a head"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\"}}", TRI_BAD_FILE,
      "`rope_scaling` of type linear has no `factor`"},
     {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"yarn\"}}", TRI_BAD_FILE,
@@ -269,7 +310,7 @@ static void check_round_trip(tri_model m) {
   tri_free(text);
   assert_string_equal(m.name, back.name);
   assert_true(m.family == back.family && m.tied == back.tied && m.attention_bias == back.attention_bias &&
-              m.activation == back.activation);
+              m.output_bias == back.output_bias && m.activation == back.activation);
   assert_true(m.num_layers == back.num_layers && m.hidden_size == back.hidden_size && m.num_heads == back.num_heads &&
               m.num_kv_heads == back.num_kv_heads && m.head_dim == back.head_dim && m.ffn_size == back.ffn_size &&
               m.vocab_size == back.vocab_size && m.max_sequence == back.max_sequence);
@@ -342,12 +383,22 @@ static void test_round_trip(void **state) {
   llama.rope_scaling.attention_factor = 1.1;
   check_round_trip(llama);
   llama.rope_scaling = tri_rope_scaling_none();
+  llama.rope_scaling.type = TRI_ROPE_LONG;
+  llama.rope_scaling.factor = 3;
+  for (int i = 0; i < 8; i++) {
+    llama.rope_scaling.short_factor[i] = 1 + 0.1 * i;
+    llama.rope_scaling.long_factor[i] = 2 + 0.3 * i;
+  }
+  check_round_trip(llama);
+  llama.rope_scaling = tri_rope_scaling_none();
   llama.rope_scaling.factor = 8.5;
   llama.rope_scaling.low_freq_factor = 1.25;
   llama.rope_scaling.high_freq_factor = 4.125;
   llama.rope_scaling.original_max_sequence = 16;
   check_round_trip(llama);
   llama.attention_bias = true;
+  check_round_trip(llama);
+  llama.output_bias = true;
   check_round_trip(llama);
 }
 
@@ -412,7 +463,7 @@ static void test_experts_refused(void **state) {
        "`mlp_only_layers` has others"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 1}", TRI_BAD_FILE,
        "`mlp_only_layers` is 1, but should be a list of layers"},
-      {"{\"model_type\": \"qwen3\", \"attention_bias\": true}", TRI_UNSUPPORTED,
+      {"{\"model_type\": \"phi3\", \"attention_bias\": true}", TRI_UNSUPPORTED,
        "`attention_bias` is true: a bias on the output projection of attention is not supported"},
       {DOTS "\"n_group\": 3}", TRI_BAD_FILE, "`n_group` 3 does not divide n_routed_experts 8; try 2"},
       {DOTS "\"n_shared_experts\": -1}", TRI_BAD_FILE,
@@ -568,6 +619,7 @@ int main(void) {
       cmocka_unit_test(test_gpt2),
       cmocka_unit_test(test_llama_rope_forms),
       cmocka_unit_test(test_rope_types),
+      cmocka_unit_test(test_longrope),
       cmocka_unit_test(test_relatives),
       cmocka_unit_test(test_windows),
       cmocka_unit_test(test_refused),

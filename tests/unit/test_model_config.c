@@ -211,6 +211,13 @@ static void refuses_impossible_models(void **state) {
       {llama, "`num_experts` must be between 0 and 1024, not 1025"},
       {llama, "`experts_per_token` must be between 0 and 64, not 65"},
       {llama, "`z_loss` must be between 0 and 1000000, not -1.0"},
+      {llama,
+       "`rope_scaling.short_factor` has 0 numbers and needs 32, one for each pair of the 64 components of a "
+       "head that turn"},
+      {llama,
+       "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has words for"},
+      {gpt2, "`output_bias` is for llama; gpt2 has none, so leave it out"},
+      {llama, "`rope_scaling.long_factor` must be between 1e-06 and 1000000, not -2.0"},
   };
   cases[0].model.head_dim = 65;
   cases[1].model.num_heads = 13;
@@ -246,6 +253,9 @@ static void refuses_impossible_models(void **state) {
   cases[26].model.num_experts = 1025;
   cases[27].model.experts_per_token = 65;
   cases[28].model.z_loss = -1;
+  cases[29].model.rope_scaling.type = TRI_ROPE_LONG;
+  cases[30].model.output_bias = cases[31].model.output_bias = true;
+  cases[32].model.rope_scaling.long_factor[0] = -2;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     tri_model before = cases[i].model;
     EXPECT_FAILS(TRI_BAD_CONFIG, cases[i].message, tri_model_complete(&cases[i].model));
@@ -303,7 +313,8 @@ static void refuses_impossible_experts(void **state) {
   REFUSES(qwen, balance, TRI_BALANCE_EXPERTS_BIAS,
           "`balance` is bias, and the router has none to move; set router_bias: true");
   REFUSES(qwen, balance_rate, 0.5, "`balance_rate` is for balance sequence or bias, and balance is none");
-  REFUSES(qwen, attention_bias, true, "`attention_bias` is for gpt2 and 6 others; qwen3_moe has none, so leave it out");
+  REFUSES(mixtral, attention_bias, true,
+          "`attention_bias` is for gpt2 and 16 others; mixtral has none, so leave it out");
   REFUSES(olmoe, window, 9, "`window` is for llama and 9 others; olmoe has none, so leave it out");
   REFUSES(olmoe, head_dim, 32,
           "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose "
