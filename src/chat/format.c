@@ -152,9 +152,9 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
   if (format->template != NULL || none) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "there is no chat template: %s%s has neither chat_template.jinja nor \"chat_template\" in "
-                  "tokenizer_config.json; give a file with --chat-template, or `--chat-template none` where prompt and "
-                  "completion are plain text",
-                  folder[0] == '\0' ? "the tokenizer " : "", folder[0] == '\0' ? options->tokenizer : folder);
+                  "tokenizer_config.json; give a file with --chat-template%s",
+                  folder[0] == '\0' ? "the tokenizer " : "", folder[0] == '\0' ? options->tokenizer : folder,
+                  options->asked ? "" : ", or `--chat-template none` where prompt and completion are plain text");
 }
 
 /* ---- what was set by hand ---------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include "cli/eval_questions.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
-#include "cli/same_tokenizer.h"
 #include "data/bigram.h"
+#include "data/same_tokenizer.h"
 #include "data/source.h"
 #include "engine/evaluate.h"
 #include "engine/weights.h"
@@ -309,7 +309,7 @@ static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_weights_tokenizer(&s->weights, options->tokenizer, !options->no_verify, tokenizer));
   if (tokenizer[0] != '\0') {
     TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-    TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), options->tokenizer, s->tokenizer));
+    TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), options->tokenizer, s->tokenizer));
   }
   TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);

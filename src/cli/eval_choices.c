@@ -6,7 +6,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/eval_questions.h"
 #include "cli/json.h"
-#include "cli/same_tokenizer.h"
+#include "data/same_tokenizer.h"
 #include "engine/weights.h"
 #include "judge/quality.h"
 
@@ -44,8 +44,8 @@ tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model,
                     tri_checkpoint_path(weights->named));
   }
   TRI_TRY(tri_tokenizer_create(source, tokenizer));
-  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
-  TRI_TRY(tri_cli_tokenizer_fits(*tokenizer, model->vocab_size));
+  TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
+  TRI_TRY(tri_tokenizer_fits_model(*tokenizer, model->vocab_size));
   return tri_pair_encoder_create(*tokenizer, source, encoder);
 }
 

@@ -3,7 +3,7 @@
 #define TRI_CLI_EVAL_QUESTIONS_H
 
 #include "checkpoint/merged.h"
-#include "cli/model_options.h"
+#include "engine/model_options.h"
 #include "judge/answers.h"
 #include "judge/pairs.h"
 

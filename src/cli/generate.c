@@ -1,11 +1,13 @@
 /* Texts from a checkpoint: one, written as it comes; several, side by side; or a conversation. */
+#include "cli/generate.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
-#include "cli/generation.h"
+#include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
+#include "engine/texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,10 +67,10 @@ static const struct option generate_options[] = {
 
 static tri_status add_stop(tri_generate_arguments *out, const char *text) {
   if (text[0] == '\0') return tri_fail(TRI_BAD_USAGE, "--stop wants a text, and was given an empty one");
-  if (out->num_stops == TRI_MOST_STOPS - 1) { /* one more is a template's */
+  if (out->request.num_stops == TRI_MOST_STOPS - 1) { /* one more is a template's */
     return tri_fail(TRI_BAD_USAGE, "--stop can be given %d times at most", TRI_MOST_STOPS - 1);
   }
-  out->stops[out->num_stops++] = text;
+  out->request.stops[out->request.num_stops++] = text;
   return TRI_OK;
 }
 
@@ -84,15 +86,15 @@ static tri_status take_sampling(int result, tri_generate_arguments *out, bool *t
   int64_t seed = 0;
   *taken = true;
   switch (result) {
-    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->temperature);
-    case OPTION_TOP_K: return tri_option_int("--top-k", optarg, 0, 1 << 24, &out->top_k);
-    case OPTION_TOP_P: return tri_option_double("--top-p", optarg, 1e-9, 1.0, &out->top_p);
-    case OPTION_MIN_P: return tri_option_double("--min-p", optarg, 0.0, 1.0, &out->min_p);
+    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->request.temperature);
+    case OPTION_TOP_K: return tri_option_int("--top-k", optarg, 0, 1 << 24, &out->request.top_k);
+    case OPTION_TOP_P: return tri_option_double("--top-p", optarg, 1e-9, 1.0, &out->request.top_p);
+    case OPTION_MIN_P: return tri_option_double("--min-p", optarg, 0.0, 1.0, &out->request.min_p);
     case OPTION_REPETITION:
-      return tri_option_double("--repetition-penalty", optarg, 1e-2, 1e2, &out->repetition_penalty);
+      return tri_option_double("--repetition-penalty", optarg, 1e-2, 1e2, &out->request.repetition_penalty);
     case OPTION_SEED:
       TRI_TRY(tri_option_int("--seed", optarg, 0, INT64_MAX, &seed));
-      out->seed = (uint64_t)seed;
+      out->request.seed = (uint64_t)seed;
       return TRI_OK;
     default: *taken = false; return TRI_OK;
   }
@@ -120,13 +122,13 @@ static tri_status take_option(int result, char **arguments, tri_generate_argumen
     case OPTION_BATCH: return tri_option_int("--batch", optarg, 1, 1 << 12, &out->batch);
     case OPTION_CONTEXT: return tri_option_int("--context", optarg, 2, 1 << 30, &out->context);
     case OPTION_STOP: return add_stop(out, optarg);
-    case OPTION_IGNORE_END: out->ignore_end = true; return TRI_OK;
+    case OPTION_IGNORE_END: out->request.ignore_end = true; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
     default: break;
   }
   TRI_TRY(take_sampling(result, out, &taken));
   if (!taken) TRI_TRY(take_conversation(result, out, &taken));
-  if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->model, &taken));
+  if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->request.model, &taken));
   return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
 }
 
@@ -151,7 +153,7 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
     TRI_TRY(take_option(result, arguments, out));
   }
   if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
-  out->checkpoint = arguments[optind];
+  out->request.checkpoint = arguments[optind];
   return check_together(out);
 }
 
@@ -179,91 +181,20 @@ static tri_status read_prompts(const tri_generate_arguments *given, tri_prompts 
 
 /* ---- the texts --------------------------------------------------------------------------------------------------- */
 
-/* What a run writes: `samples` texts of each prompt, in the order of the prompts. */
+/* What a run writes: texts of all prompts. */
 typedef struct generate_texts {
+  const tri_generate_arguments *given;
   tri_generation generation;
   tri_prompts prompts;
-  tri_written *list;
-  int64_t count, batch, samples;
+  tri_texts texts;
   int64_t made, nameless; /* tokens of all texts */
   size_t decoded;
 } generate_texts;
 
-static tri_status begin_texts(generate_texts *t) {
-  const tri_generate_arguments *given = t->generation.arguments;
-  t->samples = given->samples > 0 ? given->samples : 1;
-  TRI_TRY(tri_alloc("texts", (size_t)(t->prompts.count * t->samples), sizeof *t->list, &t->list));
-  for (int64_t i = 0; i < t->prompts.count * t->samples; i++) {
-    const tri_prompt *prompt = &t->prompts.list[i / t->samples];
-    tri_written *text = &t->list[i];
-    t->count = i + 1;
-    TRI_TRY(
-        tri_written_begin(&t->generation, prompt->text, prompt->bytes, given->tokens > 0 ? given->tokens : 0, text));
-    text->number = i / t->samples;
-    text->sample = (uint64_t)(i % t->samples);
-  }
-  return TRI_OK;
-}
-
-/* Without --tokens: a hundred, or as many as there are positions for, if there is any. */
-static int64_t tokens_wanted(const tri_generation *g, const tri_written *text, int64_t most) {
-  const int64_t room = most - text->tokens.count;
-  if (g->arguments->tokens > 0) return g->arguments->tokens;
-  return room < 100 && room > 0 ? room : 100;
-}
-
-/* Where the model's rotary positions go by the length of a prompt, prompts that are to share them are of one length. */
-static tri_status check_dynamic(const generate_texts *t) {
-  const tri_rope_scaling *scaling = &t->generation.model.rope_scaling;
-  for (int64_t i = 1; i < t->count && scaling->type == TRI_ROPE_DYNAMIC; i++) {
-    const int64_t length = t->list[i].tokens.count, first = t->list[0].tokens.count;
-    const int64_t longer = length > first ? length : first;
-    if (length == first || longer <= scaling->original_max_sequence) continue;
-    return tri_fail(TRI_UNSUPPORTED,
-                    "prompts of %ld and %ld tokens: with rope_scaling `dynamic` positions beyond %ld go by the length "
-                    "of each prompt; give prompts of one length together, or one at a time",
-                    (long)first, (long)length, (long)scaling->original_max_sequence);
-  }
-  return TRI_OK;
-}
-
-static tri_status load_for_texts(generate_texts *t) {
-  tri_generation *g = &t->generation;
-  const int64_t context = g->arguments->context, model = g->model.max_sequence;
-  const int64_t most = context > 0 && context < model ? context : model;
-  int64_t positions = 1, *lengths = NULL;
-  if (context > model)
-    tri_log("--context %ld is beyond the model's %ld positions, which are used", (long)context, (long)model);
-  TRI_TRY(check_dynamic(t));
-  t->batch = g->arguments->batch < t->count ? g->arguments->batch : t->count;
-  TRI_TRY(tri_alloc("texts", (size_t)t->batch, sizeof *lengths, &lengths));
-  for (int64_t i = 0; i < t->count; i++) {
-    tri_written *text = &t->list[i];
-    text->wanted = tokens_wanted(g, text, most);
-    const int64_t length = text->tokens.count + text->wanted, prompt = text->tokens.count;
-    if (length > positions) positions = length < most ? length : most;
-    if (i < t->batch) lengths[i] = prompt < most ? prompt : most;
-  }
-  const tri_status status = tri_generation_load(g, t->batch, positions, lengths);
-  tri_free(lengths);
-  return status;
-}
-
-/* Of the checkpoint; null of a folder that is none. */
-static json_t *json_of_step(const tri_generation *g) {
-  const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
-  return state == NULL ? json_null() : json_integer(state->step);
-}
-
 static tri_status print_json(const tri_generation *g, const tri_written *text) {
-  json_t *line =
-      json_pack("{s:o, s:I, s:I, s:o}", "step", json_of_step(g), "number", (json_int_t)text->number, "sample",
-                (json_int_t)text->sample, "prompt", tri_json_text(text->prompt, text->prompt_bytes));
-  json_t *rest = tri_written_json(text);
-  char *dumped = NULL;
-  if (line != NULL && rest != NULL && json_object_update(line, rest) == 0) dumped = json_dumps(line, JSON_COMPACT);
+  json_t *line = tri_generation_json(g, text);
+  char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
   json_decref(line);
-  json_decref(rest);
   if (dumped == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a text as JSON");
   printf("%s\n", dumped);
   free(dumped);
@@ -271,10 +202,10 @@ static tri_status print_json(const tri_generation *g, const tri_written *text) {
 }
 
 static tri_status print_text(const generate_texts *t, const tri_written *text) {
-  if (t->generation.arguments->json) return print_json(&t->generation, text);
+  if (t->given->json) return print_json(&t->generation, text);
   if (text->streams) return TRI_OK;
   if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
-  if (t->samples > 1) printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sample + 1);
+  if (t->texts.samples > 1) printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sample + 1);
   fputs(" ---\n", stdout);
   fwrite(text->prompt, 1, text->prompt_bytes, stdout);
   fwrite(text->text.text, 1, text->text.bytes, stdout);
@@ -283,9 +214,9 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
 }
 
 static tri_status write_batch(generate_texts *t, int64_t first) {
-  tri_written *texts = t->list + first;
-  const int64_t count = t->count - first < t->batch ? t->count - first : t->batch;
-  TRI_TRY(tri_generation_write(&t->generation, texts, count, 0));
+  const tri_written *texts = t->texts.list + first;
+  int64_t count = 0;
+  TRI_TRY(tri_texts_write(&t->texts, first, &count));
   for (int64_t i = 0; i < count; i++) {
     t->made += texts[i].made;
     t->nameless += texts[i].nameless;
@@ -318,14 +249,14 @@ static tri_status judge(const generate_texts *t) {
 
 static tri_status write_texts(generate_texts *t) {
   tri_status status = TRI_OK;
-  const bool streams = t->count == 1 && !t->generation.arguments->json;
+  const bool streams = t->texts.count == 1 && !t->given->json;
   const double begin_s = tri_clock_s();
   if (streams) {
-    t->list[0].streams = true;
-    fwrite(t->list[0].prompt, 1, t->list[0].prompt_bytes, stdout);
+    t->texts.list[0].streams = true;
+    fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }
-  for (int64_t i = 0; i < t->count && status == TRI_OK; i += t->batch) status = write_batch(t, i);
+  for (int64_t i = 0; i < t->texts.count && status == TRI_OK; i += t->texts.batch) status = write_batch(t, i);
   if (streams) fputc('\n', stdout);
   TRI_TRY(status);
   const double took_s = tri_clock_s() - begin_s;
@@ -334,31 +265,39 @@ static tri_status write_texts(generate_texts *t) {
 }
 
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
-  TRI_TRY(tri_generation_open(given, &t->generation));
-  if (given->chat) return tri_generate_chat(&t->generation);
+  t->given = given;
+  TRI_TRY(tri_generation_open(&given->request, &t->generation));
+  if (given->chat) return tri_generate_chat(given, &t->generation);
   TRI_TRY(read_prompts(given, &t->prompts));
-  TRI_TRY(begin_texts(t));
-  TRI_TRY(load_for_texts(t));
+  const tri_texts_request request = {
+      .prompts = t->prompts.list,
+      .num_prompts = t->prompts.count,
+      .samples = given->samples,
+      .batch = given->batch,
+      .tokens = given->tokens,
+      .context = given->context,
+  };
+  TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
+  TRI_TRY(tri_texts_load(&t->texts));
   return write_texts(t);
 }
 
 static tri_status generate_run(int count, char **arguments) {
   tri_generate_arguments parsed = {
       .batch = 8,
-      .top_k = -1,
-      .temperature = -1,
-      .top_p = -1,
-      .min_p = -1,
-      .repetition_penalty = -1,
-      .seed = 1234,
-      .model = tri_model_options_default(),
+      .request = {.top_k = -1,
+                  .temperature = -1,
+                  .top_p = -1,
+                  .min_p = -1,
+                  .repetition_penalty = -1,
+                  .seed = 1234,
+                  .model = tri_model_options_default()},
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
   generate_texts *texts = NULL;
   TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
   const tri_status status = generate_texts_of(texts, &parsed);
-  for (int64_t i = 0; i < texts->count; i++) tri_written_release(&texts->list[i]);
-  tri_free(texts->list);
+  tri_texts_release(&texts->texts);
   tri_prompts_release(&texts->prompts);
   tri_generation_close(&texts->generation);
   tri_free(texts);

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/session.h"
-#include "cli/generation.h"
+#include "cli/generate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 enum { USUAL_POSITIONS = 4096, USUAL_ANSWER = 512 };
 
 typedef struct chat {
+  const tri_generate_arguments *given;
   tri_generation *generation;
   tri_chat_format format;
   tri_chat_session *session;
@@ -32,7 +33,7 @@ static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out 
 
 static tri_status chat_format(chat *c) {
   const tri_generation *g = c->generation;
-  const tri_generate_arguments *given = g->arguments;
+  const tri_generate_arguments *given = c->given;
   const int32_t id = tri_tokenizer_end_of_text(g->tokenizer);
   char end[256] = "";
   size_t bytes = 0;
@@ -41,6 +42,7 @@ static tri_status chat_format(chat *c) {
   const tri_chat_format_options options = {
       .tokenizer = g->tokenizer_file,
       .file = given->chat_template,
+      .asked = true,
       .set = given->chat_sets,
       .num_set = given->num_chat_sets,
       .end = end,
@@ -48,7 +50,7 @@ static tri_status chat_format(chat *c) {
   TRI_TRY(tri_chat_format_create(&options, &c->format));
   TRI_TRY(tri_chat_session_create(&c->format, &c->session));
   TRI_TRY(tri_chat_session_turn_end(c->session, c->turn_end));
-  for (int i = 0; i < given->num_stops; i++) c->stops[c->num_stops++] = given->stops[i];
+  for (int i = 0; i < given->request.num_stops; i++) c->stops[c->num_stops++] = given->request.stops[i];
   if (c->turn_end[0] != '\0') c->stops[c->num_stops++] = c->turn_end;
   return TRI_OK;
 }
@@ -62,7 +64,7 @@ static tri_status say(chat *c, const char *role, const char *text, size_t bytes)
 
 /* The tokens that ask for the next answer. */
 static tri_status render_chat(chat *c, tri_written *out) {
-  const tri_generate_arguments *given = c->generation->arguments;
+  const tri_generate_arguments *given = c->given;
   const char *text = NULL;
   size_t bytes = 0;
   json_t *root = json_pack("{s:o}", "messages", json_deep_copy(c->messages));
@@ -119,7 +121,7 @@ static void keep_held(chat *c, tri_written *answer) {
 }
 
 static tri_status print_answer(const chat *c, const tri_written *answer) {
-  if (!c->generation->arguments->json) {
+  if (!c->given->json) {
     fputc('\n', stdout);
     return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
   }
@@ -136,7 +138,7 @@ static tri_status answer_with(chat *c, tri_written *answer) {
   TRI_TRY(begin_answer(c, answer));
   answer->text.stops = c->stops;
   answer->text.num_stops = c->num_stops;
-  answer->streams = !c->generation->arguments->json;
+  answer->streams = !c->given->json;
   TRI_TRY(tri_generation_write(c->generation, answer, 1, tokens_held(c, answer)));
   keep_held(c, answer);
   TRI_TRY(print_answer(c, answer));
@@ -173,7 +175,7 @@ static tri_status converse(chat *c) {
 
 static tri_status chat_set_up(chat *c) {
   tri_generation *g = c->generation;
-  const tri_generate_arguments *given = g->arguments;
+  const tri_generate_arguments *given = c->given;
   const int64_t most = given->context > 0 ? given->context : USUAL_POSITIONS, prompt = 1;
   const int64_t positions = most < g->model.max_sequence ? most : g->model.max_sequence;
   TRI_TRY(chat_format(c));
@@ -186,9 +188,10 @@ static tri_status chat_set_up(chat *c) {
   return TRI_OK;
 }
 
-tri_status tri_generate_chat(tri_generation *generation) {
+tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation) {
   chat *c = NULL;
   TRI_TRY(tri_alloc("a conversation", 1, sizeof *c, &c));
+  c->given = given;
   c->generation = generation;
   tri_status status = chat_set_up(c);
   if (status == TRI_OK) status = converse(c);

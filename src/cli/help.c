@@ -28,10 +28,14 @@ const tri_command *tri_command_find(const tri_commands *commands, const char *na
 }
 
 tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
+  static const char *const options[] = {"--help", "--version"};
   const char *names[MOST_NAMES];
   int count = commands->count < MOST_NAMES ? commands->count : MOST_NAMES;
   for (int i = 0; i < count; i++) names[i] = commands->list[i]->name;
-  const char *nearest = tri_nearest_word(name, names, (size_t)count);
+  const char *nearest =
+      name[0] == '-' ? tri_nearest_word(name, options, 2) : tri_nearest_word(name, names, (size_t)count);
+  if (nearest != NULL && name[0] == '-')
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option; did you mean `%s`?", name, nearest);
   if (nearest != NULL) return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; did you mean `%s`?", name, nearest);
   return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; `trireme --help` lists them", name);
 }

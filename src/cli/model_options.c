@@ -4,14 +4,6 @@
 
 #include <string.h>
 
-tri_model_options tri_model_options_default(void) {
-  return (tri_model_options){.device = "auto", .precision = TRI_FP32};
-}
-
-tri_checkpoint_use tri_model_options_use(const tri_model_options *options) {
-  return (tri_checkpoint_use){.average = options->average, .unverified = options->no_verify};
-}
-
 static tri_status parse_precision(const char *text, tri_dtype *out) {
   static const tri_dtype precisions[] = {TRI_FP32, TRI_BF16, TRI_FP64};
   const char *names[sizeof precisions / sizeof precisions[0]];

@@ -3,19 +3,10 @@
 #define TRI_CLI_MODEL_OPTIONS_H
 
 #include "base/status.h"
-#include "checkpoint/checkpoint.h"
+#include "engine/model_options.h"
 
 #include <getopt.h>
 #include <stdbool.h>
-
-typedef struct tri_model_options {
-  const char *device, *tokenizer; /* tokenizer NULL: the checkpoint's */
-  const char *base;               /* folder of an adapter's base; NULL: the one that it names */
-  tri_dtype precision;
-  int64_t threads;
-  bool no_verify; /* a checkpoint is not compared with its checksums */
-  bool average;   /* the average of a run's weights is meant */
-} tri_model_options;
 
 /* The rows for getopt_long, and what it returns for them. */
 enum {
@@ -42,11 +33,6 @@ enum {
   "  --device D          auto (the default), cpu, reference, gpu (gpu:2 ...), guarded or emulated\n"                   \
   "  --threads N         cores to use; all unless given\n"                                                             \
   "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
-
-tri_model_options tri_model_options_default(void);
-
-/* What they want of a checkpoint. */
-tri_checkpoint_use tri_model_options_use(const tri_model_options *options);
 
 /* Takes one of the rows above; false if `result` is none of them. */
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);

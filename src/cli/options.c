@@ -69,9 +69,10 @@ static tri_status unknown(const char *command, const char *word, const char *mea
 
 /* The long option that `name` (without dashes) may have been meant for, or NULL. */
 static const char *nearest_option(const char *name, const struct option *options) {
-  const char *names[MOST_OPTIONS];
+  const char *names[MOST_OPTIONS + 1];
   size_t count = 0;
   for (; options[count].name != NULL && count < MOST_OPTIONS; count++) names[count] = options[count].name;
+  names[count++] = "help"; /* which every command has, in no table */
   return tri_nearest_word(name, names, count);
 }
 

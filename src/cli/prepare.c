@@ -160,12 +160,13 @@ enum { NUM_OPTIONS = sizeof setters / sizeof setters[0], NAME_BYTES = 64 };
 
 static tri_status unknown_option(const char *name) {
   char written[NUM_OPTIONS][NAME_BYTES];
-  const char *names[NUM_OPTIONS];
+  const char *names[NUM_OPTIONS + 1];
   for (int i = 0; i < NUM_OPTIONS; i++) {
     snprintf(written[i], NAME_BYTES, "--%s", prepare_options[i].name);
     names[i] = written[i];
   }
-  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS);
+  names[NUM_OPTIONS] = "--help";
+  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS + 1);
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
   }

@@ -2,15 +2,7 @@
 #ifndef TRI_CLI_PROMPTS_H
 #define TRI_CLI_PROMPTS_H
 
-#include "base/status.h"
-
-#include <stddef.h>
-#include <stdint.h>
-
-typedef struct tri_prompt {
-  char *text; /* with a NUL behind it, and perhaps others inside */
-  size_t bytes;
-} tri_prompt;
+#include "engine/texts.h"
 
 /* Starts as {0}. */
 typedef struct tri_prompts {

@@ -1,14 +1,16 @@
 #include "engine/generator.h"
 
 #include "base/memory.h"
+#include "base/recorder.h"
 #include "model/family.h"
 
 #include <string.h>
 
-/* The program has two shapes: a piece of this many tokens of one sequence, for prompts, and one token of each of some
- * sequences. What is left of a prompt behind its last whole piece is read as a piece that begins earlier, and whose
- * first positions are computed again; a prompt shorter than a piece is filled up. */
-enum { PIECE = 128 };
+/* What is appended is read in pieces of PIECE tokens of one sequence. What is left behind the last whole piece is read
+ * as a piece that begins earlier, and whose first positions are computed again; where there is no such place, it is
+ * filled up. A few tokens are read as they are, together with as many of other sequences up to so many rows: products
+ * of few rows are made row by row (tri_matmul.generating), so a sequence's bits do not depend on its company. */
+enum { PIECE = 128, SHORT = 16, SHORT_ROWS = 64 };
 
 struct tri_generator {
   tri_model model;
@@ -21,6 +23,8 @@ struct tri_generator {
   int32_t *ids;            /* [sequences, positions], each so far */
   int64_t *counts;         /* [sequences], of them */
   int64_t *numbers, *held; /* [sequences], the cache's, of the run at hand */
+  int64_t *rows;           /* [sequences], where its logits go */
+  bool *appended;          /* [sequences], of those that are appended to: what has been read */
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
@@ -30,11 +34,15 @@ struct tri_generator {
   double *logits;    /* [sequences, vocab_size] */
 };
 
-static tri_status create_cache(tri_generator *generator) {
+static size_t cache_layer_bytes(const tri_generator *generator) {
   const tri_model *model = &generator->model;
   const int64_t rows = generator->sequences * generator->positions;
-  size_t layer_bytes =
-      2 * (size_t)(rows * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(generator->precision);
+  return 2 * (size_t)(rows * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(generator->precision);
+}
+
+static tri_status create_cache(tri_generator *generator) {
+  const tri_model *model = &generator->model;
+  const size_t layer_bytes = cache_layer_bytes(generator);
   generator->cache.sequences = generator->sequences;
   generator->cache.capacity = generator->positions;
   generator->cache.numbers = generator->numbers;
@@ -58,7 +66,9 @@ static tri_status create_sequences(tri_generator *generator) {
   TRI_TRY(tri_alloc("the sequences", sequences * positions, sizeof *generator->ids, &generator->ids));
   TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->counts, &generator->counts));
   TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->numbers, &generator->numbers));
-  return tri_alloc("the sequences", sequences, sizeof *generator->held, &generator->held);
+  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->held, &generator->held));
+  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->rows, &generator->rows));
+  return tri_alloc("the sequences", sequences, sizeof *generator->appended, &generator->appended);
 }
 
 /* One length for all: a table of rotary positions goes by it. */
@@ -69,7 +79,7 @@ static tri_status prompt_of_all(const tri_generator *generator, const int64_t *p
     if (prompts[i] < least) least = prompts[i];
     if (prompts[i] > most) most = prompts[i];
   }
-  if (scaling->type == TRI_ROPE_DYNAMIC && least != most && most > scaling->original_max_sequence) {
+  if (!tri_rope_can_share(scaling, least, most)) {
     return tri_fail(TRI_UNSUPPORTED,
                     "prompts of %ld to %ld tokens side by side: with rope_scaling `dynamic` positions beyond %ld go by "
                     "the length of each prompt; generate for prompts of one length, or one after the other",
@@ -79,32 +89,70 @@ static tri_status prompt_of_all(const tri_generator *generator, const int64_t *p
   return TRI_OK;
 }
 
+/* prompts NULL: of one token each. */
 static tri_status create_list(tri_generator *generator, const int64_t *prompts) {
   const tri_model *model = &generator->model;
   int64_t piece = generator->positions < PIECE ? generator->positions : PIECE;
   tri_list_request list =
       tri_list_request_whole(model, TRI_LIST_GENERATE, generator->sequences, piece, generator->precision);
   list.positions = generator->positions;
-  TRI_TRY(prompt_of_all(generator, prompts, &list.prompt));
+  list.prompt = 1;
+  if (prompts != NULL) TRI_TRY(prompt_of_all(generator, prompts, &list.prompt));
   return tri_model_operations(model, &list, &generator->list);
+}
+
+/* Of the arena; one frame. */
+static tri_memory_request memory_request(const tri_generator *generator, const tri_device *device) {
+  static const int64_t one_frame = 1;
+  return (tri_memory_request){
+      .lists = (const tri_op_list *const *)&generator->list,
+      .num_frames = &one_frame,
+      .num_chunks = 1,
+      .num_values = generator->table->num_elements,
+      .num_batches = 1,
+      .device = &device->description,
+  };
 }
 
 static tri_status set_up(tri_generator *generator, const int64_t *prompts) {
   TRI_TRY(tri_device_supports(generator->device, generator->precision));
   TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
   TRI_TRY(create_list(generator, prompts));
-  const int64_t one_frame = 1;
-  tri_memory_request request = {
-      .lists = (const tri_op_list *const *)&generator->list,
-      .num_frames = &one_frame,
-      .num_chunks = 1,
-      .num_values = generator->table->num_elements,
-      .num_batches = 1,
-      .device = &generator->device->description,
-  };
+  const tri_memory_request request = memory_request(generator, generator->device);
   TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
   TRI_TRY(create_sequences(generator));
   return create_cache(generator);
+}
+
+static tri_status plan_bytes(tri_generator *generator, const tri_device *device, tri_generator_need *out) {
+  const size_t sequences = (size_t)generator->sequences, vocabulary = (size_t)generator->model.vocab_size;
+  tri_memory_plan *plan = NULL;
+  TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
+  TRI_TRY(create_list(generator, NULL));
+  const tri_memory_request request = memory_request(generator, device);
+  TRI_TRY(tri_memory_plan_create(&request, &plan));
+  *out = (tri_generator_need){
+      .device_bytes =
+          plan->device_bytes - plan->queue_bytes + cache_layer_bytes(generator) * (size_t)generator->model.num_layers,
+      .host_bytes = plan->host_bytes + sequences * (2 * vocabulary * sizeof(double) +
+                                                    (size_t)generator->positions * sizeof *generator->ids)};
+  tri_memory_plan_destroy(plan);
+  return TRI_OK;
+}
+
+tri_status tri_generator_plan(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
+                              const tri_device *device, tri_generator_need *out) {
+  tri_generator *generator = NULL;
+  TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
+  generator->model = *model;
+  generator->precision = precision;
+  generator->sequences = sequences;
+  generator->positions = positions;
+  const tri_status status = plan_bytes(generator, device, out);
+  tri_op_list_destroy(generator->list);
+  tri_parameter_table_destroy(generator->table);
+  tri_free(generator);
+  return status;
 }
 
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
@@ -138,6 +186,8 @@ void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
   tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   tri_free(generator->cache.layers);
+  tri_free(generator->appended);
+  tri_free(generator->rows);
   tri_free(generator->held);
   tri_free(generator->numbers);
   tri_free(generator->counts);
@@ -193,7 +243,11 @@ static tri_status run_positions(tri_generator *generator, int64_t count, int64_t
   fill_batch(generator, &host, count, length);
   TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
   TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
-  return tri_executor_forward(generator->executor, 0, &run);
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
+  const uint64_t ticket = tri_recorder_begin(&record); /* a run that waits for its samples sees that they come */
+  const tri_status status = tri_executor_forward(generator->executor, 0, &run);
+  tri_recorder_end(ticket);
+  return status;
 }
 
 int64_t tri_generator_length(const tri_generator *generator, int64_t sequence) { return generator->counts[sequence]; }
@@ -221,21 +275,23 @@ static tri_status prepare(tri_generator *generator) {
   return TRI_OK;
 }
 
-/* The list ends in the logits, of `count` sequences. */
-static tri_status read_logits(tri_generator *generator, int64_t count, const double **logits) {
+/* The list ends in the logits, of `count` sequences: of sequence i, row rows[i] of all. */
+static tri_status read_logits(tri_generator *generator, int64_t count, const int64_t *rows) {
   const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];
   const tri_run run = tri_executor_run(generator->executor, 0, 0);
   const tri_dtype wide = tri_dtype_wide(generator->precision);
-  const int64_t elements = count * generator->model.vocab_size;
+  const int64_t vocabulary = generator->model.vocab_size;
   TRI_TRY(tri_queue_download_now(generator->device->queue, generator->wide_logits, run.slots[last->outputs[0]],
-                                 (size_t)elements * tri_dtype_bytes(wide)));
-  if (wide == TRI_FP32) {
-    const float *from = generator->wide_logits;
-    for (int64_t i = 0; i < elements; i++) generator->logits[i] = (double)from[i];
-  } else {
-    memcpy(generator->logits, generator->wide_logits, (size_t)elements * sizeof *generator->logits);
+                                 (size_t)(count * vocabulary) * tri_dtype_bytes(wide)));
+  for (int64_t i = 0; i < count; i++) {
+    double *to = generator->logits + rows[i] * vocabulary;
+    if (wide == TRI_FP32) {
+      const float *from = (const float *)generator->wide_logits + i * vocabulary;
+      for (int64_t t = 0; t < vocabulary; t++) to[t] = (double)from[t];
+    } else {
+      memcpy(to, (const double *)generator->wide_logits + i * vocabulary, (size_t)vocabulary * sizeof *to);
+    }
   }
-  *logits = generator->logits;
   return TRI_OK;
 }
 
@@ -246,39 +302,73 @@ static tri_status run_piece(tri_generator *generator, int64_t first, int64_t len
   return run_positions(generator, 1, length, left < length ? left : length);
 }
 
-tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
-                                   const double **logits) {
-  if (count == 1) return tri_generator_step(generator, 1, &sequence, ids, logits);
-  TRI_TRY(check_room(generator, sequence, count));
-  TRI_TRY(prepare(generator));
-  const int64_t piece = generator->list->sequence;
-  int64_t first = generator->counts[sequence];
-  const int64_t end = first + count;
-  memcpy(generator->ids + sequence * generator->positions + first, ids, (size_t)count * sizeof *ids);
-  generator->counts[sequence] = end;
+/* The last `count` tokens of a sequence. */
+static tri_status run_pieces(tri_generator *generator, int64_t sequence, int64_t count) {
+  const int64_t piece = generator->list->sequence, end = generator->counts[sequence];
+  int64_t first = end - count;
   generator->numbers[0] = sequence;
   for (; first + piece < end; first += piece) TRI_TRY(run_piece(generator, first, piece));
-  TRI_TRY(run_piece(generator, end < piece ? 0 : end - piece, piece));
-  return read_logits(generator, 1, logits);
+  return run_piece(generator, end < piece ? 0 : end - piece, piece);
+}
+
+/* Of what is appended, from `first` on, sequences that get as few tokens as that, into the run at hand (a step takes
+ * all). Returns how many they are. */
+static int64_t gather(tri_generator *generator, int64_t count, const int64_t *numbers, const int64_t *lengths,
+                      int64_t first) {
+  const int64_t most = lengths[first] == 1 ? count : SHORT_ROWS / lengths[first];
+  int64_t gathered = 0;
+  for (int64_t i = first; i < count && gathered < most; i++) {
+    if (generator->appended[i] || lengths[i] != lengths[first]) continue;
+    generator->appended[i] = true;
+    generator->rows[gathered] = i;
+    generator->numbers[gathered] = numbers[i];
+    generator->held[gathered++] = generator->counts[numbers[i]] - lengths[i];
+  }
+  return gathered;
+}
+
+/* Reads what has been put behind the sequences. */
+static tri_status read_appended(tri_generator *generator, int64_t count, const int64_t *numbers,
+                                const int64_t *lengths) {
+  for (int64_t i = 0; i < count; i++) generator->appended[i] = false;
+  for (int64_t i = 0; i < count; i++) {
+    if (generator->appended[i]) continue;
+    if (lengths[i] > SHORT) {
+      TRI_TRY(run_pieces(generator, numbers[i], lengths[i]));
+      TRI_TRY(read_logits(generator, 1, &i));
+    } else {
+      const int64_t together = gather(generator, count, numbers, lengths, i);
+      TRI_TRY(run_positions(generator, together, lengths[i], lengths[i]));
+      TRI_TRY(read_logits(generator, together, generator->rows));
+    }
+  }
+  return TRI_OK;
+}
+
+static void put_behind(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count) {
+  int64_t *held = &generator->counts[sequence];
+  memcpy(generator->ids + sequence * generator->positions + *held, ids, (size_t)count * sizeof *ids);
+  *held += count;
+}
+
+tri_status tri_generator_append_each(tri_generator *generator, int64_t count, const int64_t *numbers,
+                                     const int32_t *const *ids, const int64_t *lengths, const double **logits) {
+  for (int64_t i = 0; i < count; i++) {
+    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail(TRI_INTERNAL, "sequences that do not ascend");
+    TRI_TRY(check_room(generator, numbers[i], lengths[i]));
+  }
+  TRI_TRY(prepare(generator));
+  for (int64_t i = 0; i < count; i++) put_behind(generator, numbers[i], ids[i], lengths[i]);
+  TRI_TRY(read_appended(generator, count, numbers, lengths));
+  *logits = generator->logits;
+  return TRI_OK;
+}
+
+tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
+                                   const double **logits) {
+  return tri_generator_append_each(generator, 1, &sequence, &ids, &count, logits);
 }
 
 tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
   return tri_generator_append_to(generator, 0, ids, count, logits);
-}
-
-tri_status tri_generator_step(tri_generator *generator, int64_t count, const int64_t *numbers, const int32_t *ids,
-                              const double **logits) {
-  for (int64_t i = 0; i < count; i++) {
-    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail(TRI_INTERNAL, "the sequences of a step do not ascend");
-    TRI_TRY(check_room(generator, numbers[i], 1));
-  }
-  TRI_TRY(prepare(generator));
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t number = numbers[i], past = generator->counts[number]++;
-    generator->ids[number * generator->positions + past] = ids[i];
-    generator->numbers[i] = number;
-    generator->held[i] = past;
-  }
-  TRI_TRY(run_positions(generator, count, 1, 1));
-  return read_logits(generator, count, logits);
 }

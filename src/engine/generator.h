@@ -1,9 +1,9 @@
 /* Text generation: the model's operations without a backward, one sequence or several at a time, with a cache of keys
  * and values.
  *
- * Several sequences are by themselves: each begins with a prompt of its own length (tri_generator_append_to), and then
- * as many of them as the caller names get a token each (tri_generator_step). Those share one pass over the weights,
- * which is what a token costs. What a sequence's logits are does not depend on the others: to the bit on devices whose
+ * Several sequences are by themselves: each begins with a prompt of its own length, and then as many of them as the
+ * caller names get a token each (tri_generator_append_each). Those share one pass over the weights, which is what a
+ * token costs. What a sequence's logits are does not depend on the others: to the bit on devices whose
  * products of few rows promise that (tri_matmul.generating: `cpu` in fp32 and bf16, `reference`). */
 #ifndef TRI_ENGINE_GENERATOR_H
 #define TRI_ENGINE_GENERATOR_H
@@ -26,6 +26,14 @@ tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision
                                      const int64_t *prompts, tri_device *device, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
+/* The memory that tri_generator_create_many takes of a device that has its queue already, without taking it, whatever
+ * the lengths of the prompts are. */
+typedef struct tri_generator_need {
+  size_t device_bytes, host_bytes;
+} tri_generator_need;
+tri_status tri_generator_plan(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
+                              const tri_device *device, tri_generator_need *out);
+
 tri_executor *tri_generator_executor(tri_generator *generator);
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator);
 
@@ -35,10 +43,12 @@ tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, in
 tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
                                    const double **logits);
 
-/* Appends one token to each of `count` sequences, ids[i] to sequence numbers[i]; the numbers ascend. Sequences that are
- * not named (they have ended, or have not begun) stay as they are. *logits are [count, vocab_size], in that order. */
-tri_status tri_generator_step(tri_generator *generator, int64_t count, const int64_t *numbers, const int32_t *ids,
-                              const double **logits);
+/* The same for `count` sequences, whose numbers ascend: lengths[i] tokens, ids[i], to sequence numbers[i]. Where they
+ * are few, and as many for each, they share a pass over the weights: steps of one token, short prompts. Sequences that
+ * are not named (they have ended, or have not begun) stay as they are. *logits are [count, vocab_size], in that order.
+ */
+tri_status tri_generator_append_each(tri_generator *generator, int64_t count, const int64_t *numbers,
+                                     const int32_t *const *ids, const int64_t *lengths, const double **logits);
 
 /* Tokens of a sequence so far. */
 int64_t tri_generator_length(const tri_generator *generator, int64_t sequence);

@@ -121,7 +121,7 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
   saver->tokenizer = tokenizer;
   saver->identity = identity;
   saver->lock = lock;
-  saver->step = saver->unproven = -1;
+  saver->step = saver->unproven = saver->newest.step = -1;
   tri_status status = saver_set_up(saver);
   if (status != TRI_OK) {
     tri_saver_destroy(saver);
@@ -198,7 +198,7 @@ static void end_save(tri_saver *saver, bool good) {
   saver->progress = NULL;
   saver->stage = STAGE_IDLE;
   if (!good) return;
-  saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s};
+  saver->newest = (tri_saver_times){saver->pause_s, tri_clock_s() - saver->begun_s, saver->step};
   saver->unproven = saver->step;
   if (saver->proven) mark_proven(saver);
 }

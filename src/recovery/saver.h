@@ -44,10 +44,12 @@ void tri_saver_prove(tri_saver *saver);
  * another run left is not: this run may have been told to do what that one would not have. */
 void tri_saver_disprove(tri_saver *saver);
 
-/* LOCAL. Of the newest save that has ended: for how long the steps waited, and how long it took from its beginning
- * until the checkpoint was there (in the background: until a step found that it was). 0 before the first. */
+/* LOCAL. Of the newest save that has ended: its step (-1 before the first), which is known on all ranks at once; for
+ * how long the steps waited, and how long it took from its beginning until the checkpoint was there (in the background:
+ * until a step found that it was). 0 before the first. */
 typedef struct tri_saver_times {
   double pause_s, whole_s;
+  int64_t step;
 } tri_saver_times;
 tri_saver_times tri_saver_newest(const tri_saver *saver);
 

@@ -12,6 +12,7 @@
 
 #define CHECKPOINTS "checkpoints"
 #define METRICS "metrics.jsonl"
+#define SAMPLES "samples.jsonl"
 
 /* ---- making room ------------------------------------------------------------------------------------------------- */
 
@@ -30,14 +31,17 @@ static tri_status move(const char *from, const char *to) {
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
-/* The course of the run goes with its checkpoints, and first, so that one rename moves both. */
+/* The course of the run goes with its checkpoints, and first, so that one rename moves all. */
 static tri_status move_all_aside(const char *output, const char *root) {
-  char to[TRI_PATH_BYTES], metrics[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
+  static const char *const courses[] = {METRICS, SAMPLES};
+  char to[TRI_PATH_BYTES], course[TRI_PATH_BYTES], inside[TRI_PATH_BYTES];
   if (!tri_path_exists(root)) return TRI_OK;
   TRI_TRY(free_name(root, to));
-  TRI_TRY(tri_path_join(metrics, output, METRICS));
-  TRI_TRY(tri_path_join(inside, root, METRICS));
-  if (tri_path_exists(metrics)) TRI_TRY(move(metrics, inside));
+  for (size_t i = 0; i < sizeof courses / sizeof courses[0]; i++) {
+    TRI_TRY(tri_path_join(course, output, courses[i]));
+    TRI_TRY(tri_path_join(inside, root, courses[i]));
+    if (tri_path_exists(course)) TRI_TRY(move(course, inside));
+  }
   TRI_TRY(move(root, to));
   tri_log("the checkpoints of an earlier run are now in %s", to);
   return TRI_OK;
@@ -99,7 +103,8 @@ static void clear(const char *output, const char *root) {
 
 /* What stands in the way of files that the run writes is said now, and not after weeks of training. */
 static tri_status check_files(const char *output) {
-  static const char *const names[] = {"run.json", "config.yaml", METRICS, "products.json", "summary.json", "loss.svg"};
+  static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
+                                      "products.json", "summary.json", "loss.svg"};
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
     char path[TRI_PATH_BYTES];
     TRI_TRY(tri_path_join(path, output, names[i]));

@@ -145,6 +145,33 @@ static const tri_config_key checkpoint_keys[] = {
 };
 TABLE(checkpoint_table, checkpoint_keys);
 
+static const tri_config_key prompt_keys[] = {
+    {.name = "text",
+     .type = TRI_CONFIG_STRING,
+     .offset = offsetof(tri_sample_prompt, text),
+     .bytes = sizeof(((tri_sample_prompt *)0)->text),
+     .fallback = "",
+     .help = "what a sample begins with; empty is the beginning of a text"},
+};
+TABLE(prompt_table, prompt_keys);
+
+static const tri_config_key samples_keys[] = {
+    {KEY("prompts", samples.prompts, TRI_CONFIG_LIST), .table = &prompt_table, .plain = "text", .in_line = true,
+     .bytes = sizeof(tri_sample_prompt), .count = offsetof(tri_run_config, samples.num_prompts),
+     .range = {.low = 0, .high = TRI_MOST_SAMPLES}, .derived = "none",
+     .help = "what the texts begin with that every checkpoint adds to samples.jsonl: [\"The ship\", \"\"]"},
+    {COUNT("tokens", samples.tokens, 1, 1 << 24), .fallback = "100", .help = "tokens to write of each at most"},
+    {NUMBER("temperature", samples.temperature), .fallback = "1.0", .range = {.low = 0, .high = 1e6},
+     .help = "0 takes the most likely token each time, 1 draws as the model says"},
+    {COUNT("top_k", samples.top_k, 0, 1 << 24), .fallback = "0",
+     .help = "draw from so many most likely; 0 is from all"},
+    {NUMBER("top_p", samples.top_p), .fallback = "1.0", .range = {.low = 1e-9, .high = 1},
+     .help = "draw from the most likely that together have this probability"},
+    {KEY("seed", samples.seed, TRI_CONFIG_SEED), .fallback = "1234",
+     .help = "of the draws: the same weights and seed write the same text"},
+};
+TABLE(samples_table, samples_keys);
+
 static const tri_config_key adapter_keys[] = {
     TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
     {TEXT("from", adapter_from), .fallback = "",
@@ -188,6 +215,10 @@ static const tri_config_key run_keys[] = {
      .help = "initial weights, dropout and the order of samples follow from it"},
     {.name = "evaluation", .type = TRI_CONFIG_SECTION, .table = &evaluation_table, .help = "the validation loss"},
     {.name = "checkpoint", .type = TRI_CONFIG_SECTION, .table = &checkpoint_table, .help = "saving the run"},
+    {.name = "samples",
+     .type = TRI_CONFIG_SECTION,
+     .table = &samples_table,
+     .help = "texts that the run writes with each of its checkpoints"},
     {NUMBER("hang_timeout", hang_timeout), NOT_NEGATIVE, .fallback = "600.0",
      .help = "seconds in which nothing moves on a rank, after which the job is reported on and given up; 0 is never"},
     {KEY("elastic", elastic, TRI_CONFIG_BOOL), .fallback = "false",

@@ -28,6 +28,12 @@ typedef struct tri_train_source {
   double label_weight;       /* likewise: how much each of its labels counts in the loss */
 } tri_train_source;
 
+/* A text that samples begin with. */
+enum { TRI_MOST_SAMPLES = 16, TRI_SAMPLE_PROMPT_BYTES = 1024 };
+typedef struct tri_sample_prompt {
+  char text[TRI_SAMPLE_PROMPT_BYTES]; /* "" is the beginning of a text */
+} tri_sample_prompt;
+
 typedef struct tri_run_config {
   tri_model model;
   struct {
@@ -71,6 +77,13 @@ typedef struct tri_run_config {
     bool best;              /* saved where the validation loss is the lowest so far, and the newest of these stays */
     int64_t shard_bytes;    /* the most that one file of tensors holds */
   } checkpoint;
+  struct {
+    tri_sample_prompt prompts[TRI_MOST_SAMPLES];
+    int64_t num_prompts; /* 0: no samples are written */
+    int64_t tokens, top_k;
+    double temperature, top_p;
+    uint64_t seed;
+  } samples;            /* as `trireme generate` has them */
   double hang_timeout;  /* seconds in which nothing moves, after which the job is given up; 0 is never */
   bool elastic;         /* a layout that does not fit the ranks gives way to the nearest that does */
   int64_t max_restarts; /* of a job that -n started and that lost a rank */

@@ -110,7 +110,9 @@ static void print_device(const tri_device *device, FILE *to) {
           tri_device_taken(&device->info, taken, sizeof taken));
 }
 
-static void print_memory(const tri_memory_plan *plan, FILE *to) {
+/* What samples take comes and goes; the rest stays. */
+static void print_memory(const tri_memory_plan *plan, const tri_generator_need *samples, FILE *to) {
+  const size_t samples_bytes = samples->device_bytes + samples->host_bytes;
   const struct {
     const char *name;
     size_t bytes;
@@ -127,19 +129,22 @@ static void print_memory(const tri_memory_plan *plan, FILE *to) {
       {"activations kept", plan->activation_bytes},
       {"transient", plan->transient_bytes},
       {"queue's scratch", plan->queue_bytes},
-      {"device memory", plan->device_bytes},
-      {"host memory", plan->host_bytes},
-      {"all", plan->total_bytes},
+      {"samples", samples_bytes},
+      {"device memory", plan->device_bytes + samples->device_bytes},
+      {"host memory", plan->host_bytes + samples->host_bytes},
+      {"all", plan->total_bytes + samples_bytes},
   };
   fprintf(to, "memory plan:\n");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
     char text[32];
+    if (rows[i].bytes == 0 && strcmp(rows[i].name, "samples") == 0) continue;
     fprintf(to, "  %-18s %16zu bytes  %s\n", rows[i].name, rows[i].bytes,
             tri_format_bytes((double)rows[i].bytes, text, sizeof text));
   }
 }
 
-tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, FILE *to) {
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device,
+                       const tri_generator_need *samples, FILE *to) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;
@@ -156,7 +161,7 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   for (int64_t c = 0; c < parts.num_chunks; c++) print_operations(parts.lists[c], c, parts.num_chunks, to);
   print_program(&parts, to);
   print_device(device, to);
-  print_memory(plan, to);
+  print_memory(plan, samples, to);
 done:
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);

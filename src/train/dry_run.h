@@ -2,11 +2,13 @@
 #define TRI_TRAIN_DRY_RUN_H
 
 #include "engine/engine.h"
+#include "engine/generator.h"
 
 #include <stdio.h>
 
 /* LOCAL. Prints what a rank of the layout would do and hold, for people: its operations, its step program and its
- * memory plan. Allocates no memory of the model's and needs no other rank. */
-tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, FILE *to);
+ * memory plan, with what samples take of it. Allocates no memory of the model's and needs no other rank. */
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device,
+                       const tri_generator_need *samples, FILE *to);
 
 #endif

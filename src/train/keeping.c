@@ -13,6 +13,8 @@ static tri_status save(tri_training *t) {
   TRI_TRY(tri_first_rank_status(&t->mesh.world, prepare_save(t)));
   bool last = t->stopping || tri_training_is_over(t);
   t->save_waits = false;
+  TRI_TRY(tri_saver_finish(t->saver));
+  TRI_TRY(tri_training_sample(t)); /* of the one before: soon there is a newer one */
   TRI_TRY(tri_saver_save(t->saver, &t->progress));
   if (t->evaluated_step == t->progress.step) tri_saver_prove(t->saver);
   return last ? tri_saver_finish(t->saver) : TRI_OK;

@@ -29,7 +29,11 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 
 static tri_status check_memory(tri_training *t) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
-  return tri_readiness_memory(&options, t->device, t->config->checkpoint.snapshot_every > 0);
+  tri_readiness_more more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
+  tri_status status = TRI_OK;
+  if (tri_training_is_first(t)) status = tri_training_plan_samples(t->config, t->device, &more.samples);
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  return tri_readiness_memory(&options, t->device, &more);
 }
 
 static tri_status agree_on_products(tri_training *t, bool anew) {
@@ -49,6 +53,8 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
   TRI_TRY(tri_readiness_agree(&t->mesh, t->config, &t->data));
+  const bool first = tri_training_is_first(t);
+  TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
   TRI_TRY(agree_on_products(t, strcmp(resume, "never") == 0));

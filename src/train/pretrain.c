@@ -49,7 +49,8 @@ static void move_on(tri_training *t, const tri_made_step *made) {
 /* In this order: a line of metrics tells of the evaluation, and is there before a run is given up; what is saved has
  * been looked at. */
 static tri_observer *const observers[] = {
-    tri_observe_bad_steps, tri_observe_validation, tri_observe_metrics, tri_observe_divergence, tri_observe_state,
+    tri_observe_bad_steps,  tri_observe_validation, tri_observe_metrics,
+    tri_observe_divergence, tri_observe_state,      tri_observe_samples,
 };
 
 static tri_status one_step(tri_training *t) {

@@ -80,7 +80,7 @@ enum { NODE_BYTES = 64, RANKS_TOLD = 16 };
 
 /* Of one rank. */
 typedef struct need {
-  size_t parameters, gradients, optimizer, activations, buffers, total;
+  size_t parameters, gradients, optimizer, activations, samples, buffers, total;
   size_t on_node;   /* of the total: in the node's memory */
   size_t available; /* there, to all of the node's ranks */
   size_t on_device, device_has;
@@ -95,7 +95,8 @@ static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world
   return (nodes ? 4 : 2) * (plan->parameter_bytes + plan->optimizer_bytes);
 }
 
-static tri_status plan_own(const tri_engine_options *options, tri_device *device, bool snapshots, need *out) {
+static tri_status plan_own(const tri_engine_options *options, tri_device *device, const tri_readiness_more *beside,
+                           need *out) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, device, &parts));
@@ -111,12 +112,15 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .available = tri_system_memory_of_node(),
                   .on_device = plan->device_bytes,
                   .device_has = device->info.memory_bytes};
-    size_t more = snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
-    out->total += more;
-    out->on_node += more;
+    const size_t snapshots = beside->snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
+    const tri_generator_need *samples = &beside->samples;
+    out->samples = samples->device_bytes + samples->host_bytes;
+    out->total += snapshots + out->samples;
+    out->on_node += snapshots + samples->host_bytes + (device->info.host_memory ? samples->device_bytes : 0);
+    out->on_device += samples->device_bytes;
     snprintf(out->device, sizeof out->device, "%s", device->info.name);
     (void)tri_device_taken(&device->info, out->taken, sizeof out->taken);
-    out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations;
+    out->buffers = out->total - out->parameters - out->gradients - out->optimizer - out->activations - out->samples;
     if (gethostname(out->node, sizeof out->node) != 0) out->node[0] = '\0';
     out->node[sizeof out->node - 1] = '\0';
   }
@@ -146,12 +150,15 @@ static void add_rank(text *to, const tri_mesh_shape *shape, int rank, const need
   add_size(to, "gradients", what->gradients);
   add_size(to, "optimizer", what->optimizer);
   add_size(to, "activations", what->activations);
+  if (what->samples > 0) add_size(to, "samples", what->samples);
   add_size(to, "buffers", what->buffers);
   add_size(to, "=", what->total);
 }
 
 /* What to turn, by the part that weighs most. */
 static const char *advice(const need *all) {
+  if (all->samples > all->total / 2)
+    return "the whole model writes samples on the first rank: leave samples.prompts out";
   size_t state = all->parameters + all->gradients + all->optimizer;
   if (all->activations > state) return "turn down layout.micro_batch or data.sequence, or turn up layout.recompute";
   return "turn up layout.zero, layout.tensor or layout.pipeline, take fewer ranks a node, or a smaller model";
@@ -168,6 +175,7 @@ static tri_status check_node(const tri_mesh *mesh, const need *needs, int first)
     sum.gradients += needs[r].gradients;
     sum.optimizer += needs[r].optimizer;
     sum.activations += needs[r].activations;
+    sum.samples += needs[r].samples;
     sum.total += needs[r].on_node;
     if (ranks++ < RANKS_TOLD) add_rank(&told, &mesh->shape, r, &needs[r]);
   }
@@ -187,7 +195,10 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
   if (n->device_has == 0 || n->on_device <= n->device_has) return TRI_OK;
   need on_device = *n; /* without what lies in host memory */
   on_device.total = n->on_device;
-  on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations;
+  on_device.buffers = 0;
+  if (n->on_device > n->parameters + n->gradients + n->optimizer + n->activations + n->samples) {
+    on_device.buffers = n->on_device - n->parameters - n->gradients - n->optimizer - n->activations - n->samples;
+  }
   add_rank(&told, &mesh->shape, rank, &on_device);
   return tri_fail(
       TRI_OUT_OF_MEMORY, "rank %d needs %s of the device %s, which has %s to give (`device_memory`)%s; %s:%s", rank,
@@ -195,11 +206,12 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
       tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), told.bytes);
 }
 
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots) {
+tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, const tri_readiness_more *more) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
-  if (mesh->world.size == 1) return TRI_OK; /* the executor says it */
-  TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, snapshots, &own)));
+  const bool samples = more->samples.device_bytes > 0; /* of one rank the executor says the rest */
+  if (mesh->world.size == 1 && !samples) return TRI_OK;
+  TRI_TRY(tri_common_status(&mesh->world, plan_own(options, device, more, &own)));
   tri_status status = tri_alloc("what ranks need", (size_t)mesh->world.size, sizeof *needs, &needs);
   TRI_TRY(tri_common_status(&mesh->world, status));
   status = tri_gather_bytes(&mesh->world, sizeof own, &own, needs);

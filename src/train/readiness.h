@@ -3,6 +3,7 @@
 #define TRI_TRAIN_READINESS_H
 
 #include "engine/engine.h"
+#include "engine/generator.h"
 #include "run/run_config.h"
 #include "run/run_data.h"
 
@@ -10,9 +11,15 @@
  * validation); else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */
 tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
-/* COLLECTIVE. Plans every rank's memory without allocating it, with that of `snapshots` if there are to be some, and
- * adds up the ranks of each node: TRI_OUT_OF_MEMORY on all ranks if a node has not as much to give, with what each of
- * its ranks needs and for what. */
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, bool snapshots);
+/* What a rank needs beside its engine. */
+typedef struct tri_readiness_more {
+  bool snapshots;             /* there are to be some */
+  tri_generator_need samples; /* on the first rank */
+} tri_readiness_more;
+
+/* COLLECTIVE. Plans every rank's memory without allocating it, with what there is beside, and adds up the ranks of each
+ * node: TRI_OUT_OF_MEMORY on all ranks if a node has not as much to give, with what each of its ranks needs and for
+ * what. */
+tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, const tri_readiness_more *more);
 
 #endif

@@ -98,5 +98,6 @@ tri_status tri_training_take_up(tri_training *t, const char *resume) {
   if (tri_training_is_first(t) && status == TRI_OK) {
     status = tri_metrics_open(config->output, t->progress.step + 1, &t->metrics);
   }
+  if (tri_training_is_first(t) && status == TRI_OK) status = tri_training_take_up_samples(t);
   return tri_first_rank_status(&t->mesh.world, status);
 }

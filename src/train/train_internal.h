@@ -5,6 +5,7 @@
 
 #include "base/folder_lock.h"
 #include "engine/engine.h"
+#include "engine/generator.h"
 #include "recovery/saver.h"
 #include "recovery/snapshot.h"
 #include "recovery/watchdog.h"
@@ -36,6 +37,7 @@ typedef struct tri_training {
   double validation_loss; /* the last one; NaN before the first */
   int64_t evaluated_step; /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;
+  int64_t sampled_step; /* of the newest checkpoint that there are samples of, or -1 */
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* the folder in which ranks say what they were doing */
   tri_timing timing;
@@ -92,6 +94,18 @@ tri_status tri_training_write_summary(tri_training *t);
 void tri_training_tell_end(const tri_training *t);
 tri_status tri_training_finish_ended(tri_training *t);
 
+/* ---- samples (samples.c) ----------------------------------------------------------------------------------------- */
+
+/* LOCAL. Whether the prompts can be written on from: by a tokenizer that is there, within the model's positions. */
+tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer);
+/* LOCAL. The memory that the first rank takes while it writes them, at most; {0} without samples. */
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out);
+/* COLLECTIVE. Writes those of the newest checkpoint that is whole, unless that has been done. */
+tri_status tri_training_sample(tri_training *t);
+/* LOCAL, on the first rank. Takes the lines of steps that are to be made again out of the file, and adds those of
+ * checkpoints that a run which was killed or stopped has not come to write. */
+tri_status tri_training_take_up_samples(tri_training *t);
+
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 
 /* COLLECTIVE. Steps to the end of the run, or until a signal. Fine-tuning is the same loop: its source differs alone.
@@ -115,6 +129,7 @@ tri_observer tri_observe_validation; /* the validation loss, now and then */
 tri_observer tri_observe_metrics;    /* a line of metrics */
 tri_observer tri_observe_divergence; /* too many bad steps in a row end the run */
 tri_observer tri_observe_state;      /* checkpoints and snapshots */
+tri_observer tri_observe_samples;    /* texts of a checkpoint that is there now (samples.c) */
 
 /* Where to go back to, in words: the newest checkpoint that later steps have proven (bad_steps.c). */
 void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes);

@@ -48,8 +48,10 @@ static tri_status trainer_train(tri_training *t, const char *resume) {
 }
 
 static tri_status dry_run(tri_training *t, int rank) {
-  tri_engine_options options = tri_training_engine_options(t->config, NULL);
-  return tri_dry_run(&options, rank, t->device, stdout);
+  const tri_engine_options options = tri_training_engine_options(t->config, NULL);
+  tri_generator_need samples = {0};
+  if (rank == 0) TRI_TRY(tri_training_plan_samples(t->config, t->device, &samples));
+  return tri_dry_run(&options, rank, t->device, &samples, stdout);
 }
 
 static void release(tri_training *t) {
@@ -92,8 +94,11 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
 }
 
 tri_status tri_train(const tri_train_options *options) {
-  tri_training t = {
-      .mesh = tri_mesh_alone(), .validation_loss = NAN, .evaluated_step = -1, .timing.path = options->timeline};
+  tri_training t = {.mesh = tri_mesh_alone(),
+                    .validation_loss = NAN,
+                    .evaluated_step = -1,
+                    .sampled_step = -1,
+                    .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
   tri_status status = trainer_start(&t, options);

@@ -107,23 +107,42 @@ static int32_t likeliest(const double *logits) {
   return tri_sample_token(logits, shape.vocab_size, &greedy, 0, NULL);
 }
 
-/* All sequences by `tokens` each; *steps_s is the time of what comes behind the prompts. */
-static tri_status write_tokens(tri_generator *generator, const settings *s, int32_t *ids, int64_t *numbers,
-                               double *prompts_s, double *steps_s) {
+/* A place for each sequence in what is appended. */
+typedef struct appended {
+  int64_t *numbers, *lengths;
+  const int32_t **tokens;
+  int32_t *ids; /* [sequences, PROMPT] */
+} appended;
+
+static tri_status create_appended(int64_t sequences, appended *out) {
+  TRI_TRY(tri_alloc("numbers", (size_t)sequences, sizeof *out->numbers, &out->numbers));
+  TRI_TRY(tri_alloc("lengths", (size_t)sequences, sizeof *out->lengths, &out->lengths));
+  TRI_TRY(tri_alloc("tokens", (size_t)sequences, sizeof *out->tokens, &out->tokens));
+  return tri_alloc("ids", (size_t)sequences * PROMPT, sizeof *out->ids, &out->ids);
+}
+
+/* Appends to all sequences; ids are then the likeliest that follow, one for each. */
+static tri_status append(tri_generator *generator, const settings *s, int64_t length, appended *to) {
   const double *logits = NULL;
-  double begin_s = tri_clock_s();
   for (int64_t i = 0; i < s->sequences; i++) {
-    int32_t prompt[PROMPT];
-    for (int j = 0; j < PROMPT; j++) prompt[j] = (int32_t)((i * 131 + j * 7919) % shape.vocab_size);
-    TRI_TRY(tri_generator_append_to(generator, i, prompt, PROMPT, &logits));
-    ids[i] = likeliest(logits);
-    numbers[i] = i;
+    to->numbers[i] = i;
+    to->lengths[i] = length;
+    to->tokens[i] = to->ids + i * length;
   }
-  double prompts_end_s = tri_clock_s();
-  for (int64_t made = 1; made < s->tokens; made++) {
-    TRI_TRY(tri_generator_step(generator, s->sequences, numbers, ids, &logits));
-    for (int64_t i = 0; i < s->sequences; i++) ids[i] = likeliest(logits + i * shape.vocab_size);
-  }
+  TRI_TRY(tri_generator_append_each(generator, s->sequences, to->numbers, to->tokens, to->lengths, &logits));
+  for (int64_t i = 0; i < s->sequences; i++) to->ids[i] = likeliest(logits + i * shape.vocab_size);
+  return TRI_OK;
+}
+
+/* All sequences by `tokens` each; *steps_s is the time of what comes behind the prompts. */
+static tri_status write_tokens(tri_generator *generator, const settings *s, appended *at, double *prompts_s,
+                               double *steps_s) {
+  for (int64_t i = 0; i < s->sequences * PROMPT; i++)
+    at->ids[i] = (int32_t)((i / PROMPT * 131 + i % PROMPT * 7919) % shape.vocab_size);
+  const double begin_s = tri_clock_s();
+  TRI_TRY(append(generator, s, PROMPT, at));
+  const double prompts_end_s = tri_clock_s();
+  for (int64_t made = 1; made < s->tokens; made++) TRI_TRY(append(generator, s, 1, at));
   *prompts_s = prompts_end_s - begin_s;
   *steps_s = tri_clock_s() - prompts_end_s;
   return TRI_OK;
@@ -144,23 +163,23 @@ static void print(const settings *s, const rates *r, int64_t parameters, double 
 static tri_status measure(const settings *s, tri_generator *generator) {
   const int threads = s->threads == 0 ? omp_get_num_procs() : s->threads;
   float *memory = NULL;
-  int32_t *ids = NULL;
-  int64_t *numbers = NULL;
+  appended at = {0};
   rates best = {0};
   double prompts_s = 0, steps_s = 0;
   TRI_TRY(tri_alloc("memory to read", READ_FLOATS, sizeof *memory, &memory));
-  TRI_TRY(tri_alloc("tokens", (size_t)s->sequences, sizeof *ids, &ids));
-  TRI_TRY(tri_alloc("numbers", (size_t)s->sequences, sizeof *numbers, &numbers));
+  TRI_TRY(create_appended(s->sequences, &at));
   for (int64_t i = 0; i < READ_FLOATS; i++) memory[i] = 1.0f;
   measure_rates(memory, threads, &best);
   const settings warm = {s->precision, s->sequences, 4, s->device, s->threads};
-  TRI_TRY(write_tokens(generator, &warm, ids, numbers, &prompts_s, &steps_s));
+  TRI_TRY(write_tokens(generator, &warm, &at, &prompts_s, &steps_s));
   tri_generator_restart(generator);
-  TRI_TRY(write_tokens(generator, s, ids, numbers, &prompts_s, &steps_s));
+  TRI_TRY(write_tokens(generator, s, &at, &prompts_s, &steps_s));
   measure_rates(memory, threads, &best);
   print(s, &best, tri_generator_parameters(generator)->num_elements, prompts_s, steps_s);
-  tri_free(numbers);
-  tri_free(ids);
+  tri_free(at.numbers);
+  tri_free(at.lengths);
+  tri_free(at.tokens);
+  tri_free(at.ids);
   tri_free(memory);
   return TRI_OK;
 }

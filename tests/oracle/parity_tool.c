@@ -199,18 +199,19 @@ static tri_status logits_command(char **a) {
 /* A step of all sequences that have not ended; *going: whether there were any. */
 static tri_status step_rows(tri_generator *generator, int64_t rows, int64_t count, int64_t vocabulary,
                             const int32_t *tokens, const int32_t *plan, double *out, bool *going) {
-  int64_t numbers[64], live = 0;
-  int32_t ids[64];
+  int64_t numbers[64], one[64], live = 0;
+  const int32_t *ids[64];
   const double *logits = NULL;
   for (int64_t r = 0; r < rows; r++) {
     const int64_t at = tri_generator_length(generator, r);
     if (at >= plan[2 * r + 1]) continue;
     numbers[live] = r;
-    ids[live++] = tokens[r * count + at];
+    one[live] = 1;
+    ids[live++] = tokens + r * count + at;
   }
   *going = live > 0;
   if (live == 0) return TRI_OK;
-  TRI_TRY(tri_generator_step(generator, live, numbers, ids, &logits));
+  TRI_TRY(tri_generator_append_each(generator, live, numbers, ids, one, &logits));
   for (int64_t i = 0; i < live; i++) {
     const int64_t at = tri_generator_length(generator, numbers[i]) - 1;
     memcpy(out + (numbers[i] * count + at) * vocabulary, logits + i * vocabulary, (size_t)vocabulary * sizeof *out);
@@ -226,7 +227,8 @@ static tri_status rows_command(char **a) {
   int32_t *tokens = NULL, *plan = NULL;
   double *out = NULL;
   const double *logits = NULL;
-  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[64];
+  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[64], numbers[64];
+  const int32_t *ids[64];
   size_t bytes = (size_t)(rows * count * model.vocab_size) * sizeof *out;
   bool going = true;
   TRI_TRY(read_array(a[7], (size_t)(rows * count) * sizeof *tokens, &tokens));
@@ -238,8 +240,13 @@ static tri_status rows_command(char **a) {
   TRI_TRY(tri_alloc("logits", bytes, 1, &out));
   memset(out, 0xff, bytes);
   for (int64_t r = 0; r < rows; r++) {
-    TRI_TRY(tri_generator_append_to(generator, r, tokens + r * count, prompts[r], &logits));
-    memcpy(out + (r * count + prompts[r] - 1) * model.vocab_size, logits, (size_t)model.vocab_size * sizeof *out);
+    numbers[r] = r;
+    ids[r] = tokens + r * count;
+  }
+  TRI_TRY(tri_generator_append_each(generator, rows, numbers, ids, prompts, &logits));
+  for (int64_t r = 0; r < rows; r++) {
+    memcpy(out + (r * count + prompts[r] - 1) * model.vocab_size, logits + r * model.vocab_size,
+           (size_t)model.vocab_size * sizeof *out);
   }
   while (going) TRI_TRY(step_rows(generator, rows, count, model.vocab_size, tokens, plan, out, &going));
   TRI_TRY(tri_file_replace(a[9], out, bytes));

@@ -49,7 +49,7 @@ RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1),
            optimizer=dict(global_batch=8, steps=4, lr=1e-3, warmup=1, max_bad_steps=2, name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5),
                           fira=dict(rank=4, every=5)),
            threads=1, seed=1, device="reference", device_memory=1 << 33,
-           evaluation=dict(every=2, batches=1, stop_after=0), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
+           evaluation=dict(every=2, batches=1, stop_after=0), samples=dict(tokens=8, top_k=0, seed=1), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
            average=dict(every=0, after=0, decay=0.999),
            checkpoint=dict(every=2, keep=3, snapshot_every=0, shard_bytes=1 << 20))
 OPTIONS = {"--devices": 2, "--global-batch": 8, "--sequence": 16, "--top": 2}

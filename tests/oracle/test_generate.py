@@ -194,4 +194,6 @@ def test_chat_options(folder, tmp_path):
     for file in folder.iterdir():
         if file.name != "chat_template.jinja":
             (bare / file.name).write_bytes(file.read_bytes())
-    assert b"there is no chat template" in generate(bare, "--chat", status=4, input=b"a\n").stderr
+    said = generate(bare, "--chat", status=4, input=b"a\n").stderr
+    assert b"there is no chat template" in said and b"--chat-template none" not in said  # which a conversation cannot go by
+    assert b"give one with --chat-template FILE" in generate(bare, "--chat", "--chat-template", "none", status=2, input=b"a\n").stderr

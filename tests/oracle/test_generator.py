@@ -10,7 +10,7 @@ import test_parity
 import torch
 from parity import Weights, device_for, relative, tool
 
-PLAN = numpy.array([[5, 17], [1, 4], [9, 17], [2, 16], [1, 1]], numpy.int32)  # of each sequence its prompt, and its length
+PLAN = numpy.array([[5, 17], [1, 4], [9, 17], [2, 16], [1, 1], [9, 12], [5, 5], [17, 17]], numpy.int32)  # of each sequence its prompt, and its length
 LENGTH = 17
 DENSE = {name: model for name, model, _, sequence, _ in test_parity.CASES if sequence > LENGTH}
 DENSE.update({"gpt2 wide": dict(family="gpt2", num_layers=1, hidden_size=264, num_heads=4, vocab_size=149, max_sequence=20),
@@ -85,7 +85,7 @@ def test_rows_of_families(tmp_path, name):
 def test_threads_and_vector_units(tmp_path, name, precision):
     """The number of threads changes no bit, nor how many others there are: up to more than are multiplied at once."""
     weights = Weights(tmp_path, DENSE[name])
-    plan = numpy.array([[1 + i % 3, 5] for i in range(64)], numpy.int32)
+    plan = numpy.array([[(1, 3, 5)[i % 3], 5] for i in range(64)], numpy.int32)
     ids = numpy.random.default_rng(5).integers(0, DENSE[name]["vocab_size"], (len(plan), 5))
     for unit in ("cpu", "cpu:avx2", "cpu:baseline"):
         one = rows_of(tmp_path, weights, unit, precision, ids, plan, 1)

@@ -30,6 +30,10 @@ def test_misspelt_options():
     for words, said in (
         (["generate", "x", "--top-kk", "5"], "--top-kk is not an option; did you mean --top-k?"),
         (["generate", "x", "--temprature=0"], "did you mean --temperature?"),
+        (["generate", "--hlep"], "did you mean --help?"),
+        (["prepare", "--hepl"], "did you mean `--help`?"),
+        (["--hepl"], "`--hepl` is not an option; did you mean `--help`?"),
+        (["--vresion"], "`--vresion` is not an option; did you mean `--version`?"),
         (["generate", "x", "-top-k", "5"], "-top-k is not an option; did you mean --top-k?"),
         (["generate", "x", "-z"], "-z is not an option; see trireme generate --help"),
         (["generate", "x", "--to", "5"], "--to can be --tokens, --top-k, --top-p, --tokenizer"),

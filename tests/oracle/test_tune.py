@@ -252,7 +252,8 @@ mpi = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there
 
 def real(folder, name="real", run=None, **more):
     """A study of short runs of a tiny model on random tokens."""
-    run = run or dict(model=MODEL, data=dict(train="nowhere", sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3), output=str(folder / "unused"))
+    run = run or dict(model=MODEL, data=dict(train="nowhere", sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3),
+                      samples=dict(prompts=["random tokens have no tokenizer"]), output=str(folder / "unused"))
     trial = dict(dict(warmup=1, steps=4, minutes=1, worse=1000, random_tokens=True), **more.pop("trial", {}))
     study = dict(name=name, run=str(write(folder / "run.yaml", run)), devices=2, objective="tokens_per_s", trials=6, initial=3, trial=trial,
                  space=[dict(name="tensor", values="1 2"), dict(name="pipeline", values="1 2"), dict(name="micro_batch", values="1 2 4")])
@@ -431,8 +432,9 @@ def test_train_takes_the_layout(tmp_path):
     study = real(tmp_path, trials=3)
     tune(tmp_path, study)
     (best,) = sqlite3.connect(tmp_path / "study.db").execute("SELECT layout FROM trials ORDER BY value DESC LIMIT 1").fetchone()
-    subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "-n", "2", "--layout-from", str(tmp_path / "study.db"), "--set", "optimizer.steps=2", "--set",
-                    f"data.train={tmp_path}/study.db.trials/random-tokens"], check=True, capture_output=True, cwd=tmp_path)
+    changes = ["optimizer.steps=2", "samples.prompts=[]", f"data.train={tmp_path}/study.db.trials/random-tokens"]
+    subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "-n", "2", "--layout-from", str(tmp_path / "study.db"),
+                    *(word for change in changes for word in ("--set", change))], check=True, capture_output=True, cwd=tmp_path)
     layout = (tmp_path / "unused/config.yaml").read_text().split("layout:")[1]
     for word in best.split(","):
         key, value = word.split("=")

@@ -62,6 +62,8 @@ static void has_the_documented_defaults(void **state) {
   assert_string_equal(c->device, "auto");
   assert_true(c->evaluation.every == 100 && c->evaluation.batches == 8 && c->evaluation.stop_after == 0);
   assert_true(c->checkpoint.every == 1000 && c->checkpoint.keep == 3);
+  assert_true(c->samples.num_prompts == 0 && c->samples.tokens == 100 && c->samples.temperature == 1 &&
+              c->samples.top_k == 0 && c->samples.top_p == 1 && c->samples.seed == 1234);
   assert_string_equal(c->output, "runs/first");
 }
 
@@ -413,8 +415,9 @@ static void any_model(tri_model *m, uint64_t *index) {
   m->window = llama ? (int64_t)next(index, 3) * (1 + (int64_t)next(index, 1 << 20)) : 0;
   snprintf(m->window_layers, sizeof m->window_layers, "%s",
            m->window > 0 && m->num_layers > 8 && next(index, 2) == 0 ? "0, 3-5" : "all");
+  m->output_bias = llama && m->attention_bias && m->window == 0 && next(index, 2) == 1;
   tri_rope_scaling *scaling = &m->rope_scaling;
-  scaling->type = llama ? (tri_rope_type)next(index, 4) : TRI_ROPE_LLAMA3;
+  scaling->type = llama ? (tri_rope_type)next(index, 5) : TRI_ROPE_LLAMA3;
   scaling->factor = llama ? 1 + next_double(index, 30) : 1;
   scaling->low_freq_factor = 0.1 + next_double(index, 1);
   scaling->high_freq_factor = 2 + next_double(index, 9);
@@ -425,6 +428,10 @@ static void any_model(tri_model *m, uint64_t *index) {
   scaling->beta_slow = 0.1 + next_double(index, 2);
   scaling->beta_fast = 3 + next_double(index, 40);
   scaling->truncate = next(index, 2) == 1;
+  for (int64_t i = 0; i < m->head_dim / 2 && i < TRI_ROPE_MOST_PAIRS; i++) {
+    scaling->short_factor[i] = 0.5 + next_double(index, 3);
+    scaling->long_factor[i] = 0.5 + next_double(index, 60);
+  }
   any_experts(m, index);
 }
 
@@ -500,6 +507,16 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->seed = next(index, UINT64_MAX);
   c->evaluation.every = (int64_t)next(index, 1000);
   c->evaluation.batches = 1 + (int64_t)next(index, 1000);
+  static const char *const prompts[] = {"", "Once: upon", "- \"said\" # ~", " 12", "caf\xC3\xA9\\"};
+  c->samples.num_prompts = (int64_t)next(index, 6);
+  for (int64_t k = 0; k < c->samples.num_prompts; k++) {
+    snprintf(c->samples.prompts[k].text, TRI_SAMPLE_PROMPT_BYTES, "%s", prompts[next(index, 5)]);
+  }
+  c->samples.tokens = 1 + (int64_t)next(index, 1000);
+  c->samples.top_k = (int64_t)next(index, 1000);
+  c->samples.temperature = next_double(index, 10);
+  c->samples.top_p = 0.01 + 0.5 * next_double(index, 1);
+  c->samples.seed = next(index, 1000);
   if (c->evaluation.every > 0 && c->data.validation[0] != '\0') {
     c->evaluation.stop_after = (int64_t)next(index, 1000);
     c->checkpoint.best = next(index, 2) == 1;
@@ -554,6 +571,8 @@ static void prints_what_others_read(void **state) {
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
       "    elif k in ('freeze', 'targets', 'train') and v in ([], 'all-linear'): pass\n"
+      "    elif k in ('short_factor', 'long_factor'): assert all(isinstance(x, float) for x in v)\n"
+      "    elif k == 'prompts': assert isinstance(v, str) or all(isinstance(entry['text'], str) for entry in v)\n"
       "    elif isinstance(v, list) and isinstance(v[0], dict):\n"
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
@@ -617,7 +636,7 @@ static void lists_every_key(void **state) {
   int lines = 0;
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  assert_int_equal(lines, keys + 6); /* each has one line of heading; keys of an entry of a list have none there */
+  assert_int_equal(lines, keys + 7); /* each has one line of heading; keys of an entry of a list have none there */
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);

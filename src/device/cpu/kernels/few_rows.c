@@ -13,10 +13,11 @@
 #include "device/cpu/kernels/vector.h"
 
 enum {
-  DEPTH = 8,      /* of b's rows [k, n] at once                                             */
-  SUMS = 8192,    /* of all rows of a that are made at once: 32 KiB                         */
-  BLOCK = 48,     /* outputs whose sums are stored together: a multiple of all groups below */
-  TASKS_EACH = 4, /* of a thread, at least                                                  */
+  DEPTH = 8,          /* of b's rows [k, n] at once                                             */
+  AHEAD = 16 * LANES, /* columns of each that are fetched beforehand */
+  SUMS = 8192,        /* of all rows of a that are made at once: 32 KiB                         */
+  BLOCK = 48,         /* outputs whose sums are stored together: a multiple of all groups below */
+  TASKS_EACH = 4,     /* of a thread, at least                                                  */
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2,      /* vectors of DEPTH rows of b     */
   MOST_ROWS = 8,     /* of a in registers at once ...  */
@@ -66,15 +67,15 @@ static void begin_sums(const tri_cpu_few_rows *job, int64_t first, int64_t count
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
 /* All rows of a times `depth` rows of b from row `at` on, at `vectors` vectors of columns from `column` on, of `count`
- * columns where that is one; into sums [m, pitch]. */
+ * columns where that is one; into sums [m, pitch]. What lies `ahead` elements further in b is fetched for later. */
 INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t column,
-                        int64_t vectors, int64_t count, float *sums, int64_t pitch) {
+                        int64_t vectors, int64_t count, int64_t ahead, float *sums, int64_t pitch) {
   vf b[DEPTH][TOGETHER];
   for (int64_t d = 0; d < depth; d++) {
     const int64_t i = (at + d) * job->ldb + column;
     for (int64_t v = 0; v < vectors; v++) b[d][v] = vf_get(type, job->b, i + v * LANES, count);
     for (int64_t v = 0; v < vectors; v++)
-      __builtin_prefetch((const char *)job->b + (size_t)(i + v * LANES + depth * job->ldb) * tri_dtype_bytes(type));
+      __builtin_prefetch((const char *)job->b + (size_t)(i + v * LANES + ahead) * tri_dtype_bytes(type));
   }
   for (int64_t r = 0; r < job->m; r++) {
     const float *a = job->a + r * job->lda + at;
@@ -86,12 +87,16 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
   }
 }
 
+/* A little ahead, in the same rows or the next: a whole sweep of columns ahead, lines of DEPTH rows whose lengths are a
+ * multiple of the cache's sets (3072 floats) would drive each other out before they are read. */
 INLINE void add_depth(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t depth, int64_t first,
                       int64_t columns, float *sums, int64_t pitch) {
   int64_t done = 0;
-  for (; done + TOGETHER * LANES <= columns; done += TOGETHER * LANES)
-    add_vectors(type, job, at, depth, first + done, TOGETHER, LANES, sums + done, pitch);
-  FOR_VECTORS(i, count, done, columns, { add_vectors(type, job, at, depth, first + i, 1, count, sums + i, pitch); });
+  for (; done + TOGETHER * LANES <= columns; done += TOGETHER * LANES) {
+    const int64_t ahead = done + AHEAD < columns ? AHEAD : AHEAD - columns + depth * job->ldb;
+    add_vectors(type, job, at, depth, first + done, TOGETHER, LANES, ahead, sums + done, pitch);
+  }
+  FOR_VECTORS(i, count, done, columns, { add_vectors(type, job, at, depth, first + i, 1, count, 0, sums + i, pitch); });
 }
 
 INLINE void add_rows(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, int64_t end, int64_t first,

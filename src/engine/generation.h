@@ -1,42 +1,40 @@
 /* A model that writes texts, several side by side: what `trireme generate` does with one prompt, with many, and with a
- * conversation.
+ * conversation, and a run with its samples.
  *
  * A text that is longer than the positions there are goes on with its end: what the model sees of a prompt are the last
  * tokens that there are positions for, and once none is left, the last half of what it saw is read again, at positions
  * from 0 on. Sliding by one token at a time would mean another position for every key in the cache, so all would have
  * to be read again for each token; half a context is the price of one reading for many tokens. */
-#ifndef TRI_CLI_GENERATION_H
-#define TRI_CLI_GENERATION_H
+#ifndef TRI_ENGINE_GENERATION_H
+#define TRI_ENGINE_GENERATION_H
 
 #include "checkpoint/merged.h"
-#include "cli/generation_settings.h"
-#include "cli/model_options.h"
-#include "cli/stop_text.h"
+#include "engine/generation_settings.h"
 #include "engine/generator.h"
+#include "engine/model_options.h"
+#include "engine/stop_text.h"
 #include "tokenizer/tokenizer.h"
 
 #include <jansson.h>
 
-enum { TRI_MOST_STOPS = 64, TRI_MOST_CHAT_SETS = 64 };
+enum { TRI_MOST_STOPS = 64 };
 
-/* What was asked for. Numbers that are negative were not given. */
-typedef struct tri_generate_arguments {
+/* Of which model, and how its texts are drawn and end. Numbers that are negative were not given. */
+typedef struct tri_generation_request {
   const char *checkpoint;
-  const char *prompt, *prompt_file, *prompts; /* at most one */
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  int64_t tokens, samples, batch, context, top_k;
+  int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
-  bool json, chat, ignore_end;
-  const char *system, *chat_template;
-  const char *chat_sets[TRI_MOST_CHAT_SETS];
-  int num_chat_sets;
+  bool ignore_end;
+  bool quiet; /* what the texts are like is not told */
   tri_model_options model;
-} tri_generate_arguments;
+  tri_device *lent; /* in the place of the one that `model` names; NULL: none is */
+} tri_generation_request;
 
 typedef struct tri_generation {
-  const tri_generate_arguments *arguments;
+  const tri_generation_request *request;
   tri_model model;
   tri_merged weights;
   char tokenizer_file[TRI_PATH_BYTES];
@@ -56,7 +54,7 @@ typedef struct tri_generation {
 
 /* What the model's folder and the options say; no weights yet. Release with tri_generation_close, also after a failure.
  */
-tri_status tri_generation_open(const tri_generate_arguments *arguments, tri_generation *out);
+tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* The weights, and room for `sequences` texts of so many positions; prompts[sequences] as in tri_generator_create_many.
  */
 tri_status tri_generation_load(tri_generation *generation, int64_t sequences, int64_t positions,
@@ -92,11 +90,11 @@ void tri_written_release(tri_written *written);
  * tokens of each are in the generator already (0: none, which is what a new text has). */
 tri_status tri_generation_write(tri_generation *generation, tri_written *texts, int64_t count, int64_t held);
 
+/* A line of samples.jsonl: {"step", "number", "sample", "prompt"} and what tri_written_json has; the step is the
+ * checkpoint's, and null of a folder that is none. NULL where there is no memory. */
+json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* {"text", "tokens", "finish"} and, where one ended it, "stop": bytes that are no UTF-8 are U+FFFD in it. */
 json_t *tri_written_json(const tri_written *written);
 json_t *tri_json_text(const char *text, size_t bytes);
-
-/* A conversation on standard input and output (cli/generate_chat.c). */
-tri_status tri_generate_chat(tri_generation *generation);
 
 #endif

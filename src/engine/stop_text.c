@@ -1,4 +1,4 @@
-#include "cli/stop_text.h"
+#include "engine/stop_text.h"
 
 #include "base/memory.h"
 

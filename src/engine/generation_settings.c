@@ -1,4 +1,4 @@
-#include "cli/generation_settings.h"
+#include "engine/generation_settings.h"
 
 #include "base/file.h"
 #include "base/json_kind.h"

@@ -1,4 +1,4 @@
-#include "cli/same_tokenizer.h"
+#include "data/same_tokenizer.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -21,7 +21,7 @@ static tri_status same_tokenizer_compare(const char *given, const tri_tokenizer 
                   given, tri_tokenizer_vocab_size(tokenizer), of_given, path, tri_tokenizer_vocab_size(own), of_own);
 }
 
-tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const tri_tokenizer *tokenizer) {
+tri_status tri_same_tokenizer(const char *folder, const char *given, const tri_tokenizer *tokenizer) {
   char path[TRI_PATH_BYTES];
   tri_tokenizer *own = NULL;
   if (given == NULL) return TRI_OK;
@@ -36,7 +36,7 @@ tri_status tri_cli_same_tokenizer(const char *folder, const char *given, const t
   return status;
 }
 
-tri_status tri_cli_tokenizer_fits(const tri_tokenizer *tokenizer, int64_t vocab_size) {
+tri_status tri_tokenizer_fits_model(const tri_tokenizer *tokenizer, int64_t vocab_size) {
   const int64_t tokens = tri_tokenizer_vocab_size(tokenizer);
   if (tokens <= vocab_size) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

@@ -1,8 +1,8 @@
-#include "cli/generation.h"
+#include "engine/generation.h"
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/same_tokenizer.h"
+#include "data/same_tokenizer.h"
 #include "engine/weights.h"
 #include "tokenizer/utf8.h"
 
@@ -14,21 +14,21 @@
 
 static void tell_gap(const tri_generation *g) {
   const int64_t vocabulary = tri_tokenizer_vocab_size(g->tokenizer);
-  if (!tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) return;
+  if (g->request->quiet || !tri_tokenizer_leaves_gap(vocabulary, g->model.vocab_size)) return;
   tri_log("the tokenizer has %ld tokens and the model's vocabulary %ld: the others spell nothing", (long)vocabulary,
           (long)g->model.vocab_size);
 }
 
 static tri_status open_tokenizer(tri_generation *g) {
-  const tri_model_options *options = &g->arguments->model;
+  const tri_model_options *options = &g->request->model;
   TRI_TRY(tri_weights_tokenizer(&g->weights, options->tokenizer, !options->no_verify, g->tokenizer_file));
   if (g->tokenizer_file[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
                     tri_checkpoint_path(g->weights.named));
   }
   TRI_TRY(tri_tokenizer_create(g->tokenizer_file, &g->tokenizer));
-  TRI_TRY(tri_cli_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
-  TRI_TRY(tri_cli_tokenizer_fits(g->tokenizer, g->model.vocab_size));
+  TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&g->weights), options->tokenizer, g->tokenizer));
+  TRI_TRY(tri_tokenizer_fits_model(g->tokenizer, g->model.vocab_size));
   tell_gap(g);
   return tri_encoder_create(g->tokenizer, &g->encoder);
 }
@@ -44,7 +44,7 @@ static double choose(double given, double of_folder, bool draws, double otherwis
 }
 
 static void take_settings(tri_generation *g, const tri_generation_settings *folder) {
-  const tri_generate_arguments *given = g->arguments;
+  const tri_generation_request *given = g->request;
   const bool draws = folder->draws;
   char said[256] = "";
   g->sampling.seed = given->seed;
@@ -61,16 +61,16 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
 
 static void take_ends(tri_generation *g, const tri_generation_settings *folder) {
   const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
-  if (g->arguments->ignore_end) return;
+  if (g->request->ignore_end) return;
   for (int i = 0; i < folder->num_ends; i++) g->ends[g->num_ends++] = folder->ends[i];
   if (end >= 0) g->ends[g->num_ends++] = end;
 }
 
-tri_status tri_generation_open(const tri_generate_arguments *arguments, tri_generation *out) {
-  const tri_checkpoint_use use = tri_model_options_use(&arguments->model);
+tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out) {
+  const tri_checkpoint_use use = tri_model_options_use(&request->model);
   tri_generation_settings folder;
-  *out = (tri_generation){.arguments = arguments};
-  TRI_TRY(tri_merged_open(arguments->checkpoint, arguments->model.base, &use, &out->model, &out->weights));
+  *out = (tri_generation){.request = request};
+  TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
   TRI_TRY(open_tokenizer(out));
   TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
   take_settings(out, &folder);
@@ -79,10 +79,11 @@ tri_status tri_generation_open(const tri_generate_arguments *arguments, tri_gene
 }
 
 tri_status tri_generation_load(tri_generation *g, int64_t sequences, int64_t positions, const int64_t *prompts) {
-  const tri_model_options *options = &g->arguments->model;
+  const tri_model_options *options = &g->request->model;
   const size_t vocabulary = (size_t)g->model.vocab_size;
   g->positions = positions;
-  TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
+  g->device = g->request->lent;
+  if (g->device == NULL) TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
   TRI_TRY(tri_generator_create_many(&g->model, options->precision, sequences, positions, prompts, g->device,
                                     &g->generator));
   TRI_TRY(tri_alloc("candidates", vocabulary, sizeof *g->scratch, &g->scratch));
@@ -94,7 +95,7 @@ void tri_generation_close(tri_generation *g) {
   tri_free(g->scratch);
   tri_free(g->penalised);
   tri_generator_destroy(g->generator);
-  tri_device_destroy(g->device);
+  if (g->request != NULL && g->request->lent == NULL) tri_device_destroy(g->device);
   tri_encoder_destroy(g->encoder);
   tri_tokenizer_destroy(g->tokenizer);
   tri_merged_close(&g->weights);
@@ -123,7 +124,7 @@ static tri_status add_token(tri_token_list *list, int32_t id) {
 }
 
 tri_status tri_written_begin(tri_generation *g, const char *prompt, size_t bytes, int64_t wanted, tri_written *out) {
-  const tri_generate_arguments *given = g->arguments;
+  const tri_generation_request *given = g->request;
   const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
   *out = (tri_written){.prompt = prompt,
                        .prompt_bytes = bytes,
@@ -175,7 +176,7 @@ static tri_status check_logits(const tri_generation *g, const double *logits, in
     return tri_fail(TRI_DIVERGED,
                     "generate: behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has "
                     "diverged, or its numbers are beyond --precision %s",
-                    (long)position, (long)i, logits[i], tri_dtype_name(g->arguments->model.precision));
+                    (long)position, (long)i, logits[i], tri_dtype_name(g->request->model.precision));
   }
   return TRI_OK;
 }
@@ -211,16 +212,8 @@ static tri_status take_next(tri_generation *g, tri_written *w, const double *log
 
 /* ---- side by side ------------------------------------------------------------------------------------------------ */
 
-/* Reads the last `count` tokens of a text anew. */
-static tri_status read_last(tri_generation *g, int64_t slot, tri_written *w, int64_t count) {
-  const double *logits = NULL;
-  tri_generator_restart_one(g->generator, slot);
-  TRI_TRY(tri_generator_append_to(g->generator, slot, w->tokens.ids + w->tokens.count - count, count, &logits));
-  return take_next(g, w, logits);
-}
-
 static void say_slid(tri_generation *g) {
-  if (!g->slid) {
+  if (!g->slid && !g->request->quiet) {
     tri_log(
         "the text is longer than the %ld positions there are; it goes on from its last tokens, of which at least "
         "%ld are seen",
@@ -229,54 +222,58 @@ static void say_slid(tri_generation *g) {
   g->slid = true;
 }
 
-static tri_status begin_text(tri_generation *g, int64_t slot, tri_written *w, int64_t held) {
-  const double *logits = NULL;
-  if (w->tokens.count > g->positions) {
+/* What the generator reads next: of each text that goes on, its last tokens. */
+typedef struct reading {
+  int64_t *slots, *lengths;
+  const int32_t **ids;
+  int64_t count;
+} reading;
+
+/* The last `unread` tokens behind those that are held, or where there is no room for them, the last `kept` alone. */
+static void add_unread(tri_generation *g, int64_t slot, const tri_written *w, int64_t unread, int64_t kept,
+                       reading *to) {
+  if (tri_generator_length(g->generator, slot) + unread > g->positions) {
     say_slid(g);
-    return read_last(g, slot, w, g->positions);
+    tri_generator_restart_one(g->generator, slot);
+    unread = kept;
   }
-  if (held == 0) tri_generator_restart_one(g->generator, slot);
-  TRI_TRY(tri_generator_append_to(g->generator, slot, w->tokens.ids + held, w->tokens.count - held, &logits));
-  return take_next(g, w, logits);
+  to->slots[to->count] = slot;
+  to->lengths[to->count] = unread;
+  to->ids[to->count++] = w->tokens.ids + w->tokens.count - unread;
 }
 
-/* A token more of all texts that go on and have room. */
-static tri_status step(tri_generation *g, tri_written *texts, int64_t count, int64_t *slots, int32_t *ids) {
+/* A token more of all texts that are read. */
+static tri_status take_turn(tri_generation *g, tri_written *texts, const reading *r) {
   const double *logits = NULL;
-  int64_t n = 0;
-  for (int64_t i = 0; i < count; i++) {
-    tri_written *w = &texts[i];
-    if (w->end != TRI_TEXT_GOES_ON) continue;
-    if (tri_generator_length(g->generator, i) == g->positions) {
-      say_slid(g);
-      TRI_TRY(read_last(g, i, w, (g->positions + 1) / 2));
-      continue;
-    }
-    slots[n] = i;
-    ids[n++] = w->tokens.ids[w->tokens.count - 1];
-  }
-  if (n == 0) return TRI_OK;
-  TRI_TRY(tri_generator_step(g->generator, n, slots, ids, &logits));
-  for (int64_t i = 0; i < n; i++) TRI_TRY(take_next(g, &texts[slots[i]], logits + i * g->model.vocab_size));
+  TRI_TRY(tri_generator_append_each(g->generator, r->count, r->slots, r->ids, r->lengths, &logits));
+  for (int64_t i = 0; i < r->count; i++) TRI_TRY(take_next(g, &texts[r->slots[i]], logits + i * g->model.vocab_size));
   return TRI_OK;
 }
 
-static bool all_ended(const tri_written *texts, int64_t count) {
+static tri_status write_all(tri_generation *g, tri_written *texts, int64_t count, int64_t held, reading *r) {
   for (int64_t i = 0; i < count; i++) {
-    if (texts[i].end == TRI_TEXT_GOES_ON) return false;
+    if (held == 0) tri_generator_restart_one(g->generator, i);
+    add_unread(g, i, &texts[i], texts[i].tokens.count - held, g->positions, r);
   }
-  return true;
+  while (r->count > 0) {
+    TRI_TRY(take_turn(g, texts, r));
+    r->count = 0;
+    for (int64_t i = 0; i < count; i++) {
+      if (texts[i].end == TRI_TEXT_GOES_ON) add_unread(g, i, &texts[i], 1, (g->positions + 1) / 2, r);
+    }
+  }
+  return TRI_OK;
 }
 
 tri_status tri_generation_write(tri_generation *g, tri_written *texts, int64_t count, int64_t held) {
-  int64_t *slots = NULL;
-  int32_t *ids = NULL;
-  tri_status status = tri_alloc("texts", (size_t)count, sizeof *slots, &slots);
-  if (status == TRI_OK) status = tri_alloc("texts", (size_t)count, sizeof *ids, &ids);
-  for (int64_t i = 0; i < count && status == TRI_OK; i++) status = begin_text(g, i, &texts[i], held);
-  while (status == TRI_OK && !all_ended(texts, count)) status = step(g, texts, count, slots, ids);
-  tri_free(slots);
-  tri_free(ids);
+  reading r = {0};
+  tri_status status = tri_alloc("texts", (size_t)count, sizeof *r.slots, &r.slots);
+  if (status == TRI_OK) status = tri_alloc("texts", (size_t)count, sizeof *r.lengths, &r.lengths);
+  if (status == TRI_OK) status = tri_alloc("texts", (size_t)count, sizeof *r.ids, &r.ids);
+  if (status == TRI_OK) status = write_all(g, texts, count, held, &r);
+  tri_free(r.slots);
+  tri_free(r.lengths);
+  tri_free(r.ids);
   return status;
 }
 
@@ -307,4 +304,21 @@ json_t *tri_written_json(const tri_written *w) {
   json_t *stop = w->text.stop == NULL ? json_null() : tri_json_text(w->text.stop, strlen(w->text.stop));
   return json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
                    tri_text_end_name(w->end), "stop", stop);
+}
+
+/* Of the checkpoint; null of a folder that is none. */
+static json_t *json_of_step(const tri_generation *g) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
+  return state == NULL ? json_null() : json_integer(state->step);
+}
+
+json_t *tri_generation_json(const tri_generation *g, const tri_written *w) {
+  json_t *line = json_pack("{s:o, s:I, s:I, s:o}", "step", json_of_step(g), "number", (json_int_t)w->number, "sample",
+                           (json_int_t)w->sample, "prompt", tri_json_text(w->prompt, w->prompt_bytes));
+  json_t *rest = tri_written_json(w);
+  const bool whole = line != NULL && rest != NULL && json_object_update(line, rest) == 0;
+  json_decref(rest);
+  if (whole) return line;
+  json_decref(line);
+  return NULL;
 }

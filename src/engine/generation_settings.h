@@ -1,6 +1,6 @@
 /* What a folder's generation_config.json says of how its model is drawn from. */
-#ifndef TRI_CLI_GENERATION_SETTINGS_H
-#define TRI_CLI_GENERATION_SETTINGS_H
+#ifndef TRI_ENGINE_GENERATION_SETTINGS_H
+#define TRI_ENGINE_GENERATION_SETTINGS_H
 
 #include "base/status.h"
 

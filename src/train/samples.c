@@ -1,0 +1,303 @@
+/* Texts that a run writes of its checkpoints: lines of OUTPUT/samples.jsonl, each as `trireme generate --json` has it.
+ *
+ * They are made of what lies on disk, by the first rank alone and with a generator of its own: so they are the same
+ * under every layout, what reads a checkpoint has been shown to read this one, and the engine knows nothing of them.
+ * The others wait in the next collective. What a checkpoint lacks in the file is added when the run is taken up, since
+ * a run may have been killed between the two. A text that cannot be made is warned of; a file that cannot be written
+ * ends the run, as it does with its metrics. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/recorder.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/agreement.h"
+#include "data/same_tokenizer.h"
+#include "engine/texts.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BATCH = 8 }; /* texts side by side, as `generate` has it */
+
+/* ---- before the run ---------------------------------------------------------------------------------------------- */
+
+static tri_status check_length(const tri_run_config *config, int64_t number, int64_t count, int64_t first) {
+  const tri_rope_scaling *scaling = &config->model.rope_scaling;
+  const int64_t most = config->model.max_sequence;
+  if (count > most) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`samples.prompts` number %ld has %ld tokens, and the model has %ld positions; make it shorter",
+                    (long)number + 1, (long)count, (long)most);
+  }
+  if (tri_rope_can_share(scaling, first, count)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`samples.prompts` of %ld and %ld tokens: with rope_scaling `dynamic` positions beyond %ld go by the "
+                  "length of each; give prompts of one length",
+                  (long)first, (long)count, (long)scaling->original_max_sequence);
+}
+
+static tri_status check_prompts(const tri_run_config *config, const tri_tokenizer *tokenizer, tri_encoder *encoder) {
+  int64_t first = 0;
+  for (int64_t i = 0; i < config->samples.num_prompts; i++) {
+    const char *text = config->samples.prompts[i].text;
+    tri_token_list tokens = {.ids = NULL};
+    const tri_status status = tri_encoder_encode(encoder, text, strlen(text), 1, &tokens);
+    const int64_t count = tokens.count;
+    tri_free(tokens.ids);
+    TRI_TRY(status);
+    if (count == 0 && tri_tokenizer_end_of_text(tokenizer) < 0) {
+      return tri_fail(
+          TRI_BAD_CONFIG,
+          "`samples.prompts` number %ld is empty, and the tokenizer has no token that ends a text and could "
+          "stand before one; give it a beginning",
+          (long)i + 1);
+    }
+    if (i == 0) first = count;
+    TRI_TRY(check_length(config, i, count, first));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer_file) {
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  if (config->samples.num_prompts == 0) return TRI_OK;
+  if (tokenizer_file[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`samples.prompts` asks for texts, and %s has no tokenizer.json beside it; name one in "
+                    "data.tokenizer, or leave the prompts out",
+                    config->data.train[0].path);
+  }
+  TRI_TRY(tri_tokenizer_create(tokenizer_file, &tokenizer));
+  tri_status status = tri_tokenizer_fits_model(tokenizer, config->model.vocab_size);
+  if (status == TRI_OK) status = tri_encoder_create(tokenizer, &encoder);
+  if (status == TRI_OK) status = check_prompts(config, tokenizer, encoder);
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+/* A prompt has no more tokens than bytes, with one for what a tokenizer puts before it. */
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out) {
+  const int64_t prompts = config->samples.num_prompts, model = config->model.max_sequence;
+  int64_t positions = 1;
+  *out = (tri_generator_need){0};
+  if (prompts == 0) return TRI_OK;
+  for (int64_t i = 0; i < prompts; i++) {
+    const int64_t length = (int64_t)strlen(config->samples.prompts[i].text) + 1 + config->samples.tokens;
+    if (length > positions) positions = length < model ? length : model;
+  }
+  return tri_generator_plan(&config->model, config->precision, prompts < BATCH ? prompts : BATCH, positions, device,
+                            out);
+}
+
+/* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
+
+typedef struct samples {
+  tri_generation_request request;
+  char folder[TRI_PATH_BYTES];
+  tri_prompt prompts[TRI_MOST_SAMPLES];
+  tri_generation generation;
+  tri_texts texts;
+} samples;
+
+static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
+  tri_run_config *config = t->config;
+  const int64_t count = config->samples.num_prompts;
+  int64_t written = 0;
+  const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
+  if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail(TRI_INTERNAL, "the path of a checkpoint");
+  for (int64_t i = 0; i < count; i++) {
+    s->prompts[i] = (tri_prompt){config->samples.prompts[i].text, strlen(config->samples.prompts[i].text)};
+  }
+  s->request = (tri_generation_request){
+      .checkpoint = s->folder,
+      .temperature = config->samples.temperature,
+      .top_k = config->samples.top_k,
+      .top_p = config->samples.top_p,
+      .min_p = 0,
+      .repetition_penalty = 1,
+      .seed = config->samples.seed,
+      .model = {.device = config->device, .precision = config->precision},
+      .lent = t->device,
+      .quiet = true,
+  };
+  const tri_texts_request texts = {
+      .prompts = s->prompts, .num_prompts = count, .batch = BATCH, .tokens = config->samples.tokens};
+  TRI_TRY(tri_generation_open(&s->request, &s->generation));
+  TRI_TRY(tri_texts_begin(&s->generation, &texts, &s->texts));
+  TRI_TRY(tri_texts_load(&s->texts));
+  for (int64_t i = 0; i < count; i += written) TRI_TRY(tri_texts_write(&s->texts, i, &written));
+  return TRI_OK;
+}
+
+static tri_status put_line(const samples *s, int64_t number, FILE *to) {
+  json_t *line = tri_generation_json(&s->generation, &s->texts.list[number]);
+  char *text = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
+  json_decref(line);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a sample as JSON");
+  fprintf(to, "%s\n", text);
+  free(text);
+  return TRI_OK;
+}
+
+/* Those of the texts that are not there. */
+static tri_status append_texts(const samples *s, const char *path, const bool *there) {
+  tri_status status = TRI_OK;
+  FILE *to = fopen(path, "ae");
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, strerror(errno));
+  for (int64_t i = 0; i < s->texts.count && status == TRI_OK; i++) {
+    if (!there[i]) status = put_line(s, i, to);
+  }
+  const bool failed = ferror(to) != 0;
+  if ((fclose(to) != 0 || failed) && status == TRI_OK) {
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(errno));
+  }
+  return status;
+}
+
+static void samples_close(samples *s) {
+  tri_texts_release(&s->texts);
+  tri_generation_close(&s->generation);
+  tri_free(s);
+}
+
+static tri_status write_samples(tri_training *t, int64_t step, const bool *there) {
+  char path[TRI_PATH_BYTES];
+  samples *s = NULL;
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write samples");
+  TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
+  TRI_TRY(tri_alloc("samples", 1, sizeof *s, &s));
+  const uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = make_texts(t, step, s);
+  if (status == TRI_OK) {
+    status = append_texts(s, path, there);
+  } else {
+    tri_warn("there are no samples of step %ld: %s", (long)step, tri_status_message());
+    status = TRI_OK;
+  }
+  tri_recorder_end(ticket);
+  samples_close(s);
+  return status;
+}
+
+/* Whoever is asked to stop does so; the texts are made when the run goes on. */
+tri_status tri_training_sample(tri_training *t) {
+  static const bool none[TRI_MOST_SAMPLES] = {false};
+  const int64_t saved = tri_saver_newest(t->saver).step;
+  if (t->config->samples.num_prompts == 0 || saved <= t->sampled_step) return TRI_OK;
+  if (t->stopping && !tri_training_is_over(t)) return TRI_OK;
+  t->sampled_step = saved;
+  return tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? write_samples(t, saved, none) : TRI_OK);
+}
+
+tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
+  (void)made;
+  return tri_training_sample(t);
+}
+
+/* ---- taking a run up --------------------------------------------------------------------------------------------- */
+
+/* A file that is looked through: whether any line is torn or of a step after `last`, the highest step before that, and
+ * which prompts have a text of that one. */
+typedef struct samples_look {
+  const tri_run_config *config;
+  int64_t last, highest; /* -1: there is no line with a step */
+  FILE *to;              /* what stays goes there; or NULL */
+  bool drops, there[TRI_MOST_SAMPLES];
+} samples_look;
+
+static void note_text(samples_look *look, int64_t step, const json_t *line) {
+  const json_int_t number = json_integer_value(json_object_get(line, "number"));
+  const char *prompt = json_string_value(json_object_get(line, "prompt"));
+  if (step > look->highest) memset(look->there, 0, sizeof look->there);
+  if (step < look->highest) return;
+  look->highest = step;
+  if (number < 0 || number >= look->config->samples.num_prompts || prompt == NULL) return;
+  if (strcmp(prompt, look->config->samples.prompts[number].text) == 0) look->there[number] = true;
+}
+
+static void take_line(samples_look *look, const char *text, size_t bytes) {
+  const bool whole = text[bytes - 1] == '\n';
+  json_t *line = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
+  const json_t *number = json_object_get(line, "step");
+  const int64_t step = json_is_integer(number) ? (int64_t)json_integer_value(number) : -1;
+  if (!whole || step > look->last) {
+    look->drops = true;
+  } else {
+    if (look->to != NULL) fwrite(text, 1, bytes, look->to);
+    if (step >= 0) note_text(look, step, line);
+  }
+  json_decref(line);
+}
+
+static tri_status look_through(samples_look *look, const char *path) {
+  char *line = NULL;
+  size_t room = 0;
+  look->highest = -1;
+  FILE *from = fopen(path, "re");
+  if (from == NULL) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  for (ssize_t got; (got = getline(&line, &room, from)) > 0;) take_line(look, line, (size_t)got);
+  const bool failed = ferror(from) != 0;
+  free(line);
+  fclose(from);
+  return failed ? tri_fail(TRI_BAD_FILE, "cannot read %s: %s", path, strerror(errno)) : TRI_OK;
+}
+
+static tri_status rewrite(samples_look *look, const char *path) {
+  char temporary[TRI_PATH_BYTES];
+  TRI_TRY(tri_file_replacement_name(path, temporary));
+  look->to = fopen(temporary, "we");
+  if (look->to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
+  tri_status status = look_through(look, path);
+  const bool good = fflush(look->to) == 0 && !ferror(look->to) && fsync(fileno(look->to)) == 0;
+  if (status == TRI_OK && (!good || rename(temporary, path) != 0)) {
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s anew: %s", path, strerror(errno));
+  }
+  fclose(look->to);
+  if (status != TRI_OK) (void)remove(temporary);
+  return status == TRI_OK ? tri_file_sync_folder(path) : status;
+}
+
+/* Whether a checkpoint's texts are wanting: of one after the last that has any, or of that one some; where none has
+ * any, of the newest. */
+static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
+  bool whole = true;
+  if (step > look->last || step < look->highest) return false;
+  if (look->highest < 0) return newest;
+  if (step > look->highest) return true;
+  for (int64_t i = 0; i < look->config->samples.num_prompts; i++) whole = whole && look->there[i];
+  return !whole;
+}
+
+static tri_status add_lacking(tri_training *t, const char *root, const samples_look *look) {
+  static const bool none[TRI_MOST_SAMPLES] = {false};
+  tri_checkpoint_found *list = NULL;
+  int64_t count = 0;
+  if (look->config->samples.num_prompts == 0) return TRI_OK;
+  TRI_TRY(tri_checkpoint_list(root, &list, &count));
+  tri_status status = TRI_OK;
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    const int64_t step = list[i].step;
+    if (!lacks_texts(look, step, i == count - 1)) continue;
+    status = write_samples(t, step, step == look->highest ? look->there : none);
+  }
+  tri_free(list);
+  return status;
+}
+
+tri_status tri_training_take_up_samples(tri_training *t) {
+  samples_look look = {.config = t->config, .last = t->progress.step, .highest = -1};
+  char path[TRI_PATH_BYTES], root[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
+  TRI_TRY(tri_path_join(root, t->config->output, "checkpoints"));
+  if (tri_path_exists(path)) TRI_TRY(look_through(&look, path));
+  if (look.drops) TRI_TRY(rewrite(&look, path));
+  return add_lacking(t, root, &look);
+}

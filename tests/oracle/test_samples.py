@@ -1,0 +1,230 @@
+"""The texts that a run writes of its checkpoints, beside those that `trireme generate` writes of them; greedy texts of transformers are test_generate.py's."""
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+from parity import DEVICE, TRIREME, trireme, yaml_of
+
+MODEL = dict(family="llama", num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=48, vocab_size=257, max_sequence=64)
+PROMPTS = ["Once upon", "", 'a "ship" & </script>\\n', "a rather long one, of which the text goes beyond the sixty-four positions"[:60]]
+STEPS, EVERY = 12, 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    draw = random.Random(5)
+    words = ["".join(draw.choice("abcdefgh") for _ in range(draw.randint(2, 6))) for _ in range(30)]
+    (folder / "text.txt").write_text("\n".join(" ".join(draw.choice(words) for _ in range(40)) for _ in range(60)) + "\n")
+    trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", folder, folder / "text.txt")
+    return folder
+
+
+def write_run(folder, corpus, samples=None, **changes):
+    run = dict(model=MODEL, data=dict(train=str(corpus / "train"), sequence=32), layout=dict(micro_batch=1), threads=1,
+               optimizer=dict(global_batch=4, steps=STEPS, lr=1e-2), checkpoint=dict(every=EVERY, keep=0), seed=3, output=str(folder / "run"))
+    if samples is not None:
+        run["samples"] = {"prompts": PROMPTS, "tokens": 20, "temperature": 0, **samples}
+    run.update(changes)
+    folder.mkdir(exist_ok=True)
+    path = folder / "run.yaml"
+    path.write_text(yaml_of(run))
+    return path
+
+
+def samples_of(folder):
+    return (folder / "run/samples.jsonl").read_text()
+
+
+def losses_of(folder):
+    return [(line["step"], line["loss"], line["grad_norm"]) for line in map(json.loads, open(folder / "run/metrics.jsonl"))]
+
+
+def generated(folder, *options, steps=(4, 8, 12), prompts=PROMPTS):
+    """What generate writes of the run's checkpoints."""
+    path = folder / "prompts.jsonl"
+    path.write_text("".join(json.dumps(prompt) + "\n" for prompt in prompts))
+    return "".join(trireme("generate", folder / f"run/checkpoints/step-{step:08d}", "--prompts", path, "--json", *options).stdout for step in steps)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory, corpus):
+    """A run with samples, in fp64."""
+    folder = tmp_path_factory.mktemp("usual")
+    trireme("train", write_run(folder, corpus, {}, precision="fp64", device="reference"))
+    return folder
+
+
+def test_as_generate_writes_them(tmp_path, corpus, usual):
+    assert samples_of(usual) == generated(usual, "--tokens", 20, "--temperature", 0, "--precision", "fp64", "--device", DEVICE or "reference")
+    lines = [json.loads(line) for line in samples_of(usual).splitlines()]
+    assert [(line["step"], line["prompt"]) for line in lines] == [(step, prompt) for step in (4, 8, 12) for prompt in PROMPTS]
+    assert len({line["text"] for line in lines}) > 3
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_drawn_ones_and_more_than_a_batch(tmp_path, corpus, background):
+    """And the run's losses are to the bit those of a run without samples."""
+    prompts = [f"text {n}" for n in range(11)]
+    asked = dict(prompts=prompts, tokens=15, temperature=0.7, top_k=20, top_p=0.9, seed=77)
+    checkpoint = dict(every=EVERY, keep=0, **{"async": background})
+    trireme("train", write_run(tmp_path / "with", corpus, asked, checkpoint=checkpoint))
+    trireme("train", write_run(tmp_path / "without", corpus, checkpoint=checkpoint))
+    assert losses_of(tmp_path / "with") == losses_of(tmp_path / "without")
+    assert not (tmp_path / "without/run/samples.jsonl").exists()
+    options = ["--tokens", 15, "--temperature", 0.7, "--top-k", 20, "--top-p", 0.9, "--seed", 77, "--threads", 1]
+    assert samples_of(tmp_path / "with") == generated(tmp_path / "with", *options, prompts=prompts)
+
+
+@pytest.mark.parametrize("layout", [dict(tensor=2), dict(pipeline=2), dict(context=2), dict(data=2, zero=3)], ids=str)
+def test_layouts(tmp_path, corpus, usual, layout):
+    trireme("train", write_run(tmp_path, corpus, {}, precision="fp64", device="reference", layout=dict(micro_batch=1, **layout)), "-n", 2)
+    assert samples_of(tmp_path) == samples_of(usual)
+
+
+def test_an_adapter(tmp_path, corpus, usual):
+    """What is read are the base and the factors."""
+    trireme("train", write_run(tmp_path, corpus, {}, init=str(usual / "run"), adapter=dict(rank=2, targets="all-linear")))
+    assert samples_of(tmp_path) == generated(tmp_path, "--tokens", 20, "--temperature", 0, "--threads", 1)
+
+
+def test_taken_up(tmp_path, corpus, usual):
+    """A run that was killed between a checkpoint and its samples, or while it wrote them, or after later ones, adds what lacks."""
+    whole = samples_of(usual)
+    lines = whole.splitlines(keepends=True)
+    count = len(PROMPTS)
+    shutil.copytree(usual / "run", tmp_path / "run")
+    path, file = write_run(tmp_path, corpus, {}, precision="fp64", device="reference"), tmp_path / "run/samples.jsonl"
+    for left in ("".join(lines[:-count]), "".join(lines[:-1]), whole[:-30]):
+        file.write_text(left)
+        trireme("train", path)
+        assert file.read_text() == whole
+    file.write_text("".join(lines[:count]))  # a run that was stopped while the second was saved in the background
+    trireme("train", path)
+    assert file.read_text() == whole
+    file.unlink()
+    trireme("train", path)
+    assert file.read_text() == "".join(lines[-count:])
+    # Back to an older step: what follows is written again. Lines of somebody else stay, and no step is there twice.
+    other = json.dumps(dict(step=4, number=0, prompt="another's", text="")) + "\n"
+    file.write_text("".join(lines[:count]) + other + "".join(lines[count:]))
+    trireme("train", path, "--resume", tmp_path / "run/checkpoints/step-00000004")
+    assert file.read_text() == "".join(lines[:count]) + other + "".join(lines[count:])
+    # Anew: the old ones are with the old checkpoints.
+    trireme("train", path, "--resume", "never")
+    assert file.read_text() == whole and other in (tmp_path / "run/checkpoints.old-2/samples.jsonl").read_text()
+
+
+@pytest.mark.parametrize("ranks, background", [(1, True), (2, False)])
+def test_killed_anywhere(tmp_path, corpus, ranks, background):
+    chance = random.Random(ranks)
+    more = dict(layout=dict(micro_batch=1, data=ranks), precision="fp64", device="reference", checkpoint=dict(every=2, keep=0, **{"async": background}))
+    trireme("train", write_run(tmp_path / "whole", corpus, {}, **more), "-n", ranks)
+    path, killed, longest_s = write_run(tmp_path / "killed", corpus, {}, **more), 0, 1.0
+    words = [TRIREME, "train", path, "-n", str(ranks)]
+    for _ in range(30):
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            process.wait(timeout=chance.uniform(0.1, longest_s))
+            if killed > 1:
+                break
+            shutil.rmtree(tmp_path / "killed/run")
+            killed, longest_s = 0, 0.8 * longest_s
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            killed, longest_s = killed + 1, 1.1 * longest_s
+    trireme("train", path, "-n", ranks)
+    assert killed > 1 and samples_of(tmp_path / "killed") == samples_of(tmp_path / "whole")
+
+
+def test_asked_to_stop(tmp_path, corpus):
+    """The run stops at once; the samples of the checkpoint that it leaves come when it goes on."""
+    path = write_run(tmp_path, corpus, dict(tokens=4), optimizer=dict(global_batch=4, steps=4000, lr=1e-3), checkpoint=dict(every=1000, keep=0))
+    process = subprocess.Popen([TRIREME, "train", path], stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "run/metrics.jsonl"
+    while not metrics.exists() or metrics.read_text().count("\n") < 3:
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate()[1]
+    step = int(re.search(r"interrupted after step (\d+)", said).group(1))
+    assert step < 1000 and not (tmp_path / "run/samples.jsonl").exists()
+    trireme("train", path, "--set", f"optimizer.steps={step}")
+    assert [json.loads(line)["step"] for line in samples_of(tmp_path).splitlines()] == [step] * len(PROMPTS)
+
+
+def test_bad_input(tmp_path, corpus):
+    def refused(*parts, samples=None, corpus=corpus, **changes):
+        said = trireme("train", write_run(tmp_path, corpus, samples or {}, **changes), status=3).stderr
+        assert all(part in said for part in parts), said
+        assert not (tmp_path / "run/metrics.jsonl").exists()
+
+    refused("`samples.prompts` number 2 has 65 tokens", "64 positions", samples=dict(prompts=["a", "b" * 65]))
+    refused("`tokens` under `samples:`", "between 1 and", samples=dict(tokens=-1))
+    refused("`temperature` under `samples:`", "between 0 and", samples=dict(temperature=-0.5))
+    refused("`top_p` under `samples:`", samples=dict(top_p=0))
+    refused("may have at most 1023 bytes", samples=dict(prompts=["b" * 1024]))
+    refused("samples", "16", samples=dict(prompts=["b"] * 17))
+    refused("`prompt`", "prompts", samples=dict(prompt="a"))
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for name in ("train.bin", "train.idx"):
+        shutil.copy(corpus / name, bare / name)
+    refused("`samples.prompts` asks for texts", "has no tokenizer.json beside it", "data.tokenizer", corpus=bare)
+
+
+def test_what_is_in_the_way(tmp_path, corpus):
+    (tmp_path / "run/samples.jsonl").mkdir(parents=True)
+    said = trireme("train", write_run(tmp_path, corpus, {}), status=4).stderr
+    assert "samples.jsonl is a folder, where the run writes a file" in said
+
+
+def test_a_full_disk(tmp_path, corpus):
+    """Ends the run, as it does with its metrics; the checkpoint stays, and the texts come when there is room."""
+    (tmp_path / "run").mkdir()
+    before = json.dumps(dict(step=None, prompt="another's", text="b" * 1000)) + "\n"
+    room = 10000 * len(before)
+    file = tmp_path / "run/samples.jsonl"
+    file.write_text(10000 * before)
+    path = write_run(tmp_path, corpus, {})
+
+    def limit_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room + 300, room + 300))
+
+    said = trireme("train", path, status=5, preexec_fn=limit_files).stderr
+    assert "cannot write" in said and "samples.jsonl" in said and said.count("trireme: ") == 1
+    assert (tmp_path / "run/checkpoints/step-00000004").exists() and not (tmp_path / "run/checkpoints/step-00000008").exists()
+    trireme("train", path)
+    lines = file.read_text().splitlines(keepends=True)
+    assert lines[:10000] == 10000 * [before]
+    assert [(line["step"], line["prompt"]) for line in map(json.loads, lines[10000:])] == [(step, prompt) for step in (4, 8, 12) for prompt in PROMPTS]
+
+
+def test_memory(tmp_path, corpus):
+    """The whole model once more, on the first rank: the plan has it, and a run that has no room for it does not begin."""
+    def planned(name, *options):
+        out = trireme("train", path, "--dry-run", *options).stdout
+        found = re.search(rf"^  {name} +(\d+) bytes", out, re.MULTILINE)
+        return int(found.group(1)) if found else 0
+
+    path = write_run(tmp_path, corpus, {}, precision="fp32", device="cpu")
+    samples, all_bytes = planned("samples"), planned("all")
+    width, kv, ffn = MODEL["hidden_size"], 16, MODEL["ffn_size"]
+    parameters = 2 * 257 * width + 2 * (2 * width * width + 2 * width * kv + 3 * width * ffn + 2 * width) + width
+    cache = 4 * len(PROMPTS) * 64 * 2 * kv * MODEL["num_layers"]
+    assert 4 * parameters + cache <= samples and (DEVICE or samples < 3 * (4 * parameters + cache))
+    assert planned("samples", "-n", 2, "--rank", 1, "--set", "layout.tensor=2") == 0 < planned("samples", "-n", 2, "--set", "layout.tensor=2")
+    assert all_bytes - samples == planned("all", "--set", "samples.prompts=[]")
+    if not DEVICE:  # whose names have limits of their own
+        room = planned("device memory")
+        said = trireme("train", path, "--set", f"device_memory={room - 1}", status=6).stderr
+        assert "`device_memory`" in said and " samples " in said and not (tmp_path / "run").exists()
+        trireme("train", path, "--set", f"device_memory={room}")
+        trireme("train", path, "--set", f"device_memory={room - 1}", "--set", "samples.prompts=[]", "--resume", "never")
