@@ -120,7 +120,7 @@ static tri_status append_dense(const tri_model *model, int64_t layer, tri_op_lis
   const int32_t gate = find(model, layer, TRI_ROW_GATE_WEIGHT), up = find(model, layer, TRI_ROW_UP_WEIGHT);
   int32_t x1, x2;
   if (gate >= 0) {
-    TRI_TRY(tri_op_linear(list, width, 2 * ffn, order, x, gate, -1, &x1));
+    TRI_TRY(tri_op_linear(list, width, 2 * ffn, order, x, gate, find(model, layer, TRI_ROW_GATE_BIAS), &x1));
     TRI_TRY(tri_op_gated(list, model->activation, x1, &x2));
   } else {
     TRI_TRY(tri_op_linear(list, width, ffn, order, x, up, find(model, layer, TRI_ROW_UP_BIAS), &x1));

@@ -29,6 +29,7 @@ typedef enum tri_qkv_order {
   TRI_QKV_BY_HEADS, /* each head of k and v behind the heads of q that share it (GPT-NeoX, Falcon) */
 } tri_qkv_order;
 
+/* Of the products of a layer. With all but the last, `mlp_bias` says whether feed-forward parts have them. */
 typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,       /* on q, k and v, where attention_bias says so; on attention's output where output_bias does */

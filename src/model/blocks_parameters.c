@@ -19,12 +19,11 @@ static bool has_norm2(const tri_model *model) {
 
 static bool has_layer_norm(const tri_model *model) { return tri_blocks_of(model)->norm_kind == TRI_NORM_LAYER; }
 
-/* On all products of a layer, not only where attention_bias says so. */
-static bool has_all_biases(const tri_model *model) {
+static bool has_ffn_biases(const tri_model *model) {
   switch (tri_blocks_of(model)->biases) {
     case TRI_BIASES_NONE:
     case TRI_BIASES_QKV:
-    case TRI_BIASES_ATTENTION: return false;
+    case TRI_BIASES_ATTENTION: return model->mlp_bias;
     case TRI_BIASES_ALL: break;
   }
   return true;
@@ -62,8 +61,9 @@ static bool has_row(const tri_model *model, bool experts, tri_block_row row) {
     case TRI_ROW_GATE_WEIGHT: return tri_blocks_gated(blocks) && !experts;
     case TRI_ROW_UP_WEIGHT:
     case TRI_ROW_DOWN_WEIGHT: return !experts;
+    case TRI_ROW_GATE_BIAS: return tri_blocks_gated(blocks) && has_ffn_biases(model) && !experts;
     case TRI_ROW_UP_BIAS:
-    case TRI_ROW_DOWN_BIAS: return has_all_biases(model) && !experts;
+    case TRI_ROW_DOWN_BIAS: return has_ffn_biases(model) && !experts;
     case TRI_ROW_ROUTER_WEIGHT:
     case TRI_ROW_EXPERT_GATE_UP:
     case TRI_ROW_EXPERT_DOWN: return experts;
@@ -266,12 +266,16 @@ static void fill_dense(const tri_model *model, double branch_std, named_paramete
   const tri_block_names *names = &blocks->names;
   const int64_t width = model->hidden_size, ffn = model->ffn_size;
   const tri_parameter in = transposed(blocks, ffn_in(ffn, width, model->init_std));
-  const tri_parameter up = tri_blocks_gated(blocks) ? within_gate_up(model, 1, tri_parameter_joined(in)) : in;
+  const tri_parameter bias = tri_parameter_bias(TRI_PART_MLP, ffn, tri_split_elements(0, ffn));
+  const bool gated = tri_blocks_gated(blocks);
+  const tri_parameter up = gated ? within_gate_up(model, 1, tri_parameter_joined(in)) : in;
+  const tri_parameter up_bias = gated ? within_gate_up(model, 1, tri_parameter_joined(bias)) : bias;
   rows[TRI_ROW_GATE_WEIGHT] =
       (named_parameter){either(names->gate, names->gate_up), "weight", NULL, within_gate_up(model, 0, in)};
   rows[TRI_ROW_UP_WEIGHT] = (named_parameter){either(names->up, names->gate_up), "weight", NULL, up};
-  rows[TRI_ROW_UP_BIAS] =
-      (named_parameter){names->up, "bias", NULL, tri_parameter_bias(TRI_PART_MLP, ffn, tri_split_elements(0, ffn))};
+  rows[TRI_ROW_GATE_BIAS] =
+      (named_parameter){either(names->gate, names->gate_up), "bias", NULL, within_gate_up(model, 0, bias)};
+  rows[TRI_ROW_UP_BIAS] = (named_parameter){either(names->up, names->gate_up), "bias", NULL, up_bias};
   rows[TRI_ROW_DOWN_WEIGHT] =
       (named_parameter){names->down, "weight", NULL, transposed(blocks, ffn_out(ffn, width, branch_std))};
   rows[TRI_ROW_DOWN_BIAS] =

@@ -6,25 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const tri_family_optional_keys[] = {"dropout",
-                                                "activation",
-                                                "attention_bias",
-                                                "output_bias",
-                                                "residual",
-                                                "rope_theta",
-                                                "local_rope_theta",
-                                                "rope_scaling",
-                                                "rotary_fraction",
-                                                "rope_layers",
-                                                "window",
-                                                "window_layers",
-                                                "attention_scale",
-                                                "embedding_scale",
-                                                "residual_scale",
-                                                "logit_divisor",
-                                                "attention_soft_cap",
-                                                "logit_soft_cap",
-                                                NULL};
+const char *const tri_family_optional_keys[] = {
+    "dropout",        "activation",    "attention_bias",     "output_bias",     "mlp_bias",
+    "residual",       "rope_theta",    "local_rope_theta",   "rope_scaling",    "rotary_fraction",
+    "rope_layers",    "window",        "window_layers",      "attention_scale", "embedding_scale",
+    "residual_scale", "logit_divisor", "attention_soft_cap", "logit_soft_cap",  NULL};
 
 static bool has_key(const tri_family_table *family, const char *key) {
   for (const char *const *at = family->keys; *at != NULL; at++) {

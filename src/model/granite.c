@@ -8,7 +8,7 @@ static const tri_dialect_key keys[] = {
     FIELD("embedding_multiplier", POSITIVE, embedding_scale),
     FIELD("residual_multiplier", POSITIVE, residual_scale),
     FIELD("logits_scaling", POSITIVE, logit_divisor),
-    TRI_DIALECT_ONLY("mlp_bias", "false", "a bias in the feed-forward part"),
+    FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
 
@@ -49,6 +49,6 @@ const tri_family_table tri_family_granite = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION, .names = {TRI_BLOCKS_LLAMA_NAMES}},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "attention_scale", "embedding_scale",
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "mlp_bias", "attention_scale", "embedding_scale",
                             "residual_scale", "logit_divisor", "activation"),
     .dialects = dialects};

@@ -1,6 +1,6 @@
 /* Llama (Touvron et al. 2023; Llama 3, 2024) and what differs from it by a few numbers: Mistral has sliding windows,
  * Qwen 2 has them in some layers, and biases on q, k and v. Llama's own `attention_bias` puts one on the output
- * projection, too. */
+ * projection, too; Granite's code models have that and its `mlp_bias`. */
 #include "model/family.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static const tri_dialect_key no_biases[] = {
 static const tri_dialect_key llama_biases[] = {
     TRI_DIALECT_FIELD("attention_bias", BOOL, attention_bias),
     TRI_DIALECT_FIELD("attention_bias", BOOL, output_bias),
-    {.key = "mlp_bias", .kind = TRI_DIALECT_FIXED, .value = "false", .what = "a bias in the feed-forward part"},
+    TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
 static const tri_dialect_key no_mlp_bias[] = {
@@ -26,9 +26,15 @@ static bool is_llama(const tri_model *m) { return m->attention_bias == m->output
 static bool is_mistral(const tri_model *m) { return !m->attention_bias && strcmp(m->window_layers, "all") == 0; }
 static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
 
-/* LlamaForCausalLM says both with one word, and knows no windows. */
+/* LlamaForCausalLM says both biases of attention with one word, and knows no windows; its relatives know none of the
+ * others. */
 static tri_status llama_check(const tri_model *m) {
-  if (!m->output_bias || (m->attention_bias && m->window == 0)) return TRI_OK;
+  if (is_llama(m) || (!m->output_bias && !m->mlp_bias)) return TRI_OK;
+  if (m->mlp_bias) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, "
+                    "`output_bias`) and without a window: that is what a config.json has words for");
+  }
   return tri_fail(TRI_BAD_CONFIG,
                   "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has "
                   "words for");
@@ -71,7 +77,7 @@ const tri_family_table tri_family_llama = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .names = {TRI_BLOCKS_LLAMA_NAMES}, .biases = TRI_BIASES_QKV},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
-    .keys =
-        TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "output_bias", "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "attention_bias", "output_bias", "mlp_bias",
+                            "activation"),
     .dialects = dialects,
     .check = llama_check};

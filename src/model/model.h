@@ -61,6 +61,7 @@ typedef struct tri_model {
   bool tied;                 /* the output projection is the token embedding             */
   bool attention_bias;       /* biases on q, k, v, and where the family has it (tri_biases) on attention's output */
   bool output_bias;          /* llama: on that, too */
+  bool mlp_bias;             /* biases on all products of feed-forward parts, of families that have them not always */
   tri_activation activation; /* of the feed-forward part, or of its gates */
   tri_residual residual;
   double dropout; /* of both residual branches, and of the embedding in some families */

@@ -150,6 +150,8 @@ static const tri_config_key model_keys[] = {
          "gpt_neox, opt, phi and starcoder2 always have them"},
     {BOOLEAN(output_bias), .fallback = "false",
      .help = "llama: a bias on attention's output projection, too (attention_bias of a LlamaForCausalLM)"},
+    {BOOLEAN(mlp_bias), .fallback = "false",
+     .help = "llama, granite, smollm3: biases on the three products of feed-forward parts"},
     {.name = "activation",
      .type = TRI_CONFIG_CHOICE,
      .offset = offsetof(tri_model, activation),

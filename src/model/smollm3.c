@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static const tri_dialect_key keys[] = {
-    TRI_DIALECT_ONLY("mlp_bias", "false", "a bias in the feed-forward part"),
+    TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
 
@@ -79,6 +79,6 @@ const tri_family_table tri_family_smollm3 = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION, .names = {TRI_BLOCKS_LLAMA_NAMES}},
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU, .tied = true},
-    .keys =
-        TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "rope_layers", "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", "mlp_bias", TRI_FAMILY_WINDOW_KEYS, "rope_layers",
+                            "activation"),
     .dialects = dialects};

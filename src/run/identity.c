@@ -208,8 +208,9 @@ json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *c
 
 /* Those without which the weights do not even fit. */
 static const char *const of_shape[] = {
-    "family",      "num_layers",      "hidden_size",    "ffn_size",     "vocab_size",  "tied", "attention_bias",
-    "num_experts", "expert_ffn_size", "shared_experts", "dense_layers", "router_bias", NULL};
+    "family",         "num_layers",  "hidden_size", "ffn_size",    "vocab_size",      "tied",
+    "attention_bias", "output_bias", "mlp_bias",    "num_experts", "expert_ffn_size", "shared_experts",
+    "dense_layers",   "router_bias", NULL};
 
 static const char *const other_keys[] = {
     "run",     "data.train", "data.tokenizer", "data.documents", "data.packing", "optimizer.name", "freeze",

@@ -63,6 +63,7 @@ static const sample samples[] = {
     {"activation", "activation: silu\n", ""},
     {"attention_bias", "attention_bias: true\n", ""},
     {"output_bias", "output_bias: true\n", "attention_bias: true\n"},
+    {"mlp_bias", "mlp_bias: true\n", ""},
     {"residual", "residual: sequential\n", ""},
     {"residual", "residual: parallel\n", ""},
     {"residual", "residual: parallel_one_norm\n", ""},

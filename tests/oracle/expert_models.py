@@ -29,9 +29,13 @@ def has_experts(m, layer):
     return m.get("num_experts", 0) > 0 and layer >= m["dense_layers"]
 
 
+def linear(w, module, x):
+    return torch.nn.functional.linear(x, w[module + ".weight"], w.get(module + ".bias"))
+
+
 def swiglu(w, gate, up, down, x):
-    g = x @ w[gate + ".weight"].T
-    return (g * torch.sigmoid(g) * (x @ w[up + ".weight"].T)) @ w[down + ".weight"].T
+    g = linear(w, gate, x)
+    return linear(w, down, g * torch.sigmoid(g) * linear(w, up, x))
 
 
 def dense_part(w, p, x):

@@ -105,6 +105,10 @@ MODELS = {
     "olmo2, biases": ("olmo2", dict(**sizes(2, 24, 4, 33, 61, kv=1), attention_bias=True, **rope())),
     "gemma2, biases": ("gemma2", dict(**sizes(2, 28, 4, 33, 61, kv=2), head_dim=8, attention_bias=True, query_pre_attn_scalar=7, sliding_window=5, **rope())),
     "llama, biases": ("llama", dict(**sizes(3, 24, 4, 37, 73, kv=2), attention_bias=True, **rope())),
+    "llama, all biases": ("llama", dict(**sizes(3, 24, 4, 37, 73, kv=2), attention_bias=True, mlp_bias=True, **rope())),
+    "granite, mlp biases": ("granite", dict(**sizes(2, 30, 3, 29, 61), mlp_bias=True, embedding_multiplier=0.7, residual_multiplier=1.4,
+                                            attention_multiplier=0.9, logits_scaling=0.6, tie_word_embeddings=True, **rope())),
+    "smollm3, mlp biases": ("smollm3", dict(**sizes(3, 20, 2, 31, 57, kv=1), no_rope_layers=[0, 1, 1], mlp_bias=True, hidden_act="gelu", **rope())),
     "qwen3, longrope": ("qwen3", dict(**sizes(2, 24, 3, 31, 57), head_dim=8,
                                       **rope(factor=3.0, attention_factor=1.3, original_max_position_embeddings=22, **longrope(4)))),
 }

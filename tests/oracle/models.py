@@ -7,7 +7,7 @@ import torch
 
 DEFAULTS = dict(num_kv_heads=None, head_dim=None, ffn_size=None, tied=None, activation="gelu_tanh", norm_eps=1e-5,
                 rope_theta=10000.0, rope_scaling=None, attention_bias=False, token_by_token=False, window=0,
-                window_layers="all")
+                window_layers="all", output_bias=False, mlp_bias=False)
 
 
 def complete(model):
@@ -186,15 +186,15 @@ def llama_hidden(m, w, ids, positions, watch=None, capacity=None):
         p = f"model.layers.{layer}."
         y = rms_norm(x, w, p + "input_layernorm", m["norm_eps"])
 
-        def project(name):
+        def project(name, y=y, bias=m["attention_bias"]):
             out = y @ w[p + f"self_attn.{name}_proj.weight"].T
-            return out + w[p + f"self_attn.{name}_proj.bias"] if m["attention_bias"] else out
+            return out + w[p + f"self_attn.{name}_proj.bias"] if bias else out
 
         q = heads_with_norm(m, w, p + "self_attn.q_norm", project("q"), m["num_heads"])
         k = heads_with_norm(m, w, p + "self_attn.k_norm", project("k"), m["num_kv_heads"])
         q, k = rotate(q, frequencies, factor, positions), rotate(k, frequencies, factor, positions)
         v = heads_of(project("v"), m["num_kv_heads"])
-        x = x + joined(causal_attention(q, k, v, positions, window_of(m, layer))) @ w[p + "self_attn.o_proj.weight"].T
+        x = x + project("o", joined(causal_attention(q, k, v, positions, window_of(m, layer))), m["output_bias"])
         y = rms_norm(x, w, p + "post_attention_layernorm", m["norm_eps"])
         if expert_models.has_experts(m, layer):
             y, router_loss = expert_models.expert_part(m, w, p, y, watch, capacity)

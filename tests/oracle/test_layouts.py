@@ -25,6 +25,8 @@ GPT2 = dict(family="gpt2", num_layers=5, hidden_size=12, num_heads=6, ffn_size=2
 # untied, grouped-query heads
 LLAMA = dict(family="llama", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43,
              max_sequence=16, tied=False, init_std=0.1)
+# biases on all products of a layer
+BIASED = {**LLAMA, "attention_bias": True, "output_bias": True, "mlp_bias": True}
 # norms of the heads of q and k, whose width is their own, biases on all products of attention, positions by the list for long sequences
 LONG = dict(type="longrope", factor=4.0, original_max_sequence=5, short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 3.0, 9.0])
 QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6, "attention_bias": True, "rope_scaling": LONG}
@@ -203,8 +205,8 @@ needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIP
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GPT2, LLAMA, QWEN3, GPT_NEOX, GEMMA2, {**GPT_NEOX, "dropout": 0.1}],
-                         ids=["gpt2", "llama", "qwen3", "gpt_neox", "gemma2", "gpt_neox, dropout"])
+@pytest.mark.parametrize("model", [GPT2, LLAMA, BIASED, QWEN3, GPT_NEOX, GEMMA2, {**GPT_NEOX, "dropout": 0.1}],
+                         ids=["gpt2", "llama", "llama, biases", "qwen3", "gpt_neox", "gemma2", "gpt_neox, dropout"])
 def test_matrix(tmp_path, model):
     some = LAYOUTS if WHICH == "few" else drawn(LAYOUTS, 3 if model in (GPT2, LLAMA) else 8, f"matrix {model['family']}")
     layouts = [dict(), *some, *(ONLY_GPT2 if model["num_heads"] == 6 else ONLY_LLAMA)]

@@ -32,7 +32,8 @@ MODELS = {
     # two heads of keys for eight: copies where tensor is above 2
     "llama": dict(family="llama", **SMALL, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43, tied=False),
     # odd numbers of heads, with biases
-    "odd": dict(family="llama", **SMALL, hidden_size=12, num_heads=6, num_kv_heads=3, ffn_size=25, vocab_size=47, tied=True, attention_bias=True),
+    "odd": dict(family="llama", **SMALL, hidden_size=12, num_heads=6, num_kv_heads=3, ffn_size=25, vocab_size=47, tied=True, attention_bias=True,
+                output_bias=True, mlp_bias=True),
     # norms of heads, whose width is their own
     "qwen3": dict(family="qwen3", **SMALL, hidden_size=16, num_heads=8, num_kv_heads=2, head_dim=6, ffn_size=21, vocab_size=43, tied=False),
     "mixtral": MIXTRAL,

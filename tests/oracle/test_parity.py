@@ -35,6 +35,7 @@ CASES = [
     ("llama 4:1", LLAMA, 4, 33, 2),
     ("llama 4:2 tied", {**LLAMA, "num_kv_heads": 2, "tied": True}, 2, 64, 2),
     ("llama 4:4 biases, stretched", {**LLAMA, "num_kv_heads": 4, "attention_bias": True, "rope_scaling": STRETCH}, 3, 48, 3),
+    ("llama biases on all products", {**LLAMA, "attention_bias": True, "output_bias": True, "mlp_bias": True}, 4, 33, 2),
     ("llama one head", {**LLAMA, "num_heads": 1, "num_kv_heads": 1, "hidden_size": 18, "ffn_size": 35}, 2, 9, 1),
     ("llama head size apart", {**LLAMA, "head_dim": 20, "rope_theta": 500000.0}, 2, 31, 2),
     ("llama one position", LLAMA, 3, 1, 1),

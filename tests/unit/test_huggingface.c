@@ -249,7 +249,8 @@ static const struct {
     {"{\"model_type\": \"gpt2\", \"quantization_config\": {}}", TRI_UNSUPPORTED, "quantized weights"},
     {"{\"model_type\": \"mistral\", \"attention_bias\": true}", TRI_UNSUPPORTED,
      "`attention_bias` is true: a bias on the output projection of attention is not supported"},
-    {"{\"model_type\": \"llama\", \"mlp_bias\": true}", TRI_UNSUPPORTED, "`mlp_bias` is true"},
+    {"{\"model_type\": \"mistral\", \"mlp_bias\": true}", TRI_UNSUPPORTED,
+     "`mlp_bias` is true: a bias in the feed-forward part is not supported"},
     {"{\"model_type\": \"llama\", \"hidden_act\": \"tanh\"}", TRI_UNSUPPORTED, "`hidden_act` is `tanh`; silu, gelu"},
     {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": 3}", TRI_BAD_FILE, "`rope_scaling` is 3, but should be an object"},
@@ -310,7 +311,7 @@ static void check_round_trip(tri_model m) {
   tri_free(text);
   assert_string_equal(m.name, back.name);
   assert_true(m.family == back.family && m.tied == back.tied && m.attention_bias == back.attention_bias &&
-              m.output_bias == back.output_bias && m.activation == back.activation);
+              m.output_bias == back.output_bias && m.mlp_bias == back.mlp_bias && m.activation == back.activation);
   assert_true(m.num_layers == back.num_layers && m.hidden_size == back.hidden_size && m.num_heads == back.num_heads &&
               m.num_kv_heads == back.num_kv_heads && m.head_dim == back.head_dim && m.ffn_size == back.ffn_size &&
               m.vocab_size == back.vocab_size && m.max_sequence == back.max_sequence);
@@ -399,6 +400,8 @@ static void test_round_trip(void **state) {
   llama.attention_bias = true;
   check_round_trip(llama);
   llama.output_bias = true;
+  check_round_trip(llama);
+  llama.mlp_bias = true;
   check_round_trip(llama);
 }
 

@@ -218,6 +218,13 @@ static void refuses_impossible_models(void **state) {
        "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has words for"},
       {gpt2, "`output_bias` is for llama; gpt2 has none, so leave it out"},
       {llama, "`rope_scaling.long_factor` must be between 1e-06 and 1000000, not -2.0"},
+      {llama,
+       "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, `output_bias`) and "
+       "without a window: that is what a config.json has words for"},
+      {llama,
+       "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, `output_bias`) and "
+       "without a window: that is what a config.json has words for"},
+      {gpt2, "`mlp_bias` is for llama, smollm3 and granite; gpt2 has none, so leave it out"},
   };
   cases[0].model.head_dim = 65;
   cases[1].model.num_heads = 13;
@@ -256,6 +263,9 @@ static void refuses_impossible_models(void **state) {
   cases[29].model.rope_scaling.type = TRI_ROPE_LONG;
   cases[30].model.output_bias = cases[31].model.output_bias = true;
   cases[32].model.rope_scaling.long_factor[0] = -2;
+  cases[33].model.mlp_bias = cases[34].model.mlp_bias = cases[35].model.mlp_bias = true;
+  cases[33].model.attention_bias = true;
+  cases[34].model.window = 9;
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     tri_model before = cases[i].model;
     EXPECT_FAILS(TRI_BAD_CONFIG, cases[i].message, tri_model_complete(&cases[i].model));

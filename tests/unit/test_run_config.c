@@ -371,7 +371,7 @@ static double next_double(uint64_t *index, double below) {
 static void any_experts(tri_model *m, uint64_t *index) {
   m->router_groups = m->router_kept_groups = 1;
   m->router_scale = 1;
-  if (m->family != TRI_FAMILY_LLAMA || m->attention_bias || next(index, 2) == 0) return;
+  if (m->family != TRI_FAMILY_LLAMA || m->attention_bias || m->mlp_bias || next(index, 2) == 0) return;
   m->family = TRI_FAMILY_DOTS1;
   m->router_groups = 1 + (int64_t)next(index, 4);
   m->router_kept_groups = 1 + (int64_t)next(index, (uint64_t)m->router_groups);
@@ -415,6 +415,7 @@ static void any_model(tri_model *m, uint64_t *index) {
   m->window = llama ? (int64_t)next(index, 3) * (1 + (int64_t)next(index, 1 << 20)) : 0;
   snprintf(m->window_layers, sizeof m->window_layers, "%s",
            m->window > 0 && m->num_layers > 8 && next(index, 2) == 0 ? "0, 3-5" : "all");
+  m->mlp_bias = llama && !m->attention_bias && m->window == 0 && next(index, 2) == 1;
   m->output_bias = llama && m->attention_bias && m->window == 0 && next(index, 2) == 1;
   tri_rope_scaling *scaling = &m->rope_scaling;
   scaling->type = llama ? (tri_rope_type)next(index, 5) : TRI_ROPE_LLAMA3;
