@@ -21,32 +21,27 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_loo
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
 }
 
-/* Of a terminal that closes, unless somebody has said that it may (nohup). */
-static sigset_t held(void) {
+/* SIGHUP, of a terminal that closes, unless somebody has said that it may (nohup). */
+static sigset_t wishes(void) {
   sigset_t set;
   struct sigaction action;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
-  return set;
-}
-
-static sigset_t wishes(void) {
-  sigset_t set = held();
   sigaddset(&set, SIGUSR1);
+  if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
 
 void tri_stop_hold(void) {
   struct sigaction ignore = {.sa_handler = SIG_IGN};
   if (hangup[0] == (unsigned long)SIG_IGN) sigaction(SIGHUP, &ignore, NULL);
-  sigset_t set = held();
+  sigset_t set = wishes();
   pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 void tri_stop_release(void) {
-  sigset_t set = held();
+  sigset_t set = wishes();
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 

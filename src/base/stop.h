@@ -18,9 +18,9 @@
       tri_stop_look_at_hangup
 void tri_stop_look_at_hangup(void);
 
-/* Holds back SIGINT, SIGTERM and, unless it is ignored, SIGHUP from here on, over an exec too: the first thing in main,
- * so that none is lost before somebody is there who knows what to do with it. tri_stop_release lets them do what they
- * do without us. */
+/* Holds back SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP from here on, over an exec too: the first thing
+ * in main, so that none is lost, or ends the process, before somebody is there who knows what to do with it.
+ * tri_stop_release lets them do what they do without us. */
 void tri_stop_hold(void);
 void tri_stop_release(void);
 

@@ -60,6 +60,7 @@ typedef struct attendance {
   double beat_s, limit_s;
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
   double touched_s;
+  bool wish_waits; /* for the first step */
   char folder[TRI_PATH_BYTES]; /* for the words that cannot be sent; "" where there is none */
   char line[LINE_BYTES];
   size_t held;
@@ -75,7 +76,7 @@ double tri_attend_limit_s(double hang_timeout_s) {
  */
 
 static sigset_t awaited(void) {
-  static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+  static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
   sigset_t set;
   sigemptyset(&set);
   for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
@@ -416,21 +417,32 @@ static void keep_clock(attendance *a, double passed_s) {
 
 /* ---- what comes from above --------------------------------------------------------------------------------------- */
 
-/* The first is a wish that the ranks be asked for, if there is something to save; the second an order. */
-static void take_wish(attendance *a) {
-  tri_ending *e = a->ending;
+static void pass_wish_on(attendance *a) {
   int64_t reached = 0;
-  e->asked++;
-  if (e->asked > 1 || e->steps < 0) {
-    end_job(a);
-    return;
-  }
   for (size_t i = 0; i < a->listener.count; i++) {
     const tri_speaker *speaker = &a->listener.speakers[i];
     tri_listener_say(speaker, TRI_PARENT_STOP);
     reached += speaker->known ? 1 : 0;
   }
   if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);
+}
+
+/* The first is a wish that the ranks be asked for, if there is something to save; the second an order. */
+static void take_wish(attendance *a) {
+  tri_ending *e = a->ending;
+  e->asked++;
+  if (e->asked > 1 || e->steps < 0) {
+    end_job(a);
+  } else {
+    pass_wish_on(a);
+  }
+}
+
+/* A scheduler's SIGUSR1, however often, never ends the job: before the first step it waits for it. */
+static void take_notice(attendance *a) {
+  if (a->ending->asked > 0) return;
+  a->ending->asked = 1;
+  a->wish_waits = true;
 }
 
 static void reap(attendance *a) {
@@ -451,6 +463,8 @@ static void take_signals(attendance *a) {
   while (read(a->signals, &facts, sizeof facts) == (ssize_t)sizeof facts) {
     if (facts.ssi_signo == SIGCHLD) {
       reap(a);
+    } else if (facts.ssi_signo == SIGUSR1) {
+      take_notice(a);
     } else {
       take_wish(a);
     }
@@ -475,6 +489,10 @@ static tri_status wait_some(attendance *a, double wait_s) {
     if (polled[lines].revents != 0) take_signals(a);
   }
   tri_free(polled);
+  if (a->wish_waits && a->ending->steps >= 0) {
+    a->wish_waits = false;
+    pass_wish_on(a);
+  }
   keep_clock(a, tri_clock_s() - begin_s);
   return TRI_OK;
 }

@@ -43,7 +43,7 @@ typedef struct tri_ending {
   bool silent;                  /* a rank's line went down without a word, */
   int64_t silent_rank;          /* that of the first; -1 where it is not known */
   bool all_left;                /* every rank has said goodbye, with exit status 0 */
-  int asked;                    /* how often a signal asked the parent to stop */
+  int asked;                    /* how often a signal asked the parent to stop; SIGUSR1 once at most */
   bool ended;                   /* the parent itself has ended the job */
   char hang[TRI_MESSAGE_BYTES]; /* what the parent's clock has to say, or "" */
   int launcher_result;          /* as waitpid says it */

@@ -184,10 +184,12 @@ def test_last_words(tmp_path, corpus, spoiled):
 
 
 def holds_signals(pid):
-    """Whether main has begun: until then nobody can do more than die."""
+    """Whether main has begun: until then nobody can do more than die. (What makes a thread blocks all signals for that long,
+    libraries before main too.)"""
     with contextlib.suppress(OSError):
         mask = int(re.search(r"SigBlk:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16)
-        return mask >> (signal.SIGTERM - 1) & 1
+        blocked = {number for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2) if mask >> (number - 1) & 1}
+        return blocked == {signal.SIGTERM, signal.SIGUSR1}
     return False
 
 
@@ -235,7 +237,7 @@ def test_signals_at_any_moment(tmp_path, corpus, ranks):
         if ranks == 1:
             del points[1:4]  # there are no further processes
         chance = random.Random(f"{STARTS} {i}")
-        number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+        number = chance.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
         process = start(path, "-n", ranks)
         points[i % len(points)](process)
         for _ in range(0 if process.poll() is not None else chance.choice([1, 1, 2])):
@@ -311,13 +313,26 @@ def test_launchers_signal_before_the_first_step(tmp_path, corpus):
     process = start(path, "-n", 2)
     wait_for(lambda: len(ranks_of(path)) == 2, process)
     ranks = ranks_of(path)
-    wait_for(lambda: all(int(re.search(r"SigBlk:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16) >> (signal.SIGUSR1 - 1) & 1
-                         for pid in ranks.values()), process)
+    wait_for(lambda: all(holds_signals(pid) for pid in ranks.values()), process)
     for pid in ranks.values():
         os.kill(pid, signal.SIGUSR1)
     _, errors = process.communicate()
     check_interrupted(tmp_path, process, errors, errors)
     assert "its checkpoint is written" in errors
+
+
+@pytest.mark.parametrize("ranks", [2, 1])
+def test_schedulers_signal_to_the_parent(tmp_path, corpus, ranks):
+    """Before the first step, and twice: the first step is made and saved."""
+    path = write_run(tmp_path, corpus)
+    process = start(path, "-n", ranks)
+    wait_for(lambda: holds_signals(process.pid) and (ranks == 1 or launchers_of(path)), process)
+    for _ in range(2):
+        process.send_signal(signal.SIGUSR1)
+        time.sleep(0.05)
+    _, errors = process.communicate()
+    check_interrupted(tmp_path, process, errors, errors)
+    assert "interrupted after step 1; its checkpoint is written" in errors
 
 
 def test_nohup(tmp_path, corpus):
