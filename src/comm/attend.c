@@ -60,7 +60,7 @@ typedef struct attendance {
   double beat_s, limit_s;
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
   double touched_s;
-  bool wish_waits; /* for the first step */
+  bool wish_waits;             /* for the first step */
   char folder[TRI_PATH_BYTES]; /* for the words that cannot be sent; "" where there is none */
   char line[LINE_BYTES];
   size_t held;
