@@ -18,7 +18,7 @@ foreach(warp 32 64)
   endforeach()
 endforeach()
 add_library(stand_in_emulator OBJECT EXCLUDE_FROM_ALL src/device/gpu/emulator.c src/device/gpu/fiber.c src/base/status.c
-            src/base/memory.c src/base/random.c src/base/format.c)
+            src/base/memory.c src/base/random.c src/base/format.c src/base/other_names.c)
 trireme_stand_in_options(stand_in_emulator)
 
 # A driver, as FOLDER/libNAME.so.VERSION.

@@ -2,11 +2,12 @@
 
 #include "base/config_value.h"
 #include "base/format.h"
+#include "base/other_names.h"
 
 #include <stdint.h>
 #include <string.h>
 
-enum { MAX_PATH = 128, MAX_KEYS = 192, SUBJECT_BYTES = 256 };
+enum { MAX_PATH = 128, MAX_KEYS = 256, SUBJECT_BYTES = 256 };
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
@@ -69,48 +70,100 @@ static void place_name(char buffer[SUBJECT_BYTES], const tri_config_table *table
   }
 }
 
-/* The full name of the key that was probably meant, or false. A key of just that name, wherever it is, is the best
- * guess; then one whose name has the word in it (`layers`: `model.num_layers`); then the nearest in spelling, first
- * among the section's own keys. */
-static bool suggest(const tri_config_table *table, const char *path, const char *name, char out[MAX_PATH]) {
+/* Below the section at `path`, or, where `own`, right in it. */
+static bool is_in(const key_list *list, size_t i, const char *path, bool own) {
+  size_t length = strlen(path);
+  const char *inner = list->paths[i] + (length == 0 ? 0 : length + 1);
+  if (length > 0 && (strncmp(list->paths[i], path, length) != 0 || list->paths[i][length] != '.')) return false;
+  return !own || strcmp(inner, list->names[i]) == 0;
+}
+
+static bool is_named(const key_list *list, size_t i, const char *name) { return strcmp(list->names[i], name) == 0; }
+
+static bool is_known(const key_list *list, size_t i, const char *name) {
+  return tri_is_other_name(name, list->paths[i]) || tri_is_other_name(name, list->names[i]);
+}
+
+static bool has_word(const key_list *list, size_t i, const char *name) {
+  return strlen(name) >= 3 && strstr(list->names[i], name) != NULL;
+}
+
+/* The nearest in spelling among those of a section, or NULL. */
+static const char *nearest_in(const key_list *list, const char *path, bool own, const char *name) {
+  const char *paths[MAX_KEYS], *names[MAX_KEYS] = {NULL};
+  size_t count = 0;
+  for (size_t i = 0; i < list->count; i++) {
+    if (!is_in(list, i, path, own)) continue;
+    paths[count] = list->paths[i];
+    names[count++] = list->names[i];
+  }
+  const char *meant = tri_nearest_word(name, names, count);
+  for (size_t i = 0; i < count && meant != NULL; i++) {
+    if (names[i] == meant) return paths[i];
+  }
+  return NULL;
+}
+
+/* The full name of the key that was probably meant by one that was looked for at `path`, or NULL. One of just that
+ * name, or that another program calls so, is the best guess; then one whose name has the word in it (`layers`:
+ * `model.num_layers`); then the nearest in spelling; each first in and below the section. */
+static const char *suggest(const key_list *list, const char *path, const char *name) {
+  static bool (*const guesses[])(const key_list *, size_t, const char *) = {is_named, is_known, has_word};
+  static const struct {
+    int guess; /* of those above; -1: the nearest */
+    bool inside, own;
+  } order[] = {{0, true, false}, {1, true, true},  {1, true, false},  {0, false, false}, {1, false, false},
+               {2, true, false}, {-1, true, true}, {-1, true, false}, {2, false, false}, {-1, false, false}};
+  for (size_t k = 0; k < sizeof order / sizeof order[0]; k++) {
+    const char *at = order[k].inside ? path : "";
+    const char *nearest = order[k].guess < 0 ? nearest_in(list, at, order[k].own, name) : NULL;
+    if (nearest != NULL) return nearest;
+    for (size_t i = 0; i < list->count && order[k].guess >= 0; i++) {
+      if (is_in(list, i, at, order[k].own) && guesses[order[k].guess](list, i, name)) return list->paths[i];
+    }
+  }
+  return NULL;
+}
+
+bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes) {
   key_list all = {.count = 0};
-  collect(table, path, &all);
-  const char *meant = NULL;
-  for (size_t i = 0; i < all.count && meant == NULL; i++) {
-    if (strcmp(all.names[i], name) == 0) meant = all.names[i];
+  char name[MAX_PATH];
+  collect(table, "", &all);
+  snprintf(name, sizeof name, "%s", word);
+  for (char *at = name; *at != '\0'; at++) {
+    if (*at == '-') *at = '_';
   }
-  for (size_t i = 0; i < all.count && meant == NULL && strlen(name) >= 3; i++) {
-    if (strstr(all.names[i], name) != NULL) meant = all.names[i];
-  }
-  if (meant == NULL) {
-    const char *own[MAX_KEYS];
-    size_t count = table->num_keys < MAX_KEYS ? table->num_keys : MAX_KEYS;
-    for (size_t i = 0; i < count; i++) own[i] = table->keys[i].name;
-    meant = tri_nearest_word(name, own, count);
-  }
-  if (meant == NULL) meant = tri_nearest_word(name, all.names, all.count);
-  for (size_t i = 0; i < all.count; i++) {
-    if (all.names[i] != meant) continue;
-    snprintf(out, MAX_PATH, "%s", all.paths[i]);
-    return true;
+  for (int pass = 0; pass < 3; pass++) {
+    for (size_t i = 0; i < all.count; i++) {
+      bool meant =
+          pass == 0 ? strcmp(all.paths[i], name) == 0 : (pass == 1 ? is_named(&all, i, name) : is_known(&all, i, name));
+      if (!meant) continue;
+      snprintf(out, out_bytes, "%s", all.paths[i]);
+      return true;
+    }
   }
   return false;
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
 
-static tri_status unknown_key(const tri_config_table *table, const char *path, const tri_yaml *node) {
+static tri_status unknown_key(const tri_config_table *root, const tri_config_table *table, const char *path,
+                              const tri_yaml *node) {
   char excerpt[TRI_YAML_EXCERPT_BYTES];
   char place[SUBJECT_BYTES];
   char subject[SUBJECT_BYTES + TRI_YAML_EXCERPT_BYTES + 32];
+  key_list all = {.count = 0};
   place_name(place, table, path);
   snprintf(subject, sizeof subject, "`%s` is not a key of %s", tri_yaml_excerpt(node->key, excerpt), place);
-  char meant[MAX_PATH];
-  if (suggest(table, "", node->key, meant)) {
-    char *dot = strrchr(meant, '.');
-    if (dot == NULL) return tri_yaml_fail(node, subject, "; did you mean `%s`?", meant);
-    *dot = '\0';
-    return tri_yaml_fail(node, subject, "; did you mean `%s` under `%s:`?", dot + 1, meant);
+  collect(root, "", &all);
+  const char *meant = suggest(&all, path, node->key);
+  if (meant != NULL) {
+    const char *dot = strrchr(meant, '.');
+    size_t section = dot == NULL ? 0 : (size_t)(dot - meant);
+    if (section == strlen(path) && strncmp(meant, path, section) == 0)
+      return tri_yaml_fail(node, subject, "; did you mean `%s`?", dot == NULL ? meant : dot + 1);
+    if (dot == NULL) return tri_yaml_fail(node, subject, "; did you mean `%s`, which stands under no other?", meant);
+    return tri_yaml_fail(node, subject, "; did you mean `%s` under `%.*s:`?", dot + 1, (int)section, meant);
   }
   char names[1024];
   list_keys(table, names, sizeof names);
@@ -143,19 +196,23 @@ static const char *path_in_source(const tri_yaml *section, const char *path) {
 }
 
 /* All names before any value: a key that seems to be missing may only be misspelt. */
-static tri_status check_names(const tri_config_table *table, const tri_yaml *section, const char *path) {
+static tri_status check_names(const tri_config_table *root, const tri_config_table *table, const tri_yaml *section,
+                              const char *path) {
   char inner[MAX_PATH];
-  path = path_in_source(section, path);
+  if (path != path_in_source(section, path)) {
+    path = "";
+    root = table;
+  }
   for (const tri_yaml *child = section->first; child != NULL; child = child->next) {
     const tri_config_key *key = find_key(table, child->key);
-    if (key == NULL) return unknown_key(table, path, child);
+    if (key == NULL) return unknown_key(root, table, path, child);
     join(inner, path, key->name);
     if (key->type == TRI_CONFIG_SECTION && child->kind == TRI_YAML_MAPPING) {
-      TRI_TRY(check_names(key->table, child, inner));
+      TRI_TRY(check_names(root, key->table, child, inner));
     }
     if (key->type != TRI_CONFIG_LIST || child->kind != TRI_YAML_LIST) continue;
     for (const tri_yaml *item = child->first; item != NULL; item = item->next) {
-      if (item->kind == TRI_YAML_MAPPING) TRI_TRY(check_names(key->table, item, inner));
+      if (item->kind == TRI_YAML_MAPPING) TRI_TRY(check_names(root, key->table, item, inner));
     }
   }
   return TRI_OK;
@@ -165,7 +222,6 @@ static tri_status check_names(const tri_config_table *table, const tri_yaml *sec
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
   char subject[SUBJECT_BYTES];
-  char inner[MAX_PATH];
   tri_yaml *node = tri_yaml_find(parent, key->name);
   tri_yaml *mapping = NULL;
   if (node != NULL && node->kind == TRI_YAML_MAPPING) {
@@ -176,8 +232,7 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
     TRI_TRY(tri_yaml_make(tree, parent, NULL, &mapping));
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node) && key->expand != NULL) {
     TRI_TRY(key->expand(tree, node, &mapping));
-    join(inner, path, key->name);
-    TRI_TRY(check_names(key->table, mapping, inner));
+    TRI_TRY(check_names(key->table, key->table, mapping, ""));
   } else {
     return tri_config_value_wrong(key, node, subject_of(subject, path, key->name));
   }
@@ -277,7 +332,7 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
     snprintf(subject, sizeof subject, "a %s", table->noun);
     return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s", kind_name(root->kind));
   }
-  TRI_TRY(check_names(table, root, ""));
+  TRI_TRY(check_names(table, table, root, ""));
   return read_section(table, tree, root, "", values);
 }
 
@@ -316,10 +371,10 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
   place_name(place, section, path);
   snprintf(subject, sizeof subject, "`%s` is not a key%s%s", tri_yaml_excerpt(name, excerpt),
            path[0] == '\0' ? "" : " of ", path[0] == '\0' ? "" : place);
-  char meant[MAX_PATH];
-  if (suggest(section, path, name, meant) || suggest(root, "", name, meant)) {
-    return tri_yaml_fail(label, subject, "; did you mean `%s`?", meant);
-  }
+  key_list all = {.count = 0};
+  collect(root, "", &all);
+  const char *meant = suggest(&all, path, name);
+  if (meant != NULL) return tri_yaml_fail(label, subject, "; did you mean `%s`?", meant);
   char names[1024];
   list_keys(section, names, sizeof names);
   return tri_yaml_fail(label, subject, "; the keys are %s", names);

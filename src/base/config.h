@@ -114,6 +114,10 @@ struct tri_config_table {
  * line ("{...}", "[...]"), every other is taken as it is. Without `=` it is TRI_BAD_USAGE. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
+/* The full name ("optimizer.lr") of the key that a word on a command line stands for, be it its name, with or without
+ * its section, or another program's (other_names.h); `-` counts as `_`. False where there is none. */
+bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes);
+
 /* Fills *values from the tree: unknown keys, wrong types, values out of range and missing keys are TRI_BAD_CONFIG.
  * Names in the place of sections are expanded in the tree. */
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values);

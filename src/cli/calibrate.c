@@ -248,7 +248,7 @@ const tri_command tri_command_calibrate = {
         "each\n"
         "number of ranks and of threads a rank that you plan for.\n"
         "\n"
-        "  -n RANKS          start so many ranks through this machine's mpiexec\n"
+        "  -n, --ranks N     start so many ranks through this machine's mpiexec\n"
         "  --precision P     of the activations: fp32 (the default) or bf16\n"
         "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"
         "  --model M         measure the products and the attention of this model, too, and not only a grid\n"

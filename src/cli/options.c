@@ -67,13 +67,23 @@ static tri_status unknown(const char *command, const char *word, const char *mea
                   meant, command);
 }
 
-/* The long option that `name` (without dashes) may have been meant for, or NULL. */
-static const char *nearest_option(const char *name, const struct option *options) {
-  const char *names[MOST_OPTIONS + 1];
+static size_t names_of(const struct option *options, const char *names[MOST_OPTIONS + 1]) {
   size_t count = 0;
   for (; options[count].name != NULL && count < MOST_OPTIONS; count++) names[count] = options[count].name;
   names[count++] = "help"; /* which every command has, in no table */
-  return tri_nearest_word(name, names, count);
+  return count;
+}
+
+/* The long option that `name` (without dashes) may have been meant for, or NULL. */
+static const char *nearest_option(const char *name, const struct option *options) {
+  const char *names[MOST_OPTIONS + 1];
+  return tri_nearest_word(name, names, names_of(options, names));
+}
+
+/* The one that other programs call so. */
+static const char *known_option(const char *name, const struct option *options) {
+  const char *names[MOST_OPTIONS + 1];
+  return tri_known_word(name, names, names_of(options, names));
 }
 
 /* "--to" of --tokens and --tokenizer: the options that begin so are all said. False if they are not several. */
@@ -105,6 +115,7 @@ static tri_status fault_of_letter(const char *command, int letter, char **argume
   const char shown[3] = {'-', (char)letter, '\0'};
   if (word[0] != '-' || word[1] != letter) word = arguments[optind];
   if (word == NULL || word[0] != '-' || word[1] != letter) return unknown(command, shown, NULL);
+  if (strlen(word) == 2) meant = known_option(word, options);
   if (strlen(word) > 2) {
     char name[LONGEST_OPTION];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 1, "="), word + 1);
@@ -124,6 +135,19 @@ tri_status tri_option_fault(const char *command, int result, char **arguments, c
   }
   if (optopt > 0) return fault_of_letter(command, optopt, arguments, options);
   return fault_of_long(command, word, options);
+}
+
+tri_status tri_option_fault_or_key(const char *command, int result, char **arguments, const struct option *options,
+                                   const tri_config_table *table, const char *given_by) {
+  const char *word = arguments[optind - 1];
+  char name[LONGEST_OPTION], key[LONGEST_OPTION];
+  bool is_word = result == '?' && optopt == 0 && strncmp(word, "--", 2) == 0;
+  snprintf(name, sizeof name, "%.*s", is_word ? (int)strcspn(word + 2, "=") : 0, is_word ? word + 2 : "");
+  if (is_word && known_option(name, options) == NULL && tri_config_meant(table, name, key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "%s: --%s is not an option; did you mean %s %s=VALUE? See trireme %s --help",
+                    command, name, given_by, key, command);
+  }
+  return tri_option_fault(command, result, arguments, options);
 }
 
 tri_status tri_option_unknown(const char *command, const char *word, const char *const *names, int count) {

@@ -2,6 +2,7 @@
 #ifndef TRI_CLI_OPTIONS_H
 #define TRI_CLI_OPTIONS_H
 
+#include "base/config.h"
 #include "base/status.h"
 
 #include <getopt.h>
@@ -17,6 +18,10 @@ tri_status tri_option_word(const char *option, const char *text, const char *con
 /* What getopt_long left to say after it returned '?' or ':': the option that is unknown, with the nearest of its table,
  * or lacks its value, or has one that it does not take. */
 tri_status tri_option_fault(const char *command, int result, char **arguments, const struct option *options);
+/* The same for a command that takes keys of a table by one of its options ("--set"): a key in the place of an option is
+ * told from a misspelt one. */
+tri_status tri_option_fault_or_key(const char *command, int result, char **arguments, const struct option *options,
+                                   const tri_config_table *table, const char *given_by);
 /* The same for a command that looks through a few words ("--json") itself. */
 tri_status tri_option_unknown(const char *command, const char *word, const char *const *names, int count);
 

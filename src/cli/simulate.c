@@ -41,7 +41,8 @@ static tri_status simulate_parse(int count, char **given, arguments *out) {
       case OPTION_TIMELINE: out->timeline = optarg; break;
       case OPTION_AGAINST: out->against = optarg; break;
       case OPTION_STAGES: out->stages = true; break;
-      default: return tri_option_fault("simulate", result, given, simulate_options);
+      default:
+        return tri_option_fault_or_key("simulate", result, given, simulate_options, &tri_layout_table, "--layout");
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "simulate: `%s` is not an option", given[optind]);

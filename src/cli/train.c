@@ -64,7 +64,8 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
       case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
-      default: return tri_option_fault("train", result, arguments, train_options);
+      default:
+        return tri_option_fault_or_key("train", result, arguments, train_options, tri_run_config_table(), "--set");
     }
   }
   if (out->keys) return TRI_OK;
@@ -195,7 +196,7 @@ const tri_command tri_command_train = {
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"
         "  --keys            print every key of a run file with its default\n"
-        "  -n RANKS          start so many ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+        "  -n, --ranks N     start so many ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
         "it out\n"
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",

@@ -244,7 +244,7 @@ const tri_command tri_command_tune = {
         "by\n"
         "several at once, it goes on where it was. With `report` it only says what was found.\n"
         "\n"
-        "  -n RANKS            of each real trial, started through this machine's mpiexec; simulated studies say\n"
+        "  -n, --ranks N       of each real trial, started through this machine's mpiexec; simulated studies say\n"
         "                      `devices`\n"
         "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
         "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "

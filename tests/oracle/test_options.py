@@ -1,11 +1,14 @@
 """Options that are misspelt, of every command: the nearest is named, or what there is; and advice with numbers in it, which is tried."""
 import os
+import pathlib
 import re
 import subprocess
 
 from parity import TRIREME, trireme, yaml_of
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=64)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def commands():
@@ -48,6 +51,71 @@ def test_misspelt_options():
     ):
         done = subprocess.run([TRIREME, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == 2 and said in done.stderr, (words, done.stderr)
+
+
+# Names of transformers (its configs and TrainingArguments), PEFT, Megatron-LM, DeepSpeed, torchtitan and nanoGPT, and the key that says it here.
+OTHER_NAMES = {
+    "model": dict(num_hidden_layers="num_layers", n_layer="num_layers", n_embd="hidden_size", d_model="hidden_size", dim="hidden_size",
+                  num_attention_heads="num_heads", n_head="num_heads", num_key_value_heads="num_kv_heads", num_query_groups="num_kv_heads",
+                  intermediate_size="ffn_size", ffn_hidden_size="ffn_size", n_inner="ffn_size", max_position_embeddings="max_sequence",
+                  block_size="max_sequence", n_ctx="max_sequence", tie_word_embeddings="tied", rms_norm_eps="norm_eps", layer_norm_epsilon="norm_eps",
+                  rotary_base="rope_theta", partial_rotary_factor="rotary_fraction", sliding_window="window", hidden_act="activation",
+                  num_local_experts="num_experts", num_experts_per_tok="experts_per_token", moe_intermediate_size="expert_ffn_size",
+                  initializer_range="init_std", final_logit_softcapping="logit_soft_cap"),
+    "data": dict(seq_length="sequence", seq_len="sequence", block_size="sequence", data_path="train", val="validation"),
+    "layout": dict(tp="tensor", tensor_model_parallel_size="tensor", pipeline_parallel_degree="pipeline", context_parallel_size="context", dp="data",
+                   expert_model_parallel_size="expert", micro_batch_size="micro_batch", per_device_train_batch_size="micro_batch", zero_stage="zero",
+                   gradient_checkpointing="recompute", recompute_granularity="recompute", virtual_pipeline_model_parallel_size="virtual_stages"),
+    "optimizer": dict(learning_rate="lr", max_steps="steps", train_iters="steps", max_iters="steps", global_batch_size="global_batch",
+                      batch_size="global_batch", gradient_accumulation_steps="global_batch", warmup_steps="warmup", lr_warmup_iters="warmup",
+                      lr_scheduler_type="decay", lr_decay_style="decay", max_grad_norm="clip", grad_clip="clip", clip_grad="clip", adam_epsilon="eps",
+                      beta2="betas", optim="name", type="name"),
+    "evaluation": dict(eval_interval="every", interval="every", eval_steps="every", eval_iters="batches", early_stopping_patience="stop_after"),
+    "checkpoint": dict(save_interval="every", interval="every", save_steps="every", save_total_limit="keep", load_best_model_at_end="best"),
+    "adapter": dict(r="rank", lora_alpha="alpha", lora_dropout="dropout", target_modules="targets"),
+    "": dict(dtype="precision", output_dir="output", out_dir="output", lora="adapter", learning_rate="optimizer.lr", batch_size="optimizer.global_batch",
+             eval_interval="evaluation.every", save_steps="checkpoint.every", max_steps="optimizer.steps", tp="layout.tensor"),
+}
+
+
+def test_names_of_other_programs(tmp_path):
+    """In a run file, by --set, and as an option of train: the key that says the same is named."""
+    run = dict(model=MODEL, data=dict(train="none", sequence=16), layout=dict(micro_batch=1), optimizer=dict(global_batch=1, steps=4, lr=1e-3), output="none")
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml_of(run))
+    for section, names in OTHER_NAMES.items():
+        for theirs, ours in names.items():
+            full = f"{section}.{ours}" if section else ours
+            said = trireme("train", path, "--set", f"{section}.{theirs}=1" if section else f"{theirs}=1", status=3).stderr
+            assert f"did you mean `{full}`?" in said, (theirs, said)
+            written = {**run, **({section: {**run.get(section, {}), theirs: 1}} if section else {theirs: 1})}
+            (tmp_path / "theirs.yaml").write_text(yaml_of(written))
+            said = trireme("train", tmp_path / "theirs.yaml", status=3).stderr
+            place, _, key = full.rpartition(".")
+            assert f"did you mean `{key}`" + (f" under `{place}:`?" if place != section else "?") in said, (theirs, said)
+    said = trireme("train", path, "--learning-rate", "1", status=2).stderr
+    assert "--learning-rate is not an option; did you mean --set optimizer.lr=VALUE? See trireme train --help" in said
+    for words, meant in (
+        (["train", path, "--optimizer.lr=1"], "--set optimizer.lr=VALUE?"), (["train", path, "--batch-size", "8"], "--set optimizer.global_batch=VALUE?"),
+        (["train", path, "--num-gpus", "2"], "--ranks?"), (["simulate", "--tp", "2"], "--layout tensor=VALUE?"), (["plan", "--gpus", "2"], "--devices?"),
+        (["generate", "x", "--max-new-tokens", "2"], "--tokens?"), (["generate", "x", "-p", "y"], "--prompt?"), (["prepare", "x", "-o", "y"], "`--out`?"),
+        (["merge", "x", "y", "-o", "z"], "--out?"), (["finetune"], "`train`?"), (["convert"], "`import`?"), (["evaluate"], "`eval`?"),
+    ):  # fmt: skip
+        assert f"did you mean {meant}" in trireme(*words, status=2).stderr, words
+    for word, meant in (("precision=bfloat16", "bf16"), ("precision=float32", "fp32"), ("device=cuda:0", "gpu"), ("layout.schedule=zb", "zero-bubble"),
+                        ("layout.recompute=true", "full"), ("model.activation=gelu", "gelu_erf"), ("optimizer.decay=cos", "cosine"), ("model=gpt2", "gpt2-124m")):  # fmt: skip
+        assert f"did you mean `{meant}`?" in trireme("train", path, "--set", word, status=3).stderr, word
+
+
+def test_no_other_name_is_stale():
+    """What base/other_names.c leads to is there: a key, an option, a word that a key takes, a preset or a command."""
+    rows = re.findall(r'\{"([\w.-]+)",\s*"', (ROOT / "src/base/other_names.c").read_text())
+    there = set(commands()) | {option for options in commands().values() for option in options}
+    for line in trireme("train", "--keys").stdout.splitlines():
+        key, kind = (line.split() + ["", ""])[:2]
+        there |= {key, key.split(".")[-1], *kind.split("|")}
+    there |= {path.stem for path in (ROOT / "configs/models").glob("*.yaml")} | {"gpu"}
+    assert len(rows) > 80 and not set(rows) - there, set(rows) - there
 
 
 def test_advice_is_legal(tmp_path):

@@ -24,7 +24,45 @@ static void rounds_to_plain_zero(void **state) {
   assert_true(isnan(tri_format_rounded(NAN, 1)));
 }
 
+static void meant_words_are_near_or_known_elsewhere(void **state) {
+  (void)state;
+  static const char *const names[] = {"num_layers", "lr", "global_batch", "r", "--out", "warmup", "context"};
+  static const struct {
+    const char *word, *meant;
+  } cases[] = {{"num_layesr", "num_layers"},
+               {"num-layers", "num_layers"},
+               {"layers", "num_layers"},
+               {"warmpu", "warmup"},
+               {"Warmup", "warmup"},
+               {"warmup_of_rate", "warmup"},
+               {"learning_rate", "lr"},
+               {"n_layer", "num_layers"},
+               {"Learning-Rate", "lr"},
+               {"train_batch_size", "global_batch"},
+               {"-o", "--out"},
+               {"--output", "--out"},
+               {"--oot", "--out"},
+               {"cntext", "context"},
+               {"error", NULL},
+               {"lt", NULL},
+               {"contents_of_it", NULL},
+               {"", NULL},
+               {"xyz", NULL}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *meant = tri_nearest_word(cases[i].word, names, sizeof names / sizeof names[0]);
+    if (cases[i].meant == NULL) {
+      assert_null(meant);
+    } else {
+      assert_non_null(meant);
+      assert_string_equal(meant, cases[i].meant);
+    }
+  }
+  assert_null(tri_known_word("num_layesr", names, 1)); /* only what another program says */
+  assert_string_equal(tri_known_word("n-layers", names, 1), "num_layers");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_to_plain_zero)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_to_plain_zero),
+                                     cmocka_unit_test(meant_words_are_near_or_known_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
