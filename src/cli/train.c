@@ -45,6 +45,18 @@ static const struct option train_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* "optimizer.lr=1e-3", as some programs take what `--set` is for here, or another file. */
+static tri_status fault_of_further_word(const char *word) {
+  char name[128], key[128];
+  size_t length = strcspn(word, "=");
+  snprintf(name, sizeof name, "%.*s", (int)length, word);
+  if (word[length] == '=' && tri_config_meant(tri_run_config_table(), name, key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "train: `%.200s` is not an option; did you mean --set %s%.200s?", word, key,
+                    word + length);
+  }
+  return tri_fail(TRI_BAD_USAGE, "train: one run file at a time, not `%s` too", word);
+}
+
 static tri_status train_parse(int count, char **arguments, train_arguments *out) {
   optind = 1;
   opterr = 0;
@@ -70,9 +82,7 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   }
   if (out->keys) return TRI_OK;
   if (optind == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
-  if (optind + 1 < count) {
-    return tri_fail(TRI_BAD_USAGE, "train: one run file at a time, not `%s` too", arguments[optind + 1]);
-  }
+  if (optind + 1 < count) return fault_of_further_word(arguments[optind + 1]);
   out->file = arguments[optind];
   return TRI_OK;
 }

@@ -97,6 +97,7 @@ def test_names_of_other_programs(tmp_path):
     assert "--learning-rate is not an option; did you mean --set optimizer.lr=VALUE? See trireme train --help" in said
     for words, meant in (
         (["train", path, "--optimizer.lr=1"], "--set optimizer.lr=VALUE?"), (["train", path, "--batch-size", "8"], "--set optimizer.global_batch=VALUE?"),
+        (["train", path, "lr=1e-3"], "--set optimizer.lr=1e-3?"),
         (["train", path, "--num-gpus", "2"], "--ranks?"), (["simulate", "--tp", "2"], "--layout tensor=VALUE?"), (["plan", "--gpus", "2"], "--devices?"),
         (["generate", "x", "--max-new-tokens", "2"], "--tokens?"), (["generate", "x", "-p", "y"], "--prompt?"), (["prepare", "x", "-o", "y"], "`--out`?"),
         (["merge", "x", "y", "-o", "z"], "--out?"), (["finetune"], "`train`?"), (["convert"], "`import`?"), (["evaluate"], "`eval`?"),
