@@ -262,6 +262,12 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
   if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
   tri_log("  %.1f MB/s with %d threads, in %s", mb_per_s(report), report->threads,
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
+  const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
+  if (counts->validation_tokens > 0) {
+    tri_log("  in a run file: data: {train: %s%strain, validation: %s%svalidation}", out, slash, out, slash);
+  } else {
+    tri_log("  in a run file: data: {train: %s%strain}", out, slash);
+  }
 }
 
 static tri_status say_filling(const char *out) {

@@ -11,10 +11,12 @@
 #include "data/corpus_index.h"
 #include "data/corpus_record.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -45,13 +47,42 @@ static tri_status make_path(const char *prefix, const char *suffix, char **out) 
   return TRI_OK;
 }
 
+static int is_index(const struct dirent *entry) {
+  size_t length = strlen(entry->d_name);
+  return length > 4 && strcmp(entry->d_name + length - 4, ".idx") == 0;
+}
+
+/* What to name instead of what is not there: a folder's corpora, or the name without its suffix. */
+static tri_status no_such_corpus(const char *prefix, const char *path) {
+  struct dirent **entries = NULL;
+  char found[512] = "";
+  size_t length = strlen(prefix), held = 0;
+  int count = scandir(prefix, &entries, is_index, alphasort);
+  const char *slash = length > 0 && prefix[length - 1] == '/' ? "" : "/";
+  for (int i = 0; i < count; i++) {
+    int name = (int)strlen(entries[i]->d_name) - 4;
+    if (held < sizeof found)
+      held += (size_t)snprintf(found + held, sizeof found - held, "%s%s%s%.*s", i == 0 ? "" : ", ", prefix, slash, name,
+                               entries[i]->d_name);
+    free(entries[i]);
+  }
+  free(entries);
+  if (count > 0) return tri_fail(TRI_BAD_FILE, "%s is a folder; name a corpus in it: %s", prefix, found);
+  if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0))
+    return tri_fail(TRI_BAD_FILE, "cannot open %s: a corpus is named without .bin or .idx; try %.*s", path,
+                    (int)(length - 4), prefix);
+  return tri_fail(TRI_BAD_FILE,
+                  "cannot open %s: %s (a corpus is named without .bin or .idx; `trireme prepare` makes one)", path,
+                  strerror(ENOENT));
+}
+
 static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {
   tri_status status = TRI_OK;
   TRI_TRY(make_path(prefix, suffix, &out->path));
   int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for, but refused below */
   if (file < 0) {
-    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s%s", out->path, strerror(errno),
-                    errno == ENOENT ? " (a corpus is named without .bin or .idx; `trireme prepare` makes one)" : "");
+    if (errno == ENOENT) return no_such_corpus(prefix, out->path);
+    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", out->path, strerror(errno));
   }
   struct stat facts;
   if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {

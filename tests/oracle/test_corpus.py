@@ -12,6 +12,7 @@ import subprocess
 
 import numpy
 import pytest
+from parity import yaml_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRIREME = os.environ.get("TRIREME", str(ROOT / "build" / "trireme"))
@@ -164,6 +165,19 @@ def test_bad_command_lines(tmp_path, arguments, status, message):
     assert message in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_by_a_name_that_is_nearly_its_own(tmp_path):
+    """The folder that `prepare --out` named, or one of its files."""
+    (tmp_path / "in.txt").write_text("text " * 1000)
+    prepare(tmp_path / "out", tmp_path / "in.txt")
+    for name, said in (("out", "out is a folder; name a corpus in it: {0}/out/train, {0}/out/validation"), ("out/", "it: {0}/out/train, {0}/out/validation"),
+                       ("out/train.bin", "a corpus is named without .bin or .idx; try {0}/out/train"),
+                       ("out/trains", "cannot open {0}/out/trains.idx: No such file or directory (a corpus is named")):  # fmt: skip
+        run = dict(model="gpt2-demo", data=dict(train=f"{tmp_path}/{name}"), optimizer=dict(global_batch=1, steps=1, lr=1e-3), output=str(tmp_path / "run"))
+        (tmp_path / "run.yaml").write_text(yaml_of(run))
+        done = subprocess.run([TRIREME, "train", tmp_path / "run.yaml"], capture_output=True, text=True)
+        assert done.returncode == 4 and said.format(tmp_path) in done.stderr, done.stderr
 
 
 def test_long_messages(tmp_path):
