@@ -13,16 +13,18 @@
 
 #include <string.h>
 
-enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS };
+enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS, OPTION_LAYOUT };
 
 typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
-  const char *keys; /* of clusters or systems: printed instead of a plan */
+  const char *layout; /* keys that all layouts have; or NULL */
+  const char *keys;   /* of clusters or systems: printed instead of a plan */
 } arguments;
 
 static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
+                                             {"layout", required_argument, NULL, OPTION_LAYOUT},
                                              {"top", required_argument, NULL, OPTION_TOP},
                                              {"pareto", no_argument, NULL, OPTION_PARETO},
                                              {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
@@ -40,10 +42,11 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
     if (taken) continue;
     switch (result) {
       case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
+      case OPTION_LAYOUT: out->layout = *optarg == '\0' ? NULL : optarg; break;
       case OPTION_PARETO: out->pareto = true; break;
       case OPTION_KEYS: out->keys = optarg; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
-      default: return tri_option_fault("plan", result, given, plan_options);
+      default: return tri_option_fault_or_key("plan", result, given, plan_options, &tri_layout_table, "--layout");
     }
   }
   if (optind < count) return tri_fail(TRI_BAD_USAGE, "plan: `%s` is not an option", given[optind]);
@@ -82,9 +85,11 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   char accuracy[TRI_ACCURACY_TEXT_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
   printf(
-      "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts, %ld simulated; no other can be better\n",
+      "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts%s%s, %ld simulated; no other can be "
+      "better\n",
       given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
-      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, (long)result->simulated);
+      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, given->layout == NULL ? "" : " with ",
+      given->layout == NULL ? "" : given->layout, (long)result->simulated);
   print_table(result);
   printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
          tri_report_attention(&request, attention));
@@ -132,6 +137,7 @@ static tri_status plan(const arguments *given) {
   tri_search_request request = tri_plan_options_search(&given->plan);
   request.top = given->top;
   request.exhaustive = given->exhaustive;
+  request.fixed = given->layout;
   if (given->plan.devices_to > 0) return plan_range(given, &request);
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
   tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);
@@ -170,6 +176,7 @@ const tri_command tri_command_plan = {
     .summary = "find the fastest layout that fits on a described machine",
     .help =
         "usage: trireme plan --model M --cluster C --devices N --global-batch B [--top K] [--pareto]\n"
+        "                    [--layout KEY=VALUE,...]\n"
         "                    [--sequence S] [--lengths L] [--packing P] [--precision P] [--system S] [--tokens T]\n"
         "                    [--optimizer O] [--set KEY=VALUE]... [--price P] [--json]\n"
         "       trireme plan --keys clusters|systems\n"
@@ -179,6 +186,7 @@ const tri_command tri_command_plan = {
         "                      --devices 512..2048 doubles from 512, and 512..2048:256 goes up by 256: a row for each, "
         "with its\n"
         "                      best layout, tokens/s, efficiency and cost\n"
+        "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
         "  --top K             how many (5)\n"
         "  --pareto            the fastest for each amount of memory instead\n"
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"

@@ -86,10 +86,17 @@ static tri_status enumerate(search *s) {
                                   .devices = request->devices,
                                   .global_batch = request->global_batch,
                                   .sequence = request->sequence,
-                                  .sums_whole = request->system->planned};
+                                  .sums_whole = request->system->planned,
+                                  .fixed = request->fixed};
   tri_status status = tri_layouts_each(&space, add, &(adding){s, bounds});
   tri_bounds_destroy(bounds);
   TRI_TRY(status);
+  if (s->count == 0 && request->fixed != NULL) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "no layout of %" PRId64
+                    " devices with %s is legal; fix fewer keys, or ask `simulate` for one such layout, which says why",
+                    request->devices, request->fixed);
+  }
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is legal: tensor must divide the %" PRId64

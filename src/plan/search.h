@@ -6,7 +6,8 @@
  * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
  * than 64 sequences, recompute_every, groups of micro-batches other than the smallest, and context ranks with fewer
  * than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank or of chunks that are not
- * equally long: where the embedding and the head count as a layer each, if not by the number of layers alone. */
+ * equally long: where the embedding and the head count as a layer each, if not by the number of layers alone. A key
+ * that is fixed has its value in all candidates, also one that is left out here. */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -24,8 +25,9 @@ typedef struct tri_search_request {
   double masked_area;
   tri_drawn_table *drawn;
   double expert_imbalance;
-  int64_t top;     /* answers wanted */
-  bool exhaustive; /* simulate everything: what the pruning is compared with */
+  const char *fixed; /* keys of layouts that are not searched, as in tri_layout_space; or NULL */
+  int64_t top;       /* answers wanted */
+  bool exhaustive;   /* simulate everything: what the pruning is compared with */
 } tri_search_request;
 
 typedef struct tri_answer {

@@ -178,10 +178,32 @@ bool tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_conf
 typedef struct visiting {
   const tri_layout_space *space;
   const tri_config_key *keys[MOST_KEYS]; /* in the order in which they are taken */
+  bool fixed[MOST_KEYS];                 /* that key has the value of the first layout */
   int64_t count;
   tri_status (*visit)(void *context, const tri_layout *layout);
   void *context;
 } visiting;
+
+static bool is_fixed(const char *text, const char *name) {
+  char word[TRI_LAYOUT_WORD_BYTES];
+  const size_t length = strlen(name);
+  while (text != NULL && tri_layout_next_word(&text, word)) {
+    if (strncmp(word, name, length) == 0 && word[length] == '=') return true;
+  }
+  return false;
+}
+
+static tri_status check_fixed(const char *text) {
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *key = &tri_layout_table.keys[k];
+    if (tri_layout_search_of(key) != NULL || strcmp(key->name, "data") == 0 || !is_fixed(text, key->name)) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "layouts are not searched by `%s`: it has its default in all of them; leave it out, and ask "
+                    "`simulate` for one layout with it",
+                    key->name);
+  }
+  return TRI_OK;
+}
 
 static bool is_taken(const visiting *all, const char *name) {
   for (int64_t i = 0; i < all->count; i++) {
@@ -210,15 +232,25 @@ static const tri_config_key *next_key(const visiting *all) {
   return next;
 }
 
-/* As deep as there are keys. */
+/* Whether there are devices for it: keys that are not taken yet have one rank, or what they are fixed to. */
+static bool has_devices(const tri_layout_space *space, const tri_layout *layout) {
+  const int64_t of_tensor = space->devices / layout->tensor, of_context = of_tensor / layout->context;
+  return space->devices % layout->tensor == 0 && of_tensor % layout->context == 0 && of_context % layout->pipeline == 0;
+}
+
+/* As deep as there are keys; the layout is left as it came. */
 static tri_status take(const visiting *all, int64_t depth, tri_layout *layout) {
   tri_layout_values found = {.count = 0};
+  if (!has_devices(all->space, layout)) return TRI_OK;
   if (depth == all->count) return all->visit(all->context, layout);
+  if (all->fixed[depth]) return take(all, depth + 1, layout);
   tri_layout_search_of(all->keys[depth])->fill(all->space, layout, &found);
+  const int64_t before = tri_layout_value(layout, all->keys[depth]);
   for (int64_t i = 0; i < found.count; i++) {
     set_value(layout, all->keys[depth], found.values[i]);
     TRI_TRY(take(all, depth + 1, layout));
   }
+  set_value(layout, all->keys[depth], before);
   return TRI_OK;
 }
 
@@ -226,9 +258,11 @@ tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(v
                             void *context) {
   visiting all = {.space = space, .visit = visit, .context = context};
   tri_layout layout;
-  TRI_TRY(tri_layout_parse("", &layout));
+  TRI_TRY(tri_layout_parse(space->fixed == NULL ? "" : space->fixed, &layout));
+  TRI_TRY(check_fixed(space->fixed));
   for (const tri_config_key *key = next_key(&all); key != NULL; key = next_key(&all)) {
     assert(all.count < MOST_KEYS);
+    all.fixed[all.count] = is_fixed(space->fixed, key->name);
     all.keys[all.count++] = key;
   }
   return take(&all, 0, &layout);

@@ -12,7 +12,8 @@
 typedef struct tri_layout_space {
   const tri_model *model; /* complete */
   int64_t devices, global_batch, sequence;
-  bool sums_whole; /* with several micro-batches gradients are whole until the last: zero 2 is zero 1 then */
+  bool sums_whole;   /* with several micro-batches gradients are whole until the last: zero 2 is zero 1 then */
+  const char *fixed; /* "tensor=8,recompute=full": keys with one value, be it worth trying or not; NULL: none */
 } tri_layout_space;
 
 /* No published run leaves a rank fewer tokens of a sequence than that (Llama 3 leaves it as many): no search does. */
@@ -57,7 +58,8 @@ void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys without values have their defaults. Not all are legal: the visitor
- * resolves them. Stops at its first failure. */
+ * resolves them. Stops at its first failure. Of the keys without values `data` alone may be fixed: others decide about
+ * what bounds (plan/bounds.h) do not look at. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 

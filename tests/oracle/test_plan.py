@@ -370,6 +370,55 @@ def test_search_beside_brute_force(tmp_path, seed):
         assert "no layout of" in done[0].stderr
 
 
+def as_text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_search_with_fixed_keys(tmp_path, seed):
+    """The best of those that have them, of all layouts that there are; GPipe, which no search tries by itself, by brute force."""
+    chance = random.Random(300 + seed)
+    model, cluster, _, _, _ = random_case(chance)
+    model |= dict(num_layers=chance.choice([2, 4, 6]), max_sequence=chance.choice([256, 16384]))
+    cluster["memory_bytes"] = 10 ** chance.uniform(10, 12)
+    words = ["plan", "--sequence", model["max_sequence"], "--model", write(tmp_path / "model.yaml", model), "--cluster", write(tmp_path / "cluster.yaml", cluster),
+             "--devices", chance.choice([4, 8]), "--global-batch", 8, "--json"]
+    answers = json.loads(run(*words, "--exhaustive", "--top", 1000))
+    keys = [key for key in answers[0]["layout"] if key in ("tensor", "pipeline", "context", "data", "schedule", "virtual_stages", "zero", "recompute",
+                                                                     "micro_batch", "sequence_parallel")]  # fmt: skip
+    wanted = chance.choice(answers)["layout"]
+    fixed = {key: wanted[key] for key in chance.sample(keys, chance.choice([1, 2, 3])) if key in wanted}
+    among = [a for a in answers if all(a["layout"].get(key) == value for key, value in fixed.items())]
+    found = json.loads(run(*words, "--top", 400, "--layout", ",".join(f"{key}={as_text(value)}" for key, value in fixed.items())))
+    # A fixed value may also be one that nobody would try: ZeRO with one replica, zero bubbles of one stage.
+    tried = [a for a in found if a["layout"] in [b["layout"] for b in answers]]
+    assert len(answers) == 1000 or len(found) == 400 or len(tried) == len(among), fixed
+    assert [a["step_s"] for a in tried[:4]] == pytest.approx([a["step_s"] for a in among[:4]], rel=1e-9), fixed
+    assert all(a["layout"].get(key) == value for a in found for key, value in fixed.items())
+    gpipe = [json.loads(run(*words, "--layout", "schedule=gpipe", "--top", 4, *more)) for more in ([], ["--exhaustive"])]
+    assert [a["step_s"] for a in gpipe[0]] == pytest.approx([a["step_s"] for a in gpipe[1]], rel=1e-9)
+    assert {a["layout"]["schedule"] for a in gpipe[0]} == {"gpipe"}
+
+
+@pytest.mark.parametrize("fixed, status, said", [
+    ("tensor=7", 3, "no layout of 8 devices with tensor=7 is legal; fix fewer keys, or ask `simulate`"),
+    ("tensor=8,pipeline=8", 3, "no layout of 8 devices with tensor=8,pipeline=8 is legal"),
+    ("tensor=8388608,pipeline=8388608,context=8388608", 3, "is legal"),
+    ("virtual_stages=40", 3, "is legal"),
+    ("data=3", 3, "is legal"),
+    ("tensor", 2, "write key=value,..."),
+    ("tensor=2,tensor=2", 2, "`tensor` twice"),
+    ("tp=2", 3, "`tp` is not a key of a layout; did you mean `tensor`?"),
+    ("schedule=fifo", 3, "must be one of gpipe"),
+    ("bucket_bytes=1000000", 7, "layouts are not searched by `bucket_bytes`: it has its default in all of them"),
+    ("recompute_every=2", 7, "layouts are not searched by `recompute_every`"),
+])
+def test_fixed_keys_that_cannot_be(fixed, status, said):
+    words = ["plan", "--model", "gpt2-124m", "--cluster", "a100-node", "--devices", 8, "--global-batch", 16, "--layout", fixed]
+    done = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True)
+    assert done.returncode == status and said in done.stderr, done.stderr
+
+
 # ---- published results ----------------------------------------------------------------------------------------------
 
 def test_published():
