@@ -108,18 +108,19 @@ static const char *nearest_in(const key_list *list, const char *path, bool own, 
  * name, or that another program calls so, is the best guess; then one whose name has the word in it (`layers`:
  * `model.num_layers`); then the nearest in spelling; each first in and below the section. */
 static const char *suggest(const key_list *list, const char *path, const char *name) {
-  static bool (*const guesses[])(const key_list *, size_t, const char *) = {is_named, is_known, has_word};
+  enum { SECTION, BELOW, ANYWHERE };
   static const struct {
-    int guess; /* of those above; -1: the nearest */
-    bool inside, own;
-  } order[] = {{0, true, false}, {1, true, true},  {1, true, false},  {0, false, false}, {1, false, false},
-               {2, true, false}, {-1, true, true}, {-1, true, false}, {2, false, false}, {-1, false, false}};
+    bool (*is_meant)(const key_list *list, size_t i, const char *name); /* NULL: the nearest */
+    int where;
+  } order[] = {{is_named, BELOW}, {is_known, SECTION}, {is_known, BELOW}, {is_named, ANYWHERE}, {is_known, ANYWHERE},
+               {has_word, BELOW}, {NULL, SECTION},     {NULL, BELOW},     {has_word, ANYWHERE}, {NULL, ANYWHERE}};
   for (size_t k = 0; k < sizeof order / sizeof order[0]; k++) {
-    const char *at = order[k].inside ? path : "";
-    const char *nearest = order[k].guess < 0 ? nearest_in(list, at, order[k].own, name) : NULL;
+    const char *at = order[k].where == ANYWHERE ? "" : path;
+    const bool own = order[k].where == SECTION;
+    const char *nearest = order[k].is_meant == NULL ? nearest_in(list, at, own, name) : NULL;
     if (nearest != NULL) return nearest;
-    for (size_t i = 0; i < list->count && order[k].guess >= 0; i++) {
-      if (is_in(list, i, at, order[k].own) && guesses[order[k].guess](list, i, name)) return list->paths[i];
+    for (size_t i = 0; i < list->count && order[k].is_meant != NULL; i++) {
+      if (is_in(list, i, at, own) && order[k].is_meant(list, i, name)) return list->paths[i];
     }
   }
   return NULL;
@@ -133,7 +134,7 @@ bool tri_config_meant(const tri_config_table *table, const char *word, char *out
   for (char *at = name; *at != '\0'; at++) {
     if (*at == '-') *at = '_';
   }
-  for (int pass = 0; pass < 3; pass++) {
+  for (int pass = 0; pass < 3; pass++) { /* its whole name, its name, another's */
     for (size_t i = 0; i < all.count; i++) {
       bool meant =
           pass == 0 ? strcmp(all.paths[i], name) == 0 : (pass == 1 ? is_named(&all, i, name) : is_known(&all, i, name));

@@ -93,6 +93,9 @@ def test_names_of_other_programs(tmp_path):
             said = trireme("train", tmp_path / "theirs.yaml", status=3).stderr
             place, _, key = full.rpartition(".")
             assert f"did you mean `{key}`" + (f" under `{place}:`?" if place != section else "?") in said, (theirs, said)
+    for theirs, ours in OTHER_NAMES["model"].items():
+        (tmp_path / "model.yaml").write_text(yaml_of({**MODEL, theirs: 1}))
+        assert f"is not a key of a model file at line 1 of {tmp_path}/model.yaml; did you mean `{ours}`?" in trireme("inspect", tmp_path / "model.yaml", status=3).stderr
     said = trireme("train", path, "--learning-rate", "1", status=2).stderr
     assert "--learning-rate is not an option; did you mean --set optimizer.lr=VALUE? See trireme train --help" in said
     for words, meant in (
