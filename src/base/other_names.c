@@ -111,6 +111,18 @@ static const other_name_row rows[] = {
     {"adapter.targets", "target_modules lora_target_modules lora_target"},
     {"adapter.quantise", "quantize quantization load_in_4bit bits"},
 
+    /* Of studies and clusters. */
+    {"space", "parameters search_space params"},
+    {"space.name", "key parameter param"},
+    {"space.low", "min minimum lower from"},
+    {"space.high", "max maximum upper"},
+    {"space.powers", "log log_scale"},
+    {"objective", "metric goal direction"},
+    {"node_devices", "devices_per_node gpus_per_node num_gpus"},
+    {"memory_bytes", "memory device_memory hbm vram"},
+    {"memory_bandwidth", "hbm_bandwidth"},
+    {"peak_bf16", "peak_flops flops peak_fp16"},
+
     /* Options. */
     {"out", "output o output_dir out_dir output_prefix save_path to"},
     {"tokens", "max_tokens max_new_tokens max_length n_predict num_tokens length"},
@@ -122,7 +134,7 @@ static const other_name_row rows[] = {
     {"ranks", "np nproc nproc_per_node num_ranks processes num_processes gpus num_gpus world_size"},
     {"resume", "resume_from_checkpoint load_checkpoint continue"},
     {"cluster", "machine hardware"},
-    {"trials", "n_trials num_trials budget"},
+    {"trials", "n_trials num_trials max_trials run_cap budget"},
     {"choices", "questions tasks task"},
 
     /* Values. */

@@ -115,7 +115,7 @@ def test_no_other_name_is_stale():
     """What base/other_names.c leads to is there: a key, an option, a word that a key takes, a preset or a command."""
     rows = re.findall(r'\{"([\w.-]+)",\s*"', (ROOT / "src/base/other_names.c").read_text())
     there = set(commands()) | {option for options in commands().values() for option in options}
-    for line in trireme("train", "--keys").stdout.splitlines():
+    for line in "".join(trireme(*words, "--keys", *what).stdout for words, what in ((["train"], []), (["tune"], []), (["plan"], ["clusters"]))).splitlines():
         key, kind = (line.split() + ["", ""])[:2]
         there |= {key, key.split(".")[-1], *kind.split("|")}
     there |= {path.stem for path in (ROOT / "configs/models").glob("*.yaml")} | {"gpu"}
