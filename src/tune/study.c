@@ -2,6 +2,7 @@
 
 #include "base/count.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "model/tuning_config.h"
@@ -283,18 +284,23 @@ static tri_status set_optimizer(const tri_study *study, int at, const char *word
 }
 
 static tri_status unknown_knob(const char *name) {
-  char all[600] = "nodes, accumulation";
-  for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
-    size_t held = strlen(all);
-    snprintf(all + held, sizeof all - held, ", %s", tri_layout_table.keys[i].name);
+  enum { MOST_KNOBS = 64 };
+  const char *names[MOST_KNOBS] = {"nodes", "accumulation"};
+  char all[600] = "";
+  size_t count = 2;
+  for (size_t i = 0; i < tri_layout_table.num_keys && count < MOST_KNOBS; i++)
+    names[count++] = tri_layout_table.keys[i].name;
+  for (int i = 0; i < OPTIMIZER_KNOBS && count < MOST_KNOBS; i++) names[count++] = optimizer_knobs[i].name;
+  for (size_t i = 0; i < count; i++) {
+    const size_t held = strlen(all);
+    snprintf(all + held, sizeof all - held, "%s%s", i == 0 ? "" : ", ", names[i]);
   }
-  for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
-    size_t held = strlen(all);
-    snprintf(all + held, sizeof all - held, ", %s", optimizer_knobs[i].name);
-  }
+  const char *meant = tri_nearest_word(name, names, count);
+  char guess[96] = "; there";
+  if (meant != NULL) snprintf(guess, sizeof guess, "; did you mean `%s`? There", meant);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`space`: `%s` is no parameter; there are %s; and with objective: time_to_loss any optimizer.KEY",
-                  name, all);
+                  "`space`: `%s` is no parameter%s are %s; and with objective: time_to_loss any optimizer.KEY", name,
+                  guess, all);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */

@@ -535,7 +535,7 @@ def test_methods_of_populations(tmp_path):
 # ---- bad input
 
 @pytest.mark.parametrize("change,status,said", [
-    (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is no parameter; there are nodes, accumulation, tensor"),
+    (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is no parameter; did you mean `tensor`\? There are nodes, accumulation, tensor"),
     (dict(space=[dict(name="tensor")]), 3, r"`tensor` has no values"),
     (dict(space=[dict(name="tensor", values="5 7")], constraints=[]), 3, r"the space of small has no legal point; the first of 2 points: layout"),
     (dict(constraints=[dict(rule="tensor <=")]), 3, r"`tensor <=` is no comparison"),
