@@ -17,8 +17,9 @@ TRIREME_API void trireme_question_destroy(trireme_question *question);
 
 /* Keys are the options of trireme-plan(1) without their dashes, and values are what would follow them: "model",
  * "cluster", "devices" and "global-batch" must be set; "sequence", "precision", "system", "tokens", "optimizer",
- * "lengths", "packing", "expert-imbalance" may be; "set" may be given several times. Models, clusters and systems are
- * names of presets or paths of files. The text is copied; a key that is set again has its new value. */
+ * "lengths", "packing", "expert-imbalance" may be, and for trireme_plan "layout"; "set" may be given several times.
+ * Models, clusters and systems are names of presets or paths of files. The text is copied; a key that is set again has
+ * its new value. */
 TRIREME_API trireme_status trireme_question_set(trireme_question *question, const char *key, const char *value);
 
 /* Predictions, the best first. */

@@ -15,7 +15,7 @@
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 /* The keys are options of a command, which reads them. */
-static const struct option rows[] = {TRI_PLAN_OPTION_ROWS};
+static const struct option rows[] = {TRI_PLAN_OPTION_ROWS, TRI_PLAN_OPTION_FIXED_ROW};
 enum { NUM_ROWS = sizeof rows / sizeof rows[0], MOST_SETTINGS = NUM_ROWS + TRI_PLAN_SETS };
 
 typedef struct setting {
@@ -168,19 +168,8 @@ const char *trireme_answers_json(const trireme_answers *answers, int64_t index) 
 
 static tri_status search(const tri_plan_options *options, int64_t top, trireme_answers **out) {
   tri_search_result result = {0};
-  const tri_search_request request = {.model = &options->model,
-                                      .cluster = &options->cluster,
-                                      .system = &options->system,
-                                      .devices = options->devices,
-                                      .global_batch = options->global_batch,
-                                      .sequence = options->sequence,
-                                      .precision = options->precision,
-                                      .optimizer = &options->trained.optimizer,
-                                      .masked = options->lengths != NULL,
-                                      .masked_area = options->masked_area,
-                                      .drawn = options->drawn.table,
-                                      .expert_imbalance = options->expert_imbalance,
-                                      .top = top};
+  tri_search_request request = tri_plan_options_search(options);
+  request.top = top;
   TRI_TRY(tri_search(&request, &result));
   tri_status status = answers_create(result.num_answers, out);
   for (int64_t i = 0; status == TRI_OK && i < result.num_answers; i++) {
@@ -194,6 +183,9 @@ static tri_status simulate(const tri_plan_options *options, const char *text, tr
   tri_layout layout = {0};
   tri_prediction prediction;
   const tri_simulation_request request = tri_plan_options_request(options, &layout);
+  if (options->fixed != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "the question has a `layout`, which is for searches; here it is an argument");
+  }
   TRI_TRY(tri_layout_parse(text, &layout));
   TRI_TRY(tri_layout_resolve(&layout, &options->model, options->sequence, options->global_batch, options->devices));
   TRI_TRY(tri_simulate(&request, &prediction));

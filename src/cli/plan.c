@@ -13,18 +13,17 @@
 
 #include <string.h>
 
-enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS, OPTION_LAYOUT };
+enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS };
 
 typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
-  const char *layout; /* keys that all layouts have; or NULL */
-  const char *keys;   /* of clusters or systems: printed instead of a plan */
+  const char *keys; /* of clusters or systems: printed instead of a plan */
 } arguments;
 
 static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
-                                             {"layout", required_argument, NULL, OPTION_LAYOUT},
+                                             TRI_PLAN_OPTION_FIXED_ROW,
                                              {"top", required_argument, NULL, OPTION_TOP},
                                              {"pareto", no_argument, NULL, OPTION_PARETO},
                                              {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
@@ -42,7 +41,6 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
     if (taken) continue;
     switch (result) {
       case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
-      case OPTION_LAYOUT: out->layout = *optarg == '\0' ? NULL : optarg; break;
       case OPTION_PARETO: out->pareto = true; break;
       case OPTION_KEYS: out->keys = optarg; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
@@ -88,8 +86,9 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
       "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts%s%s, %ld simulated; no other can be "
       "better\n",
       given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
-      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal, given->layout == NULL ? "" : " with ",
-      given->layout == NULL ? "" : given->layout, (long)result->simulated);
+      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal,
+      given->plan.fixed == NULL ? "" : " with ", given->plan.fixed == NULL ? "" : given->plan.fixed,
+      (long)result->simulated);
   print_table(result);
   printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
          tri_report_attention(&request, attention));
@@ -137,7 +136,6 @@ static tri_status plan(const arguments *given) {
   tri_search_request request = tri_plan_options_search(&given->plan);
   request.top = given->top;
   request.exhaustive = given->exhaustive;
-  request.fixed = given->layout;
   if (given->plan.devices_to > 0) return plan_range(given, &request);
   TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
   tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);

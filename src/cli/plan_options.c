@@ -92,6 +92,7 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
     case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
     case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
+    case TRI_OPTION_FIXED: o->fixed = *value == '\0' ? NULL : value; return TRI_OK;
     case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
     case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
     case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
@@ -189,6 +190,7 @@ tri_search_request tri_plan_options_search(const tri_plan_options *o) {
                               .masked_area = o->masked_area,
                               .drawn = o->drawn.table,
                               .expert_imbalance = o->expert_imbalance,
+                              .fixed = o->fixed,
                               .top = 1};
 }
 

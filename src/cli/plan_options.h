@@ -20,6 +20,7 @@ typedef struct tri_plan_options {
   double price; /* of a device-hour, before the cluster's; 0: nobody gave it */
   tri_dtype precision;
   bool json;
+  const char *fixed;   /* keys that all layouts of a search have; or NULL */
   const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
   bool packed;         /* whole, not cut by windows */
   double masked_area;  /* what masks leave of attention then, */
@@ -50,8 +51,12 @@ enum {
   TRI_OPTION_EXPERT_IMBALANCE,
   TRI_OPTION_OPTIMIZER,
   TRI_OPTION_PLAN_SET,
-  TRI_OPTION_PRICE
+  TRI_OPTION_PRICE,
+  TRI_OPTION_FIXED
 };
+/* Of what searches: "layout" is one layout elsewhere. */
+#define TRI_PLAN_OPTION_FIXED_ROW                                                                                      \
+  { "layout", required_argument, NULL, TRI_OPTION_FIXED }
 #define TRI_PLAN_OPTION_ROWS                                                                                           \
   {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
       {"system", required_argument, NULL, TRI_OPTION_SYSTEM},                                                          \

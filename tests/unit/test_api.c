@@ -68,6 +68,24 @@ static void test_questions(void **state) {
   assert_null(answers);
 }
 
+/* A search among layouts with some keys given. */
+static void test_fixed_keys(void **state) {
+  (void)state;
+  trireme_answers *best = NULL;
+  trireme_question *question = ask();
+  API_OK(trireme_question_set(question, "layout", "tensor=2"));
+  API_OK(trireme_plan(question, 3, &best));
+  for (int64_t i = 0; i < trireme_answers_count(best); i++)
+    assert_non_null(strstr(trireme_answers_layout(best, i), "tensor=2,pipeline=1,data=1"));
+  trireme_answers_destroy(best);
+  best = NULL;
+  API_FAILS(trireme_simulate(question, "tensor=2", &best), TRIREME_BAD_USAGE, "has a `layout`, which is for searches");
+  API_OK(trireme_question_set(question, "layout", "tensor=5"));
+  API_FAILS(trireme_plan(question, 3, &best), TRIREME_BAD_LAYOUT, "no layout of 2 devices with tensor=5 is legal");
+  assert_null(best);
+  trireme_question_destroy(question);
+}
+
 static void test_answers(void **state) {
   (void)state;
   trireme_answers *best = NULL, *one = NULL;
@@ -215,6 +233,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_statuses),
       cmocka_unit_test_setup_teardown(test_questions, begin, end),
+      cmocka_unit_test_setup_teardown(test_fixed_keys, begin, end),
       cmocka_unit_test_setup_teardown(test_answers, begin, end),
       cmocka_unit_test_setup_teardown(test_checkpoint, begin, end),
       cmocka_unit_test_setup_teardown(test_corpus, begin, end),
