@@ -3,10 +3,11 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 30
 MINUTES ?= 10
+TEST_MINUTES ?= 8
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build install uninstall test test-full test-guarded test-emulated test-slurm bench validate demo format lint fuzz soak bundle deb docs clean
+.PHONY: help build install uninstall tests-ready tests-ready-full test test-one test-all test-costs test-full test-guarded test-emulated test-slurm check-all bench validate demo format lint fuzz soak bundle deb docs clean
 
 build: ## the program, build/trireme
 	@scripts/install-deps.sh
@@ -21,38 +22,49 @@ uninstall: ## what the last `make install` put there
 	@cmake --build build --target uninstall
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-test: ## every test but those of test-full; of long lists of cases a share, drawn by TRIREME_TEST_SEED
+# What the tests need: their own packages and Python environment, and the build.
+tests-ready:
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
 	@$(MAKE) --no-print-directory build
+
+tests-ready-full: tests-ready
+	@scripts/python-env.sh --full
+
+test: tests-ready ## builds, then TEST_MINUTES (8) of tests: the core, what has changed, a share of the rest (docs/testing.md)
+	@scripts/test.sh --minutes $(TEST_MINUTES)
+
+test-one: tests-ready ## one test as CI runs it: T=unit/test_metrics, T=oracle/test_context::test_matrix
+	@test -n "$(T)" || { echo "make test-one: name the test, for example T=oracle/test_context::test_matrix; scripts/test.sh --list prints all names" >&2; exit 2; }
+	@scripts/test.sh --verbose "$(T)"
+
+test-all: tests-ready ## all cases that make test chooses from
 	@scripts/test.sh
 
-test-full: ## all tests, and all of their cases, also against the newest PyTorch and transformers (downloads gigabytes)
-	@scripts/install-deps.sh --tests
-	@scripts/python-env.sh
-	@scripts/python-env.sh --full
-	@$(MAKE) --no-print-directory build
-	@TRIREME_LAYOUTS=all scripts/test.sh -C full
+test-costs: tests-ready ## all of them, on a quiet machine, and what each took into tests/costs.json
+	@scripts/test.sh --measure
 
-test-guarded: ## the tests of training, saving and reading once more on the device that punishes mistakes with its memory
-	@scripts/install-deps.sh --tests
-	@scripts/python-env.sh
-	@$(MAKE) --no-print-directory build
-	@TRIREME_LAYOUTS=all scripts/test.sh -C guarded --label-regex '^guarded$$'
+test-full: tests-ready-full ## all cases with all of their layouts, also beside the newest PyTorch and transformers (gigabytes)
+	@TRIREME_LAYOUTS=all scripts/test.sh unit comm gpu floors oracle guarded emulated full
 
-test-emulated: ## the tests of training, saving and reading once more on the GPU's kernels, which run on the CPU there; hours
-	@scripts/install-deps.sh --tests
-	@scripts/python-env.sh
-	@$(MAKE) --no-print-directory build
-	@scripts/test.sh -C emulated --label-regex '^emulated$$'
+test-guarded: tests-ready ## training, saving and reading once more on the device that punishes mistakes with its memory
+	@TRIREME_LAYOUTS=all scripts/test.sh guarded-all
 
-test-slurm: ## the batch script of Slurm under a real Slurm, two nodes on this machine; root, some minutes
+test-emulated: tests-ready ## training, saving and reading once more on the GPU's kernels, which run on the CPU there; hours
+	@scripts/test.sh emulated-all
+
+test-slurm: tests-ready ## the batch script of Slurm under a real Slurm, two nodes on this machine; root, some minutes
 	@scripts/install-deps.sh --tests --slurm
-	@scripts/python-env.sh
-	@$(MAKE) --no-print-directory build
-	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools python3 tests/run_pytest.py tests/launch/test_slurm.py || [ $$? = 77 ]
+	@scripts/test.sh --verbose slurm
+
+check-all: ## before a release: all tests, on all devices, and all steps of .ci/run, however long they take
+	@$(MAKE) --no-print-directory test-full
+	@$(MAKE) --no-print-directory test-guarded
+	@$(MAKE) --no-print-directory test-emulated
+	@$(MAKE) --no-print-directory test-slurm
+	@.ci/run --all
 
 validate: build ## published results beside what is predicted for them: docs/validation.md
 	@build/trireme validate --out docs/validation.md && cat docs/validation.md

@@ -3,7 +3,9 @@ if(NOT TRIREME_RUNNING)
   return()
 endif()
 
-# tests/unit/test_*.c: one cmocka program each. Every other kind of test is added by tests/CMakeLists.txt.
+# tests/unit/test_*.c: one cmocka program each. `ctest -R unit/NAME` runs one of them; tests/run.py runs tests of all kinds.
+set(TRIREME_UNITS) # JSON members "unit/NAME": "program"
+set(TRIREME_PRODUCTS)
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(CMOCKA_FOUND)
   file(GLOB TRIREME_UNIT_TESTS CONFIGURE_DEPENDS tests/unit/test_*.c)
@@ -18,8 +20,9 @@ if(CMOCKA_FOUND)
     target_link_libraries(${name} PRIVATE trireme_core PkgConfig::CMOCKA)
     add_test(NAME unit/${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
     set_tests_properties(unit/${name} PROPERTIES LABELS unit TIMEOUT 600)
+    list(APPEND TRIREME_UNITS "\"unit/${name}\": \"$<TARGET_FILE:${name}>\"")
   endforeach()
-  # What `ctest -L unit` runs; cmake/product_tests.cmake and gpu_tests.cmake add theirs.
+  # cmake/product_tests.cmake and gpu_tests.cmake add theirs.
   add_custom_target(unit_tests)
   foreach(source ${TRIREME_UNIT_TESTS})
     get_filename_component(name ${source} NAME_WE)
@@ -40,16 +43,6 @@ add_executable(check_families tests/families/check_families.c)
 target_link_libraries(check_families PRIVATE trireme_core)
 add_custom_command(TARGET check_families POST_BUILD COMMAND check_families COMMENT "Checking the families of models")
 
-# Those with more than one thread, for scripts/tsan.sh.
-add_custom_target(threads_tests)
-if(CMOCKA_FOUND)
-  foreach(name test_attention test_checkpoint test_file_writer test_kernels test_kernel_edges test_machine test_ops
-          test_prepare test_recorder test_text_cuts test_text_input test_tokenizer)
-    add_dependencies(threads_tests ${name})
-    set_property(TEST unit/${name} APPEND PROPERTY LABELS threads)
-  endforeach()
-endif()
-
 include(cmake/comm_tests.cmake)
 include(cmake/gpu_cuda_tests.cmake)
 include(cmake/gpu_hip_tests.cmake)
@@ -64,21 +57,7 @@ foreach(source ${TRIREME_BENCHES})
   target_link_libraries(${name} PRIVATE trireme_core)
 endforeach()
 
-# Open MPI keeps the sessions of all jobs of a user in one folder, which whoever is last removes: a test that begins at that
-# moment would fail. (The program starts such a job again; tests call mpiexec themselves, too.)
-function(trireme_own_sessions folder)
-  get_property(tests DIRECTORY PROPERTY TESTS)
-  set(number 0)
-  foreach(test ${tests})
-    math(EXPR number "${number} + 1")
-    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "OMPI_MCA_orte_tmpdir_base=${folder}/${number}")
-  endforeach()
-endfunction()
-trireme_own_sessions(${CMAKE_BINARY_DIR}/sessions)
-
-if(EXISTS ${CMAKE_SOURCE_DIR}/tests/CMakeLists.txt)
-  add_subdirectory(tests)
-endif()
+add_subdirectory(tests)
 
 if(TRIREME_FUZZ)
   add_custom_target(fuzzers)

@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 seconds=${1:-30}
 shift || true
-cmake --preset fuzz -DTRIREME_WERROR=ON >/dev/null
-cmake --build --preset fuzz --parallel "${JOBS:-$(nproc)}" --target fuzzers
+cmake --preset asan -DTRIREME_WERROR=ON >/dev/null
+cmake --build --preset asan --parallel "${JOBS:-$(nproc)}" --target fuzzers
 
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
@@ -30,7 +30,7 @@ fuzz_one() {
   done
   local words=tests/fuzz/fuzz_$name.dict
   if [ -f "$words" ]; then seeds+=("-dict=$words"); fi
-  if build/fuzz/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -close_fd_mask=3 \
+  if build/asan/fuzz_"$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -close_fd_mask=3 \
     -artifact_prefix="build/fuzz/$name-" -print_final_stats=1 "$corpus" "${seeds[@]}" </dev/null >"$log" 2>&1; then
     printf 'fuzz: %s for %s s\n%s\n' "$name" "$seconds" "$(grep -E 'number_of_executed_units|new_units_added' "$log" || true)"
   else

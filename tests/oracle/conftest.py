@@ -1,5 +1,4 @@
-"""What becomes of the tests where TRIREME_TEST_DEVICE names a device (parity.py), and where a share of them is drawn (drawn.py)."""
-from drawn import leave_drawn
+"""What becomes of the tests where TRIREME_TEST_DEVICE names a device (parity.py)."""
 from parity import DEVICE, DEVICE_HAS_BF16
 
 
@@ -12,11 +11,9 @@ def of_cpu_alone(item):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "cpu: about what the cpu device does; left out where TRIREME_TEST_DEVICE names another")
-    config.addinivalue_line("markers", "drawn(every): one in so many of the test's cases is run (drawn.py)")
 
 
 def pytest_collection_modifyitems(config, items):
-    left_out = {item for item in items if DEVICE and of_cpu_alone(item)}
-    left_out |= leave_drawn([item for item in items if item not in left_out])
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    left_out = [item for item in items if DEVICE and of_cpu_alone(item)]
+    config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

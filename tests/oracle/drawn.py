@@ -1,38 +1,37 @@
-"""The share of a long list of cases that a run of the tests has time for, another one each time.
+"""The share of a long list that one case has time for, another one in the next turn.
 
-scripts/test.sh draws TRIREME_TEST_SEED and prints it: the same seed draws the same cases again. TRIREME_LAYOUTS=all takes every
-case (`make test-full`); few is a share of its own, which those who ask for it choose."""
+Turns are numbers: TRIREME_TEST_TURN, which the runner gives each case so that consecutive runs of that case have consecutive
+numbers, else TRIREME_TEST_SEED. The same number draws the same again. TRIREME_LAYOUTS=all takes every element (`make
+test-full`); few is a smaller share, which those who ask for it choose."""
 import os
 import random
-
-import pytest
 
 WHICH = os.environ.get("TRIREME_LAYOUTS", "")
 SEED = os.environ.get("TRIREME_TEST_SEED", "1")
 
 
+def turn():
+    return int(os.environ.get("TRIREME_TEST_TURN", SEED))
+
+
+def shuffled(cases, what):
+    """In an order of its own, which is always the same: neighbours in a list are alike, and are not to be drawn together."""
+    cases = list(cases)
+    random.Random(what).shuffle(cases)
+    return cases
+
+
 def drawn(cases, every, what):
-    """One in so many of the cases, in their order; `what` (the test) makes its draw another than those of its neighbours."""
+    """One in `every` of the cases, in their order; `every` consecutive turns draw all. `what` names the list."""
     cases = list(cases)
     if WHICH == "all":
         return cases
-    places = random.Random(f"{SEED} {what}").sample(range(len(cases)), -(-len(cases) // every))
-    return [cases[place] for place in sorted(places)]
+    every = max(min(every, len(cases)), 1)
+    mine = shuffled(range(len(cases)), what)[turn() % every :: every]
+    return [cases[place] for place in sorted(mine)]
 
 
-def some_of(every):
-    """Marks a test with parameters: of its cases one in so many is run."""
-    return pytest.mark.drawn(every)
-
-
-def leave_drawn(items):
-    """The items of a run: those of tests that are so marked, as drawn. Other parts of a file's tests draw the same."""
-    cases = {}
-    for item in items:
-        if item.get_closest_marker("drawn"):
-            cases.setdefault(item.nodeid.split("[")[0], []).append(item)
-    left_out = set()
-    for name, mine in cases.items():
-        kept = drawn(mine, mine[0].get_closest_marker("drawn").args[0], name.split("/")[-1])
-        left_out.update(item for item in mine if item not in kept)
-    return left_out
+def drawn_count(cases, count, what):
+    """`count` of the cases; consecutive turns go on where the last one ended."""
+    cases = shuffled(cases, what)
+    return cases if WHICH == "all" else [cases[(turn() * count + i) % len(cases)] for i in range(min(count, len(cases)))]

@@ -9,7 +9,6 @@ import subprocess
 import numpy
 import pytest
 import torch
-from drawn import drawn
 from optimizer_runs import (GPT2, LLAMA, MIXTRAL, SMALL, check_weights, corpus_of, newest_of, ranks_words, start_from, states_of, tensors_of, weights_of, write_run)
 from parity import TRIREME, trireme, words_of
 from test_ranks import wait_for_step
@@ -100,7 +99,7 @@ GRID = [(model, layout, optimizer) for model in MODELS for layout in LAYOUTS for
 
 
 @needs_ranks
-@pytest.mark.parametrize("model,layout,optimizer", drawn(GRID, 6, "average"))
+@pytest.mark.parametrize("model,layout,optimizer", GRID)
 def test_layouts(tmp_path, corpus, model, layout, optimizer):
     ranks, keys = LAYOUTS[layout]
     batch = dict(steps=6, global_batch=4 if ranks < 4 else 8, name=optimizer)

@@ -12,7 +12,7 @@ import models
 import numpy
 import pytest
 import torch
-from drawn import WHICH, drawn, some_of
+from drawn import WHICH, drawn
 from parity import tool, trireme, yaml_of
 from test_layouts import (BATCH, GEMMA2, GPT2, GPT_NEOX, LLAMA, NO_LAYER_EITHER, NO_LAYER_FIRST, NO_LAYER_LAST, SEQUENCE, STEPS, compare, draw_tokens,
                           name_of, needs_launcher, run_on, run_tool)
@@ -138,7 +138,6 @@ def test_long_sequences(tmp_path, masked):
 
 # ---- equal bits ------------------------------------------------------------------------------------------------------
 
-@some_of(2)
 @pytest.mark.parametrize("masked", [False, True], ids=["joined", "masked"])
 @pytest.mark.parametrize("model, ranks", [(GPT2, (2, 3, 6)), (LLAMA, (2,)), ({**LLAMA, "num_kv_heads": 8}, (2, 4, 8))],
                          ids=["gpt2", "llama", "llama 8:8"])
@@ -224,7 +223,6 @@ EXCHANGES = [(2, 1, "gather"), (3, 1, "gather"), (2, 2, "heads"), (4, 2, "gather
 
 
 @pytest.mark.cpu  # others stage what passes in messages
-@some_of(2)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("ranks, inner, exchange", EXCHANGES, ids=["-".join(map(str, e)) for e in EXCHANGES])
 def test_bytes_moved(tmp_path, corpus, ranks, inner, exchange, precision):

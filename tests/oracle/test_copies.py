@@ -2,7 +2,6 @@
 them it writes, losses and weights have the same bits: all (one rank, or ZeRO 0), those of one's own part (ZeRO 1 and 2), none
 (ZeRO 3, whose weights are narrowed on their way to each product, and the first step behind a checkpoint)."""
 import pytest
-from drawn import some_of
 from test_device_faults import STEPS, corpus, needs_mpi, state_of, train, write_run  # noqa: F401: fixtures
 
 pytestmark = pytest.mark.cpu  # names its devices itself
@@ -34,7 +33,6 @@ def test_going_on(tmp_path, corpus, model):
 
 @needs_mpi
 @pytest.mark.parametrize("model", ["gpt2", "llama"])
-@some_of(2)
 def test_shards(tmp_path, corpus, model):
     """Buckets that cut through matrices, and through q, k and v."""
     found = []

@@ -10,7 +10,6 @@ import subprocess
 import time
 
 import pytest
-from drawn import some_of
 from parity import TRIREME, trireme, yaml_of
 
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
@@ -75,7 +74,6 @@ def resumes_from(folder, corpus, ranks, step):
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, delete])
-@some_of(2)
 def test_every_file(tmp_path, saved, corpus, damage):
     newest = "run/checkpoints/step-00000004"
     for number, name in enumerate(sorted(os.listdir(saved / newest))):

@@ -12,7 +12,6 @@ import models
 import numpy
 import pytest
 import torch
-from drawn import some_of
 from parity import TRIREME, Weights, device_for, tool, trireme, yaml_of
 
 GPT2 = dict(family="gpt2", num_layers=2, hidden_size=24, num_heads=3, vocab_size=61, max_sequence=80)
@@ -55,7 +54,6 @@ def largest_error(found, expected):
     return max(numpy.linalg.norm(found[name] - g) / max(numpy.linalg.norm(g), 1e-3 * whole) for name, g in expected.items())
 
 
-@some_of(2)
 @pytest.mark.parametrize("rows", [r for _, r in ROWS], ids=[n for n, _ in ROWS])
 @pytest.mark.parametrize("model", MODELS, ids=NAMES)
 def test_gradients(tmp_path, model, rows):
@@ -306,7 +304,6 @@ def test_layouts_of_runs(tmp_path, corpora, model, packing):
         assert max(abs(a - b) for a, b in zip(*evaluations)) <= 1e-10, layout
 
 
-@some_of(2)
 @pytest.mark.parametrize("device, precision", [("cpu", "fp32"), ("guarded", "fp32"), ("emulated", "fp32")])
 def test_runs_on_devices(tmp_path, corpora, device, precision):
     """Training and evaluation go as in double, and as far as memory was planned."""
@@ -323,7 +320,6 @@ def test_runs_on_devices(tmp_path, corpora, device, precision):
     assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
 
 
-@some_of(2)
 @pytest.mark.parametrize("packing", ["documents", "windows"])
 def test_killed_and_resumed(tmp_path, corpora, packing):
     """The same losses to the bit, over several epochs."""

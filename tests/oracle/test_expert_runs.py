@@ -15,7 +15,6 @@ import numpy
 import pytest
 import safetensors.numpy
 import torch
-from drawn import some_of
 from parity import TRIREME, Weights, tool, trireme, yaml_of
 from test_documents import write_corpus
 from test_ranks import pid_of_ranks, wait_for_step, wait_until_gone
@@ -77,7 +76,6 @@ def start_from(folder, model, change):
 @pytest.mark.parametrize("model", [MIXTRAL, DOTS1], ids=["mixtral", "dots1"])
 @pytest.mark.parametrize("ranks, layout", [(1, {}), (4, dict(tensor=2, expert=4)), (4, dict(pipeline=2, expert=2)), (2, dict(context=2, expert=2))],
                          ids=["one", "tensor 2, expert 4", "pipeline 2", "context 2"])
-@some_of(3)
 def test_metrics(tmp_path, corpus, model, ranks, layout):
     """Loads, their largest beside the mean, and entropies, against a plain PyTorch model on the same samples."""
     start, weights = start_from(tmp_path, model, lambda w: None)
@@ -104,7 +102,6 @@ def test_metrics(tmp_path, corpus, model, ranks, layout):
 PACKED = [(1, {}), (2, dict(expert=2, expert_capacity=0.25)), (4, dict(tensor=2, expert=4)), (2, dict(context=2, expert=2))]
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.parametrize("documents", ["masked", "joined"])
 @pytest.mark.parametrize("model", [{**MIXTRAL, "balance_rate": 0.5, "z_loss": 0.1}, {**DOTS1, "z_loss": 0.1}], ids=["mixtral", "dots1"])
 def test_metrics_of_packed_documents(tmp_path, model, documents):
@@ -161,7 +158,6 @@ def leaning(tmp_path_factory):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@some_of(2)
 def test_memory_and_losses_whatever_the_router_does(tmp_path, leaning, layout):
     """Bytes are those that were predicted, with a router that is 1, 2 and 8 times out of balance and room for 1.0, 1.5 and 8.0; the
     course is one and the same."""
@@ -206,7 +202,6 @@ def test_a_first_round_without_other_ranks(tmp_path):
     assert numpy.abs(courses["guarded"] - courses["reference"]).max() <= 1e-5 * numpy.abs(courses["reference"]).max()
 
 
-@pytest.mark.drawn(2)
 # ---- going on --------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("model", [MIXTRAL, DOTS1], ids=["mixtral", "dots1"])

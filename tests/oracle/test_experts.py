@@ -11,7 +11,7 @@ import random
 import expert_cases
 import numpy
 import pytest
-from drawn import WHICH, drawn, some_of
+from drawn import WHICH, drawn
 from expert_cases import DOTS1, MIXTRAL, MODELS, OLMOE, QUOTA, QWEN3
 from test_layouts import DEFAULT, complete, draw_layout, draw_tokens, name_of, needs_launcher, ranks_of, run_on, run_tool
 
@@ -257,7 +257,6 @@ UNEVEN = [dict(), dict(data=2, expert=2), dict(data=3, expert=3), dict(data=4, e
           dict(data=4, expert=4, zero=1, micro_batch=3, capacity=1.1), dict(tensor=2, data=2, expert=2, expert_tensor=2, capacity=1.0)]
 
 
-@some_of(3)
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("name", ["olmoe", "mixtral", "quota"])
 def test_uneven_loads(tmp_path, name, load):
@@ -293,7 +292,6 @@ def test_room_that_is_never_needed_changes_no_bit(tmp_path):
 
 # ---- equal bits ------------------------------------------------------------------------------------------------------
 
-@some_of(3)
 @pytest.mark.parametrize("name, ranks", [(n, r) for n in ("mixtral", "qwen3_moe", "dots1") for r in (2, 3, 4)])
 def test_who_holds_an_expert_changes_no_bit(tmp_path, name, ranks):
     """Sequences of one rank's micro-batch, or one each of several ranks that hold experts for each other: an expert has the same
@@ -361,7 +359,6 @@ def test_auxiliary_losses_do_not_depend_on_micro_batches_or_ranks(tmp_path):
         assert numpy.abs(routers / answers["one"][2][:, 2] - 1).max() <= 1e-12, layout
 
 
-@some_of(2)
 @pytest.mark.parametrize("layout", [dict(data=2, expert=2), dict(data=4, expert=4), dict(tensor=2, expert=2), dict(context=2, expert=2),
                                     dict(data=2, expert_tensor=2)], ids=name_of)
 def test_routers_gradient_is_not_lost_under_expert_parallelism(tmp_path, layout):
@@ -378,7 +375,6 @@ def test_routers_gradient_is_not_lost_under_expert_parallelism(tmp_path, layout)
         assert numpy.linalg.norm(gradient - expected[name]) <= 1e-9 * numpy.linalg.norm(expected[name]), name
 
 
-@some_of(2)
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_split_experts_without_expert_parallelism_are_not_tagged_dense(tmp_path, zero):
     """expert_tensor 2 and expert 1: an expert's gradients are added over its own replicas, and not over those of attention."""
@@ -389,7 +385,6 @@ def test_split_experts_without_expert_parallelism_are_not_tagged_dense(tmp_path,
     compare_every_tensor(tmp_path, MIXTRAL, answers, layouts)
 
 
-@some_of(2)
 @pytest.mark.parametrize("layout", [dict(context=2), dict(context=4, exchange="ring"), dict(tensor=4), dict(context=2, expert=2, data=2), dict(tensor=2, context=3)], ids=name_of)
 def test_padding_is_not_counted_by_the_router(tmp_path, layout):
     """Ranks have room for more rows than they have: what lies there goes to no expert, is in no load and in no loss; biases are

@@ -3,9 +3,9 @@ each is either taken, with a legal result, or refused with one message and the e
 a report of a sanitizer. One key at a time, then several drawn at random, also from the ends of what each key allows: sums and
 products overflow where each number alone is legal.
 
-TRIREME_EXTREMES=N draws N more for each target (20 in the suite); TRIREME may name a sanitized build:
+TRIREME_EXTREMES=N draws N more for each target (20 in the suite); a sanitized build can be asked:
     cmake --preset asan && cmake --build --preset asan
-    TRIREME=$PWD/build/asan/trireme TRIREME_EXTREMES=500 python3 tests/run_pytest.py tests/oracle/test_extreme_numbers.py"""
+    BUILD=build/asan TRIREME_EXTREMES=500 scripts/test.sh oracle/test_extreme_numbers"""
 import copy
 import json
 import os

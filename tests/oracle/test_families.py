@@ -64,7 +64,6 @@ def distance(found, expected):
     return math.hypot(*(numpy.linalg.norm(found[name] - g) for name, g in expected.items())) / whole
 
 
-@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", CASES)
 def test_bf16(tmp_path, name):
     """As gpt2 and llama are held (test_documents.py), but where a case itself is steep: models this small turn what weights lose by being
@@ -103,7 +102,6 @@ def layouts_of(config):
 
 
 @needs_launcher
-@pytest.mark.drawn(3)
 @pytest.mark.parametrize("name", CASES)
 def test_layouts(tmp_path, name):
     """Losses of twenty steps and the first step's gradients are those that transformers found, however ranks share the model."""

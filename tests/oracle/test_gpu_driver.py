@@ -9,7 +9,6 @@ import subprocess
 
 import numpy
 import pytest
-from drawn import some_of
 from parity import TOOLS, TRIREME
 from test_device_faults import RANKS, corpus, last_words, write_run  # noqa: F401: fixtures
 
@@ -164,7 +163,6 @@ def test_faults_of_queued_work(tmp_path, code):
 
 
 @pytest.mark.parametrize("call", CALLS)
-@some_of(3)
 def test_every_call_fails(tmp_path, call):
     """A GPU that falls off: whichever call is the first to say so, the program says it once, and ends."""
     given, told = bytes(2 * 8 * 100), 0

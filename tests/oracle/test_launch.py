@@ -22,7 +22,6 @@ import sys
 import time
 
 import pytest
-from drawn import some_of
 from parity import TRIREME, trireme, yaml_of
 
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
@@ -227,7 +226,6 @@ def check_interrupted(folder, process, errors, said):
 
 
 @pytest.mark.parametrize("ranks", [2, 1])
-@some_of(2)
 def test_signals_at_any_moment(tmp_path, corpus, ranks):
     """Of the user, a batch system or a terminal that closes, once or twice; to the parent, or to the one process."""
     def interrupt(i):

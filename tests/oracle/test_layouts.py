@@ -12,7 +12,7 @@ import subprocess
 
 import numpy
 import pytest
-from drawn import WHICH, drawn, some_of
+from drawn import WHICH, drawn
 from parity import device_for
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "layout_tool")
@@ -235,7 +235,6 @@ WINDOW_LAYOUTS = [
 
 
 @needs_launcher
-@some_of(2)
 @pytest.mark.parametrize("window, masked", [(4, False), (4, True), (1, True), (11, False), (22, True)])
 def test_windows(tmp_path, window, masked):
     """The same where some layers look back through a window; that they do, test_parity.py shows of one rank."""

@@ -17,7 +17,7 @@ import models
 import numpy
 import pytest
 import torch
-from drawn import drawn, some_of
+from drawn import drawn
 from optimizer_runs import (GPT2, LLAMA, SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, states_of,
                             tensors_of, weights_of, windows_of, write_run)
 from parity import TRIREME, tool, trireme, words_of
@@ -259,7 +259,6 @@ def check_twenty(tmp_path, corpus, model, keys, adapter, trained=(), factors=Non
 
 
 @adapters
-@some_of(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", MODELS)
 def test_twenty_steps(tmp_path, corpus, name, case):
@@ -287,7 +286,6 @@ def matched(names, patterns):
 
 @adapters
 @trains
-@some_of(2)
 @pytest.mark.parametrize("name, patterns", [(name, patterns) for name in MODELS for patterns in TRAINED[name]], ids=str)
 def test_weights_that_are_trained_beside(tmp_path, corpus, name, patterns):
     model = MODELS[name]
@@ -628,7 +626,6 @@ WIDE = {"gpt2": dict(GPT2, num_heads=6, ffn_size=26), "llama": dict(LLAMA, num_h
 
 @adapters
 @needs_ranks
-@some_of(2)
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", WIDE)
 def test_layouts(tmp_path, corpus, name, dropout):
@@ -641,7 +638,6 @@ def test_layouts(tmp_path, corpus, name, dropout):
 
 @adapters
 @needs_ranks
-@some_of(2)
 @pytest.mark.parametrize("targets", [["q_proj"], ["k_proj", "down_proj"], ["o_proj", "up_proj"]], ids=str)
 def test_layouts_of_some_targets(tmp_path, corpus, targets):
     """Where only some of what is computed together has an adapter; and stages that have nothing to train beside the last."""
@@ -659,7 +655,6 @@ def test_layouts_of_weights_trained_beside(tmp_path, corpus):
 
 @freezing
 @needs_ranks
-@some_of(2)
 @pytest.mark.parametrize("name, patterns", [("gpt2", ["transformer.wte.*", "*.bias"]), ("llama", ["model.layers.0.*", "model.embed_tokens.*"]),
                                             ("llama", ["model.layers.*"]), ("qwen3", ["*.[qk]_norm.weight", "*.mlp.*"])], ids=str)
 def test_layouts_of_frozen(tmp_path, corpus, name, patterns):

@@ -3,25 +3,22 @@ eight ranks: each weight and each state that a checkpoint holds within 1e-10 of 
 schedule, recompute or ZeRO changed. Muon and what else works on whole matrices is where others go wrong: matrices that
 ZeRO cuts, that tensor ranks split or hold copies of, that lie side by side in one tensor, that are an expert's.
 
-Each run of the tests draws a share of the layouts, by a number that is printed where one fails; TRIREME_LAYOUT_SEED=number draws
-the same again, TRIREME_LAYOUTS=all takes all."""
+Each case draws a share of the layouts (drawn.py); TRIREME_LAYOUTS=all takes all."""
 import json
 import os
-import random
 import subprocess
 
 import numpy
 import optimizers
 import pytest
 import torch
+from drawn import WHICH, drawn_count
 from expert_cases import DOTS1, MIXTRAL
 from optimizer_runs import check_weights, skip_without, states_of, weights_of
 from parity import yaml_of
 from test_layouts import launcher, needs_launcher
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "checkpoint_tool")
-WHICH = os.environ.get("TRIREME_LAYOUTS", "")
-SEED = int(os.environ.get("TRIREME_LAYOUT_SEED", random.SystemRandom().randrange(10**6)))
 STEPS, SEQUENCE = 5, 7
 pytestmark = needs_launcher
 
@@ -111,18 +108,14 @@ def batch_of(model):
 def layouts_for(model, count):
     """One rank, and so many of those that the model can have (or all)."""
     all_of = [layout for layout in ([*EXPERTS, *DENSE[::4]] if "num_experts" in model else DENSE) if fits(layout, model)]
-    if WHICH == "all":
-        return [dict(), *all_of]
-    count = min(4 if WHICH == "few" else count, len(all_of))
-    print(f"TRIREME_LAYOUT_SEED={SEED}")
-    drawn = random.Random(SEED).sample(all_of, count)
+    drawn = drawn_count(all_of, 4 if WHICH == "few" else count, f"layouts {model['family']} {count}")
     kernel = [layout for layout in KERNEL if fits(layout, model)]
     return [dict(), *kernel, *(layout for layout in drawn if layout not in kernel)]
 
 
 def models_for(names, test):
     """One of them, drawn for this test, or all."""
-    return names if WHICH == "all" else [random.Random(f"{SEED} {test}").choice(names)]
+    return drawn_count(names, 1, f"model of {test}")
 
 
 def same_sums(layout):

@@ -56,7 +56,6 @@ def kill_after(folder, path, step):
     return process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name", KILLED)
 def test_killed_and_gone_on(tmp_path, corpus, name):
     skip_without(KILLED[name])
@@ -88,7 +87,6 @@ MANY = [(2, dict(data=2, zero=3)), (4, dict(tensor=2, data=2, zero=1)), (4, dict
         (4, dict(context=2, expert=2, zero=1)), (4, dict(tensor=2, sequence_parallel=True, expert_tensor=2, zero=3))]
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
 @pytest.mark.parametrize("name", ["muon", "schedule_free", "groups", "adafactor", "fira"])
 def test_runs_of_many_ranks(tmp_path, corpus, name):

@@ -143,7 +143,6 @@ def check_course(folder, expected, clip):
     check_weights(weights_of(folder), expected["weights"])
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name, case", pairs(), ids=[f"{case}, {model}" for model, case in pairs()])
 def test_twenty_steps(tmp_path, corpus, name, case):
     model = MODELS[name]
@@ -227,7 +226,6 @@ def test_states_of_shapes_of_their_own(tmp_path, corpus, name, model):
             assert numpy.abs(rows @ rows.swapaxes(1, 2) - numpy.eye(rows.shape[1])).max() < 1e-12
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.parametrize("state", ["fp32", "bf16", "int8"])
 @pytest.mark.parametrize("name", ["adamw", "lion", "sgd", "muon", "schedule_free", "adafactor", "galore", "fira"])
 def test_memory(tmp_path, corpus, name, state):
@@ -244,7 +242,6 @@ def test_memory(tmp_path, corpus, name, state):
     assert state == "fp32" or name == "adafactor" or peaks[state] < peaks["fp32"]
 
 
-@pytest.mark.drawn(2)
 @pytest.mark.parametrize("name, state, limit", [("adamw", "bf16", 2e-3), ("adamw", "int8", 2e-2), ("lion", "int8", 2e-2), ("muon", "bf16", 2e-3),
                                                 ("muon", "int8", 2e-2), ("sgd", "int8", 2e-3), ("schedule_free", "bf16", 2e-2)])
 def test_narrow_states(tmp_path, corpus, name, state, limit):

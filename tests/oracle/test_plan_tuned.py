@@ -36,7 +36,6 @@ RUNS = [
 @needs_ranks
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("ranks, layout, tuned, optimizer", RUNS, ids=str)
-@pytest.mark.drawn(3)
 def test_memory_of_a_run(tmp_path, corpus, ranks, layout, tuned, optimizer, precision):
     """The bytes that the simulator says of the first rank are those that the run has held."""
     start, _ = start_from(tmp_path, LLAMA)

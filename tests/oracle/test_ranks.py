@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from drawn import drawn, some_of
+from drawn import drawn
 from parity import DEVICE, TRIREME, trireme, yaml_of
 
 pytestmark = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
@@ -149,7 +149,6 @@ def undisturbed_pipeline(tmp_path_factory, corpus):
     return folder
 
 
-@some_of(2)
 @pytest.mark.parametrize("group", range(4))
 def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
     """A rank is killed at a random moment: the job ends, nobody is left, and the next start goes on. Ten times, or twenty; those of

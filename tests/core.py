@@ -1,0 +1,5 @@
+"""placeholder"""
+
+
+def has(name):
+    return name.startswith("floors/")

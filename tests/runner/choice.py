@@ -1,0 +1,147 @@
+"""Which cases a run of the tests has time for. The choice depends on the file of costs, the seed, what has changed and the
+minutes alone, so that the same seed chooses the same cases on every machine; a slow machine takes longer.
+
+In this order: the core; what the changed files touch; a share of the rest. For the shares all cases are dealt out to N bins of
+about the same load, and the seed's remainder by N names the bin: any N consecutive seeds run every case."""
+import dataclasses
+
+from runner import costs as costs_file
+from runner.cases import fixture_name
+
+# The machine that costs are counted on: two cores, which three cases at once keep busy.
+CORES, SLOTS = 2, 3
+SHARED_S = 1.0  # cases stay together whose shared fixtures take longer
+TOGETHER_S = 40.0  # but no more of them than this
+
+
+class BudgetError(Exception):
+    """The minutes are too few for the core."""
+
+
+@dataclasses.dataclass
+class Chosen:
+    """The cases of a run, why, and what was left out."""
+
+    core: list
+    touched: list
+    rest: list
+    left_out: int
+    shares: int  # N of the rest
+    touched_shares: int  # N of what the changes touch, where that is too much for one run; 1: all of it
+    seconds: float  # what the machine above takes for all chosen ones
+    turns: dict  # {case: the number of the share that it draws of its own long lists}
+
+    def cases(self):
+        return [*self.core, *self.touched, *self.rest]
+
+
+class Loads:
+    """Seconds that cases take of the machine."""
+
+    def __init__(self, costs):
+        self.costs = costs
+
+    @staticmethod
+    def load(cost):
+        return max(cost.cpu_s / CORES, cost.wall_s / SLOTS)
+
+    def of_case(self, case):
+        return self.load(costs_file.cost_of(self.costs, case.name) or costs_file.UNKNOWN)
+
+    def of_fixture(self, name):
+        cost = self.costs.get(name)
+        return self.load(cost) if cost else 0.0
+
+    def of(self, cases):
+        """Of a set of cases, each shared fixture once."""
+        fixtures = {fixture_name(case, fixture) for case in cases for fixture in case.fixtures}
+        return sum(map(self.of_case, cases)) + sum(map(self.of_fixture, fixtures))
+
+
+def units(cases, loads):
+    """Lists of cases that are run one after the other: those of a file that share costly fixtures, else one case each."""
+    groups, out = {}, []
+    for case in cases:
+        key = tuple(name for name in (fixture_name(case, fixture) for fixture in case.fixtures)
+                    if name not in loads.costs or loads.of_fixture(name) >= SHARED_S / SLOTS)
+        if key:
+            groups.setdefault(key, []).append(case)
+        else:
+            out.append([case])
+    for group in groups.values():
+        part, load = [], 0.0
+        for case in group:
+            if part and load + loads.of_case(case) > TOGETHER_S:
+                out.append(part)
+                part, load = [], 0.0
+            part.append(case)
+            load += loads.of_case(case)
+        out.append(part)
+    return sorted(out, key=lambda unit: (-loads.of(unit), unit[0].name))
+
+
+def deal(lists, count, loads):
+    """`count` bins of about the same load: [(load, [list])]."""
+    bins = [[0.0, number, []] for number in range(count)]
+    for unit in lists:
+        lightest = min(bins)
+        lightest[0] += loads.of(unit)
+        lightest[2].append(unit)
+    return [(load, content) for load, _, content in bins]
+
+
+def shares(lists, limit_s, loads):
+    """The fewest bins of which none takes longer than the limit, unless one list alone does."""
+    total = sum(map(loads.of, lists))
+    longest = max(map(loads.of, lists), default=0.0)
+    count = max(1, int(total // max(limit_s, longest, 1.0)))
+    while True:
+        bins = deal(lists, count, loads)
+        if count >= len(lists) or max((load for load, _ in bins), default=0.0) <= max(limit_s, longest):
+            return bins
+        count += 1
+
+
+def flat(lists):
+    return [case for unit in lists for case in unit]
+
+
+def choose(cases, costs, core, touched, minutes, seed):
+    """`core` and `touched` are predicates of a case. Raises BudgetError."""
+    loads, budget_s = Loads(costs), 60.0 * minutes
+    of_core = [case for case in cases if core(case)]
+    core_s = loads.of(of_core)
+    if core_s > budget_s / 2:
+        raise BudgetError(f"the core takes {core_s:.0f} s, more than half of {minutes:g} minutes; TEST_MINUTES={core_s / 30 + 0.05:.1f} "
+                          f"is the least, {(core_s - budget_s / 2) / 60:.1f} minutes more for the core")
+    unmeasured = [case for case in cases if not core(case) and costs_file.cost_of(costs, case.name) is None]
+    rest_s = (budget_s - core_s) / 2
+    others = [case for case in cases if not core(case)]
+    bins = shares(units(others, loads), rest_s, loads)
+    first = seed % len(bins)
+    rest = {case.name for case in flat(bins[first][1])}
+    touched_bins = shares(units([case for case in others if touched(case) and case.name not in rest], loads), rest_s, loads)
+    mine = {case.name for case in flat(touched_bins[seed % len(touched_bins)][1])} | {case.name for case in unmeasured}
+    taken_s = loads.of([case for case in others if case.name in rest | mine]) + core_s
+    # What is left of the time is for the next shares.
+    for unit in flat([bins[(first + further) % len(bins)][1] for further in range(1, len(bins))]):
+        load = loads.of(unit)
+        if taken_s + load <= budget_s and not any(case.name in mine for case in unit):
+            rest.update(case.name for case in unit)
+            taken_s += load
+    in_rest = [case for case in others if case.name in rest]
+    in_touched = [case for case in others if case.name in mine and case.name not in rest]
+    turns = {case.name: seed // len(bins) for case in in_rest}
+    turns.update({case.name: seed for case in [*of_core, *in_touched]})
+    return Chosen(of_core, in_touched, in_rest, len(cases) - len(of_core) - len(in_touched) - len(in_rest), len(bins), len(touched_bins), taken_s, turns)
+
+
+def choose_share(cases, costs, touched, share, seed):
+    """What the changes touch, and one in `share` of the others."""
+    loads = Loads(costs)
+    mine = [case for case in cases if touched(case)]
+    others = units([case for case in cases if not touched(case)], loads)
+    bins = deal(others, min(share, max(len(others), 1)), loads)
+    rest = flat(bins[seed % len(bins)][1])
+    turns = {case.name: seed for case in [*mine, *rest]}
+    return Chosen([], mine, rest, len(cases) - len(mine) - len(rest), len(bins), 1, loads.of([*mine, *rest]), turns)
