@@ -74,7 +74,9 @@ class Tree:
 def tree():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trireme-install-"))
     folder.chmod(0o755)
+    mask = os.umask(0o022)  # or an ordinary user could not read what root installs
     yield Tree(folder)
+    os.umask(mask)
     shutil.rmtree(folder)
 
 
