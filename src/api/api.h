@@ -31,8 +31,8 @@ trireme_status tri_api_missing(const char *function, const char *argument);
   } while (0)
 
 /* For the rest of a function that reads or writes numbers as text: the caller may have called setlocale, and in many a
- * language's locale strtod stops at the point of 0.5. The thread's own locale changes, and changes back on every return;
- * other threads keep theirs. */
+ * language's locale strtod stops at the point of 0.5. The thread's own locale changes, and changes back on every
+ * return; other threads keep theirs. */
 locale_t tri_api_locale_enter(void);
 void tri_api_locale_leave(locale_t *before);
 #define TRI_API_PLAIN_NUMBERS                                                                                          \

@@ -114,11 +114,13 @@ static void test_answers(void **state) {
 
 /* A locale that writes 0,5: one that is installed, or one made here, where localedef and its sources are. */
 static bool set_locale_with_comma(void **state) {
-  static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8", "it_IT.UTF-8", "pt_BR.UTF-8", "made"};
+  static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8",
+                                      "it_IT.UTF-8", "pt_BR.UTF-8", "made"};
   char path[TRI_PATH_BYTES], command[2 * TRI_PATH_BYTES];
   for (int i = 0; i < 6; i++) {
     if (strcmp(names[i], "made") == 0) {
-      snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s' >/dev/null 2>&1", in_folder(state, "made", path));
+      snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s' >/dev/null 2>&1",
+               in_folder(state, "made", path));
       if (system(command) != 0) return false;
       setenv("LOCPATH", in_folder(state, "", path), 1);
     }
@@ -131,7 +133,6 @@ static bool set_locale_with_comma(void **state) {
 static void test_callers_locale(void **state) {
   trireme_answers *plain = NULL, *other = NULL;
   trireme_question *question = ask();
-  API_OK(trireme_question_set(question, "set", "model.dropout=0.5"));
   API_OK(trireme_plan(question, 3, &plain));
   const bool has_comma = set_locale_with_comma(state);
   trireme_status status = TRIREME_OK;
