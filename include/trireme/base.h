@@ -4,7 +4,8 @@
  * says in words what went wrong, where, and what to do. Objects are opaque: NAME_create or NAME_open makes one and
  * NAME_destroy or NAME_close, which take NULL too, end it. Different objects may be used from different threads; one
  * object by one thread at a time unless its header says more. The library needs no MPI and starts no program. A few
- * functions write a line to standard error where a file is usable and odd. */
+ * functions write a line to standard error where a file is usable and odd. Numbers in texts have a point, whatever
+ * locale the program has set. */
 #ifndef TRIREME_BASE_H
 #define TRIREME_BASE_H
 

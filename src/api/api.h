@@ -8,6 +8,7 @@
 
 #include "trireme/base.h"
 
+#include <locale.h>
 #include <stdbool.h>
 
 trireme_status tri_api_status(tri_status status);
@@ -28,5 +29,13 @@ trireme_status tri_api_missing(const char *function, const char *argument);
     tri_status tri_api_status_ = (call);                                                                               \
     if (tri_api_status_ != TRI_OK) return tri_api_status(tri_api_status_);                                             \
   } while (0)
+
+/* For the rest of a function that reads or writes numbers as text: the caller may have called setlocale, and in many a
+ * language's locale strtod stops at the point of 0.5. The thread's own locale changes, and changes back on every
+ * return; other threads keep theirs. */
+locale_t tri_api_locale_enter(void);
+void tri_api_locale_leave(locale_t *before);
+#define TRI_API_PLAIN_NUMBERS                                                                                          \
+  __attribute__((cleanup(tri_api_locale_leave), unused)) locale_t tri_api_locale_ = tri_api_locale_enter()
 
 #endif

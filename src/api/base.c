@@ -37,6 +37,15 @@ trireme_status tri_api_missing(const char *function, const char *argument) {
   return tri_api_status(tri_fail(TRI_BAD_USAGE, "%s: `%s` is NULL", function, argument));
 }
 
+locale_t tri_api_locale_enter(void) {
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  return plain == (locale_t)0 ? (locale_t)0 : uselocale(plain); /* without memory for it: as it is */
+}
+
+void tri_api_locale_leave(locale_t *before) {
+  if (*before != (locale_t)0) freelocale(uselocale(*before));
+}
+
 const char *trireme_message(void) { return tri_status_message(); }
 
 const char *trireme_version(void) { return TRIREME_VERSION; }

@@ -14,6 +14,7 @@ static const tri_safetensors_tensor *tensor_of(const trireme_checkpoint *checkpo
 }
 
 trireme_status trireme_checkpoint_open(const char *path, trireme_checkpoint **out) {
+  TRI_API_PLAIN_NUMBERS;
   char folder[TRI_PATH_BYTES];
   const tri_checkpoint_use use = {0};
   tri_checkpoint *checkpoint = NULL;

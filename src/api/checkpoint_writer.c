@@ -23,6 +23,7 @@ struct trireme_checkpoint_writer {
 
 trireme_status trireme_checkpoint_writer_create(const char *folder, const char *config,
                                                 trireme_checkpoint_writer **out) {
+  TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(folder);
   TRI_API_WANTS(config);
   TRI_API_WANTS(out);
@@ -122,6 +123,7 @@ static tri_status write_files(const trireme_checkpoint_writer *writer) {
 }
 
 trireme_status trireme_checkpoint_writer_commit(trireme_checkpoint_writer *writer) {
+  TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(writer);
   tri_status status = write_files(writer);
   if (status == TRI_OK) return TRIREME_OK;

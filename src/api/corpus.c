@@ -9,6 +9,7 @@
 static const tri_corpus *own(const trireme_corpus *corpus) { return (const void *)corpus; }
 
 trireme_status trireme_corpus_open(const char *prefix, trireme_corpus **out) {
+  TRI_API_PLAIN_NUMBERS;
   tri_corpus *corpus = NULL;
   TRI_API_WANTS(prefix);
   TRI_API_WANTS(out);
@@ -45,6 +46,7 @@ trireme_status trireme_corpus_read(const trireme_corpus *corpus, int64_t first, 
 }
 
 trireme_status trireme_corpus_writer_create(const char *prefix, int64_t vocab_size, trireme_corpus_writer **out) {
+  TRI_API_PLAIN_NUMBERS;
   tri_corpus_writer *writer = NULL;
   TRI_API_WANTS(prefix);
   TRI_API_WANTS(out);
@@ -74,6 +76,7 @@ trireme_status trireme_corpus_writer_end_document(trireme_corpus_writer *writer)
 }
 
 trireme_status trireme_corpus_writer_commit(trireme_corpus_writer *writer) {
+  TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(writer);
   TRI_API_TRY(tri_corpus_writer_finish((void *)writer));
   TRI_API_TRY(tri_corpus_writer_commit((void *)writer));

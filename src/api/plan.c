@@ -197,6 +197,7 @@ enum { MOST_ANSWERS = 1000 }; /* as of the command */
 
 /* With a layout, or the best. */
 static trireme_status ask(const trireme_question *question, const char *layout, int64_t top, trireme_answers **out) {
+  TRI_API_PLAIN_NUMBERS;
   tri_plan_options *options = NULL;
   trireme_answers *made = NULL;
   TRI_API_TRY(tri_alloc("options", 1, sizeof *options, &options));

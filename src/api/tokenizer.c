@@ -14,6 +14,7 @@ struct trireme_tokenizer {
 };
 
 trireme_status trireme_tokenizer_create(const char *source, trireme_tokenizer **out) {
+  TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(source);
   TRI_API_WANTS(out);
   trireme_tokenizer *made = NULL;
@@ -118,6 +119,7 @@ trireme_status trireme_tokenizer_decode(trireme_tokenizer *tokenizer, const int3
 }
 
 trireme_status trireme_tokenizer_save(const trireme_tokenizer *tokenizer, const char *path) {
+  TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(tokenizer);
   TRI_API_WANTS(path);
   return tri_api_status(tri_tokenizer_save(tokenizer->tokenizer, path));

@@ -32,6 +32,6 @@ __attribute__((visibility("default"))) void *dlopen(const char *path, int flags)
   if (path == NULL || !is_vendors(path)) return real(path, flags);
   take_down(path);
   const char *slash = strrchr(path, '/');
-  snprintf(nowhere, sizeof nowhere, "/nowhere/%s", slash == NULL ? path : slash + 1);
+  snprintf(nowhere, sizeof nowhere, "/proc/none/%s", slash == NULL ? path : slash + 1);
   return real(nowhere, flags);
 }

@@ -348,37 +348,36 @@ static void test_tf32(void **state) {
 
 /* ---- a library that is no use ------------------------------------------------------------------------------------ */
 
-/* What goes to standard error meanwhile, into a file. */
-static int redirect(const char *path) {
+/* What goes to standard error meanwhile, into a file that has no name. */
+static int redirect(FILE **file) {
   fflush(stderr);
-  const int kept = dup(STDERR_FILENO), file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
-  assert_true(kept >= 0 && file >= 0);
-  assert_true(dup2(file, STDERR_FILENO) >= 0);
-  close(file);
+  *file = tmpfile();
+  assert_non_null(*file);
+  const int kept = dup(STDERR_FILENO);
+  assert_true(kept >= 0);
+  assert_true(dup2(fileno(*file), STDERR_FILENO) >= 0);
   return kept;
 }
 
-static void put_back(int kept, const char *path, char *text, size_t text_bytes) {
+static void put_back(int kept, FILE *file, char *text, size_t text_bytes) {
   fflush(stderr);
   assert_true(dup2(kept, STDERR_FILENO) >= 0);
   close(kept);
-  FILE *file = fopen(path, "r");
-  assert_non_null(file);
+  rewind(file);
   text[fread(text, 1, text_bytes - 1, file)] = '\0';
   fclose(file);
-  remove(path);
 }
 
 /* The program's own kernel makes the products, and `message` is said once; NULL: nothing is. */
 static void expect_tiled(const char *stand_in, const char *message) {
   fixture f = {.drawn = 0};
-  char *chosen = NULL, said[4096], path[64];
-  snprintf(path, sizeof path, "/tmp/test_products_%ld", (long)getpid());
-  const int kept = redirect(path);
+  char *chosen = NULL, said[4096];
+  FILE *file = NULL;
+  const int kept = redirect(&file);
   open_device(&f, stand_in);
   char *asked = ask(&f);
   CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
-  put_back(kept, path, said, sizeof said);
+  put_back(kept, file, said, sizeof said);
   expect_text(chosen, " : tiled 0 ");
   if (message == NULL) assert_string_equal(said, "");
   if (message != NULL) {
@@ -416,15 +415,15 @@ static void test_failure(void **state) {
 /* Products all right, and the library's words in one warning. Twice, for another algorithm is in force then; a product
  * of another shape is not told of again. */
 static void expect_other_way(fixture *f, const char *message) {
-  char said[4096], path[64];
+  char said[4096];
   tri_matmul other = some;
   other.m = 8;
-  snprintf(path, sizeof path, "/tmp/test_products_%ld", (long)getpid());
-  const int kept = redirect(path);
+  FILE *file = NULL;
+  const int kept = redirect(&file);
   check(f, &some, 0);
   check(f, &some, 0);
   check(f, &other, 0);
-  put_back(kept, path, said, sizeof said);
+  put_back(kept, file, said, sizeof said);
   expect_text(said, "warning: " LIBRARY " ");
   expect_text(said, message);
   expect_text(said,

@@ -1,6 +1,7 @@
 """An installed tree, moved to another place and used by an ordinary user with an empty home: what is in it works, finds what
 belongs to it, and says of itself what the program does."""
 import ctypes
+import fcntl
 import json
 import os
 import pathlib
@@ -42,14 +43,21 @@ def nobody(words):
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *words]
 
 
+def install(prefix, environment=None):
+    """The names of what was installed. The list lies in the build folder, where two tests at once would write it."""
+    with open(BUILD / "CMakeCache.txt") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, done.stderr
+        return (BUILD / "install_manifest.txt").read_text()
+
+
 class Tree:
     """PREFIX, and a HOME in which the user may write."""
 
     def __init__(self, folder):
         first = folder / "first"
-        done = subprocess.run(["cmake", "--install", BUILD, "--prefix", first], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        self.manifest = (BUILD / "install_manifest.txt").read_text()
+        self.manifest = install(first)
         self.prefix, self.home = folder / "moved", folder / "home"
         first.rename(self.prefix)
         self.home.mkdir()
@@ -74,7 +82,9 @@ class Tree:
 def tree():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trireme-install-"))
     folder.chmod(0o755)
+    mask = os.umask(0o022)  # or an ordinary user could not read what root installs
     yield Tree(folder)
+    os.umask(mask)
     shutil.rmtree(folder)
 
 
@@ -174,8 +184,7 @@ def test_nothing_points_to_where_it_was_built(tree):
 def test_uninstall_leaves_nothing(tree, tmp_path):
     """Of an installation for a package, DESTDIR."""
     environment = {**os.environ, "DESTDIR": str(tmp_path)}
-    subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr"], check=True, capture_output=True, env=environment)
-    shutil.copy(BUILD / "install_manifest.txt", tmp_path / "manifest")
+    (tmp_path / "manifest").write_text(install("/usr", environment))
     assert (tmp_path / "usr/bin/trireme").exists()
     subprocess.run(["cmake", f"-DMANIFEST={tmp_path}/manifest", "-P", ROOT / "cmake/uninstall.cmake"], check=True, capture_output=True,
                    env=environment)

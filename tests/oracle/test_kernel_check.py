@@ -53,7 +53,7 @@ def test_a_device_that_fails_is_opened_again(tmp_path):
     (("guarded", "--json"), 2, "`--json` is one word too many, or its value is missing"),
     (("abacus", "--quick"), 3, "`abacus` is not a device"),
     (("guarded", "--quick", "--types", "bf16"), 7, "does not run precision bf16"),
-    (("guarded", "--quick", "--kernels", "add", "--json", "/nowhere/out.json"), 5, "/nowhere/out.json cannot be written: No such file"),
+    (("guarded", "--quick", "--kernels", "add", "--json", "/proc/none/out.json"), 5, "/proc/none/out.json cannot be written: No such file"),
 ])
 def test_bad_input(words, status, text):
     done = check(*words)

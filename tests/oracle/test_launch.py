@@ -467,6 +467,7 @@ def test_leftovers(tmp_path, corpus):
     if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
         pytest.skip("SKIPPED: nothing is removed where processes of the host may be hidden")
     host, user, memory = os.uname().nodename, os.geteuid(), pathlib.Path("/dev/shm")
+    job = f"{0xfe000000 + os.getpid():08x}"  # no other's that runs this test now
     gone = subprocess.Popen(["true"])
     gone.wait()
     sessions = tmp_path / f"ompi.{host}.{user}"
@@ -475,11 +476,11 @@ def test_leftovers(tmp_path, corpus):
         (sessions / name / "0/deep/file").write_text("x")
     (tmp_path / f"ompi.else-{host}.{user}/pid.{gone.pid}").mkdir(parents=True)
     (sessions / f"pid.{2**22 + 1}").symlink_to(tmp_path / f"ompi.else-{host}.{user}")
-    names = dict(dead=f"vader_segment.{host}.{user}.fe570001.0", held=f"vader_segment.{host}.{user}.fe570001.1",
-                 mapped=f"vader_segment.{host}.{user}.fe570001.2", newer=f"sm_segment.{host}.{user}.fe570001.3",
-                 host=f"vader_segment.else-{host}.{user}.fe570001.4", user=f"vader_segment.{host}.{user + 1}.fe570001.5",
-                 longer=f"vader_segment.{host}.{user}.fe570001.6.x", other=f"trireme-test-{os.getpid()}",
-                 link=f"vader_segment.{host}.{user}.fe570001.7")
+    names = dict(dead=f"vader_segment.{host}.{user}.{job}.0", held=f"vader_segment.{host}.{user}.{job}.1",
+                 mapped=f"vader_segment.{host}.{user}.{job}.2", newer=f"sm_segment.{host}.{user}.{job}.3",
+                 host=f"vader_segment.else-{host}.{user}.{job}.4", user=f"vader_segment.{host}.{user + 1}.{job}.5",
+                 longer=f"vader_segment.{host}.{user}.{job}.6.x", other=f"trireme-test-{os.getpid()}",
+                 link=f"vader_segment.{host}.{user}.{job}.7")
     try:
         for kind, name in names.items():
             if kind == "link":
@@ -507,7 +508,7 @@ def test_leftovers_without_domain(tmp_path):
     """Open MPI 4 leaves a host's domain out of its names; and a process may have any name, here one that looks dead."""
     if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
         pytest.skip("SKIPPED: nothing is removed where processes of the host may be hidden")
-    host = f"trireme-test-{os.getpid()}"
+    host, job = f"trireme-test-{os.getpid()}", "fe570001"
     named = ["unshare", "--uts", "sh", "-c", f'hostname {host}.left.out && exec "$@"', "sh"]
     if subprocess.run([*named, "true"], capture_output=True).returncode != 0:
         pytest.skip("SKIPPED: giving a host another name takes root")
@@ -519,7 +520,7 @@ def test_leftovers_without_domain(tmp_path):
     wait_for(lambda: "x) Z y" in open(f"/proc/{alive.pid}/stat").read(), alive)
     long, short = (tmp_path / f"ompi.{name}.{os.geteuid()}" for name in (f"{host}.left.out", host))
     try:
-        segment = pathlib.Path(f"/dev/shm/vader_segment.{host}.{os.geteuid()}.fe570001.0")
+        segment = pathlib.Path(f"/dev/shm/vader_segment.{host}.{os.geteuid()}.{job}.0")
         segment.write_bytes(bytes(4096))
         for folder in (long, short):
             for pid in (gone.pid, alive.pid):

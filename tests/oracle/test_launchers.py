@@ -155,7 +155,7 @@ done = subprocess.run([*program, *EXTRA], stderr=subprocess.PIPE)  # which nobod
 (here / "left").write_text("\\n".join(p.name for p in pathlib.Path(folder).iterdir()))
 raise SystemExit(done.returncode)
 """
-    begun = {name: play(name, far.replace("EXTRA", extra)) for name, extra in dict(fails="['--resume', '/no/such']", well="[]").items()}
+    begun = {name: play(name, far.replace("EXTRA", extra)) for name, extra in dict(fails="['--resume', '/proc/none']", well="[]").items()}
     names = set()
     for name, process in begun.items():
         _, errors = process.communicate()
@@ -166,7 +166,7 @@ raise SystemExit(done.returncode)
         assert len((here / "left").read_text().split()) == (1 if name == "fails" else 0)
         assert not list(here.glob(".trireme-words-*"))
         if name == "fails":
-            assert process.returncode == 4 and re.fullmatch(r"trireme: .*/no/such.*", errors.strip()), errors
+            assert process.returncode == 4 and re.fullmatch(r"trireme: .*/proc/none.*", errors.strip()), errors
         else:
             assert process.returncode == 0, errors
     assert len(names) == 2

@@ -1,4 +1,5 @@
 """A build without MPI and oneDNN: what it still does gives what the whole program gives, and what it does not it says."""
+import fcntl
 import os
 import pathlib
 import shutil
@@ -26,9 +27,12 @@ def configure(folder, *options):
 @pytest.fixture(scope="module")
 def planner():
     """Built into a folder that is kept, so that the next time only what has changed is compiled."""
-    configure(FOLDER, "-DTRIREME_WITHOUT_RUNNING=ON")
-    done = subprocess.run(["cmake", "--build", FOLDER, "--target", "trireme", "plan_links", "--parallel", "2"], capture_output=True,
-                          text=True, timeout=900)
+    FOLDER.mkdir(exist_ok=True)
+    with open(FOLDER / "lock", "w") as lock:  # one test at a time builds there
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        configure(FOLDER, "-DTRIREME_WITHOUT_RUNNING=ON")
+        done = subprocess.run(["cmake", "--build", FOLDER, "--target", "trireme", "plan_links", "--parallel", "2"], capture_output=True,
+                              text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr
     return FOLDER / "trireme"
 

@@ -80,7 +80,7 @@ def bare(folder, *words):
 def test_it_trains(run_file, tmp_path, device):
     done, _ = bare(tmp_path, "train", run_file, "--set", f"device={device}", "--set", f"output={tmp_path}/run")
     assert done.returncode == 0, done.stderr
-    assert "dlopen" not in done.stderr and "/nowhere/" not in done.stderr, done.stderr
+    assert "dlopen" not in done.stderr and "/proc/none/" not in done.stderr, done.stderr
 
 
 def test_the_doctor_looks_and_goes_on(tmp_path):

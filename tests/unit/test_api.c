@@ -6,6 +6,7 @@
 
 #include "trireme/trireme.h"
 
+#include <locale.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -109,6 +110,47 @@ static void test_answers(void **state) {
   trireme_answers_destroy(best);
   trireme_answers_destroy(one);
   trireme_question_destroy(question);
+}
+
+/* A locale that writes 0,5: one that is installed, or one made here, where localedef and its sources are. */
+static bool set_locale_with_comma(void **state) {
+  static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "es_ES.UTF-8",
+                                      "it_IT.UTF-8", "pt_BR.UTF-8", "made"};
+  char path[TRI_PATH_BYTES], command[2 * TRI_PATH_BYTES];
+  for (int i = 0; i < 6; i++) {
+    if (strcmp(names[i], "made") == 0) {
+      snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 '%s' >/dev/null 2>&1",
+               in_folder(state, "made", path));
+      if (system(command) != 0) return false;
+      setenv("LOCPATH", in_folder(state, "", path), 1);
+    }
+    if (setlocale(LC_ALL, names[i]) != NULL && strcmp(localeconv()->decimal_point, ",") == 0) return true;
+  }
+  return false;
+}
+
+/* The answers are the same where the caller has called setlocale, and it is still set behind. */
+static void test_callers_locale(void **state) {
+  trireme_answers *plain = NULL, *other = NULL;
+  trireme_question *question = ask();
+  API_OK(trireme_plan(question, 3, &plain));
+  const bool has_comma = set_locale_with_comma(state);
+  trireme_status status = TRIREME_OK;
+  if (has_comma) status = trireme_plan(question, 3, &other);
+  const bool kept = strcmp(localeconv()->decimal_point, ",") == 0;
+  setlocale(LC_ALL, "C");
+  unsetenv("LOCPATH");
+  API_OK(status);
+  for (int64_t i = 0; has_comma && i < 3; i++)
+    assert_string_equal(trireme_answers_json(plain, i), trireme_answers_json(other, i));
+  trireme_answers_destroy(plain);
+  trireme_answers_destroy(other);
+  trireme_question_destroy(question);
+  if (!has_comma) {
+    fprintf(stderr, "SKIPPED: there is no locale whose numbers have a comma\n");
+    skip();
+  }
+  assert_true(kept);
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
@@ -224,7 +266,7 @@ static void test_tokenizer(void **state) {
   assert_string_equal(back, "");
   trireme_free(ids);
   trireme_free(back);
-  API_FAILS(trireme_tokenizer_create("gpt2:/nowhere", &tokenizer), TRIREME_BAD_FILE, "/nowhere");
+  API_FAILS(trireme_tokenizer_create("gpt2:/proc/none", &tokenizer), TRIREME_BAD_FILE, "/proc/none");
   trireme_tokenizer_destroy(tokenizer);
   trireme_tokenizer_destroy(again);
 }
@@ -235,6 +277,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_questions, begin, end),
       cmocka_unit_test_setup_teardown(test_fixed_keys, begin, end),
       cmocka_unit_test_setup_teardown(test_answers, begin, end),
+      cmocka_unit_test_setup_teardown(test_callers_locale, begin, end),
       cmocka_unit_test_setup_teardown(test_checkpoint, begin, end),
       cmocka_unit_test_setup_teardown(test_corpus, begin, end),
       cmocka_unit_test_setup_teardown(test_tokenizer, begin, end),

@@ -487,8 +487,8 @@ static void test_interrupted_replacement(void **state) {
   snprintf(name, sizeof name, ".old-step-00000008-%ld", (long)dead_pid());
   assert_int_equal(rename(ct_join(path, root, "step-00000008"), ct_join(old, root, name)), 0);
   assert_int_equal(newest_step(), 8);
-  const ct_save bad = {.root = root, .step = 9, .tokenizer = "/nonexistent/tokenizer.json"};
-  CHECK_FAILS(ct_do_save(&bad, NULL), TRI_BAD_FILE, "cannot open /nonexistent/tokenizer.json");
+  const ct_save bad = {.root = root, .step = 9, .tokenizer = "/proc/none/tokenizer.json"};
+  CHECK_FAILS(ct_do_save(&bad, NULL), TRI_BAD_FILE, "cannot open /proc/none/tokenizer.json");
   assert_int_equal(newest_step(), 8);
   /* The remains of a removal are neither found nor worth a word. */
   char log[4096];

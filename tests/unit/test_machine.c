@@ -170,7 +170,7 @@ static void test_launchers_say_who_they_are(void **state) {
   };
   const char *root = *state;
   char search[512];
-  snprintf(search, sizeof search, "/nowhere:%s/empty::%s/bin", root, root);
+  snprintf(search, sizeof search, "/proc/none:%s/empty::%s/bin", root, root);
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     put_launcher(root, "/bin/mpiexec", cases[i].says);
     tri_launcher launcher;

@@ -288,8 +288,8 @@ static void refuses_bad_options(void **state) {
     j->options.tokenizer = vocabularies[i];
     EXPECT_BAD(j, TRI_BAD_USAGE, "the size of the vocabulary goes from 257");
   }
-  j->options.tokenizer = "/nonexistent/tokenizer.json";
-  EXPECT_BAD(j, TRI_BAD_FILE, "/nonexistent/tokenizer.json");
+  j->options.tokenizer = "/proc/none/tokenizer.json";
+  EXPECT_BAD(j, TRI_BAD_FILE, "/proc/none/tokenizer.json");
   j->options = good.options;
   j->options.out = j->input;
   assert_failure(prepare_it(j), TRI_BAD_USAGE, "a.txt is a file; it must be a folder");
