@@ -163,8 +163,20 @@ def environment_of(build, seed):
     return {"TRIREME_SHARED": os.path.join(os.path.dirname(SOURCE), "shared"), **os.environ, **own}
 
 
+def check_core(cases, options):
+    """Every case of the core is a case, as far as its group was asked for."""
+    if options.names:
+        return
+    have = {case.name for case in cases}
+    groups = {case.group for case in cases}
+    missing = sorted(name for name in core.CASES - have if name.split("/")[0] in groups)
+    if missing:
+        raise SystemExit(f"tests: tests/core.py names cases that are not there: {', '.join(missing)}")
+
+
 def select(options, cases, build, costs, seed):
     """The cases of this run."""
+    check_core(cases, options)
     if options.core:
         mine = [case for case in cases if core.has(case.name)]
         return choice.Chosen(mine, [], [], len(cases) - len(mine), 1, 1, choice.Loads(costs).of(mine), {})

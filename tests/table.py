@@ -63,6 +63,7 @@ def suites(seed):
         Suite("oracle", "oracle"),
         Suite("guarded", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **FEW_LAYOUTS}, files={
             "test_layouts.py": "test_matrix",
+            "test_each_layout.py": "zero3 or context-ring or (expert and not expert-)",
             "test_context.py": "(test_matrix and (llama or gpt_neox)) or (bits and joined)",
             "test_experts.py": "(test_matrix and mixtral) or (loads and quota)",
             "test_parity.py": "zero-bubble or (cache and layer)",
@@ -76,6 +77,7 @@ def suites(seed):
               slow=5, files={
             "test_experts.py": "test_matrix and mixtral",
             "test_layouts.py": "test_matrix and (gpt2 or llama)",
+            "test_each_layout.py": "zero3 or (tensor and not expert)",
             "test_context.py": "test_matrix and llama",
             "test_parity.py": "(gradients and ((tied and not untied) or 4:2 or odd)) or (schedules and llama) or (twenty_steps and bf16 and llama)",
         }),

@@ -53,6 +53,15 @@ def test_misspelt_options():
         assert done.returncode == 2 and said in done.stderr, (words, done.stderr)
 
 
+def test_help():
+    """`help` of a command is its --help; of a kind of file, its keys."""
+    for name in commands():
+        assert trireme("help", name).stdout == trireme(name, "--help").stdout, name
+    assert trireme("help", "run").stdout == trireme("train", "--keys").stdout
+    for kind, key in dict(run="optimizer.lr", study="devices", model="hidden_size", cluster="memory_bytes", system="flash_attention").items():
+        assert re.search(rf"^  {re.escape(key)} ", trireme("help", kind).stdout, re.M), kind
+
+
 # Names of transformers (its configs and TrainingArguments), PEFT, Megatron-LM, DeepSpeed, torchtitan and nanoGPT, and the key that says it here.
 OTHER_NAMES = {
     "model": dict(num_hidden_layers="num_layers", n_layer="num_layers", n_embd="hidden_size", d_model="hidden_size", dim="hidden_size",

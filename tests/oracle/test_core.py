@@ -1,0 +1,146 @@
+"""tests/core.py names everything that is registered, and nothing else, by cases that exist.
+
+What is registered is asked of the program wherever it tells (its commands, and the keys of run files with what they may be); devices and
+operations are read in the tables of their sources. A table that nothing is found in fails."""
+import copy
+import importlib.util
+import pathlib
+import re
+
+import pytest
+from parity import trireme
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KINDS = ["families", "optimizers", "schedules", "operations", "devices", "commands", "sections"]
+
+
+def core_table():
+    spec = importlib.util.spec_from_file_location("core", ROOT / "tests/core.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.CORE
+
+
+# ---- what is registered ----------------------------------------------------------------------------------------------
+
+def keys_of_runs():
+    """{key: its type} as the program prints them: `model.family` is `gpt2|llama|...`."""
+    rows = [line.split() for line in trireme("train", "--keys").stdout.splitlines()]
+    return {row[0]: row[1] for row in rows if len(row) > 1 and row[0] != "key"}
+
+
+def device_kinds():
+    table = re.search(r"^static const kind kinds\[\] = \{\n(.*?)^\};", (ROOT / "src/device/device.c").read_text(), re.M | re.S)
+    return set(re.findall(r'^    \{"([a-z]+)", 1u <<', table[1], re.M))
+
+
+def operations_of(text, file):
+    """Names of the operations that a source file has, each of which is a constant with a name in its braces, or in a macro's."""
+    constants = re.findall(r"\bconst tri_(?:op|between_ranks) (?:\w+) =.*?;", text, re.S)
+    found = set()
+    for constant in constants:
+        names = re.findall(r'\.name = "(\w+)"', constant) or re.findall(r'\w+ = [A-Z_]+\("(\w+)"\)', constant)
+        if not names:  # the name is in a macro of all functions
+            assert "FUNCTIONS" in constant, (file, constant)
+            names = re.findall(r'^#define FUNCTIONS\b.*?\.name = "(\w+)"', text, re.M | re.S)
+        assert names, f"{file}: no name in {constant[:80]}"
+        found |= set(names)
+    return found
+
+
+def operations():
+    return {name for path in sorted((ROOT / "src/ops").glob("*.c")) for name in operations_of(path.read_text(), path.name)}
+
+
+def registered():
+    keys = keys_of_runs()
+    found = {
+        "families": set(keys["model.family"].split("|")),
+        "optimizers": set(keys["optimizer.name"].split("|")),
+        "schedules": set(keys["layout.schedule"].split("|")),
+        "operations": operations(),
+        "devices": device_kinds(),
+        "commands": set(re.findall(r"^  ([a-z]+) ", trireme("--help").stdout, re.M)),
+        "sections": {key for key, kind in keys.items() if "." not in key and kind.split("|")[-1] == "keys"},
+    }
+    assert list(found) == KINDS
+    for kind, names in found.items():
+        assert len(names) > 3, f"{kind}: {sorted(names)} are too few to be all"
+    return found
+
+
+# ---- what is wrong with a table --------------------------------------------------------------------------------------
+
+def faults_of_names(core, found):
+    faults = [f"tests/core.py has no {kind}" for kind in [*KINDS, "promises"] if kind not in core]
+    for kind in KINDS:
+        mine = core.get(kind, {})
+        faults += [f"{kind}: {name} has no core case" for name in sorted(found[kind]) if not mine.get(name)]
+        faults += [f"{kind}: {name} is not registered any more" for name in sorted(mine) if name not in found[kind]]
+    faults += [f"promises: {name} has no core case" for name, cases in core.get("promises", {}).items() if not cases]
+    return faults
+
+
+def cases_of(core):
+    return sorted({case for table in core.values() for cases in table.values() for case in cases})
+
+
+def names_in_cmake():
+    return "\n".join(path.read_text() for path in [ROOT / "tests/CMakeLists.txt", *sorted((ROOT / "cmake").glob("*.cmake"))])
+
+
+def fault_of_case(case, cmake):
+    """What is wrong with a case's name, or None; that its parameters exist is for who runs it."""
+    kind, _, rest = case.partition("/")
+    if kind in ("oracle", "guarded", "emulated"):
+        match = re.fullmatch(r"(test_\w+\.py)(?:::([A-Z]\w+))?::(test_\w+)(?:\[.+\])?", rest)
+        if match is None:
+            return f"{case} is not {kind}/test_FILE.py::test_NAME"
+        path = ROOT / "tests/oracle" / match[1]
+        if not path.exists():
+            return f"{case}: there is no tests/oracle/{match[1]}"
+        if re.search(rf"^ *def {match[3]}\(", path.read_text(), re.M) is None:
+            return f"{case}: {match[1]} has no {match[3]}"
+        return None
+    if kind == "unit":
+        return None if (ROOT / f"tests/unit/{rest}.c").exists() else f"{case}: there is no tests/unit/{rest}.c"
+    if kind in ("comm", "gpu", "floors"):  # names that CMake makes of several words are known by the first
+        first = re.match(r"\w*", rest)[0]
+        named = re.search(rf"\b{kind}/(?:{first}\b|\$)", cmake) and first and re.search(rf"\b{first}\b", cmake)
+        return None if named else f"{case}: no test of CMake has such a name"
+    return f"{case} is of no kind of tests"
+
+
+def faults_of_cases(core):
+    cmake = names_in_cmake()
+    return [fault for fault in (fault_of_case(case, cmake) for case in cases_of(core)) if fault]
+
+
+# ---- the tests -------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def found():
+    return registered()
+
+
+def test_everything_has_a_case(found):
+    assert faults_of_names(core_table(), found) == []
+
+
+def test_every_case_exists():
+    assert faults_of_cases(core_table()) == []
+
+
+def test_planted(found):
+    """One name less, and one too many: said by name, of every kind. So is a case that is not there."""
+    for kind in KINDS:
+        for name in core_table()[kind]:
+            less = copy.deepcopy(core_table())
+            del less[kind][name]
+            assert faults_of_names(less, found) == [f"{kind}: {name} has no core case"]
+        more = copy.deepcopy(core_table())
+        more[kind]["abacus"] = ["unit/test_ops"]
+        assert faults_of_names(more, found) == [f"{kind}: abacus is not registered any more"]
+    for case in ("oracle/test_none.py::test_x", "oracle/test_core.py::test_none[x]", "unit/test_none", "comm/abacus", "floors/abacus", "guarded/x", "none/x"):
+        faults = faults_of_cases({"families": {"gpt2": [case]}})
+        assert len(faults) == 1 and faults[0].startswith(case), case
