@@ -254,6 +254,13 @@ def memory_of(folder):
     return Path(f"/dev/shm/trireme-{os.getuid()}-{total & mask:016x}")
 
 
+@pytest.fixture(autouse=True)
+def memory_is_given_back(tmp_path):
+    """What a killed run keeps in the memory of the nodes does not stay behind the test."""
+    yield
+    shutil.rmtree(memory_of(tmp_path), ignore_errors=True)
+
+
 @pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
 def test_snapshots_that_nobody_takes_up_any_more(tmp_path, corpus, ranks):
     """A killed run's, where the next start takes none; and those of a node that the job has not any more, at its end."""
