@@ -153,7 +153,8 @@ static tri_status pin_overwritten(tri_op_list *list, bool *found) {
 static tri_status check_lives(const tri_op_list *list) {
   for (int32_t s = 0; s < list->num_slots; s++) {
     if (list->slots[s].memory_of != s || !list->slots[s].recomputed) continue;
-    if (leaves(list, s, tri_op_list_layer(list, list->slots[s].producer))) return say_lost(list, s, "read outside of it");
+    if (leaves(list, s, tri_op_list_layer(list, list->slots[s].producer)))
+      return say_lost(list, s, "read outside of it");
   }
   return TRI_OK;
 }
