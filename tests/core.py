@@ -152,8 +152,10 @@ CORE = {
         "adapter": ["oracle/test_lora.py::test_gradients_of_factors_are_products[gpt2]"],
     },
     "promises": {
+        "recompute": ["oracle/test_recompute.py::test_one_rank[olmo2]"],
         "layouts": [layout(name) for name in (
             "tensor", "sequence-parallel", "1f1b", "interleaved", "data", "zero1", "zero2", "zero3", "full-recompute", "selective-recompute",
+            "norms-behind-full-recompute", "norms-behind-selective-recompute",
             "context-gather", "context-heads", "context-ring", "expert", "expert-tensor", "expert-of-tensor-ranks", "expert-recompute",
             "expert-room", "whole-norms", "masked-documents")],
         "resume": ["oracle/test_resume.py::test_interrupt_and_go_on", "oracle/test_average.py::test_taken_up_under_another_layout"],

@@ -27,7 +27,7 @@ from runner.cases import Case, Cost  # noqa: E402
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--build", default=os.path.join(SOURCE, "build"), help="the build folder (build)")
+    parser.add_argument("--build", default="build", help="the build folder (build)")
     parser.add_argument("--minutes", type=float, help="choose what two quiet cores run in this time")
     parser.add_argument("--share", type=int, metavar="N", help="choose what changed files touch, and one in N of the others")
     parser.add_argument("--core", action="store_true", help="the core alone")
@@ -180,6 +180,9 @@ def select(options, cases, build, costs, seed):
     if options.core:
         mine = [case for case in cases if core.has(case.name)]
         return choice.Chosen(mine, [], [], len(cases) - len(mine), 1, 1, choice.Loads(costs).of(mine), {})
+    if os.environ.get("TRIREME_LAYOUTS") == "all" and (options.minutes or options.share):
+        say("TRIREME_LAYOUTS=all: all cases, with all of their layouts, however long they take")
+        options.minutes = options.share = None
     if options.minutes is None and options.share is None:
         return choice.Chosen([], [], cases, 0, 1, 1, choice.Loads(costs).of(cases), {})
     touched, words = touched_by(build)
@@ -230,10 +233,18 @@ def write_costs(report, measured):
     costs_file.write(costs, "what each case takes: [processor seconds, wall seconds with three cases at once on two cores, commands started]; by make test-costs")
 
 
+def read_build(folder):
+    """What CMake wrote about a build folder."""
+    try:
+        with open(os.path.join(folder, "tests.json")) as f:
+            return json.load(f) | {"python": sys.executable}
+    except FileNotFoundError:
+        raise SystemExit(f"tests: {folder} is not a build folder with tests (there is no tests.json in it); make build makes one")
+
+
 def main():
     options = arguments()
-    with open(os.path.join(options.build, "tests.json")) as f:
-        build = json.load(f) | {"python": sys.executable}
+    build = read_build(os.path.join(SOURCE, options.build))
     seed = int(os.environ.get("TRIREME_TEST_SEED") or changes.number_of_commits(SOURCE) or 1)
     names = options.names or list(table.USUAL)
     costs = costs_file.read()

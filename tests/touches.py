@@ -67,10 +67,11 @@ TOUCHES = {
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/model": [
+        "oracle/test_recompute.py",
         "oracle/test_families.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_adding.py", "oracle/test_folders.py"],
     "src/ops": [
-        "oracle/test_parity.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
+        "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",
         "guarded/test_experts.py", "emulated/test_context.py", "emulated/test_experts.py"],
     "src/optimizers": ["oracle/test_optimizers.py", "oracle/test_optimizer_*.py", "oracle/test_average.py", "oracle/test_adding.py"],

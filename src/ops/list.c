@@ -225,7 +225,7 @@ static void place_outputs(tri_op_list *list) {
     const tri_op_call *call = &list->calls[c];
     if (!call->op->in_place || call->inputs[0] < 0 || call->outputs[0] < 0) continue;
     tri_slot *in = &list->slots[call->inputs[0]];
-    if (in->kept || in->last_consumer != call->index || in->producer < 0) continue;
+    if (in->kept || in->pinned || in->last_consumer != call->index || in->producer < 0) continue;
     list->slots[call->outputs[0]].memory_of = in->memory_of;
     in->next_in_memory = call->outputs[0];
   }
@@ -260,9 +260,20 @@ static tri_status find_gradients(tri_op_list *list) {
   return TRI_OK;
 }
 
-tri_status tri_op_list_finish(tri_op_list *list) {
+void tri_op_list_place(tri_op_list *list) {
+  for (int64_t i = 0; i < list->num_slots; i++) {
+    tri_slot *slot = &list->slots[i];
+    slot->kept = slot->recomputed = false;
+    slot->memory_of = (int32_t)i;
+    slot->next_in_memory = -1;
+  }
+  for (int64_t c = 0; c < list->num_calls; c++) list->calls[c].again = false;
   find_readers(list);
   place_outputs(list);
+}
+
+tri_status tri_op_list_finish(tri_op_list *list) {
+  tri_op_list_place(list);
   find_sums(list);
   return list->training ? find_gradients(list) : TRI_OK;
 }

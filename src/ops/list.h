@@ -14,6 +14,7 @@ typedef struct tri_slot {
   int32_t producer;       /* call */
   int32_t last_consumer;  /* call that reads it last going forward; the producer if nobody does */
   bool kept;              /* a backward pass reads it */
+  bool pinned;            /* a call that runs again reads it, so nothing may be written over it */
   bool has_gradient;      /* something behind it leads to the loss */
   bool recomputed;        /* on the slot whose memory it is: not kept, but made again before its layer's backward */
   int32_t memory_of;      /* slot whose memory it uses (in place), or itself */
@@ -150,6 +151,10 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *call, int nu
 
 /* No more calls follow. */
 tri_status tri_op_list_finish(tri_op_list *list);
+
+/* Decides anew, on a finished list, which slots a backward pass reads and which outputs lie over their inputs: not over
+ * one that is pinned. Marks of recomputation are gone then. */
+void tri_op_list_place(tri_op_list *list);
 
 size_t tri_shape_bytes(const tri_shape *shape);
 

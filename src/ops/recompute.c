@@ -102,14 +102,7 @@ static void find_calls(tri_op_list *list, tri_call_range range) {
   }
 }
 
-void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every) {
-  switch (what) {
-    case TRI_RECOMPUTE_NONE: return;
-    case TRI_RECOMPUTE_SELECTIVE:
-    case TRI_RECOMPUTE_EXPERTS: every = 1; break;
-    case TRI_RECOMPUTE_FULL: break;
-  }
-  if (!list->training) return;
+static void find_in_layers(tri_op_list *list, tri_recompute what, int64_t every) {
   for (int64_t c = 0; c < list->num_calls;) {
     tri_call_range range = tri_op_list_layer(list, c);
     int32_t layer = list->calls[c].layer;
@@ -118,4 +111,66 @@ void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every)
     throw_away(list, range, what);
     find_calls(list, range);
   }
+}
+
+/* The slot that lies in a slot's memory when a call runs again: the last one that was written there going forward, or,
+ * where the memory is made again, the last one that was written since. -1: none. */
+static int32_t content_at(const tri_op_list *list, const tri_op_call *reader, int32_t slot) {
+  const int32_t root = list->slots[slot].memory_of;
+  int32_t content = -1;
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    const tri_op_call *writer = &list->calls[list->slots[s].producer];
+    const bool written = list->slots[root].recomputed
+                             ? writer->again && writer->index < reader->index && same_layer(writer, reader)
+                             : true;
+    if (written) content = s;
+  }
+  return content;
+}
+
+static tri_status say_lost(const tri_op_list *list, int32_t slot, const char *what) {
+  const tri_op_call *producer = &list->calls[list->slots[slot].producer];
+  return tri_fail(TRI_INTERNAL, "recompute: what operation %d (%s) of layer %d made is %s", producer->index,
+                  producer->op->name, producer->layer, what);
+}
+
+/* Pins each input of a call that runs again in whose memory something else lies by then. Sets *found. */
+static tri_status pin_overwritten(tri_op_list *list, bool *found) {
+  *found = false;
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    for (int i = 0; i < TRI_OP_INPUTS && call->again; i++) {
+      const int32_t slot = call->inputs[i];
+      if (slot < 0 || content_at(list, call, slot) == slot) continue;
+      if (list->slots[slot].pinned) return say_lost(list, slot, "read again after it was overwritten");
+      list->slots[slot].pinned = *found = true;
+    }
+  }
+  return TRI_OK;
+}
+
+/* What is made again lives only while its layer's backward runs. */
+static tri_status check_lives(const tri_op_list *list) {
+  for (int32_t s = 0; s < list->num_slots; s++) {
+    if (list->slots[s].memory_of != s || !list->slots[s].recomputed) continue;
+    if (leaves(list, s, tri_op_list_layer(list, list->slots[s].producer)))
+      return say_lost(list, s, "read outside of it");
+  }
+  return TRI_OK;
+}
+
+tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every) {
+  switch (what) {
+    case TRI_RECOMPUTE_NONE: return TRI_OK;
+    case TRI_RECOMPUTE_SELECTIVE:
+    case TRI_RECOMPUTE_EXPERTS: every = 1; break;
+    case TRI_RECOMPUTE_FULL: break;
+  }
+  if (!list->training) return TRI_OK;
+  for (bool found = true; found;) {
+    find_in_layers(list, what, every);
+    TRI_TRY(pin_overwritten(list, &found));
+    if (found) tri_op_list_place(list);
+  }
+  return check_lives(list);
 }

@@ -20,8 +20,10 @@ typedef struct tri_call_range {
   int32_t first, end;
 } tri_call_range;
 
-/* Marks a finished list: layers whose number is a multiple of `every`. */
-void tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every);
+/* Marks a finished list: layers whose number is a multiple of `every`. What runs again must find in its inputs what it
+ * found going forward: outputs that would be written over such an input get memory of their own (tri_op_list_place).
+ * TRI_INTERNAL where one of its inputs would hold something else all the same. */
+tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every);
 
 /* The calls that belong to the same layer as `call`. */
 tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call);

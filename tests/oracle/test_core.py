@@ -4,13 +4,20 @@ What is registered is asked of the program wherever it tells (its commands, and 
 operations are read in the tables of their sources. A table that nothing is found in fails."""
 import copy
 import importlib.util
+import json
+import os
 import pathlib
 import re
+import sys
 
 import pytest
 from parity import trireme
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import table  # noqa: E402
+
 KINDS = ["families", "optimizers", "schedules", "operations", "devices", "commands", "sections"]
 
 
@@ -85,11 +92,13 @@ def cases_of(core):
     return sorted({case for table in core.values() for cases in table.values() for case in cases})
 
 
-def names_in_cmake():
-    return "\n".join(path.read_text() for path in [ROOT / "tests/CMakeLists.txt", *sorted((ROOT / "cmake").glob("*.cmake"))])
+def names_of_programs():
+    """Of tests/table.py."""
+    build = json.loads((pathlib.Path(os.environ["TRIREME"]).parent / "tests.json").read_text()) | {"python": sys.executable}
+    return {program.name for program in table.programs(build)}
 
 
-def fault_of_case(case, cmake):
+def fault_of_case(case, programs):
     """What is wrong with a case's name, or None; that its parameters exist is for who runs it."""
     kind, _, rest = case.partition("/")
     if kind in ("oracle", "guarded", "emulated"):
@@ -102,18 +111,12 @@ def fault_of_case(case, cmake):
         if re.search(rf"^ *def {match[3]}\(", path.read_text(), re.M) is None:
             return f"{case}: {match[1]} has no {match[3]}"
         return None
-    if kind == "unit":
-        return None if (ROOT / f"tests/unit/{rest}.c").exists() else f"{case}: there is no tests/unit/{rest}.c"
-    if kind in ("comm", "gpu", "floors"):  # names that CMake makes of several words are known by the first
-        first = re.match(r"\w*", rest)[0]
-        named = re.search(rf"\b{kind}/(?:{first}\b|\$)", cmake) and first and re.search(rf"\b{first}\b", cmake)
-        return None if named else f"{case}: no test of CMake has such a name"
-    return f"{case} is of no kind of tests"
+    return None if case in programs else f"{case}: tests/table.py has no such program"
 
 
 def faults_of_cases(core):
-    cmake = names_in_cmake()
-    return [fault for fault in (fault_of_case(case, cmake) for case in cases_of(core)) if fault]
+    programs = names_of_programs()
+    return [fault for fault in (fault_of_case(case, programs) for case in cases_of(core)) if fault]
 
 
 # ---- the tests -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from expert_cases import DOTS1, MIXTRAL, OLMOE
 from expert_cases import MODELS as EXPERT_MODELS
 from test_experts import compare as compare_experts
 from test_experts import compare_every_tensor
-from test_layouts import GPT2, LLAMA, QWEN3, compare, needs_launcher, ranks_of, run_tool
+from test_layouts import GPT2, LLAMA, OLMO2, QWEN3, compare, needs_launcher, ranks_of, run_tool
 
 CASES = {
     "tensor": (GPT2, dict(tensor=2)),
@@ -23,6 +23,8 @@ CASES = {
     "zero3": (QWEN3, dict(data=2, zero=3)),
     "full-recompute": (GPT2, dict(recompute="full")),
     "selective-recompute": (LLAMA, dict(recompute="selective")),
+    "norms-behind-full-recompute": (OLMO2, dict(tensor=2, recompute="full")),
+    "norms-behind-selective-recompute": (OLMO2, dict(tensor=2, recompute="selective")),
     "context-gather": (LLAMA, dict(context=2, exchange="gather")),
     "context-heads": (GPT2, dict(context=2, exchange="heads")),
     "context-ring": (LLAMA, dict(context=2, exchange="ring")),

@@ -35,6 +35,8 @@ GPT_NEOX = dict(family="gpt_neox", num_layers=5, hidden_size=48, num_heads=6, ff
 # Windows in every other layer, norms behind the branches, scores and logits that are capped, gates of GELU.
 GEMMA2 = dict(family="gemma2", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, head_dim=6, ffn_size=21, vocab_size=43, max_sequence=16,
               window=4, window_layers="1 of 2", attention_scale=0.6, attention_soft_cap=0.5, logit_soft_cap=0.7, init_std=0.3)
+# Norms behind the branches alone, so that nothing keeps what a layer was given.
+OLMO2 = {**LLAMA, "family": "olmo2"}
 KEYS = ("tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head "
         "context exchange inner row_pairs expert expert_tensor capacity drop").split()
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
@@ -65,6 +67,7 @@ LAYOUTS = [
     dict(tensor=2, data=2, zero=3, micro_batch=4, sequence_parallel=1, schedule="zero-bubble"),
     dict(tensor=2), dict(tensor=2, sequence_parallel=1), dict(tensor=2, sequence_parallel=1, recompute="full"),
     dict(tensor=2, recompute="selective"), dict(tensor=2, sequence_parallel=1, recompute="selective"),
+    dict(tensor=2, recompute="full"), dict(tensor=2, recompute="full", every=2),
     dict(tensor=2, data=2), dict(tensor=2, data=2, zero=1), dict(tensor=2, data=2, zero=3, sequence_parallel=1),
     dict(tensor=2, pipeline=2), dict(tensor=2, pipeline=2, sequence_parallel=1, schedule="zero-bubble"),
     dict(tensor=2, pipeline=2, virtual=2, schedule="interleaved", sequence_parallel=1),
@@ -205,8 +208,8 @@ needs_launcher = pytest.mark.skipif(shutil.which(LAUNCHER) is None, reason="SKIP
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GPT2, LLAMA, BIASED, QWEN3, GPT_NEOX, GEMMA2, {**GPT_NEOX, "dropout": 0.1}],
-                         ids=["gpt2", "llama", "llama, biases", "qwen3", "gpt_neox", "gemma2", "gpt_neox, dropout"])
+@pytest.mark.parametrize("model", [GPT2, LLAMA, BIASED, QWEN3, GPT_NEOX, GEMMA2, OLMO2, {**GPT_NEOX, "dropout": 0.1}],
+                         ids=["gpt2", "llama", "llama, biases", "qwen3", "gpt_neox", "gemma2", "olmo2", "gpt_neox, dropout"])
 def test_matrix(tmp_path, model):
     some = LAYOUTS if WHICH == "few" else drawn(LAYOUTS, 3 if model in (GPT2, LLAMA) else 8, f"matrix {model['family']}")
     layouts = [dict(), *some, *(ONLY_GPT2 if model["num_heads"] == 6 else ONLY_LLAMA)]
