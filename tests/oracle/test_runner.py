@@ -265,16 +265,17 @@ def test_what_becomes_of_pytest_cases(tmp_path, short_limit):
 @pytest.mark.parametrize("script,expected,outcome", [
     ("exit 0", {}, "passed"), ("exit 3", {}, "failed"), ("exit 3", dict(fails=True), "passed"), ("exit 0", dict(fails=True), "failed"), ("exit 77", {}, "skipped"),
     ("echo one; echo two; exit 1", dict(prints="one.two"), "passed"), ("echo one", dict(prints="two"), "failed"), ("exit 0", dict(skip="there is no such thing"), "skipped"),
-    ("setsid sleep 1000.75 & sleep 1000.75", {}, "failed")])
+    ("setsid sleep SECONDS & sleep SECONDS", {}, "failed")])
 def test_what_becomes_of_programs(tmp_path, short_limit, script, expected, outcome):
-    case = Case("of/program", "of", table.Program("of/program", ("/bin/sh", "-c", script), **expected))
+    seconds = f"1000.{os.getpid()}"  # of this process alone: its neighbours run the same
+    case = Case("of/program", "of", table.Program("of/program", ("/bin/sh", "-c", script.replace("SECONDS", seconds)), **expected))
     results = []
     begun = time.monotonic()
     schedule.Schedule({}, dict(os.environ), str(tmp_path), str(tmp_path), {case.name: Cost(0.01, 0.01)}, results.append).run([[case]], 1)
     assert [result.outcome for result in results] == [outcome], results
-    assert time.monotonic() - begun < 60 and not running("sleep 1000.75")
+    assert time.monotonic() - begun < 60
     if "sleep" in script:
-        assert "killed after 2 s, as it seems to hang" in results[0].text
+        assert not running(f"sleep {seconds}") and "killed after 2 s, as it seems to hang" in results[0].text
 
 
 def test_a_name_that_no_test_has():
