@@ -252,9 +252,14 @@ static tri_status look_through(samples_look *look, const char *path) {
 
 static tri_status rewrite(samples_look *look, const char *path) {
   char temporary[TRI_PATH_BYTES];
+  int file = -1;
   TRI_TRY(tri_file_replacement_name(path, temporary));
-  look->to = fopen(temporary, "we");
-  if (look->to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
+  TRI_TRY(tri_file_create(temporary, &file));
+  look->to = fdopen(file, "w");
+  if (look->to == NULL) {
+    close(file);
+    return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
+  }
   tri_status status = look_through(look, path);
   const bool good = fflush(look->to) == 0 && !ferror(look->to) && fsync(fileno(look->to)) == 0;
   if (status == TRI_OK && (!good || rename(temporary, path) != 0)) {
