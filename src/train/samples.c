@@ -187,19 +187,18 @@ static tri_status write_samples(tri_training *t, int64_t step, const bool *there
   return status;
 }
 
-/* Whoever is asked to stop does so; the texts are made when the run goes on. */
 tri_status tri_training_sample(tri_training *t) {
   static const bool none[TRI_MOST_SAMPLES] = {false};
   const int64_t saved = tri_saver_newest(t->saver).step;
   if (t->config->samples.num_prompts == 0 || saved <= t->sampled_step) return TRI_OK;
-  if (t->stopping && !tri_training_is_over(t)) return TRI_OK;
   t->sampled_step = saved;
   return tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? write_samples(t, saved, none) : TRI_OK);
 }
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
   (void)made;
-  return tri_training_sample(t);
+  /* A run that is asked to stop does so; the texts of its newest checkpoint are made when it is resumed. */
+  return t->stopping && !tri_training_is_over(t) ? TRI_OK : tri_training_sample(t);
 }
 
 /* ---- taking a run up --------------------------------------------------------------------------------------------- */
