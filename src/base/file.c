@@ -121,15 +121,21 @@ tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES])
   return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
 }
 
+tri_status tri_file_create(const char *path, int *file) {
+  const int how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  *file = open(path, how, 0666);
+  if (*file < 0 && errno == EEXIST && unlink(path) == 0) *file = open(path, how, 0666);
+  if (*file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, strerror(errno));
+  return TRI_OK;
+}
+
 static tri_status begin_replacement(const char *path, replacement *out) {
   TRI_TRY(tri_file_replacement_name(path, out->temporary));
   if (tri_path_is_directory(path)) {
     return tri_fail(TRI_BAD_FILE, "%s is a folder, where a file is to be written; move it away or remove it", path);
   }
   snprintf(out->path, sizeof out->path, "%s", path);
-  out->file = open(out->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (out->file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", out->temporary, strerror(errno));
-  return TRI_OK;
+  return tri_file_create(out->temporary, &out->file);
 }
 
 tri_status tri_file_sync_folder(const char *path) {
@@ -269,6 +275,28 @@ tri_status tri_directory_create(const char *path) {
     *p = kept;
     if (kept == '\0') return TRI_OK;
   }
+}
+
+tri_status tri_directory_create_private(const char *path) {
+  struct stat facts = {0};
+  if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", path, strerror(errno));
+  }
+  int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  bool found = directory >= 0 ? fstat(directory, &facts) == 0 : lstat(path, &facts) == 0;
+  bool own = directory >= 0 && found && facts.st_uid == geteuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
+             fchmod(directory, 0700) == 0;
+  if (directory >= 0) close(directory);
+  if (own) return TRI_OK;
+  return tri_fail(
+      TRI_IO_FAILED,
+      "%s is not a folder of this user (%ld) alone: it is %s of user %ld with the mode %04o; somebody else may have "
+      "made it, so it is not used: remove it, or have an administrator do so",
+      path, (long)geteuid(),
+      S_ISLNK(facts.st_mode)   ? "a link"
+      : S_ISDIR(facts.st_mode) ? "a folder"
+                               : "a file",
+      (long)facts.st_uid, (unsigned)(facts.st_mode & 07777));
 }
 
 tri_status tri_directory_sync(const char *path) {

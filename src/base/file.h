@@ -45,11 +45,20 @@ void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_P
 tri_status tri_file_writer_status(const tri_file_writer *writer);
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
 
+/* LOCAL. Opens a new file for writing, under a name that others could guess: what lies there, a link or a file of a
+ * process that died, is removed and never followed. The caller closes *file. */
+tri_status tri_file_create(const char *path, int *file);
+
 bool tri_path_exists(const char *path);
 bool tri_path_is_directory(const char *path);
 
 /* Creates a directory and the missing ones above it; it is no error if it exists. */
 tri_status tri_directory_create(const char *path);
+
+/* LOCAL. Creates one directory that only this user may use (0700), in a folder where others may write, too. One that
+ * exists is taken if it is this user's, no link, and nobody else may write to it: others could have made it first.
+ * TRI_IO_FAILED names the owner. */
+tri_status tri_directory_create_private(const char *path);
 /* fsync of a directory, so that names made or renamed in it survive a crash. */
 tri_status tri_directory_sync(const char *path);
 /* Removes a directory and all below it; it is no error if there is none. */

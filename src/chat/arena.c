@@ -1,6 +1,7 @@
 #include "chat/arena.h"
 
 #include "base/memory.h"
+#include "base/stop.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -39,6 +40,22 @@ tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size
   return TRI_OK;
 }
 
+enum { LOOK_EVERY = 1 << 14 }; /* steps between two looks for a wish to stop */
+
+tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes) {
+  const int64_t before = arena->steps;
+  arena->steps += 1 + (int64_t)(bytes / 16);
+  if (arena->most_steps > 0 && arena->steps > arena->most_steps) {
+    return tri_fail(TRI_BAD_FILE,
+                    "the chat template takes more than %lld steps; it loops over far more than its messages",
+                    (long long)arena->most_steps);
+  }
+  if (before / LOOK_EVERY != arena->steps / LOOK_EVERY && tri_stop_asked()) {
+    return tri_fail(TRI_INTERRUPTED, "interrupted in a chat template");
+  }
+  return TRI_OK;
+}
+
 static void free_blocks(tri_chat_block *block) {
   while (block != NULL) {
     tri_chat_block *next = block->next;
@@ -49,6 +66,7 @@ static void free_blocks(tri_chat_block *block) {
 
 void tri_chat_arena_reset(tri_chat_arena *arena) {
   arena->used = 0;
+  arena->steps = 0;
   if (arena->blocks == NULL) return;
   if (arena->blocks->bytes > 64 * BLOCK_BYTES) { /* one that was unusually large is not kept */
     tri_chat_arena_release(arena);

@@ -69,12 +69,19 @@ static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool
   return TRI_OK;
 }
 
+/* A key that is looked for is hashed and compared as a whole. Made flat. */
+static tri_status charge_key(tri_chat_renderer *renderer, tri_chat_value *key) {
+  if (key->kind != TRI_CHAT_STRING) return TRI_OK;
+  TRI_TRY(tri_chat_charge(renderer, key->bytes));
+  return tri_chat_flatten(&renderer->arena, key);
+}
+
 /* value[key] where there is such an item. */
 static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value key, bool *found,
                             tri_chat_value *out) {
   *found = false;
   if (value.kind == TRI_CHAT_DICT) {
-    if (key.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(&renderer->arena, &key));
+    TRI_TRY(charge_key(renderer, &key));
     const tri_chat_value *own = tri_chat_dict_find(value.dict, key);
     *found = own != NULL;
     if (own != NULL) *out = *own;
@@ -228,6 +235,7 @@ static tri_status less(tri_chat_renderer *renderer, tri_chat_value a, tri_chat_v
     TRI_TRY(tri_chat_flatten(&renderer->arena, &a));
     TRI_TRY(tri_chat_flatten(&renderer->arena, &b));
     size_t least = a.bytes < b.bytes ? a.bytes : b.bytes;
+    TRI_TRY(tri_chat_charge(renderer, least));
     int found = least == 0 ? 0 : memcmp(a.text, b.text, least);
     *order = found != 0 ? found : a.bytes < b.bytes ? -1 : a.bytes > b.bytes;
     return TRI_OK;
@@ -266,7 +274,7 @@ tri_status tri_chat_contains(tri_chat_renderer *renderer, tri_chat_value in, tri
     return TRI_OK;
   }
   if (in.kind == TRI_CHAT_DICT) {
-    if (what.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(&renderer->arena, &what));
+    TRI_TRY(charge_key(renderer, &what));
     *out = tri_chat_dict_find(in.dict, what) != NULL;
     return TRI_OK;
   }
@@ -504,7 +512,7 @@ static tri_status call_function(const tri_chat_call *call, tri_chat_value *out) 
   if (call->count > function->most || call->count + call->num_keywords < function->least) {
     return tri_fail(TRI_BAD_FILE, "`%s` takes %d to %d arguments", function->name, function->least, function->most);
   }
-  return function->body(call, out);
+  return tri_chat_run(call, out);
 }
 
 static tri_status call_value(tri_chat_renderer *renderer, tri_chat_value callee, tri_chat_call *call,
@@ -549,7 +557,7 @@ static tri_status evaluate_filter(tri_chat_renderer *renderer, const tri_chat_no
   tri_chat_call call = {.function = node->function};
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &call.self));
   TRI_TRY(evaluate_arguments(renderer, node, room, &call));
-  TRI_CHAT_TRY_AT(renderer, node, node->function->body(&call, out));
+  TRI_CHAT_TRY_AT(renderer, node, tri_chat_run(&call, out));
   return TRI_OK;
 }
 
@@ -591,7 +599,7 @@ static tri_status evaluate_dict(tri_chat_renderer *renderer, const tri_chat_node
     tri_chat_value key, value;
     TRI_TRY(tri_chat_evaluate(renderer, node->items[i], &key));
     TRI_TRY(tri_chat_evaluate(renderer, node->items[i + 1], &value));
-    if (key.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(&renderer->arena, &key));
+    TRI_TRY(charge_key(renderer, &key));
     if (key.kind != TRI_CHAT_STRING && !tri_chat_is_whole(key)) {
       return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s as the key of a dict is not supported",
                               tri_chat_type(key));

@@ -17,7 +17,7 @@ static tri_status as_method(const tri_chat_call *call, const char *name, tri_cha
   tri_chat_call method = *call;
   method.function = tri_chat_method_find(TRI_CHAT_STRING, tri_chat_text(name));
   TRI_TRY(tri_chat_self_text(call, &method.self));
-  return method.function->body(&method, out);
+  return tri_chat_run(&method, out);
 }
 
 static tri_status filter_trim(const tri_chat_call *call, tri_chat_value *out) { return as_method(call, "strip", out); }
@@ -287,7 +287,7 @@ static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
     return tri_fail(TRI_BAD_FILE, "`items` wants a dict, not a %s", tri_chat_type(call->self));
   }
   method.function = tri_chat_method_find(TRI_CHAT_DICT, tri_chat_text("items"));
-  TRI_TRY(method.function->body(&method, out));
+  TRI_TRY(tri_chat_run(&method, out));
   out->list->kind = (uint8_t)TRI_CHAT_IS_ITERATOR;
   return TRI_OK;
 }
@@ -386,7 +386,7 @@ static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value
     return tri_fail(TRI_BAD_FILE, "the test `%s` takes %d to %d arguments", test.function->name, test.function->least,
                     test.function->most);
   }
-  TRI_TRY(test.function->body(&test, &result));
+  TRI_TRY(tri_chat_run(&test, &result));
   *out = tri_chat_truth(result);
   return TRI_OK;
 }
@@ -453,7 +453,7 @@ static tri_status map_item(const tri_chat_call *call, tri_chat_value attribute, 
     return tri_fail(TRI_BAD_FILE, "the filter `%s` takes %d to %d arguments", filter.function->name,
                     filter.function->least, filter.function->most);
   }
-  return filter.function->body(&filter, out);
+  return tri_chat_run(&filter, out);
 }
 
 static tri_status filter_map(const tri_chat_call *call, tri_chat_value *out) {

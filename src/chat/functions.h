@@ -34,6 +34,9 @@ const tri_chat_function *tri_chat_global_find(tri_chat_value name);
 /* Of a value of this kind; of any kind with TRI_CHAT_UNDEFINED. */
 const tri_chat_function *tri_chat_method_find(tri_chat_kind kind, tri_chat_value name);
 
+/* Runs a function: what it is given counts as work, since nearly every one of them looks through it. */
+tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
+
 /* Argument number `index`, by its place or its name; `otherwise` where it is not given. */
 tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_chat_value otherwise);
 /* The same that must be a string (flat) or a whole number. */

@@ -20,11 +20,7 @@ __attribute__((noinline)) tri_status tri_chat_place(const tri_chat_renderer *ren
 }
 
 tri_status tri_chat_charge(tri_chat_renderer *renderer, size_t bytes) {
-  renderer->steps += 1 + (int64_t)(bytes / 16);
-  if (renderer->steps <= renderer->limits.steps) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "the chat template takes more than %lld steps; it loops over far more than its messages",
-                  (long long)renderer->limits.steps);
+  return tri_chat_arena_charge(&renderer->arena, bytes);
 }
 
 /* ---- variables --------------------------------------------------------------------------------------------------- */
@@ -364,6 +360,7 @@ tri_status tri_chat_renderer_create(const tri_chat_template *template, const tri
   renderer->limits = *limits;
   renderer->now = now;
   renderer->arena.limit = limits->value_bytes;
+  renderer->arena.most_steps = limits->steps;
   renderer->loop_symbol = tri_chat_symbol(template, tri_chat_text("loop"));
   *out = renderer;
   return TRI_OK;
@@ -400,7 +397,6 @@ static tri_status begin_output(int64_t num_messages, tri_chat_rendered *out) {
 tri_status tri_chat_render(tri_chat_renderer *renderer, const tri_chat_value *variables, int32_t num_variables,
                            int64_t num_messages, tri_chat_rendered *out) {
   tri_chat_arena_reset(&renderer->arena);
-  renderer->steps = 0;
   renderer->num_bindings = renderer->scope = renderer->frame = renderer->num_top = 0;
   renderer->scopes = renderer->loops = renderer->depth = 0;
   renderer->capture = NULL;

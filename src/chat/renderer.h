@@ -26,7 +26,6 @@ struct tri_chat_renderer {
   tri_chat_limits limits;
   time_t now;
   tri_chat_arena arena;
-  int64_t steps;
   tri_chat_binding *bindings;
   int32_t num_bindings, binding_room;
   int32_t scope, frame, num_top; /* where the scope and the macro begin */

@@ -282,6 +282,7 @@ static tri_status equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value 
 static tri_status equal_strings(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, bool *out) {
   *out = false;
   if (a.bytes != b.bytes) return TRI_OK;
+  TRI_TRY(tri_chat_arena_charge(arena, a.bytes));
   TRI_TRY(tri_chat_flatten(arena, &a));
   TRI_TRY(tri_chat_flatten(arena, &b));
   *out = memcmp(a.text, b.text, a.bytes) == 0;
@@ -301,6 +302,7 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
                               bool *out) {
   *out = a->count == b->count;
   for (int64_t i = 0; i < a->count && *out; i++) {
+    TRI_TRY(tri_chat_arena_charge(arena, a->entries[i].key.kind == TRI_CHAT_STRING ? a->entries[i].key.bytes : 0));
     const tri_chat_value *other = tri_chat_dict_find(b, a->entries[i].key);
     *out = other != NULL;
     if (*out) TRI_TRY(equal(arena, a->entries[i].value, *other, depth + 1, out));
@@ -310,6 +312,7 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
 
 static tri_status equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, int depth, bool *out) {
   *out = false;
+  TRI_TRY(tri_chat_arena_charge(arena, 0));
   if (depth > DEEPEST)
     return tri_fail(TRI_BAD_FILE, "values of the chat template are nested more than %d deep", DEEPEST);
   if (tri_chat_is_whole(a) && tri_chat_is_whole(b)) {

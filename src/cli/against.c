@@ -1,5 +1,6 @@
 #include "cli/against.h"
 
+#include "base/count.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -221,7 +222,6 @@ static tri_status check_alike(const comparison *c, const char *run) {
 static tri_status against_compare(comparison *c, const char *run, const char *timeline) {
   char path[TRI_PATH_BYTES];
   json_t *trace = NULL;
-  TRI_TRY(read_json(run, "summary.json", &c->summary));
   TRI_TRY(check_alike(c, run));
   TRI_TRY(tri_simulate_step(&c->request, &c->prediction));
   TRI_TRY(tri_predict_memory(&c->request, 0, &c->memory));
@@ -231,6 +231,17 @@ static tri_status against_compare(comparison *c, const char *run, const char *ti
   add_measured(c, trace);
   json_decref(trace);
   return add_predicted(c);
+}
+
+/* A run's config.yaml may leave `data` to the number of ranks, which the summary has, and may have been edited since:
+ * the layout is resolved and checked as at the start of the run. */
+static tri_status resolve_layout(const comparison *c, tri_run_config *config) {
+  tri_layout *layout = &config->layout;
+  int64_t ranks = json_integer_value(json_object_get(c->summary, "ranks"));
+  const int64_t own[] = {layout->tensor, layout->pipeline, layout->context, layout->data == 0 ? 1 : layout->data};
+  if (ranks <= 0 && !tri_count_product(own, 4, &ranks))
+    return tri_fail(TRI_BAD_LAYOUT, "the layout has too many ranks");
+  return tri_layout_resolve(layout, &config->model, config->data.sequence, config->optimizer.global_batch, ranks);
 }
 
 /* With the threads that a rank of the run has had, if it ran on one such machine: scratch memory depends on them. */
@@ -297,6 +308,8 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
   TRI_TRY_GOTO(tri_alloc("a comparison", 1, sizeof *c, &c), done);
   TRI_TRY_GOTO(tri_alloc("a run's configuration", 1, sizeof *config, &config), done);
   TRI_TRY_GOTO(tri_run_config_load(path, NULL, 0, config), done);
+  TRI_TRY_GOTO(read_json(run, "summary.json", &c->summary), done);
+  TRI_TRY_GOTO(resolve_layout(c, config), done);
   TRI_TRY_GOTO(create_device(config, &device), done);
   c->config = config;
   c->cluster = cluster;

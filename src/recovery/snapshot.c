@@ -102,6 +102,7 @@ static void remove_other_runs(const char *folder, const char *name) {
 
 static tri_status find_folder(tri_snapshots *s, const char *output, const tri_identity *identity) {
   TRI_TRY(find_base(output, s->base));
+  TRI_TRY(tri_directory_create_private(s->base)); /* the name can be guessed, and everybody may write there */
   if (tri_comm_local_rank() == 0) remove_other_runs(s->base, identity->run);
   snprintf(s->folder, sizeof s->folder, "%s/%s/node-%d", s->base, identity->run, tri_comm_node_of(world_of(s)->rank));
   return TRI_OK;
@@ -109,6 +110,13 @@ static tri_status find_folder(tri_snapshots *s, const char *output, const tri_id
 
 static void step_folder(const tri_snapshots *s, int64_t step, char path[TRI_PATH_BYTES]) {
   snprintf(path, TRI_PATH_BYTES, "%.4000s/step-%08" PRId64, s->folder, step);
+}
+
+static tri_status create_step_folder(const tri_snapshots *s, int64_t step) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_directory_create_private(s->base));
+  step_folder(s, step, path);
+  return tri_directory_create(path);
 }
 
 static void file_path(const tri_snapshots *s, int64_t step, int64_t rank, bool part, char path[TRI_PATH_BYTES]) {
@@ -304,8 +312,7 @@ static tri_status take(tri_snapshots *s, const tri_progress *progress, mapped *o
   const tri_group *world = world_of(s);
   char path[TRI_PATH_BYTES];
   int64_t step = progress->step;
-  step_folder(s, step, path);
-  tri_status status = tri_directory_create(path);
+  tri_status status = create_step_folder(s, step);
   file_path(s, step, world->rank, true, path);
   if (status == TRI_OK) status = map_file(path, true, s->bytes, own);
   if (status == TRI_OK) status = create_kept(s, step, all, count);
@@ -431,8 +438,7 @@ static tri_status give(const tri_snapshots *s, int64_t step, int64_t to) {
 static tri_status make_room(const tri_snapshots *s, int64_t step, bool wanted, mapped *out) {
   char path[TRI_PATH_BYTES];
   if (!wanted) return TRI_OK;
-  step_folder(s, step, path);
-  TRI_TRY(tri_directory_create(path));
+  TRI_TRY(create_step_folder(s, step));
   file_path(s, step, world_of(s)->rank, true, path);
   return map_file(path, true, s->bytes, out);
 }

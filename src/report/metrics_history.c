@@ -153,8 +153,11 @@ static tri_status copy_lines(const char *path, FILE *from, int64_t end_step, int
 static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
   tri_status status = TRI_OK;
   char temporary[TRI_PATH_BYTES];
+  int file = -1;
   TRI_TRY(tri_file_replacement_name(path, temporary));
-  FILE *from = fopen(path, "re"), *to = fopen(temporary, "we");
+  TRI_TRY(tri_file_create(temporary, &file));
+  FILE *from = fopen(path, "re"), *to = fdopen(file, "w");
+  if (to == NULL) close(file);
   if (from == NULL || to == NULL) {
     status = tri_fail(TRI_IO_FAILED, "cannot copy %s to %s: %s", path, temporary, strerror(errno));
     goto close_files;

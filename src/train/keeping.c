@@ -14,7 +14,7 @@ static tri_status save(tri_training *t) {
   bool last = t->stopping || tri_training_is_over(t);
   t->save_waits = false;
   TRI_TRY(tri_saver_finish(t->saver));
-  TRI_TRY(tri_training_sample(t)); /* of the one before: soon there is a newer one */
+  TRI_TRY(tri_training_sample(t)); /* of the one before, also when the run stops: the next save may remove it */
   TRI_TRY(tri_saver_save(t->saver, &t->progress));
   if (t->evaluated_step == t->progress.step) tri_saver_prove(t->saver);
   return last ? tri_saver_finish(t->saver) : TRI_OK;

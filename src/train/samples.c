@@ -187,19 +187,18 @@ static tri_status write_samples(tri_training *t, int64_t step, const bool *there
   return status;
 }
 
-/* Whoever is asked to stop does so; the texts are made when the run goes on. */
 tri_status tri_training_sample(tri_training *t) {
   static const bool none[TRI_MOST_SAMPLES] = {false};
   const int64_t saved = tri_saver_newest(t->saver).step;
   if (t->config->samples.num_prompts == 0 || saved <= t->sampled_step) return TRI_OK;
-  if (t->stopping && !tri_training_is_over(t)) return TRI_OK;
   t->sampled_step = saved;
   return tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? write_samples(t, saved, none) : TRI_OK);
 }
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
   (void)made;
-  return tri_training_sample(t);
+  /* A run that is asked to stop does so; the texts of its newest checkpoint are made when it is resumed. */
+  return t->stopping && !tri_training_is_over(t) ? TRI_OK : tri_training_sample(t);
 }
 
 /* ---- taking a run up --------------------------------------------------------------------------------------------- */
@@ -252,9 +251,14 @@ static tri_status look_through(samples_look *look, const char *path) {
 
 static tri_status rewrite(samples_look *look, const char *path) {
   char temporary[TRI_PATH_BYTES];
+  int file = -1;
   TRI_TRY(tri_file_replacement_name(path, temporary));
-  look->to = fopen(temporary, "we");
-  if (look->to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
+  TRI_TRY(tri_file_create(temporary, &file));
+  look->to = fdopen(file, "w");
+  if (look->to == NULL) {
+    close(file);
+    return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
+  }
   tri_status status = look_through(look, path);
   const bool good = fflush(look->to) == 0 && !ferror(look->to) && fsync(fileno(look->to)) == 0;
   if (status == TRI_OK && (!good || rename(temporary, path) != 0)) {

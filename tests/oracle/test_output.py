@@ -261,6 +261,30 @@ def memory_is_given_back(tmp_path):
     shutil.rmtree(memory_of(tmp_path), ignore_errors=True)
 
 
+@pytest.mark.parametrize("made", ["open", "of another user", "link"])
+def test_a_snapshot_folder_that_somebody_else_made(tmp_path, corpus, made):
+    """The name can be guessed and the place is everybody's: nothing is written there or read from there."""
+    (tmp_path / "run").mkdir()
+    memory, elsewhere = memory_of(tmp_path), tmp_path / "elsewhere"
+    if made == "of another user" and os.getuid() != 0:
+        pytest.skip("SKIPPED: only root gives a folder to another user")
+    elsewhere.mkdir()
+    (elsewhere / "file").write_text("mine")
+    if made == "link":
+        memory.symlink_to(elsewhere)
+    else:
+        memory.mkdir()
+        memory.chmod(0o777)
+        os.chown(memory, 65534 if made == "of another user" else os.getuid(), -1)
+    try:
+        done = trireme("train", write_run(tmp_path, corpus, checkpoint=dict(every=0, snapshot_every=1)), "-n", 2, status=5)
+        what = "a link" if made == "link" else "a folder"
+        assert done.stderr.count(f"{memory} is not a folder of this user") == 1 and what in done.stderr, done.stderr
+        assert (elsewhere / "file").read_text() == "mine" and os.listdir(elsewhere) == ["file"]
+    finally:
+        memory.unlink() if made == "link" else memory.rmdir()
+
+
 @pytest.mark.parametrize("ranks", [[], ["-n", "2"]])
 def test_snapshots_that_nobody_takes_up_any_more(tmp_path, corpus, ranks):
     """A killed run's, where the next start takes none; and those of a node that the job has not any more, at its end."""

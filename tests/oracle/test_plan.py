@@ -756,3 +756,21 @@ def test_calibrate_and_compare(tmp_path):
     assert "config.yaml" in run("simulate", "--against", tmp_path, "--cluster", cluster, status=4)
     assert "must end in .yaml" in run("calibrate", tmp_path / "out.txt", status=2)
     assert "--sequence and --micro-batch are those of a --model" in run("calibrate", tmp_path / "out.yaml", "--sequence", 8, status=2)
+
+
+@pytest.mark.parametrize("edit", [lambda text: re.sub(r"^  data: 1 .*$", "  data: auto", text, flags=re.M), lambda text: re.sub(r"^  data: 1 .*\n", "", text, flags=re.M)],
+                         ids=["auto", "left out"])
+def test_a_run_whose_layout_is_left_to_the_ranks(tmp_path, edit):
+    """What a person may have edited in a run's config.yaml: the same answer as of the number of ranks that it had."""
+    (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(300)))
+    run("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")
+    config = dict(model=dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32), checkpoint=dict(at_end=False),
+                  data=dict(train=str(tmp_path / "data/train"), sequence=32), optimizer=dict(global_batch=4, steps=4, lr=1e-3), output=str(tmp_path / "run"), threads=1)
+    run("train", write(tmp_path / "run.yaml", config))
+    against = ("simulate", "--against", tmp_path / "run", "--cluster", "frontier", "--json")
+    usual, path = json.loads(run(*against)), tmp_path / "run/config.yaml"
+    assert edit(path.read_text()) != path.read_text()
+    path.write_text(edit(path.read_text()))
+    assert json.loads(run(*against)) == usual
+    path.write_text(path.read_text().replace("micro_batch: 1 ", "micro_batch: 3 "))
+    assert "global_batch" in run(*against, status=3)

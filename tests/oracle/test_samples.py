@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 from parity import DEVICE, TRIREME, trireme, yaml_of
@@ -157,6 +158,24 @@ def test_asked_to_stop(tmp_path, corpus):
     assert step < 1000 and not (tmp_path / "run/samples.jsonl").exists()
     trireme("train", path, "--set", f"optimizer.steps={step}")
     assert [json.loads(line)["step"] for line in samples_of(tmp_path).splitlines()] == [step] * len(PROMPTS)
+
+
+@pytest.mark.parametrize("keep", [0, 1])
+def test_asked_to_stop_while_a_checkpoint_is_saved(tmp_path, corpus, keep):
+    """In the background: the next save, which the stop asks for, may remove that checkpoint. Its texts are there before."""
+    larger = {**MODEL, "num_layers": 4, "hidden_size": 128, "ffn_size": 512}
+    path = write_run(tmp_path, corpus, {"prompts": ["The"], "tokens": 2}, model=larger, optimizer=dict(global_batch=32, steps=STEPS, lr=1e-3),
+                     checkpoint={"every": EVERY, "keep": keep, "async": True})
+    process = subprocess.Popen([TRIREME, "train", path], stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "run/metrics.jsonl"
+    while f'"step": {EVERY},' not in (metrics.read_text() if metrics.exists() else ""):
+        assert process.poll() is None
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=120) in (0, 130)
+    trireme("train", path)
+    steps = [json.loads(line)["step"] for line in samples_of(tmp_path).splitlines()]
+    assert steps == sorted(set(steps)) and {4, 8, 12} <= set(steps), steps
 
 
 def test_bad_input(tmp_path, corpus):

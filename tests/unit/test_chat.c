@@ -90,6 +90,32 @@ static void test_rendering_is_bounded(void **state) {
   expect_failure("{% macro m(a) %}{{ m(a) }}{% endmacro %}{{ m(1) }}", "the template calls itself more than 1000 deep");
 }
 
+/* Of two values that hold the one below them twice, 40 deep, and of long texts: each of these takes far more than a
+ * million steps, though it makes few values. */
+static void test_comparing_is_bounded(void **state) {
+  (void)state;
+  static const char shared[] =
+      "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(40) %}{% set ns.a = [ns.a, ns.a] %}"
+      "{% set ns.b = [ns.b, ns.b] %}{% endfor %}";
+  static const char texts[] =
+      "{% set s = 'a' * 100000 %}{% set t = 'a' * 100000 %}{% set d = {s: 1} %}{% for i in range(400) %}";
+  static const char *const of_shared[] = {"{{ ns.a == ns.b }}", "{{ ns.a != ns.b }}", "{{ ns.a in [ns.b] }}",
+                                          "{{ ns.a < ns.b }}", "{{ [ns.b]|select('equalto', ns.a)|list|length }}"};
+  static const char *const of_texts[] = {
+      "{% if s == t %}{% endif %}",    "{% if s < t %}{% endif %}",           "{% if d[t] %}{% endif %}",
+      "{% if t in d %}{% endif %}",    "{% if s.startswith(t) %}{% endif %}", "{% if d.get(t) %}{% endif %}",
+      "{% if s is eq(t) %}{% endif %}"};
+  char text[1024];
+  for (size_t i = 0; i < sizeof of_shared / sizeof of_shared[0]; i++) {
+    snprintf(text, sizeof text, "%s%s", shared, of_shared[i]);
+    expect_failure(text, "the chat template takes more than 1000000 steps");
+  }
+  for (size_t i = 0; i < sizeof of_texts / sizeof of_texts[0]; i++) {
+    snprintf(text, sizeof text, "%s%s{%% endfor %%}", texts, of_texts[i]);
+    expect_failure(text, "the chat template takes more than 1000000 steps");
+  }
+}
+
 static void test_mistakes_name_their_place(void **state) {
   (void)state;
   expect_failure("\n\n {{ a.b }}", "t.jinja line 3 column 7: `a` is undefined");
@@ -257,6 +283,7 @@ int main(void) {
       cmocka_unit_test(test_bad_templates),
       cmocka_unit_test(test_nesting_is_bounded),
       cmocka_unit_test(test_rendering_is_bounded),
+      cmocka_unit_test(test_comparing_is_bounded),
       cmocka_unit_test(test_mistakes_name_their_place),
       cmocka_unit_test(test_forms),
       cmocka_unit_test(test_weights),

@@ -141,6 +141,45 @@ static void plain_files_only(void **state) {
               "a-folder is a folder, where a file is to be written; move it away or remove it");
 }
 
+/* In a folder where others may write: what they put under a name that is going to be used is not followed. */
+static void names_that_can_be_guessed(void **state) {
+  (void)state;
+  char temporary[TRI_PATH_BYTES];
+  CHECK_OK(tri_file_replace("secret", "mine", 4));
+  CHECK_OK(tri_file_replacement_name("result", temporary));
+  assert_int_equal(symlink("secret", temporary), 0);
+  CHECK_OK(tri_file_replace("result", "text", 4));
+  expect_content("secret", "mine");
+  expect_content("result", "text");
+  assert_false(tri_path_exists(temporary));
+}
+
+static unsigned mode_of(const char *path) {
+  struct stat facts;
+  assert_int_equal(lstat(path, &facts), 0);
+  return facts.st_mode & 07777;
+}
+
+static void private_folders(void **state) {
+  (void)state;
+  mode_t mask = umask(0);
+  CHECK_OK(tri_directory_create_private("own"));
+  assert_int_equal(mode_of("own"), 0700);
+  assert_int_equal(chmod("own", 0755), 0); /* as an older version made it */
+  CHECK_OK(tri_directory_create_private("own"));
+  assert_int_equal(mode_of("own"), 0700);
+  assert_int_equal(chmod("own", 0777), 0);
+  CHECK_FAILS(tri_directory_create_private("own"), TRI_IO_FAILED, "is a folder of user");
+  CHECK_FAILS(tri_directory_create_private("own"), TRI_IO_FAILED, "with the mode 0777; somebody else may have made it");
+  assert_int_equal(chmod("own", 0700), 0);
+  assert_int_equal(symlink("own", "a-link"), 0);
+  CHECK_FAILS(tri_directory_create_private("a-link"), TRI_IO_FAILED, "a-link is not a folder of this user");
+  CHECK_OK(tri_file_replace("a-file", "text", 4));
+  CHECK_FAILS(tri_directory_create_private("a-file"), TRI_IO_FAILED, "it is a file of user");
+  CHECK_FAILS(tri_directory_create_private("none/own"), TRI_IO_FAILED, "cannot create the directory none/own");
+  umask(mask);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces),
@@ -148,6 +187,8 @@ int main(void) {
       cmocka_unit_test(a_full_disk_leaves_the_old),
       cmocka_unit_test(refusals),
       cmocka_unit_test(plain_files_only),
+      cmocka_unit_test(names_that_can_be_guessed),
+      cmocka_unit_test(private_folders),
   };
   return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
 }
