@@ -6,15 +6,10 @@
 
 #include <string.h>
 
-static size_t work_of(tri_chat_value value) {
-  if (value.kind == TRI_CHAT_STRING) return value.bytes;
-  return value.kind == TRI_CHAT_LIST ? (size_t)value.list->count : 0;
-}
-
 tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out) {
-  size_t work = work_of(call->self);
-  for (int32_t i = 0; i < call->count; i++) work += work_of(call->items[i]);
-  for (int32_t k = 0; k < call->num_keywords; k++) work += work_of(call->keywords[2 * k + 1]);
+  size_t work = tri_chat_size(call->self);
+  for (int32_t i = 0; i < call->count; i++) work += tri_chat_size(call->items[i]);
+  for (int32_t k = 0; k < call->num_keywords; k++) work += tri_chat_size(call->keywords[2 * k + 1]);
   TRI_TRY(tri_chat_charge(call->renderer, work));
   return call->function->body(call, out);
 }

@@ -201,6 +201,24 @@ bool tri_chat_truth(tri_chat_value value) {
   return false;
 }
 
+size_t tri_chat_size(tri_chat_value value) {
+  switch ((tri_chat_kind)value.kind) {
+    case TRI_CHAT_STRING: return value.bytes;
+    case TRI_CHAT_LIST: return (size_t)value.list->count;
+    case TRI_CHAT_DICT: return (size_t)value.dict->count;
+    case TRI_CHAT_UNDEFINED:
+    case TRI_CHAT_NONE:
+    case TRI_CHAT_BOOLEAN:
+    case TRI_CHAT_INTEGER:
+    case TRI_CHAT_REAL:
+    case TRI_CHAT_NAMESPACE:
+    case TRI_CHAT_LOOP:
+    case TRI_CHAT_MACRO:
+    case TRI_CHAT_FUNCTION: return 0;
+  }
+  return 0;
+}
+
 static const char *list_type(const tri_chat_list *list) {
   switch ((tri_chat_list_kind)list->kind) {
     case TRI_CHAT_IS_LIST: return "list";
@@ -302,7 +320,7 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
                               bool *out) {
   *out = a->count == b->count;
   for (int64_t i = 0; i < a->count && *out; i++) {
-    TRI_TRY(tri_chat_arena_charge(arena, a->entries[i].key.kind == TRI_CHAT_STRING ? a->entries[i].key.bytes : 0));
+    TRI_TRY(tri_chat_arena_charge(arena, tri_chat_size(a->entries[i].key)));
     const tri_chat_value *other = tri_chat_dict_find(b, a->entries[i].key);
     *out = other != NULL;
     if (*out) TRI_TRY(equal(arena, a->entries[i].value, *other, depth + 1, out));

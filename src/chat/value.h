@@ -121,6 +121,9 @@ int64_t tri_chat_as_whole(tri_chat_value value);
 bool tri_chat_truth(tri_chat_value value);
 const char *tri_chat_type(tri_chat_value value);
 
+/* What looking through it once counts as: bytes of a string, items of a list or a dict, else 0. */
+size_t tri_chat_size(tri_chat_value value);
+
 /* Where a string is a rope, puts its bytes in one piece. */
 tri_status tri_chat_flatten(tri_chat_arena *arena, tri_chat_value *string);
 
