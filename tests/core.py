@@ -1,7 +1,7 @@
 """The core of the tests: of everything that is registered the cheapest cases that fail if it is broken, and some of each promise.
 
 A case is `oracle/test_FILE.py::test_NAME[PARAMETERS]` (of tests/oracle, by pytest), the same with `guarded/` or `emulated/` (run on that
-device: TRIREME_TEST_DEVICE), `unit/test_FILE` (a program of tests/unit), or `comm/`, `gpu/` or `floors/` with a name of ctest's. One case
+device: tests/table.py), `unit/test_FILE` (a program of tests/unit), or `comm/`, `gpu/` or `floors/` with a name of tests/table.py. One case
 may serve many things. oracle/test_core.py compares this table with what the program has: a new family, optimizer, schedule, operation,
 device, command or section of run files needs a line here. A case should take a second of processor time, and at most three where it can;
 oracle/test_each_layout.py and oracle/test_expert_models.py are good places for more."""
