@@ -32,7 +32,7 @@ if [ ! -x "$build/trireme" ] || [ ! -x "$build/tools/kernel_check" ] || [ ! -x "
   cmake --build --preset mpich --parallel "${JOBS:-$(nproc)}" --target trireme kernel_check kernel_speed
   build=build/mpich
 fi
-ldd "$build/trireme" | grep -q libmpich ||
+ldd "$build/trireme" | grep libmpich >/dev/null ||
   { echo "bundle: $build/trireme is not built with MPICH, whose launcher can be carried along; see the preset mpich" >&2; exit 1; }
 launcher=$(command -v mpiexec.hydra) && proxy=$(command -v hydra_pmi_proxy) ||
   { echo "bundle: MPICH's launcher is missing (mpiexec.hydra, hydra_pmi_proxy); on Debian: apt-get install mpich" >&2; exit 1; }

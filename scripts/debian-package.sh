@@ -68,7 +68,7 @@ chroot "$root" sh -ec '
   cat >try.sh <<END
 set -e
 trireme --version
-trireme plan --model gpt2-1.5b --cluster a100-node --devices 4 --global-batch 64 | head -3
+trireme plan --model gpt2-1.5b --cluster a100-node --devices 4 --global-batch 64 | sed -n 1,3p
 seq 1 3000 >text.txt
 trireme prepare --force --tokenizer bytes --out corpus text.txt
 trireme train run.yaml -n 2 --resume never

@@ -108,7 +108,7 @@ export gpt2 llama steps
 # ---- the steps -----------------------------------------------------------------------------------------------------------
 
 versions() {
-  date -u +%FT%TZ; uname -srm; (ldd --version 2>&1 | head -n 1); nproc
+  date -u +%FT%TZ; uname -srm; (ldd --version 2>&1 | sed -n 1p); nproc
   command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.mem,power.limit,ecc.mode.current --format=csv
   command -v rocm-smi >/dev/null && rocm-smi --showproductname --showdriverversion
   "$trireme" --version

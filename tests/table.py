@@ -180,8 +180,9 @@ def floor_programs(build):
     python, source, floors = build["python"], build["source"] + "/src", build["source"] + "/tests/floors"
     for name, *words in (("tree", "check_floors.py", source), ("planted", "check_floors_test.py"), ("includes", "check_includes.py", source),
                          ("includes-planted", "check_includes_test.py"), ("enums", "check_enums.py", source, build["folder"] + "/compile_commands.json"),
-                         ("enums-planted", "check_enums_test.py"), ("plan-links", "check_links.py", *build["plan_links"]),
-                         ("links-planted", "check_links.py", "--planted", build["compiler"])):
+                         ("enums-planted", "check_enums_test.py"),
+                         ("scripts", "check_scripts.py", build["source"]), ("scripts-planted", "check_scripts.py", "--planted"),
+                         ("plan-links", "check_links.py", *build["plan_links"]), ("links-planted", "check_links.py", "--planted", build["compiler"])):
         yield Program(f"floors/{name}", (python, os.path.join(floors, words[0]), *words[1:]))
 
 

@@ -1,5 +1,6 @@
 #include "base/parent.h"
 
+#include "base/sanitizer.h"
 #include "base/stop.h"
 
 #include <errno.h>
@@ -153,16 +154,8 @@ static void tell_crash(int number) {
   raise(number);
 }
 
-#if defined(__has_feature)
-#define HAS_FEATURE(x) __has_feature(x)
-#else
-#define HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer)
-static const bool sanitized = true; /* a sanitizer has more to say of a crash */
-#else
-static const bool sanitized = false;
-#endif
+/* A sanitizer has more to say of a crash. */
+static const bool sanitized = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER;
 
 /* On a stack of its own where the thread has one, since a stack that has overflowed has no room. */
 void tri_parent_take_crashes(void) {

@@ -33,7 +33,7 @@ cd /tmp
 tar -xzf bundle.tar.gz
 cd trireme-*
 bin/trireme --version
-bin/trireme plan --help | head -n 1
+bin/trireme plan --help | sed -n 1p
 bin/trireme prepare scripts/text.txt --tokenizer bytes --out /tmp/text | tail -n 1
 cat >/tmp/run.yaml <<'RUN'
 output: /tmp/run

@@ -5,6 +5,7 @@
 #define TRI_TEST_ATTENTION_PROBLEM_H
 
 #include "base/random.h"
+#include "base/sanitizer.h"
 #include "device/kernels.h"
 #include "device/reference/attention.h"
 
@@ -30,7 +31,7 @@ typedef struct buffer {
 } buffer;
 
 /* Under the address sanitizer even reading a guard is an error. */
-#ifdef __SANITIZE_ADDRESS__
+#if TRI_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #define GUARD_FORBID(start) ASAN_POISON_MEMORY_REGION(start, GUARD_BYTES)
 #define GUARD_ALLOW(start) ASAN_UNPOISON_MEMORY_REGION(start, GUARD_BYTES)

@@ -5,6 +5,8 @@
 #define TRI_TESTS_GPU_PROBLEM_H
 
 #include "gpu_array.h"
+#include "sanitized.h"
+#include "share.h"
 
 enum { MOST_ARRAYS = 9, GUARD = 64, ROOM = 4 << 20, UNTOUCHED = 0x5a, POISON = 0xff };
 
@@ -248,6 +250,7 @@ static inline void check_shapes(const problem *like, void (*fill)(problem *p), b
   for (int t = 0; t < 3; t++) {
     for (int s = 0; s < NUM_SHAPES; s++) {
       if (like->tall ? shapes[s].width > 2000 : shapes[s].rows > 2000) continue;
+      if (SANITIZED && !in_share(t + s, 4)) continue;
       problem p = begin(like->name, like->call, gpu_types[t], shapes[s].rows, shapes[s].live, shapes[s].width);
       p.pieces = like->pieces;
       fill(&p);

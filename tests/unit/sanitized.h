@@ -3,17 +3,8 @@
 #ifndef TRI_TESTS_UNIT_SANITIZED_H
 #define TRI_TESTS_UNIT_SANITIZED_H
 
-#ifdef __has_feature /* clang's word for it; gcc defines the others */
-#define SANITIZED_FEATURE(name) __has_feature(name)
-#else
-#define SANITIZED_FEATURE(name) 0
-#endif
+#include "base/sanitizer.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || SANITIZED_FEATURE(address_sanitizer) ||           \
-    SANITIZED_FEATURE(thread_sanitizer)
-enum { SANITIZED = 1 };
-#else
-enum { SANITIZED = 0 };
-#endif
+enum { SANITIZED = TRI_ADDRESS_SANITIZER || TRI_THREAD_SANITIZER };
 
 #endif

@@ -1,6 +1,7 @@
 /* The guarded device: the reference device's bits, late; and each mistake that it is there for, made and found. */
 #include "check.h"
 
+#include "base/sanitizer.h"
 #include "device/kernels.h"
 #include "device/queue.h"
 
@@ -580,7 +581,7 @@ static void test_addresses_are_no_pairs_of_numbers(void **state) {
       const size_t bytes = (size_t)1 << (i % 27);
       CHECK_OK(tri_device_memory_create(devices[d], bytes, &blocks[d][i]));
       const uintptr_t at = (uintptr_t)blocks[d][i] & 0xffffffff;
-#ifndef __SANITIZE_THREAD__ /* which has places of its own for everything */
+#if !TRI_THREAD_SANITIZER /* which has places of its own for everything */
       assert_true(at >= low && at + bytes <= 3 * low);
 #endif
     }

@@ -2,6 +2,7 @@
  * mistake; and nothing in the reference device itself. */
 #include "check.h"
 
+#include "base/sanitizer.h"
 #include "device/reference/attention.h"
 #include "device/reference/reference.h"
 
@@ -25,7 +26,7 @@ static tri_status gelu_without_tail(tri_queue *queue, tri_dtype type, tri_activa
   return tri_reference_activation_forward(queue, type, kind, tri_all_rows(1), count > 0 ? count - 1 : 0, x, y);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !TRI_ADDRESS_SANITIZER
 static tri_status gelu_beyond_end(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                   const void *x, void *y) {
   TRI_TRY(tri_reference_activation_forward(queue, type, kind, rows, width, x, y));
@@ -211,7 +212,7 @@ static void test_memory_that_is_not_its_own_is_found(void **state) {
 
 /* The second call has nothing behind its arguments but what the host's memory ends with: AddressSanitizer would stop
  * it, as a guarded device would. */
-#if !defined(__SANITIZE_ADDRESS__)
+#if !TRI_ADDRESS_SANITIZER
 static void test_writing_beyond_the_end_is_found(void **state) {
   (void)state;
   PLANTED(activation_forward, gelu_beyond_end, "behind the end of y");
@@ -250,7 +251,7 @@ int main(void) {
     cmocka_unit_test(test_the_reference_is_right),
     cmocka_unit_test(test_wrong_numbers_are_found),
     cmocka_unit_test(test_memory_that_is_not_its_own_is_found),
-#if !defined(__SANITIZE_ADDRESS__)
+#if !TRI_ADDRESS_SANITIZER
     cmocka_unit_test(test_writing_beyond_the_end_is_found),
 #endif
     cmocka_unit_test(test_other_bits_are_found),

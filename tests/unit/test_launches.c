@@ -3,12 +3,14 @@
  * kernel_check, with warps of 32 and 64; and calls of large models' sizes are launched and not run. */
 #include "check.h"
 
+#include "base/sanitizer.h"
 #include "device/gpu/emulator.h"
 #include "device/gpu/kernel_list.h"
 #include "device/kernels.h"
 
 #include "checker.h"
 #include "chips.h"
+#include "share.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -165,7 +167,7 @@ tri_status __wrap_tri_emulator_run(tri_emulator *emulator, const tri_emulator_la
 
 /* ---- over kernel_check's problems -------------------------------------------------------------------------------- */
 
-#if !defined(__SANITIZE_ADDRESS__) /* under which kernel_check goes over the same problems by itself */
+#if !TRI_ADDRESS_SANITIZER /* under which kernel_check goes over the same problems by itself */
 static tri_status open_by_name(const void *which, tri_device **out) { return tri_device_create(which, 1, out); }
 
 static void check_problems(const char *device) {
@@ -185,14 +187,11 @@ static void check_problems(const char *device) {
   assert_in_range(ear.launches, 1000, INT64_MAX);
 }
 
-static void test_problems_warp_32(void **state) {
+/* The two warps take turns: kernel_check goes over the same problems with both. */
+static void test_problems(void **state) {
   (void)state;
-  check_problems("emulated:warp=32");
-}
-
-static void test_problems_warp_64(void **state) {
-  (void)state;
-  check_problems("emulated:warp=64");
+  if (in_share(0, 2)) check_problems("emulated:warp=32");
+  if (in_share(1, 2)) check_problems("emulated:warp=64");
 }
 
 #endif
@@ -377,9 +376,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_the_limits_refuse),
     cmocka_unit_test(test_kernels_as_they_are_listed),
-#if !defined(__SANITIZE_ADDRESS__)
-    cmocka_unit_test(test_problems_warp_32),
-    cmocka_unit_test(test_problems_warp_64),
+#if !TRI_ADDRESS_SANITIZER
+    cmocka_unit_test(test_problems),
 #endif
     cmocka_unit_test(test_large_models_warp_32),
     cmocka_unit_test(test_large_models_warp_64),

@@ -1,6 +1,7 @@
 #include "device/gpu/fiber.h"
 
 #include "base/memory.h"
+#include "base/sanitizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,14 +11,7 @@
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
-#if defined(__SANITIZE_ADDRESS__)
-#define FIBER_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FIBER_ASAN 1
-#endif
-#endif
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -28,7 +22,7 @@
 #endif
 #endif
 
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
 enum { STACK_BYTES = 1 << 18 }; /* its frames are several times as large */
 #else
 enum { STACK_BYTES = 1 << 16 };
@@ -102,7 +96,7 @@ void tri_fibers_destroy(tri_fiber *f) {
 /* ---- what AddressSanitizer is told ------------------------------------------------------------------------------- */
 
 static void about_to_enter(tri_fiber *f, int which) {
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(&f->home_fake_stack, stack_of(f, which), STACK_BYTES);
 #else
   (void)f;
@@ -111,7 +105,7 @@ static void about_to_enter(tri_fiber *f, int which) {
 }
 
 static void entered(tri_fiber *f, int which) {
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(f->fibers[which].fake_stack, &f->home_stack, &f->home_bytes);
 #else
   (void)f;
@@ -122,7 +116,7 @@ static void entered(tri_fiber *f, int which) {
 /* Where it looks for uses of what a function has left behind, a fiber has a second stack, which costs several system
  * calls to make: it stays with the fiber when that begins anew. */
 static void about_to_leave(tri_fiber *f, int which) {
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(f->closing ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);
 #else
   (void)f;
@@ -131,7 +125,7 @@ static void about_to_leave(tri_fiber *f, int which) {
 }
 
 static void left(tri_fiber *f) {
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
   __sanitizer_finish_switch_fiber(f->home_fake_stack, NULL, NULL);
 #else
   (void)f;
@@ -218,7 +212,7 @@ static void go_home(tri_fiber *f, int which) { swapcontext(&f->fibers[which].con
 void tri_fiber_begin(tri_fiber *f, int which, void (*entry)(void *argument), void *argument) {
   f->fibers[which].entry = entry;
   f->fibers[which].argument = argument;
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
   __asan_unpoison_memory_region(stack_of(f, which), STACK_BYTES); /* of what was forgotten in the middle */
 #endif
   prepare(f, which);
@@ -238,7 +232,7 @@ void tri_fiber_leave(tri_fiber *f, int which) {
 
 /* ---- what AddressSanitizer gets back ----------------------------------------------------------------------------- */
 
-#ifdef FIBER_ASAN
+#if TRI_ADDRESS_SANITIZER
 typedef struct ending {
   tri_fiber *fibers;
   int which;
