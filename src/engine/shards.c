@@ -77,12 +77,13 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
 }
 
-/* Of each part of a tensor on disk by itself. */
-static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_parameter *tensor, const char *suffix,
-                                       tri_dtype wide) {
+/* Of each part of a tensor on disk by itself, but where the optimizer has them joined. */
+static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_optimizer *optimizer, const tri_parameter *tensor,
+                                       const char *suffix, tri_dtype wide) {
+  const bool by_part = tensor->within.part != NULL && !optimizer->joins_parts;
   int64_t i = shards->num_optimizer++;
-  if (tensor->within.part == NULL) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
-  if (tensor->within.part != NULL) {
+  if (!by_part) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
+  if (by_part) {
     snprintf(shards->names[i], sizeof shards->names[i], "%s.%s%s", tensor->name, tensor->within.part, suffix);
   }
   tri_parameter alone = *tensor;
@@ -91,16 +92,36 @@ static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_parameter *
   return &shards->optimizer[i];
 }
 
+tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
+  const tri_parameter_table *table = engine->parts.table;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(engine->options.optimizer, entry);
+    if (optimizer == NULL || !optimizer->joins_parts || entry->within.part == NULL) continue;
+    for (int64_t s = 0; s < optimizer->num_states; s++) {
+      char former[sizeof *((tri_shards *)NULL)->names];
+      snprintf(former, sizeof former, "%s.%s%s", entry->name, entry->within.part, optimizer->states[s].suffix);
+      if (!tri_checkpoint_has(checkpoint, former)) continue;
+      return tri_fail(TRI_BAD_FILE,
+                      "%s has %s's state `%s`, of a part of a tensor; now `%s` is one tensor to it, as it is to "
+                      "torch.optim, and the states of its parts are of no use: begin a new run with `init: %s`",
+                      tri_checkpoint_path(checkpoint), optimizer->name, former, entry->name,
+                      tri_checkpoint_path(checkpoint));
+    }
+  }
+  return TRI_OK;
+}
+
 static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
                          const tri_parameter *tensor, tri_dtype wide) {
   for (int64_t s = 0; s < optimizer->num_states; s++) {
     if (!has_state(settings, optimizer, tensor, s)) continue;
     const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, tensor, s);
-    tri_checkpoint_tensor *state = add_kept(shards, tensor, optimizer->states[s].suffix, wide);
+    tri_checkpoint_tensor *state = add_kept(shards, optimizer, tensor, optimizer->states[s].suffix, wide);
     state->num_dims = (int)shape.num_dims;
     for (int64_t d = 0; d < shape.num_dims; d++) state->shape[d] = shape.dims[d];
   }
-  if (optimizer->trained != NULL) add_kept(shards, tensor, optimizer->trained, wide);
+  if (optimizer->trained != NULL) add_kept(shards, optimizer, tensor, optimizer->trained, wide);
 }
 
 /* The averages, under the weights' names and in their shapes on disk, behind everything else that is kept. */

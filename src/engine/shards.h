@@ -54,6 +54,10 @@ size_t tri_shards_bytes(const tri_shards *shards);
 tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host);
 tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host);
 
+/* Whether a checkpoint keeps states of the parts of a joined tensor one by one, as Adafactor's were before it took a
+ * tensor on disk for one: TRI_BAD_FILE, with what to do. */
+tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
+
 const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number);
 
 /* Bytes that the slices to save take on a rank, without an engine: of its memory plan. */

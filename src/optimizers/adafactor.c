@@ -1,8 +1,9 @@
 /* Adafactor (Shazeer and Stern 2018), as torch.optim.Adafactor: of the squares of a matrix's gradient it keeps their
  * means along rows and along columns, and its rate is relative to the size of the parameter. Of a vector it keeps all.
  *
- * A tensor is one matrix as it is stored, GPT-2's joined queries, keys and values too. Where ranks hold parts of it,
- * they add up what they have of the means and of sums of squares, and each keeps the means of the whole. */
+ * A tensor is one matrix as it lies on disk: GPT-2's joined queries, keys and values are one, and so are Phi-3's, which
+ * are three parameters here (tri_update_call.parts). Where ranks hold parts of it, they add up what they have of the
+ * means and of sums of squares, and each keeps the means of the whole, in the order that it has on disk. */
 #include "device/kernels.h"
 #include "optimizers/pieces.h"
 #include "optimizers/run.h"
@@ -38,74 +39,84 @@ enum { ROWS, COLUMNS, ALL };
 
 static bool is_vector(const tri_parameter *tensor) { return tensor->num_dims < 2; }
 
+/* The first part of a tensor on disk keeps the states of all of it. */
 static tri_state_shape rows_shape(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   (void)settings;
-  return is_vector(tensor) ? (tri_state_shape){0} : (tri_state_shape){2, {tensor->shape[0], 1}};
+  if (is_vector(tensor) || tri_parameter_continues(tensor)) return (tri_state_shape){0};
+  return (tri_state_shape){2, {tri_parameter_on_disk(tensor).shape[0], 1}};
 }
 
 static tri_state_shape columns_shape(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   (void)settings;
-  return is_vector(tensor) ? (tri_state_shape){0} : (tri_state_shape){2, {1, tensor->shape[1]}};
+  if (is_vector(tensor) || tri_parameter_continues(tensor)) return (tri_state_shape){0};
+  return (tri_state_shape){2, {1, tensor->shape[1]}};
 }
 
 static tri_state_shape all_shape(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   (void)settings;
-  return is_vector(tensor) ? (tri_state_shape){1, {tensor->shape[0]}} : (tri_state_shape){0};
+  if (!is_vector(tensor) || tri_parameter_continues(tensor)) return (tri_state_shape){0};
+  return (tri_state_shape){1, {tri_parameter_on_disk(tensor).shape[0]}};
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
-/* One side of a matrix: what a rank holds of it, in `segments` stretches of `count`, of which the whole has `length`
- * each, these from `first` on. */
+static const tri_parameter *part_of(const tri_update_call *call, int64_t i) {
+  return call->parts == NULL ? &call->tensor : &call->parts[i];
+}
+
+/* One side of a tensor: how long it is on this rank, all parts together, and on disk. A vector is one row. */
 typedef struct side {
-  int64_t segments, first, count, length;
+  int dim; /* of the tensor; -1: the one row of a vector */
+  int64_t here, whole;
 } side;
 
-/* A vector is one row. */
 typedef struct sides {
   side rows, columns;
 } sides;
 
-static int64_t here(const side *s) { return s->segments * s->count; }
-static int64_t whole(const side *s) { return s->segments * s->length; }
-
-static side side_of(const tri_parameter *of, int dim) {
-  const tri_split *split = &of->split;
-  if (split->dim != dim) return (side){1, 0, of->shape[dim], of->shape[dim]};
-  const int64_t length = of->shape[dim] / split->segments, unit = length / split->units;
-  return (side){split->segments, of->first_unit * unit, of->num_units * unit, length};
+static side side_of(const tri_update_call *call, int dim) {
+  side s = {dim, 0, tri_parameter_on_disk(&call->tensor).shape[dim]};
+  if (dim == 1) s.here = call->tensor.local[1];
+  for (int64_t p = 0; dim == 0 && p < call->num_parts; p++) s.here += part_of(call, p)->local[0];
+  return s;
 }
 
-static sides sides_of(const tri_parameter *of) {
-  if (is_vector(of)) return (sides){{1, 0, 1, 1}, side_of(of, 0)};
-  return (sides){side_of(of, 0), side_of(of, 1)};
+static sides sides_of(const tri_update_call *call) {
+  if (is_vector(&call->tensor)) return (sides){{-1, 1, 1}, side_of(call, 0)};
+  return (sides){side_of(call, 0), side_of(call, 1)};
 }
 
 /* Offsets in the workspace. */
 typedef struct scratch {
   size_t means;         /* of the whole tensor's rows, then columns */
   size_t rows, columns; /* of this rank's */
+  size_t partial;       /* columns of one part */
   size_t sums;
   size_t bytes;
 } scratch;
 
 static scratch lay_out(const tri_update_call *call) {
-  const sides s = sides_of(&call->tensor);
+  const sides s = sides_of(call);
   const size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
+  const int64_t rows = s.rows.here > call->num_parts ? s.rows.here : call->num_parts;
   size_t end = 0;
   scratch at = {0};
-  at.means = tri_pieces_take(&end, (size_t)(whole(&s.rows) + whole(&s.columns)) * wide);
-  at.rows = tri_pieces_take(&end, (size_t)here(&s.rows) * wide);
-  at.columns = tri_pieces_take(&end, (size_t)here(&s.columns) * wide);
+  at.means = tri_pieces_take(&end, (size_t)(s.rows.whole + s.columns.whole) * wide);
+  at.rows = tri_pieces_take(&end, (size_t)rows * wide);
+  at.columns = tri_pieces_take(&end, (size_t)s.columns.here * wide);
+  at.partial = tri_pieces_take(&end, call->num_parts > 1 ? (size_t)s.columns.here * wide : 0);
   at.sums = tri_pieces_take(&end, sizeof(tri_adafactor_sums));
   at.bytes = end;
   return at;
 }
 
+/* A further part of a tensor is updated with the first. */
+static bool is_updated_before(const tri_update_call *call) { return call->num_parts == 0; }
+
 static tri_status adafactor_workspace(const tri_update_call *call, const tri_device_description *device,
                                       size_t *bytes) {
   (void)device;
-  *bytes = lay_out(call).bytes;
+  *bytes = is_updated_before(call) ? 0 : lay_out(call).bytes;
   return TRI_OK;
 }
 
@@ -114,8 +125,11 @@ typedef struct adafactor {
   const tri_update_run *run;
   const tri_update_call *call;
   sides sides;
-  bool vector, split, counted; /* another rank has the same part, and adds it up */
-  char *row_means, *column_means, *rows, *columns;
+  size_t wide; /* bytes */
+  bool vector;
+  bool split;  /* ranks hold different parts of it */
+  bool mapped; /* what is here is not the whole, or not in its order */
+  char *row_means, *column_means, *rows, *columns, *partial;
   tri_adafactor_sums *sums;
   tri_adafactor options;
 } adafactor;
@@ -137,21 +151,22 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
   char *memory = run->workspace;
   adafactor u = {.run = run,
                  .call = call,
-                 .sides = sides_of(&call->tensor),
+                 .sides = sides_of(call),
+                 .wide = tri_dtype_bytes(wide),
                  .vector = is_vector(&call->tensor),
                  .split = tri_matrix_ranks(&call->tensor, &call->seat.shape) > 1,
                  .row_means = memory + at.means,
                  .rows = memory + at.rows,
                  .columns = memory + at.columns,
+                 .partial = memory + at.partial,
                  .sums = (tri_adafactor_sums *)(void *)(memory + at.sums)};
-  const int64_t rank = tri_domain_rank(&call->seat.shape, &call->seat.place, call->tensor.placement.parts);
-  const int64_t ranks = tri_matrix_ranks(&call->tensor, &call->seat.shape);
-  u.counted = !u.split || !tri_matrix_is_copy(&call->tensor, ranks, rank);
-  u.column_means = u.row_means + (size_t)whole(&u.sides.rows) * tri_dtype_bytes(wide);
-  u.options = (tri_adafactor){.rows = here(&u.sides.rows),
-                              .columns = here(&u.sides.columns),
-                              .all_rows = (double)whole(&u.sides.rows),
-                              .all_elements = (double)whole(&u.sides.rows) * (double)whole(&u.sides.columns),
+  const sides *s = &u.sides;
+  u.mapped = u.split || call->num_parts > 1;
+  u.column_means = u.row_means + (size_t)s->rows.whole * u.wide;
+  u.options = (tri_adafactor){.rows = s->rows.here,
+                              .columns = s->columns.here,
+                              .all_rows = (double)s->rows.whole,
+                              .all_elements = (double)s->rows.whole * (double)s->columns.whole,
                               .eps = {settings->eps[0] > 0 ? settings->eps[0] : precision_of(wide), settings->eps[1]},
                               .d = settings->d,
                               .weight_decay = call->weight_decay,
@@ -159,20 +174,109 @@ static adafactor adafactor_of(const tri_update_run *run, const tri_update_call *
   return u;
 }
 
-/* ---- means ------------------------------------------------------------------------------------------------------- */
+/* Whether another rank has the same of a part, and adds it up. */
+static bool is_copy(const adafactor *u, const tri_parameter *part) {
+  const tri_mesh_seat *seat = &u->call->seat;
+  const int64_t ranks = tri_matrix_ranks(part, &seat->shape);
+  const int64_t rank = tri_domain_rank(&seat->shape, &seat->place, part->placement.parts);
+  return u->split && tri_matrix_is_copy(part, ranks, rank);
+}
 
-/* What is here of a side, into an array of the whole, or from there. */
-static tri_status copy_side(const adafactor *u, const side *s, const char *from, char *to, bool into_whole) {
+/* ---- from what is here to the whole, and back -------------------------------------------------------------------- */
+
+/* `rows` stretches of `width` elements, from stretch to stretch `here` and `whole` elements in the two arrays. */
+static tri_status copy_stretches(const adafactor *u, int64_t rows, int64_t width, int64_t here, int64_t whole,
+                                 char *of_here, char *of_whole, bool into_whole) {
   const tri_dtype wide = tri_dtype_wide(u->call->type);
-  const size_t skipped = (size_t)s->first * tri_dtype_bytes(wide);
-  const tri_row_copy copy = {.rows = tri_all_rows(s->segments),
-                             .width = s->count,
+  const tri_row_copy copy = {.rows = tri_all_rows(rows),
+                             .width = width,
                              .from_type = wide,
                              .to_type = wide,
-                             .from_stride = into_whole ? s->count : s->length,
-                             .to_stride = into_whole ? s->length : s->count};
-  TRI_KERNEL_CALL(u->run->queue, copy_rows, &copy, NULL, from + (into_whole ? 0 : skipped), NULL,
-                  to + (into_whole ? skipped : 0));
+                             .from_stride = into_whole ? here : whole,
+                             .to_stride = into_whole ? whole : here};
+  TRI_KERNEL_CALL(u->run->queue, copy_rows, &copy, NULL, into_whole ? of_here : of_whole, NULL,
+                  into_whole ? of_whole : of_here);
+  return TRI_OK;
+}
+
+/* Runs of a part's rows that are neighbours on disk: their length in rows, and where run i is in the tensor on disk.
+ * Heads that lie together are one run where the rank has all of them. */
+typedef struct row_runs {
+  const tri_parameter *part;
+  int64_t length, count, each; /* each: of the runs of tri_parameter_run */
+} row_runs;
+
+static row_runs row_runs_of(const tri_parameter *part) {
+  const int64_t row = part->local[1], run = row > 0 ? tri_parameter_run_length(part) / row : 0;
+  const int64_t block = part->within.block;
+  row_runs r = {part, run, run > 0 ? part->local[0] / run : 0, 1};
+  if (run == 0 || block <= run || block % run != 0 || part->first_unit * run % block != 0 ||
+      part->local[0] % block != 0) {
+    return r;
+  }
+  return (row_runs){part, block, part->local[0] / block, block / run};
+}
+
+static int64_t row_of_run(const row_runs *r, int64_t i) {
+  return tri_parameter_run(r->part, i * r->each) / r->part->shape[1];
+}
+
+/* Rows of a part; those that lie at equal distances at once. */
+static tri_status copy_part(const adafactor *u, const tri_parameter *part, char *here, char *whole, bool into_whole) {
+  const row_runs runs = row_runs_of(part);
+  for (int64_t i = 0, count = 0; i < runs.count; i += count) {
+    const int64_t first = row_of_run(&runs, i);
+    const int64_t distance = i + 1 < runs.count ? row_of_run(&runs, i + 1) - first : runs.length;
+    for (count = 1; i + count < runs.count && row_of_run(&runs, i + count) == first + count * distance;) count++;
+    TRI_TRY(copy_stretches(u, count, runs.length, runs.length, distance, here + (size_t)(i * runs.length) * u->wide,
+                           whole + (size_t)first * u->wide, into_whole));
+  }
+  return TRI_OK;
+}
+
+/* Columns, of which this rank has some of each segment. */
+static tri_status copy_columns(const adafactor *u, char *here, char *whole, bool into_whole) {
+  const tri_parameter *of = &u->call->tensor;
+  const tri_split *split = &of->split;
+  if (split->dim != 1) return copy_stretches(u, 1, of->shape[1], of->shape[1], of->shape[1], here, whole, into_whole);
+  const int64_t length = of->shape[1] / split->segments, unit = length / split->units;
+  return copy_stretches(u, split->segments, of->num_units * unit, of->num_units * unit, length, here,
+                        whole + (size_t)(of->first_unit * unit) * u->wide, into_whole);
+}
+
+/* What is here of a side, into an array of the whole, or from there; copies that another rank has too stay out of the
+ * whole. */
+static tri_status copy_side(const adafactor *u, const side *s, char *here, char *whole, bool into_whole) {
+  if (s->dim == 1) return copy_columns(u, here, whole, into_whole);
+  for (int64_t p = 0; p < u->call->num_parts; p++) {
+    const tri_parameter *part = part_of(u->call, p);
+    if (!into_whole || !is_copy(u, part)) TRI_TRY(copy_part(u, part, here, whole, into_whole));
+    here += (size_t)part->local[0] * u->wide;
+  }
+  return TRI_OK;
+}
+
+/* ---- means ------------------------------------------------------------------------------------------------------- */
+
+/* Squares of a matrix's gradient along both sides, into u->rows and u->columns, of the parts that this rank adds up. */
+static tri_status square_parts(const adafactor *u, tri_matrix_squares squares, bool *any) {
+  tri_queue *queue = u->run->queue;
+  const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
+  const char *gradient = u->run->gradient;
+  char *rows = u->rows;
+  *any = false;
+  for (int64_t p = 0; p < u->call->num_parts; p++) {
+    const tri_parameter *part = part_of(u->call, p);
+    squares.rows = part->local[0];
+    if (!is_copy(u, part)) {
+      char *columns = *any ? u->partial : u->columns;
+      TRI_KERNEL_CALL(queue, matrix_squares, type, &squares, u->run->values, gradient, rows, columns);
+      if (*any) TRI_KERNEL_CALL(queue, add, wide, tri_all_rows(1), squares.columns, u->columns, columns, u->columns);
+      *any = true;
+    }
+    gradient += (size_t)part->count * u->wide;
+    rows += (size_t)part->local[0] * u->wide;
+  }
   return TRI_OK;
 }
 
@@ -181,15 +285,21 @@ static tri_status find_means(const adafactor *u) {
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type, wide = tri_dtype_wide(type);
   const sides *s = &u->sides;
-  const int64_t count = whole(&s->rows) + whole(&s->columns);
-  const tri_matrix_squares squares = {here(&s->rows), here(&s->columns), 1.0 / (double)whole(&s->columns),
-                                      1.0 / (double)whole(&s->rows)};
-  char *rows = u->split ? u->rows : u->row_means, *columns = u->split ? u->columns : u->column_means;
-  TRI_KERNEL_CALL(queue, matrix_squares, type, &squares, u->run->values, u->run->gradient, rows, columns);
+  const int64_t count = s->rows.whole + s->columns.whole;
+  const tri_matrix_squares squares = {s->rows.here, s->columns.here, 1.0 / (double)s->columns.whole,
+                                      1.0 / (double)s->rows.whole};
+  char *rows = u->mapped ? u->rows : u->row_means, *columns = u->mapped ? u->columns : u->column_means;
+  bool any = true;
+  if (u->split && !u->vector) {
+    TRI_TRY(square_parts(u, squares, &any));
+  } else {
+    TRI_KERNEL_CALL(queue, matrix_squares, type, &squares, u->run->values, u->run->gradient, rows, columns);
+  }
+  if (!u->mapped) return TRI_OK;
+  TRI_KERNEL_CALL(queue, fill_zero, (size_t)count * u->wide, u->row_means);
+  if (any && !u->vector) TRI_TRY(copy_side(u, &s->rows, u->rows, u->row_means, true));
+  if (any) TRI_TRY(copy_side(u, &s->columns, u->columns, u->column_means, true));
   if (!u->split) return TRI_OK;
-  TRI_KERNEL_CALL(queue, fill_zero, (size_t)count * tri_dtype_bytes(wide), u->row_means);
-  if (u->counted) TRI_TRY(copy_side(u, &s->rows, u->rows, u->row_means, true));
-  if (u->counted) TRI_TRY(copy_side(u, &s->columns, u->columns, u->column_means, true));
   return u->run->collectives->all_reduce(u->run->ranks, u->call->tensor.placement.parts, wide, count, u->row_means);
 }
 
@@ -198,7 +308,7 @@ static tri_status move_averages(const adafactor *u) {
   void *const *states = u->run->states;
   tri_queue *queue = u->run->queue;
   const tri_dtype type = u->call->type;
-  const int64_t rows = whole(&u->sides.rows), columns = whole(&u->sides.columns);
+  const int64_t rows = u->sides.rows.whole, columns = u->sides.columns.whole;
   const double weight = pow((double)u->run->update, u->call->settings->adafactor.beta2_decay);
   void *of_columns = u->vector ? states[ALL] : states[COLUMNS];
   TRI_KERNEL_CALL(queue, lerp, type, columns, weight, of_columns, u->column_means, of_columns);
@@ -210,15 +320,30 @@ static tri_status move_averages(const adafactor *u) {
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-/* Of what this rank holds. */
-static tri_status add_up_squares(const adafactor *u, const void *in, double *out) {
-  const tri_matrix_squares squares = {u->options.rows, u->options.columns, 1.0, 1.0};
-  if (!u->counted) {
+/* Of what this rank holds, without copies. */
+static tri_status add_up_squares(const adafactor *u, const char *in, double *out) {
+  tri_matrix_squares squares = {u->options.rows, u->options.columns, 1.0, 1.0};
+  int64_t rows = 0;
+  if (!u->split) {
+    TRI_KERNEL_CALL(u->run->queue, matrix_squares, u->call->type, &squares, NULL, in, u->rows, NULL);
+    rows = squares.rows;
+  }
+  for (int64_t p = 0; u->split && p < u->call->num_parts; p++) {
+    const tri_parameter *part = part_of(u->call, p);
+    squares.rows = u->vector ? 1 : part->local[0];
+    squares.columns = u->vector ? part->local[0] : part->local[1];
+    if (!is_copy(u, part)) {
+      char *to = u->rows + (size_t)rows * u->wide;
+      TRI_KERNEL_CALL(u->run->queue, matrix_squares, u->call->type, &squares, NULL, in, to, NULL);
+      rows += squares.rows;
+    }
+    in += (size_t)part->count * u->wide;
+  }
+  if (rows == 0) {
     TRI_KERNEL_CALL(u->run->queue, fill_zero, sizeof *out, out);
     return TRI_OK;
   }
-  TRI_KERNEL_CALL(u->run->queue, matrix_squares, u->call->type, &squares, NULL, in, u->rows, NULL);
-  TRI_KERNEL_CALL(u->run->queue, sum, u->call->type, squares.rows, u->rows, out, false);
+  TRI_KERNEL_CALL(u->run->queue, sum, u->call->type, rows, u->rows, out, false);
   return TRI_OK;
 }
 
@@ -226,17 +351,18 @@ static tri_status add_up_squares(const adafactor *u, const void *in, double *out
 static tri_status find_direction(const adafactor *u) {
   void *const *states = u->run->states;
   char *rows = states[ROWS], *columns = u->vector ? states[ALL] : states[COLUMNS];
-  if (u->split) TRI_TRY(copy_side(u, &u->sides.columns, columns, u->columns, false));
-  if (u->split && !u->vector) TRI_TRY(copy_side(u, &u->sides.rows, rows, u->rows, false));
+  if (u->mapped) TRI_TRY(copy_side(u, &u->sides.columns, u->columns, columns, false));
+  if (u->mapped && !u->vector) TRI_TRY(copy_side(u, &u->sides.rows, u->rows, rows, false));
   TRI_KERNEL_CALL(u->run->queue, adafactor_direction, u->call->type, &u->options, u->run->values,
-                  u->vector  ? NULL
-                  : u->split ? u->rows
-                             : rows,
-                  u->split ? u->columns : columns, u->sums, u->run->gradient);
+                  u->vector   ? NULL
+                  : u->mapped ? u->rows
+                              : rows,
+                  u->mapped ? u->columns : columns, u->sums, u->run->gradient);
   return TRI_OK;
 }
 
 static tri_status adafactor_update(const tri_update_run *run, const tri_update_call *call) {
+  if (is_updated_before(call)) return TRI_OK;
   const adafactor u = adafactor_of(run, call);
   TRI_TRY(find_means(&u));
   TRI_TRY(move_averages(&u));
@@ -255,13 +381,13 @@ static tri_status adafactor_update(const tri_update_run *run, const tri_update_c
 
 /* The gradient is read three times more and written once, the parameter read once more. */
 static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_COSTS]) {
-  const sides s = sides_of(&call->tensor);
+  const sides s = sides_of(call);
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type));
   out[0] = (tri_cost){.bytes = 5.0 * wide * (double)call->count};
-  if (tri_matrix_ranks(&call->tensor, &call->seat.shape) == 1) return 1;
+  if (is_updated_before(call) || tri_matrix_ranks(&call->tensor, &call->seat.shape) == 1) return 1;
   out[0].exchanges[0] = (tri_cost_exchange){.collective = TRI_COLLECTIVE_ALL_REDUCE,
                                             .domain = call->tensor.placement.parts,
-                                            .bytes = wide * (double)(whole(&s.rows) + whole(&s.columns))};
+                                            .bytes = wide * (double)(s.rows.whole + s.columns.whole)};
   return 1;
 }
 
@@ -276,6 +402,7 @@ const tri_optimizer tri_optimizer_adafactor = {
     .name = "adafactor",
     .takes = TRI_ALL_GROUPS,
     .unit = TRI_UNIT_MATRIX,
+    .joins_parts = true,
     .num_states = 3,
     .states = {[ROWS] = {.suffix = ".row_var", .shape = rows_shape},
                [COLUMNS] = {.suffix = ".col_var", .shape = columns_shape},

@@ -145,6 +145,7 @@ typedef struct tri_optimizer {
   const char *name;
   unsigned takes; /* bit g: the group g */
   tri_optimizer_unit unit;
+  bool joins_parts; /* of the unit matrix: parts of one tensor on disk (tri_rows_within) are updated with the first */
   int64_t num_states;
   tri_optimizer_state states[TRI_OPTIMIZER_STATES];
   /* The settings that are its own; may be empty. */
@@ -196,6 +197,10 @@ struct tri_update_call {
   tri_mesh_seat seat;   /* of the rank */
   tri_dtype type;       /* of activations */
   tri_parameter tensor; /* with what the rank has of it; the unit elements: the entry, be it a stack or not */
+  /* The entries that are updated at once where the optimizer joins parts: `tensor` and those behind it, in memory too;
+   * 0 of a further part. NULL: `tensor` alone. */
+  const tri_parameter *parts;
+  int64_t num_parts;
   int64_t entry;        /* of the parameter table, */
   int64_t bucket;       /* and its bucket */
   int64_t first, count; /* elements of the entry's local part */

@@ -149,7 +149,9 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
   bool optimizer = takes_optimizer(l, checkpoint);
   bool whole = has_state && (l->held.base || converts(l->engine, checkpoint, &l->held));
-  tri_status status = TRI_OK;
+  tri_status status = optimizer ? tri_shards_check_joined(l->engine, checkpoint) : TRI_OK;
+  *damaged = false;
+  TRI_TRY(tri_common_status(world, status));
   if (has_state || !l->plain_too)
     status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
   *damaged = is_damage(status);

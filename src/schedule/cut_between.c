@@ -69,6 +69,12 @@ static bool ends_a_block(const tri_mesh_shape *shape, const tri_parameter *entry
   return true;
 }
 
+/* Whether an entry's optimizer updates it with the one before. */
+static bool is_updated_with(const tri_optimizer_settings *settings, const tri_parameter *entry) {
+  const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
+  return tri_parameter_continues(entry) && optimizer != NULL && optimizer->joins_parts;
+}
+
 /* Entries that share blocks, and what they come to. */
 typedef struct neighbours {
   uint64_t work;
@@ -99,7 +105,8 @@ static tri_status add_entries(const tri_optimizer_settings *settings, const tri_
     take_in(settings, shape, at, &sum);
     do (*i)++;
     while (*i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[*i]));
-    more = *i < bucket->end_entry && table->entries[*i].joined && !ends_a_block(shape, at);
+    more = *i < bucket->end_entry && table->entries[*i].joined &&
+           (is_updated_with(settings, &table->entries[*i]) || !ends_a_block(shape, at));
   }
   const int64_t end = *i < bucket->end_entry ? table->entries[*i].offset : bucket->end;
   to->whole = to->whole || sum.whole;

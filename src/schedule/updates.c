@@ -26,6 +26,14 @@ static void place_states(tri_update_call *call, size_t *end) {
   }
 }
 
+/* Parts of the tensor on disk that an entry begins; 0 of one that continues it. */
+static int64_t parts_from(const tri_parameter_table *table, int64_t entry) {
+  int64_t end = entry + 1;
+  if (tri_parameter_continues(&table->entries[entry])) return 0;
+  while (end < table->num_entries && tri_parameter_continues(&table->entries[end])) end++;
+  return end - entry;
+}
+
 /* Elements [first, first + count) of an entry. */
 static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry, int64_t first, int64_t count) {
   tri_updates *list = m->list;
@@ -40,6 +48,11 @@ static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry,
   *call = m->like;
   call->optimizer = tri_optimizer_of(m->like.settings, whole);
   call->tensor = *tensor;
+  call->num_parts = 1;
+  if (call->optimizer != NULL && call->optimizer->joins_parts && whole->within.rows > 0) {
+    call->parts = whole;
+    call->num_parts = parts_from(m->table, entry);
+  }
   call->entry = entry;
   call->first = first;
   call->count = count;

@@ -35,6 +35,12 @@ MODELS = {
     "qwen3": dict(family="qwen3", **SMALL, hidden_size=16, num_heads=8, num_kv_heads=2, head_dim=6, ffn_size=21, vocab_size=43, tied=False),
     "mixtral": MIXTRAL,
     "dots1": DOTS1,
+    # q, k and v in one tensor, one behind the other, with copies where tensor is above 2; gate and up in one
+    "phi3": dict(family="phi3", **SMALL, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43, tied=False),
+    # head by head, with biases
+    "gpt_neox": dict(family="gpt_neox", **SMALL, hidden_size=24, num_heads=6, ffn_size=26, vocab_size=47, tied=False),
+    # groups of heads, more of them than one rank has
+    "falcon": dict(family="falcon", **SMALL, hidden_size=24, num_heads=12, num_kv_heads=2, ffn_size=26, vocab_size=47, tied=True),
 }
 DENSE = [
     dict(micro_batch=2), dict(micro_batch=4, recompute="full"), dict(schedule="zero-bubble"),
@@ -226,6 +232,8 @@ def test_matrices_that_are_split_matter(tmp_path):
     assert float((parts - optimizers.orthogonal(u, 5)).norm() / parts.norm()) > 0.1
 
 
+JOINED = ["phi3", "gpt_neox", "falcon"]
+
 # ---- the others ------------------------------------------------------------------------------------------------------
 
 OTHERS = {
@@ -241,7 +249,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_others(tmp_path, name):
     skip_without(OTHERS[name])
-    for model in models_for(["gpt2", "llama", "mixtral"], name):
+    for model in models_for(["gpt2", "llama", "mixtral"], name) + (models_for(JOINED, name) if name in ("adafactor", "muon, no nesterov") else []):
         layouts, folder = layouts_for(MODELS[model], 4), tmp_path / model
         compare(folder, run_tool(folder, run_of(folder, MODELS[model], OTHERS[name]), layouts), layouts)
 
@@ -262,6 +270,7 @@ def test_narrow_states(tmp_path, name, state):
 # ---- taken up under another ------------------------------------------------------------------------------------------
 
 UNIVERSAL = {"llama": [dict(), dict(data=2, zero=1, bucket_bytes=2000), dict(tensor=4, sequence_parallel="true"), dict(pipeline=2, data=2, zero=3), dict(context=2, data=2, zero=2)],
+             "phi3": [dict(), dict(data=2, zero=1, bucket_bytes=800), dict(tensor=4, sequence_parallel="true"), dict(pipeline=2, data=2, zero=3)],
              "mixtral": [dict(), dict(data=4, expert=2, zero=1), dict(tensor=2, expert_tensor=2), dict(pipeline=2, data=2, expert=2, zero=3)]}
 
 
@@ -281,7 +290,7 @@ def check_pairs(folder, run, layouts, tolerance):
 def test_every_pair_of_layouts(tmp_path, name):
     keys = {**OTHERS, "muon": MUON}[name]
     skip_without(keys)
-    for model in models_for(list(UNIVERSAL), name):
+    for model in models_for([*UNIVERSAL, *(["phi3"] if name == "adafactor" else [])], name):
         folder = tmp_path / model
         check_pairs(folder, run_of(folder, MODELS[model], keys), UNIVERSAL[model], 1e-10)
 
