@@ -15,8 +15,7 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Closes the file. */
-static tri_status read_all(int file, const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
+tri_status tri_file_read_open(int file, const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   tri_status status = TRI_OK;
   char *data = NULL;
   size_t held = 0, room = 0;
@@ -57,7 +56,7 @@ static tri_status cannot_open(const char *path) {
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   int file = open(path, O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannot_open(path);
-  return read_all(file, path, limit_bytes, out, out_bytes);
+  return tri_file_read_open(file, path, limit_bytes, out, out_bytes);
 }
 
 static const char *odd_kind(mode_t mode) {
@@ -93,7 +92,7 @@ tri_status tri_file_open_plain(const char *path, int *out) {
 tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   int file = -1;
   TRI_TRY(tri_file_open_plain(path, &file));
-  return read_all(file, path, limit_bytes, out, out_bytes);
+  return tri_file_read_open(file, path, limit_bytes, out, out_bytes);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -237,6 +236,28 @@ void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) {
   if (writer->status == TRI_OK) {
     writer->status = tri_fail(TRI_INTERNAL, "a piece of %s is longer than %d bytes", writer->to.path, WRITER_BYTES);
   }
+}
+
+tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end) {
+  int file = -1;
+  if (first >= end) return TRI_OK;
+  TRI_TRY(tri_file_open_plain(path, &file));
+  flush_writer(writer);
+  while (writer->status == TRI_OK && first < end) {
+    const size_t most = end - first < WRITER_BYTES ? (size_t)(end - first) : WRITER_BYTES;
+    const ssize_t got = pread(file, writer->buffer, most, (off_t)first);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      writer->status =
+          tri_fail(TRI_BAD_FILE, "cannot read %s: %s", path, got == 0 ? "it has become shorter" : strerror(errno));
+      break;
+    }
+    writer->held = (size_t)got;
+    flush_writer(writer);
+    first += got;
+  }
+  close(file);
+  return writer->status;
 }
 
 tri_status tri_file_writer_status(const tri_file_writer *writer) { return writer->status; }

@@ -17,6 +17,8 @@ tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_
 /* The same of what a program has written, which is a plain file: a pipe would be waited for, perhaps for ever. Anything
  * else is TRI_BAD_FILE. */
 tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
+/* The same of an open file of any kind, which is closed; `name` is for messages. */
+tri_status tri_file_read_open(int file, const char *name, size_t limit_bytes, char **out, size_t *out_bytes);
 /* Opens a plain file for reading. */
 tri_status tri_file_open_plain(const char *path, int *out);
 /* What is there in place of a plain file: "folder", "pipe", "socket", "device"; NULL for a plain file and for nothing.
@@ -42,6 +44,8 @@ tri_status tri_file_clear_replacements(const char *directory);
 typedef struct tri_file_writer tri_file_writer;
 tri_status tri_file_writer_open(const char *path, tri_file_writer **out);
 void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) TRI_PRINTF(2, 3);
+/* Bytes [first, end) of a plain file. */
+tri_status tri_file_writer_copy(tri_file_writer *writer, const char *path, int64_t first, int64_t end);
 tri_status tri_file_writer_status(const tri_file_writer *writer);
 tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
 

@@ -1,17 +1,15 @@
 /* Who waits, from a timeline as tri_timeline_write_json writes it: a line an event. A line is read at a time, so that a
  * timeline may be larger than memory. */
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "board/internal.h"
 #include "timeline/timeline.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0 };
+enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20 };
 
 /* Of one rank's own thread: the seconds in which it could not go on, along each axis. */
 typedef struct rank_waits {
@@ -55,9 +53,10 @@ static void take_event(waits *w, rank_waits *rank, const json_t *event) {
   rank->wait_s[axis] += 1e-6 * json_number_value(json_object_get(about, "waited_us"));
 }
 
-static void take_line(waits *w, const char *line, size_t bytes) {
-  while (bytes > 0 && (line[bytes - 1] == '\n' || line[bytes - 1] == ',')) bytes--;
-  json_t *event = json_loadb(line, bytes, 0, NULL);
+static void take_line(waits *w, const tri_line *line) {
+  size_t bytes = line->bytes;
+  while (bytes > 0 && line->text[bytes - 1] == ',') bytes--;
+  json_t *event = json_loadb(line->text, bytes, 0, NULL);
   int64_t rank = json_integer_value(json_object_get(event, "pid"));
   const char *kind = json_string_value(json_object_get(event, "ph"));
   if (kind != NULL && rank >= 0 && rank < MOST_RANKS) {
@@ -68,19 +67,16 @@ static void take_line(waits *w, const char *line, size_t bytes) {
 }
 
 static tri_status read_waits(const char *path, waits *w) {
-  int file = -1;
-  TRI_TRY(tri_file_open_plain(path, &file));
-  FILE *from = fdopen(file, "r");
-  char *line = NULL;
-  size_t room = 0;
-  if (from == NULL) {
-    close(file);
-    return tri_fail(TRI_IO_FAILED, "cannot read %s", path);
+  tri_lines *lines = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  for (bool there = true; status == TRI_OK && there;) {
+    tri_line line;
+    status = tri_lines_next_any(lines, &line, &there);
+    if (status == TRI_OK && there && !line.too_long) take_line(w, &line);
   }
-  for (ssize_t got = 0; (got = getline(&line, &room, from)) > 0;) take_line(w, line, (size_t)got);
-  free(line);
-  fclose(from);
-  return TRI_OK;
+  tri_lines_close(lines);
+  return status;
 }
 
 static json_t *json_of_rank(const rank_waits *rank, int64_t number) {

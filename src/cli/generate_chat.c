@@ -1,6 +1,7 @@
 /* A conversation: each line of standard input is a message, and each answer goes to standard output. What the model
  * reads is the folder's chat template, rendered anew for each answer; what of it the generator holds already is not
  * read again. */
+#include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/session.h"
@@ -11,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { USUAL_POSITIONS = 4096, USUAL_ANSWER = 512 };
+enum { USUAL_POSITIONS = 4096, USUAL_ANSWER = 512, LONGEST_LINE_BYTES = 16 << 20 };
 
 typedef struct chat {
   const tri_generate_arguments *given;
@@ -157,19 +158,19 @@ static tri_status answer_line(chat *c, const char *line, size_t bytes) {
 
 static tri_status converse(chat *c) {
   tri_status status = TRI_OK;
-  char *line = NULL;
-  size_t room = 0;
+  tri_lines *lines = NULL;
+  TRI_TRY(tri_lines_of(dup(STDIN_FILENO), "standard input", LONGEST_LINE_BYTES, &lines));
   while (status == TRI_OK) {
+    tri_line line = {.bytes = 0};
+    bool there = false;
     if (c->terminal) fputs("> ", stderr);
-    ssize_t length = getline(&line, &room, stdin);
-    if (length < 0) break;
-    while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
-    line[length] = '\0';
-    if (strcmp(line, "/quit") == 0) break;
-    if (length > 0) status = answer_line(c, line, (size_t)length);
+    status = tri_lines_next(lines, &line, &there);
+    if (status != TRI_OK || !there) break;
+    while (line.bytes > 0 && line.text[line.bytes - 1] == '\r') line.bytes--;
+    if (line.bytes == 5 && memcmp(line.text, "/quit", 5) == 0) break;
+    if (line.bytes > 0) status = answer_line(c, line.text, line.bytes);
   }
-  free(line);
-  if (status == TRI_OK && ferror(stdin)) return tri_fail(TRI_IO_FAILED, "cannot read standard input");
+  tri_lines_close(lines);
   return status;
 }
 

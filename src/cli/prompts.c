@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const size_t LARGEST_BYTES = (size_t)1 << 30;
 
@@ -24,32 +25,9 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-static tri_status read_input(char **out, size_t *out_bytes) {
-  size_t room = 0, bytes = 0, got = 1;
-  char *text = NULL;
-  while (got > 0) {
-    if (bytes + 1 >= room) {
-      room = 2 * room + (1 << 16);
-      const tri_status status = tri_realloc("the prompt", room, 1, &text);
-      if (status != TRI_OK) {
-        tri_free(text);
-        return status;
-      }
-    }
-    got = fread(text + bytes, 1, room - bytes - 1, stdin);
-    bytes += got;
-  }
-  if (ferror(stdin)) {
-    tri_free(text);
-    return tri_fail(TRI_IO_FAILED, "cannot read standard input: %s", strerror(errno));
-  }
-  *out = text;
-  *out_bytes = bytes;
-  return TRI_OK;
-}
-
 static tri_status read_all(const char *path, char **out, size_t *out_bytes) {
-  return path == NULL ? read_input(out, out_bytes) : tri_file_read(path, LARGEST_BYTES, out, out_bytes);
+  if (path == NULL) return tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, out, out_bytes);
+  return tri_file_read(path, LARGEST_BYTES, out, out_bytes);
 }
 
 /* Without the newline at its end, as an editor and `echo` put it there. */

@@ -63,6 +63,10 @@ static tri_status open_file(const char *path, int *out_file, int64_t *out_bytes)
     return tri_fail(TRI_BAD_FILE, "the input %s is a directory; name the files in it, for example %s/*.txt", path,
                     path);
   }
+  if (S_ISCHR(facts.st_mode) && !isatty(file)) { /* such as /dev/zero, which has no end */
+    close(file);
+    return tri_fail(TRI_BAD_FILE, "the input %s is a device, not a text", path);
+  }
   *out_file = file;
   *out_bytes = S_ISREG(facts.st_mode) ? (int64_t)facts.st_size : 0;
   return TRI_OK;
@@ -71,7 +75,7 @@ static tri_status open_file(const char *path, int *out_file, int64_t *out_bytes)
 tri_status tri_text_stream_check(const char *path, int64_t *out_bytes) {
   TRI_TRY(refuse_other_compression(path));
   struct stat facts;
-  if (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)) {
+  if (stat(path, &facts) == 0 && (S_ISFIFO(facts.st_mode) || S_ISSOCK(facts.st_mode))) {
     *out_bytes = 0; /* opening a pipe twice would lose what is in it */
     return TRI_OK;
   }

@@ -1,11 +1,12 @@
 #include "judge/pairs.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
 
-enum { MOST_BEGINNING = 8 };
+enum { MOST_BEGINNING = 8, LONGEST_FILE_BYTES = 256 << 20 };
 
 struct tri_pair_encoder {
   const tri_tokenizer *tokenizer;
@@ -55,7 +56,11 @@ static tri_status take_processor(tri_pair_encoder *encoder, const json_t *proces
 
 /* What is no tokenizer.json (gpt2:DIR, bytes) begins texts with nothing. */
 static tri_status find_beginning(tri_pair_encoder *encoder, const char *source) {
-  json_t *root = json_load_file(source, 0, NULL);
+  char *text = NULL;
+  size_t bytes = 0;
+  if (tri_file_read_plain(source, LONGEST_FILE_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
+  json_t *root = json_loadb(text, bytes, 0, NULL);
+  tri_free(text);
   tri_status status = take_processor(encoder, json_object_get(root, "post_processor"));
   json_decref(root);
   return status;

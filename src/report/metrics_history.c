@@ -5,14 +5,13 @@
  * before that count. Every other is passed over, and stays where it is if a line that counts
  * follows: it is no reason to lose that. */
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/memory.h"
 #include "report/metrics.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,9 +24,10 @@ static int64_t integer_of(const json_t *object, const char *key) {
   return (int64_t)json_integer_value(json_object_get(object, key));
 }
 
-static bool parse_line(const char *line, size_t bytes, tri_step_metrics *out) {
-  if (bytes == 0 || line[bytes - 1] != '\n') return false;
-  json_t *object = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, NULL);
+enum { LONGEST_LINE_BYTES = 1 << 20 };
+
+static bool parse_line(const tri_line *line, tri_step_metrics *out) {
+  json_t *object = line->too_long ? NULL : json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, NULL);
   bool good = json_is_object(object) && json_is_integer(json_object_get(object, "step"));
   if (good) {
     *out = (tri_step_metrics){
@@ -68,15 +68,11 @@ typedef enum line_kind {
   LINE_IS_TORN,  /* the last one, without its newline */
 } line_kind;
 
-static line_kind kind_of(const char *line, size_t bytes, int64_t end_step, int64_t after, tri_step_metrics *step) {
-  if (line[bytes - 1] != '\n') return LINE_IS_TORN;
-  if (!parse_line(line, bytes, step)) return LINE_IS_ODD;
+static line_kind kind_of(const tri_line *line, int64_t end_step, int64_t after, tri_step_metrics *step) {
+  if (!line->ended) return LINE_IS_TORN;
+  if (!parse_line(line, step)) return LINE_IS_ODD;
   if (step->step >= end_step) return LINE_IS_LATER;
   return step->step > after && step->step > 0 ? LINE_COUNTS : LINE_IS_ODD;
-}
-
-static tri_status cannot_read(const char *path) {
-  return tri_fail(TRI_BAD_FILE, "cannot read %s: %s", path, strerror(errno));
 }
 
 static int64_t last_step(const tri_metrics_history *history) {
@@ -109,70 +105,51 @@ static tri_status take_line(tri_metrics_history *history, int64_t *capacity, lin
 tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metrics_history *out) {
   tri_status status = TRI_OK;
   tri_metrics_history history = {0};
-  int64_t capacity = 0, end = 0;
-  char *line = NULL;
-  size_t room = 0;
-  FILE *file = fopen(path, "re");
-  if (file == NULL) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-  for (ssize_t got = getline(&line, &room, file); got > 0; got = getline(&line, &room, file)) {
+  int64_t capacity = 0;
+  tri_lines *lines = NULL;
+  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  for (;;) {
     tri_step_metrics step = {0};
-    line_kind kind = kind_of(line, (size_t)got, end_step, last_step(&history), &step);
-    end += got;
-    TRI_TRY_GOTO(take_line(&history, &capacity, kind, &step, end), close_file);
-  }
-  if (ferror(file)) {
-    status = cannot_read(path);
-    goto close_file;
+    tri_line line;
+    bool there = false;
+    TRI_TRY_GOTO(tri_lines_next_any(lines, &line, &there), close_file);
+    if (!there) break;
+    const line_kind kind = kind_of(&line, end_step, last_step(&history), &step);
+    TRI_TRY_GOTO(take_line(&history, &capacity, kind, &step, line.end), close_file);
   }
   *out = history;
   history.steps = NULL;
 close_file:
   tri_free(history.steps);
-  free(line);
-  fclose(file);
+  tri_lines_close(lines);
   return status;
 }
 
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
-/* The first `bytes` bytes without the lines of later steps. */
-static tri_status copy_lines(const char *path, FILE *from, int64_t end_step, int64_t bytes, FILE *to) {
-  char *line = NULL;
-  size_t room = 0;
-  ssize_t got = 0;
-  for (int64_t done = 0; done < bytes && (got = getline(&line, &room, from)) > 0; done += got) {
+/* The lines of the first `bytes` bytes but for those of later steps. */
+static tri_status copy_lines(const char *path, int64_t end_step, int64_t bytes, tri_file_writer *to) {
+  tri_lines *lines = NULL;
+  tri_status status = TRI_OK;
+  tri_line line = {.end = 0};
+  int64_t kept = 0; /* lines from here to `line` stay */
+  bool there = true;
+  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  while (status == TRI_OK && there && line.end < bytes) {
     tri_step_metrics step;
-    if (kind_of(line, (size_t)got, end_step, INT64_MIN, &step) != LINE_IS_LATER) fwrite(line, 1, (size_t)got, to);
+    status = tri_lines_next_any(lines, &line, &there);
+    if (status != TRI_OK || !there || kind_of(&line, end_step, INT64_MIN, &step) != LINE_IS_LATER) continue;
+    status = tri_file_writer_copy(to, path, kept, line.first);
+    kept = line.end;
   }
-  free(line);
-  if (ferror(from)) return cannot_read(path);
-  if (fflush(to) == 0 && !ferror(to) && fsync(fileno(to)) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot write a copy of %s: %s", path, strerror(errno));
+  tri_lines_close(lines);
+  return status == TRI_OK ? tri_file_writer_copy(to, path, kept, line.end) : status;
 }
 
 static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
-  tri_status status = TRI_OK;
-  char temporary[TRI_PATH_BYTES];
-  int file = -1;
-  TRI_TRY(tri_file_replacement_name(path, temporary));
-  TRI_TRY(tri_file_create(temporary, &file));
-  FILE *from = fopen(path, "re"), *to = fdopen(file, "w");
-  if (to == NULL) close(file);
-  if (from == NULL || to == NULL) {
-    status = tri_fail(TRI_IO_FAILED, "cannot copy %s to %s: %s", path, temporary, strerror(errno));
-    goto close_files;
-  }
-  TRI_TRY_GOTO(copy_lines(path, from, end_step, bytes, to), close_files);
-  if (rename(temporary, path) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-    goto close_files;
-  }
-  status = tri_file_sync_folder(path);
-close_files:
-  if (from != NULL) fclose(from);
-  if (to != NULL) fclose(to);
-  if (status != TRI_OK) (void)remove(temporary);
-  return status;
+  tri_file_writer *to = NULL;
+  TRI_TRY(tri_file_writer_open(path, &to));
+  return tri_file_writer_close(to, copy_lines(path, end_step, bytes, to));
 }
 
 tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metrics_history *out) {

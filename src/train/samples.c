@@ -8,6 +8,7 @@
 #include "train/train_internal.h"
 
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
@@ -21,9 +22,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { BATCH = 8 }; /* texts side by side, as `generate` has it */
+enum { BATCH = 8 /* texts side by side, as `generate` has it */, LONGEST_LINE_BYTES = 64 << 20 };
 
 /* ---- before the run ---------------------------------------------------------------------------------------------- */
 
@@ -208,7 +208,7 @@ tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
 typedef struct samples_look {
   const tri_run_config *config;
   int64_t last, highest; /* -1: there is no line with a step */
-  FILE *to;              /* what stays goes there; or NULL */
+  tri_file_writer *to;   /* what stays goes there; or NULL */
   bool drops, there[TRI_MOST_SAMPLES];
 } samples_look;
 
@@ -222,51 +222,36 @@ static void note_text(samples_look *look, int64_t step, const json_t *line) {
   if (strcmp(prompt, look->config->samples.prompts[number].text) == 0) look->there[number] = true;
 }
 
-static void take_line(samples_look *look, const char *text, size_t bytes) {
-  const bool whole = text[bytes - 1] == '\n';
-  json_t *line = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
+/* Whether a line stays. */
+static bool take_line(samples_look *look, const tri_line *text) {
+  json_t *line = text->too_long ? NULL : json_loadb(text->text, text->bytes, JSON_ALLOW_NUL, NULL);
   const json_t *number = json_object_get(line, "step");
   const int64_t step = json_is_integer(number) ? (int64_t)json_integer_value(number) : -1;
-  if (!whole || step > look->last) {
-    look->drops = true;
-  } else {
-    if (look->to != NULL) fwrite(text, 1, bytes, look->to);
-    if (step >= 0) note_text(look, step, line);
-  }
+  const bool stays = text->ended && step <= look->last;
+  if (stays && step >= 0) note_text(look, step, line);
+  look->drops |= !stays;
   json_decref(line);
+  return stays;
 }
 
 static tri_status look_through(samples_look *look, const char *path) {
-  char *line = NULL;
-  size_t room = 0;
+  tri_lines *lines = NULL;
+  tri_status status = TRI_OK;
   look->highest = -1;
-  FILE *from = fopen(path, "re");
-  if (from == NULL) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-  for (ssize_t got; (got = getline(&line, &room, from)) > 0;) take_line(look, line, (size_t)got);
-  const bool failed = ferror(from) != 0;
-  free(line);
-  fclose(from);
-  return failed ? tri_fail(TRI_BAD_FILE, "cannot read %s: %s", path, strerror(errno)) : TRI_OK;
+  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  for (bool there = true; status == TRI_OK && there;) {
+    tri_line line;
+    status = tri_lines_next_any(lines, &line, &there);
+    if (status != TRI_OK || !there || !take_line(look, &line) || look->to == NULL) continue;
+    status = tri_file_writer_copy(look->to, path, line.first, line.end);
+  }
+  tri_lines_close(lines);
+  return status;
 }
 
 static tri_status rewrite(samples_look *look, const char *path) {
-  char temporary[TRI_PATH_BYTES];
-  int file = -1;
-  TRI_TRY(tri_file_replacement_name(path, temporary));
-  TRI_TRY(tri_file_create(temporary, &file));
-  look->to = fdopen(file, "w");
-  if (look->to == NULL) {
-    close(file);
-    return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", temporary, strerror(errno));
-  }
-  tri_status status = look_through(look, path);
-  const bool good = fflush(look->to) == 0 && !ferror(look->to) && fsync(fileno(look->to)) == 0;
-  if (status == TRI_OK && (!good || rename(temporary, path) != 0)) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write %s anew: %s", path, strerror(errno));
-  }
-  fclose(look->to);
-  if (status != TRI_OK) (void)remove(temporary);
-  return status == TRI_OK ? tri_file_sync_folder(path) : status;
+  TRI_TRY(tri_file_writer_open(path, &look->to));
+  return tri_file_writer_close(look->to, look_through(look, path));
 }
 
 /* Whether a checkpoint's texts are wanting: of one after the last that has any, or of that one some; where none has

@@ -1,5 +1,6 @@
 #include "tune/short_run.h"
 
+#include "base/lines.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_STEPS = 4096, LINE_BYTES = 8192 };
+enum { MOST_STEPS = 4096, LONGEST_LINE_BYTES = 1 << 20 };
 
 static void add_word(tri_short_run *run, const char *word) {
   if (run->count == TRI_RUN_WORDS) return;
@@ -71,20 +72,27 @@ tri_process_limits tri_short_run_limits(const tri_study *study, int part) {
 
 /* ---- what it left ------------------------------------------------------------------------------------------------ */
 
+/* What cannot be read ends a file here. */
+static bool next_line(tri_lines *lines, tri_line *line) {
+  bool there = false;
+  return lines != NULL && tri_lines_next_any(lines, line, &there) == TRI_OK && there;
+}
+
 /* Each line of metrics.jsonl: of one step. */
 static int64_t read_metrics(const char *folder, const char *key, int64_t skip, double values[MOST_STEPS]) {
-  char path[TRI_PATH_BYTES], line[LINE_BYTES];
+  char path[TRI_PATH_BYTES];
+  tri_line line;
+  tri_lines *lines = NULL;
   int64_t count = 0;
   if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return 0;
-  FILE *from = fopen(path, "r");
-  if (from == NULL) return 0;
-  for (int64_t step = 0; fgets(line, sizeof line, from) != NULL && count < MOST_STEPS; step++) {
-    json_t *object = json_loads(line, 0, NULL);
+  if (tri_lines_open(path, LONGEST_LINE_BYTES, &lines) != TRI_OK) return 0;
+  for (int64_t step = 0; count < MOST_STEPS && next_line(lines, &line); step++) {
+    json_t *object = json_loadb(line.text, line.bytes, 0, NULL);
     json_t *value = json_object_get(object, key);
     if (step >= skip && json_is_number(value)) values[count++] = json_number_value(value);
     json_decref(object);
   }
-  fclose(from);
+  tri_lines_close(lines);
   return count;
 }
 
@@ -108,12 +116,14 @@ double tri_short_run_loss(const char *folder) {
 }
 
 tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
-  char path[TRI_PATH_BYTES], line[LINE_BYTES];
+  char path[TRI_PATH_BYTES];
+  tri_line line;
+  tri_lines *lines = NULL;
   tri_way_to_loss way = {.loss = NAN};
   if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return way;
-  FILE *from = fopen(path, "r");
-  while (from != NULL && !way.reached && fgets(line, sizeof line, from) != NULL) {
-    json_t *object = json_loads(line, 0, NULL);
+  if (tri_lines_open(path, LONGEST_LINE_BYTES, &lines) != TRI_OK) return way;
+  while (!way.reached && next_line(lines, &line)) {
+    json_t *object = json_loadb(line.text, line.bytes, 0, NULL);
     const json_t *loss = json_object_get(object, "validation_loss");
     way.seconds += json_number_value(json_object_get(object, "step_s"));
     if (object != NULL) way.step = json_integer_value(json_object_get(object, "step"));
@@ -121,19 +131,20 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
     way.reached = json_is_number(loss) && way.loss <= target;
     json_decref(object);
   }
-  if (from != NULL) fclose(from);
+  tri_lines_close(lines);
   return way;
 }
 
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
-  char line[LINE_BYTES], words[160] = "it said nothing";
+  char words[160] = "it said nothing";
   int result = process->result;
-  FILE *from = fopen(log, "r");
-  while (from != NULL && fgets(line, sizeof line, from) != NULL) { /* the program says its failure there */
-    line[strcspn(line, "\n")] = '\0';
-    if (strncmp(line, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%.150s", line + 9);
+  tri_line line;
+  tri_lines *lines = NULL;
+  if (tri_lines_open(log, LONGEST_LINE_BYTES, &lines) != TRI_OK) lines = NULL;
+  while (next_line(lines, &line)) { /* the program says its failure there */
+    if (strncmp(line.text, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%.150s", line.text + 9);
   }
-  if (from != NULL) fclose(from);
+  tri_lines_close(lines);
   for (char *at = words; *at != '\0'; at++) { /* a name cut in the middle of a letter would be no text */
     if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
   }
