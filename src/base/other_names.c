@@ -89,6 +89,7 @@ static const other_name_row rows[] = {
 
     /* Of runs. */
     {"evaluation.every", "eval_interval eval_steps eval_every val_every interval steps"},
+    {"evaluation.sequences", "eval_samples eval_sequences val_samples max_eval_samples"},
     {"batches", "eval_iters eval_batches val_max_steps iters"},
     {"stop_after", "patience early_stopping early_stopping_patience"},
     {"evaluation", "eval validation validate"},

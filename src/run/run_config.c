@@ -45,7 +45,7 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define TABLE(NAME, KEYS)                                                                                              \
   static const tri_config_table NAME = {.noun = "run file", .keys = KEYS, .num_keys = sizeof(KEYS) / sizeof *(KEYS)}
 
-enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30 };
+enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USUAL_LOOK = 64 /* sequences */ };
 
 static const tri_config_key source_keys[] = {
     {.name = "path",
@@ -120,7 +120,10 @@ TABLE(optimizer_table, optimizer_keys);
 static const tri_config_key evaluation_keys[] = {
     {COUNT("every", evaluation.every, 0, MOST_STEPS), .fallback = "100",
      .help = "steps between looks at the validation loss; 0 is never"},
-    {COUNT("batches", evaluation.batches, 1, MOST_STEPS), .fallback = "8", .help = "micro-batches in one look"},
+    {COUNT("sequences", evaluation.sequences, 1, MOST_STEPS), .derived = "64, if `batches` is not given",
+     .help = "sequences of the held-out text in one look, spread over it"},
+    {KEY("batches", evaluation.batches, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST_STEPS}, .fallback = "auto",
+     .help = "an older way to say `sequences`: this times layout.micro_batch; auto: as `sequences` says"},
     {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
      .help = "looks in a row without a better loss, after which the run ends; 0 is never"},
 };
@@ -345,6 +348,27 @@ static tri_status check_evaluation(const tri_run_config *c) {
                   key);
 }
 
+/* How many sequences a look is at, whatever the layout of the ranks turns out to be. */
+static tri_status finish_evaluation(tri_run_config *c) {
+  const int64_t batches = c->evaluation.batches, micro_batch = c->layout.micro_batch;
+  if (batches > 0 && c->evaluation.sequences > 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`evaluation.batches` %" PRId64 " and evaluation.sequences %" PRId64
+                    " both say how much text a look is at; keep sequences",
+                    batches, c->evaluation.sequences);
+  }
+  if (batches > MOST_STEPS / micro_batch) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`evaluation.batches` %" PRId64 " x layout.micro_batch %" PRId64 " are more than %d sequences",
+                    batches, micro_batch, MOST_STEPS);
+  }
+  if (batches > 0) c->evaluation.sequences = batches * micro_batch;
+  if (c->evaluation.sequences == 0) c->evaluation.sequences = USUAL_LOOK;
+  c->evaluation.batches_asked = batches;
+  c->evaluation.batches = 0;
+  return TRI_OK;
+}
+
 static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {
@@ -484,6 +508,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
     TRI_TRY(tri_config_blame(root, tri_model_assume_sequence(&out->model, TRI_BAD_CONFIG, how, &out->data.sequence)));
   }
   tri_adapter_finish(&out->model.tuning.adapter);
+  TRI_TRY(tri_config_blame(root, finish_evaluation(out)));
   TRI_TRY(tri_config_blame(root, check_tuning(out)));
   return tri_config_blame(root, check_run(out));
 }

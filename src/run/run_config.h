@@ -66,8 +66,10 @@ typedef struct tri_run_config {
   int64_t threads;       /* 0 is all cores */
   uint64_t seed;
   struct {
-    int64_t every, batches; /* every 0 is never */
-    int64_t stop_after;     /* evaluations in a row without a better loss, after which the run ends; 0 is never */
+    int64_t every, sequences; /* every 0 is never */
+    int64_t batches;          /* as sequences are said in older files; 0 once the file is read, */
+    int64_t batches_asked;    /* and what it was */
+    int64_t stop_after;       /* evaluations in a row without a better loss, after which the run ends; 0 is never */
   } evaluation;
   struct {
     int64_t every, keep;    /* every 0 is only at the end; keep 0 is all */

@@ -54,6 +54,12 @@ static void announce_length(const tri_training *t) {
     tri_log("optimizer.warmup %ld is longer than this run: its share of the run file's steps is %ld of these",
             (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup);
   }
+  if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
+    tri_log(
+        "evaluation.batches %ld: a look at the validation loss is at %ld sequences; `evaluation.sequences: %ld` says "
+        "the same under every layout",
+        (long)config->evaluation.batches_asked, (long)config->evaluation.sequences, (long)config->evaluation.sequences);
+  }
   if (!(t->peak_flops > 0)) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
   tri_log("%ld steps of %s tokens in all: at least %s, at that peak", (long)steps,

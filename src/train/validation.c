@@ -4,9 +4,8 @@
 #include <math.h>
 
 static tri_status trainer_evaluate(tri_training *t) {
-  int64_t windows = t->config->evaluation.batches * t->config->layout.micro_batch;
   tri_evaluation sums = {0};
-  TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, windows, &sums));
+  TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, t->config->evaluation.sequences, &sums));
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / sums.counted;
   t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
   return TRI_OK;

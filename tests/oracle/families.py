@@ -12,6 +12,8 @@ from parity import TOOLS, Weights, tool
 
 # Of what is stored: the tokens of a batch, positions whose logits are kept, steps of AdamW; what is generated from.
 BATCH, LENGTH, KEPT, STEPS = 3, 23, (3, 11, 22), 20
+# Steps of Adafactor on one window of tokens, for families whose tensors on disk are several of our matrices.
+ADAFACTOR, ADAFACTOR_STEPS, ADAFACTOR_LR = ("phi3", "gpt_neox", "falcon, 7B", "falcon, 40B"), 5, 2e-2
 PROMPT, GENERATING = "Line 7: the", ("gpt_neox", "gemma2", "phi3", "falcon, 40B", "opt")
 
 # What all of them say, or leave out.
@@ -152,6 +154,12 @@ def tokens_of(vocab, batch, length, seed=0):
     labels[mixed(f"ignored {seed}", batch * length).reshape(batch, length) < -0.6] = -1
     labels[0, 0] = 1
     return ids, labels
+
+
+def window_of(vocab):
+    """Ids and labels [1, LENGTH] of LENGTH + 1 tokens that follow each other."""
+    tokens = tokens_of(vocab, 1, LENGTH + 1)[0]
+    return tokens[:, :-1], tokens[:, 1:]
 
 
 def probe_of(name, count):

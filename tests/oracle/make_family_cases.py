@@ -31,6 +31,24 @@ def steps_of(name):
     return losses
 
 
+def adafactor_of(name):
+    """Losses of steps of torch.optim.Adafactor on one window, and where the tensors are then: norms, and products with a probe."""
+    theirs = full.build(name)
+    parameters = full.on_disk(theirs, dict(theirs.named_parameters()))
+    optimizer = torch.optim.Adafactor(parameters.values(), lr=families.ADAFACTOR_LR, weight_decay=0, foreach=False)
+    ids, labels = families.window_of(theirs.config.vocab_size)
+    losses = []
+    for _ in range(families.ADAFACTOR_STEPS):
+        optimizer.zero_grad()
+        loss, _ = full.loss_of(theirs, ids, labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    found = {key: tensor.detach().numpy() for key, tensor in parameters.items()}
+    return dict(losses=losses, tensors={key: [float(numpy.linalg.norm(t)), float(families.probe_of(key, t.size) @ t.reshape(-1))]
+                                        for key, t in found.items()})
+
+
 def case_of(name):
     theirs = full.build(name)
     ids, labels = families.tokens_of(theirs.config.vocab_size, families.BATCH, families.LENGTH)
@@ -54,10 +72,11 @@ def generated_of(name):
 def main():
     with transformers_models.in_double():
         cases = {name: case_of(name) for name in families.MODELS}
+        adafactor = {name: adafactor_of(name) for name in families.ADAFACTOR}
     generated = {name: generated_of(name) for name in families.GENERATING}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
     with open(sys.argv[1], "w") as f:
-        f.write('{"generated": ' + json.dumps(generated) + ',\n"cases": {\n' + lines + "\n}}\n")
+        f.write('{"generated": ' + json.dumps(generated) + ',\n"adafactor": ' + json.dumps(adafactor) + ',\n"cases": {\n' + lines + "\n}}\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import signal
 import subprocess
 
 import pytest
+from drawn import drawn
 from parity import TRIREME, trireme, yaml_of
+from test_layouts import needs_launcher
 
 MODEL = dict(family="gpt2", num_layers=1, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
 STEPS, AFTER = 60, 3
@@ -100,6 +102,60 @@ def test_the_rule(tmp_path, corpus, whole):
     more = rule(whole, AFTER + 2)[1] or STEPS
     trireme("train", write_run(tmp_path, corpus, evaluation=dict(every=2, batches=8, stop_after=AFTER + 2)))
     assert len(lines_of(tmp_path)) == more
+
+
+LAYOUTS = [dict(micro_batch=1), dict(micro_batch=4), dict(micro_batch=2, data=2), dict(micro_batch=1, data=2, zero=2), dict(micro_batch=1, pipeline=2),
+           dict(micro_batch=2, pipeline=2, schedule="gpipe"), dict(micro_batch=1, tensor=2, sequence_parallel="true"), dict(micro_batch=2, context=2)]
+
+
+@needs_launcher
+def test_no_layout_changes_what_is_chosen(tmp_path, corpus):
+    """Looks, the best step, the last step and the texts are those of one rank, however many sequences a micro-batch has."""
+    found = {}
+    for i, layout in enumerate([dict(micro_batch=2), *drawn(LAYOUTS, 2, "layouts of an evaluation")]):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        ranks = layout.get("data", 1) * layout.get("pipeline", 1) * layout.get("tensor", 1) * layout.get("context", 1)
+        path = write_run(folder, corpus, layout=layout, precision="fp64", device="reference", evaluation=dict(every=2, sequences=11, stop_after=AFTER),
+                         samples=dict(prompts=["ab", ""], tokens=5))
+        trireme("train", path, "-n", ranks)
+        samples = [json.loads(line) for line in open(folder / "run/samples.jsonl")]
+        summary = json.loads((folder / "run/summary.json").read_text())
+        found[i] = (layout, looks_of(lines_of(folder)), [(sample["step"], sample["text"]) for sample in samples],
+                    os.readlink(folder / "run/checkpoints/best"), [summary[key] for key in ("steps", "ended_early", "best_validation_step")])
+    _, looks, *rest = found[0]
+    assert rest[-1][1] is True  # else nothing was chosen
+    for layout, other, *others in list(found.values())[1:]:
+        assert [step for step, _ in other] == [step for step, _ in looks], layout
+        assert all(abs(mine / theirs - 1) < 1e-9 for (_, mine), (_, theirs) in zip(other, looks)), layout
+        assert others == rest, layout
+
+
+@needs_launcher
+def test_single_precision(tmp_path, corpus):
+    """The same looks in fp32, to 1e-6."""
+    looks = []
+    for i, layout in enumerate([dict(micro_batch=1), dict(micro_batch=4), dict(micro_batch=1, pipeline=2, data=2)]):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        path = write_run(folder, corpus, dict(best=False), layout=layout, optimizer=dict(global_batch=4, steps=6, lr=1e-3), evaluation=dict(every=3))
+        trireme("train", path, "-n", 4 if i == 2 else 1)
+        looks.append([loss for _, loss in looks_of(lines_of(folder))])
+    assert all(abs(mine / theirs - 1) < 1e-6 for other in looks[1:] for mine, theirs in zip(other, looks[0]))
+
+
+def test_batches_are_sequences(tmp_path, corpus):
+    """The older key counts micro-batches of the file: said, and written as sequences, which other layouts then keep."""
+    done = trireme("train", write_run(tmp_path, corpus, dict(best=False), evaluation=dict(every=2, batches=3), optimizer=dict(global_batch=4, steps=2, lr=1e-3)))
+    assert "evaluation.batches 3: a look at the validation loss is at 6 sequences; `evaluation.sequences: 6` says the same" in done.stderr
+    resolved = (tmp_path / "run/config.yaml").read_text()
+    assert "  sequences: 6 " in resolved and "  batches: auto " in resolved
+    first = looks_of(lines_of(tmp_path))
+    trireme("train", tmp_path / "run/config.yaml", "--set", "layout.micro_batch=1", "--resume", "never", "--set", f"output={tmp_path / 'again'}")
+    again = [json.loads(line)["validation_loss"] for line in open(tmp_path / "again/metrics.jsonl") if "validation_loss" in line]
+    assert abs(again[0] / first[0][1] - 1) < 1e-6
+    said = trireme("train", write_run(tmp_path, corpus, evaluation=dict(every=2, batches=3, sequences=6)), status=3).stderr
+    assert "evaluation.batches` 3 and evaluation.sequences 6 both say how much text a look is at; keep sequences" in said
 
 
 def test_the_best_is_a_model(tmp_path, corpus):

@@ -90,6 +90,63 @@ def test_twenty_steps(tmp_path, name):
     assert numpy.abs(answer[2][:, 0] / case["losses"] - 1).max() <= 1e-10
 
 
+def write_window(prefix, ids, labels):
+    """A corpus of one window of tokens."""
+    tokens = numpy.concatenate([ids[0], labels[0, -1:]]).astype(numpy.int32)
+    prefix.with_suffix(".bin").write_bytes(tokens.tobytes())
+    prefix.with_suffix(".idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(tokens), 0, 0, 1))
+
+
+@needs_launcher
+@pytest.mark.parametrize("name", STORED["adafactor"])
+def test_adafactor(tmp_path, name):
+    """A tensor that is several of our matrices is one to torch.optim.Adafactor, on however many ranks."""
+    case, stored = CASES[name], STORED["adafactor"][name]
+    folder = write_folder(tmp_path / "theirs", case["config"], tensors_of(case))
+    write_window(tmp_path / "window", *families.window_of(case["config"]["vocab_size"]))
+    run = dict(model=str(folder), init=str(folder), data=dict(train=str(tmp_path / "window"), sequence=LENGTH), precision="fp64", device="reference",
+               optimizer=dict(name="adafactor", global_batch=2, steps=families.ADAFACTOR_STEPS, lr=families.ADAFACTOR_LR, decay="constant", clip=0, weight_decay=0),
+               layout=dict(micro_batch=1), output=str(tmp_path / "run"), checkpoint=dict(keep=0))
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    for ranks, options in ((1, []), (2, ["layout.tensor=2", "layout.sequence_parallel=true"]), (2, ["layout.data=2", "layout.zero=1"]),
+                           (4, ["layout.tensor=2", "layout.data=2", "layout.zero=3"])):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        trireme("train", tmp_path / "run.yaml", "-n", ranks, *[word for option in options for word in ("--set", option)])
+        losses = [json.loads(line)["loss"] for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines() if "grad_norm" in line]
+        assert numpy.abs(numpy.array(losses) / stored["losses"] - 1).max() <= 1e-10, (options, losses, stored["losses"])
+        newest = sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1]
+        tensors, states = tensors_in(newest.glob("model*.safetensors")), tensors_in(newest.glob("optimizer*.safetensors"))
+        for key, (norm, product) in stored["tensors"].items():
+            found = tensors[key].reshape(-1)
+            assert abs(numpy.linalg.norm(found) / norm - 1) <= 1e-10, (options, key)
+            assert abs(families.probe_of(key, found.size) @ found - product) <= 1e-9 * norm, (options, key)
+            shapes = {".variance": tensors[key].shape} if tensors[key].ndim == 1 else {".row_var": (len(tensors[key]), 1), ".col_var": (1, tensors[key].shape[1])}
+            assert {suffix: states[key + suffix].shape for suffix in shapes} == shapes
+
+
+def test_adafactor_of_parts(tmp_path):
+    """A run whose states are of the parts, as they were before, is refused by name."""
+    case = CASES["phi3"]
+    folder = write_folder(tmp_path / "theirs", case["config"], tensors_of(case))
+    write_window(tmp_path / "window", *families.window_of(case["config"]["vocab_size"]))
+    run = dict(model=str(folder), data=dict(train=str(tmp_path / "window"), sequence=LENGTH), output=str(tmp_path / "run"),
+               optimizer=dict(name="adafactor", global_batch=1, steps=1, lr=1e-2), device="reference", layout=dict(micro_batch=1))
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    trireme("train", tmp_path / "run.yaml")
+    newest = sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1]
+    path = next(newest.glob("optimizer*.safetensors"))
+    raw = path.read_bytes()
+    end = 8 + struct.unpack("<Q", raw[:8])[0]
+    former = raw[8:end].replace(b"layers.1.self_attn.qkv_proj.weight.col_var", b"layers.1.self_attn.qkv_proj.weight.k.col_var").rstrip(b" ")
+    former += b" " * (-len(former) % 8)
+    path.write_bytes(struct.pack("<Q", len(former)) + former + raw[end:])
+    for manifest in newest.glob("*.json"):
+        assert "optimizer" not in manifest.name
+    done = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "--resume", str(newest), "--set", "optimizer.steps=2"], capture_output=True, text=True)
+    assert done.returncode != 0 and "layers.1.self_attn.qkv_proj.weight.k.col_var" in done.stderr, done.stderr
+    assert "is one tensor" in done.stderr and f"init: {newest}" in done.stderr
+
+
 # As far as heads allow: those that two do not divide are as many as ranks of a layer.
 LAYOUTS = [dict(), dict(pipeline=2), dict(data=2, zero=3), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"), dict(context=2),
            dict(context=2, exchange="ring", recompute="full")]
@@ -139,6 +196,19 @@ def write_folder(folder, config, tensors):
     text += b" " * (-len(text) % 8)
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data))
     return folder
+
+
+def tensors_in(paths):
+    """{name: tensor} of files, in double."""
+    found = {}
+    for path in paths:
+        raw = path.read_bytes()
+        end = 8 + struct.unpack("<Q", raw[:8])[0]
+        for name, about in json.loads(raw[8:end]).items():
+            if name != "__metadata__":
+                first, last = about["data_offsets"]
+                found[name] = numpy.frombuffer(raw[end + first : end + last], {"F32": numpy.float32, "F64": numpy.float64}[about["dtype"]]).reshape(about["shape"])
+    return found
 
 
 def read_folder(folder):

@@ -79,7 +79,7 @@ OTHER_NAMES = {
                       batch_size="global_batch", gradient_accumulation_steps="global_batch", warmup_steps="warmup", lr_warmup_iters="warmup",
                       lr_scheduler_type="decay", lr_decay_style="decay", max_grad_norm="clip", grad_clip="clip", clip_grad="clip", adam_epsilon="eps",
                       beta2="betas", optim="name", type="name"),
-    "evaluation": dict(eval_interval="every", interval="every", eval_steps="every", eval_iters="batches", early_stopping_patience="stop_after"),
+    "evaluation": dict(eval_interval="every", interval="every", eval_steps="every", eval_iters="batches", eval_samples="sequences", early_stopping_patience="stop_after"),
     "checkpoint": dict(save_interval="every", interval="every", save_steps="every", save_total_limit="keep", load_best_model_at_end="best"),
     "adapter": dict(r="rank", lora_alpha="alpha", lora_dropout="dropout", target_modules="targets"),
     "": dict(dtype="precision", output_dir="output", out_dir="output", lora="adapter", learning_rate="optimizer.lr", batch_size="optimizer.global_batch",
