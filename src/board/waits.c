@@ -1,6 +1,5 @@
 /* Who waits, from a timeline as tri_timeline_write_json writes it: a line an event. A line is read at a time, so that a
  * timeline may be larger than memory. */
-#include "base/file.h"
 #include "base/lines.h"
 #include "base/memory.h"
 #include "board/internal.h"

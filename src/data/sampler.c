@@ -85,6 +85,13 @@ static tri_status read_shuffled(const void *from, int64_t index, const tri_sampl
 
 tri_feed tri_sampler_feed(const tri_sampler *sampler) { return (tri_feed){read_shuffled, sampler}; }
 
+static tri_status read_shifted(const void *from, int64_t index, const tri_sample *out) {
+  const tri_sampler_shift *shift = from;
+  return tri_sampler_read(shift->sampler, index + shift->by, out);
+}
+
+tri_feed tri_sampler_shifted_feed(const tri_sampler_shift *shift) { return (tri_feed){read_shifted, shift}; }
+
 static tri_status read_spread(const void *from, int64_t index, const tri_sample *out) {
   const tri_sampler_spread *spread = from;
   return tri_sampler_read_in_order(spread->sampler, index * spread->sampler->per_epoch / spread->count, out);

@@ -32,6 +32,12 @@ tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri
 
 /* The shuffled samples, and some of them in their order: `count`, spread evenly over all. */
 tri_feed tri_sampler_feed(const tri_sampler *sampler);
+/* The shuffled samples, from number `by` on in the place of the first. */
+typedef struct tri_sampler_shift {
+  const tri_sampler *sampler;
+  int64_t by;
+} tri_sampler_shift;
+tri_feed tri_sampler_shifted_feed(const tri_sampler_shift *shift);
 typedef struct tri_sampler_spread {
   const tri_sampler *sampler;
   int64_t count; /* <= per_epoch */

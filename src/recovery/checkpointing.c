@@ -59,14 +59,6 @@ static int64_t integer_of(const json_t *object, const char *key) {
   return (int64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* A seed of its own makes other samples follow than the run had: that is a choice, but hardly a meant one. */
-static void compare_seeds(const tri_run_config *config, const tri_checkpoint *checkpoint,
-                          const tri_checkpoint_state *state) {
-  if (state->seed == config->seed) return;
-  tri_warn("%s was saved under seed %llu and the run has seed %llu: the order of samples changes from here",
-           tri_checkpoint_path(checkpoint), (unsigned long long)state->seed, (unsigned long long)config->seed);
-}
-
 static void read_progress(const tri_checkpoint_state *state, tri_progress *out) {
   const json_t *more = state->progress;
   *out = (tri_progress){
@@ -202,8 +194,8 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
   if (status == TRI_OK) {
     const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
     if (state != NULL && l->how != TRI_TAKE_UP_WEIGHTS) {
-      compare_seeds(l->config, checkpoint, state);
       read_progress(state, l->progress);
+      l->progress->samples = tri_identity_next_sample(l->config, state);
       if (!takes_optimizer(l, checkpoint)) { /* its states begin anew */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;

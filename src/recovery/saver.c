@@ -219,7 +219,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .group = world_of(saver),
       .root = saver->root,
       .state = {.step = progress->step,
-                .samples = progress->step * config->optimizer.global_batch,
+                .samples = progress->samples,
                 .tokens = progress->tokens,
                 .seed = config->seed,
                 .run_config = saver->run_config,

@@ -35,7 +35,7 @@ typedef struct header {
   uint64_t sum;
 } header;
 
-static const char magic[16] = "trireme-memory-2";
+static const char magic[16] = "trireme-memory-3";
 
 struct tri_snapshots {
   tri_engine *engine;

@@ -11,6 +11,7 @@
 #include "checkpoint/tensor_list.h"
 #include "comm/agreement.h"
 #include "model/model_config.h"
+#include "run/learning_rate.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>
@@ -212,9 +213,20 @@ static const char *const of_shape[] = {
     "attention_bias", "output_bias", "mlp_bias",    "num_experts", "expert_ffn_size", "shared_experts",
     "dense_layers",   "router_bias", NULL};
 
-static const char *const other_keys[] = {
-    "run",     "data.train", "data.tokenizer", "data.documents", "data.packing", "optimizer.name", "freeze",
-    "adapter", NULL};
+static const char *const other_keys[] = {"run",
+                                         "data.train",
+                                         "data.tokenizer",
+                                         "data.documents",
+                                         "data.packing",
+                                         "data.sequence",
+                                         "seed",
+                                         "optimizer.name",
+                                         "freeze",
+                                         "adapter",
+                                         NULL};
+
+/* Those with which the samples that follow are others. */
+static const char *const of_samples[] = {"data.train", "data.documents", "data.packing", "data.sequence", "seed", NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -245,7 +257,8 @@ typedef struct changes {
   const tri_run_config *config;
   char text[CHANGES_BYTES], keys[CHANGES_BYTES / 2];
   size_t text_length, keys_length;
-  bool fits; /* the weights, in spite of them */
+  bool fits;          /* the weights, in spite of them */
+  bool other_samples; /* some of them is of the samples */
 } changes;
 
 /* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
@@ -256,6 +269,7 @@ static void add_text(char *to, size_t bytes, size_t *length, const char *between
 
 static void add_change(changes *c, const char *key, const char *there, const char *here) {
   char line[512];
+  c->other_samples = c->other_samples || is_among(key, of_samples);
   if (is_allowed(c->config->allow_change, key)) {
     tri_log("%s changes from %s to %s, as `allow_change` says", key, there, here);
     return;
@@ -432,12 +446,92 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
 }
 
 /* Other samples than the first steps were made on, in another order. Checkpoints of before these keys do not say. */
-static void compare_samples(const json_t *said, changes *c) {
+static void compare_samples(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const char *documents = text_at(said, "documents"), *packing = text_at(said, "packing");
   const char *own_documents = tri_run_config_documents(c->config->data.documents),
              *own_packing = tri_run_config_packing(c->config->data.packing);
   if (differ(documents, own_documents)) add_change(c, "data.documents", documents, own_documents);
   if (differ(packing, own_packing)) add_change(c, "data.packing", packing, own_packing);
+  if (state != NULL && state->seed != c->config->seed) {
+    char there[32], here[32];
+    snprintf(there, sizeof there, "%" PRIu64, state->seed);
+    snprintf(here, sizeof here, "%" PRIu64, c->config->seed);
+    add_change(c, "seed", there, here);
+  }
+}
+
+/* ---- the run file ------------------------------------------------------------------------------------------------ */
+
+/* The run file that a checkpoint was saved under, as it was resolved; NULL where it cannot be read any more. */
+static tri_run_config *config_there(const tri_checkpoint_state *state) {
+  tri_run_config *there = NULL;
+  if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
+  if (tri_alloc("a checkpoint's run file", 1, sizeof *there, &there) != TRI_OK) return NULL;
+  const char *text = state->run_config;
+  if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) return there;
+  tri_free(there);
+  return NULL;
+}
+
+/* Differences of keys that are compared elsewhere are said there. */
+static void tell_difference(void *context, const char *key, const char *there, const char *here) {
+  static const char *const sections[] = {"optimizer.", "data.", "evaluation.", NULL};
+  (void)context;
+  bool compared = is_among(key, other_keys);
+  for (const char *const *section = sections; *section != NULL && !compared; section++) {
+    if (strncmp(key, *section, strlen(*section)) == 0) tri_log("%s was %s and is %s from here on", key, there, here);
+  }
+}
+
+static void tell_rates(const tri_run_config *there, const tri_run_config *here, int64_t step) {
+  const double before = tri_run_config_rate(there, step), now = tri_run_config_rate(here, step);
+  if (before == now) return;
+  tri_log("the learning rate of step %" PRId64 " is %.3g, and would have been %.3g before", step, now, before);
+}
+
+static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
+  tri_run_config *there = config_there(state);
+  char before[32], now[32];
+  if (there == NULL) return;
+  snprintf(before, sizeof before, "%" PRId64, there->data.sequence);
+  snprintf(now, sizeof now, "%" PRId64, c->config->data.sequence);
+  if (strcmp(before, now) != 0) add_change(c, "data.sequence", before, now);
+  tri_free(there);
+}
+
+/* Each difference of the run files that is let pass, and what it does. */
+static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *here) {
+  tri_run_config *there = config_there(state);
+  if (there == NULL) return;
+  tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
+  tell_rates(there, here, state->step + 1);
+  if (there->optimizer.global_batch != here->optimizer.global_batch) {
+    tri_log("the run goes on with the sample behind the last one that was read, number %" PRId64,
+            tri_identity_next_sample(here, state) + 1);
+  }
+  tri_free(there);
+}
+
+int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state) {
+  tri_run_config *there = config_there(state);
+  int64_t samples = state->samples;
+  if (there != NULL && there->data.sequence != config->data.sequence) {
+    samples = (int64_t)((double)samples * (double)there->data.sequence / (double)config->data.sequence);
+  }
+  tri_free(there);
+  return samples;
+}
+
+/* What becomes of the text where other samples follow. */
+static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[256]) {
+  out[0] = '\0';
+  if (!c->other_samples || state == NULL) return out;
+  snprintf(out, 256,
+           "; other samples follow with it: up to %" PRId64
+           " tokens that the run has read are read again before all of the text has been read, and as many others are "
+           "skipped",
+           state->tokens);
+  return out;
 }
 
 /* The first group whose optimizer is another: its name, "" where they are all the same. Checkpoints of before this key
@@ -546,12 +640,23 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
+/* All but the model, the tokenizer and the name. */
+static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
+  const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
+  compare_corpora(identity, said, c);
+  compare_samples(state, said, c);
+  compare_optimizers(said, c);
+  compare_trained(said, c);
+  compare_sequences(state, c);
+}
+
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how) {
   const char *folder = tri_checkpoint_path(checkpoint);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   changes c = {.config = config, .fits = true};
+  char samples[256];
   if (how == TRI_TAKE_UP_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
     TRI_TRY(check_adapter(identity, config, folder));
   }
@@ -562,20 +667,17 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   switch (how) {
     case TRI_TAKE_UP_RUN:
       TRI_TRY(compare_runs(identity, config, folder, said));
-      compare_corpora(identity, said, &c);
-      compare_samples(said, &c);
-      compare_optimizers(said, &c);
-      compare_trained(said, &c);
+      compare_all(identity, state, &c);
       break;
-    case TRI_TAKE_UP_BRANCH:
-      compare_corpora(identity, said, &c);
-      compare_samples(said, &c);
-      compare_optimizers(said, &c);
-      compare_trained(said, &c);
-      break;
+    case TRI_TAKE_UP_BRANCH: compare_all(identity, state, &c); break;
     case TRI_TAKE_UP_WEIGHTS: break;
   }
-  if (c.text_length == 0) return say_left_out(config, checkpoint);
+  describe_samples(&c, state, samples);
+  if (c.text_length == 0) {
+    if (samples[0] != '\0') tri_warn("%s: %s", folder, samples + 2);
+    if (how != TRI_TAKE_UP_WEIGHTS) tell_differences(state, config);
+    return say_left_out(config, checkpoint);
+  }
   if (!c.fits) {
     return tri_fail(TRI_BAD_CONFIG,
                     "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "
@@ -583,9 +685,9 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
                     folder, c.text, folder);
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "%s does not go with this run: %s; make them equal, or, if the change is meant, allow it by name: "
+                  "%s does not go with this run: %s%s; make them equal, or, if the change is meant, allow it by name: "
                   "--set allow_change=%s",
-                  folder, c.text, c.keys);
+                  folder, c.text, samples, c.keys);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,10 @@ typedef enum tri_take_up {
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
                                 const tri_checkpoint *checkpoint, tri_take_up how);
 
+/* LOCAL. The number of the sample that a run goes on with from a checkpoint: that behind the last one taken, whatever
+ * the batch was; where samples have become longer or shorter (`allow_change`), the one behind as many tokens. */
+int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
+
 /* LOCAL. Whether the checkpoint's optimizer states are of the run's optimizers. */
 bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);
 

@@ -5,7 +5,8 @@
 
 /* Where a run is. Everything else that a step depends on is a function of these and of the configuration. */
 typedef struct tri_progress {
-  int64_t step;                       /* steps made, skipped ones too: the next sample is step * global_batch */
+  int64_t step;                       /* steps made, skipped ones too */
+  int64_t samples;                    /* taken: the number of the next */
   int64_t updates;                    /* steps that changed the parameters */
   int64_t tokens;                     /* trained on */
   int64_t bad_steps;                  /* skipped */

@@ -4,10 +4,12 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "report/loss_curve.h"
 #include "report/summary.h"
+#include "run/learning_rate.h"
 
 #include <errno.h>
 #include <math.h>
@@ -80,7 +82,7 @@ tri_status tri_training_write_summary(tri_training *t) {
       .load_s = t->load_s,
       .time = t->timing.shares,
       .sources = sources,
-      .num_sources = tri_training_sources(t, t->progress.step, sources),
+      .num_sources = tri_training_sources(t, sources),
       .ended_early = tri_training_stops_early(t),
   };
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
@@ -114,6 +116,23 @@ static void tell_losses(const tri_training *t) {
           tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);
 }
 
+/* More steps stretch the schedule of the rate, so that it may be far from where it has come to. */
+static void tell_more_steps(const tri_run_config *config) {
+  const int64_t steps = config->optimizer.steps;
+  tri_run_config *longer = NULL;
+  if (tri_alloc("a longer run", 1, sizeof *longer, &longer) != TRI_OK) return;
+  *longer = *config;
+  longer->optimizer.steps = 2 * steps;
+  const double now = tri_run_config_rate(config, steps), then = tri_run_config_rate(longer, steps + 1);
+  char rate[120] = "";
+  if (now != then) {
+    snprintf(rate, sizeof rate, "; the learning rate then goes from %.3g at step %ld to %.3g at step %ld", now,
+             (long)steps, then, (long)steps + 1);
+  }
+  tri_log("  more steps: the same command with --set optimizer.steps=%ld%s", 2 * (long)steps, rate);
+  tri_free(longer);
+}
+
 /* What somebody who has come so far types next. */
 static void tell_next(const tri_training *t) {
   const tri_run_config *config = t->config;
@@ -122,7 +141,7 @@ static void tell_next(const tri_training *t) {
   const char *run = quoted(config->output, output);
   if (t->data.tokenizer[0] != '\0') tri_log("  trireme generate %s --prompt 'The'", run);
   tri_log("  trireme eval %s %s", run, quoted(judged, data));
-  tri_log("  more steps: the same command with --set optimizer.steps=%ld", 2 * (long)config->optimizer.steps);
+  tell_more_steps(config);
 }
 
 void tri_training_tell_end(const tri_training *t) {

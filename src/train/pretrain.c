@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/recorder.h"
 #include "base/stop.h"
-#include "train/learning_rate.h"
+#include "run/learning_rate.h"
 
 /* A signal may have reached some ranks only, or one of them a step earlier: any one's wish is everybody's. */
 static tri_status agree_to_stop(tri_training *t) {
@@ -15,16 +15,14 @@ static tri_status agree_to_stop(tri_training *t) {
   return TRI_OK;
 }
 
-static double rate_of_step(const tri_run_config *config, int64_t step) {
-  return tri_learning_rate(config->optimizer.decay, step + 1, config->optimizer.steps, config->optimizer.warmup,
-                           config->optimizer.lr, config->optimizer.min_lr, config->optimizer.decay_fraction);
-}
-
 static tri_status make_step(tri_training *t, tri_made_step *made) {
-  const tri_feed feed = tri_sampler_feed(&t->data.train);
   const tri_progress *progress = &t->progress;
+  /* Steps before may have been of another global_batch. */
+  const int64_t expected = progress->step * t->config->optimizer.global_batch;
+  const tri_sampler_shift shift = {&t->data.train, progress->samples - expected};
+  const tri_feed feed = tri_sampler_shifted_feed(&shift);
   double begin_s = tri_clock_s();
-  *made = (tri_made_step){.lr = rate_of_step(t->config, progress->step)};
+  *made = (tri_made_step){.lr = tri_run_config_rate(t->config, progress->step + 1)};
   tri_recorder_step(progress->step);
   tri_timing_step_begins(&t->timing, progress->step);
   TRI_TRY(tri_engine_step(t->engine, &feed, progress->step, progress->updates, made->lr, &made->step));
@@ -38,6 +36,7 @@ static void move_on(tri_training *t, const tri_made_step *made) {
   const tri_run_config *config = t->config;
   tri_progress *progress = &t->progress;
   progress->step++;
+  progress->samples += config->optimizer.global_batch;
   progress->updates += !made->step.skipped;
   progress->highest_lr = tri_engine_averaging(t->engine).highest_lr;
   progress->average_weights = tri_engine_averaging(t->engine).weights;

@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-/* What has been read of each source when so many steps are made; nothing of one that is alone. Returns their number. */
-int64_t tri_training_sources(const tri_training *t, int64_t steps, tri_source_metrics out[TRI_MOST_SOURCES]) {
+/* What has been read of each source; nothing of one that is alone. Returns their number. */
+int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]) {
   const tri_sampler *train = &t->data.train;
-  int64_t count = train->mixture.shares.num_sources, samples = steps * t->config->optimizer.global_batch;
+  const int64_t count = train->mixture.shares.num_sources, samples = t->progress.samples;
   for (int64_t k = 0; k < count; k++) {
     int64_t own = tri_sampler_count(train, k, samples);
     out[k] = (tri_source_metrics){.path = t->config->data.train[k].path,
@@ -68,7 +68,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .evaluated = made->evaluated,
       .validation_loss = t->validation_loss,
       .sources = sources,
-      .num_sources = tri_training_sources(t, t->progress.step, sources),
+      .num_sources = tri_training_sources(t, sources),
       .experts = t->experts,
       .num_expert_layers = measure_experts(t, t->experts),
       .router_loss = step->router_loss,

@@ -138,6 +138,6 @@ bool tri_training_diverges(const tri_training *t);
 
 /* What has been read of each source when so many steps are made; nothing of one that is alone. Returns their number
  * (step_metrics.c). */
-int64_t tri_training_sources(const tri_training *t, int64_t steps, tri_source_metrics out[TRI_MOST_SOURCES]);
+int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]);
 
 #endif

@@ -1,5 +1,5 @@
 /* learning_rate_tool KIND STEPS WARMUP LR MIN_LR DECAY_FRACTION: prints the rate of each step, one a line. */
-#include "train/learning_rate.h"
+#include "run/learning_rate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

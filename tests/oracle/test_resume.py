@@ -173,3 +173,93 @@ def test_bad_steps_are_skipped_and_then_end_the_run(tmp_path, corpus):
 
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
+
+
+# ---- under another run file ------------------------------------------------------------------------------------------
+
+TINY = dict(family="llama", num_layers=1, hidden_size=16, num_heads=2, ffn_size=32, vocab_size=257, max_sequence=64)
+STILL = dict(lr=1e-30, weight_decay=0)  # weights stay as they are, so that a loss tells which samples were read
+
+
+def tiny_run(folder, corpus, optimizer=(), data=(), **changes):
+    folder.mkdir(exist_ok=True)
+    run = dict(model=TINY, data=dict(dict(train=str(corpus / "train"), sequence=32), **dict(data)), layout=dict(micro_batch=2), threads=1,
+               optimizer={**dict(global_batch=8, steps=6, **STILL), **dict(optimizer)}, output=str(folder / "run"))
+    run.update(changes)
+    (folder / "run.yaml").write_text(yaml_of(run))
+    return folder / "run.yaml"
+
+
+def losses_of(folder):
+    return [json.loads(line)["loss"] for line in open(folder / "run/metrics.jsonl")]
+
+
+@pytest.mark.parametrize("before, after", [(8, 4), (8, 16), (4, 12)])
+def test_another_batch_goes_on_with_the_next_sample(tmp_path, corpus, before, after):
+    """Samples are counted, not steps: each is read once, whatever the batch was when it was read. Single samples are told apart by the
+    losses of a run that reads one a step."""
+    single = tiny_run(tmp_path / "single", corpus, dict(global_batch=1, steps=6 * before + 4 * after), layout=dict(micro_batch=1))
+    trireme("train", single)
+    each = losses_of(tmp_path / "single")
+    path = tiny_run(tmp_path / "run", corpus, dict(global_batch=before))
+    trireme("train", path)
+    said = trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=8").stderr
+    assert f"optimizer.global_batch was {before} and is {after} from here on" in said
+    assert f"the sample behind the last one that was read, number {6 * before + 1}" in said
+    trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=10")
+    found, at = losses_of(tmp_path / "run"), 0
+    for step, loss in enumerate(found):
+        size = before if step < 6 else after
+        assert abs(sum(each[at : at + size]) / size / loss - 1) < 1e-6, step
+        at += size
+    newest = sorted((tmp_path / "run/run/checkpoints").glob("step-*"))[-1]
+    assert json.loads((newest / "state.json").read_text())["samples"] == at == 6 * before + 4 * after
+
+
+OTHER_SAMPLES = {"data.sequence": ["data.sequence=16"], "data.packing": ["data.packing=documents"], "data.documents": ["data.documents=masked"], "seed": ["seed=6"],
+                 "data.train": ["data.train=[{path: TRAIN, weight: 2}, {path: VALIDATION, weight: 1}]"]}
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory, corpus):
+    """The same text, a document a line."""
+    folder = tmp_path_factory.mktemp("lines")
+    trireme("prepare", "--tokenizer", "bytes", "--documents", "line", "--out", folder / "data", corpus.parent / "text.txt")
+    return folder / "data"
+
+
+@pytest.mark.parametrize("key", OTHER_SAMPLES)
+def test_other_samples_are_refused_by_name(tmp_path, lines, key):
+    corpus = lines
+    path = tiny_run(tmp_path, corpus)
+    trireme("train", path)
+    options = [option.replace("TRAIN", str(corpus / "train")).replace("VALIDATION", str(corpus / "validation")) for option in OTHER_SAMPLES[key]]
+    words = [word for option in [*options, "optimizer.steps=8"] for word in ("--set", option)]
+    said = trireme("train", path, *words, status=3).stderr
+    assert f"{key} is " in said and f"--set allow_change={key}" in said, said
+    assert "up to 1536 tokens that the run has read are read again" in said and "as many others are skipped" in said, said
+    assert len(losses_of(tmp_path)) == 6
+    said = trireme("train", path, *words, "--set", f"allow_change={key}").stderr
+    assert f"{key} changes from " in said and "up to 1536 tokens" in said, said
+    newest = sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1]
+    samples = json.loads((newest / "state.json").read_text())["samples"]
+    assert samples == (48 * 2 if key == "data.sequence" else 48) + 16, "behind as many tokens"
+
+
+def test_what_else_changes_is_said(tmp_path, corpus):
+    """One line for each key of the optimizer, the data and the evaluation, and the rate before and now; nothing where nothing changed."""
+    keys = dict(steps=20, lr=1e-2, min_lr=1e-3, decay="cosine")
+    path = tiny_run(tmp_path, corpus, keys, checkpoint=dict(every=10))
+    said = trireme("train", path).stderr
+    assert "more steps: the same command with --set optimizer.steps=40; the learning rate then goes from 0.001 at step 20 to 0.00515 at step 21" in said
+    said = trireme("train", path, "--set", "optimizer.steps=22", "--set", "optimizer.clip=0.5", "--set", "evaluation.sequences=3", "--set", "data.ignore_token=5").stderr
+    for line in ("optimizer.steps was 20 and is 22 from here on", "optimizer.clip was 1.0 and is 0.5 from here on", "evaluation.sequences was 64 and is 3 from here on",
+                 "data.ignore_token was -1 and is 5 from here on", "the learning rate of step 21 is 0.00105, and would have been 0.001 before"):
+        assert line in said, (line, said)
+    said = trireme("train", path, "--set", "optimizer.steps=22", "--resume", tmp_path / "run/checkpoints/step-00000020", "--set", "optimizer.clip=0.5").stderr
+    assert "optimizer.lr" not in said
+    trireme("train", tiny_run(tmp_path / "again", corpus, dict(keys, decay="constant")))
+    said = trireme("train", tiny_run(tmp_path / "again", corpus, dict(keys, decay="constant")), "--set", "optimizer.steps=21").stderr
+    assert "learning rate of step" not in said and "optimizer.steps=42\n" in said
+    same = trireme("train", tiny_run(tmp_path / "again", corpus, dict(keys, steps=21, decay="constant")), "--resume", tmp_path / "again/run/checkpoints/step-00000020").stderr
+    assert "from here on" not in same.replace("optimizer.steps was 20 and is 21 from here on", "")

@@ -1,4 +1,4 @@
-#include "train/learning_rate.h"
+#include "run/learning_rate.h"
 
 #include <math.h>
 #include <setjmp.h>

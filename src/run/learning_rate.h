@@ -1,6 +1,6 @@
 /* The learning rate as a function of the step. */
-#ifndef TRI_TRAIN_LEARNING_RATE_H
-#define TRI_TRAIN_LEARNING_RATE_H
+#ifndef TRI_RUN_LEARNING_RATE_H
+#define TRI_RUN_LEARNING_RATE_H
 
 #include "run/run_config.h"
 
@@ -21,5 +21,8 @@
  * more is never left before the run ends. A step below 1 counts as 1. */
 double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t warmup, double lr, double min_lr,
                          double decay_fraction);
+
+/* The same by a run's keys; the first step is 1. */
+double tri_run_config_rate(const tri_run_config *config, int64_t step);
 
 #endif

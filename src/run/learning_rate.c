@@ -1,4 +1,4 @@
-#include "train/learning_rate.h"
+#include "run/learning_rate.h"
 
 #include <math.h>
 
@@ -31,4 +31,9 @@ double tri_learning_rate(tri_decay kind, int64_t step, int64_t steps, int64_t wa
     case TRI_DECAY_WSD: return fall_at_the_end(step, steps, warmup, lr, min_lr, decay_fraction);
   }
   return lr;
+}
+
+double tri_run_config_rate(const tri_run_config *config, int64_t step) {
+  return tri_learning_rate(config->optimizer.decay, step, config->optimizer.steps, config->optimizer.warmup,
+                           config->optimizer.lr, config->optimizer.min_lr, config->optimizer.decay_fraction);
 }
