@@ -1,11 +1,12 @@
-/* Where a template is: --chat-template, or beside the tokenizer as transformers looks for it: chat_template.jinja, else
- * "chat_template" of tokenizer_config.json, which is a string or a list of named ones. Of those "default" is taken, and
- * "tool_use" for conversations with tools. */
+/* Where a template is: --chat-template, or beside the tokenizer as transformers looks for it: chat_template.jinja with
+ * additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string or a list of
+ * named ones. Of those "default" is taken, and "tool_use" for conversations with tools. */
 #include "chat/format.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "chat/json_value.h"
+#include "tokenizer/folder.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -63,24 +64,25 @@ static tri_status load_json(const char *path, json_t **out) {
   return TRI_OK;
 }
 
-/* bos_token and the like: strings, or objects with "content". */
-static tri_status read_tokens(tri_chat_format *format, const json_t *config) {
-  static const char ending[] = "_token";
-  for (void *at = json_object_iter((json_t *)(uintptr_t)config); at != NULL;
-       at = json_object_iter_next((json_t *)(uintptr_t)config, at)) {
-    const char *key = json_object_iter_key(at);
-    const json_t *value = json_object_iter_value(at), *content = json_object_get(value, "content");
-    size_t length = strlen(key);
-    if (length < sizeof ending || strcmp(key + length - (sizeof ending - 1), ending) != 0) continue;
-    const char *text = json_string_value(content == NULL ? value : content);
-    tri_chat_value name, token;
-    if (text == NULL) continue;
-    TRI_TRY(copy_text(format, key, &name));
-    TRI_TRY(copy_text(format, text, &token));
-    TRI_TRY(set_variable(format, name, token));
-    if (strcmp(key, "eos_token") == 0) format->end = token;
-  }
+/* Variables of named tokens; the first failure stays. */
+typedef struct token_reader {
+  tri_chat_format *format;
+  tri_status status;
+} token_reader;
+
+static tri_status set_token(tri_chat_format *format, const char *key, const char *text) {
+  tri_chat_value name, token;
+  TRI_TRY(copy_text(format, key, &name));
+  TRI_TRY(copy_text(format, text, &token));
+  TRI_TRY(set_variable(format, name, token));
+  if (strcmp(key, "eos_token") == 0) format->end = token;
   return TRI_OK;
+}
+
+/* A tri_named_token_visit. */
+static void take_token(void *context, const char *key, const char *token) {
+  token_reader *reader = context;
+  if (reader->status == TRI_OK) reader->status = set_token(reader->format, key, token);
 }
 
 static tri_status compile(const char *where, const json_t *text, tri_chat_template **out) {
@@ -111,43 +113,53 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
                   path, names);
 }
 
-/* tokenizer_config.json: tokens, and the template unless there is one already. */
-static tri_status read_config(tri_chat_format *format, const char *folder, bool wants_template) {
+static tri_status read_config(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES], where[TRI_PATH_BYTES + 32];
   json_t *config = NULL;
   TRI_TRY(tri_path_join(path, folder, "tokenizer_config.json"));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(load_json(path, &config));
-  tri_status status = read_tokens(format, config);
   const json_t *text = json_object_get(config, "chat_template");
-  if (status == TRI_OK && wants_template && json_is_string(text)) {
+  tri_status status = TRI_OK;
+  if (json_is_string(text)) {
     snprintf(where, sizeof where, "%s, chat_template,", path);
     status = compile(where, text, &format->template);
-  } else if (status == TRI_OK && wants_template && json_is_array(text)) {
+  } else if (json_is_array(text)) {
     status = read_named(format, path, text);
   }
   json_decref(config);
   return status;
 }
 
-static tri_status read_file(tri_chat_format *format, const char *path) {
+static tri_status read_file(const char *path, tri_chat_template **out) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  tri_status status = tri_chat_template_compile(path, text, bytes, &format->template);
+  tri_status status = tri_chat_template_compile(path, text, bytes, out);
   tri_free(text);
   return status;
 }
 
+/* chat_template.jinja, and of those with names of their own that for conversations with tools. */
+static tri_status read_files(tri_chat_format *format, const char *folder) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
+  if (tri_path_exists(path)) TRI_TRY(read_file(path, &format->template));
+  TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/tool_use.jinja"));
+  return tri_path_exists(path) ? read_file(path, &format->tools_template) : TRI_OK;
+}
+
 static tri_status read_template(tri_chat_format *format, const tri_chat_format_options *options) {
-  char folder[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  char folder[TRI_PATH_BYTES];
+  token_reader reader = {format, TRI_OK};
   bool none = options->file != NULL && strcmp(options->file, "none") == 0;
   find_folder(options->tokenizer, folder);
-  if (options->file != NULL && !none) TRI_TRY(read_file(format, options->file));
+  if (options->file != NULL && !none) TRI_TRY(read_file(options->file, &format->template));
   if (folder[0] != '\0') {
-    TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
-    if (options->file == NULL && tri_path_exists(path)) TRI_TRY(read_file(format, path));
-    TRI_TRY(read_config(format, folder, options->file == NULL && format->template == NULL));
+    TRI_TRY(tri_folder_named_tokens(folder, take_token, &reader));
+    TRI_TRY(reader.status);
+    if (options->file == NULL) TRI_TRY(read_files(format, folder));
+    if (options->file == NULL && format->template == NULL) TRI_TRY(read_config(format, folder));
   }
   if (format->template != NULL || none) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,

@@ -155,7 +155,7 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
   add_int(hash, tokenizer->ignore_merges);
   add_int(hash, tokenizer->unknown);
   add_int(hash, tokenizer->unknown >= 0 && tokenizer->fuse_unknown);
-  add_int(hash, tokenizer->end_of_text);
+  add_int(hash, tokenizer->named_end); /* whatever else lies in its folder */
   tri_status status = add_added(hash, tokenizer);
   if (status == TRI_OK) {
     fingerprint_end(hash, out);

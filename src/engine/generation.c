@@ -59,11 +59,10 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
   if (said[0] != '\0') tri_log("as the folder's generation_config.json has it: %s", said);
 }
 
-static void take_ends(tri_generation *g, const tri_generation_settings *folder) {
-  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
-  if (g->request->ignore_end) return;
-  for (int i = 0; i < folder->num_ends; i++) g->ends[g->num_ends++] = folder->ends[i];
-  if (end >= 0) g->ends[g->num_ends++] = end;
+static void take_ends(tri_generation *g) {
+  int count = 0;
+  const int32_t *ends = tri_tokenizer_ends(g->tokenizer, &count);
+  for (int i = 0; i < count && !g->request->ignore_end; i++) g->ends[g->num_ends++] = ends[i];
 }
 
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out) {
@@ -72,9 +71,10 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   *out = (tri_generation){.request = request};
   TRI_TRY(tri_merged_open(request->checkpoint, request->model.base, &use, &out->model, &out->weights));
   TRI_TRY(open_tokenizer(out));
+  TRI_TRY(tri_tokenizer_find_ends(out->tokenizer, tri_weights_tokenizer_folder(&out->weights)));
   TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
   take_settings(out, &folder);
-  take_ends(out, &folder);
+  take_ends(out);
   return TRI_OK;
 }
 

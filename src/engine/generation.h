@@ -41,8 +41,8 @@ typedef struct tri_generation {
   tri_tokenizer *tokenizer;
   tri_encoder *encoder;
   tri_sampling sampling;
-  double penalty;                  /* on repetition; 1: none */
-  int32_t ends[TRI_MOST_ENDS + 1]; /* tokens that end a text */
+  double penalty;              /* on repetition; 1: none */
+  int32_t ends[TRI_MOST_ENDS]; /* tokens that end a text */
   int num_ends;
   tri_device *device;
   tri_generator *generator;

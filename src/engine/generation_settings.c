@@ -1,7 +1,6 @@
 #include "engine/generation_settings.h"
 
 #include "base/file.h"
-#include "base/json_kind.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -23,27 +22,8 @@ static tri_status read_number(const char *path, const json_t *root, const char *
   return TRI_OK;
 }
 
-static tri_status add_end(const char *path, const json_t *value, tri_generation_settings *out) {
-  const json_int_t id = json_integer_value(value);
-  if (!json_is_integer(value) || id < 0 || id > INT32_MAX || out->num_ends == TRI_MOST_ENDS) {
-    return tri_fail(TRI_BAD_FILE, "%s: `eos_token_id` must be a token's number, or a list of up to %d of them, not %s",
-                    path, TRI_MOST_ENDS, tri_json_kind(value));
-  }
-  out->ends[out->num_ends++] = (int32_t)id;
-  return TRI_OK;
-}
-
-static tri_status read_ends(const char *path, const json_t *root, tri_generation_settings *out) {
-  const json_t *value = json_object_get(root, "eos_token_id");
-  if (value == NULL || json_is_null(value)) return TRI_OK;
-  if (!json_is_array(value)) return add_end(path, value, out);
-  for (size_t i = 0; i < json_array_size(value); i++) TRI_TRY(add_end(path, json_array_get(value, i), out));
-  return TRI_OK;
-}
-
 static tri_status read_settings(const char *path, const json_t *root, tri_generation_settings *out) {
   double top_k = -1;
-  TRI_TRY(read_ends(path, root, out));
   TRI_TRY(read_number(path, root, "temperature", 0, 1e6, &out->temperature));
   TRI_TRY(read_number(path, root, "top_k", 0, 1 << 24, &top_k));
   TRI_TRY(read_number(path, root, "top_p", 1e-9, 1, &out->top_p));

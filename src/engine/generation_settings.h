@@ -1,4 +1,5 @@
-/* What a folder's generation_config.json says of how its model is drawn from. */
+/* What a folder's generation_config.json says of how its model is drawn from. What ends a text the tokenizer knows
+ * (tri_tokenizer_ends). */
 #ifndef TRI_ENGINE_GENERATION_SETTINGS_H
 #define TRI_ENGINE_GENERATION_SETTINGS_H
 
@@ -7,14 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TRI_MOST_ENDS = 64 };
-
 /* Numbers are negative where it says nothing. */
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  int32_t ends[TRI_MOST_ENDS]; /* tokens that end a text (eos_token_id) */
-  int num_ends;
   bool draws; /* do_sample: the numbers above are meant */
 } tri_generation_settings;
 

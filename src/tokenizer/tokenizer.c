@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/generation.h"
 #include "base/memory.h"
+#include "tokenizer/folder.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static const char *const end_of_text_names[] = {"<|endoftext|>",
 tri_status tri_tokenizer_begin(int64_t size, tri_tokenizer **out) {
   tri_tokenizer *tokenizer = NULL;
   TRI_TRY(tri_alloc("a tokenizer", 1, sizeof *tokenizer, &tokenizer));
-  tokenizer->unknown = tokenizer->end_of_text = -1;
+  tokenizer->unknown = tokenizer->end_of_text = tokenizer->named_end = -1;
   tri_status status = tri_vocabulary_create(&tokenizer->vocabulary, size);
   if (status != TRI_OK) {
     tri_tokenizer_destroy(tokenizer);
@@ -87,7 +88,9 @@ static tri_status end_characters(tri_tokenizer *tokenizer, const char *file) {
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
   TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
   TRI_TRY(tokenizer->vocabulary.characters ? end_characters(tokenizer, file) : check_bytes(tokenizer, file));
-  tokenizer->end_of_text = find_end_of_text(tokenizer);
+  tokenizer->named_end = tokenizer->end_of_text = find_end_of_text(tokenizer);
+  tokenizer->end_source = "its name";
+  if (tokenizer->named_end >= 0) tokenizer->ends[tokenizer->num_ends++] = tokenizer->named_end;
   TRI_TRY(tri_added_matcher_create(&tokenizer->raw, tokenizer->added, tokenizer->added_count, false));
   return tri_added_matcher_create(&tokenizer->normal, tokenizer->added, tokenizer->added_count, true);
 }
@@ -116,6 +119,15 @@ bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size) {
 }
 
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return tokenizer->end_of_text; }
+
+int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer) { return tokenizer->named_end; }
+
+const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer) { return tokenizer->end_source; }
+
+const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count) {
+  *count = tokenizer->num_ends;
+  return tokenizer->ends;
+}
 
 /* The ids are the bytes, and 256 ends a text. */
 static tri_status create_bytes(tri_tokenizer **out) {
@@ -155,10 +167,25 @@ free_texts:
   return status;
 }
 
+/* The folder of a tokenizer.json; what has another name stands by itself. */
+static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
+  const char *slash = strrchr(source, '/'), *name = slash == NULL ? source : slash + 1;
+  const size_t length = slash == NULL ? 0 : slash == source ? 1 : (size_t)(slash - source);
+  if (strcmp(name, "tokenizer.json") != 0 || length >= TRI_PATH_BYTES) return false;
+  memcpy(out, slash == NULL ? "." : source, slash == NULL ? 1 : length);
+  out[slash == NULL ? 1 : length] = '\0';
+  return true;
+}
+
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
   if (strcmp(source, "bytes") == 0) return create_bytes(out);
-  if (strncmp(source, "gpt2:", 5) == 0) return create_gpt2(source + 5, out);
-  char *text = NULL;
+  if (strncmp(source, "gpt2:", 5) == 0) {
+    TRI_TRY(create_gpt2(source + 5, out));
+    const tri_status found = tri_tokenizer_find_ends(*out, source + 5);
+    if (found != TRI_OK) tri_tokenizer_destroy(*out);
+    return found;
+  }
+  char *text = NULL, folder[TRI_PATH_BYTES];
   size_t bytes = 0;
   if (tri_path_is_directory(source)) {
     return tri_fail(TRI_BAD_FILE,
@@ -168,7 +195,11 @@ tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
   }
   TRI_TRY(tri_generation_finish_for(source, ""));
   TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
-  tri_status status = tri_tokenizer_parse_json(source, text, bytes, out);
+  const bool has_folder = find_folder(source, folder);
+  tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, out);
   tri_free(text);
+  if (status != TRI_OK || !has_folder) return status;
+  status = tri_tokenizer_find_ends(*out, folder);
+  if (status != TRI_OK) tri_tokenizer_destroy(*out);
   return status;
 }

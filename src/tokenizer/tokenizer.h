@@ -34,8 +34,20 @@ int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
 /* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is no padding: beyond the
  * next multiple of 128, and by more than a tenth. */
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
-/* The id that separates documents ("<|endoftext|>", "<|end_of_text|>", ...), or -1 if the vocabulary has none. */
+/* The id that separates documents, or -1 if there is none: the first token that the tokenizer's folder says ends a text
+ * (generation_config.json, config.json, tokenizer_config.json, special_tokens_map.json, in this order), else one of the
+ * usual names ("<|endoftext|>", "<|end_of_text|>", ...). */
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
+/* Where that is said: "tokenizer_config.json", or "its name". */
+const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
+/* All tokens that end a text which a model writes; the list is the tokenizer's. Ids may be beyond its vocabulary: a
+ * model can have more tokens. */
+enum { TRI_MOST_ENDS = 64 };
+const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
+/* Looks for them in another folder, which a model's weights come from: where that says nothing, all stays as it was. */
+tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
+/* The same where no folder says anything: the id by the usual names, or -1. */
+int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer);
 /* The bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0.
  */
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);

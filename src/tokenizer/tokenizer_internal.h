@@ -22,11 +22,14 @@ struct tri_tokenizer {
   tri_text_steps spaces;         /* changes what is plain text after it: Metaspace */
   tri_joins joins;               /* of a vocabulary of characters */
   tri_decoding decoding;
-  bool byte_fallback; /* a character without a token is the tokens of its bytes */
-  bool ignore_merges; /* a word that is a token is that token, whatever the merges say */
-  int32_t unknown;    /* stands for a byte or a character without a token, or -1 */
-  bool fuse_unknown;  /* one for a run of them */
-  int32_t end_of_text;
+  bool byte_fallback;             /* a character without a token is the tokens of its bytes */
+  bool ignore_merges;             /* a word that is a token is that token, whatever the merges say */
+  int32_t unknown;                /* stands for a byte or a character without a token, or -1 */
+  bool fuse_unknown;              /* one for a run of them */
+  int32_t named_end, end_of_text; /* by the usual names; as the folder says */
+  const char *end_source;
+  int32_t ends[TRI_MOST_ENDS];
+  int num_ends;
   char *json; /* the tokenizer.json it was read from, which saving writes back; NULL: none */
   size_t json_bytes;
 };
@@ -44,6 +47,9 @@ tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file);
 
 /* Readers, of memory: `file` is the name for messages. */
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out);
+/* The same with the tokens that other files of a folder have (folder.h). */
+tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
+                                       tri_tokenizer **out);
 tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encoder, size_t encoder_bytes,
                                     const char *merges_file, const char *merges, size_t merges_bytes,
                                     tri_tokenizer **out);

@@ -5,7 +5,9 @@
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
+#include "tokenizer/folder.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct json_reader {
@@ -192,12 +194,28 @@ static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t b
   return TRI_OK;
 }
 
+/* With tokens of other files, it is written as it is meant. */
+static tri_status keep_document(tri_tokenizer *tokenizer, const json_t *root) {
+  char *text = json_dumps(root, JSON_INDENT(2));
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a tokenizer");
+  const tri_status status = keep_text(tokenizer, text, strlen(text));
+  free(text);
+  return status;
+}
+
 tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t bytes, tri_tokenizer **out) {
+  return tri_tokenizer_parse_json_in(NULL, file, text, bytes, out);
+}
+
+tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, const char *text, size_t bytes,
+                                       tri_tokenizer **out) {
   tri_status status = TRI_OK;
   tri_tokenizer *tokenizer = NULL;
+  bool changed = false;
   json_reader reader = {.file = file, .contents = json_object()};
   TRI_TRY_GOTO(tri_tokenizer_load_json(file, text, bytes, &reader.root), release);
   TRI_TRY_GOTO(find_model(&reader), release);
+  if (folder != NULL) TRI_TRY_GOTO(tri_folder_add_tokens(folder, file, reader.root, &changed), release);
   TRI_TRY_GOTO(index_added(&reader), release);
   tri_vocabulary_options options = {.added = reader.contents,
                                     .least_size = reader.largest_added + 1,
@@ -210,7 +228,7 @@ tri_status tri_tokenizer_parse_json(const char *file, const char *text, size_t b
   if (options.characters) TRI_TRY_GOTO(tri_tokenizer_read_decoder(file, reader.root, tokenizer), release);
   TRI_TRY_GOTO(read_added(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, at_key(&reader, "model.vocab")), release);
-  TRI_TRY_GOTO(keep_text(tokenizer, text, bytes), release);
+  TRI_TRY_GOTO(changed ? keep_document(tokenizer, reader.root) : keep_text(tokenizer, text, bytes), release);
   *out = tokenizer;
   tokenizer = NULL;
 release:

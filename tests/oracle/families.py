@@ -13,7 +13,8 @@ from parity import TOOLS, Weights, tool
 # Of what is stored: the tokens of a batch, positions whose logits are kept, steps of AdamW; what is generated from.
 BATCH, LENGTH, KEPT, STEPS = 3, 23, (3, 11, 22), 20
 # Steps of Adafactor on one window of tokens, for families whose tensors on disk are several of our matrices.
-ADAFACTOR, ADAFACTOR_STEPS, ADAFACTOR_LR = ("phi3", "gpt_neox", "falcon, 7B", "falcon, 40B"), 5, 2e-2
+# The eps keeps k's bias still, whose gradient is all rounding.
+ADAFACTOR, ADAFACTOR_STEPS, ADAFACTOR_LR, ADAFACTOR_EPS = ("phi3", "gpt_neox", "falcon, 7B", "falcon, 40B"), 5, 2e-2, (1e-6, 1e-3)
 PROMPT, GENERATING = "Line 7: the", ("gpt_neox", "gemma2", "phi3", "falcon, 40B", "opt")
 
 # What all of them say, or leave out.

@@ -35,7 +35,7 @@ def adafactor_of(name):
     """Losses of steps of torch.optim.Adafactor on one window, and where the tensors are then: norms, and products with a probe."""
     theirs = full.build(name)
     parameters = full.on_disk(theirs, dict(theirs.named_parameters()))
-    optimizer = torch.optim.Adafactor(parameters.values(), lr=families.ADAFACTOR_LR, weight_decay=0, foreach=False)
+    optimizer = torch.optim.Adafactor(parameters.values(), lr=families.ADAFACTOR_LR, eps=families.ADAFACTOR_EPS, weight_decay=0, foreach=False)
     ids, labels = families.window_of(theirs.config.vocab_size)
     losses = []
     for _ in range(families.ADAFACTOR_STEPS):

@@ -105,7 +105,8 @@ def test_adafactor(tmp_path, name):
     folder = write_folder(tmp_path / "theirs", case["config"], tensors_of(case))
     write_window(tmp_path / "window", *families.window_of(case["config"]["vocab_size"]))
     run = dict(model=str(folder), init=str(folder), data=dict(train=str(tmp_path / "window"), sequence=LENGTH), precision="fp64", device="reference",
-               optimizer=dict(name="adafactor", global_batch=2, steps=families.ADAFACTOR_STEPS, lr=families.ADAFACTOR_LR, decay="constant", clip=0, weight_decay=0),
+               optimizer=dict(name="adafactor", global_batch=2, steps=families.ADAFACTOR_STEPS, lr=families.ADAFACTOR_LR, decay="constant", clip=0, weight_decay=0,
+                              adafactor=dict(eps=list(families.ADAFACTOR_EPS))),
                layout=dict(micro_batch=1), output=str(tmp_path / "run"), checkpoint=dict(keep=0))
     (tmp_path / "run.yaml").write_text(yaml_of(run))
     for ranks, options in ((1, []), (2, ["layout.tensor=2", "layout.sequence_parallel=true"]), (2, ["layout.data=2", "layout.zero=1"]),

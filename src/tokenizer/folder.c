@@ -1,0 +1,370 @@
+#include "tokenizer/folder.h"
+
+#include "base/file.h"
+#include "base/json_kind.h"
+#include "base/memory.h"
+#include "tokenizer/tokenizer_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST_BYTES = 64 << 20 };
+
+#define TOKENIZER_CONFIG "tokenizer_config.json"
+#define TOKENS_MAP "special_tokens_map.json"
+#define ADDED_TOKENS "added_tokens.json"
+
+/* *out is NULL where there is no such file. Release with json_decref. */
+static tri_status load(const char *folder, const char *name, json_t **out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  json_error_t error;
+  *out = NULL;
+  TRI_TRY(tri_path_join(path, folder, name));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
+  json_t *root =
+      json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error); /* 10^30 is a length there */
+  if (root != NULL) {                                                            /* ids are whole numbers */
+    json_t *exact = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
+    if (exact != NULL) {
+      json_decref(root);
+      root = exact;
+    }
+  }
+  tri_free(text);
+  if (json_is_object(root)) {
+    *out = root;
+    return TRI_OK;
+  }
+  json_decref(root);
+  return tri_fail(TRI_BAD_FILE, "%s is no JSON object%s%s", path, root == NULL ? ": " : "",
+                  root == NULL ? error.text : "");
+}
+
+/* A string, or an object with "content"; NULL else. */
+static const char *token_text(const json_t *value) {
+  const json_t *content = json_object_get(value, "content");
+  return json_string_value(content == NULL ? value : content);
+}
+
+/* ---- named tokens ------------------------------------------------------------------------------------------------ */
+
+static bool is_named_token(const char *key) {
+  static const char ending[] = "_token";
+  const size_t length = strlen(key), of_ending = sizeof ending - 1;
+  return length > of_ending && strcmp(key + length - of_ending, ending) == 0;
+}
+
+static void visit_named(const json_t *root, const json_t *before, tri_named_token_visit *visit, void *context) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  json_object_foreach((json_t *)(uintptr_t)root, key, value) {
+    const char *token = token_text(value);
+    if (token == NULL || !is_named_token(key) || token_text(json_object_get(before, key)) != NULL) continue;
+    visit(context, key, token);
+  }
+}
+
+tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *visit, void *context) {
+  json_t *config = NULL, *map = NULL;
+  tri_status status = load(folder, TOKENIZER_CONFIG, &config);
+  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) {
+    visit_named(config, NULL, visit, context);
+    visit_named(map, config, visit, context);
+  }
+  json_decref(map);
+  json_decref(config);
+  return status;
+}
+
+/* ---- tokens that tokenizer.json has not ---------------------------------------------------------------------------
+ */
+
+/* A token of another file. */
+typedef struct extra {
+  const char *file, *content; /* borrowed */
+  const json_t *facts;        /* {"lstrip": ...} or NULL */
+  int64_t id;                 /* -1: none is said */
+  bool special;
+} extra;
+
+typedef struct extras {
+  extra *list;
+  int64_t count, room;
+} extras;
+
+static tri_status add_extra(extras *to, extra one) {
+  if (one.content == NULL || one.content[0] == '\0') return TRI_OK;
+  for (int64_t i = 0; i < to->count; i++) {
+    if (strcmp(to->list[i].content, one.content) != 0) continue;
+    if (one.id >= 0 && to->list[i].id >= 0 && one.id != to->list[i].id) {
+      char shown[TRI_SHOWN_BYTES];
+      return tri_fail(TRI_BAD_FILE, "%s gives the token \"%s\" the id %lld, and %s gives it %lld; make them agree",
+                      one.file, tri_tokenizer_show(one.content, strlen(one.content), shown), (long long)one.id,
+                      to->list[i].file, (long long)to->list[i].id);
+    }
+    if (to->list[i].id < 0) to->list[i].id = one.id;
+    to->list[i].special = to->list[i].special || one.special;
+    return TRI_OK;
+  }
+  if (to->count == to->room) {
+    to->room = 2 * to->room + 16;
+    TRI_TRY(tri_realloc("added tokens", (size_t)to->room, sizeof *to->list, &to->list));
+  }
+  to->list[to->count++] = one;
+  return TRI_OK;
+}
+
+/* {"260": {"content": "<|turn|>", "special": true, ...}} */
+static tri_status add_decoder(extras *to, const json_t *decoder) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  json_object_foreach((json_t *)(uintptr_t)decoder, key, value) {
+    char *end = NULL;
+    const long long id = strtoll(key, &end, 10);
+    const char *content = token_text(value);
+    if (end == key || *end != '\0' || id < 0 || id >= TRI_MAX_VOCABULARY || content == NULL) {
+      return tri_fail(TRI_BAD_FILE, TOKENIZER_CONFIG
+                      ": \"added_tokens_decoder\" must have ids as keys, and in each an object with \"content\"");
+    }
+    TRI_TRY(
+        add_extra(to, (extra){TOKENIZER_CONFIG, content, value, id, json_is_true(json_object_get(value, "special"))}));
+  }
+  return TRI_OK;
+}
+
+/* {"<|turn|>": 260} */
+static tri_status add_numbered(extras *to, const json_t *added) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  json_object_foreach((json_t *)(uintptr_t)added, key, value) {
+    const json_int_t id = json_integer_value(value);
+    if (!json_is_integer(value) || id < 0 || id >= TRI_MAX_VOCABULARY) {
+      char shown[TRI_SHOWN_BYTES];
+      return tri_fail(TRI_BAD_FILE, ADDED_TOKENS ": the id of \"%s\" must be a whole number below %d, not %s",
+                      tri_tokenizer_show(key, strlen(key), shown), TRI_MAX_VOCABULARY, tri_json_kind(value));
+    }
+    TRI_TRY(add_extra(to, (extra){ADDED_TOKENS, key, NULL, id, false}));
+  }
+  return TRI_OK;
+}
+
+/* Those that have no number: special, and behind all others. What pads or masks is nothing here. */
+static tri_status add_special(extras *to, const char *file, const json_t *root) {
+  static const char *const keys[] = {"bos_token", "eos_token"}, *const lists[] = {"additional_special_tokens",
+                                                                                  "extra_special_tokens"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const json_t *value = json_object_get(root, keys[i]);
+    TRI_TRY(add_extra(to, (extra){file, token_text(value), json_is_object(value) ? value : NULL, -1, true}));
+  }
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    const json_t *list = json_object_get(root, lists[i]);
+    const char *key = NULL;
+    json_t *value = NULL;
+    for (size_t k = 0; k < json_array_size(list); k++) {
+      const json_t *entry = json_array_get(list, k);
+      TRI_TRY(add_extra(to, (extra){file, token_text(entry), json_is_object(entry) ? entry : NULL, -1, true}));
+    }
+    json_object_foreach((json_t *)(uintptr_t)list, key, value) {
+      TRI_TRY(add_extra(to, (extra){file, token_text(value), json_is_object(value) ? value : NULL, -1, true}));
+    }
+  }
+  return TRI_OK;
+}
+
+static int compare_extras(const void *left, const void *right) {
+  const extra *a = left, *b = right;
+  if ((a->id < 0) != (b->id < 0)) return a->id < 0 ? 1 : -1;
+  if (a->id != b->id) return a->id < b->id ? -1 : 1;
+  return a < b ? -1 : a > b;
+}
+
+/* The id that tokenizer.json has for a token, or -1; and the highest of all. */
+static int64_t known_id(const json_t *root, const char *content, bool *is_added) {
+  const json_t *added = json_object_get(root, "added_tokens");
+  *is_added = false;
+  for (size_t i = 0; i < json_array_size(added); i++) {
+    const json_t *entry = json_array_get(added, i);
+    const char *own = json_string_value(json_object_get(entry, "content"));
+    if (own == NULL || strcmp(own, content) != 0) continue;
+    *is_added = true;
+    return (int64_t)json_integer_value(json_object_get(entry, "id"));
+  }
+  const json_t *id = json_object_get(json_object_get(json_object_get(root, "model"), "vocab"), content);
+  return json_is_integer(id) ? (int64_t)json_integer_value(id) : -1;
+}
+
+static int64_t highest_id(const json_t *root) {
+  const json_t *added = json_object_get(root, "added_tokens");
+  int64_t highest = (int64_t)json_object_size(json_object_get(json_object_get(root, "model"), "vocab")) - 1;
+  for (size_t i = 0; i < json_array_size(added); i++) {
+    const int64_t id = (int64_t)json_integer_value(json_object_get(json_array_get(added, i), "id"));
+    if (id > highest) highest = id;
+  }
+  return highest;
+}
+
+static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
+  const json_t *value = json_object_get(facts, key);
+  return json_boolean(json_is_boolean(value) ? json_is_true(value) : otherwise);
+}
+
+static tri_status put_extra(const char *file, const extra *one, json_t *root, bool *changed) {
+  bool is_added = false;
+  const int64_t known = known_id(root, one->content, &is_added), next = highest_id(root) + 1;
+  char shown[TRI_SHOWN_BYTES];
+  tri_tokenizer_show(one->content, strlen(one->content), shown);
+  if (known >= 0 && one->id >= 0 && one->id != known) {
+    return tri_fail(TRI_BAD_FILE, "%s gives the token \"%s\" the id %lld, and %s gives it %lld; make them agree",
+                    one->file, shown, (long long)one->id, file, (long long)known);
+  }
+  if (is_added) return TRI_OK;
+  if (known < 0 && one->id >= 0 && one->id != next) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "
+                    "save the tokenizer anew with transformers, which writes all tokens to tokenizer.json",
+                    one->file, shown, (long long)one->id, file, (long long)next);
+  }
+  json_t *list = json_object_get(root, "added_tokens");
+  if (!json_is_array(list)) {
+    list = json_array();
+    json_object_set_new(root, "added_tokens", list);
+  }
+  json_t *entry = json_pack("{s:I, s:s, s:o, s:o, s:o, s:o, s:b}", "id", (json_int_t)(known >= 0 ? known : next),
+                            "content", one->content, "single_word", flag(one->facts, "single_word", false), "lstrip",
+                            flag(one->facts, "lstrip", false), "rstrip", flag(one->facts, "rstrip", false),
+                            "normalized", flag(one->facts, "normalized", !one->special), "special", (int)one->special);
+  if (entry == NULL || json_array_append_new(list, entry) != 0) {
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the added tokens of %s", file);
+  }
+  *changed = true;
+  return TRI_OK;
+}
+
+tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed) {
+  json_t *config = NULL, *map = NULL, *added = NULL;
+  extras found = {0};
+  tri_status status = load(folder, TOKENIZER_CONFIG, &config);
+  *changed = false;
+  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) status = load(folder, ADDED_TOKENS, &added);
+  if (status == TRI_OK) status = add_decoder(&found, json_object_get(config, "added_tokens_decoder"));
+  if (status == TRI_OK) status = add_numbered(&found, added);
+  if (status == TRI_OK) status = add_special(&found, TOKENIZER_CONFIG, config);
+  if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
+  if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
+  for (int64_t i = 0; status == TRI_OK && i < found.count; i++) status = put_extra(file, &found.list[i], root, changed);
+  tri_free(found.list);
+  json_decref(added);
+  json_decref(map);
+  json_decref(config);
+  return status;
+}
+
+/* ---- what ends a text -------------------------------------------------------------------------------------------- */
+
+static int32_t id_of_token(const tri_tokenizer *tokenizer, const char *token) {
+  for (int64_t i = 0; i < tokenizer->added_count; i++) {
+    if (strcmp(tokenizer->added[i].content, token) == 0) return tokenizer->added[i].id;
+  }
+  return tri_vocabulary_find(&tokenizer->vocabulary, token, strlen(token));
+}
+
+/* -1 and null say nothing, as in files of other programs. */
+static tri_status add_end(const char *folder, const char *name, const json_t *value, tri_tokenizer *tokenizer) {
+  char shown[TRI_SHOWN_BYTES];
+  json_int_t id = json_integer_value(value);
+  if (json_is_null(value) || (json_is_integer(value) && id == -1)) return TRI_OK;
+  if (json_is_string(value)) {
+    const char *token = json_string_value(value);
+    id = id_of_token(tokenizer, token);
+    if (id < 0) {
+      return tri_fail(TRI_BAD_FILE, "%s/%s: \"eos_token_id\" names \"%s\", which is no token of the tokenizer", folder,
+                      name, tri_tokenizer_show(token, strlen(token), shown));
+    }
+  } else if (!json_is_integer(value) || id < 0 || id >= TRI_MAX_VOCABULARY) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s/%s: \"eos_token_id\" must be a token's number or name, a list of them, null or -1, not %s",
+                    folder, name, json_is_integer(value) ? "such a number" : tri_json_kind(value));
+  }
+  if (tokenizer->num_ends == TRI_MOST_ENDS) {
+    return tri_fail(TRI_BAD_FILE, "%s/%s: \"eos_token_id\" has more than %d tokens", folder, name, TRI_MOST_ENDS);
+  }
+  for (int i = 0; i < tokenizer->num_ends; i++) {
+    if (tokenizer->ends[i] == (int32_t)id) return TRI_OK;
+  }
+  tokenizer->ends[tokenizer->num_ends++] = (int32_t)id;
+  return TRI_OK;
+}
+
+static tri_status read_ids(const char *folder, const char *name, tri_tokenizer *tokenizer) {
+  json_t *root = NULL;
+  TRI_TRY(load(folder, name, &root));
+  const json_t *value = json_object_get(root, "eos_token_id");
+  tri_status status = TRI_OK;
+  if (value != NULL && !json_is_array(value)) status = add_end(folder, name, value, tokenizer);
+  for (size_t i = 0; i < json_array_size(value) && status == TRI_OK; i++) {
+    status = add_end(folder, name, json_array_get(value, i), tokenizer);
+  }
+  json_decref(root);
+  return status;
+}
+
+static tri_status read_name(const char *folder, const char *name, tri_tokenizer *tokenizer) {
+  json_t *root = NULL;
+  TRI_TRY(load(folder, name, &root));
+  const char *token = token_text(json_object_get(root, "eos_token"));
+  const int32_t id = token == NULL ? -1 : id_of_token(tokenizer, token);
+  if (id >= 0) tokenizer->ends[tokenizer->num_ends++] = id;
+  json_decref(root);
+  return TRI_OK;
+}
+
+/* What a folder says, file by file: the first that says something says what ends a text, and the first that has a token
+ * of this tokenizer what stands between documents. */
+typedef struct said_ends {
+  int32_t ends[TRI_MOST_ENDS];
+  int num_ends;
+  int32_t end_of_text;
+  const char *source;
+} said_ends;
+
+static tri_status find_said(const char *folder, tri_tokenizer *tokenizer, said_ends *out) {
+  static const struct {
+    const char *name;
+    tri_status (*read)(const char *folder, const char *name, tri_tokenizer *tokenizer);
+  } files[] = {{"generation_config.json", read_ids},
+               {"config.json", read_ids},
+               {TOKENIZER_CONFIG, read_name},
+               {TOKENS_MAP, read_name}};
+  for (size_t i = 0; i < sizeof files / sizeof *files && out->end_of_text < 0; i++) {
+    tokenizer->num_ends = 0;
+    TRI_TRY(files[i].read(folder, files[i].name, tokenizer));
+    for (int k = 0; k < tokenizer->num_ends && out->end_of_text < 0; k++) {
+      /* A config.json may be of a model with more tokens. */
+      if (tokenizer->ends[k] >= tokenizer->vocabulary.size) continue;
+      out->end_of_text = tokenizer->ends[k];
+      out->source = files[i].name;
+    }
+    if (out->num_ends > 0) continue;
+    out->num_ends = tokenizer->num_ends;
+    memcpy(out->ends, tokenizer->ends, sizeof out->ends);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder) {
+  said_ends before = {.num_ends = tokenizer->num_ends}, said = {.end_of_text = -1};
+  memcpy(before.ends, tokenizer->ends, sizeof before.ends);
+  tri_status status = find_said(folder, tokenizer, &said);
+  if (status == TRI_OK && said.end_of_text >= 0) {
+    tokenizer->end_of_text = said.end_of_text;
+    tokenizer->end_source = said.source;
+  }
+  if (status != TRI_OK || said.num_ends == 0) said = before;
+  tokenizer->num_ends = said.num_ends;
+  memcpy(tokenizer->ends, said.ends, sizeof said.ends);
+  return status;
+}
