@@ -92,6 +92,7 @@ TOUCHES = {
         "oracle/test_resume.py", "oracle/test_learning_rate.py", "oracle/test_divergence.py", "oracle/test_early_stop.py",
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_products.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",
         "oracle/test_ranks.py", "oracle/test_endings.py", "guarded/test_resume.py"],
+    "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
     "src/tune": ["oracle/test_tune.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
     # What is built, installed and shown beside the program.

@@ -29,16 +29,22 @@
 
 enum { LONGEST_LIST_BYTES = 4096, NAME_BYTES = 64, PATIENCE_MS = 30000, PAUSE_MS = 20 };
 
-const char *const tri_generation_names[] = {"train.bin",         "train.idx",
-                                            "train.corpus.json", "validation.bin",
-                                            "validation.idx",    "validation.corpus.json",
-                                            "tokenizer.json",    "train.mask",
-                                            "validation.mask",   NULL};
+const char *const tri_generation_names[] = {"train.bin",
+                                            "train.idx",
+                                            "train.corpus.json",
+                                            "validation.bin",
+                                            "validation.idx",
+                                            "validation.corpus.json",
+                                            "tokenizer.json",
+                                            "train.mask",
+                                            "validation.mask",
+                                            "tokenizer_config.json",
+                                            NULL};
 enum { NUM_NAMES = sizeof tri_generation_names / sizeof tri_generation_names[0] - 1 };
 
 /* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
  * without the record that tells that it is not whole. */
-static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 6};
+static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 9, 6};
 
 struct tri_generation {
   char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];

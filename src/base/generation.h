@@ -1,4 +1,4 @@
-/* The files that one `trireme prepare` leaves in a folder belong together, and no file system renames nine files at
+/* The files that one `trireme prepare` leaves in a folder belong together, and no file system renames ten files at
  * once. They are put in place as one generation:
  *
  *   FOLDER/.prepare-PID-N/    where they are written, under the names that they will have

@@ -210,6 +210,19 @@ tri_status tri_chat_format_create(const tri_chat_format_options *options, tri_ch
   return TRI_OK;
 }
 
+static json_t *source_of(const tri_chat_template *template) {
+  size_t bytes = 0;
+  const char *source = tri_chat_template_source(template, &bytes);
+  return json_stringn(source, bytes);
+}
+
+json_t *tri_chat_format_json(const tri_chat_format *format) {
+  if (format->template == NULL) return NULL;
+  if (format->tools_template == NULL) return source_of(format->template);
+  return json_pack("[{s:s, s:o}, {s:s, s:o}]", "name", "default", "template", source_of(format->template), "name",
+                   "tool_use", "template", source_of(format->tools_template));
+}
+
 void tri_chat_format_release(tri_chat_format *format) {
   tri_chat_template_destroy(format->template);
   tri_chat_template_destroy(format->tools_template);

@@ -4,6 +4,8 @@
 
 #include "chat/template.h"
 
+#include <jansson.h>
+
 typedef struct tri_chat_format {
   tri_chat_template *template;       /* NULL: prompt and completion stand as they are, behind each other */
   tri_chat_template *tools_template; /* for conversations with tools; or NULL: the same */
@@ -27,6 +29,9 @@ typedef struct tri_chat_format_options {
 /* A template that is missing is TRI_BAD_FILE, and the message says where it was looked for. Release with
  * tri_chat_format_release, also after a failure. */
 tri_status tri_chat_format_create(const tri_chat_format_options *options, tri_chat_format *out);
+/* The template as tokenizer_config.json has it: a string, or a list of "default" and "tool_use". A new object; NULL
+ * where there is none. */
+json_t *tri_chat_format_json(const tri_chat_format *format);
 void tri_chat_format_release(tri_chat_format *format);
 
 #endif

@@ -332,6 +332,11 @@ void tri_chat_template_destroy(tri_chat_template *template) {
 
 bool tri_chat_template_marks_answers(const tri_chat_template *template) { return template->has_generation; }
 
+const char *tri_chat_template_source(const tri_chat_template *template, size_t *bytes) {
+  *bytes = template->bytes;
+  return template->source;
+}
+
 const char *tri_chat_template_name(const tri_chat_template *template) { return template->name; }
 
 int32_t tri_chat_symbol(const tri_chat_template *template, tri_chat_value name) {

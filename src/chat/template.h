@@ -16,6 +16,7 @@ void tri_chat_template_destroy(tri_chat_template *template);
 
 /* Whether it says itself, with `{% generation %}`, what the model's answers are. */
 bool tri_chat_template_marks_answers(const tri_chat_template *template);
+const char *tri_chat_template_source(const tri_chat_template *template, size_t *bytes);
 const char *tri_chat_template_name(const tri_chat_template *template);
 
 /* What bounds a rendering: a template of somebody else must neither hang nor take all memory. */

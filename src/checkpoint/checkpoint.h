@@ -96,9 +96,10 @@ typedef struct tri_checkpoint_request {
   const char *adapter_config; /* the text of adapter_config.json, or NULL; with it weights have PEFT's names in files */
   const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL                                */
   const char *companions;     /* folder whose companions (companions.h) are copied too, or NULL */
-  void *buffers;              /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
-  int64_t keep;               /* newest checkpoints kept, this one included; 0 keeps all                  */
-  bool best;                  /* marked as the best so far: it stays until a better one is there          */
+  const struct tri_companion_texts *companion_texts; /* those that it has not; or NULL */
+  void *buffers; /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
+  int64_t keep;  /* newest checkpoints kept, this one included; 0 keeps all                  */
+  bool best;     /* marked as the best so far: it stays until a better one is there          */
 } tri_checkpoint_request;
 
 /* COLLECTIVE over the group. Saves, then removes what `keep` leaves over. Tensors go from the caller's memory to their

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/output.h"
@@ -126,14 +127,19 @@ static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64
 static tri_status copy_model(const tri_copy_request *request, const tri_tensor_list *list) {
   copying c = {.from = request->from, .type = request->type};
   char *config = NULL;
-  TRI_TRY(tri_huggingface_print(request->model, request->type, -1, request->companions, &config));
+  tri_companion_texts texts;
+  TRI_TRY(tri_companion_texts_make(request->companions, request->tokenizer, -1, &texts));
+  tri_status status =
+      tri_huggingface_print(request->model, request->type, texts.end_of_text, request->companions, &config);
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .shard_bytes = request->shard_bytes,
                                  .model_config = config,
                                  .tokenizer = request->tokenizer,
-                                 .companions = request->companions};
-  tri_status status = copy_listed(&c, list->tensors, list->count, &save);
+                                 .companions = request->companions,
+                                 .companion_texts = &texts};
+  if (status == TRI_OK) status = copy_listed(&c, list->tensors, list->count, &save);
+  tri_companion_texts_release(&texts);
   tri_free(config);
   return status;
 }

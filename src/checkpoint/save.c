@@ -220,17 +220,26 @@ static tri_status write_index(saving *s, const char *stem, int64_t first_file, i
   return status;
 }
 
-static tri_status copy_companions(saving *s) {
-  for (const char *const *name = tri_companion_names; *name != NULL; name++) {
-    char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
-    uint64_t bytes = 0, checksum = 0;
-    TRI_TRY(tri_path_join(from, s->request.companions, *name));
-    if (!tri_path_exists(from)) continue;
-    TRI_TRY(tri_path_join(to, s->temporary, *name));
-    TRI_TRY(tri_output_copy(from, to, &bytes, &checksum));
-    TRI_TRY(save_describe(s, *name, describe_plain(bytes, checksum)));
+/* A tri_companion_visit. */
+static tri_status copy_companion(void *context, const char *name) {
+  saving *s = context;
+  char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
+  uint64_t bytes = 0, checksum = 0;
+  const char *slash = strchr(name, '/');
+  TRI_TRY(tri_path_join(from, s->request.companions, name));
+  TRI_TRY(tri_path_join(to, s->temporary, name));
+  if (slash != NULL) {
+    snprintf(folder, sizeof folder, "%.*s", (int)(strlen(to) - strlen(slash)), to);
+    TRI_TRY(tri_directory_create(folder));
   }
-  return TRI_OK;
+  TRI_TRY(tri_output_copy(from, to, &bytes, &checksum));
+  return save_describe(s, name, describe_plain(bytes, checksum));
+}
+
+static tri_status write_companion_texts(saving *s, const tri_companion_texts *texts) {
+  if (texts == NULL) return TRI_OK;
+  if (texts->tokenizer_config != NULL) TRI_TRY(write_text(s, "tokenizer_config.json", texts->tokenizer_config));
+  return texts->generation_config == NULL ? TRI_OK : write_text(s, "generation_config.json", texts->generation_config);
 }
 
 static tri_status fill_folder(saving *s) {
@@ -244,7 +253,8 @@ static tri_status fill_folder(saving *s) {
     TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
     TRI_TRY(save_describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
   }
-  if (request->companions != NULL) TRI_TRY(copy_companions(s));
+  if (request->companions != NULL) TRI_TRY(tri_companions_walk(request->companions, copy_companion, s));
+  TRI_TRY(write_companion_texts(s, request->companion_texts));
   if (request->best) {
     char mark[TRI_PATH_BYTES];
     TRI_TRY(tri_path_join(mark, s->temporary, TRI_FILE_BEST));

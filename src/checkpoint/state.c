@@ -280,8 +280,16 @@ tri_status tri_state_facts(const char *folder, const json_t *document, const cha
                   name, TRI_FILE_STATE);
 }
 
+/* A name leads nowhere else: it has no folder but that of chat templates. */
+static bool is_own(const char *name) {
+  static const char templates[] = "additional_chat_templates/";
+  const size_t length = sizeof templates - 1;
+  if (strncmp(name, templates, length) == 0 && name[length] != '.') name += length;
+  return strchr(name, '/') == NULL;
+}
+
 static tri_status bytes_of(const char *folder, const char *name, const json_t *facts, int64_t *out) {
-  if (strchr(name, '/') == NULL && get_count(facts, "bytes", out)) return TRI_OK;
+  if (is_own(name) && get_count(facts, "bytes", out)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s/%s does not describe `%.200s` as a file", folder, TRI_FILE_STATE, name);
 }
 

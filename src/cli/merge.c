@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/combine.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/merged.h"
@@ -263,8 +264,7 @@ static tri_status merge_tensors(merging *m, const tri_tensor_list *list) {
 }
 
 static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_checkpoint_tensor *tensors,
-                              const char *config) {
-  char tokenizer[TRI_PATH_BYTES];
+                              const char *tokenizer, const tri_companion_texts *texts, const char *config) {
   int64_t largest = 0;
   for (int64_t t = 0; t < list->count; t++) {
     const tri_parameter *parameter = &list->tensors[t];
@@ -277,13 +277,13 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
   for (int i = 0; i < m->models; i++) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->values[i]));
   TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->out));
   if (m->arguments->type == TRI_BF16) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(uint16_t), &m->narrow));
-  TRI_TRY(tri_path_join(tokenizer, folder_of(m, 0), TRI_FILE_TOKENIZER));
   const tri_checkpoint_request save = {.folder = m->arguments->to,
                                        .plain = true,
                                        .shard_bytes = m->arguments->shard_bytes,
                                        .model_config = config,
-                                       .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                                       .tokenizer = tokenizer,
                                        .companions = folder_of(m, 0),
+                                       .companion_texts = texts,
                                        .weights = tensors,
                                        .num_weights = list->count};
   TRI_TRY(tri_checkpoint_save_begin(&save, &m->saving));
@@ -294,10 +294,15 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
 
 static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
   tri_checkpoint_tensor *tensors = NULL;
-  char *config = NULL;
-  TRI_TRY(tri_huggingface_print(&m->model, m->arguments->type, -1, folder_of(m, 0), &config));
-  tri_status status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
-  if (status == TRI_OK) status = save_merged(m, list, tensors, config);
+  char *config = NULL, path[TRI_PATH_BYTES];
+  tri_companion_texts texts;
+  TRI_TRY(tri_path_join(path, folder_of(m, 0), TRI_FILE_TOKENIZER));
+  const char *tokenizer = tri_path_exists(path) ? path : NULL;
+  TRI_TRY(tri_companion_texts_make(folder_of(m, 0), tokenizer, -1, &texts));
+  tri_status status = tri_huggingface_print(&m->model, m->arguments->type, texts.end_of_text, folder_of(m, 0), &config);
+  if (status == TRI_OK) status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
+  if (status == TRI_OK) status = save_merged(m, list, tensors, tokenizer, &texts, config);
+  tri_companion_texts_release(&texts);
   tri_free(tensors);
   tri_free(config);
   return status;

@@ -321,6 +321,11 @@ const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus) { return cor
 
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus) { return corpus->mask_fingerprint; }
 
+int32_t tri_corpus_end_of_text(const tri_corpus *corpus) {
+  const int64_t id = corpus->record.end_of_text;
+  return corpus->record.corpus[0] == '\0' || id > INT32_MAX ? -1 : (int32_t)id;
+}
+
 const char *tri_corpus_tokenizer(const tri_corpus *corpus) { return corpus->record.tokenizer; }
 
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus) { return corpus->record.vocab_size; }

@@ -56,6 +56,9 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   TRI_TRY(read_count(path, root, "documents", 0, &out->documents));
   TRI_TRY(read_fingerprint(path, root, "tokenizer", out->tokenizer));
   TRI_TRY(read_count(path, root, "vocab_size", 1, &out->vocab_size));
+  out->end_of_text = -1;
+  if (json_object_get(root, "end_of_text") != NULL)
+    TRI_TRY(read_count(path, root, "end_of_text", 0, &out->end_of_text));
   if (json_integer_value(json_object_get(root, "version")) == MASKED_VERSION) {
     TRI_TRY(read_fingerprint(path, root, "mask", out->mask));
     TRI_TRY(read_count(path, root, "learnt_tokens", 0, &out->learnt_tokens));
@@ -79,7 +82,7 @@ tri_status tri_corpus_record_parse(const char *path, const char *text, size_t by
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out) {
   struct stat facts;
   if (lstat(path, &facts) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
-    *out = (tri_corpus_record){0};
+    *out = (tri_corpus_record){.end_of_text = -1};
     return TRI_OK;
   }
   /* Opening a pipe would wait for ever. */
@@ -99,6 +102,7 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
                            "corpus", record->corpus, "tokens", (json_int_t)record->tokens, "documents",
                            (json_int_t)record->documents, "tokenizer", record->tokenizer, "vocab_size",
                            (json_int_t)record->vocab_size, "generation", record->generation);
+  if (record->end_of_text >= 0) json_object_set_new(root, "end_of_text", json_integer(record->end_of_text));
   if (masked) {
     json_object_set_new(root, "mask", json_string(record->mask));
     json_object_set_new(root, "learnt_tokens", json_integer(record->learnt_tokens));

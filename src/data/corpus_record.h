@@ -6,6 +6,7 @@
  *    "tokens": 12345, "documents": 67,
  *    "tokenizer": "04af...",    the fingerprint of the tokenizer that made the ids
  *    "vocab_size": 50257,       its size
+ *    "end_of_text": 50256,      the token behind each document; older records have none: the tokenizer says it
  *    "generation": "77d0..."}   of all that was written together: both corpora and the tokenizer
  *
  * One of a corpus with a mask has version 2 and in addition
@@ -24,9 +25,11 @@ typedef struct tri_corpus_record {
   char corpus[TRI_FINGERPRINT_BYTES], tokenizer[TRI_FINGERPRINT_BYTES], generation[TRI_FINGERPRINT_BYTES];
   char mask[TRI_FINGERPRINT_BYTES]; /* "": there is none */
   int64_t tokens, documents, vocab_size, learnt_tokens;
+  int64_t end_of_text; /* -1: not said */
 } tri_corpus_record;
 
-/* Without such a file all texts are "" and all numbers 0. A file that is no record is TRI_BAD_FILE. */
+/* Without such a file all texts are "" and all numbers 0, but for end_of_text. A file that is no record is
+ * TRI_BAD_FILE. */
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
 
 /* The same of memory; `path` is for messages. */

@@ -11,7 +11,8 @@ bool tri_documents_in_index(const tri_corpus *corpus) {
 }
 
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
-  return (tri_documents){corpus, tri_documents_in_index(corpus) ? -1 : end_of_text};
+  const int32_t said = tri_corpus_end_of_text(corpus);
+  return (tri_documents){corpus, tri_documents_in_index(corpus) ? -1 : said >= 0 ? said : end_of_text};
 }
 
 /* ---- positions -------------------------------------------------------------------------------------------------- */

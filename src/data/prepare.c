@@ -12,6 +12,7 @@
 #include "data/corpus.h"
 #include "data/corpus_record.h"
 #include "data/text_stream.h"
+#include "tokenizer/folder.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>
@@ -103,6 +104,19 @@ static bool same_file(const char *a, const char *b) {
          facts_a.st_ino == facts_b.st_ino;
 }
 
+/* Whether a file is the tokenizer's, which is written again as it is meant. */
+static bool is_of_tokenizer(const char *path, const char *tokenizer) {
+  char beside[TRI_PATH_BYTES];
+  const char *slash = strrchr(tokenizer, '/'), *name = strrchr(path, '/');
+  if (same_file(path, tokenizer)) return true;
+  const int length = tri_path_is_directory(tokenizer) ? (int)strlen(tokenizer)
+                     : slash == NULL                  ? 1
+                                                      : (int)(slash - tokenizer);
+  snprintf(beside, sizeof beside, "%.*s%s", length,
+           slash == NULL && !tri_path_is_directory(tokenizer) ? "." : tokenizer, name == NULL ? "" : name);
+  return same_file(path, beside);
+}
+
 static tri_status check_folder(const prepare *p) {
   const tri_prepare_options *options = p->options;
   if (tri_path_exists(options->out) && !tri_path_is_directory(options->out)) {
@@ -116,7 +130,7 @@ static tri_status check_folder(const prepare *p) {
       return tri_fail(TRI_BAD_USAGE, "%s is a folder, and a file of the corpus has this name; choose another --out",
                       path);
     }
-    if (options->force || !tri_path_exists(path) || same_file(path, options->tokenizer)) continue;
+    if (options->force || !tri_path_exists(path) || is_of_tokenizer(path, options->tokenizer)) continue;
     return tri_fail(TRI_BAD_USAGE,
                     "%s holds a corpus already (%s); choose another --out, or give --force to replace it", options->out,
                     *name);
@@ -272,6 +286,16 @@ static tri_status make_format(prepare *p) {
   return tri_chat_format_create(&given, &p->format);
 }
 
+/* Of a tokenizer that somebody else made. */
+static void say_end(const prepare *p) {
+  const int32_t end = tri_tokenizer_end_of_text(p->tokenizer);
+  size_t bytes = 0;
+  const char *token = tri_tokenizer_token(p->tokenizer, end, &bytes);
+  if (end < 0 || learns(p->options) || strcmp(p->options->tokenizer, "bytes") == 0) return;
+  tri_log("behind each document stands %.*s (%d), by %s", (int)bytes, token, (int)end,
+          tri_tokenizer_end_source(p->tokenizer));
+}
+
 static tri_status make_tokenizer(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   if (learns(p->options)) {
@@ -283,10 +307,12 @@ static tri_status make_tokenizer(prepare *p) {
   }
   p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
   if (p->options->chat) return make_format(p);
+  say_end(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
     return tri_fail(TRI_BAD_FILE,
-                    "the tokenizer %s has no end-of-text token, which has to stand between documents; add one, for "
-                    "example <|endoftext|>, to its added tokens",
+                    "the tokenizer %s has no end-of-text token, which has to stand between documents; name one as "
+                    "eos_token in a tokenizer_config.json beside it, or add one, for example <|endoftext|>, to its "
+                    "added tokens",
                     p->options->tokenizer);
   }
   return TRI_OK;
@@ -369,6 +395,7 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
       .tokens = tri_corpus_num_tokens(corpus),
       .documents = tri_corpus_num_documents(corpus),
       .vocab_size = p->report.vocab_size,
+      .end_of_text = p->options->chat ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
   };
   memcpy(out->corpus, tri_corpus_tokens_fingerprint(corpus), sizeof out->corpus);
   memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
@@ -402,12 +429,29 @@ static tri_status write_records(const prepare *p) {
   return TRI_OK;
 }
 
-static tri_status commit(prepare *p) {
-  char path[TRI_PATH_BYTES];
-  TRI_TRY(tri_split_writer_finish(p->writer));
-  TRI_TRY(tri_split_writer_commit(p->writer));
+/* What goes on to the models that learn from the corpus: which token ends a text, and the chat template. */
+static tri_status write_tokenizer(const prepare *p) {
+  char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
+  const char *slash = strrchr(p->tokenizer_path, '/');
+  const bool known = !learns(p->options) && strcmp(p->options->tokenizer, "bytes") != 0;
   TRI_TRY(tri_path_join(path, tri_generation_folder(p->generation), "tokenizer.json"));
   TRI_TRY(tri_tokenizer_save(p->tokenizer, path));
+  TRI_TRY(tri_path_join(path, tri_generation_folder(p->generation), "tokenizer_config.json"));
+  snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - p->tokenizer_path),
+           slash == NULL ? "." : p->tokenizer_path);
+  json_t *template = p->options->chat ? tri_chat_format_json(&p->format) : NULL;
+  tri_status status = tri_folder_config_text(known ? folder : NULL, p->tokenizer,
+                                             tri_tokenizer_end_of_text(p->tokenizer), template, &text);
+  json_decref(template);
+  if (status == TRI_OK) status = tri_file_replace(path, text, strlen(text));
+  tri_free(text);
+  return status;
+}
+
+static tri_status commit(prepare *p) {
+  TRI_TRY(tri_split_writer_finish(p->writer));
+  TRI_TRY(tri_split_writer_commit(p->writer));
+  TRI_TRY(write_tokenizer(p));
   TRI_TRY(write_records(p));
   return tri_generation_commit(p->generation);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/same_tokenizer.h"
+#include "engine/generation_settings.h"
 #include "engine/weights.h"
 #include "tokenizer/utf8.h"
 

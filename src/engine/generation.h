@@ -9,7 +9,6 @@
 #define TRI_ENGINE_GENERATION_H
 
 #include "checkpoint/merged.h"
-#include "engine/generation_settings.h"
 #include "engine/generator.h"
 #include "engine/model_options.h"
 #include "engine/stop_text.h"

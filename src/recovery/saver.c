@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/companions.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "comm/agreement.h"
@@ -31,6 +32,7 @@ struct tri_saver {
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
   char root[TRI_PATH_BYTES], companions[TRI_PATH_BYTES]; /* the second may be "" */
   char *run_config, *model_config;
+  tri_companion_texts companion_texts;
   char *adapter_config; /* or NULL */
 
   /* Of the save under way. */
@@ -131,14 +133,18 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
   return TRI_OK;
 }
 
-tri_status tri_saver_set_companions(tri_saver *saver, const char *folder) {
+tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_t document_end) {
   const tri_run_config *config = saver->config;
+  const char *kept = tri_path_exists(folder) ? folder : NULL;
+  tri_companion_texts *texts = &saver->companion_texts;
   char *text = NULL;
-  if (!tri_path_exists(folder)) return TRI_OK;
-  TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, folder, &text));
+  tri_companion_texts_release(texts);
+  TRI_TRY(tri_companion_texts_make(kept, saver->tokenizer, document_end, texts));
+  const tri_dtype type = tri_dtype_wide(config->precision);
+  TRI_TRY(tri_huggingface_print(&config->model, type, texts->end_of_text, kept, &text));
   tri_free(saver->model_config);
   saver->model_config = text;
-  snprintf(saver->companions, sizeof saver->companions, "%s", folder);
+  if (kept != NULL) snprintf(saver->companions, sizeof saver->companions, "%s", folder);
   return TRI_OK;
 }
 
@@ -237,6 +243,7 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .adapter_config = saver->adapter_config,
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
       .companions = saver->companions[0] == '\0' ? NULL : saver->companions,
+      .companion_texts = &saver->companion_texts,
       .keep = config->checkpoint.keep,
       .best = saver->saves_best,
   };
@@ -354,6 +361,7 @@ void tri_saver_destroy(tri_saver *saver) {
   if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
   tri_free(saver->staged);
   tri_free(saver->adapter_config);
+  tri_companion_texts_release(&saver->companion_texts);
   tri_free(saver->model_config);
   tri_free(saver->run_config);
   tri_shards_release(&saver->shards);

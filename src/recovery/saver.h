@@ -17,8 +17,8 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
 /* LOCAL, on the first rank, before the first save. What travels with the model (companions.h) lies in that folder, and
- * goes with every checkpoint. */
-tri_status tri_saver_set_companions(tri_saver *saver, const char *folder);
+ * goes with every checkpoint, and so does what says which token ends a text; document_end: tri_companion_texts_make. */
+tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_t document_end);
 
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
  * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */

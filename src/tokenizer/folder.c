@@ -368,3 +368,35 @@ tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder)
   memcpy(tokenizer->ends, said.ends, sizeof said.ends);
   return status;
 }
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *config) {
+  if (end < 0 || token_text(json_object_get(config, "eos_token")) != NULL) return TRI_OK;
+  for (int64_t i = 0; i < tokenizer->added_count; i++) {
+    if (tokenizer->added[i].id != end) continue;
+    json_t *text = json_string(tokenizer->added[i].content);
+    if (text == NULL || json_object_set_new(config, "eos_token", text) != 0) {
+      return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: " TOKENIZER_CONFIG);
+    }
+  }
+  return TRI_OK;
+}
+
+tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
+                                  const json_t *chat_template, char **out) {
+  json_t *config = NULL;
+  if (folder != NULL) TRI_TRY(load(folder, TOKENIZER_CONFIG, &config));
+  if (config == NULL) {
+    config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
+  }
+  tri_status status = put_end(tokenizer, end, config);
+  if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
+  char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;
+  json_decref(config);
+  TRI_TRY(status);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: " TOKENIZER_CONFIG);
+  status = tri_strdup(text, out);
+  free(text);
+  return status;
+}

@@ -26,4 +26,10 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
  * TRI_BAD_FILE where two files contradict each other. *changed: whether there were any. */
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed);
 
+/* LOCAL. The text of a tokenizer_config.json: that of a folder (NULL, or without one: transformers' class for a
+ * tokenizer.json), with `end` as its eos_token if it names none, and with a chat template if that is not NULL. Release
+ * *out with tri_free. */
+tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
+                                  const json_t *chat_template, char **out);
+
 #endif

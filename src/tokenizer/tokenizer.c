@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/generation.h"
 #include "base/memory.h"
-#include "tokenizer/folder.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
@@ -177,16 +176,35 @@ static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   return true;
 }
 
+/* What its folder says of a tokenizer; releases it where that cannot be understood. */
+static tri_status find_ends(tri_tokenizer *tokenizer, const char *folder, tri_tokenizer **out) {
+  const tri_status status = tri_tokenizer_find_ends(tokenizer, folder);
+  if (status == TRI_OK) *out = tokenizer;
+  if (status != TRI_OK) tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+static tri_status create_json(const char *source, tri_tokenizer **out) {
+  char *text = NULL, folder[TRI_PATH_BYTES];
+  size_t bytes = 0;
+  tri_tokenizer *tokenizer = NULL;
+  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
+  const bool has_folder = find_folder(source, folder);
+  const tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, &tokenizer);
+  tri_free(text);
+  TRI_TRY(status);
+  if (has_folder) return find_ends(tokenizer, folder, out);
+  *out = tokenizer;
+  return TRI_OK;
+}
+
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
   if (strcmp(source, "bytes") == 0) return create_bytes(out);
   if (strncmp(source, "gpt2:", 5) == 0) {
-    TRI_TRY(create_gpt2(source + 5, out));
-    const tri_status found = tri_tokenizer_find_ends(*out, source + 5);
-    if (found != TRI_OK) tri_tokenizer_destroy(*out);
-    return found;
+    tri_tokenizer *tokenizer = NULL;
+    TRI_TRY(create_gpt2(source + 5, &tokenizer));
+    return find_ends(tokenizer, source + 5, out);
   }
-  char *text = NULL, folder[TRI_PATH_BYTES];
-  size_t bytes = 0;
   if (tri_path_is_directory(source)) {
     return tri_fail(TRI_BAD_FILE,
                     "%s is a directory; give the tokenizer.json in it, or gpt2:%s for encoder.json and "
@@ -194,12 +212,5 @@ tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
                     source, source);
   }
   TRI_TRY(tri_generation_finish_for(source, ""));
-  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
-  const bool has_folder = find_folder(source, folder);
-  tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, out);
-  tri_free(text);
-  if (status != TRI_OK || !has_folder) return status;
-  status = tri_tokenizer_find_ends(*out, folder);
-  if (status != TRI_OK) tri_tokenizer_destroy(*out);
-  return status;
+  return create_json(source, out);
 }

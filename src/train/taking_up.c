@@ -76,7 +76,7 @@ static tri_status keep_companions(const tri_training *t, const char *resume) {
     TRI_TRY(find_companions(t, resume, from));
     if (from[0] != '\0') TRI_TRY(tri_companions_keep(from, kept));
   }
-  return tri_saver_set_companions(t->saver, kept);
+  return tri_saver_set_companions(t->saver, kept, tri_corpus_end_of_text(t->data.train_corpora[0]));
 }
 
 /* Opens the output and takes the run up where it was. */

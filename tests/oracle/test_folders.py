@@ -57,7 +57,7 @@ def test_there_and_back(tmp_path, made):
     checkpoint = made / "run/checkpoints/step-00000002"
     assert read_folder(made / "exported")[1] == read_folder(checkpoint)[1]
     files = {path.name for path in (made / "exported").iterdir()}
-    assert files == {"config.json", "tokenizer.json", "model.safetensors"}
+    assert files == {"config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json", "generation_config.json"}
     trireme("import", made / "exported/", tmp_path / "back/", "--shard-bytes", 9000)
     assert read_folder(tmp_path / "back")[1] == read_folder(checkpoint)[1]
     assert (tmp_path / "back/model.safetensors.index.json").exists() and (tmp_path / "back/COMPLETE").exists()

@@ -146,7 +146,7 @@ def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
     assert b"generation_config.json has it: --temperature 0.5, --top-k 3" in done.stderr
     assert done.stdout == generate(folder, *words, "--temperature", 0.5, "--top-k", 3).stdout
     assert generate(copy, *words, "--temperature", 1, "--top-k", 0).stdout == generate(folder, *words).stdout
-    for bad in (dict(eos_token_id="x"), dict(temperature="hot"), dict(top_p=3)):
+    for bad in (dict(eos_token_id="no such"), dict(eos_token_id=[1, 2.5]), dict(eos_token_id=-2), dict(temperature="hot"), dict(top_p=3)):
         (copy / "generation_config.json").write_text(json.dumps(bad))
         assert b"generation_config.json" in generate(copy, *words, status=4).stderr
 
