@@ -1,5 +1,5 @@
 """What ends a text, and which tokens there are: one reader of what a folder says, and one writer. Right values are those of transformers
-5.24 (from_pretrained, generate) on the same folders, as the comments say; tests/full/test_text_ends.py asks it again."""
+5.24 (from_pretrained, generate) on the same folders, as the comments say; tests/full/test_folder_tokens.py asks it again."""
 import json
 import struct
 
@@ -110,7 +110,7 @@ EXTRA = {
     "added_tokens_decoder": (dict(tokenizer_config=dict(added_tokens_decoder={"259": dict(content="<|a|>", special=True), "260": dict(content="<|b|>", special=True)})),
                              {"<|a|>": 259, "<|b|>": 260}),
     "added_tokens.json": (dict(added_tokens={"<|b|>": 260, "<|a|>": 259}), {"<|a|>": 259, "<|b|>": 260}),
-    "additional_special_tokens": (dict(tokenizer_config=dict(additional_special_tokens=["<|im_end|>", "<|a|>", dict(content="<|b|>")])), {"<|a|>": 259, "<|b|>": 260}),
+    "additional_special_tokens": (dict(tokenizer_config=dict(additional_special_tokens=["<|im_end|>", "<|a|>", "<|b|>"])), {"<|a|>": 259, "<|b|>": 260}),
     "special_tokens_map.json": (dict(special_tokens_map=dict(additional_special_tokens=["<|a|>"], bos_token="<|b|>")), {"<|a|>": 260, "<|b|>": 259}),
     "with and without a number": (dict(added_tokens={"<|b|>": 259}, tokenizer_config=dict(eos_token="<|a|>")), {"<|a|>": 260, "<|b|>": 259}),
 }

@@ -1,0 +1,51 @@
+"""Folders with tokens in other files beside transformers itself: ids, and where generate stops."""
+import json
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import test_text_ends as oracle  # noqa: E402
+from parity import trireme  # noqa: E402
+
+
+@pytest.mark.parametrize("case", oracle.EXTRA)
+def test_tokens_of_other_files(tmp_path, case):
+    files, expected = oracle.EXTRA[case]
+    folder = oracle.folder_of(tmp_path / "tokenizer", **{**files, "tokenizer_config": {"tokenizer_class": "PreTrainedTokenizerFast", **files.get("tokenizer_config", {})}})
+    theirs = transformers.AutoTokenizer.from_pretrained(str(folder))
+    ids = theirs("x<|a|>y<|b|>z", add_special_tokens=False).input_ids
+    assert ids == [ord("x"), expected["<|a|>"], ord("y"), expected["<|b|>"], ord("z")]
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_what_is_exported_ends(tmp_path, chat):
+    """A model that has learnt short texts by heart writes one in transformers, and stops."""
+    if chat:
+        folder = oracle.folder_of(tmp_path / "tokenizer", tokenizer_config=dict(eos_token="<|endoftext|>"))
+        (folder / "chat_template.jinja").write_text(oracle.CHATML)
+        turn = dict(messages=[dict(role="user", content="q"), dict(role="assistant", content="cd")])
+        (tmp_path / "d.jsonl").write_text((json.dumps(turn) + "\n") * 200)
+        trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "d.jsonl")
+    else:
+        (tmp_path / "d.jsonl").write_text('{"text": "ab cd"}\n' * 400)
+        trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "d.jsonl")
+    data = dict(train=str(tmp_path / "corpus/train"), sequence=64, documents="masked", packing="documents")
+    run = oracle.train(tmp_path, tmp_path / "corpus/train", optimizer=dict(global_batch=8, steps=150, lr=1e-2), data=data)
+    trireme("export", run, tmp_path / "hf")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(str(tmp_path / "hf"))
+    model = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path / "hf"), dtype=torch.float32)
+    if chat:
+        ids = tokenizer.apply_chat_template([dict(role="user", content="q")], add_generation_prompt=True, return_tensors="pt")
+        ids = ids if torch.is_tensor(ids) else ids["input_ids"]
+    else:
+        ids = tokenizer("ab", return_tensors="pt", add_special_tokens=False).input_ids
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)[0, ids.shape[1]:].tolist()
+    assert out[-1] == (oracle.IM_END if chat else oracle.DOCUMENT) and len(out) < 30, out
+    assert bytes(out[:-1]) == (b"cd" if chat else b" cd")
+
+
+if __name__ == "__main__":
+    raise SystemExit(pytest.main([__file__, *sys.argv[1:]]))
