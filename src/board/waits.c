@@ -67,15 +67,15 @@ static void take_line(waits *w, const char *line, size_t bytes) {
   json_decref(event);
 }
 
-static tri_status read_waits(const char *path, waits *w) {
+static tri_status read_waits(const char *root, const char *relative, waits *w) {
   int file = -1;
-  TRI_TRY(tri_file_open_plain(path, &file));
+  TRI_TRY(tri_file_open_below(root, relative, &file));
   FILE *from = fdopen(file, "r");
   char *line = NULL;
   size_t room = 0;
   if (from == NULL) {
     close(file);
-    return tri_fail(TRI_IO_FAILED, "cannot read %s", path);
+    return tri_fail(TRI_IO_FAILED, "cannot read %s", relative);
   }
   for (ssize_t got = 0; (got = getline(&line, &room, from)) > 0;) take_line(w, line, (size_t)got);
   free(line);
@@ -101,10 +101,10 @@ static json_t *json_of_waits(const waits *w) {
                    (json_int_t)w->last_step, "seconds", seconds);
 }
 
-tri_status tri_board_waits(const char *path, json_t **out) {
+tri_status tri_board_waits(const char *root, const char *relative, json_t **out) {
   waits w = {.begin_us = 1e300, .end_us = -1e300};
   TRI_TRY(tri_alloc("who waits", MOST_RANKS, sizeof *w.ranks, &w.ranks));
-  tri_status status = read_waits(path, &w);
+  tri_status status = read_waits(root, relative, &w);
   if (status == TRI_OK) *out = json_of_waits(&w);
   tri_free(w.ranks);
   return status;
