@@ -14,7 +14,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { BUSY_MS = 10000, MOST_STATEMENT_S = 30, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
+enum { BUSY_MS = 10000, MOST_STATEMENT_S = 20, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
 
 tri_status tri_store_failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
@@ -184,7 +184,7 @@ tri_status tri_store_forget_dead(tri_store *s) {
 
 tri_status tri_store_beat(tri_store *s) {
   char host[TRI_HOST_BYTES], text[200];
-  static const char *const tables[] = {"trials", "members"};
+  static const char *const beating[] = {"trials", "members"};
   double now = tri_clock_s();
   if (now - s->beat_s < BEAT_S) return TRI_OK;
   s->beat_s = now;
@@ -193,7 +193,7 @@ tri_status tri_store_beat(tri_store *s) {
     sqlite3_stmt *update = NULL;
     snprintf(text, sizeof text,
              "UPDATE %s SET beat = CAST(strftime('%%s', 'now') AS INTEGER) WHERE state = 0 AND host = ? AND pid = ?",
-             tables[i]);
+             beating[i]);
     TRI_TRY(tri_store_prepare(s, text, &update));
     sqlite3_bind_text(update, 1, host, -1, SQLITE_TRANSIENT);
     sqlite3_bind_int64(update, 2, getpid());
@@ -236,23 +236,52 @@ static tri_status check_format(tri_store *s) {
   return format == FORMAT ? TRI_OK : execute(s, mark, "mark it");
 }
 
+static const struct {
+  const char *name, *columns;
+} tables[] = {
+    {"study", "id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL"},
+    {"known", "recipe TEXT PRIMARY KEY, state INTEGER, value REAL, reason TEXT"},
+    {"rungs", "number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung)"},
+    {"trials",
+     "number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
+     " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
+     " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+     " began TEXT DEFAULT CURRENT_TIMESTAMP"},
+    {"members",
+     "member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
+     " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
+     " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+     " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
+};
+
+/* Makes a table where there is none. In one without our keys a tuner would not find its own trials again, and go on for
+ * ever. */
+static tri_status make_table(tri_store *s, const char *name, const char *columns) {
+  char sql[1024];
+  sqlite3_stmt *query = NULL;
+  snprintf(sql, sizeof sql, "CREATE TABLE IF NOT EXISTS %s (%s)", name, columns);
+  TRI_TRY(execute(s, sql, "make its tables"));
+  TRI_TRY(tri_store_prepare(s, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ? AND sql = ?", &query));
+  snprintf(sql, sizeof sql, "CREATE TABLE %s (%s)", name, columns);
+  sqlite3_bind_text(query, 1, name, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_text(query, 2, sql, -1, SQLITE_TRANSIENT);
+  int code = sqlite3_step(query);
+  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read it");
+  sqlite3_finalize(query);
+  if (code != SQLITE_DONE) return status;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s: its table `%s` is not as this version makes it: somebody else has written this store, or another "
+      "version; name another file",
+      s->path, name);
+}
+
 static tri_status store_set_up(tri_store *s, const char *text) {
   TRI_TRY(check_format(s));
   if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
-  TRI_TRY(execute(
-      s,
-      "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS known (recipe TEXT PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
-      "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
-      "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
-      " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
-      " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-      " began TEXT DEFAULT CURRENT_TIMESTAMP);"
-      "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
-      " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
-      " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
-      "make its tables"));
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    TRI_TRY(make_table(s, tables[i].name, tables[i].columns));
+  }
   TRI_TRY(check_study(s, text));
   return tri_store_forget_dead(s);
 }

@@ -95,7 +95,8 @@ tri_status tri_store_check_state(const char *path, const char *what, int64_t num
 }
 
 tri_status tri_store_check_real(const char *path, const char *what, int64_t number, const char *column, double value) {
-  if (isfinite(value)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is not a finite number; name another file", path, what,
-                  (long long)number, column);
+  const double most = 1e30; /* whose square is a number still */
+  if (fabs(value) <= most) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: %s %lld: its `%s` is %g, and no more than %g can be; name another file", path,
+                  what, (long long)number, column, value, most);
 }
