@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -92,6 +93,104 @@ tri_status tri_file_open_plain(const char *path, int *out) {
 tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   int file = -1;
   TRI_TRY(tri_file_open_plain(path, &file));
+  return tri_file_read_open(file, path, limit_bytes, out, out_bytes);
+}
+
+/* ---- reading where others may write ------------------------------------------------------------------------------ */
+
+static bool is_part(const char *name, size_t length) {
+  return length > 0 && length <= NAME_MAX && !(name[0] == '.' && (length == 1 || (length == 2 && name[1] == '.')));
+}
+
+static tri_status cannot_open_below(const char *root, const char *relative) {
+  const char *reason = errno == ELOOP ? "a link, which is not followed here" : strerror(errno);
+  return tri_fail(TRI_BAD_FILE, "cannot open %s/%s: %s", root, relative, reason);
+}
+
+/* A part at a time: O_NOFOLLOW speaks of the last part of a path alone. A folder need not be readable to be passed. */
+tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name) {
+  char part[NAME_MAX + 1];
+  int folder = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return cannot_open(root);
+  for (const char *at = relative;; at++) {
+    size_t length = strcspn(at, "/");
+    if (!is_part(at, length)) {
+      close(folder);
+      return tri_fail(TRI_BAD_USAGE, "%s is not a path below a folder", relative);
+    }
+    if (at[length] == '\0') {
+      *out = folder;
+      *name = at;
+      return TRI_OK;
+    }
+    snprintf(part, sizeof part, "%.*s", (int)length, at);
+    int next = openat(folder, part, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), reason = errno;
+    close(folder);
+    errno = reason;
+    if (next < 0) return cannot_open_below(root, relative);
+    folder = next;
+    at += length;
+  }
+}
+
+tri_status tri_folder_open_below(const char *root, const char *relative, int *out) {
+  const char *name = NULL;
+  int above = -1;
+  if (relative[0] == '\0') {
+    *out = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *out < 0 ? cannot_open(root) : TRI_OK;
+  }
+  TRI_TRY(tri_folder_open_above(root, relative, &above, &name));
+  *out = openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  tri_status status = *out < 0 ? cannot_open_below(root, relative) : TRI_OK;
+  close(above);
+  return status;
+}
+
+bool tri_file_find_below(const char *root, const char *relative, struct stat *out) {
+  const char *name = NULL;
+  int above = -1;
+  if (tri_folder_open_above(root, relative, &above, &name) != TRI_OK) return false;
+  bool found = fstatat(above, name, out, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(out->st_mode);
+  close(above);
+  return found;
+}
+
+/* Looked at before and after, as in tri_file_open_plain. */
+static tri_status open_in(int above, const char *name, const char *root, const char *relative, int *out) {
+  struct stat facts;
+  const char *kind = NULL;
+  int file = -1;
+  if (fstatat(above, name, &facts, AT_SYMLINK_NOFOLLOW) != 0) return cannot_open_below(root, relative);
+  if (!S_ISLNK(facts.st_mode)) kind = odd_kind(facts.st_mode);
+  if (kind == NULL) {
+    file = openat(above, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0) return cannot_open_below(root, relative);
+    if (fstat(file, &facts) == 0) kind = odd_kind(facts.st_mode);
+  }
+  if (kind == NULL) {
+    *out = file;
+    return TRI_OK;
+  }
+  if (file >= 0) close(file);
+  return tri_fail(TRI_BAD_FILE, "%s/%s is a %s, not a plain file", root, relative, kind);
+}
+
+tri_status tri_file_open_below(const char *root, const char *relative, int *out) {
+  const char *name = NULL;
+  int above = -1;
+  TRI_TRY(tri_folder_open_above(root, relative, &above, &name));
+  tri_status status = open_in(above, name, root, relative, out);
+  close(above);
+  return status;
+}
+
+tri_status tri_file_read_below(const char *root, const char *relative, size_t limit_bytes, char **out,
+                               size_t *out_bytes) {
+  char path[TRI_PATH_BYTES];
+  int file = -1;
+  TRI_TRY(tri_path_join(path, root, relative));
+  TRI_TRY(tri_file_open_below(root, relative, &file));
   return tri_file_read_open(file, path, limit_bytes, out, out_bytes);
 }
 
@@ -362,4 +461,12 @@ tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char 
   if (written < 0 || written >= TRI_PATH_BYTES)
     return tri_fail(TRI_BAD_USAGE, "the path %s%s is too long", path, ending);
   return TRI_OK;
+}
+
+const char *tri_path_below(const char *root, const char *path) {
+  size_t length = strlen(root);
+  if (strncmp(root, path, length) != 0) return NULL;
+  if (length > 0 && root[length - 1] == '/') return path + length;
+  if (path[length] != '/' && path[length] != '\0') return NULL;
+  return path + length + (path[length] == '/');
 }

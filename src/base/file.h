@@ -25,6 +25,20 @@ tri_status tri_file_open_plain(const char *path, int *out);
  */
 const char *tri_path_odd_kind(const char *path);
 
+/* What lies below a folder in which others may write. The folder itself may be named by a link; below it no link is
+ * followed, in no part of the way, and none that takes a part's place while it is opened: TRI_BAD_FILE, as where
+ * nothing is. `relative` is "NAME/NAME/..."; a part that is empty, "." or ".." is TRI_BAD_USAGE. */
+tri_status tri_file_open_below(const char *root, const char *relative, int *out);
+tri_status tri_file_read_below(const char *root, const char *relative, size_t limit_bytes, char **out,
+                               size_t *out_bytes);
+/* A folder to be read (fdopendir); `relative` may be "", which is the root. */
+tri_status tri_folder_open_below(const char *root, const char *relative, int *out);
+/* The folder in which something lies, for openat and its like, and the last part, which points into `relative`. */
+tri_status tri_folder_open_above(const char *root, const char *relative, int *out, const char **name);
+struct stat;
+/* Whether a plain file is there, and what is known of it. */
+bool tri_file_find_below(const char *root, const char *relative, struct stat *out);
+
 /* Replaces a file so that after a crash either the old or the new content is there: temporary name beside it, fsync,
  * rename, fsync of the folder. A folder of that name is TRI_BAD_FILE. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
@@ -72,5 +86,7 @@ tri_status tri_directory_remove(const char *path);
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
 /* "PATHENDING", likewise. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
+/* What a path says behind a folder in which it lies, "" for the folder; NULL: it lies elsewhere. */
+const char *tri_path_below(const char *root, const char *path);
 
 #endif

@@ -6,6 +6,7 @@
 #include "board/internal.h"
 #include "tune/store_peek.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,12 +47,21 @@ static const char *found_kind_name(tri_found_kind kind) {
   return words[kind];
 }
 
-static tri_status path_of(tri_board *board, int64_t number, tri_found_kind kind, char path[TRI_PATH_BYTES]) {
+/* Where an item lies: below one of the board's folders, which it keeps. */
+typedef struct place {
+  const char *root;
+  char path[TRI_PATH_BYTES]; /* whole */
+} place;
+
+static const char *relative_of(const place *at) { return tri_path_below(at->root, at->path); }
+
+static tri_status place_of(tri_board *board, int64_t number, tri_found_kind kind, place *out) {
   tri_board_lock(board);
   const tri_board_item *item = item_of(board, number, kind);
-  snprintf(path, TRI_PATH_BYTES, "%s", item == NULL ? "" : item->path);
+  out->root = item == NULL ? NULL : item->root;
+  snprintf(out->path, sizeof out->path, "%s", item == NULL ? "" : item->path);
   tri_board_unlock(board);
-  if (path[0] != '\0') return TRI_OK;
+  if (out->root != NULL) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "there is no %s %" PRId64, found_kind_name(kind), number);
 }
 
@@ -315,12 +325,12 @@ done:
 /* ---- one item ---------------------------------------------------------------------------------------------------- */
 
 /* At most so many of a file's last bytes. */
-static tri_status read_end(const char *path, size_t most_bytes, char **out, bool *cut) {
+static tri_status read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut) {
   struct stat about;
   char *text = NULL;
   int file = -1;
-  TRI_TRY(tri_file_open_plain(path, &file));
-  tri_status status = fstat(file, &about) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot read %s", path);
+  TRI_TRY(tri_file_open_below(root, relative, &file));
+  tri_status status = fstat(file, &about) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot read %s", relative);
   *cut = status == TRI_OK && about.st_size > (off_t)most_bytes;
   if (status == TRI_OK) status = tri_alloc("the end of a file", most_bytes + 1, 1, &text);
   if (status == TRI_OK) {
@@ -334,11 +344,11 @@ static tri_status read_end(const char *path, size_t most_bytes, char **out, bool
 
 /* The end of a text in a folder, from the beginning of a line, of which lines that are not whole yet are left out; null
  * where there is none. */
-static json_t *text_in(const char *folder, const char *name, size_t most_bytes) {
-  char path[TRI_PATH_BYTES], *text = NULL;
+static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
+  char relative[TRI_PATH_BYTES], *text = NULL;
   bool cut = false;
-  if (tri_path_join(path, folder, name) != TRI_OK) return json_null();
-  if (read_end(path, most_bytes, &text, &cut) != TRI_OK) return json_null();
+  if (tri_path_join(relative, relative_of(at), name) != TRI_OK) return json_null();
+  if (read_end(at->root, relative, most_bytes, &text, &cut) != TRI_OK) return json_null();
   const char *line = cut ? strchr(text, '\n') : NULL;
   char *end = strrchr(text, '\n');
   if (end != NULL) end[1] = '\0';
@@ -348,40 +358,60 @@ static json_t *text_in(const char *folder, const char *name, size_t most_bytes) 
 }
 
 tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *out) {
-  char path[TRI_PATH_BYTES];
-  TRI_TRY(path_of(board, number, TRI_FOUND_RUN, path));
-  json_t *where = json_string(path);
+  place at;
+  TRI_TRY(place_of(board, number, TRI_FOUND_RUN, &at));
+  json_t *where = json_string(at.path);
   return answer_json(
       json_pack("{s:o, s:o, s:o, s:o}", "path", where == NULL ? json_null() : where, "config",
-                text_in(path, "config.yaml", MOST_TEXT_BYTES), "failures", text_in(path, "failures.txt", TAIL_BYTES),
-                "samples", text_in(path, "samples.jsonl", SAMPLES_BYTES)),
+                text_in(&at, "config.yaml", MOST_TEXT_BYTES), "failures", text_in(&at, "failures.txt", TAIL_BYTES),
+                "samples", text_in(&at, "samples.jsonl", SAMPLES_BYTES)),
       out);
 }
 
 tri_status tri_board_answer_study(tri_board *board, int64_t number, tri_answer *out) {
-  char path[TRI_PATH_BYTES];
+  place at;
   json_t *study = NULL;
-  TRI_TRY(path_of(board, number, TRI_FOUND_STUDY, path));
-  TRI_TRY(tri_store_peek(path, &study));
+  TRI_TRY(place_of(board, number, TRI_FOUND_STUDY, &at));
+  TRI_TRY(tri_store_peek(at.root, relative_of(&at), &study));
   return answer_json(study, out);
 }
 
 tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answer *out) {
-  char path[TRI_PATH_BYTES];
+  place at;
   json_t *found = NULL;
-  TRI_TRY(path_of(board, number, TRI_FOUND_TIMELINE, path));
-  TRI_TRY(tri_board_waits(path, &found));
+  TRI_TRY(place_of(board, number, TRI_FOUND_TIMELINE, &at));
+  TRI_TRY(tri_board_waits(at.root, relative_of(&at), &found));
   return answer_json(found, out);
 }
 
+/* As long as it is now, into memory of that size: a picture may be large. */
+static tri_status read_picture(int file, const char *path, tri_answer *out) {
+  struct stat about;
+  tri_answer read = {0};
+  if (fstat(file, &about) != 0) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(errno));
+  if (about.st_size > MOST_PICTURE_BYTES) {
+    return tri_fail(TRI_BAD_FILE, "%s has more than %d MB, more than is shown", path, MOST_PICTURE_BYTES >> 20);
+  }
+  read.text = malloc((size_t)about.st_size + 1);
+  if (read.text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a picture");
+  while (read.bytes < (size_t)about.st_size) {
+    ssize_t got = pread(file, read.text + read.bytes, (size_t)about.st_size - read.bytes, (off_t)read.bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break; /* what was cut in between is shorter */
+    read.bytes += (size_t)got;
+  }
+  read.text[read.bytes] = '\0';
+  *out = read;
+  return TRI_OK;
+}
+
 tri_status tri_board_answer_picture(tri_board *board, int64_t number, tri_answer *out) {
-  char path[TRI_PATH_BYTES], *text = NULL;
-  size_t bytes = 0;
-  TRI_TRY(path_of(board, number, TRI_FOUND_TIMELINE, path));
-  strcpy(path + strlen(path) - strlen("json"), "svg");
-  TRI_TRY(tri_file_read_plain(path, MOST_PICTURE_BYTES, &text, &bytes));
-  char *copy = malloc(bytes + 1);
-  if (copy != NULL) *out = (tri_answer){memcpy(copy, text, bytes + 1), bytes};
-  tri_free(text);
-  return copy != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a picture");
+  place at;
+  int file = -1;
+  TRI_TRY(place_of(board, number, TRI_FOUND_TIMELINE, &at));
+  strcpy(at.path + strlen(at.path) - strlen("json"), "svg");
+  TRI_TRY(tri_file_open_below(at.root, relative_of(&at), &file));
+  tri_status status = read_picture(file, at.path, out);
+  close(file);
+  return status;
 }

@@ -2,14 +2,17 @@
 #include "base/memory.h"
 #include "board/internal.h"
 #include "checkpoint/folder.h"
+#include "tune/store_peek.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { SLICE_BYTES = 4 << 20, MOST_SUMMARY_BYTES = 1 << 20 };
+enum { SLICE_BYTES = 4 << 20, MOST_SUMMARY_BYTES = 1 << 18 };
 
 /* Who has let go of a mutex has it again before those who wait are awake: the thread that reads would keep all others
  * out. So there is a second one, held by who is next: it keeps that thread from coming again before somebody who waits.
@@ -37,6 +40,7 @@ static tri_status add_folder(tri_board *board, const char *folder) {
 tri_status tri_board_create(const char *const *folders, int64_t count, tri_board **out) {
   tri_board *board = NULL;
   tri_status status = TRI_OK;
+  TRI_TRY(tri_store_peek_prepare());
   TRI_TRY(tri_alloc("a board", 1, sizeof *board, &board));
   pthread_mutex_init(&board->next, NULL);
   pthread_mutex_init(&board->lock, NULL);
@@ -94,10 +98,12 @@ static tri_status board_add_item(tri_board *board, const tri_found *found) {
   }
   TRI_TRY(tri_alloc("a board", 1, sizeof *item, &item));
   item->kind = found->kind;
+  item->root = found->root;
   snprintf(item->path, sizeof item->path, "%s", found->path);
   name_item(board, item);
   if (item->kind == TRI_FOUND_RUN) {
-    tri_status status = tri_path_join(item->series.path, item->path, "metrics.jsonl");
+    item->series.root = item->root;
+    tri_status status = tri_path_join(item->series.path, tri_path_below(item->root, item->path), "metrics.jsonl");
     if (status != TRI_OK) {
       tri_free(item);
       return status;
@@ -128,19 +134,23 @@ static tri_status board_merge(tri_board *board, const tri_found_list *found) {
 
 /* ---- what lies beside metrics ------------------------------------------------------------------------------------ */
 
-/* A number that another content hardly has. */
-static int64_t version_of(const char *path, const char *ending) {
-  char whole[TRI_PATH_BYTES];
+/* A number that another content hardly has; 0 where there is no such file. */
+static int64_t version_of(const char *root, const char *relative) {
   struct stat now;
-  if (tri_path_with(whole, path, ending) != TRI_OK || stat(whole, &now) != 0) return 0;
+  if (!tri_file_find_below(root, relative, &now)) return 0;
   uint64_t mixed =
       (uint64_t)now.st_size * 1000003 + (uint64_t)now.st_mtim.tv_sec * 1009 + (uint64_t)now.st_mtim.tv_nsec;
   return (int64_t)(mixed & 0xFFFFFFFFFFFF); /* a whole number in JavaScript too */
 }
 
+/* Where a file of a run lies below the item's root. */
+static tri_status place_in(const tri_board_item *item, const char *name, char relative[TRI_PATH_BYTES]) {
+  return tri_path_join(relative, tri_path_below(item->root, item->path), name);
+}
+
 static bool stat_in(const tri_board_item *item, const char *name, struct stat *out) {
-  char path[TRI_PATH_BYTES];
-  return tri_path_join(path, item->path, name) == TRI_OK && lstat(path, out) == 0 && S_ISREG(out->st_mode);
+  char relative[TRI_PATH_BYTES];
+  return place_in(item, name, relative) == TRI_OK && tri_file_find_below(item->root, relative, out);
 }
 
 static double seconds_since(struct timespec then) {
@@ -151,10 +161,10 @@ static double seconds_since(struct timespec then) {
 
 /* NULL where there is none, or it cannot be read now. */
 static json_t *read_summary(const tri_board_item *item) {
-  char path[TRI_PATH_BYTES], *text = NULL;
+  char relative[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  if (tri_path_join(path, item->path, "summary.json") != TRI_OK) return NULL;
-  if (tri_file_read_plain(path, MOST_SUMMARY_BYTES, &text, &bytes) != TRI_OK) return NULL;
+  if (place_in(item, "summary.json", relative) != TRI_OK) return NULL;
+  if (tri_file_read_below(item->root, relative, MOST_SUMMARY_BYTES, &text, &bytes) != TRI_OK) return NULL;
   json_t *summary = json_loadb(text, bytes, 0, NULL);
   tri_free(text);
   if (json_is_object(summary)) return summary;
@@ -173,19 +183,35 @@ static void look_at_summary(tri_board_item *item) {
   item->summary_changed = now.st_mtim;
 }
 
+static tri_status list_checkpoints(const tri_board_item *item, tri_folder **out, int64_t *count) {
+  char relative[TRI_PATH_BYTES];
+  int file = -1;
+  TRI_TRY(place_in(item, "checkpoints", relative));
+  TRI_TRY(tri_folder_open_below(item->root, relative, &file));
+  DIR *directory = fdopendir(file);
+  if (directory != NULL) return tri_folder_list_open(directory, out, count);
+  close(file);
+  return tri_fail(TRI_IO_FAILED, "cannot look into %s: %s", relative, strerror(errno));
+}
+
+static bool has_mark(const tri_board_item *item, const tri_folder *folder, const char *mark) {
+  char inside[TRI_PATH_BYTES];
+  struct stat about;
+  int length = snprintf(inside, sizeof inside, "checkpoints/%s/%s", folder->name, mark);
+  return length > 0 && stat_in(item, inside, &about);
+}
+
 static void look_at_checkpoints(tri_board_item *item) {
-  char root[TRI_PATH_BYTES];
   tri_folder *folders = NULL;
   int64_t count = 0, kept = 0;
   tri_board_checkpoint *checkpoints = NULL;
-  if (tri_path_join(root, item->path, "checkpoints") != TRI_OK) return;
-  if (tri_folder_list(root, &folders, &count) != TRI_OK) return;
+  if (list_checkpoints(item, &folders, &count) != TRI_OK) count = 0;
   if (tri_alloc("names of checkpoints", (size_t)count, sizeof *checkpoints, &checkpoints) == TRI_OK) {
     for (int64_t i = 0; i < count; i++) {
-      if (!tri_folder_is_complete(root, &folders[i])) continue;
+      if (folders[i].kind != TRI_FOLDER_FINAL || !has_mark(item, &folders[i], TRI_FILE_COMPLETE)) continue;
       checkpoints[kept++] = (tri_board_checkpoint){.step = folders[i].step,
-                                                   .best = tri_folder_has(root, &folders[i], TRI_FILE_BEST),
-                                                   .proven = tri_folder_has(root, &folders[i], TRI_FILE_PROVEN)};
+                                                   .best = has_mark(item, &folders[i], TRI_FILE_BEST),
+                                                   .proven = has_mark(item, &folders[i], TRI_FILE_PROVEN)};
     }
     tri_free(item->checkpoints);
     item->checkpoints = checkpoints;
@@ -194,11 +220,9 @@ static void look_at_checkpoints(tri_board_item *item) {
   tri_free(folders);
 }
 
-/* 0 where there is no such file. */
 static int64_t version_in(const tri_board_item *item, const char *name) {
-  char path[TRI_PATH_BYTES];
-  struct stat now;
-  return stat_in(item, name, &now) && tri_path_join(path, item->path, name) == TRI_OK ? version_of(path, "") : 0;
+  char relative[TRI_PATH_BYTES];
+  return place_in(item, name, relative) == TRI_OK ? version_of(item->root, relative) : 0;
 }
 
 static void look_at_run(tri_board_item *item) {
@@ -214,10 +238,15 @@ static void look_at_run(tri_board_item *item) {
 
 /* A picture is written after its numbers, a log beside the store that it belongs to. */
 static void look_at_item(tri_board_item *item) {
+  const char *relative = tri_path_below(item->root, item->path);
+  char log[TRI_PATH_BYTES];
   switch (item->kind) {
     case TRI_FOUND_RUN: look_at_run(item); break;
-    case TRI_FOUND_STUDY: item->version = version_of(item->path, "") ^ version_of(item->path, "-wal"); break;
-    case TRI_FOUND_TIMELINE: item->version = version_of(item->path, ""); break;
+    case TRI_FOUND_STUDY:
+      item->version = version_of(item->root, relative);
+      if (tri_path_with(log, relative, "-wal") == TRI_OK) item->version ^= version_of(item->root, log);
+      break;
+    case TRI_FOUND_TIMELINE: item->version = version_of(item->root, relative); break;
   }
 }
 

@@ -18,6 +18,7 @@ typedef enum tri_found_kind { TRI_FOUND_KINDS(TRI_FOUND_VALUE) } tri_found_kind;
 
 typedef struct tri_found {
   tri_found_kind kind;
+  const char *root; /* the folder that was given; the path lies in it */
   char path[TRI_PATH_BYTES];
 } tri_found;
 
@@ -30,8 +31,8 @@ typedef struct tri_found_list {
 
 enum { TRI_FOUND_MOST_NAMES = 200000, TRI_FOUND_MOST_DEPTH = 12 };
 
-/* LOCAL. Adds what lies in a folder and below it. Links are not followed, and names that begin with a dot, checkpoints
- * and the trials of studies are passed over; what cannot be read now is not there. */
+/* LOCAL. Adds what lies in a folder, which must outlive the list, and below it. Links are not followed, and names that
+ * begin with a dot, checkpoints and the trials of studies are passed over; what cannot be read now is not there. */
 tri_status tri_found_below(const char *folder, tri_found_list *out);
 void tri_found_release(tri_found_list *list);
 

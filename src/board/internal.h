@@ -16,6 +16,7 @@ typedef struct tri_board_checkpoint {
 /* One that was found once; `gone` where it is not any more. */
 typedef struct tri_board_item {
   tri_found_kind kind;
+  const char *root; /* the board's; others may write below it: what lies there is opened from here (base/file.h) */
   char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES]; /* `name` is for people: from the folder that was given */
   bool gone;
   int64_t version; /* of studies and timelines: another whenever their files are */
@@ -43,7 +44,7 @@ struct tri_board {
 void tri_board_lock(tri_board *board);
 void tri_board_unlock(tri_board *board);
 
-/* How long each rank of a timeline waited (waits.c). Release *out with json_decref. */
-tri_status tri_board_waits(const char *path, json_t **out);
+/* How long each rank of a timeline waited (waits.c), a file below a folder. Release *out with json_decref. */
+tri_status tri_board_waits(const char *root, const char *relative, json_t **out);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,7 +124,6 @@ static tri_status follow(tri_series *s, int file, size_t most_bytes, bool *more)
   struct stat now;
   char *buffer = NULL;
   if (fstat(file, &now) != 0) return tri_fail(TRI_IO_FAILED, "cannot look at %s: %s", s->path, strerror(errno));
-  if (!S_ISREG(now.st_mode)) return tri_fail(TRI_BAD_FILE, "%s is no plain file", s->path);
   if (!is_the_same(s, file, &now)) forget(s);
   s->device = now.st_dev;
   s->inode = now.st_ino;
@@ -141,9 +139,8 @@ static tri_status follow(tri_series *s, int file, size_t most_bytes, bool *more)
 
 tri_status tri_series_read(tri_series *s, size_t most_bytes, bool *more) {
   *more = false;
-  /* A link may lead out of the folders that are shown, and a pipe would be waited for. */
-  int file = open(s->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", s->path, strerror(errno));
+  int file = -1;
+  TRI_TRY(tri_file_open_below(s->root, s->path, &file));
   tri_status status = follow(s, file, most_bytes, more);
   close(file);
   return status;

@@ -13,9 +13,10 @@
 
 enum { TRI_SERIES_TAIL_BYTES = 64 };
 
-/* Starts as {.path = ...}. */
+/* Starts as {.root = ..., .path = ...}. */
 typedef struct tri_series {
-  char path[TRI_PATH_BYTES];
+  const char *root;          /* a folder that others may write in, and outlives this */
+  char path[TRI_PATH_BYTES]; /* below it */
   /* [count], by rising step; seconds is how long the steps up to this one took together. */
   int64_t *steps, *tokens;
   double *seconds;

@@ -65,10 +65,12 @@ static void take_line(waits *w, const tri_line *line) {
   json_decref(event);
 }
 
-static tri_status read_waits(const char *path, waits *w) {
+static tri_status read_waits(const char *root, const char *relative, waits *w) {
+  int file = -1;
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
-  TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
+  TRI_TRY(tri_file_open_below(root, relative, &file));
+  TRI_TRY(tri_lines_of(file, relative, LONGEST_LINE_BYTES, &lines));
   for (bool there = true; status == TRI_OK && there;) {
     tri_line line;
     status = tri_lines_next_any(lines, &line, &there);
@@ -96,10 +98,10 @@ static json_t *json_of_waits(const waits *w) {
                    (json_int_t)w->last_step, "seconds", seconds);
 }
 
-tri_status tri_board_waits(const char *path, json_t **out) {
+tri_status tri_board_waits(const char *root, const char *relative, json_t **out) {
   waits w = {.begin_us = 1e300, .end_us = -1e300};
   TRI_TRY(tri_alloc("who waits", MOST_RANKS, sizeof *w.ranks, &w.ranks));
-  tri_status status = read_waits(path, &w);
+  tri_status status = read_waits(root, relative, &w);
   if (status == TRI_OK) *out = json_of_waits(&w);
   tri_free(w.ranks);
   return status;

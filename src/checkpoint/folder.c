@@ -78,15 +78,11 @@ static int compare_folders(const void *left, const void *right) {
   return strcmp(a->name, b->name);
 }
 
-tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count) {
+tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count) {
   tri_folder *list = NULL;
   int64_t held = 0, room = 0;
   tri_status status = TRI_OK;
-  DIR *directory = opendir(root);
-  if (directory == NULL && errno != ENOENT) {
-    return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", root, strerror(errno));
-  }
-  for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     tri_folder folder;
     if (!parse_name(entry->d_name, &folder)) continue;
     if (held == room) {
@@ -101,8 +97,17 @@ tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count) {
   list = NULL;
 close_directory:
   tri_free(list);
-  if (directory != NULL) closedir(directory);
+  closedir(directory);
   return status;
+}
+
+tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count) {
+  DIR *directory = opendir(root);
+  if (directory != NULL) return tri_folder_list_open(directory, out, count);
+  if (errno != ENOENT) return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", root, strerror(errno));
+  *out = NULL;
+  *count = 0;
+  return TRI_OK;
 }
 
 tri_status tri_folder_retire(const char *root, int64_t step) {

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -39,6 +40,8 @@ tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step,
 /* LOCAL. All checkpoint folders below root: final ones first, each kind from the highest step down. A root that does
  * not exist has none. Release *out with tri_free. */
 tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
+/* LOCAL. The same of a folder that is open, which it closes. */
+tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count);
 
 /* LOCAL. Moves a final folder out of sight; what is left to do is tri_folder_clear's. */
 tri_status tri_folder_retire(const char *root, int64_t step);

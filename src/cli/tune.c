@@ -174,6 +174,12 @@ static tri_status take_options(const arguments *given, tri_study *study) {
   return TRI_OK;
 }
 
+/* A store that somebody else has written may name a pipe, which would be waited for. */
+static bool may_read(const char *name) {
+  const char *kind = tri_path_odd_kind(name);
+  return kind == NULL || strcmp(kind, "folder") == 0; /* a preset's name may be a folder's */
+}
+
 static tri_status tune_report(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES];
   tri_store *store = NULL;
@@ -190,7 +196,8 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   }
   TRI_TRY(tri_store_study(path, study));
   /* Reports say what simulations rest on, where that is still there. */
-  if (!tri_study_is_real(study) && tri_cluster_load(study->cluster_name, &study->cluster) != TRI_OK) {
+  if (!tri_study_is_real(study) &&
+      !(may_read(study->cluster_name) && tri_cluster_load(study->cluster_name, &study->cluster) == TRI_OK)) {
     study->cluster = (tri_cluster){0};
   }
   TRI_TRY(tri_store_open(path, NULL, study, &store));

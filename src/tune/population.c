@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { MOST_AT_ONCE = 256, MOST_MEMBERS = 1000, FOR_POPULATIONS = 1 << 20 };
+enum { MOST_AT_ONCE = 256, FOR_POPULATIONS = 1 << 20 };
 
 const tri_member *tri_population_find(const tri_member *rows, int64_t count, int64_t member, int64_t round) {
   for (int64_t i = 0; i < count; i++) {
@@ -39,7 +39,7 @@ const tri_member *tri_population_best(const tri_member *rows, int64_t count) {
 /* In [0, 1), by what it is for. */
 static double uniform(const tri_study *study, int64_t member, int64_t round, int64_t what) {
   tri_random_key key = tri_random_stream(study->search.seed, TRI_RANDOM_TUNE,
-                                         (uint64_t)FOR_POPULATIONS + (uint64_t)(round * MOST_MEMBERS + member));
+                                         (uint64_t)FOR_POPULATIONS + (uint64_t)(round * TRI_MOST_MEMBERS + member));
   return tri_random_u32(key, (uint64_t)what) / 4294967296.0;
 }
 
@@ -78,10 +78,10 @@ static int population_compare(const void *left, const void *right) {
 
 void tri_population_decide(const tri_study *study, const tri_member *rows, int64_t count, int64_t member, int64_t round,
                            tri_member *out) {
-  const tri_member *ranked[MOST_MEMBERS], *own = tri_population_find(rows, count, member, round - 1);
+  const tri_member *ranked[TRI_MOST_MEMBERS], *own = tri_population_find(rows, count, member, round - 1);
   int64_t n = 0, place = 0;
   *out = (tri_member){.member = member, .round = round};
-  for (int64_t i = 0; i < count && n < MOST_MEMBERS; i++) {
+  for (int64_t i = 0; i < count && n < TRI_MOST_MEMBERS; i++) {
     if (rows[i].round == round - 1 && rows[i].state != TRI_TRIAL_RUNNING) ranked[n++] = &rows[i];
   }
   if (own == NULL || n == 0) {

@@ -10,6 +10,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
+/* Of a study at most (study.c). */
+enum { TRI_MOST_MEMBERS = 1000, TRI_MOST_ROUNDS = 1000 };
+
 /* One stretch of one member. */
 typedef struct tri_member {
   int64_t member, round; /* both from 1 */

@@ -6,10 +6,10 @@
 
 #include <math.h>
 
-enum { MOST_ROUNDS = 1000, WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12, ABOUT_TICKS = 5 };
+enum { WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12, ABOUT_TICKS = 5 };
 
 /* The rows from which the best comes, by round: line[round - 1]; its length. */
-static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[MOST_ROUNDS]) {
+static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
   const tri_member *at = tri_population_best(rows, count);
   int64_t length = at == NULL ? 0 : at->round;
   for (int64_t round = length; round > 0 && at != NULL; round--) {
@@ -38,7 +38,7 @@ static int64_t takeovers(const tri_member *rows, int64_t count) {
 /* ---- text and JSON ----------------------------------------------------------------------------------------------- */
 
 void tri_population_text(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
-  const tri_member *line[MOST_ROUNDS] = {NULL}, *best = tri_population_best(rows, count);
+  const tri_member *line[TRI_MOST_ROUNDS] = {NULL}, *best = tri_population_best(rows, count);
   int64_t length = line_of(rows, count, line);
   fprintf(to, "%s: %ld members, %ld rounds of %ld steps; %ld stretches done, %ld failed, %ld took another's weights\n",
           study->name, (long)study->population.members, (long)study->population.rounds, (long)study->population.steps,
@@ -130,7 +130,7 @@ static void print_frame(const frame *f, FILE *to) {
 
 /* Each stretch a dot; a line from that whose weights it began with; the best one's line in another colour. */
 static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
-  const tri_member *line[MOST_ROUNDS] = {NULL};
+  const tri_member *line[TRI_MOST_ROUNDS] = {NULL};
   int64_t length = line_of(rows, count, line);
   const char *name = what < 0 ? "validation loss" : study->space.knobs[what].name;
   frame f = frame_of(study, rows, count, what);

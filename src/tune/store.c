@@ -7,16 +7,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { BUSY_MS = 10000, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
-
-/* In the column of a trial's state, beside tri_trial_state's: done, but stopped early. */
-enum { STOPPED_EARLY = 3 };
+enum { BUSY_MS = 10000, MOST_STATEMENT_S = 20, FORMAT = 2, BEAT_S = 10, MOST_SILENT_S = 300 };
 
 tri_status tri_store_failed(const tri_store *s, const char *what) {
   int code = sqlite3_errcode(s->db);
@@ -24,16 +22,22 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
     return tri_fail(TRI_IO_FAILED, "%s is locked by another program for more than %d s: cannot %s", s->path,
                     BUSY_MS / 1000, what);
   }
-  bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
+  if (code == SQLITE_INTERRUPT) {
+    return tri_fail(TRI_BAD_FILE, "%s: cannot %s in %g s; it is damaged or no study; name another file", s->path, what,
+                    s->guard.most_s);
+  }
+  bool damaged = tri_store_is_damage(code);
   return tri_fail(damaged ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
                   damaged ? "; it is damaged or no study; name another file" : "");
 }
 
-static tri_status execute(const tri_store *s, const char *sql, const char *what) {
+static tri_status execute(tri_store *s, const char *sql, const char *what) {
+  tri_store_guard_renew(&s->guard);
   return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? TRI_OK : tri_store_failed(s, what);
 }
 
-tri_status tri_store_prepare(const tri_store *s, const char *sql, sqlite3_stmt **out) {
+tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) {
+  tri_store_guard_renew(&s->guard);
   return sqlite3_prepare_v2(s->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : tri_store_failed(s, "read it");
 }
 
@@ -159,7 +163,8 @@ static tri_status forget_the_dead(tri_store *s, const char *table) {
   tri_status status = tri_store_prepare(s, text, &drop);
   while (status == TRI_OK && sqlite3_step(query) == SQLITE_ROW) {
     pid_t pid = (pid_t)sqlite3_column_int64(query, 1);
-    bool here = strcmp((const char *)sqlite3_column_text(query, 2), host) == 0;
+    const char *theirs = (const char *)sqlite3_column_text(query, 2);
+    bool here = theirs != NULL && strcmp(theirs, host) == 0;
     bool lives =
         here ? pid == getpid() || kill(pid, 0) == 0 || errno != ESRCH : sqlite3_column_int64(query, 3) < MOST_SILENT_S;
     if (lives) continue;
@@ -179,7 +184,7 @@ tri_status tri_store_forget_dead(tri_store *s) {
 
 tri_status tri_store_beat(tri_store *s) {
   char host[TRI_HOST_BYTES], text[200];
-  static const char *const tables[] = {"trials", "members"};
+  static const char *const beating[] = {"trials", "members"};
   double now = tri_clock_s();
   if (now - s->beat_s < BEAT_S) return TRI_OK;
   s->beat_s = now;
@@ -188,7 +193,7 @@ tri_status tri_store_beat(tri_store *s) {
     sqlite3_stmt *update = NULL;
     snprintf(text, sizeof text,
              "UPDATE %s SET beat = CAST(strftime('%%s', 'now') AS INTEGER) WHERE state = 0 AND host = ? AND pid = ?",
-             tables[i]);
+             beating[i]);
     TRI_TRY(tri_store_prepare(s, text, &update));
     sqlite3_bind_text(update, 1, host, -1, SQLITE_TRANSIENT);
     sqlite3_bind_int64(update, 2, getpid());
@@ -213,7 +218,7 @@ static bool is_local(const char *path) {
 }
 
 /* A file without tables is new; one with ours has our number in it. */
-static tri_status check_format(const tri_store *s) {
+static tri_status check_format(tri_store *s) {
   sqlite3_stmt *query = NULL;
   char mark[64];
   TRI_TRY(tri_store_prepare(s, "SELECT (SELECT count(*) FROM sqlite_schema), user_version FROM pragma_user_version",
@@ -231,25 +236,68 @@ static tri_status check_format(const tri_store *s) {
   return format == FORMAT ? TRI_OK : execute(s, mark, "mark it");
 }
 
+static const struct {
+  const char *name, *columns;
+} tables[] = {
+    {"study", "id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL"},
+    {"known", "recipe TEXT PRIMARY KEY, state INTEGER, value REAL, reason TEXT"},
+    {"rungs", "number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung)"},
+    {"trials",
+     "number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
+     " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
+     " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+     " began TEXT DEFAULT CURRENT_TIMESTAMP"},
+    {"members",
+     "member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
+     " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
+     " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
+     " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
+};
+
+/* Makes a table where there is none. In one without our keys a tuner would not find its own trials again, and go on for
+ * ever. */
+static tri_status make_table(tri_store *s, const char *name, const char *columns) {
+  char sql[1024];
+  sqlite3_stmt *query = NULL;
+  snprintf(sql, sizeof sql, "CREATE TABLE IF NOT EXISTS %s (%s)", name, columns);
+  TRI_TRY(execute(s, sql, "make its tables"));
+  TRI_TRY(tri_store_prepare(s, "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ? AND sql = ?", &query));
+  snprintf(sql, sizeof sql, "CREATE TABLE %s (%s)", name, columns);
+  sqlite3_bind_text(query, 1, name, -1, SQLITE_TRANSIENT);
+  sqlite3_bind_text(query, 2, sql, -1, SQLITE_TRANSIENT);
+  int code = sqlite3_step(query);
+  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read it");
+  sqlite3_finalize(query);
+  if (code != SQLITE_DONE) return status;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s: its table `%s` is not as this version makes it: somebody else has written this store, or another "
+      "version; name another file",
+      s->path, name);
+}
+
 static tri_status store_set_up(tri_store *s, const char *text) {
   TRI_TRY(check_format(s));
   if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
-  TRI_TRY(execute(
-      s,
-      "CREATE TABLE IF NOT EXISTS study (id INTEGER PRIMARY KEY, text TEXT NOT NULL, file TEXT NOT NULL);"
-      "CREATE TABLE IF NOT EXISTS known (recipe TEXT PRIMARY KEY, state INTEGER, value REAL, reason TEXT);"
-      "CREATE TABLE IF NOT EXISTS rungs (number INTEGER, rung INTEGER, value REAL, PRIMARY KEY (number, rung));"
-      "CREATE TABLE IF NOT EXISTS trials (number INTEGER PRIMARY KEY AUTOINCREMENT, point TEXT NOT NULL UNIQUE,"
-      " state INTEGER NOT NULL, value REAL, memory REAL, reason TEXT, seconds REAL, node_s REAL, layout TEXT,"
-      " host TEXT, pid INTEGER, beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-      " began TEXT DEFAULT CURRENT_TIMESTAMP);"
-      "CREATE TABLE IF NOT EXISTS members (member INTEGER, round INTEGER, parent INTEGER, state INTEGER NOT NULL,"
-      " params TEXT, loss REAL, reason TEXT, seconds REAL, host TEXT, pid INTEGER,"
-      " beat INTEGER DEFAULT (CAST(strftime('%s', 'now') AS INTEGER)), version TEXT,"
-      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round));",
-      "make its tables"));
+  for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+    TRI_TRY(make_table(s, tables[i].name, tables[i].columns));
+  }
   TRI_TRY(check_study(s, text));
   return tri_store_forget_dead(s);
+}
+
+/* Opens the file and looks at what kind of tables it has, before anything is read from them. */
+static tri_status open_guarded(tri_store *s, int flags) {
+  const char *kind = tri_path_odd_kind(s->path);
+  int code = SQLITE_OK;
+  if (kind != NULL) return tri_fail(TRI_BAD_FILE, "%s is a %s, and a store is a plain file", s->path, kind);
+  if (sqlite3_open_v2(s->path, &s->db, flags, NULL) != SQLITE_OK) {
+    return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", s->path, sqlite3_errmsg(s->db));
+  }
+  tri_store_guard_begin(&s->guard, s->db, MOST_STATEMENT_S);
+  sqlite3_busy_timeout(s->db, BUSY_MS);
+  tri_status status = tri_store_check_schema(s->db, s->path, &code);
+  return code == SQLITE_OK ? status : tri_store_failed(s, "read it");
 }
 
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out) {
@@ -257,11 +305,7 @@ tri_status tri_store_open(const char *path, const char *text, const tri_study *s
   TRI_TRY(tri_alloc("a study's store", 1, sizeof *s, &s));
   s->study = study;
   snprintf(s->path, sizeof s->path, "%s", path);
-  tri_status status = TRI_OK;
-  if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) != SQLITE_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s->db));
-  }
-  if (status == TRI_OK) sqlite3_busy_timeout(s->db, BUSY_MS);
+  tri_status status = open_guarded(s, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
   if (status == TRI_OK && text != NULL) status = store_set_up(s, text);
   if (status != TRI_OK) {
     tri_store_close(s);
@@ -281,24 +325,51 @@ void tri_store_close(tri_store *s) {
 
 /* ---- trials ------------------------------------------------------------------------------------------------------ */
 
+static tri_status check_trial(const tri_store *s, int64_t state, const tri_trial *t) {
+  const struct {
+    const char *column;
+    double value;
+  } reals[] = {{"value", t->value}, {"seconds", t->seconds}, {"memory", t->memory}, {"node_s", t->node_s}};
+  TRI_TRY(tri_store_check_number(s->path, "trial", t->number, TRI_STORE_MOST_NUMBER));
+  TRI_TRY(tri_store_check_state(s->path, "trial", t->number, state, TRI_STORE_STOPPED_EARLY));
+  for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+    TRI_TRY(tri_store_check_real(s->path, "trial", t->number, reals[i].column, reals[i].value));
+  }
+  return TRI_OK;
+}
+
+static tri_status read_point(const tri_store *s, sqlite3_stmt *row, int column, tri_trial *out) {
+  char said[300];
+  const char *text = (const char *)sqlite3_column_text(row, column);
+  if (text == NULL || sqlite3_column_bytes(row, column) >= TRI_POINT_TEXT_BYTES) {
+    return tri_fail(TRI_BAD_FILE, "%s: trial %lld: its point has %d bytes, and points have 1 to %d; name another file",
+                    s->path, (long long)out->number, sqlite3_column_bytes(row, column), TRI_POINT_TEXT_BYTES - 1);
+  }
+  tri_status status = tri_point_parse(&s->study->space, text, &out->point);
+  if (status == TRI_OK) return TRI_OK;
+  snprintf(said, sizeof said, "%s", tri_status_message());
+  return tri_fail(status, "%s: trial %lld: %s", s->path, (long long)out->number, said);
+}
+
 static tri_status read_trial(const tri_store *s, sqlite3_stmt *row, tri_trial *out) {
   const char *reason = (const char *)sqlite3_column_text(row, 4);
-  int state = sqlite3_column_int(row, 2);
+  int64_t state = sqlite3_column_int64(row, 2);
   *out = (tri_trial){.number = sqlite3_column_int64(row, 0),
-                     .state = state == STOPPED_EARLY ? TRI_TRIAL_DONE : (tri_trial_state)state,
-                     .early = state == STOPPED_EARLY,
+                     .state = state == TRI_STORE_STOPPED_EARLY ? TRI_TRIAL_DONE : (tri_trial_state)state,
+                     .early = state == TRI_STORE_STOPPED_EARLY,
                      .value = sqlite3_column_double(row, 3),
                      .seconds = sqlite3_column_double(row, 5),
                      .memory = sqlite3_column_double(row, 6),
                      .node_s = sqlite3_column_double(row, 7)};
   snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
-  return tri_point_parse(&s->study->space, (const char *)sqlite3_column_text(row, 1), &out->point);
+  TRI_TRY(check_trial(s, state, out));
+  return read_point(s, row, 1, out);
 }
 
 /* The rows behind those that are held, which have ended and change no more. */
 static tri_status read_on(tri_store *s) {
   sqlite3_stmt *query = NULL;
-  int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : 0;
+  int64_t held = s->num_ended, last = held > 0 ? s->trials[held - 1].number : INT64_MIN;
   bool all_ended = true;
   TRI_TRY(tri_store_prepare(
       s,
@@ -313,6 +384,10 @@ static tri_status read_on(tri_store *s) {
       int64_t room = s->room == 0 ? 64 : s->room * 2;
       status = tri_realloc("trials", (size_t)room, sizeof *s->trials, &s->trials);
       if (status == TRI_OK) s->room = room;
+    }
+    if (status == TRI_OK && held == TRI_STORE_MOST_ROWS) {
+      status = tri_fail(TRI_BAD_FILE, "%s holds more than %d trials, and no space has more points; name another file",
+                        s->path, TRI_STORE_MOST_ROWS);
     }
     if (status == TRI_OK) status = read_trial(s, query, &s->trials[held]);
     held += status == TRI_OK;
@@ -359,7 +434,7 @@ tri_status tri_store_end(tri_store *s, const tri_trial *trial, const char *layou
       "UPDATE trials SET state = ?, value = ?, reason = ?, seconds = ?, memory = ?, node_s = ?, layout = ?"
       " WHERE number = ?",
       &update));
-  sqlite3_bind_int(update, 1, trial->early ? STOPPED_EARLY : (int)trial->state);
+  sqlite3_bind_int(update, 1, trial->early ? TRI_STORE_STOPPED_EARLY : (int)trial->state);
   if (trial->state == TRI_TRIAL_DONE) sqlite3_bind_double(update, 2, trial->value);
   sqlite3_bind_text(update, 3, trial->reason, -1, SQLITE_TRANSIENT);
   sqlite3_bind_double(update, 4, trial->seconds);
@@ -423,7 +498,13 @@ tri_status tri_store_known(tri_store *s, const tri_recipe *recipe, tri_trial *ou
   if (*found) {
     *out =
         (tri_trial){.state = (tri_trial_state)sqlite3_column_int(query, 0), .value = sqlite3_column_double(query, 1)};
-    snprintf(out->reason, sizeof out->reason, "%s", (const char *)sqlite3_column_text(query, 2));
+    const char *reason = (const char *)sqlite3_column_text(query, 2);
+    snprintf(out->reason, sizeof out->reason, "%s", reason == NULL ? "" : reason);
+    int64_t state = sqlite3_column_int64(query, 0);
+    if (state < 0 || state > TRI_TRIAL_FAILED || !isfinite(out->value)) {
+      status = tri_fail(TRI_BAD_FILE, "%s: what it says of the recipe `%s` is not a result; name another file", s->path,
+                        recipe->layout);
+    }
   }
   sqlite3_finalize(query);
   return status;
@@ -444,27 +525,28 @@ tri_status tri_store_note_known(tri_store *s, const tri_recipe *recipe, const tr
 
 /* ---- reading a store whose study nobody has named ---------------------------------------------------------------- */
 
-bool tri_store_is_one(const char *path) {
+bool tri_store_begins(int file) {
   char first[16] = "";
-  FILE *from = fopen(path, "rb");
-  if (from == NULL) return false;
-  size_t got = fread(first, 1, sizeof first, from);
-  fclose(from);
-  return got == sizeof first && memcmp(first, "SQLite format 3", sizeof first) == 0;
+  return pread(file, first, sizeof first, 0) == (ssize_t)sizeof first &&
+         memcmp(first, "SQLite format 3", sizeof first) == 0;
+}
+
+bool tri_store_is_one(const char *path) {
+  int file = -1;
+  if (tri_file_open_plain(path, &file) != TRI_OK) return false;
+  bool is_one = tri_store_begins(file);
+  close(file);
+  return is_one;
 }
 
 /* The first row's one text; "" where there is none. */
 static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
   tri_store s = {0};
   sqlite3_stmt *query = NULL;
-  tri_status status = TRI_OK;
   snprintf(s.path, sizeof s.path, "%s", path);
   text[0] = '\0';
   if (!tri_path_exists(path)) return tri_fail(TRI_BAD_FILE, "there is no store %s", path);
-  if (sqlite3_open_v2(path, &s.db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot open %s: %s", path, sqlite3_errmsg(s.db));
-  }
-  if (status == TRI_OK) sqlite3_busy_timeout(s.db, BUSY_MS);
+  tri_status status = open_guarded(&s, SQLITE_OPEN_READWRITE);
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
     bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database, but without our tables */
     status = other ? tri_fail(TRI_BAD_FILE, "%s is no store of trireme tune: %s", path, sqlite3_errmsg(s.db))

@@ -7,6 +7,9 @@
 
 typedef struct tri_store tri_store;
 
+/* In the column of a trial's state, beside tri_trial_state's: done, but stopped early. */
+enum { TRI_STORE_STOPPED_EARLY = 3 };
+
 /* Opens the file or makes it. A store of another study (its name, space, model or objective) is TRI_BAD_CONFIG; what is
  * no such file TRI_BAD_FILE; nothing is overwritten. Trials that a dead process of this machine has left running are
  * forgotten, to be made again. `text` is the study's file, kept with it; NULL: only to read, and nothing is
@@ -16,6 +19,7 @@ void tri_store_close(tri_store *store);
 
 /* Whether the file is an SQLite database, by its first bytes. */
 bool tri_store_is_one(const char *path);
+bool tri_store_begins(int file);
 /* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE where it holds none. */
 tri_status tri_store_study(const char *path, tri_study *out);
 /* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has succeeded. */

@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "tune/population.h"
 #include "tune/store.h"
-
-#include <sqlite3.h>
+#include "tune/store_guard.h"
 
 struct tri_store {
   sqlite3 *db;
+  tri_store_guard guard;
   const tri_study *study;
   char path[TRI_PATH_BYTES];
   tri_trial *trials; /* as read last; the first num_ended have ended */
@@ -20,7 +20,7 @@ struct tri_store {
 
 /* Says what SQLite says of the last call. */
 tri_status tri_store_failed(const tri_store *s, const char *what);
-tri_status tri_store_prepare(const tri_store *s, const char *sql, sqlite3_stmt **out);
+tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out);
 
 enum { TRI_HOST_BYTES = 64 };
 void tri_store_host(char host[TRI_HOST_BYTES]);

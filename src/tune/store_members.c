@@ -31,6 +31,22 @@ static void read_params(const tri_study *study, const char *text, double *values
   }
 }
 
+/* `before` is the row before it, if there is one. */
+static tri_status check_member(const tri_store *s, int64_t state, const tri_member *row, const tri_member *before) {
+  TRI_TRY(tri_store_check_number(s->path, "member", row->member, TRI_MOST_MEMBERS));
+  TRI_TRY(tri_store_check_number(s->path, "round", row->round, TRI_MOST_ROUNDS));
+  TRI_TRY(tri_store_check_state(s->path, "member", row->member, state, TRI_TRIAL_FAILED));
+  TRI_TRY(tri_store_check_real(s->path, "member", row->member, "loss", row->loss));
+  TRI_TRY(tri_store_check_real(s->path, "member", row->member, "seconds", row->seconds));
+  for (int64_t k = 0; k < s->study->space.num_knobs; k++) {
+    TRI_TRY(tri_store_check_real(s->path, "member", row->member, "params", row->values[k]));
+  }
+  bool twice = before != NULL && before->member == row->member && before->round == row->round;
+  if (row->parent >= 0 && row->parent <= TRI_MOST_MEMBERS && !twice) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: member %lld, round %lld: %s; name another file", s->path, (long long)row->member,
+                  (long long)row->round, twice ? "it is there twice" : "its `parent` is no member");
+}
+
 tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *count) {
   sqlite3_stmt *query = NULL;
   int64_t found = 0, room = 0;
@@ -57,6 +73,7 @@ tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *coun
                         .loss = sqlite3_column_double(query, 5),
                         .seconds = sqlite3_column_double(query, 7)};
     read_params(s->study, (const char *)sqlite3_column_text(query, 4), row->values);
+    status = check_member(s, sqlite3_column_int64(query, 3), row, found > 1 ? row - 1 : NULL);
     snprintf(row->reason, sizeof row->reason, "%s", reason == NULL ? "" : reason);
   }
   if (status == TRI_OK && code != SQLITE_DONE) status = tri_store_failed(s, "read its members");

@@ -4,25 +4,86 @@
 #include "base/json_kind.h"
 #include "tune/explain.h"
 #include "tune/store.h"
+#include "tune/store_guard.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { PEEK_BUSY_MS = 300, URI_BYTES = 3 * TRI_PATH_BYTES + 64, JOURNAL_KIND_AT = 18, JOURNAL_IS_WAL = 2 };
+enum {
+  PEEK_BUSY_MS = 300,
+  MOST_PEEK_S = 1, /* a statement */
+  MOST_FILE_BYTES = 512 << 20,
+  MOST_SHOWN_ROWS = 50000,
+  MOST_SHOWN_BYTES = 32 << 20, /* of texts */
+  URI_BYTES = 3 * TRI_PATH_BYTES + 64,
+  JOURNAL_KIND_AT = 18,
+  JOURNAL_IS_WAL = 2
+};
+
+typedef struct peek {
+  sqlite3 *db;
+  tri_store_guard guard;
+  char path[TRI_PATH_BYTES];
+  int64_t bytes; /* of texts that were taken over */
+} peek;
+
+/* SQLite opens by whole paths, so that between its look at one and its opening a folder may have become a link: it is
+ * given this in place of open(2). */
+static int open_plain(const char *path, int flags, int mode) {
+  const char *name = NULL;
+  struct stat about;
+  int above = -1;
+  if (path[0] != '/' || tri_folder_open_above("/", path + 1, &above, &name) != TRI_OK) {
+    errno = EACCES;
+    return -1;
+  }
+  int file = openat(above, name, flags | O_NOFOLLOW | O_NONBLOCK, mode), reason = errno;
+  close(above);
+  if (file >= 0 && (fstat(file, &about) != 0 || !S_ISREG(about.st_mode))) {
+    close(file);
+    file = -1;
+    reason = EACCES;
+  }
+  errno = reason;
+  return file;
+}
+
+tri_status tri_store_peek_prepare(void) {
+  sqlite3_initialize();
+  sqlite3_vfs *system = sqlite3_vfs_find(NULL);
+  if (system != NULL && system->iVersion >= 3 && system->xSetSystemCall != NULL &&
+      system->xSetSystemCall(system, "open", (sqlite3_syscall_ptr)open_plain) == SQLITE_OK) {
+    return TRI_OK;
+  }
+  return tri_fail(TRI_UNSUPPORTED, "this SQLite lets nobody say how files are opened");
+}
 
 /* SQLite itself would make a log beside a store that has one when somebody writes, and remove it afterwards. Where
  * there is none now, nobody writes, and the file alone is all there is to read. */
-static bool is_at_rest(const char *path) {
+static tri_status look_at_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  bool read_it = file >= 0 && pread(file, &kind, 1, JOURNAL_KIND_AT) == 1;
-  if (file >= 0) close(file);
-  return read_it && kind == JOURNAL_IS_WAL && tri_path_with(log, path, "-wal") == TRI_OK && !tri_path_exists(log);
+  struct stat about;
+  int file = -1;
+  int64_t bytes = 0;
+  TRI_TRY(tri_path_with(log, relative, "-wal"));
+  TRI_TRY(tri_file_open_below(root, relative, &file));
+  bool is_one = tri_store_begins(file);
+  bool logs = pread(file, &kind, 1, JOURNAL_KIND_AT) == 1 && kind == JOURNAL_IS_WAL;
+  if (fstat(file, &about) == 0) bytes = about.st_size;
+  close(file);
+  if (!is_one) return tri_fail(TRI_BAD_FILE, "%s/%s is no store of trireme tune", root, relative);
+  bool is_written = tri_file_find_below(root, log, &about);
+  if (is_written && about.st_size > bytes) bytes = about.st_size;
+  *at_rest = logs && !is_written;
+  if (bytes <= MOST_FILE_BYTES) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s/%s has more than %d MB, more than is shown; ask `trireme tune report`", root,
+                  relative, MOST_FILE_BYTES >> 20);
 }
 
 /* A path may hold what means something in a URI. */
@@ -36,17 +97,27 @@ static void uri_of(const char *path, bool at_rest, char uri[URI_BYTES]) {
   snprintf(uri + at, URI_BYTES - at, "?mode=ro%s", at_rest ? "&immutable=1" : "");
 }
 
-static tri_status peek_failed(sqlite3 *db, const char *path) {
-  int code = sqlite3_errcode(db);
-  bool other = code == SQLITE_ERROR || code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
-  return tri_fail(other ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot read it: %s%s", path, sqlite3_errmsg(db),
+static tri_status peek_failed(const peek *p) {
+  int code = sqlite3_errcode(p->db);
+  bool other = code == SQLITE_ERROR || tri_store_is_damage(code);
+  if (code == SQLITE_INTERRUPT) {
+    return tri_fail(TRI_BAD_FILE, "%s: cannot read it in %d s; ask `trireme tune report`", p->path, MOST_PEEK_S);
+  }
+  return tri_fail(other ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot read it: %s%s", p->path, sqlite3_errmsg(p->db),
                   other ? "; it is damaged or no store of trireme tune" : "");
+}
+
+static tri_status peek_prepare(peek *p, const char *sql, sqlite3_stmt **out) {
+  tri_store_guard_renew(&p->guard);
+  return sqlite3_prepare_v2(p->db, sql, -1, out, NULL) == SQLITE_OK ? TRI_OK : peek_failed(p);
 }
 
 /* What a column holds; states in words. */
 static json_t *json_of_value(sqlite3_stmt *row, int column) {
   if (strcmp(sqlite3_column_name(row, column), "state") == 0) {
-    return json_string(tri_trial_state_name((tri_trial_state)sqlite3_column_int(row, column)));
+    int state = sqlite3_column_int(row, column);
+    if (state == TRI_STORE_STOPPED_EARLY) state = TRI_TRIAL_DONE;
+    return json_string(tri_trial_state_name((tri_trial_state)state));
   }
   double real = sqlite3_column_double(row, column);
   json_t *text = NULL;
@@ -59,20 +130,31 @@ static json_t *json_of_value(sqlite3_stmt *row, int column) {
   return text == NULL ? json_null() : text;
 }
 
-static tri_status peek_rows(sqlite3 *db, const char *path, const char *sql, json_t *document, const char *key) {
+/* Of the first column, which numbers them. */
+static tri_status peek_row(peek *p, sqlite3_stmt *query, json_t *rows) {
+  const char *what = sqlite3_column_name(query, 0);
+  if (strcmp(what, "number") == 0) what = "trial";
+  TRI_TRY(tri_store_check_number(p->path, what, sqlite3_column_int64(query, 0), TRI_STORE_MOST_NUMBER));
+  json_t *row = json_object();
+  for (int c = 0; c < sqlite3_column_count(query); c++) {
+    json_object_set_new(row, sqlite3_column_name(query, c), json_of_value(query, c));
+    if (sqlite3_column_type(query, c) == SQLITE_TEXT) p->bytes += sqlite3_column_bytes(query, c);
+  }
+  json_array_append_new(rows, row);
+  if (json_array_size(rows) <= MOST_SHOWN_ROWS && p->bytes <= MOST_SHOWN_BYTES) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s has more than %d %ss, or long texts, more than is shown; ask `trireme tune report`",
+                  p->path, MOST_SHOWN_ROWS, what);
+}
+
+static tri_status peek_rows(peek *p, const char *sql, json_t *document, const char *key) {
   sqlite3_stmt *query = NULL;
   json_t *rows = json_array();
   json_object_set_new(document, key, rows);
-  if (sqlite3_prepare_v2(db, sql, -1, &query, NULL) != SQLITE_OK) return peek_failed(db, path);
+  TRI_TRY(peek_prepare(p, sql, &query));
+  tri_status status = TRI_OK;
   int code = SQLITE_ROW;
-  while ((code = sqlite3_step(query)) == SQLITE_ROW) {
-    json_t *row = json_object();
-    for (int c = 0; c < sqlite3_column_count(query); c++) {
-      json_object_set_new(row, sqlite3_column_name(query, c), json_of_value(query, c));
-    }
-    json_array_append_new(rows, row);
-  }
-  tri_status status = code == SQLITE_DONE ? TRI_OK : peek_failed(db, path);
+  while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) status = peek_row(p, query, rows);
+  if (status == TRI_OK && code != SQLITE_DONE) status = peek_failed(p);
   sqlite3_finalize(query);
   return status;
 }
@@ -98,44 +180,51 @@ static void describe(const char *text, json_t *document) {
   json_object_set_new(document, "unit", json_string(tri_explain_objective_unit((tri_objective)number)));
 }
 
-static tri_status peek_study(sqlite3 *db, const char *path, json_t *document) {
+static tri_status peek_study(peek *p, json_t *document) {
   sqlite3_stmt *query = NULL;
-  if (sqlite3_prepare_v2(db, "SELECT text FROM study WHERE id = 1", -1, &query, NULL) != SQLITE_OK) {
-    return peek_failed(db, path);
-  }
+  TRI_TRY(peek_prepare(p, "SELECT text FROM study WHERE id = 1", &query));
   int code = sqlite3_step(query);
   const char *text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
   describe(text == NULL ? "" : text, document);
-  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : peek_failed(db, path);
+  tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : peek_failed(p);
   sqlite3_finalize(query);
   return status;
 }
 
-static tri_status peek_all(sqlite3 *db, const char *path, json_t *document) {
-  TRI_TRY(peek_study(db, path, document));
-  TRI_TRY(peek_rows(db, path,
+static tri_status peek_all(peek *p, json_t *document) {
+  TRI_TRY(peek_study(p, document));
+  TRI_TRY(peek_rows(p,
                     "SELECT number, point, state, value, memory, reason, seconds, node_s, layout, began FROM trials"
                     " ORDER BY number",
                     document, "trials"));
-  return peek_rows(db, path,
+  return peek_rows(p,
                    "SELECT member, round, parent, state, params, loss, reason, seconds, began FROM members"
                    " ORDER BY round, member",
                    document, "members");
 }
 
-tri_status tri_store_peek(const char *path, json_t **out) {
+static tri_status peek_open(peek *p, bool at_rest) {
   char uri[URI_BYTES];
-  sqlite3 *db = NULL;
-  if (!tri_store_is_one(path)) return tri_fail(TRI_BAD_FILE, "%s is no store of trireme tune", path);
-  uri_of(path, is_at_rest(path), uri);
+  const int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOFOLLOW;
+  int code = SQLITE_OK;
+  uri_of(p->path, at_rest, uri);
+  if (sqlite3_open_v2(uri, &p->db, flags, NULL) != SQLITE_OK) return peek_failed(p);
+  tri_store_guard_begin(&p->guard, p->db, MOST_PEEK_S);
+  sqlite3_busy_timeout(p->db, PEEK_BUSY_MS);
+  if (sqlite3_exec(p->db, "PRAGMA temp_store = MEMORY", NULL, NULL, NULL) != SQLITE_OK) return peek_failed(p);
+  tri_status status = tri_store_check_schema(p->db, p->path, &code);
+  return code == SQLITE_OK ? status : peek_failed(p);
+}
+
+tri_status tri_store_peek(const char *root, const char *relative, json_t **out) {
+  peek p = {0};
+  bool at_rest = false;
+  TRI_TRY(tri_path_join(p.path, root, relative));
+  TRI_TRY(look_at_store(root, relative, &at_rest));
   json_t *document = json_object();
-  tri_status status = TRI_OK;
-  if (sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK) {
-    status = peek_failed(db, path);
-  }
-  if (status == TRI_OK) sqlite3_busy_timeout(db, PEEK_BUSY_MS);
-  if (status == TRI_OK) status = peek_all(db, path, document);
-  sqlite3_close(db);
+  tri_status status = peek_open(&p, at_rest);
+  if (status == TRI_OK) status = peek_all(&p, document);
+  sqlite3_close(p.db);
   if (status == TRI_OK)
     *out = document;
   else

@@ -3,7 +3,7 @@
 
 The floors are the folders of src/, and docs/architecture.md says what lives on each. Also: what plans
 knows nothing of what runs, nor of a device, by any chain of headers; only device/ sees the vendors' headers and only comm/ sees MPI's; only device/ calls what is behind the
-counted functions for a device's memory; functions of tables have names of their own. Prints one line for each violation and
+counted functions for a device's memory; only named files open files themselves; functions of tables have names of their own. Prints one line for each violation and
 exits with 1 if there was any.
 """
 
@@ -38,12 +38,45 @@ VENDORS = [
 # the table behind its back is released from a count that never had it.
 CALLS = [(re.compile(r"(?:->|\.)memory_(?:create|destroy)\s*\("), "device", "tri_device_memory_create and _destroy")]
 
+# What somebody else may have written is opened by base/file.h and base/lines.h, which wait for no pipe, follow no link
+# where they must not, and have limits. These files open something themselves, each for its reason.
+OPENING = re.compile(r"(?<![\w.>])(fopen|freopen|open|open64|openat|openat2|creat|getline|getdelim|json_load_file|sqlite3_open\w*)\s*\(")
+INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of base/file.h or base/lines.h"
+OPENERS = {
+    "base/file.c": "is what others use",
+    "base/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
+    "base/generation.c": "makes and locks lists of its own",
+    "base/parent.c": "reads /proc; makes files in a private folder",
+    "base/system.c": "reads /proc and /sys",
+    "checkpoint/output.c": "writes files of its own, also past the page cache",
+    "cli/help.c": "writes a file that the user names",
+    "cli/main.c": "gives a program without standard streams /dev/null",
+    "cli/train.c": "adds to a file of its run, after a look at its kind",
+    "comm/attend.c": "reads /proc",
+    "comm/leftovers.c": "reads /proc and what this user's processes have left in /dev/shm",
+    "comm/share.c": "opens memory of another rank through /proc",
+    "comm/word_folder.c": "reads a folder that this user alone may write in",
+    "data/corpus.c": "maps a corpus, without waiting for a pipe, and refuses what is no plain file",
+    "data/output_file.c": "writes a file that the user names",
+    "data/text_stream.c": "reads texts that the user names, pipes too",
+    "device/gpu/cache.c": "writes files of its own",
+    "recovery/snapshot.c": "maps files of its own in /dev/shm",
+    "recovery/watchdog.c": "makes marks of its own, in a process that may do little else",
+    "report/event_file.c": "makes a new file",
+    "report/metrics.c": "adds to a file of its run",
+    "train/samples.c": "adds to a file of its run",
+    "tune/process.c": "reads /proc; writes a log",
+    "tune/store.c": "opens SQLite, guarded by tune/store_guard.h",
+    "tune/store_peek.c": "opens SQLite, guarded by tune/store_guard.h, and opens for it without following links",
+    "tune/tuner.c": "locks a folder",
+}
 # A static function, and the name of one in a table: `.forward = op_add_forward`.
 STATIC = re.compile(r"^static (?:inline )?(?:const )?\w+(?: \w+)?[ *]+(\w+)\(", re.MULTILINE)
 ENTRY = re.compile(r"\.\w+ = (\w+)(?=[,}\s;])")
 
 INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
 
 
 def check_include(floor, target):
@@ -84,6 +117,17 @@ def check_file(path, floor):
     for pattern, owner, instead in CALLS:
         for match in pattern.finditer(text) if floor != owner else ():
             yield text.count("\n", 0, match.start()) + 1, f"calls {match.group(0)[:-1].lstrip('->.')}, which only {owner}/ may; use {instead}"
+
+
+def check_openings(name, text):
+    """Yields (line, fault) for what a file opens itself and is not in the table, or for its entry there if it opens nothing."""
+    text = TEXT.sub('""', COMMENT.sub(lambda match: "\n" * match.group(0).count("\n"), text))
+    found = list(OPENING.finditer(text))
+    if name not in OPENERS:
+        for match in found:
+            yield text.count("\n", 0, match.start()) + 1, f"calls {match.group(1)}; use {INSTEAD}, or name the file and a reason in OPENERS of {os.path.basename(__file__)}"
+    elif not found:
+        yield 1, f"opens nothing itself any more; take it out of the table in {os.path.basename(__file__)}"
 
 
 def check_names(texts):
@@ -152,6 +196,7 @@ def check_tree(source):
             faults += [f"{path}:{line}: {fault}" for line, fault in check_file(path, parts[0])]
             with open(path, encoding="utf-8") as file:
                 texts[path] = file.read()
+            faults += [f"{path}:{line}: {fault}" for line, fault in check_openings("/".join(parts), texts[path])]
     faults += check_names(texts)
     faults += check_reach(texts, source)
     return faults, files

@@ -2,6 +2,7 @@
 """Plants violations of the floors in small trees and sees that the check finds each, and only those."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -64,6 +65,17 @@ class Floors(unittest.TestCase):
         self.assert_fault("ops/thing.c", "k->memory_destroy (d, p, 3);\n", "use tri_device_memory_create and _destroy")
         self.assert_legal("device/device.c", call)
         self.assert_legal("train/thing.c", "tri_device_memory_create(device, bytes, &pool); /* not k->memory_create(1) */\n")
+
+    def test_files_are_opened_in_one_place(self):
+        for call in ('FILE *f = fopen(path, "r");', "int f = open(path, O_RDONLY);", "f = openat (folder, name, 0);", "while (getline(&line, &room, f) > 0) {",
+                     "getdelim(&line, &room, 0, f);", "root = json_load_file(path, 0, NULL);", "sqlite3_open_v2(path, &db, 1, NULL);", "sqlite3_open(path, &db);"):
+            word = re.search(r"(\w+) ?\((?!getline)", call).group(1)
+            self.assert_fault("board/thing.c", "int a;\n" + call + "\n", f"thing.c:2: calls {word}; use tri_file_open_plain")
+            self.assert_legal("base/file.c", call)
+            self.assert_legal("tune/store.c", call)
+        self.assert_legal("device/gpu/thing.c", "runtime->open(ordinal, &context);\nall.open(3);\ntri_corpus_open(prefix, &c);\n")
+        self.assert_legal("base/log.c", 'tri_fail(TRI_BAD_FILE, "fopen(3) and open(2): %s");\n/* or open(path) */\n')
+        self.assert_fault("base/parent.c", "int a;\n", "opens nothing itself any more")
 
     def test_line_numbers_survive_comments(self):
         self.assert_fault("base/log.c", '/* a\n b\n*/ // c\n#include "cli/cli.h"\n', "log.c:4:")

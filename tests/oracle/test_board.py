@@ -4,10 +4,13 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import random
+import re
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 import urllib.parse
@@ -189,6 +192,124 @@ def test_paths(tmp_path):
             b.json("/api/series", **query)
 
 
+SECRET = "secret words of somebody else"
+
+
+def make_outside(folder):
+    """What a link could lead to: each kind of file that the board shows, with words that it must not."""
+    folder.mkdir()
+    (folder / "config.yaml").write_text(f"model: {SECRET}\n")
+    (folder / "failures.txt").write_text(f"{SECRET}\n")
+    (folder / "samples.jsonl").write_text(json.dumps(dict(step=1, prompt=SECRET, text=SECRET)) + "\n")
+    (folder / "summary.json").write_text(json.dumps(dict(model=SECRET)))
+    (folder / "metrics.jsonl").write_text(line_of(7, loss=0.7654321))
+    (folder / "LOCK").write_text("")
+    (folder / "checkpoints/step-00000007").mkdir(parents=True)
+    for mark in ("COMPLETE", "BEST", "PROVEN"):
+        (folder / "checkpoints/step-00000007" / mark).write_text("")
+    (folder / "t.json").write_text('{"displayTimeUnit":"ms","traceEvents":[\n{"ph":"M","pid":0,"name":"process_name","args":{"name":"' + SECRET + '"}}\n]}\n')
+    (folder / "t.svg").write_text(f"<svg>{SECRET}</svg>")
+    store = sqlite3.connect(folder / "study.db")
+    store.execute("CREATE TABLE study (id INTEGER PRIMARY KEY, text TEXT, file TEXT)")
+    store.execute("INSERT INTO study VALUES (1, ?, '')", ("study " + SECRET + "\n",))
+    store.execute("CREATE TABLE trials (number INTEGER PRIMARY KEY, point, state, value, memory, reason, seconds, node_s, layout, began)")
+    store.execute("CREATE TABLE members (member, round, parent, state, params, loss, reason, seconds, began)")
+    store.commit()
+    store.close()
+    return folder
+
+
+def everything_of(b):
+    """All that the board says of all it has found."""
+    found = b.json("/api/list")
+    answers = [json.dumps(found).encode()]
+    for kind, paths in (("runs", ["/api/run"]), ("studies", ["/api/study"]), ("timelines", ["/api/timeline", "/api/picture"])):
+        for item in found[kind]:
+            answers += [b.get(path, id=item["id"])[2] for path in paths]
+    for run in found["runs"]:
+        answers.append(b.get("/api/series", runs=run["id"])[2])
+    return found, b"\n".join(answers)
+
+
+@pytest.mark.parametrize("lead", ["links", "relative links", "folders"])
+def test_links_lead_nowhere(tmp_path, lead):
+    """Links below a shown folder are as if nothing were there: of each file of a run, of a run, and of the folders on the way."""
+    outside = make_outside(tmp_path / "outside")
+    shown = tmp_path / "shown"
+    make_run(shown / "run", 3)
+    if lead == "folders":
+        os.symlink(outside, shown / "linked")
+        os.symlink(tmp_path, shown / "run/above")
+    else:
+        for path in outside.iterdir():
+            target = path if lead == "links" else pathlib.Path("../../outside", path.name)
+            if path.name != "metrics.jsonl":
+                os.symlink(target, shown / "run" / path.name)
+        (shown / "other").mkdir()
+        os.symlink(outside / "metrics.jsonl", shown / "other/metrics.jsonl")
+        shutil.copy(outside / "t.json", shown / "own.json")
+        os.symlink(outside / "t.svg", shown / "own.svg")
+    with board(shown) as b:
+        b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 3)
+        found, said = everything_of(b)
+        assert SECRET.encode() not in said and b"0.7654" not in said
+        assert [run["name"] for run in found["runs"]] == ["run"] and found["studies"] == found["timelines"] == []
+        run = found["runs"][0]
+        assert run["summary"] is None and not run["failed"] and run["samples"] == 0 and run["checkpoints"] == [] and run["state"] == "stopped"
+        words = b.json("/api/run", id=run["id"])
+        assert words["config"] is words["failures"] is words["samples"] is None
+
+
+def test_a_shown_folder_may_be_a_link(tmp_path):
+    """It was named by who started the board; so was a folder on the way to it."""
+    outside = make_outside(tmp_path / "outside")
+    os.symlink(outside, tmp_path / "link")
+    os.symlink(tmp_path, tmp_path / "way")
+    for shown in (tmp_path / "link", tmp_path / "way/outside"):
+        with board(shown) as b:
+            b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 7)
+            found, _ = everything_of(b)
+            assert found["runs"][0]["summary"]["model"] == SECRET and found["runs"][0]["checkpoints"] == [dict(step=7, best=True, proven=True)]
+            assert SECRET in b.json("/api/run", id=found["runs"][0]["id"])["config"] and b.json("/api/study", id=found["studies"][0]["id"])["study"] == SECRET
+            assert SECRET.encode() in b.get("/api/picture", id=found["timelines"][0]["id"])[2]
+            assert [rank["label"] for rank in b.json("/api/timeline", id=found["timelines"][0]["id"])["ranks"]] == [SECRET]
+
+
+def test_links_that_come_later(tmp_path):
+    """Files and folders that were shown become links, pipes and devices' names."""
+    outside = make_outside(tmp_path / "outside")
+    shown = tmp_path / "shown"
+    shutil.copytree(outside, shown / "run")
+    for path in (shown / "run").iterdir():
+        if path.is_file() and path.suffix != ".db":
+            path.write_text(path.read_text().replace(SECRET, "own words").replace("0.7654321", "0.5"))
+    (shown / "run/study.db").write_bytes((outside / "study.db").read_bytes().replace(SECRET.encode(), b"w" * len(SECRET)))
+    with board(shown) as b:
+        found = b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 7)
+        assert SECRET.encode() not in everything_of(b)[1]
+        numbers = dict(run=found["runs"][0]["id"], study=found["studies"][0]["id"], timeline=found["timelines"][0]["id"], picture=found["timelines"][0]["id"])
+
+        def all_say_nothing():
+            for kind, number in numbers.items():
+                began = time.monotonic()
+                status, _, said = b.get("/api/" + kind, id=number)
+                assert status in (200, 404, 503) and SECRET.encode() not in said and time.monotonic() - began < 10, (kind, said)
+            assert SECRET.encode() not in b.get("/api/list")[2]
+
+        os.rename(shown / "run", shown / ".kept")
+        os.symlink(outside, shown / "run")
+        all_say_nothing()
+        os.unlink(shown / "run")
+        os.rename(shown / ".kept", shown / "run")
+        for make in (lambda path: os.symlink(outside / path.name, path), os.mkfifo, lambda path: os.symlink("/dev/zero", path), os.mkdir):
+            for path in (shown / "run").iterdir():
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                make(path)
+            all_say_nothing()
+            b.wait(lambda found: found["runs"] == found["studies"] == found["timelines"] == [])
+            all_say_nothing()
+
+
 def test_token(tmp_path):
     for more in (["--token"], ["--host", "0.0.0.0"]):
         with board(tmp_path, more=more) as b:
@@ -277,6 +398,50 @@ def test_a_study(tmp_path):
         assert len(trials_in(b, found)) == 12 and trials_in(b, found)[:3] == first
         (tmp_path / "study.db").write_bytes((tmp_path / "study.db").read_bytes()[:5000])  # half of it
         assert b.get("/api/study", id=found["studies"][0]["id"])[0] == 503
+
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS number, i AS member, i AS text FROM n"
+
+
+def change(store, *statements):
+    """A store as somebody may have written it who is no tuner."""
+    with contextlib.closing(sqlite3.connect(store)) as of:
+        of.execute("PRAGMA journal_mode = DELETE")
+        for statement in statements:
+            of.execute(statement) if isinstance(statement, str) else of.execute(*statement)
+        of.commit()
+
+
+BAD_STORES = {
+    **{f"view {table}": ([f"DROP TABLE {table}", f"CREATE VIEW {table} AS {ENDLESS}"], f"`{table}` is a view") for table in ("study", "trials", "members")},
+    "named a table": (["DROP TABLE trials", f"CREATE VIEW trials AS {ENDLESS}", "PRAGMA writable_schema = ON", "UPDATE sqlite_schema SET type = 'table' WHERE name = 'trials'"],
+                      "`trials` is a view or virtual table|malformed database schema"),  # SQLite finds some
+    "trigger": ([f"CREATE TRIGGER t BEFORE UPDATE ON trials BEGIN SELECT * FROM ({ENDLESS}); END"], "`t` is a trigger"),
+    "trial 0": (["UPDATE trials SET number = 0 WHERE number = 1"], "trial 0: no tuner writes that, trials are numbered from 1"),
+    "trial -5": (["UPDATE trials SET number = -5 WHERE number = 1"], "trial -5: no tuner writes that, trials are numbered from 1"),
+    "a million letters": ([("UPDATE trials SET point = ? WHERE number = 1", ("p" * 1000000,)), ("UPDATE study SET text = ?", ("study " + "s" * 900000,))], None),
+    "two million letters": ([("UPDATE trials SET layout = ? WHERE number = 1", ("p" * 2000000,))], "too big"),
+    "blobs": (["UPDATE trials SET reason = zeroblob(900000)"] + [f"INSERT INTO trials (point, state, reason) VALUES ('p{i}', 2, printf('%.*c', 900000, 'x'))" for i in range(40)],
+              "more than is shown"),
+    "odd values": (["UPDATE trials SET value = 9e999, state = 77, seconds = 'x', layout = x'00ff', began = 3 WHERE number = 1",
+                    "UPDATE study SET text = 'objective 99'"], None),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STORES)
+def test_bad_stores(tmp_path, name):
+    """Each is said in words or shown, soon and in little memory."""
+    statements, said = BAD_STORES[name]
+    tune(tmp_path, 3)
+    change(tmp_path / "study.db", *statements)
+    with board(tmp_path) as b:
+        found = b.wait(lambda found: len(found["studies"]) == 1)
+        began = time.monotonic()
+        status, _, body = b.get("/api/study", id=found["studies"][0]["id"])
+        assert time.monotonic() - began < 10
+        assert status == (200 if said is None else 503) and re.search(said or "", body.decode()), body[:500]
+        peak = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{b.process.pid}/status").read_text()).group(1))
+        assert peak < 300 * 1024 or "/asan/" in TRIREME or "/tsan/" in TRIREME
 
 
 def make_timeline(folder):

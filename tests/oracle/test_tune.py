@@ -620,6 +620,64 @@ def test_bad_stores(tmp_path):
     assert "--method is auto, gaussian, random, grid, exhaustive or pbt, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
 
 
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS number, i AS member, i AS rung, i AS recipe FROM n"
+STORES = {
+    **{f"view {table}": (f"CREATE VIEW {table} AS {ENDLESS}", f"`{table}` is a view: stores of trireme tune hold plain tables alone") for table in ("study", "trials", "members", "known", "rungs")},
+    "trigger": (f"CREATE TRIGGER t BEFORE UPDATE ON study BEGIN SELECT * FROM ({ENDLESS}); END", r"`t` is a trigger"),
+    "trial 0": ("UPDATE trials SET number = 0 WHERE number = 2", r"trial 0: no tuner writes that, trials are numbered from 1"),
+    "trial -7": ("UPDATE trials SET number = -7 WHERE number = 2", r"trial -7: no tuner writes that, trials are numbered from 1"),
+    "trial of 19 digits": ("UPDATE trials SET number = 9000000000000000000 WHERE number = 2", r"trial 9000000000000000000: no tuner writes that"),
+    "a million letters": ("UPDATE trials SET point = printf('%.*c', 1000000, 'p') WHERE number = 2", r"trial 2: its point has 1000000 bytes, and points have 1 to 1023"),
+    "two million letters": ("UPDATE trials SET point = printf('%.*c', 2000000, 'p') WHERE number = 2", r"cannot read its trials: string or blob too big; it is damaged or no study"),
+    "blob": ("UPDATE trials SET point = zeroblob(20000000) WHERE number = 2", r"cannot read its trials: string or blob too big"),
+    "another point": ("UPDATE trials SET point = 'tensor=3' WHERE number = 2", r"trial 2: `tensor=3` is no value of this space"),
+    "state 4": ("UPDATE trials SET state = 4 WHERE number = 2", r"trial 2: its state is 4, and states are 0 to 3"),
+    "state -1": ("UPDATE trials SET state = -1 WHERE number = 2", r"trial 2: its state is -1"),
+    "value": ("UPDATE trials SET value = 9e999 WHERE number = 2", r"trial 2: its `value` is inf, and no more than 1e\+30 can be"),
+    "node_s": ("UPDATE trials SET node_s = -9e999 WHERE number = 2", r"trial 2: its `node_s` is -inf, and no more"),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_stores_of_others(tmp_path, name):
+    """What no tuner has written ends with a message, soon: neither hangs nor takes memory."""
+    statement, said = STORES[name]
+    tune(tmp_path, STUDY, "--trials", 3)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as store:
+        view = re.match("CREATE VIEW (\\w+)", statement)
+        if view:
+            store.execute(f"DROP TABLE {view.group(1)}")
+        store.execute(statement)
+        store.commit()
+    before = (tmp_path / "study.db").read_bytes()
+    for command in ([TRIREME, "tune", str(tmp_path / "study.yaml"), "--trials", "4"], [TRIREME, "tune", "report", str(tmp_path / "study.db")]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode in (3, 4) and re.search("study.db: .*" + said, done.stderr), (command, done)
+    assert (tmp_path / "study.db").read_bytes() == before
+
+
+def test_tables_without_their_keys(tmp_path):
+    """A tuner would not find its own trials again, and go on for ever."""
+    tune(tmp_path, STUDY, "--trials", 3)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as store:
+        columns = ", ".join(row[1] for row in store.execute("PRAGMA table_info(trials)"))
+        store.execute("DROP TABLE trials")
+        store.execute(f"CREATE TABLE trials ({columns})")
+        store.commit()
+    assert "its table `trials` is not as this version makes it" in tune(tmp_path, STUDY, "--trials", 4, status=4).stderr
+
+
+def test_a_store_that_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe.db")
+    (tmp_path / "folder.db").mkdir()
+    for name, kind in (("pipe.db", "pipe"), ("folder.db", "folder")):
+        assert f"{name} is a {kind}, and a store is a plain file" in tune(tmp_path, STUDY, "--store", tmp_path / name, status=4).stderr
+        done = subprocess.run([TRIREME, "tune", "report", str(tmp_path / name)], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 4 and f"{name} is a {kind}" in done.stderr
+    done = subprocess.run([TRIREME, "train", "--layout-from", str(tmp_path / "pipe.db"), str(tmp_path / "run.yaml")], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 4 and "pipe.db is a pipe" in done.stderr
+
+
 # ---- how soon a loss is reached
 
 
