@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
@@ -299,7 +300,7 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* A signal has nowhere else to leave its mark. The second one ends the program at once. */
+/* A signal has nowhere else to leave its mark. The second one ends the program at once, unless both are requests. */
 static volatile sig_atomic_t signalled;
 
 static void on_signal(int number) {
@@ -313,10 +314,12 @@ static bool prepare_interrupted(void *context) {
 }
 
 static void catch_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaction(numbers[i], &action, NULL);
+  const sigset_t set = tri_stop_signals();
+  struct sigaction once = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)},
+                   always = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  for (int number = 1; number < NSIG; number++) {
+    if (sigismember(&set, number) == 1) sigaction(number, tri_stop_is_request(number) ? &always : &once, NULL);
+  }
 }
 
 static tri_status prepare_run(int count, char **words) {
