@@ -3,12 +3,15 @@
 #include "base/parent.h"
 #include "base/status.h"
 #include "base/stop.h"
+#include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/version.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +97,7 @@ static tri_status run_any(int count, char **arguments) {
 
 int main(int count, char **arguments) {
   tri_stop_hold();
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
   open_standard_files();
   limit_spinning(arguments);
   const char *launched = getenv(TRI_LAUNCHED);
@@ -105,8 +109,8 @@ int main(int count, char **arguments) {
   /* An empty message: another rank of the job has said it, or this one has. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
-    status = TRI_IO_FAILED;
-    tri_log_failure(status, "cannot write to standard output");
+    status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+    tri_log_failure(status, tri_status_message());
   }
   tri_parent_leave(tri_status_exit(status));
   return tri_status_exit(status);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
@@ -294,7 +295,8 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
   }
   int result = json_dumpf(root, stdout, JSON_INDENT(2));
   json_decref(root);
-  if (result != 0 || putchar('\n') == EOF) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  if (result != 0 || putchar('\n') == EOF)
+    return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   return TRI_OK;
 }
 

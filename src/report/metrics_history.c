@@ -6,6 +6,7 @@
  * follows: it is no reason to lose that. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "report/metrics.h"
 
 #include <errno.h>
@@ -147,7 +148,7 @@ static tri_status copy_lines(const char *path, FILE *from, int64_t end_step, int
   free(line);
   if (ferror(from)) return cannot_read(path);
   if (fflush(to) == 0 && !ferror(to) && fsync(fileno(to)) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot write a copy of %s: %s", path, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot write a copy of %s: %s", path, tri_write_fault(errno));
 }
 
 static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
@@ -159,12 +160,12 @@ static tri_status rewrite(const char *path, int64_t end_step, int64_t bytes) {
   FILE *from = fopen(path, "re"), *to = fdopen(file, "w");
   if (to == NULL) close(file);
   if (from == NULL || to == NULL) {
-    status = tri_fail(TRI_IO_FAILED, "cannot copy %s to %s: %s", path, temporary, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot copy %s to %s: %s", path, temporary, tri_write_fault(errno));
     goto close_files;
   }
   TRI_TRY_GOTO(copy_lines(path, from, end_step, bytes, to), close_files);
   if (rename(temporary, path) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, path, tri_write_fault(errno));
     goto close_files;
   }
   status = tri_file_sync_folder(path);
@@ -182,8 +183,8 @@ tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metri
   if (history.scattered) {
     status = rewrite(path, end_step, history.bytes);
   } else if (truncate(path, (off_t)history.bytes) != 0) {
-    status =
-        tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes,
+                      tri_write_fault(errno));
   }
   if (status != TRI_OK) {
     tri_metrics_history_release(&history);

@@ -389,6 +389,31 @@ def test_cpu_limit(tmp_path, corpus, ranks):
     assert "its checkpoint is written" in errors
 
 
+@pytest.mark.parametrize("ranks", [2, 1])
+def test_file_size_limit(tmp_path, corpus, ranks):
+    """A write that is refused is told as any other: SIGXFSZ would end the process without a word. (A launcher has large files of
+    its own, so the limit is the ranks' alone, once they have begun.)"""
+    path = write_run(tmp_path, corpus)
+    process = start(path, "-n", ranks)
+    wait_for_step(tmp_path, process, 2)
+    for pid in [process.pid] if ranks == 1 else ranks_of(path).values():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate()
+    lines = failures(errors)
+    assert process.returncode == 5 and len(lines) == 1, errors
+    assert re.search(r"cannot write .*: File too large: beyond this process's file size limit \(ulimit -f\)", lines[0]), errors
+    assert not list((tmp_path / "run/checkpoints").iterdir())
+
+
+def test_file_size_limit_of_all(tmp_path, corpus):
+    path = write_run(tmp_path, corpus, steps=4)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    process = start(path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, limit)))
+    _, errors = process.communicate()
+    assert process.returncode == 5 and "file size limit (ulimit -f)" in failures(errors)[0] and "step-00000004" in errors, errors
+
+
 def test_nohup(tmp_path, corpus):
     path = write_run(tmp_path, corpus, steps=8)
     process = start(path, "-n", 2, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
