@@ -347,5 +347,6 @@ const tri_command tri_command_generate = {
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,
+    .paths = "prompt-file prompts chat-template base tokenizer",
     .run = generate_run,
 };

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "cli/help.h"
+#include "cli/paths.h"
 #include "cli/version.h"
 
 #include <errno.h>
@@ -23,8 +24,12 @@ static tri_status help_run(int count, char **arguments);
 
 static const struct option help_options[] = {
     {"man", required_argument, NULL, 0}, {"man-pages", required_argument, NULL, 0}, {NULL, 0, NULL, 0}};
-static const tri_command command_help = {
-    .name = "help", .summary = TRI_HELP_SUMMARY, .help = tri_help_text, .options = help_options, .run = help_run};
+static const tri_command command_help = {.name = "help",
+                                         .summary = TRI_HELP_SUMMARY,
+                                         .help = tri_help_text,
+                                         .options = help_options,
+                                         .paths = "man-pages",
+                                         .run = help_run};
 
 static const tri_command *const commands[] = {
     &tri_command_prepare,  &tri_command_train,   &tri_command_simulate,  &tri_command_plan,     &tri_command_tune,
@@ -70,8 +75,11 @@ static tri_status main_run(const tri_command *command, int count, char **argumen
     fputs(command->help, stdout);
     return TRI_OK;
   }
-  TRI_TRY(command->run(count - 1, arguments + 1));
-  return check_memory();
+  char **words = NULL;
+  TRI_TRY(tri_paths_go_home(command, count - 1, arguments + 1, &words));
+  tri_status status = command->run(count - 1, words);
+  tri_free(words);
+  return status == TRI_OK ? check_memory() : status;
 }
 
 static tri_status run_any(int count, char **arguments) {

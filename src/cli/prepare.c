@@ -382,5 +382,6 @@ const tri_command tri_command_prepare = {
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
         "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
     .options = prepare_options,
+    .paths = "tokenizer out chat-template",
     .run = prepare_run,
 };
