@@ -73,6 +73,43 @@ def test_warm_up_of_a_shorter_run(tmp_path, corpus):
         assert done.returncode != 0 and f"`optimizer.warmup` {warmup} is longer than the run of {steps} steps; a tenth would be {steps // 10}" in done.stderr
 
 
+def test_best_peak(tmp_path, corpus, monkeypatch):
+    """Kept and found again; a file that is damaged is not believed; "none" keeps nothing. MFU is a share of it."""
+    monkeypatch.setenv("TRIREME_CACHE", str(tmp_path / "cache"))
+    said = told(tmp_path / "first", corpus)
+    assert re.search(r"peak \S+FLOP/s measured$", said, re.M)
+    kept, = (tmp_path / "cache").glob("peak-*")
+    text = kept.read_text()
+    name, what, flops, _ = text.splitlines()
+    assert name == "trireme peak 1" and re.search(r", cpu\b.*, 1 threads, fp32$", what) and float(flops.split()[0]) > 1e6
+
+    def peak_of(folder):
+        step = max(lines_of(folder / "run"), key=lambda line: line["mfu"])
+        return step["tokens_per_s"] / step["mfu"]
+
+    def sum_of(text):
+        hash = 14695981039346656037
+        for byte in text.encode():
+            hash = (hash ^ byte) * 1099511628211 % 2**64
+        return f"{hash:016x}"
+
+    best = f"{name}\n{what}\n1e+18 FLOP/s\n"
+    kept.write_text(best + sum_of(best) + "\n")
+    said = told(tmp_path / "again", corpus)
+    assert re.search(r"peak 1.0EFLOP/s measured before \(now \S+FLOP/s\)", said), said
+    assert kept.read_text() == best + sum_of(best) + "\n"
+    assert peak_of(tmp_path / "again") / 1e18 == pytest.approx(peak_of(tmp_path / "first") / float(flops.split()[0]), rel=1e-6)
+    kept.write_text(best + sum_of(best)[:-1] + "!\n")
+    assert "measured before" not in told(tmp_path / "damaged", corpus)
+    assert re.fullmatch(r"trireme peak 1\n.*\n\S+ FLOP/s\n[0-9a-f]{16}\n", kept.read_text()) and "1e+18" not in kept.read_text()
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for i, folder in enumerate(("none", str(tmp_path / "file"), "/proc/none")):
+        monkeypatch.setenv("TRIREME_CACHE", folder)
+        assert re.search(r"peak \S+FLOP/s measured$", told(tmp_path / f"without-{i}", corpus), re.M)
+    assert not (tmp_path / "none").exists()
+
+
 def test_how_long_at_least(tmp_path, corpus):
     """Said before the first step, from the peak that was measured, and never longer than it took."""
     said = told(tmp_path, corpus, keys=dict(steps=30))

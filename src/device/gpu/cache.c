@@ -25,18 +25,6 @@ typedef struct header {
 
 static const char magic[8] = "tri-gpu";
 
-bool tri_gpu_cache_folder(char out[TRI_PATH_BYTES]) {
-  static const struct {
-    const char *variable, *below;
-  } places[] = {{"TRIREME_CACHE", ""}, {"XDG_CACHE_HOME", "/trireme"}, {"HOME", "/.cache/trireme"}};
-  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-    const char *root = getenv(places[i].variable);
-    if (root == NULL || root[0] == '\0') continue;
-    return snprintf(out, TRI_PATH_BYTES, "%s%s", root, places[i].below) < TRI_PATH_BYTES;
-  }
-  return false;
-}
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Whether the bytes are a whole file of this name; then its image. */
