@@ -37,6 +37,16 @@ static void announce_documents(const tri_training *t) {
           train->masked ? "; " : "", masked);
 }
 
+/* Padding has often been given that id, and is then not told from ends. */
+static void announce_ignored(const tri_training *t) {
+  const int64_t ignored = t->config->data.ignore_token;
+  if (ignored < 0 || ignored != t->data.end_of_text) return;
+  tri_warn(
+      "data.ignore_token %ld is the tokenizer's end-of-text token: where documents end is not learnt, and generated "
+      "texts will not end by themselves; pad with another token, or set data.ignore_token to -1",
+      (long)ignored);
+}
+
 static double tokens_to_train_on(const tri_training *t) {
   double tokens = 0;
   for (int64_t k = 0; k < t->config->data.num_train; k++) {
@@ -89,4 +99,5 @@ void tri_training_announce(const tri_training *t) {
   announce_length(t);
   announce_sources(t);
   announce_documents(t);
+  announce_ignored(t);
 }

@@ -35,6 +35,7 @@ typedef struct tri_training {
   bool peak_doubted;                 /* a step was faster than that, and it was measured again */
   double load_s;                     /* of the state that it began with */
   double loss;                       /* of the last step; on the first rank */
+  double first_losses, last_losses;  /* means of a tenth of all steps: the first and the last; NaN of short runs */
   double validation_loss;            /* the last one; NaN before the first */
   int64_t evaluated_step;            /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;

@@ -94,6 +94,8 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
 
 tri_status tri_train(const tri_train_options *options) {
   tri_training t = {.mesh = tri_mesh_alone(),
+                    .first_losses = NAN,
+                    .last_losses = NAN,
                     .validation_loss = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,

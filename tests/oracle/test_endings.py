@@ -57,6 +57,34 @@ def test_without_a_held_out_text(tmp_path, corpus):
     assert "validation" not in said.split("6 steps in")[1] and f"  trireme eval {tmp_path}/run {corpus}/train" in said
 
 
+def means_of(lines):
+    """Of the first and the last tenth of the steps."""
+    tenth, losses = len(lines) // 10, [line["loss"] for line in lines]
+    return statistics.fmean(losses[:tenth]), statistics.fmean(losses[-tenth:])
+
+
+def test_a_loss_that_has_risen(tmp_path, corpus):
+    """Said with its numbers, and nobody is sent to generate; over all steps, also where most were made before a stop."""
+    told(tmp_path / "before", corpus, keys=dict(steps=150))
+    keys, init = dict(steps=30, lr=0.05, warmup=30, clip=0), str(tmp_path / "before/run")
+    said = told(tmp_path / "up", corpus, keys=keys, init=init)
+    first, last = means_of(lines_of(tmp_path / "up/run"))
+    assert last > 1.2 * first
+    assert (f"the loss has risen: its mean was {first:.4f} in the first 3 steps and {last:.4f} in the last 3; try a lower optimizer.lr (0.05), "
+            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), beginning anew (--resume never)") in said
+    assert "trireme generate" not in said and "trireme eval" in said
+    said = told(tmp_path / "down", corpus, keys=dict(steps=30))
+    first, last = means_of(lines_of(tmp_path / "down/run"))
+    assert last < first and "loss has risen" not in said and "trireme generate" in said
+    assert "loss has risen" not in told(tmp_path / "short", corpus, keys=dict(keys, steps=19, warmup=19), init=init)
+    # Of a run that goes on, all steps count.
+    said = trireme("train", tmp_path / "up/run.yaml", "--set", "optimizer.steps=40", "--set", "optimizer.lr=2e-3").stderr
+    first, last = means_of(lines_of(tmp_path / "up/run"))
+    assert last > first
+    assert f"{first:.4f} in the first 4 steps and {last:.4f} in the last 4; try a lower optimizer.lr (0.002)" in said
+    assert "optimizer.clip (0.5)" in told(tmp_path / "clipped", corpus, keys=dict(keys, clip=0.5), init=init)
+
+
 # ---- at its beginning ------------------------------------------------------------------------------------------------
 
 def test_warm_up_of_a_shorter_run(tmp_path, corpus):
@@ -71,6 +99,16 @@ def test_warm_up_of_a_shorter_run(tmp_path, corpus):
         done = subprocess.run(words_of("train", run, *options, "--resume", "never"), capture_output=True, text=True)
         steps, warmup = (8, 9) if len(options) == 4 else (200, 300)
         assert done.returncode != 0 and f"`optimizer.warmup` {warmup} is longer than the run of {steps} steps; a tenth would be {steps // 10}" in done.stderr
+
+
+def test_ignored_ends(tmp_path, corpus):
+    """A run that does not learn where documents end says so."""
+    data = dict(train=str(corpus / "train"), sequence=20)
+    end = json.loads((corpus / "tokenizer.json").read_text())["added_tokens"][-1]["id"]
+    words = f"warning: data.ignore_token {end} is the tokenizer's end-of-text token: where documents end is not learnt"
+    assert words in told(tmp_path / "end", corpus, data=dict(data, ignore_token=end))
+    assert "end-of-text" not in told(tmp_path / "other", corpus, data=dict(data, ignore_token=end - 1))
+    assert "end-of-text" not in told(tmp_path / "none", corpus, data=data)
 
 
 def test_best_peak(tmp_path, corpus, monkeypatch):
