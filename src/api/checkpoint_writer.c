@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
 
@@ -117,7 +118,7 @@ static tri_status write_files(const trireme_checkpoint_writer *writer) {
   TRI_TRY(status);
   TRI_TRY(tri_directory_sync(writer->temporary));
   if (rename(writer->temporary, writer->folder) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot give %s its name: %s", writer->folder, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot give %s its name: %s", writer->folder, tri_write_fault(errno));
   }
   return tri_file_sync_folder(writer->folder);
 }

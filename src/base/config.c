@@ -2,6 +2,7 @@
 
 #include "base/config_value.h"
 #include "base/format.h"
+#include "base/home.h"
 #include "base/other_names.h"
 
 #include <stdint.h>
@@ -219,6 +220,15 @@ static tri_status check_names(const tri_config_table *root, const tri_config_tab
   return TRI_OK;
 }
 
+/* The name in the place of a section, which may be a path: with the home folder in the place of `~`. */
+static tri_status go_home(tri_yaml_tree *tree, const char *path, const char *name, tri_yaml **node) {
+  char whole[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES], subject[SUBJECT_BYTES];
+  if (!tri_home_begins((*node)->text)) return TRI_OK;
+  const char *wrong = tri_home_path((*node)->text, whole, fault);
+  if (wrong != NULL) return tri_yaml_fail(*node, subject_of(subject, path, name), ": %s", wrong);
+  return tri_yaml_make(tree, *node, whole, node);
+}
+
 /* The mapping of a section: the node itself, what its name expands to (put in the node's place), or an empty one. */
 static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *parent, const char *path,
                                tri_yaml **out) {
@@ -232,6 +242,7 @@ static tri_status open_section(const tri_config_key *key, tri_yaml_tree *tree, t
   if (node == NULL || (tri_yaml_is_null(node) && key->example == NULL)) {
     TRI_TRY(tri_yaml_make(tree, parent, NULL, &mapping));
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node) && key->expand != NULL) {
+    TRI_TRY(go_home(tree, path, key->name, &node));
     TRI_TRY(key->expand(tree, node, &mapping));
     TRI_TRY(check_names(key->table, key->table, mapping, ""));
   } else {

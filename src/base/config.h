@@ -32,6 +32,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_NUMBERS, /* double[]: [a, b, ...]; 0 ends them: `range` has none */
   TRI_CONFIG_BOOL,    /* bool                                         */
   TRI_CONFIG_STRING,  /* char[bytes]                                  */
+  TRI_CONFIG_PATH,    /* char[bytes], with the home folder for `~/` (home.h); also where a name may stand instead */
   TRI_CONFIG_CHOICE,  /* an enum, one of words                        */
   TRI_CONFIG_SECTION, /* the keys of another table                    */
   TRI_CONFIG_LIST,    /* an array of structs: a list of such sections */
@@ -85,7 +86,7 @@ typedef struct tri_config_key {
   const char *example;  /* there is no default: the key is asked for, and this is shown                           */
 
   tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR, NUMBERS                   */
-  size_t bytes;           /* STRING: the room, the closing NUL included; LIST: of one struct; NUMBERS: of all     */
+  size_t bytes;           /* texts: the room, the closing NUL included; LIST: of one struct; NUMBERS: of all      */
   size_t count;           /* LIST: where in the struct its length lies, an int64_t; `range` says how many it may have */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table

@@ -1,5 +1,6 @@
 /* Tables to text: a whole configuration as YAML, and the list of keys for people. */
 #include "base/config.h"
+#include "base/config_value.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -111,7 +112,8 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
       break;
     case TRI_CONFIG_NUMBERS: format_numbers(key, at, buffer, bytes); break;
     case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
-    case TRI_CONFIG_STRING: format_string(at, buffer, bytes); break;
+    case TRI_CONFIG_STRING:
+    case TRI_CONFIG_PATH: format_string(at, buffer, bytes); break;
     case TRI_CONFIG_CHOICE: snprintf(buffer, bytes, "%s", word_of(key, at)); break;
     case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: buffer[0] = '\0'; break;
@@ -247,6 +249,7 @@ static const char *plain_type_name(tri_config_type type) {
     case TRI_CONFIG_NUMBERS: return "[number, ...]";
     case TRI_CONFIG_BOOL: return "true|false";
     case TRI_CONFIG_STRING: return "text";
+    case TRI_CONFIG_PATH: return "path";
     case TRI_CONFIG_CHOICE: return "word";
     case TRI_CONFIG_SECTION: return "keys";
     case TRI_CONFIG_LIST: return "list of keys";
@@ -281,7 +284,7 @@ static void describe_section(const tri_config_table *table, const char *path, co
     type_name(key, type, sizeof type);
     const char *standard = key->fallback != NULL ? key->fallback : key->derived;
     if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
-    if (standard[0] == '\0' && key->type == TRI_CONFIG_STRING) standard = "(none)";
+    if (standard[0] == '\0' && tri_config_is_text(key)) standard = "(none)";
     to->visit(to->context, &(tri_config_described){.name = full, .type = type, .standard = standard, .key = key});
     if (key->table != NULL) describe_section(key->table, full, to);
   }

@@ -1,6 +1,7 @@
 #include "base/config_value.h"
 
 #include "base/format.h"
+#include "base/home.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -33,6 +34,7 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_NUMBERS: kind = "numbers in brackets, `[a, b, ...]`"; break;
     case TRI_CONFIG_BOOL: kind = "`true` or `false`"; break;
     case TRI_CONFIG_STRING: kind = "a text"; break;
+    case TRI_CONFIG_PATH: kind = "a path"; break;
     case TRI_CONFIG_LIST:
       kind = key->plain == NULL ? "a list of mappings of keys" : "a text or a list of mappings of keys";
       break;
@@ -153,7 +155,8 @@ const char *tri_config_value_fault(const tri_config_key *key, const void *at, co
     case TRI_CONFIG_DOUBLE: memcpy(&number, at, sizeof number); return double_fault(key, number, written, buffer);
     case TRI_CONFIG_PAIR: return numbers_fault(key, at, 2, elements, buffer);
     case TRI_CONFIG_NUMBERS: return numbers_fault(key, at, key->bytes / sizeof number, elements, buffer);
-    case TRI_CONFIG_STRING: return string_fault(key, at, buffer);
+    case TRI_CONFIG_STRING:
+    case TRI_CONFIG_PATH: return string_fault(key, at, buffer);
     case TRI_CONFIG_CHOICE:
       memcpy(&word, at, sizeof word);
       for (const tri_config_word *legal = key->words; legal->name != NULL; legal++) {
@@ -270,7 +273,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
     case TRI_CONFIG_DOUBLE: return !quoted && scan_double(node->text, at);
     case TRI_CONFIG_BOOL: return !quoted && scan_bool(node->text, at);
     case TRI_CONFIG_CHOICE: return tri_config_find_word(key->words, node->text, at);
-    case TRI_CONFIG_STRING: copy_string(key, node->text, at); return true;
+    case TRI_CONFIG_STRING:
+    case TRI_CONFIG_PATH: copy_string(key, node->text, at); return true;
     case TRI_CONFIG_PAIR:
     case TRI_CONFIG_NUMBERS:
     case TRI_CONFIG_LIST:
@@ -296,10 +300,20 @@ static tri_status check_length(const tri_config_key *key, const tri_yaml *node, 
   return tri_yaml_fail(node, subject, " may have at most %zu numbers, not %zu", most, count);
 }
 
+/* *at, where it is a path, with the home folder in the place of `~`. */
+static tri_status go_home(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
+  char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
+  if (key->type != TRI_CONFIG_PATH || !tri_home_begins(node->text)) return TRI_OK;
+  const char *wrong = tri_home_path(node->text, path, fault);
+  if (wrong != NULL) return tri_yaml_fail(node, subject, ": %s", wrong);
+  copy_string(key, path, at);
+  return TRI_OK;
+}
+
 tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
   char fault[TRI_CONFIG_FAULT_BYTES];
   char range[96];
-  if (tri_yaml_is_null(node) && key->type == TRI_CONFIG_STRING && key->fallback != NULL && key->fallback[0] == '\0') {
+  if (tri_yaml_is_null(node) && tri_config_is_text(key) && key->fallback != NULL && key->fallback[0] == '\0') {
     memset(at, 0, key->bytes);
     return TRI_OK;
   }
@@ -311,6 +325,7 @@ tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node
     read = scan_scalar(key, node, at);
   }
   if (!read) return tri_config_value_wrong(key, node, subject);
+  TRI_TRY(go_home(key, node, subject, at));
   if (is_zero_for_auto(key, node, at)) {
     return tri_yaml_fail(node, subject, " must be %s or `auto`, not 0", format_range(&key->range, false, range));
   }

@@ -19,6 +19,11 @@ static inline bool tri_config_is_numbers(const tri_config_key *key) {
   return key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_NUMBERS;
 }
 
+/* Whether a value is a text of any kind. */
+static inline bool tri_config_is_text(const tri_config_key *key) {
+  return key->type == TRI_CONFIG_STRING || key->type == TRI_CONFIG_PATH;
+}
+
 /* A legal value in words: "a number", "`true` or `false`", "one of gpt2, llama". */
 char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FAULT_BYTES]);
 

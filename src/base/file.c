@@ -2,6 +2,7 @@
 
 #include "base/format.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -200,7 +201,7 @@ static tri_status write_all(int file, const char *path, const char *data, size_t
   while (bytes > 0) {
     ssize_t put = write(file, data, bytes);
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (put < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
     data += put;
     bytes -= (size_t)put;
   }
@@ -223,7 +224,7 @@ tri_status tri_file_create(const char *path, int *file) {
   const int how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   *file = open(path, how, 0666);
   if (*file < 0 && errno == EEXIST && unlink(path) == 0) *file = open(path, how, 0666);
-  if (*file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, strerror(errno));
+  if (*file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, tri_write_fault(errno));
   return TRI_OK;
 }
 
@@ -248,13 +249,13 @@ tri_status tri_file_sync_folder(const char *path) {
 /* `status` is how writing went. */
 static tri_status end_replacement(replacement *r, tri_status status) {
   if (status == TRI_OK && fsync(r->file) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", r->temporary, tri_write_fault(errno));
   }
   if (close(r->file) != 0 && status == TRI_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", r->temporary, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", r->temporary, tri_write_fault(errno));
   }
   if (status == TRI_OK && rename(r->temporary, r->path) != 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", r->temporary, r->path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", r->temporary, r->path, tri_write_fault(errno));
   }
   if (status != TRI_OK) {
     unlink(r->temporary);
@@ -390,7 +391,7 @@ tri_status tri_directory_create(const char *path) {
     char kept = *p;
     *p = '\0';
     if (mkdir(partial, 0777) != 0 && !(errno == EEXIST && tri_path_is_directory(partial))) {
-      return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", partial, strerror(errno));
+      return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", partial, tri_write_fault(errno));
     }
     *p = kept;
     if (kept == '\0') return TRI_OK;
@@ -400,7 +401,7 @@ tri_status tri_directory_create(const char *path) {
 tri_status tri_directory_create_private(const char *path) {
   struct stat facts = {0};
   if (mkdir(path, 0700) != 0 && errno != EEXIST) {
-    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", path, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", path, tri_write_fault(errno));
   }
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   bool found = directory >= 0 ? fstat(directory, &facts) == 0 : lstat(path, &facts) == 0;
@@ -427,7 +428,7 @@ tri_status tri_directory_sync(const char *path) {
   close(directory);
   /* Some file systems have no fsync for directories and say EINVAL; they order renames by themselves. */
   if (result != 0 && reason != EINVAL) {
-    return tri_fail(TRI_IO_FAILED, "cannot flush the directory %s to disk: %s", path, strerror(reason));
+    return tri_fail(TRI_IO_FAILED, "cannot flush the directory %s to disk: %s", path, tri_write_fault(reason));
   }
   return TRI_OK;
 }

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "base/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -228,12 +229,12 @@ static tri_status silent_for(const tri_folder_lock *lock, struct timespec touche
   TRI_TRY(tri_path_with(path, lock->path, "."));
   snprintf(path + strlen(path), sizeof path - strlen(path), "%s.clock", lock->self.mark);
   int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, strerror(errno));
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", path, tri_write_fault(errno));
   bool known = write(file, "\n", 1) == 1 && fsync(file) == 0 && fstat(file, &facts) == 0;
   int reason = errno;
   close(file);
   unlink(path);
-  if (!known) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+  if (!known) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(reason));
   *out = (double)(facts.st_mtim.tv_sec - touched.tv_sec) + 1e-9 * (double)(facts.st_mtim.tv_nsec - touched.tv_nsec);
   return TRI_OK;
 }
@@ -267,13 +268,13 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   TRI_TRY(tri_path_with(temporary, lock->path, "."));
   snprintf(temporary + strlen(temporary), sizeof temporary - strlen(temporary), "%s", lock->self.mark);
   int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", temporary, strerror(errno));
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", temporary, tri_write_fault(errno));
   bool written = write(file, text, (size_t)length) == length && fsync(file) == 0;
   int reason = errno;
   close(file);
   if (!written) {
     unlink(temporary);
-    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, strerror(reason));
+    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, tri_write_fault(reason));
   }
   int result = link(temporary, lock->path);
   reason = errno;
@@ -288,7 +289,7 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
   }
   unlink(temporary);
   if (*made || reason == EEXIST) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, strerror(reason));
+  return tri_fail(TRI_IO_FAILED, "cannot create %s: %s", lock->path, tri_write_fault(reason));
 }
 
 /* Moves the lock of a dead owner away. Somebody else may have done so, and have made their own since: theirs is put
@@ -302,7 +303,7 @@ static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   snprintf(aside + strlen(aside), sizeof aside - strlen(aside), "%s.dead", lock->self.mark);
   if (rename(lock->path, aside) != 0) {
     if (errno == ENOENT) return TRI_OK;
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", lock->path, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", lock->path, tri_write_fault(errno));
   }
   TRI_TRY(read_lock(aside, &moved, &touched, &there));
   if (there && strcmp(moved.mark, dead->mark) != 0 && link(aside, lock->path) != 0 && errno != EEXIST) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -72,7 +73,7 @@ static tri_status try_lock(const char *folder, int *out, lock_result *result) {
     if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* left by another user */
     if (file < 0) {
       int reason = errno;
-      tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, strerror(reason));
+      tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, tri_write_fault(reason));
       errno = reason;
       return status;
     }
@@ -118,7 +119,7 @@ static tri_status fail_step(const char *folder, const char *what, const char *na
       TRI_IO_FAILED,
       "cannot put the new corpus in its place in %s (%s %s: %s); make sure that this user may write there, and "
       "run the command again",
-      folder, what, name, strerror(errno));
+      folder, what, name, tri_write_fault(errno));
 }
 
 /* Whether a generation is to be put in place. The list of members is the last that goes: what remains is an empty
@@ -300,7 +301,7 @@ static tri_status make_temporary(tri_generation *generation) {
     char path[TRI_PATH_BYTES];
     memcpy(path, generation->temporary, sizeof path);
     generation->temporary[0] = '\0';
-    return tri_fail(TRI_IO_FAILED, "cannot create the folder %s: %s", path, strerror(reason));
+    return tri_fail(TRI_IO_FAILED, "cannot create the folder %s: %s", path, tri_write_fault(reason));
   }
 }
 
@@ -355,7 +356,7 @@ tri_status tri_generation_commit(tri_generation *generation) {
   TRI_TRY(tri_path_join(whole, generation->folder, WHOLE));
   TRI_TRY(list_members(generation));
   if (rename(generation->temporary, whole) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", generation->temporary, whole, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", generation->temporary, whole, tri_write_fault(errno));
   }
   tri_status status = tri_directory_sync(generation->folder);
   if (status == TRI_OK) status = put_in_place(generation->folder, &moved);

@@ -21,14 +21,26 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void tri_stop_loo
   syscall(SYS_rt_sigaction, SIGHUP, NULL, hangup, 8);
 }
 
+/* Who sends them: Slurm (--signal), Grid Engine (-notify), LSF (-wa) and launchers those of users; the kernel, once a
+ * second, and LSF the one of a CPU limit; Flux the alarm, as a job's time is over. */
+static const int requests[] = {SIGUSR1, SIGUSR2, SIGXCPU, SIGALRM};
+enum { NUM_REQUESTS = sizeof requests / sizeof requests[0] };
+
+bool tri_stop_is_request(int number) {
+  for (int i = 0; i < NUM_REQUESTS; i++) {
+    if (requests[i] == number) return true;
+  }
+  return false;
+}
+
 /* SIGHUP, of a terminal that closes, unless somebody has said that it may (nohup). */
-static sigset_t wishes(void) {
+sigset_t tri_stop_signals(void) {
   sigset_t set;
   struct sigaction action;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGUSR1);
+  for (int i = 0; i < NUM_REQUESTS; i++) sigaddset(&set, requests[i]);
   if (sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);
   return set;
 }
@@ -36,12 +48,12 @@ static sigset_t wishes(void) {
 void tri_stop_hold(void) {
   struct sigaction ignore = {.sa_handler = SIG_IGN};
   if (hangup[0] == (unsigned long)SIG_IGN) sigaction(SIGHUP, &ignore, NULL);
-  sigset_t set = wishes();
+  sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 void tri_stop_release(void) {
-  sigset_t set = wishes();
+  sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
@@ -49,8 +61,12 @@ static const char *last_words; /* set before the thread that reads it is started
 
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};
-  sigset_t set = wishes();
+  sigset_t set = tri_stop_signals(), clock;
   if (last_words != NULL) {
+    sigemptyset(&clock);
+    sigaddset(&clock, SIGALRM);
+    sigaction(SIGALRM, &plain, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
     alarm(1); /* a reader that does not read holds up nothing: the system's way then */
     tri_log_failure(TRI_INTERRUPTED,
                     atomic_load(&deferred)
@@ -64,10 +80,9 @@ static void die_of(int number) {
 }
 
 static void *wait_for_wishes(void *unused) {
-  sigset_t set = wishes();
+  sigset_t set = tri_stop_signals();
   for (int number; sigwait(&set, &number) == 0;) {
-    bool launchers = number == SIGUSR1; /* way of wishing, whatever it says how often */
-    if (!launchers && (!atomic_load(&deferred) || atomic_exchange(&signalled, true))) die_of(number);
+    if (!tri_stop_is_request(number) && (!atomic_load(&deferred) || atomic_exchange(&signalled, true))) die_of(number);
     atomic_store(&asked, true);
   }
   return unused;
@@ -76,7 +91,7 @@ static void *wait_for_wishes(void *unused) {
 tri_status tri_stop_listen(const char *words) {
   last_words = words;
   pthread_t thread;
-  sigset_t set = wishes();
+  sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */
   int fault = pthread_create(&thread, NULL, wait_for_wishes, NULL);
   if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that waits for signals: %s", strerror(fault));

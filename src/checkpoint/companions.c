@@ -1,6 +1,7 @@
 #include "checkpoint/companions.h"
 
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 
@@ -110,7 +111,7 @@ tri_status tri_companions_keep(const char *from, const char *to) {
   TRI_TRY(tri_directory_remove(temporary)); /* of a process that was killed */
   TRI_TRY(fill(from, temporary));
   if (rename(temporary, to) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, to, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, to, tri_write_fault(errno));
 }
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */

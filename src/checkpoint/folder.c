@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/output.h"
 
@@ -116,7 +117,8 @@ tri_status tri_folder_retire(const char *root, int64_t step) {
   TRI_TRY(tri_folder_path(root, TRI_FOLDER_OLD, step, old));
   /* This process may have retired the same step before and failed to clear it. */
   if (tri_path_exists(old)) TRI_TRY(tri_directory_remove(old));
-  if (rename(path, old) != 0) return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", path, old, strerror(errno));
+  if (rename(path, old) != 0)
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", path, old, tri_write_fault(errno));
   return tri_directory_sync(root);
 }
 
@@ -216,7 +218,7 @@ static tri_status link_best(const char *root, const tri_folder *best) {
   if (best == NULL || strcmp(now, best->name) == 0) return TRI_OK;
   (void)unlink(beside); /* what a killed process has left */
   if (symlink(best->name, beside) == 0 && rename(beside, path) == 0) return tri_directory_sync(root);
-  return tri_fail(TRI_IO_FAILED, "cannot make the link %s: %s", path, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot make the link %s: %s", path, tri_write_fault(errno));
 }
 
 tri_status tri_checkpoint_link_best(const char *root) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,13 +52,10 @@ static tri_status write_failed(const char *path, uint64_t bytes, int reason) {
                     known ? tri_format_bytes(room, there, sizeof there) : "less");
   }
   if (reason == EFBIG) {
-    return tri_fail(TRI_IO_FAILED,
-                    "cannot write %s: %s; the file needs %s (%" PRIu64
-                    " bytes), more than the file system or the "
-                    "limit on file sizes (`ulimit -f`) allows",
-                    path, strerror(reason), wanted, bytes);
+    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s; the file needs %s (%" PRIu64 " bytes)", path,
+                    tri_write_fault(reason), wanted, bytes);
   }
-  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(reason));
 }
 
 tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) {

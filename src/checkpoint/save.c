@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
+#include "base/write_fault.h"
 #include "comm/agreement.h"
 
 #include <errno.h>
@@ -306,7 +307,7 @@ static tri_status create_folder(saving *s) {
   TRI_TRY(tri_folder_path(root, TRI_FOLDER_TEMPORARY, step, temporary));
   TRI_TRY(tri_folder_path(root, TRI_FOLDER_FINAL, step, s->final));
   if (mkdir(temporary, 0777) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", temporary, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot create the directory %s: %s", temporary, tri_write_fault(errno));
   }
   memcpy(s->temporary, temporary, sizeof temporary);
   s->facts = json_object();
@@ -450,7 +451,7 @@ static tri_status rename_named(const saving *s) {
   char parent[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_sync(s->temporary));
   if (rename(s->temporary, s->final) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, tri_write_fault(errno));
   }
   TRI_TRY(tri_path_join(parent, s->final, ".."));
   return tri_directory_sync(parent);
@@ -464,7 +465,8 @@ static tri_status rename_folder(const saving *s) {
   bool replaces = tri_path_exists(s->final);
   if (replaces) TRI_TRY(tri_folder_retire(root, step));
   if (rename(s->temporary, s->final) == 0) return tri_directory_sync(root);
-  tri_status status = tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, strerror(errno));
+  tri_status status =
+      tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, tri_write_fault(errno));
   char old[TRI_PATH_BYTES];
   if (replaces && tri_folder_path(root, TRI_FOLDER_OLD, step, old) == TRI_OK) (void)rename(old, s->final);
   return status;

@@ -262,5 +262,6 @@ const tri_command tri_command_calibrate = {
         "example: trireme calibrate this-machine.yaml -n 2\n",
     .holds_signals = true,
     .options = calibrate_options,
+    .paths = "model",
     .run = calibrate_run,
 };

@@ -12,6 +12,7 @@ typedef struct tri_command {
   const char *summary;          /* one line */
   const char *help;             /* what --help prints, ends with an example */
   const struct option *options; /* what it takes, as getopt_long wants them, with --help beside; NULL: nothing */
+  const char *paths;            /* those whose values are paths (paths.h), "out tokenizer"; NULL: none of them */
   bool holds_signals;           /* it begins with signals held (base/stop.h), and says itself what becomes of them */
   /* arguments[0] is the subcommand's name. Writes results to standard output, everything else by base/log.h. */
   tri_status (*run)(int count, char **arguments);

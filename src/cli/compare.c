@@ -201,5 +201,6 @@ const tri_command tri_command_compare = {
         "\n"
         "example: trireme compare runs/first runs/second --html compared.html\n",
     .options = compare_options,
+    .paths = "svg html",
     .run = compare_run,
 };

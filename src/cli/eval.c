@@ -672,5 +672,6 @@ const tri_command tri_command_eval = {
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .options = eval_options,
+    .paths = "bigram choices answers svg base tokenizer",
     .run = eval_run,
 };

@@ -3,12 +3,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
 #include "cli/prompts.h"
 #include "engine/texts.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,7 +225,8 @@ static tri_status write_batch(generate_texts *t, int64_t first) {
     t->decoded += texts[i].decoded;
     TRI_TRY(print_text(t, &texts[i]));
   }
-  return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  return fflush(stdout) == 0 ? TRI_OK
+                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
 /* Text that is none is no result. */
@@ -344,5 +347,6 @@ const tri_command tri_command_generate = {
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,
+    .paths = "prompt-file prompts chat-template base tokenizer",
     .run = generate_run,
 };

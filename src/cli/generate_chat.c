@@ -4,9 +4,11 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "chat/session.h"
 #include "cli/generate.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +126,8 @@ static void keep_held(chat *c, tri_written *answer) {
 static tri_status print_answer(const chat *c, const tri_written *answer) {
   if (!c->given->json) {
     fputc('\n', stdout);
-    return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+    return fflush(stdout) == 0 ? TRI_OK
+                               : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   }
   json_t *line = tri_written_json(answer);
   char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
@@ -132,7 +135,8 @@ static tri_status print_answer(const chat *c, const tri_written *answer) {
   if (dumped == NULL) return out_of_memory();
   printf("%s\n", dumped);
   free(dumped);
-  return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  return fflush(stdout) == 0 ? TRI_OK
+                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
 static tri_status answer_with(chat *c, tri_written *answer) {

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/write_fault.h"
 #include "cli/man.h"
 #include "cli/topics.h"
 
@@ -75,11 +76,11 @@ static tri_status write_page(const tri_commands *commands, const char *folder, c
   snprintf(file, sizeof file, "%s%s.%d", program ? "" : "trireme-", name, section);
   TRI_TRY(tri_path_join(path, folder, file));
   FILE *to = fopen(path, "we");
-  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(errno));
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
   put_page(commands, name, to);
   bool failed = ferror(to) != 0;
   if (fclose(to) == 0 && !failed) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot write %s", path);
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
 }
 
 static tri_status write_pages(const tri_commands *commands, const char *folder) {

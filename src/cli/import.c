@@ -205,5 +205,6 @@ const tri_command tri_command_export = {
         "\n"
         "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
     .options = export_options,
+    .paths = "base",
     .run = run_export,
 };

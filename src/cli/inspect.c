@@ -436,5 +436,6 @@ const tri_command tri_command_inspect = {
         "\n"
         "example: trireme inspect frontier-175b\n",
     .options = inspect_options,
+    .paths = "model tokenizer",
     .run = inspect_run,
 };

@@ -3,12 +3,16 @@
 #include "base/parent.h"
 #include "base/status.h"
 #include "base/stop.h"
+#include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "cli/help.h"
+#include "cli/paths.h"
 #include "cli/version.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +24,12 @@ static tri_status help_run(int count, char **arguments);
 
 static const struct option help_options[] = {
     {"man", required_argument, NULL, 0}, {"man-pages", required_argument, NULL, 0}, {NULL, 0, NULL, 0}};
-static const tri_command command_help = {
-    .name = "help", .summary = TRI_HELP_SUMMARY, .help = tri_help_text, .options = help_options, .run = help_run};
+static const tri_command command_help = {.name = "help",
+                                         .summary = TRI_HELP_SUMMARY,
+                                         .help = tri_help_text,
+                                         .options = help_options,
+                                         .paths = "man-pages",
+                                         .run = help_run};
 
 static const tri_command *const commands[] = {
     &tri_command_prepare,  &tri_command_train,   &tri_command_simulate,  &tri_command_plan,     &tri_command_tune,
@@ -67,8 +75,11 @@ static tri_status main_run(const tri_command *command, int count, char **argumen
     fputs(command->help, stdout);
     return TRI_OK;
   }
-  TRI_TRY(command->run(count - 1, arguments + 1));
-  return check_memory();
+  char **words = NULL;
+  TRI_TRY(tri_paths_go_home(command, count - 1, arguments + 1, &words));
+  tri_status status = command->run(count - 1, words);
+  tri_free(words);
+  return status == TRI_OK ? check_memory() : status;
 }
 
 static tri_status run_any(int count, char **arguments) {
@@ -94,6 +105,7 @@ static tri_status run_any(int count, char **arguments) {
 
 int main(int count, char **arguments) {
   tri_stop_hold();
+  signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
   open_standard_files();
   limit_spinning(arguments);
   const char *launched = getenv(TRI_LAUNCHED);
@@ -105,8 +117,8 @@ int main(int count, char **arguments) {
   /* An empty message: another rank of the job has said it, or this one has. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   if (fflush(stdout) != 0 && status == TRI_OK) {
-    status = TRI_IO_FAILED;
-    tri_log_failure(status, "cannot write to standard output");
+    status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+    tri_log_failure(status, tri_status_message());
   }
   tri_parent_leave(tri_status_exit(status));
   return tri_status_exit(status);

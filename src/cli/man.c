@@ -206,7 +206,8 @@ static void put_environment(FILE *to) {
     const char *name, *text;
   } variables[] = {
       {"TRIREME_CONFIGS", "a folder with presets (models/, clusters/, systems/, ...) that go before the program's own"},
-      {"TRIREME_CACHE", "where compiled GPU kernels are kept; ~/.cache/trireme unless set"},
+      {"TRIREME_CACHE",
+       "where compiled GPU kernels and the best measured peaks are kept; ~/.cache/trireme unless set; none: nowhere"},
       {"TRIREME_RANKS_PER_NODE", "ranks of a node in runs on one machine, to try layouts that span nodes"},
       {"OMP_NUM_THREADS", "threads of each rank; its share of the node's cores unless set"},
       {"NO_COLOR", "no colours on a terminal"},

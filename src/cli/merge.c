@@ -369,5 +369,6 @@ const tri_command tri_command_merge = {
         "\n"
         "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
     .options = merge_options,
+    .paths = "out base",
     .run = run_merge,
 };

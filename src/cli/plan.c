@@ -192,5 +192,6 @@ const tri_command tri_command_plan = {
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
     .options = plan_options,
+    .paths = "model cluster system lengths",
     .run = plan_run,
 };

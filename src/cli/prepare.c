@@ -5,6 +5,8 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
+#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "cli/inspect_corpus.h"
@@ -293,13 +295,14 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
   }
   int result = json_dumpf(root, stdout, JSON_INDENT(2));
   json_decref(root);
-  if (result != 0 || putchar('\n') == EOF) return tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  if (result != 0 || putchar('\n') == EOF)
+    return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
   return TRI_OK;
 }
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* A signal has nowhere else to leave its mark. The second one ends the program at once. */
+/* A signal has nowhere else to leave its mark. The second one ends the program at once, unless both are requests. */
 static volatile sig_atomic_t signalled;
 
 static void on_signal(int number) {
@@ -313,10 +316,12 @@ static bool prepare_interrupted(void *context) {
 }
 
 static void catch_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
-  sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) sigaction(numbers[i], &action, NULL);
+  const sigset_t set = tri_stop_signals();
+  struct sigaction once = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)},
+                   always = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  for (int number = 1; number < NSIG; number++) {
+    if (sigismember(&set, number) == 1) sigaction(number, tri_stop_is_request(number) ? &always : &once, NULL);
+  }
 }
 
 static tri_status prepare_run(int count, char **words) {
@@ -377,5 +382,6 @@ const tri_command tri_command_prepare = {
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
         "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
     .options = prepare_options,
+    .paths = "tokenizer out chat-template",
     .run = prepare_run,
 };

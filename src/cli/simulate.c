@@ -193,5 +193,6 @@ const tri_command tri_command_simulate = {
         "example: trireme simulate --model frontier-175b --cluster frontier --devices 1024 \\\n"
         "                 --layout tensor=4,pipeline=16,zero=1,micro_batch=1,recompute=full --global-batch 10240\n",
     .options = simulate_options,
+    .paths = "model cluster system lengths timeline against",
     .run = simulate_run,
 };

@@ -212,5 +212,6 @@ const tri_command tri_command_train = {
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .holds_signals = true,
     .options = train_options,
+    .paths = "resume timeline layout-from",
     .run = train_run,
 };

@@ -266,5 +266,6 @@ const tri_command tri_command_tune = {
         "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
     .holds_signals = true,
     .options = tune_options,
+    .paths = "store html",
     .run = tune_run,
 };

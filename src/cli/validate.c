@@ -468,5 +468,6 @@ const tri_command tri_command_validate = {
         "\n"
         "example: trireme validate --set megatron\n",
     .options = validate_options,
+    .paths = "out",
     .run = validate_run,
 };

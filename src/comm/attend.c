@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/stop.h"
 #include "comm/listener.h"
 #include "comm/word_folder.h"
 
@@ -76,14 +77,8 @@ double tri_attend_limit_s(double hang_timeout_s) {
  */
 
 static sigset_t awaited(void) {
-  static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
-  sigset_t set;
-  sigemptyset(&set);
-  for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-    struct sigaction action;
-    bool ignored = sigaction(signals[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-    if (signals[i] != SIGHUP || !ignored) sigaddset(&set, signals[i]); /* nohup */
-  }
+  sigset_t set = tri_stop_signals();
+  sigaddset(&set, SIGCHLD);
   return set;
 }
 
@@ -97,10 +92,9 @@ void tri_attend_prepare(void) {
 }
 
 int tri_attend_asked(void) {
-  sigset_t set = awaited();
+  sigset_t set = tri_stop_signals();
   struct timespec none = {0};
   int asked = 0;
-  sigdelset(&set, SIGCHLD);
   while (sigtimedwait(&set, NULL, &none) > 0) asked++;
   return asked;
 }
@@ -438,10 +432,10 @@ static void take_wish(attendance *a) {
   }
 }
 
-/* A scheduler's SIGUSR1, however often, never ends the job: before the first step it waits for it. */
-static void take_notice(attendance *a) {
-  if (a->ending->asked > 0) return;
-  a->ending->asked = 1;
+/* A scheduler's request, however often, never ends the job: before the first step it waits for it. */
+static void take_request(attendance *a) {
+  if (a->ending->requested || a->ending->asked > 0) return;
+  a->ending->requested = true;
   a->wish_waits = true;
 }
 
@@ -463,8 +457,8 @@ static void take_signals(attendance *a) {
   while (read(a->signals, &facts, sizeof facts) == (ssize_t)sizeof facts) {
     if (facts.ssi_signo == SIGCHLD) {
       reap(a);
-    } else if (facts.ssi_signo == SIGUSR1) {
-      take_notice(a);
+    } else if (tri_stop_is_request((int)facts.ssi_signo)) {
+      take_request(a);
     } else {
       take_wish(a);
     }
@@ -524,6 +518,15 @@ static tri_status attend(attendance *a) {
   return TRI_OK;
 }
 
+/* LSF sends SIGXCPU to all processes of a job, and a launcher that does not know it would die of it. One that passes a
+ * signal on to its ranks catches it, whatever it was before; and ranks block them, so that they hear of them. */
+static void ignore_requests(void) {
+  struct sigaction ignore = {.sa_handler = SIG_IGN};
+  for (int number = 1; number < NSIG; number++) {
+    if (tri_stop_is_request(number)) sigaction(number, &ignore, NULL);
+  }
+}
+
 static void become_launcher(const attendance *a, int output, pid_t parent, bool terminal) {
   char text[ENVIRONMENT_BYTES];
   sigset_t none;
@@ -538,6 +541,7 @@ static void become_launcher(const attendance *a, int output, pid_t parent, bool 
   tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->folder, text, sizeof text);
   setenv(TRI_PARENT, text, 1);
   sigaction(SIGPIPE, &plain, NULL);
+  ignore_requests();
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   if (getppid() != parent) _exit(127); /* it ended just before */

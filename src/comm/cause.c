@@ -75,6 +75,8 @@ static tri_status tell_silence(const tri_ending *e) {
       (long long)e->num_ranks, e->noise.text);
 }
 
+bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->requested; }
+
 static tri_status tell_interruption(const tri_ending *e) {
   if (e->interrupted.said) return tri_fail(TRI_INTERRUPTED, "%s", e->interrupted.text);
   bool good = (WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0) || e->all_left;
@@ -119,8 +121,8 @@ tri_status tri_cause_tell(const tri_ending *e) {
   if (e->own.said) return tell_words(&e->own);
   if (e->crash_signal != 0) return tell_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
   bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
-  if (e->asked > 0 && e->told.said && !e->ended && !good) return tell_launcher(e);
-  if (e->asked > 0) return tell_interruption(e);
+  if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return tell_launcher(e);
+  if (tri_ending_was_asked(e)) return tell_interruption(e);
   if ((good && !e->silent && !e->echo.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
   return tell_launcher(e);
 }

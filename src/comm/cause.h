@@ -43,12 +43,16 @@ typedef struct tri_ending {
   bool silent;                  /* a rank's line went down without a word, */
   int64_t silent_rank;          /* that of the first; -1 where it is not known */
   bool all_left;                /* every rank has said goodbye, with exit status 0 */
-  int asked;                    /* how often a signal asked the parent to stop; SIGUSR1 once at most */
+  int asked;                    /* how often a signal asked the parent to stop, */
+  bool requested;               /* and whether one did so that a scheduler may repeat (base/stop.h) */
   bool ended;                   /* the parent itself has ended the job */
   char hang[TRI_MESSAGE_BYTES]; /* what the parent's clock has to say, or "" */
   int launcher_result;          /* as waitpid says it */
   tri_noise noise;
 } tri_ending;
+
+/* Whether a signal, of either kind, has asked the parent to stop. */
+bool tri_ending_was_asked(const tri_ending *ending);
 
 void tri_noise_add(tri_noise *noise, const char *line);
 

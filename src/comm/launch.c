@@ -74,7 +74,7 @@ static tri_status check_alone(void) {
  * then could not begin again has lost more than a rank: an elastic one tries with fewer. */
 static bool may_restart(const tri_launch_options *options, const tri_ending *ending, tri_status status,
                         int64_t restarts) {
-  if (status != TRI_COMM || ending->asked > 0 || restarts == options->max_restarts) return false;
+  if (status != TRI_COMM || tri_ending_was_asked(ending) || restarts == options->max_restarts) return false;
   return ending->steps >= 0 || (options->elastic && restarts > 0 && ending->num_ranks > 1);
 }
 
@@ -115,7 +115,7 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
     ending->steps = -1;
     if (tri_attend_asked() > 0) return not_started(restarts);
     TRI_TRY(tri_attend(start, news, ending));
-    if (collisions == MAX_COLLISIONS || ending->asked > 0 || !has_collided(ending)) return TRI_OK;
+    if (collisions == MAX_COLLISIONS || tri_ending_was_asked(ending) || !has_collided(ending)) return TRI_OK;
   }
 }
 

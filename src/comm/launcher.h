@@ -32,7 +32,8 @@ typedef struct tri_launch_options {
 /* LOCAL. Starts this program's command line again, less its -n, on so many ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
  * where no rank has said anything. SIGINT, SIGTERM and SIGHUP are a wish to stop: before the first step the job is
- * ended, later its ranks save; a second one ends it at once. The status is then TRI_INTERRUPTED, unless a rank had
+ * ended, later its ranks save; a second one ends it at once. A scheduler's request (base/stop.h) waits for the first
+ * step, and may be repeated. The status is then TRI_INTERRUPTED, unless a rank had
  * failed. A job that had begun to train and lost a rank, or hung, is started again, up to max_restarts times. The
  * status and its message are those of the rank that failed first, or name the rank that was killed. `arguments` begins
  * with the subcommand and ends with NULL. */

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +23,7 @@ tri_status tri_output_file_create(const char *prefix, const char *suffix, tri_ou
   TRI_TRY_GOTO(tri_alloc("a buffer for writing", BUFFER_BYTES, 1, &output.buffer), destroy_output);
   output.file = open(output.path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (output.file < 0) {
-    status = tri_fail(TRI_IO_FAILED, "cannot create %s: %s", output.path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot create %s: %s", output.path, tri_write_fault(errno));
     goto destroy_output;
   }
   *out = output;
@@ -46,9 +47,7 @@ static tri_status write_failed(const tri_output_file *output, int64_t written) {
   int reason = errno;
   char amount[32];
   tri_format_bytes((double)written, amount, sizeof amount);
-  const char *hint = reason == ENOSPC || reason == EDQUOT ? "; make room, or choose a folder on another disk" : "";
-  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s (%s were written)%s", output->path, strerror(reason), amount,
-                  hint);
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s; %s were written", output->path, tri_write_fault(reason), amount);
 }
 
 static tri_status write_through(tri_output_file *output, const char *data, size_t bytes, int64_t written) {
@@ -101,7 +100,7 @@ tri_status tri_output_file_read(tri_output_file *output, int64_t offset, void *d
 tri_status tri_output_file_truncate(tri_output_file *output, int64_t bytes) {
   TRI_TRY(flush(output));
   if (ftruncate(output->file, bytes) != 0 || lseek(output->file, bytes, SEEK_SET) < 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", output->path, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot shorten %s: %s", output->path, tri_write_fault(errno));
   }
   output->bytes = bytes;
   return TRI_OK;
@@ -120,7 +119,7 @@ tri_status tri_output_file_rename(tri_output_file *output, const char *prefix, c
     return tri_fail(TRI_BAD_USAGE, "the path %s%s is too long", prefix, suffix);
   }
   if (rename(output->path, name) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", output->path, name, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", output->path, name, tri_write_fault(errno));
   }
   close(output->file);
   output->file = -1;

@@ -2,11 +2,13 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "data/same_tokenizer.h"
 #include "engine/generation_settings.h"
 #include "engine/weights.h"
 #include "tokenizer/utf8.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -150,7 +152,8 @@ static tri_status show(tri_written *w) {
   if (!w->streams) return TRI_OK;
   fwrite(w->text.text + w->shown, 1, w->text.certain - w->shown, stdout);
   w->shown = w->text.certain;
-  return fflush(stdout) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot write to standard output");
+  return fflush(stdout) == 0 ? TRI_OK
+                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
 static tri_status take_piece(tri_written *w, const char *piece, size_t bytes) {

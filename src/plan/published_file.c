@@ -34,7 +34,7 @@ static const tri_config_key own_keys[] = {
      .derived = "the model's size and the layout", .help = "what reports call it"},
     {KEY(tri_published_row, fit, TRI_CONFIG_BOOL), .fallback = "false", .help = "the constants are fitted to it"},
     {.name = "model",
-     .type = TRI_CONFIG_STRING,
+     .type = TRI_CONFIG_PATH,
      .offset = offsetof(tri_published_row, model_name),
      .bytes = sizeof(((tri_published_row *)0)->model_name),
      .fallback = "",
@@ -125,14 +125,14 @@ static void row_keys_make(bool has_model, row_keys *out) {
 }
 
 #define SET(NAME) KEY(tri_published_set, NAME, TRI_CONFIG_STRING), .bytes = sizeof(((tri_published_set *)0)->NAME)
-#define SET_TEXT(NAME, MEMBER)                                                                                         \
-  .name = NAME, .type = TRI_CONFIG_STRING, .offset = offsetof(tri_published_set, MEMBER),                              \
+#define SET_PATH(NAME, MEMBER)                                                                                         \
+  .name = NAME, .type = TRI_CONFIG_PATH, .offset = offsetof(tri_published_set, MEMBER),                                \
   .bytes = sizeof(((tri_published_set *)0)->MEMBER)
 static const tri_config_key set_keys[] = {
     {SET(name), .example = "megatron", .help = "what reports call the set"},
-    {SET_TEXT("cluster", cluster_name), .example = "frontier", .help = "as --cluster"},
-    {SET_TEXT("system", system_name), .example = "megatron-deepspeed", .help = "as --system"},
-    {SET(rows_from), .fallback = "",
+    {SET_PATH("cluster", cluster_name), .example = "frontier", .help = "as --cluster"},
+    {SET_PATH("system", system_name), .example = "megatron-deepspeed", .help = "as --system"},
+    {SET_PATH("rows_from", rows_from), .fallback = "",
      .help = "a file of comma-separated rows, beside this one; its first line names the keys"},
     {SET(columns), .fallback = "",
      .help = "keys of the columns of `rows_from`, with commas between, in the place of what its first line says; a "
@@ -161,7 +161,8 @@ static tri_status row_model(tri_yaml_tree *tree, const tri_yaml *root, tri_publi
   const tri_yaml *named = tri_yaml_find(root, "model");
   char sequence[32];
   if (named != NULL) {
-    TRI_TRY(tri_model_expand(tree, named, &mapping));
+    if (row->model_name[0] != '\0') TRI_TRY(tri_yaml_make(tree, named, row->model_name, &node));
+    TRI_TRY(tri_model_expand(tree, node == NULL ? named : node, &mapping));
   } else {
     TRI_TRY(tri_yaml_make(tree, root, NULL, &mapping));
     TRI_TRY(tri_yaml_make(tree, root, "gpt2", &node));

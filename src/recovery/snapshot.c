@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
+#include "base/write_fault.h"
 #include "checkpoint/element_sum.h"
 #include "comm/agreement.h"
 #include "engine/shards.h"
@@ -149,7 +150,7 @@ static tri_status map_file(const char *path, bool create, size_t bytes, mapped *
     return tri_fail(fault == ENOSPC ? TRI_OUT_OF_MEMORY : TRI_IO_FAILED,
                     "cannot hold %zu bytes of a snapshot in %s: %s; turn checkpoint.snapshot_every off (0), or give "
                     "%s more room",
-                    bytes, path, strerror(fault), MEMORY_FOLDER);
+                    bytes, path, fault == ENOSPC ? strerror(fault) : tri_write_fault(fault), MEMORY_FOLDER);
   }
   *out = (mapped){begin, bytes};
   return TRI_OK;
@@ -275,7 +276,7 @@ static tri_status finish_file(const tri_snapshots *s, int64_t step, int64_t rank
   file_path(s, step, rank, true, part);
   file_path(s, step, rank, false, whole);
   if (rename(part, whole) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", part, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s: %s", part, tri_write_fault(errno));
 }
 
 /* Steps of which there is something on this node, newest first; returns how many, at most MOST_STEPS. */

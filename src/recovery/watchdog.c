@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
+#include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "recovery/flight.h"
 
@@ -216,7 +217,7 @@ static tri_status empty_folder(const char *folder) {
     }
     TRI_TRY(tri_directory_remove(last));
     if (rename(folder, last) != 0) {
-      return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", folder, last, strerror(errno));
+      return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", folder, last, tri_write_fault(errno));
     }
   }
   return tri_directory_create(folder);

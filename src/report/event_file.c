@@ -17,6 +17,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,7 +117,7 @@ static tri_status write_record(tri_event_file *file, const message *event) {
   errno = 0;
   if (fwrite(head.data, head.bytes, 1, file->file) != 1 || fwrite(event->data, event->bytes, 1, file->file) != 1 ||
       fwrite(tail.data, tail.bytes, 1, file->file) != 1 || fflush(file->file) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s; is the disk full?", file->path, strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", file->path, tri_write_fault(errno));
   }
   return TRI_OK;
 }
@@ -174,7 +175,7 @@ tri_status tri_event_file_create(const char *directory, int64_t first_step, tri_
   TRI_TRY_GOTO(tri_path_join(file->path, directory, name), free_file);
   file->file = fopen(file->path, "wxe");
   if (file->file == NULL) {
-    status = tri_fail(TRI_IO_FAILED, "cannot create %s: %s", file->path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot create %s: %s", file->path, tri_write_fault(errno));
     goto free_file;
   }
   TRI_TRY_GOTO(write_beginning(file, first_step), close_file);
@@ -206,7 +207,8 @@ tri_status tri_event_file_scalars(tri_event_file *file, int64_t step, const tri_
 tri_status tri_event_file_close(tri_event_file *file) {
   if (file == NULL) return TRI_OK;
   tri_status status = TRI_OK;
-  if (fclose(file->file) != 0) status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", file->path, strerror(errno));
+  if (fclose(file->file) != 0)
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", file->path, tri_write_fault(errno));
   tri_free(file);
   return status;
 }

@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "report/event_file.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metri
   TRI_TRY_GOTO(cut_lines(metrics, first_step), free_metrics);
   metrics->lines = fopen(metrics->path, "ae");
   if (metrics->lines == NULL) {
-    status = tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", metrics->path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", metrics->path, tri_write_fault(errno));
     goto free_metrics;
   }
   TRI_TRY_GOTO(tri_event_file_create(directory, first_step, &metrics->events), close_lines);
@@ -90,7 +91,7 @@ tri_status tri_metrics_close(tri_metrics *metrics) {
   if (metrics == NULL) return TRI_OK;
   tri_status status = tri_event_file_close(metrics->events);
   if (fclose(metrics->lines) != 0 && status == TRI_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", metrics->path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", metrics->path, tri_write_fault(errno));
   }
   tri_free(metrics);
   return status;
@@ -214,7 +215,7 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   print_line(metrics->lines, step);
   if (fflush(metrics->lines) != 0 || ferror(metrics->lines)) {
     return tri_fail(TRI_IO_FAILED, "cannot write step %lld to %s: %s", (long long)step->step, metrics->path,
-                    strerror(errno));
+                    tri_write_fault(errno));
   }
   tri_scalar scalars[6] = {
       {"loss", step->loss},
@@ -241,7 +242,7 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
 
 tri_status tri_metrics_sync(tri_metrics *metrics) {
   if (fsync(fileno(metrics->lines)) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", metrics->path, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot flush %s to disk: %s", metrics->path, tri_write_fault(errno));
 }
 
 /* ---- the progress line ------------------------------------------------------------------------------------------ */

@@ -41,7 +41,7 @@ typedef struct tri_step_metrics {
   double grad_norm, lr;
   int64_t tokens;              /* trained on since the run began, this step's included        */
   double tokens_per_s, step_s; /* of this step                                                */
-  double mfu;                  /* share of the device's peak, 0 to 1; NaN where it is unknown */
+  double mfu;                  /* share of the device's best peak; NaN where it is unknown     */
   size_t peak_bytes;
   int64_t bad_steps; /* skipped since the run began: loss or gradient was not finite */
   bool evaluated;

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/lines.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "report/metrics.h"
 
 #include <errno.h>
@@ -159,8 +160,8 @@ tri_status tri_metrics_history_cut(const char *path, int64_t end_step, tri_metri
   if (history.scattered) {
     status = rewrite(path, end_step, history.bytes);
   } else if (truncate(path, (off_t)history.bytes) != 0) {
-    status =
-        tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot shorten %s to %lld bytes: %s", path, (long long)history.bytes,
+                      tri_write_fault(errno));
   }
   if (status != TRI_OK) {
     tri_metrics_history_release(&history);

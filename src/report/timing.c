@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
+#include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "timeline/instruction_event.h"
 
@@ -198,7 +199,8 @@ static tri_status check_folder(const char *path) {
   const char *slash = strrchr(path, '/');
   if (slash != NULL) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
   if (access(folder, W_OK | X_OK) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "--timeline %s: cannot write to the folder %s: %s", path, folder, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "--timeline %s: cannot write to the folder %s: %s", path, folder,
+                  tri_write_fault(errno));
 }
 
 tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t from, int64_t to) {

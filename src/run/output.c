@@ -1,6 +1,7 @@
 #include "run/output.h"
 
 #include "base/log.h"
+#include "base/write_fault.h"
 #include "comm/agreement.h"
 
 #include <dirent.h>
@@ -28,7 +29,7 @@ static tri_status free_name(const char *root, char to[TRI_PATH_BYTES]) {
 
 static tri_status move(const char *from, const char *to) {
   if (rename(from, to) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, strerror(errno));
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", from, to, tri_write_fault(errno));
 }
 
 /* The course of the run goes with its checkpoints, and first, so that one rename moves all. */

@@ -40,6 +40,7 @@ static_assert(sizeof(tri_dtype) == sizeof(int), "a choice is stored as int");
 #define AUTO(NAME, MEMBER, LOW, HIGH) KEY(NAME, MEMBER, TRI_CONFIG_AUTO), .range = {.low = LOW, .high = HIGH}
 #define NUMBER(NAME, MEMBER) KEY(NAME, MEMBER, TRI_CONFIG_DOUBLE)
 #define TEXT(NAME, MEMBER) KEY(NAME, MEMBER, TRI_CONFIG_STRING), .bytes = sizeof(((tri_run_config *)0)->MEMBER)
+#define PATH(NAME, MEMBER) KEY(NAME, MEMBER, TRI_CONFIG_PATH), .bytes = sizeof(((tri_run_config *)0)->MEMBER)
 #define CHOICE(NAME, MEMBER, WORDS) KEY(NAME, MEMBER, TRI_CONFIG_CHOICE), .words = WORDS
 #define NOT_NEGATIVE .range = {.low = 0, .high = TRI_CONFIG_MOST}
 #define TABLE(NAME, KEYS)                                                                                              \
@@ -49,7 +50,7 @@ enum { MOST_RANKS = 1 << 24, MOST_SEQUENCES = 1 << 24, MOST_STEPS = 1 << 30, USU
 
 static const tri_config_key source_keys[] = {
     {.name = "path",
-     .type = TRI_CONFIG_STRING,
+     .type = TRI_CONFIG_PATH,
      .offset = offsetof(tri_train_source, path),
      .bytes = sizeof(((tri_train_source *)0)->path),
      .example = "corpus/train",
@@ -74,8 +75,8 @@ static const tri_config_key data_keys[] = {
      .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
      .range = {.low = 1, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
      .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
-    {TEXT("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
-    {TEXT("tokenizer", data.tokenizer), .fallback = "",
+    {PATH("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
+    {PATH("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
      .help = "tokens in one sample; asked for where max_sequence is above 8192"},
@@ -177,7 +178,7 @@ TABLE(samples_table, samples_keys);
 
 static const tri_config_key adapter_keys[] = {
     TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
-    {TEXT("from", adapter_from), .fallback = "",
+    {PATH("from", adapter_from), .fallback = "",
      .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
 };
 TABLE(adapter_table, adapter_keys);
@@ -228,7 +229,7 @@ static const tri_config_key run_keys[] = {
      .help = "with other ranks than the layout asks for, take the nearest layout that fits them"},
     {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
      .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
-    {TEXT("init", init), .fallback = "",
+    {PATH("init", init), .fallback = "",
      .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
     TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
     {.name = "adapter",
@@ -238,7 +239,7 @@ static const tri_config_key run_keys[] = {
     {TEXT("allow_change", allow_change), .fallback = "",
      .help =
          "keys in which what is taken up may differ from this run, with commas between: model.rope_theta, data.train"},
-    {TEXT("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
+    {PATH("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
 };
 TABLE(run_table, run_keys);
 

@@ -35,6 +35,7 @@ typedef struct opening {
   const tri_run_config *config;
   const tri_tokenizer *tokenizer; /* or NULL */
   const char *tokenizer_path;
+  int32_t end_of_text;
 } opening;
 
 /* Opens a corpus, compares it with the tokenizer and takes its fingerprint. */
@@ -55,7 +56,7 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
       .seed = config->seed,
       .documents = config->data.documents,
       .packing = config->data.packing,
-      .end_of_text = o->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(o->tokenizer),
+      .end_of_text = o->end_of_text,
   };
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
 }
@@ -123,7 +124,9 @@ tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identit
   tri_status status = out->tokenizer[0] == '\0' ? TRI_OK : tri_tokenizer_create(out->tokenizer, &tokenizer);
   if (status == TRI_OK && tokenizer != NULL) status = check_vocabulary(config, tokenizer, out->tokenizer);
   if (status == TRI_OK && tokenizer != NULL) status = tri_tokenizer_fingerprint(tokenizer, identity->tokenizer);
-  if (status == TRI_OK) status = open_corpora(&(opening){config, tokenizer, out->tokenizer}, identity, out);
+  out->end_of_text = status == TRI_OK && tokenizer != NULL ? tri_tokenizer_end_of_text(tokenizer) : -1;
+  const opening o = {config, tokenizer, out->tokenizer, out->end_of_text};
+  if (status == TRI_OK) status = open_corpora(&o, identity, out);
   tri_tokenizer_destroy(tokenizer);
   return status;
 }

@@ -37,6 +37,16 @@ static void announce_documents(const tri_training *t) {
           train->masked ? "; " : "", masked);
 }
 
+/* Padding has often been given that id, and is then not told from ends. */
+static void announce_ignored(const tri_training *t) {
+  const int64_t ignored = t->config->data.ignore_token;
+  if (ignored < 0 || ignored != t->data.end_of_text) return;
+  tri_warn(
+      "data.ignore_token %ld is the tokenizer's end-of-text token: where documents end is not learnt, and generated "
+      "texts will not end by themselves; pad with another token, or set data.ignore_token to -1",
+      (long)ignored);
+}
+
 static double tokens_to_train_on(const tri_training *t) {
   double tokens = 0;
   for (int64_t k = 0; k < t->config->data.num_train; k++) {
@@ -70,7 +80,7 @@ static void announce_length(const tri_training *t) {
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
-  char parameters[32], bytes[32], tokens[32], peak[32], device[128], title[TRI_RUN_TITLE_BYTES];
+  char parameters[32], bytes[32], tokens[32], peak[32], now[32], device[128], title[TRI_RUN_TITLE_BYTES];
   tri_run_config_title(config, title, sizeof title);
   tri_log("%s: %s parameters, %s on %s", title,
           tri_format_count((double)table->num_values, parameters, sizeof parameters), tri_dtype_name(config->precision),
@@ -81,13 +91,19 @@ void tri_training_announce(const tri_training *t) {
             t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
             (long)layout->zero, (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
   }
-  char rate[64] = "no memory left to measure the peak with";
+  char rate[96] = "no memory left to measure the peak with";
   if (t->peak_flops > 0) {
-    snprintf(rate, sizeof rate, "peak %sFLOP/s measured", tri_format_count(t->peak_flops, peak, sizeof peak));
+    tri_format_count(t->peak_flops, peak, sizeof peak);
+    snprintf(rate, sizeof rate, "peak %sFLOP/s measured", peak);
+  }
+  if (t->peak_flops > t->measured_flops && t->measured_flops > 0) {
+    snprintf(rate, sizeof rate, "peak %sFLOP/s measured before (now %sFLOP/s)", peak,
+             tri_format_count(t->measured_flops, now, sizeof now));
   }
   tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
   announce_length(t);
   announce_sources(t);
   announce_documents(t);
+  announce_ignored(t);
 }

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { FEWEST_STEPS = 20 }; /* of which a tenth says anything */
+
 static void tell_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (!tri_training_is_first(t)) return;
@@ -58,6 +60,27 @@ tri_status tri_training_end(tri_training *t) {
       (long)progress->step);
 }
 
+/* Of the steps behind `after`, up to `last`. */
+static double mean_loss(const tri_metrics_history *history, int64_t after, int64_t last) {
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i < history->count; i++) {
+    const tri_step_metrics *step = &history->steps[i];
+    if (step->step <= after || step->step > last || !isfinite(step->loss)) continue;
+    sum += step->loss;
+    count++;
+  }
+  return count == 0 ? NAN : sum / (double)count;
+}
+
+/* How the loss went, over all that has been made of the run. */
+static void compare_losses(tri_training *t, const tri_metrics_history *history) {
+  const int64_t steps = t->progress.step, tenth = steps / 10;
+  if (steps < FEWEST_STEPS) return;
+  t->first_losses = mean_loss(history, 0, tenth);
+  t->last_losses = mean_loss(history, steps - tenth, steps);
+}
+
 /* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
@@ -85,6 +108,7 @@ tri_status tri_training_write_summary(tri_training *t) {
       .num_sources = tri_training_sources(t, sources),
       .ended_early = tri_training_stops_early(t),
   };
+  compare_losses(t, &history);
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
@@ -133,13 +157,28 @@ static void tell_more_steps(const tri_run_config *config) {
   tri_free(longer);
 }
 
+static bool has_risen(const tri_training *t) { return t->last_losses > t->first_losses; }
+
+/* Whoever has looked at the last line alone would generate from it. */
+static void warn_of_rise(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const long tenth = (long)(t->progress.step / 10);
+  char clip[64] = "a clipped gradient (optimizer.clip=1)";
+  if (!has_risen(t)) return;
+  if (config->optimizer.clip > 0) snprintf(clip, sizeof clip, "a lower optimizer.clip (%g)", config->optimizer.clip);
+  tri_warn(
+      "the loss has risen: its mean was %.4f in the first %ld steps and %.4f in the last %ld; try a lower "
+      "optimizer.lr (%g), a longer optimizer.warmup (%ld steps) or %s, beginning anew (--resume never)",
+      t->first_losses, tenth, t->last_losses, tenth, config->optimizer.lr, (long)config->optimizer.warmup, clip);
+}
+
 /* What somebody who has come so far types next. */
 static void tell_next(const tri_training *t) {
   const tri_run_config *config = t->config;
   const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
   char output[TRI_PATH_BYTES + 2], data[TRI_PATH_BYTES + 2];
   const char *run = quoted(config->output, output);
-  if (t->data.tokenizer[0] != '\0') tri_log("  trireme generate %s --prompt 'The'", run);
+  if (t->data.tokenizer[0] != '\0' && !has_risen(t)) tri_log("  trireme generate %s --prompt 'The'", run);
   tri_log("  trireme eval %s %s", run, quoted(judged, data));
   tell_more_steps(config);
 }
@@ -148,6 +187,7 @@ void tri_training_tell_end(const tri_training *t) {
   const tri_run_config *config = t->config;
   char root[TRI_PATH_BYTES];
   tell_losses(t);
+  warn_of_rise(t);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {
     tri_log(

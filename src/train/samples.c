@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/recorder.h"
+#include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
@@ -151,13 +152,13 @@ static tri_status put_line(const samples *s, int64_t number, FILE *to) {
 static tri_status append_texts(const samples *s, const char *path, const bool *there) {
   tri_status status = TRI_OK;
   FILE *to = fopen(path, "ae");
-  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, strerror(errno));
+  if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot open %s for writing: %s", path, tri_write_fault(errno));
   for (int64_t i = 0; i < s->texts.count && status == TRI_OK; i++) {
     if (!there[i]) status = put_line(s, i, to);
   }
   const bool failed = ferror(to) != 0;
   if ((fclose(to) != 0 || failed) && status == TRI_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(errno));
+    status = tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(errno));
   }
   return status;
 }

@@ -45,6 +45,11 @@ static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
   return count;
 }
 
+/* NAN where the peak is not known. */
+static double mfu_of(const tri_training *t, double flops_per_s) {
+  return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
+}
+
 tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
   if (!tri_training_is_first(t)) return TRI_OK;
@@ -53,6 +58,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / made->seconds;
   double flops = tri_model_flops_per_token(&t->config->model, t->config->data.sequence, area_of(t, step));
+  TRI_TRY(tri_training_doubt_peak(t, mfu_of(t, rate * flops)));
   tri_source_metrics sources[TRI_MOST_SOURCES];
   tri_step_metrics line = {
       .step = t->progress.step,
@@ -62,7 +68,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .tokens = t->progress.tokens,
       .tokens_per_s = rate,
       .step_s = made->seconds,
-      .mfu = t->peak_flops > 0 ? rate * flops / (t->peak_flops * t->mesh.world.size) : NAN,
+      .mfu = mfu_of(t, rate * flops),
       .peak_bytes = tri_engine_measured_bytes(t->engine),
       .bad_steps = t->progress.bad_steps,
       .evaluated = made->evaluated,

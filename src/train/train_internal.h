@@ -31,11 +31,13 @@ typedef struct tri_training {
   tri_run_data data;
   tri_metrics *metrics;
   tri_progress progress;
-  double peak_flops;
-  double load_s;          /* of the state that it began with */
-  double loss;            /* of the last step; on the first rank */
-  double validation_loss; /* the last one; NaN before the first */
-  int64_t evaluated_step; /* whose state the last evaluation found finite, or -1 */
+  double peak_flops, measured_flops; /* of this rank's device: the best that is known, and that of this process */
+  bool peak_doubted;                 /* a step was faster than that, and it was measured again */
+  double load_s;                     /* of the state that it began with */
+  double loss;                       /* of the last step; on the first rank */
+  double first_losses, last_losses;  /* means of a tenth of all steps: the first and the last; NaN of short runs */
+  double validation_loss;            /* the last one; NaN before the first */
+  int64_t evaluated_step;            /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;
   int64_t sampled_step; /* of the newest checkpoint that there are samples of, or -1 */
   tri_watchdog *watchdog;
@@ -80,6 +82,13 @@ void tri_training_announce(const tri_training *t);
 
 /* What is left to do for a rank, of an even share. */
 double tri_training_work_flops(const tri_training *t);
+
+/* LOCAL. Finds the device's peak: the best of what is measured now and was before, on machines of this kind (peak.c).
+ */
+tri_status tri_training_measure_peak(tri_training *t);
+/* LOCAL. Where a step reached more than all of it, the peak is measured again, once in a run, and the better one stays.
+ * `mfu` is of the step that has just been made. */
+tri_status tri_training_doubt_peak(tri_training *t, double mfu);
 
 /* COLLECTIVE. From now on somebody notices when a rank is lost or hangs; and what such a failure is called
  * (failure.c). */

@@ -6,7 +6,6 @@
 #include "base/stop.h"
 #include "comm/agreement.h"
 #include "device/choices.h"
-#include "engine/peak.h"
 #include "engine/rank_device.h"
 #include "model/family.h"
 #include "train/dry_run.h"
@@ -23,7 +22,7 @@ double tri_training_work_flops(const tri_training *t) {
 }
 
 static tri_status trainer_run(tri_training *t) {
-  TRI_TRY(tri_peak_flops(t->device, t->config->precision, tri_training_work_flops(t), &t->peak_flops));
+  TRI_TRY(tri_training_measure_peak(t));
   tri_training_announce(t);
   TRI_TRY(tri_training_watch(t));
   TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? tri_training_remove_summary(t) : TRI_OK));
@@ -95,6 +94,8 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
 
 tri_status tri_train(const tri_train_options *options) {
   tri_training t = {.mesh = tri_mesh_alone(),
+                    .first_losses = NAN,
+                    .last_losses = NAN,
                     .validation_loss = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "model/model_config.h"
 
 #include <errno.h>
@@ -27,6 +28,10 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
                     s->guard.most_s);
   }
   bool damaged = tri_store_is_damage(code);
+  if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* a write that the system refused has its own reason */
+    int error = code == SQLITE_FULL ? ENOSPC : sqlite3_system_errno(s->db);
+    if (error != 0) return tri_fail(TRI_IO_FAILED, "%s: cannot %s: %s", s->path, what, tri_write_fault(error));
+  }
   return tri_fail(damaged ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
                   damaged ? "; it is damaged or no study; name another file" : "");
 }

@@ -139,15 +139,18 @@ static const tri_config_table population_table = {
 
 #define NAMED(NAME, MEMBER)                                                                                            \
   .name = NAME, .type = TRI_CONFIG_STRING, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
+#define PLACED(NAME, MEMBER)                                                                                           \
+  .name = NAME, .type = TRI_CONFIG_PATH, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
 #define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
 static const tri_config_key study_keys[] = {
     {TEXT(tri_study, name), .example = "frontier-175b", .help = "what reports call it"},
-    {NAMED("model", model_name), .fallback = "",
+    {PLACED("model", model_name), .fallback = "",
      .help = "a preset, a file or a folder that holds a model; a run file's own where there is one"},
-    {NAMED("cluster", cluster_name), .fallback = "", .help = "a preset or file; real trials: for the prior, if wished"},
-    {NAMED("system", system_name), .fallback = "trireme", .help = "whose way of doing things is simulated"},
+    {PLACED("cluster", cluster_name), .fallback = "",
+     .help = "a preset or file; real trials: for the prior, if wished"},
+    {PLACED("system", system_name), .fallback = "trireme", .help = "whose way of doing things is simulated"},
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
-    {TEXT(tri_study, run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
+    {PLACED("run", run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
     {KEY(tri_study, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "devices or ranks, where `nodes` is no parameter"},
     {KEY(tri_study, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import struct
 import subprocess
 
@@ -188,3 +189,21 @@ def test_long_messages(tmp_path):
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", "out", f"{deep}/text.jsonl"], cwd=tmp_path,
                           capture_output=True, text=True)
     assert done.returncode == 4 and done.stderr == f"trireme: {deep}/text.jsonl line 2: `text` is a number, not a string\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGALRM])
+def test_a_schedulers_request(tmp_path, number):
+    """It ends well, and leaves the folder as it was, however often it is asked to."""
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "text")
+    process = subprocess.Popen([TRIREME, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "out", "--documents", "line", tmp_path / "text"],
+                               stderr=subprocess.PIPE, text=True)
+    with pytest.raises(BrokenPipeError), open(tmp_path / "text", "wb", buffering=0) as pipe:
+        for _ in range(3):
+            pipe.write(b"The ship sails on.\n")
+            process.send_signal(number)
+        while True:
+            pipe.write(b"The ship sails on.\n" * 1000)
+    said = process.communicate()[1]
+    assert process.returncode == 130 and f"interrupted; {tmp_path}/out was left as it was" in said
+    assert not list((tmp_path / "out").glob("train*"))

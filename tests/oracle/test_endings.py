@@ -57,6 +57,34 @@ def test_without_a_held_out_text(tmp_path, corpus):
     assert "validation" not in said.split("6 steps in")[1] and f"  trireme eval {tmp_path}/run {corpus}/train" in said
 
 
+def means_of(lines):
+    """Of the first and the last tenth of the steps."""
+    tenth, losses = len(lines) // 10, [line["loss"] for line in lines]
+    return statistics.fmean(losses[:tenth]), statistics.fmean(losses[-tenth:])
+
+
+def test_a_loss_that_has_risen(tmp_path, corpus):
+    """Said with its numbers, and nobody is sent to generate; over all steps, also where most were made before a stop."""
+    told(tmp_path / "before", corpus, keys=dict(steps=150))
+    keys, init = dict(steps=30, lr=0.05, warmup=30, clip=0), str(tmp_path / "before/run")
+    said = told(tmp_path / "up", corpus, keys=keys, init=init)
+    first, last = means_of(lines_of(tmp_path / "up/run"))
+    assert last > 1.2 * first
+    assert (f"the loss has risen: its mean was {first:.4f} in the first 3 steps and {last:.4f} in the last 3; try a lower optimizer.lr (0.05), "
+            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), beginning anew (--resume never)") in said
+    assert "trireme generate" not in said and "trireme eval" in said
+    said = told(tmp_path / "down", corpus, keys=dict(steps=30))
+    first, last = means_of(lines_of(tmp_path / "down/run"))
+    assert last < first and "loss has risen" not in said and "trireme generate" in said
+    assert "loss has risen" not in told(tmp_path / "short", corpus, keys=dict(keys, steps=19, warmup=19), init=init)
+    # Of a run that goes on, all steps count.
+    said = trireme("train", tmp_path / "up/run.yaml", "--set", "optimizer.steps=40", "--set", "optimizer.lr=2e-3").stderr
+    first, last = means_of(lines_of(tmp_path / "up/run"))
+    assert last > first
+    assert f"{first:.4f} in the first 4 steps and {last:.4f} in the last 4; try a lower optimizer.lr (0.002)" in said
+    assert "optimizer.clip (0.5)" in told(tmp_path / "clipped", corpus, keys=dict(keys, clip=0.5), init=init)
+
+
 # ---- at its beginning ------------------------------------------------------------------------------------------------
 
 def test_warm_up_of_a_shorter_run(tmp_path, corpus):
@@ -71,6 +99,53 @@ def test_warm_up_of_a_shorter_run(tmp_path, corpus):
         done = subprocess.run(words_of("train", run, *options, "--resume", "never"), capture_output=True, text=True)
         steps, warmup = (8, 9) if len(options) == 4 else (200, 300)
         assert done.returncode != 0 and f"`optimizer.warmup` {warmup} is longer than the run of {steps} steps; a tenth would be {steps // 10}" in done.stderr
+
+
+def test_ignored_ends(tmp_path, corpus):
+    """A run that does not learn where documents end says so."""
+    data = dict(train=str(corpus / "train"), sequence=20)
+    end = json.loads((corpus / "tokenizer.json").read_text())["added_tokens"][-1]["id"]
+    words = f"warning: data.ignore_token {end} is the tokenizer's end-of-text token: where documents end is not learnt"
+    assert words in told(tmp_path / "end", corpus, data=dict(data, ignore_token=end))
+    assert "end-of-text" not in told(tmp_path / "other", corpus, data=dict(data, ignore_token=end - 1))
+    assert "end-of-text" not in told(tmp_path / "none", corpus, data=data)
+
+
+def test_best_peak(tmp_path, corpus, monkeypatch):
+    """Kept and found again; a file that is damaged is not believed; "none" keeps nothing. MFU is a share of it."""
+    monkeypatch.setenv("TRIREME_CACHE", str(tmp_path / "cache"))
+    said = told(tmp_path / "first", corpus)
+    assert re.search(r"peak \S+FLOP/s measured$", said, re.M)
+    kept, = (tmp_path / "cache").glob("peak-*")
+    text = kept.read_text()
+    name, what, flops, _ = text.splitlines()
+    assert name == "trireme peak 1" and re.search(r", cpu\b.*, 1 threads, fp32$", what) and float(flops.split()[0]) > 1e6
+
+    def peak_of(folder):
+        step = max(lines_of(folder / "run"), key=lambda line: line["mfu"])
+        return step["tokens_per_s"] / step["mfu"]
+
+    def sum_of(text):
+        hash = 14695981039346656037
+        for byte in text.encode():
+            hash = (hash ^ byte) * 1099511628211 % 2**64
+        return f"{hash:016x}"
+
+    best = f"{name}\n{what}\n1e+18 FLOP/s\n"
+    kept.write_text(best + sum_of(best) + "\n")
+    said = told(tmp_path / "again", corpus)
+    assert re.search(r"peak 1.0EFLOP/s measured before \(now \S+FLOP/s\)", said), said
+    assert kept.read_text() == best + sum_of(best) + "\n"
+    assert peak_of(tmp_path / "again") / 1e18 == pytest.approx(peak_of(tmp_path / "first") / float(flops.split()[0]), rel=1e-6)
+    kept.write_text(best + sum_of(best)[:-1] + "!\n")
+    assert "measured before" not in told(tmp_path / "damaged", corpus)
+    assert re.fullmatch(r"trireme peak 1\n.*\n\S+ FLOP/s\n[0-9a-f]{16}\n", kept.read_text()) and "1e+18" not in kept.read_text()
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    for i, folder in enumerate(("none", str(tmp_path / "file"), "/proc/none")):
+        monkeypatch.setenv("TRIREME_CACHE", folder)
+        assert re.search(r"peak \S+FLOP/s measured$", told(tmp_path / f"without-{i}", corpus), re.M)
+    assert not (tmp_path / "none").exists()
 
 
 def test_how_long_at_least(tmp_path, corpus):

@@ -154,6 +154,71 @@ def test_advice_is_legal(tmp_path):
     assert trireme(*words, 8).returncode == 0
 
 
+def test_home_folder(tmp_path):
+    """`~/`, where no shell has replaced it: in files, in --set, behind = and as a word; of every command that takes paths."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    environment = {**os.environ, "HOME": str(home)}
+
+    def run(*words, status=0):
+        return trireme(*words, status=status, cwd=here, env=environment, stdin=subprocess.DEVNULL, errors="replace")
+
+    (home / "text.txt").write_text("".join(f"The crew rows {i * 7919 % 1000} times, and rests.\n" for i in range(400)))
+    (home / "prompt.txt").write_text("The crew")
+    (home / "cluster.yaml").write_text(trireme_cluster())
+    (home / "model.yaml").write_text(yaml_of(MODEL))
+    run("prepare", "--tokenizer", "bytes", "--out=~/corpus", "--validation", "0.1", "--documents", "line", "~/text.txt")
+    settings = dict(model="~/model.yaml", data=dict(train=["~/corpus/train"], validation="~/corpus/validation", sequence=16), threads=1,
+                    optimizer=dict(global_batch=2, steps=2, lr=1e-3), layout=dict(micro_batch=2), output="~/one")
+    (home / "run.yaml").write_text(yaml_of(settings))
+    run("train", "~/run.yaml")
+    run("train", "~/run.yaml", "--set", "output=~/two", "--set", "init=~/one", "--set", "seed=2")
+    run("train", "~/run.yaml", "--set=output=~/three", "--set", "data.train=~/corpus/train", "--resume=~/one", "--timeline=~/time", "--set",
+        "optimizer.steps=4")
+    for name in ("one", "two", "three"):
+        assert (home / name / "summary.json").exists() and f"output: {home}/{name}" in (home / name / "config.yaml").read_text()
+    assert (home / "time.svg").exists()
+    assert run("generate", "~/one", "--prompt", "~/text", "--tokens", "1").stdout.startswith("~/text")
+    assert run("generate", "~/one", "--prompt-file=~/prompt.txt", "--tokens", "1").stdout.startswith("The crew")
+    run("eval", "~/one", "~/corpus/validation", "--bigram=~/corpus/train", "--batch", "2")
+    run("export", "~/one", "~/exported")
+    run("import", "~/exported", "~/imported")
+    run("merge", "~/one", "~/two", "--out", "~/merged")
+    run("compare", "~/one", "~/two", "--svg=~/curves.svg", "--html=~/page.html")
+    run("inspect", "--model=~/exported")
+    run("inspect", "~/corpus/train", "--tokeni=~/corpus/tokenizer.json")
+    planned = ["--model=~/model.yaml", "--cluster", "~/cluster.yaml", "--devices", "8", "--global-batch", "8"]
+    run("plan", *planned)
+    run("simulate", *planned, "--layout", "tensor=2", "--timeline=~/simulated.json")
+    study = dict(name="s", model="~/model.yaml", cluster="~/cluster.yaml", devices=8, global_batch=8, trials=2, space=[dict(name="tensor", values="1 2")])
+    (home / "study.yaml").write_text(yaml_of(study))
+    run("tune", "~/study.yaml", "--store=~/study.db")
+    run("tune", "report", "~/study.db", "--html=~/report.html")
+    run("help", "--man-pages", "~/pages")
+    made = ["curves.svg", "page.html", "merged/model.safetensors", "imported", "simulated.json", "study.db", "report.html", "pages/trireme.1"]
+    assert all((home / name).exists() for name in made), [name for name in made if not (home / name).exists()]
+    assert list(here.iterdir()) == []
+
+
+def test_no_home_folder(tmp_path):
+    """Without HOME, and of other users: said, by every command, before anything else is done."""
+    nowhere = {name: value for name, value in os.environ.items() if name != "HOME"}
+    for name in commands():
+        said = trireme(name, "~/x", status=2, env=nowhere, stdin=subprocess.DEVNULL).stderr
+        assert said == f"trireme: {name}: `~/x` lies in the home folder, and HOME is not set; write the whole path\n"
+        said = trireme(name, "~ann/x", status=2, env={**nowhere, "HOME": "/"}, stdin=subprocess.DEVNULL).stderr
+        assert f"trireme: {name}: `~ann/x` would lie in the home folder of another user, `ann`" in said
+    said = trireme("merge", "a", "b", "--out=~/x", status=2, env={**nowhere, "HOME": ""}).stderr
+    assert said == "trireme: merge: --out `~/x` lies in the home folder, and HOME is empty; write the whole path\n"
+    run = dict(model=MODEL, data=dict(train="~ann/corpus"), optimizer=dict(global_batch=2, steps=2, lr=1e-3), output="run")
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    said = trireme("train", tmp_path / "run.yaml", status=3, cwd=tmp_path).stderr
+    assert "`train` under `data:` at line" in said and "another user, `ann`" in said
+    said = trireme("train", tmp_path / "run.yaml", "--set", "data.train=c", "--set", "output=~/x", status=3, env=nowhere).stderr
+    assert "`output`" in said and "HOME is not set" in said and "--set" in said
+
+
 def trireme_cluster():
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/clusters/a100-node.yaml"), encoding="utf-8") as f:
         return f.read()

@@ -73,6 +73,10 @@ static void test_asked(void **state) {
   expect(TRI_INTERRUPTED, "the run is complete");
   e->launcher_result = EXITED_9;
   expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
+  e->requested = true; /* by a scheduler, which does not make it two */
+  expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
+  e->asked = 0;
+  expect(TRI_INTERRUPTED, "interrupted after step 4, without a checkpoint of it");
   e->asked = 2;
   expect(TRI_INTERRUPTED, "interrupted twice, so at once, after step 4");
   e->steps = -1;

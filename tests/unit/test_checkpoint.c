@@ -516,7 +516,7 @@ static void test_failing_saves(void **state) {
 
 /* The old checkpoint stays good, the new one leaves nothing, and the message says how much is wanted. */
 static void expect_full(const char *where, const char *reason) {
-  char path[TRI_PATH_BYTES], wanted[TRI_PATH_BYTES + 128], temporary[TRI_PATH_BYTES], name[64];
+  char path[TRI_PATH_BYTES], wanted[TRI_PATH_BYTES + 256], temporary[TRI_PATH_BYTES], name[64];
   size_t bytes = 8u << 20;
   float *data = calloc(bytes, 1);
   const tri_checkpoint_tensor tensor = {
@@ -543,7 +543,7 @@ static void test_file_size_limit(void **state) {
   lower.rlim_cur = 1 << 20;
   signal(SIGXFSZ, SIG_IGN);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &lower), 0);
-  expect_full(root, "File too large");
+  expect_full(root, "File too large: beyond this process's file size limit (ulimit -f); raise it");
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
   signal(SIGXFSZ, SIG_DFL);
 }

@@ -1,9 +1,11 @@
 /* Files that are written piece by piece: whole in their place, or the old ones as they were. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/write_fault.h"
 #include "check.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -93,9 +95,24 @@ static void a_full_disk_leaves_the_old(void **state) {
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   assert_int_equal(during, TRI_IO_FAILED);
   CHECK_FAILS(after, TRI_IO_FAILED, "cannot write kept.tmp.");
-  assert_non_null(strstr(tri_status_message(), "File too large"));
+  assert_non_null(strstr(tri_status_message(), "File too large: beyond this process's file size limit (ulimit -f)"));
   expect_content("kept", "old");
   assert_int_equal(count_files(), files);
+}
+
+static void reasons_of_refused_writes(void **state) {
+  (void)state;
+  struct rlimit before, none;
+  assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+  none = before;
+  none.rlim_cur = before.rlim_max;
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+  const char *of_file_system = tri_write_fault(EFBIG);
+  assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+  if (before.rlim_max == RLIM_INFINITY) assert_non_null(strstr(of_file_system, "for this file system"));
+  assert_non_null(strstr(tri_write_fault(ENOSPC), "No space left on device; make room"));
+  assert_non_null(strstr(tri_write_fault(EDQUOT), "Disk quota exceeded; make room"));
+  assert_string_equal(tri_write_fault(EACCES), "Permission denied");
 }
 
 static void refusals(void **state) {
@@ -185,6 +202,7 @@ int main(void) {
       cmocka_unit_test(pieces),
       cmocka_unit_test(a_failed_caller_leaves_the_old),
       cmocka_unit_test(a_full_disk_leaves_the_old),
+      cmocka_unit_test(reasons_of_refused_writes),
       cmocka_unit_test(refusals),
       cmocka_unit_test(plain_files_only),
       cmocka_unit_test(names_that_can_be_guessed),

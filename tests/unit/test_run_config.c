@@ -260,7 +260,7 @@ static void refuses_mixtures_that_say_nothing(void **state) {
     const char *data, *message;
   } cases[] = {
       {"[]", "`train` under `data:` at line 4 of run.yaml must have at least 1 entry, for example corpus/train"},
-      {"", "`train` under `data:` at line 4 of run.yaml has no value; it must be a text"},
+      {"", "`train` under `data:` at line 4 of run.yaml has no value; it must be a path"},
       {"{path: a}",
        "`train` under `data:` at line 4 of run.yaml must be a text or a list of mappings of keys, not a "
        "mapping"},

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/system.h"
+#include "base/write_fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,18 +24,6 @@ typedef struct header {
 } header;
 
 static const char magic[8] = "tri-gpu";
-
-bool tri_gpu_cache_folder(char out[TRI_PATH_BYTES]) {
-  static const struct {
-    const char *variable, *below;
-  } places[] = {{"TRIREME_CACHE", ""}, {"XDG_CACHE_HOME", "/trireme"}, {"HOME", "/.cache/trireme"}};
-  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-    const char *root = getenv(places[i].variable);
-    if (root == NULL || root[0] == '\0') continue;
-    return snprintf(out, TRI_PATH_BYTES, "%s%s", root, places[i].below) < TRI_PATH_BYTES;
-  }
-  return false;
-}
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -155,12 +144,12 @@ tri_status tri_gpu_cache_write(const char *folder, const char *name, const void 
   TRI_TRY(tri_path_with(temporary, path, ending));
   clear_old(folder);
   int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, strerror(errno));
+  if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, tri_write_fault(errno));
   bool written = put_file(file, name, image, bytes);
   int reason = errno;
   written = close(file) == 0 && written;
   if (written && rename(temporary, path) == 0) return TRI_OK;
   if (written) reason = errno;
   (void)unlink(temporary);
-  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, strerror(reason));
+  return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", path, tri_write_fault(reason));
 }

@@ -5,10 +5,6 @@
 
 #include "base/file.h"
 
-/* The folder of this user: $TRIREME_CACHE, else $XDG_CACHE_HOME/trireme, else ~/.cache/trireme. False where no variable
- * says one. It need not be there. */
-bool tri_gpu_cache_folder(char out[TRI_PATH_BYTES]);
-
 enum { TRI_GPU_CACHE_NAME_BYTES = 224 };
 
 /* *out is released with tri_free. False where there is no such file, or it is not what it should be. */

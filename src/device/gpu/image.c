@@ -1,5 +1,6 @@
 #include "device/gpu/image.h"
 
+#include "base/cache_folder.h"
 #include "base/memory.h"
 #include "device/gpu/cache.h"
 #include "device/gpu/compiler.h"
@@ -144,7 +145,7 @@ tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype 
     return gpu->runtime->module_load(gpu->context, &none, out);
   }
   TRI_TRY(begin(gpu->facts.architecture, module, type, &j));
-  if (!tri_gpu_cache_folder(folder)) folder[0] = '\0';
+  if (!tri_cache_folder(folder)) folder[0] = '\0';
   TRI_TRY(get_image(&j, folder, &image, &bytes, &cached));
   tri_status status = load(gpu, &j, image, bytes, out);
   if (status != TRI_UNSUPPORTED || !cached || j.compiler->open() != TRI_OK) return status;

@@ -1,0 +1,98 @@
+#include "cli/paths.h"
+
+#include "base/home.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct walk {
+  const tri_command *command;
+  char **words;
+  char *room; /* for the texts that are new */
+} walk;
+
+/* The option that a word (without dashes, up to `length`) names, also by a beginning that only one has; or NULL. */
+static const struct option *find_option(const tri_command *command, const char *word, size_t length) {
+  const struct option *found = NULL;
+  int begin_so = 0;
+  for (const struct option *o = command->options; o != NULL && o->name != NULL; o++) {
+    if (strncmp(o->name, word, length) != 0) continue;
+    if (strlen(o->name) == length) return o;
+    found = o;
+    begin_so++;
+  }
+  return begin_so == 1 ? found : NULL;
+}
+
+static bool takes_path(const tri_command *command, const struct option *option) {
+  size_t length = strlen(option->name);
+  for (const char *at = command->paths; at != NULL && *at != '\0';) {
+    size_t word = strcspn(at, " ");
+    if (word == length && strncmp(at, option->name, length) == 0) return true;
+    at += word + strspn(at + word, " ");
+  }
+  return false;
+}
+
+/* Puts the home folder into words[i], whose path begins at `at`. */
+static tri_status go_home(walk *w, int i, const char *at, const char *option) {
+  char path[TRI_PATH_BYTES], fault[TRI_HOME_FAULT_BYTES];
+  if (!tri_home_begins(at)) return TRI_OK;
+  const char *wrong = tri_home_path(at, path, fault);
+  if (wrong != NULL) {
+    if (option == NULL) return tri_fail(TRI_BAD_USAGE, "%s: %s", w->command->name, wrong);
+    return tri_fail(TRI_BAD_USAGE, "%s: --%s %s", w->command->name, option, wrong);
+  }
+  size_t before = (size_t)(at - w->words[i]), bytes = strlen(path) + 1;
+  memcpy(w->room, w->words[i], before);
+  memcpy(w->room + before, path, bytes);
+  w->words[i] = w->room;
+  w->room += before + bytes;
+  return TRI_OK;
+}
+
+/* A word that begins with a dash; *i moves to the last that it takes. */
+static tri_status look_at_option(walk *w, int count, int *i) {
+  const char *word = w->words[*i];
+  bool is_long = word[1] == '-';
+  size_t length = is_long ? strcspn(word + 2, "=") : 0;
+  const struct option *option = is_long ? find_option(w->command, word + 2, length) : NULL;
+  for (const struct option *o = w->command->options; !is_long && o != NULL && o->name != NULL; o++) {
+    if (o->val == word[1]) option = o; /* a letter: "-n 4", "-n4" */
+  }
+  if (option == NULL || option->has_arg == no_argument) return TRI_OK;
+  const char *value =
+      is_long ? (word[2 + length] == '=' ? word + 3 + length : NULL) : (word[2] != '\0' ? word + 2 : NULL);
+  if (value == NULL && ++*i < count) value = w->words[*i];
+  if (value == NULL || !takes_path(w->command, option)) return TRI_OK;
+  return go_home(w, *i, value, option->name);
+}
+
+tri_status tri_paths_go_home(const tri_command *command, int count, char **arguments, char ***out) {
+  const char *home = getenv("HOME");
+  size_t most = ((size_t)count + 1) * sizeof(char *);
+  char **words = NULL;
+  tri_status status = TRI_OK;
+  bool options = true;
+  for (int i = 0; i < count; i++) most += strlen(arguments[i]) + (home == NULL ? 0 : strlen(home)) + 1;
+  TRI_TRY(tri_alloc("the words of a command", most, 1, &words));
+  memcpy(words, arguments, (size_t)count * sizeof *words);
+  words[count] = NULL;
+  walk w = {command, words, (char *)(words + count + 1)};
+  for (int i = 1; i < count && status == TRI_OK; i++) {
+    if (options && strcmp(words[i], "--") == 0) {
+      options = false;
+    } else if (options && words[i][0] == '-' && words[i][1] != '\0') {
+      status = look_at_option(&w, count, &i);
+    } else {
+      status = go_home(&w, i, words[i], NULL);
+    }
+  }
+  if (status != TRI_OK) {
+    tri_free(words);
+    return status;
+  }
+  *out = words;
+  return TRI_OK;
+}

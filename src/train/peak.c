@@ -1,0 +1,48 @@
+/* What a run's MFU is a share of: the fastest that its device was ever measured to multiply, here and now or before. */
+#include "engine/peak.h"
+#include "base/cache_folder.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "train/best_peak.h"
+#include "train/train_internal.h"
+
+#include <math.h>
+
+/* The better of this run's peak and the one that is kept becomes both. One rank of a node writes, and what cannot be
+ * kept is measured again. */
+static void keep_best(tri_training *t) {
+  char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
+  if (!tri_cache_folder(folder)) return;
+  tri_best_peak_key(t->device, t->config->precision, t->config->allow_tf32, key);
+  const double kept = tri_best_peak_read(folder, key);
+  if (t->peak_flops > kept) {
+    if (tri_comm_local_rank() == 0) (void)tri_best_peak_write(folder, key, t->peak_flops);
+  } else {
+    t->peak_flops = kept;
+  }
+}
+
+tri_status tri_training_measure_peak(tri_training *t) {
+  TRI_TRY(tri_peak_flops(t->device, t->config->precision, tri_training_work_flops(t), &t->measured_flops));
+  t->peak_flops = t->measured_flops;
+  keep_best(t);
+  return TRI_OK;
+}
+
+tri_status tri_training_doubt_peak(tri_training *t, double mfu) {
+  char before[32], now[32];
+  double again = 0;
+  if (t->peak_doubted || !(mfu > 1)) return TRI_OK;
+  t->peak_doubted = true;
+  const double old = t->peak_flops;
+  tri_status status = tri_peak_flops(t->device, t->config->precision, INFINITY, &again);
+  if (status == TRI_OUT_OF_MEMORY) return TRI_OK; /* there is no room for it beside the run */
+  TRI_TRY(status);
+  if (again > t->peak_flops) t->peak_flops = again;
+  keep_best(t);
+  tri_log("step %ld reached %.0f %% of the peak of %sFLOP/s; measured again, the peak is %sFLOP/s",
+          (long)t->progress.step, 100 * mfu, tri_format_count(old, before, sizeof before),
+          tri_format_count(t->peak_flops, now, sizeof now));
+  return TRI_OK;
+}
