@@ -72,7 +72,13 @@ tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *coun
                         .state = (tri_trial_state)sqlite3_column_int(query, 3),
                         .loss = sqlite3_column_double(query, 5),
                         .seconds = sqlite3_column_double(query, 7)};
-    read_params(s->study, (const char *)sqlite3_column_text(query, 4), row->values);
+    const char *params = (const char *)sqlite3_column_text(query, 4);
+    if (sqlite3_column_bytes(query, 4) >= PARAMS_BYTES) {
+      status = tri_fail(TRI_BAD_FILE, "%s: member %lld: its `params` have %d bytes, and may have %d; name another file",
+                        s->path, (long long)row->member, sqlite3_column_bytes(query, 4), PARAMS_BYTES - 1);
+      break;
+    }
+    read_params(s->study, params, row->values);
     status = check_member(s, sqlite3_column_int64(query, 3), row, found > 1 ? row - 1 : NULL);
     snprintf(row->reason, sizeof row->reason, "%s", reason == NULL ? "" : reason);
   }
