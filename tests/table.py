@@ -11,7 +11,8 @@ SKIPPED = 77  # the exit status of a program that cannot run on this machine
 # What every case runs with. Idle OpenMP threads that spin starve the tests beside them, and so do ranks: Open MPI's yield by
 # themselves only where there are more of them than cores. MPI's look for devices on the PCI bus takes longer than a test's job
 # on a virtual machine, which traps each read of their registers. No result depends on any of these.
-ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OMPI_MCA_mpi_yield_when_idle": "1", "HWLOC_COMPONENTS": "-pci,-linuxio"}
+# Nothing is kept in the user's cache folder.
+ENVIRONMENT = {"TRIREME_CACHE": "none", "OMP_WAIT_POLICY": "passive", "OMPI_MCA_mpi_yield_when_idle": "1", "HWLOC_COMPONENTS": "-pci,-linuxio"}
 MPI_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "UBSAN_OPTIONS": "halt_on_error=1",
     "ASAN_OPTIONS": "detect_leaks=0",  # what MPI itself never gives back hides leaks of ours, so comm_test counts those itself

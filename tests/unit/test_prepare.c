@@ -74,7 +74,10 @@ static void ends_each_document(void **state) {
   j->options.validation = 0;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one|two|three|");
-  expect_only(j, (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json"}, 4);
+  expect_only(
+      j,
+      (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json", "tokenizer_config.json"},
+      5);
   j->options.documents = TRI_DOCUMENT_FILE;
   assert_ok(prepare_it(j));
   expect_text(j, "train", "one\n\ntwo\nthree\n|");
@@ -234,7 +237,10 @@ static void keeps_an_older_corpus(void **state) {
   new->options.validation = 0;
   assert_ok(prepare_it(new));
   expect_text(new, "train", "n|e|w|");
-  expect_only(new, (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json"}, 4);
+  expect_only(
+      new,
+      (const char *const[]){"train.bin", "train.idx", "train.corpus.json", "tokenizer.json", "tokenizer_config.json"},
+      5);
   free(old);
   free(new);
   free(bad);
