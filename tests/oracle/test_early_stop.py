@@ -105,7 +105,7 @@ def test_the_rule(tmp_path, corpus, whole):
 
 
 LAYOUTS = [dict(micro_batch=1), dict(micro_batch=4), dict(micro_batch=2, data=2), dict(micro_batch=1, data=2, zero=2), dict(micro_batch=1, pipeline=2),
-           dict(micro_batch=2, pipeline=2, schedule="gpipe"), dict(micro_batch=1, tensor=2, sequence_parallel="true"), dict(micro_batch=2, context=2)]
+           dict(micro_batch=2, pipeline=2, schedule="gpipe"), dict(micro_batch=1, tensor=2, sequence_parallel=True), dict(micro_batch=2, context=2)]
 
 
 @needs_launcher

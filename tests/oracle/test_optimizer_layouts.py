@@ -38,7 +38,7 @@ MODELS = {
     # q, k and v in one tensor, one behind the other, with copies where tensor is above 2; gate and up in one
     "phi3": dict(family="phi3", **SMALL, hidden_size=16, num_heads=8, num_kv_heads=2, ffn_size=21, vocab_size=43, tied=False),
     # head by head, with biases
-    "gpt_neox": dict(family="gpt_neox", **SMALL, hidden_size=24, num_heads=6, ffn_size=26, vocab_size=47, tied=False),
+    "gpt_neox": dict(family="gpt_neox", **SMALL, hidden_size=24, num_heads=6, ffn_size=26, vocab_size=47, tied=False, rotary_fraction=0.5),
     # groups of heads, more of them than one rank has
     "falcon": dict(family="falcon", **SMALL, hidden_size=24, num_heads=12, num_kv_heads=2, ffn_size=26, vocab_size=47, tied=True),
 }
