@@ -69,13 +69,16 @@ static json_t *layer_types_json(const tri_model *m) {
   return out;
 }
 
+/* Where layers are told apart and there is no switch, transformers wants a window even if no layer has it: it says
+ * layer by layer that none does. */
 void tri_huggingface_write_window(const tri_model *m, const tri_dialect *dialect, json_t *to) {
   const tri_dialect_window *window = &dialect->window;
-  const bool used = m->window != 0;
-  json_t *size = used ? json_integer((json_int_t)m->window) : json_null();
+  const bool used = m->window != 0, none = !used && window->by_layer && !window->switched;
+  const int64_t usual = dialect->absent.window > 0 ? dialect->absent.window : m->max_sequence;
+  json_t *size = used || none ? json_integer((json_int_t)(used ? m->window : usual)) : json_null();
   if (window->switched) json_object_set_new(to, "use_sliding_window", json_boolean(used));
   if (window->known && (used || !window->switched)) json_object_set(to, "sliding_window", size);
-  if (used && window->by_layer) json_object_set_new(to, "layer_types", layer_types_json(m));
+  if ((used || none) && window->by_layer) json_object_set_new(to, "layer_types", layer_types_json(m));
   /* For who knows no layer_types, where they say the same. */
   if (used && window->full_layers > 0) {
     int64_t full = 0;

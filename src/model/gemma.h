@@ -11,6 +11,8 @@
 
 extern const tri_dialect_key tri_gemma_keys[];
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
+/* Scores are divided by the root of a whole number there. */
+tri_status tri_gemma_check(const tri_model *model);
 void tri_gemma_write(const tri_model *model, json_t *to);
 
 #endif

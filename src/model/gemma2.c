@@ -24,11 +24,30 @@ tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-void tri_gemma_write(const tri_model *model, json_t *to) {
+/* What query_pre_attn_scalar is, as near as may be a whole number; false where it is none. */
+static bool find_scalar(const tri_model *model, double *out) {
   const double scale = model->attention_scale;
   const double scalar = scale == 0 ? (double)model->head_dim : 1 / (scale * scale), whole = round(scalar);
-  const bool is_whole = fabs(scalar - whole) <= 1e-9 * scalar; /* as transformers wants it */
-  json_object_set_new(to, "query_pre_attn_scalar", is_whole ? json_integer((json_int_t)whole) : json_real(scalar));
+  const bool is_whole = fabs(scalar - whole) <= 1e-9 * scalar;
+  *out = is_whole ? whole : scalar;
+  return is_whole;
+}
+
+tri_status tri_gemma_check(const tri_model *model) {
+  double scalar = 0;
+  if (find_scalar(model, &scalar)) return TRI_OK;
+  const double below = floor(scalar) < 1 ? 1 : floor(scalar), near = scalar - below < 0.5 ? below : below + 1;
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`attention_scale` %.10g is 1 / sqrt(%.10g), and the config.json of this family can only say 1 / sqrt of "
+      "a whole number; take %.10g, which is 1 / sqrt(%.0f), or leave it out",
+      model->attention_scale, scalar, 1 / sqrt(near), near);
+}
+
+void tri_gemma_write(const tri_model *model, json_t *to) {
+  double scalar = 0;
+  const bool is_whole = find_scalar(model, &scalar);
+  json_object_set_new(to, "query_pre_attn_scalar", is_whole ? json_integer((json_int_t)scalar) : json_real(scalar));
 }
 
 static const tri_dialect dialects[] = {
@@ -52,6 +71,7 @@ static const tri_dialect dialects[] = {
      .window = {.known = true, .by_layer = true, .usual = "1 of 2"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
                 tri_dialect_others, tri_gemma_keys, tri_dialect_attention_bias},
+     .check = tri_gemma_check,
      .read = tri_gemma_read,
      .write = tri_gemma_write},
     {.model_type = NULL},

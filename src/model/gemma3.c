@@ -45,6 +45,7 @@ static const tri_dialect dialects[] = {
      .rope = {.local = "rope_local_base_freq"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
                 tri_dialect_others, tri_gemma_keys, tri_dialect_attention_bias},
+     .check = tri_gemma_check,
      .read = gemma3_read,
      .write = tri_gemma_write},
     {.model_type = NULL},

@@ -9,6 +9,22 @@ static const tri_dialect_key keys[] = {
     {.key = NULL},
 };
 
+/* transformers knows no other stretching of it. */
+static tri_status phi3_check(const tri_model *model) {
+  const tri_rope_scaling *scaling = &model->rope_scaling;
+  bool known = tri_rope_is_plain(scaling);
+  switch (scaling->type) {
+    case TRI_ROPE_LONG: known = true; break;
+    case TRI_ROPE_LLAMA3:
+    case TRI_ROPE_LINEAR:
+    case TRI_ROPE_DYNAMIC:
+    case TRI_ROPE_YARN: break;
+  }
+  if (known) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`rope_scaling.type` of phi3 is longrope, or there is none: transformers takes no other");
+}
+
 static const tri_dialect dialects[] = {
     {.model_type = "phi3",
      .architecture = "Phi3ForCausalLM",
@@ -21,6 +37,7 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
+     .check = phi3_check,
      .window = {.known = true},
      .rope = {.fraction = "partial_rotary_factor"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys}},
