@@ -14,8 +14,17 @@ static tri_status read_fraction(const tri_json_reader *from, const tri_dialect *
   TRI_TRY(tri_reader_positive(from, "partial_rotary_factor", rotated, &rotated));
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
   out->rotary_fraction = rotated;
-  if (rotated == 1 || dialect->rope.fraction != NULL) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; only 1 is supported", from->path, rotated);
+  return TRI_OK;
+}
+
+/* Families whose heads turn whole: transformers passes the key over as long as nothing is stretched, and fails else. */
+static tri_status check_fraction(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+  const double rotated = out->rotary_fraction;
+  if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
+  out->rotary_fraction = 1;
+  if (tri_rope_is_plain(&out->rope_scaling)) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s: `partial_rotary_factor` is %g; with stretched positions only 1 is supported",
+                  from->path, rotated);
 }
 
 TRI_CONFIG_WORDS(rope_types, tri_rope_type, TRI_ROPE_TYPES)
@@ -39,14 +48,22 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "factor", 1, &out->factor);
 }
 
+/* Positions that the first training saw: what the top of the file says comes first. */
+static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_dialect *dialect,
+                                const tri_model *model, int64_t *out) {
+  static const char key[] = "original_max_position_embeddings";
+  *out = model->max_sequence;
+  TRI_TRY(tri_reader_size(&rope->from, key, *out, out));
+  if (dialect->rope.original_length > 0) *out = dialect->rope.original_length;
+  return tri_reader_size(config, key, *out, out);
+}
+
 static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
-  static const char *const asked[] = {"factor", "low_freq_factor", "high_freq_factor",
-                                      "original_max_position_embeddings", NULL};
+  static const char *const asked[] = {"factor", "low_freq_factor", "high_freq_factor", NULL};
   TRI_TRY(check_asked(rope, asked));
   TRI_TRY(tri_reader_positive(&rope->from, "factor", 1, &out->factor));
   TRI_TRY(tri_reader_positive(&rope->from, "low_freq_factor", 1, &out->low_freq_factor));
-  TRI_TRY(tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor));
-  return tri_reader_size(&rope->from, "original_max_position_embeddings", 8192, &out->original_max_sequence);
+  return tri_reader_positive(&rope->from, "high_freq_factor", 4, &out->high_freq_factor);
 }
 
 /* A number that may be absent, for which 0 stands here; transformers takes 0 for absent too but in attention_factor. */
@@ -59,10 +76,8 @@ static tri_status get_optional_number(const tri_json_reader *from, const char *k
 static tri_status read_yarn(const rope_reader *rope, const tri_model *model, tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
   static const char *const asked[] = {"factor", NULL};
-  const json_t *original = tri_reader_get(from, "original_max_position_embeddings"),
-               *factor = tri_reader_get(from, "attention_factor");
-  if (original == NULL) TRI_TRY(check_asked(rope, asked));
-  TRI_TRY(tri_reader_size(from, "original_max_position_embeddings", model->max_sequence, &out->original_max_sequence));
+  const json_t *factor = tri_reader_get(from, "attention_factor");
+  if (out->original_max_sequence == model->max_sequence) TRI_TRY(check_asked(rope, asked));
   double ratio = (double)model->max_sequence / (double)out->original_max_sequence;
   TRI_TRY(tri_reader_positive(from, "factor", ratio, &out->factor));
   TRI_TRY(get_optional_number(from, "attention_factor", &out->attention_factor));
@@ -90,7 +105,7 @@ static tri_status read_factors(const tri_json_reader *from, const char *key, dou
   return TRI_OK;
 }
 
-/* Phi-3 has the original length at the top of its file, which comes first; and no factor, but the longest sequence. */
+/* Phi-3 has no factor, but the longest sequence. */
 static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *config, const tri_model *model,
                                 tri_rope_scaling *out) {
   static const char *const asked[] = {"short_factor", "long_factor", NULL};
@@ -99,8 +114,6 @@ static tri_status read_longrope(const rope_reader *rope, const tri_json_reader *
   TRI_TRY(check_asked(rope, asked));
   TRI_TRY(read_factors(from, "short_factor", out->short_factor));
   TRI_TRY(read_factors(from, "long_factor", out->long_factor));
-  TRI_TRY(tri_reader_size(from, original, model->max_sequence, &out->original_max_sequence));
-  TRI_TRY(tri_reader_size(config, original, out->original_max_sequence, &out->original_max_sequence));
   if (out->original_max_sequence == 1)
     return tri_reader_wrong(tri_reader_get(config, original) == NULL ? from : config, original, "an integer above 1");
   const double ratio = (double)model->max_sequence / (double)out->original_max_sequence;
@@ -125,7 +138,8 @@ static bool was_longrope(const rope_reader *rope) {
          (strcmp(rope->type, "yarn") == 0 && tri_reader_get(&rope->from, "short_factor") != NULL);
 }
 
-static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, tri_model *out) {
+static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, const tri_dialect *dialect,
+                               tri_model *out) {
   rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
   TRI_TRY(tri_reader_word(&rope.from, "type", "default", &rope.type));
@@ -137,12 +151,14 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
                     "%s: `%s` is of type `%.40s`; default, linear, dynamic, yarn, longrope and llama3 are supported",
                     config->path, rope.key, rope.type);
   }
+  int64_t original = 0;
+  TRI_TRY(read_original(&rope, config, dialect, out, &original));
   switch (scaling->type) {
-    case TRI_ROPE_LLAMA3: return read_llama3(&rope, scaling);
     case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
     case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(config, out);
-    case TRI_ROPE_YARN: return read_yarn(&rope, out, scaling);
-    case TRI_ROPE_LONG: return read_longrope(&rope, config, out, scaling);
+    case TRI_ROPE_LLAMA3: scaling->original_max_sequence = original; return read_llama3(&rope, scaling);
+    case TRI_ROPE_YARN: scaling->original_max_sequence = original; return read_yarn(&rope, out, scaling);
+    case TRI_ROPE_LONG: scaling->original_max_sequence = original; return read_longrope(&rope, config, out, scaling);
   }
   return TRI_OK;
 }
@@ -178,11 +194,13 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dial
   TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));
   TRI_TRY(read_fraction(from, dialect, out));
   TRI_TRY(read_local(from, dialect, parameters, out));
-  if (rope.from.object == NULL) return TRI_OK;
-  if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
-  TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
-  TRI_TRY(read_fraction(&rope.from, dialect, out));
-  return read_scaling(&rope, from, out);
+  if (rope.from.object != NULL) {
+    if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
+    TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
+    TRI_TRY(read_fraction(&rope.from, dialect, out));
+    TRI_TRY(read_scaling(&rope, from, dialect, out));
+  }
+  return check_fraction(from, dialect, out);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ static bool knows(const tri_dialect *dialect, const char *key) {
   const char *const others[] = {dialect->rope.theta,
                                 dialect->rope.fraction,
                                 dialect->rope.local,
-                                dialect->window.by_layer ? "layer_types" : NULL,
+                                dialect->window.by_layer || dialect->window.reads_layers ? "layer_types" : NULL,
                                 dialect->window.switched ? "use_sliding_window" : NULL,
                                 dialect->window.full_layers > 0 ? "max_window_layers" : NULL};
   for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {

@@ -32,7 +32,7 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
 
 /* Which layers look back through the window: from `max_window_layers` on, or as `layer_types` says. */
 static tri_status read_window_layers(const tri_json_reader *from, const tri_dialect_window *window, tri_model *out) {
-  const json_t *types = window->by_layer ? tri_reader_get(from, "layer_types") : NULL;
+  const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
   int64_t full = 0;
   if (types != NULL) {
     TRI_TRY(read_layer_types(from, types, out));
@@ -50,10 +50,10 @@ static tri_status read_window_layers(const tri_json_reader *from, const tri_dial
 
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
   const tri_dialect_window *window = &dialect->window;
-  bool used = false;
+  bool used = true;
   out->window = 0;
   if (!window->known) return TRI_OK;
-  TRI_TRY(tri_reader_bool(from, "use_sliding_window", !window->switched, &used));
+  if (window->switched) TRI_TRY(tri_reader_bool(from, "use_sliding_window", false, &used));
   if (!used) return TRI_OK;
   TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));
   return out->window == 0 ? TRI_OK : read_window_layers(from, window, out);

@@ -66,12 +66,7 @@ static tri_status check_turning(const tri_model *m) {
                     " components, and rotary positions turn pairs; choose a fraction that gives an even number",
                     m->rotary_fraction, m->head_dim, turned);
   }
-  if (m->rotary_fraction == 1 || tri_rope_is_plain(&m->rope_scaling) || m->rope_scaling.type == TRI_ROPE_LONG)
-    return check_scaling(m);
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`rope_scaling` goes with rotary_fraction 1 alone but for longrope, and here it is %g; leave one of "
-                  "them out",
-                  m->rotary_fraction);
+  return check_scaling(m);
 }
 
 static tri_status check_heads(const tri_model *m) {

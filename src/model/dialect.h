@@ -37,6 +37,7 @@ typedef struct tri_dialect_window {
   bool known;
   bool switched;       /* only with `use_sliding_window`                                                       */
   bool by_layer;       /* `layer_types` may say which layers                                                   */
+  bool reads_layers;   /* likewise where they are read, but they are another dialect's to write                */
   int64_t full_layers; /* else the first `max_window_layers` have none; so many where that is missing; 0: not read */
   const char *usual;   /* else these (tri_model.window_layers); NULL: all                                          */
 } tri_dialect_window;
@@ -46,6 +47,9 @@ typedef struct tri_dialect_rope {
   const char *theta;    /* NULL: "rope_theta" */
   const char *fraction; /* of what turns of each head; NULL: all of it, and "partial_rotary_factor" must be 1 */
   const char *local;    /* base in layers with a window; NULL: there is none */
+  /* `original_max_position_embeddings` where the top of the file has none, whatever else says one; 0: as that says,
+   * else the longest sequence. */
+  int64_t original_length;
 } tri_dialect_rope;
 
 enum { TRI_DIALECT_TABLES = 8 };

@@ -8,9 +8,12 @@
 
 #define FIELD TRI_DIALECT_FIELD
 #define ONLY TRI_DIALECT_ONLY
+static const tri_dialect_key keys[] = {
+    FIELD("attn_logit_softcapping", NUMBER_OR_NULL, attention_soft_cap),
+    {.key = NULL},
+};
 const tri_dialect_key tri_gemma_keys[] = {
     {.key = "hidden_activation", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\""},
-    FIELD("attn_logit_softcapping", NUMBER_OR_NULL, attention_soft_cap),
     FIELD("final_logit_softcapping", NUMBER_OR_NULL, logit_soft_cap),
     ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
     {.key = NULL},
@@ -70,7 +73,7 @@ static const tri_dialect dialects[] = {
                 .tied = true},
      .window = {.known = true, .by_layer = true, .usual = "1 of 2"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, tri_gemma_keys, tri_dialect_attention_bias},
+                tri_dialect_others, tri_gemma_keys, keys, tri_dialect_attention_bias},
      .check = tri_gemma_check,
      .read = tri_gemma_read,
      .write = tri_gemma_write},

@@ -1,5 +1,6 @@
 /* Gemma 3 (2025, arXiv 2503.19786), its models of text: Gemma 2 with norms of queries and keys in place of caps,
- * windows in five layers of six, and a base of their own for what turns there. */
+ * windows in five layers of six, and a base of their own for what turns there. transformers passes over
+ * `attn_logit_softcapping`, which its configuration has from Gemma 2. */
 #include "model/blocks.h"
 #include "model/family.h"
 #include "model/gemma.h"
@@ -58,5 +59,5 @@ const tri_family_table tri_family_gemma3 = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "local_rope_theta",
-                            "attention_scale", "attention_soft_cap", "logit_soft_cap"),
+                            "attention_scale", "logit_soft_cap"),
     .dialects = dialects};

@@ -56,7 +56,7 @@ static const tri_dialect dialects[] = {
      .architecture = "MistralForCausalLM",
      .is = is_mistral,
      MISTRAL,
-     .window = {.known = true},
+     .window = {.known = true, .reads_layers = true}, /* AutoModel takes Ministral's classes then */
      .tables = {TABLES, no_biases}},
     {.model_type = "ministral",
      .architecture = "MinistralForCausalLM",

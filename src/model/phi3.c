@@ -37,9 +37,8 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .check = phi3_check,
      .window = {.known = true},
-     .rope = {.fraction = "partial_rotary_factor"},
+     .rope = {.fraction = "partial_rotary_factor", .original_length = 4096},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys}},
     {.model_type = NULL},
 };
@@ -52,4 +51,5 @@ const tri_family_table tri_family_phi3 = {
     .asks_for_ffn_size = true,
     .usual = {.activation = TRI_ACTIVATION_SILU},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "rotary_fraction", "dropout", "activation"),
-    .dialects = dialects};
+    .dialects = dialects,
+    .check = phi3_check};

@@ -33,7 +33,7 @@ static tri_status read_layers(const tri_json_reader *from, const json_t *layers,
   return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer that turns", from->path);
 }
 
-static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
+static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
   const json_t *layers = tri_reader_get(from, "no_rope_layers");
   int64_t interval = 4;
   if (layers != NULL) return read_layers(from, layers, out);
@@ -43,6 +43,19 @@ static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   }
   snprintf(out->rope_layers, sizeof out->rope_layers, "%" PRId64 " of %" PRId64, interval - 1, interval);
   return TRI_OK;
+}
+
+/* A window without `layer_types` is that of the layers that do not turn. */
+static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
+  bool *windowed = NULL;
+  TRI_TRY(read_turning(from, out));
+  if (out->window == 0 || tri_reader_get(from, "layer_types") != NULL) return TRI_OK;
+  TRI_TRY(tri_alloc("layers", (size_t)out->num_layers, sizeof *windowed, &windowed));
+  for (int64_t i = 0; i < out->num_layers; i++) windowed[i] = !tri_model_layer_turns(out, i);
+  const tri_status status = tri_layer_set_print(windowed, "no_rope_layers", out->num_layers, out->window_layers);
+  tri_free(windowed);
+  if (out->window_layers[0] == '\0') out->window = 0; /* all turn */
+  return status;
 }
 
 static void smollm3_write(const tri_model *model, json_t *to) {

@@ -70,6 +70,10 @@ static const sample samples[] = {
     {"rope_theta", "rope_theta: 5000.0\n", ""},
     {"local_rope_theta", "local_rope_theta: 300.0\n", "window: 9\n"},
     {"rope_scaling", "rope_scaling: {type: linear, factor: 4.0}\n", "rotary_fraction: 1.0\n"},
+    {"rope_scaling",
+     "rope_scaling: {type: longrope, original_max_sequence: 16, short_factor: [1, 1, 2, 2], long_factor: [1, 2, 3, "
+     "4]}\n",
+     "rotary_fraction: 1.0\n"},
     {"rotary_fraction", "rotary_fraction: 0.75\n", ""},
     {"rope_layers", "rope_layers: 3 of 4\n", ""},
     {"window", "window: 9\n", ""},

@@ -117,6 +117,38 @@ MODELS = {
 }
 
 
+# Configurations that leave keys out, or have others' keys: what is read must be what transformers takes.
+FACTORS = [1 + 0.1 * i for i in range(3)], [1.5 + 0.7 * i for i in range(3)]
+SMOLLM3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding_window=5, **rope())
+GEMMA3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), head_dim=8, sliding_window=5, query_pre_attn_scalar=8, final_logit_softcapping=2.0)
+PHI3 = dict(**sizes(2, 24, 4, 37, 61, kv=2, longest=64), resid_pdrop=0.0, embd_pdrop=0.0)
+READINGS = {
+    "smollm3, windows by the layers that do not turn": ("smollm3", SMOLLM3),
+    "smollm3, by an interval": ("smollm3", dict(SMOLLM3, no_rope_layer_interval=2)),
+    "smollm3, switched off": ("smollm3", {key: value for key, value in SMOLLM3.items() if key != "use_sliding_window"}),
+    "gemma3, a cap of scores that nobody reads": ("gemma3_text", dict(GEMMA3, attn_logit_softcapping=1.5)),
+    "gemma3, the usual pattern": ("gemma3_text", {key: value for key, value in GEMMA3.items() if key != "sliding_window"}),
+    "gemma2, nothing said": ("gemma2", dict(**sizes(3, 24, 4, 37, 61, kv=2), head_dim=8)),
+    "phi3, the original length inside alone": ("phi3", dict(PHI3, **rope(rope_type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1],
+                                                                       original_max_position_embeddings=16))),
+    "phi3, the original length twice": ("phi3", dict(PHI3, original_max_position_embeddings=20, **rope(
+        rope_type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1], original_max_position_embeddings=16))),
+    "phi3, as in version 4": ("phi3", dict(PHI3, original_max_position_embeddings=16, rope_theta=500.0,
+                                           rope_scaling=dict(type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1]))),
+    "mistral, a switch that it has not": ("mistral", dict(**sizes(2, 24, 4, 37, 61, kv=2), sliding_window=5, use_sliding_window=False, **rope())),
+    "mistral, layer by layer": ("mistral", dict(**sizes(3, 24, 4, 37, 61, kv=2), sliding_window=5, head_dim=6, **rope(),
+                                                layer_types=["full_attention", "sliding_attention", "full_attention"])),
+    "qwen2, by the first layers": ("qwen2", dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding_window=5, max_window_layers=2, **rope())),
+    "llama3, without its length": ("llama", dict(**sizes(2, 24, 4, 37, 61, kv=2, longest=24), **rope(**{key: value for key, value in LLAMA3.items() if key[:4] != "orig"}))),
+    "llama, a part that turns": ("llama", dict(**sizes(2, 24, 4, 37, 61, kv=2), partial_rotary_factor=0.5, **rope(partial_rotary_factor=0.5))),
+    **{f"gpt_neox, {kind}, a half that turns": ("gpt_neox", dict(num_hidden_layers=2, hidden_size=24, num_attention_heads=3, intermediate_size=37, vocab_size=61,
+                                                                 max_position_embeddings=40, hidden_dropout=0.0,
+                                                                 **rope(rope_type=kind, partial_rotary_factor=0.5, **more)))
+       for kind, more in (("linear", dict(factor=3.0)), ("dynamic", dict(factor=2.0)), ("yarn", dict(factor=4.0, original_max_position_embeddings=8)),
+                          ("llama3", {key: value for key, value in LLAMA3.items() if key != "rope_type"}))},
+}
+
+
 def config_of(name):
     """{key: value} of a configuration, with its model_type."""
     model_type, keys = MODELS[name]

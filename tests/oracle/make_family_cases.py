@@ -5,6 +5,7 @@ make_family_cases.py OUT, in an environment with transformers.
 import json
 import os
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(os.path.dirname(HERE), "full"), HERE]
@@ -15,6 +16,7 @@ import families  # noqa: E402
 import numpy  # noqa: E402
 import test_families as full  # noqa: E402
 import torch  # noqa: E402
+import transformers  # noqa: E402
 import transformers_models  # noqa: E402
 
 LOGITS = 6  # of each position that is kept
@@ -49,6 +51,23 @@ def adafactor_of(name):
                                         for key, t in found.items()})
 
 
+def reading_of(model_type, keys):
+    """The loss of a model whose config.json has these keys alone."""
+    config = dict(families.PLAIN, model_type=model_type, **keys)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        read = transformers.AutoConfig.from_pretrained(folder)
+        theirs = transformers.AutoModelForCausalLM.from_config(read, dtype=torch.float64, attn_implementation="eager").eval()
+    shapes = {}
+    with torch.no_grad():
+        for key, tensor in full.on_disk(theirs, theirs.state_dict()).items():
+            shapes[key] = list(tensor.shape)
+            tensor.copy_(torch.tensor(families.tensor_of(model_type, key, tuple(tensor.shape))))
+    ids, labels = families.tokens_of(config["vocab_size"], families.BATCH, families.LENGTH)
+    return dict(config=config, loss=full.loss_of(theirs, ids, labels)[0].item(), shapes=shapes)
+
+
 def case_of(name):
     theirs = full.build(name)
     ids, labels = families.tokens_of(theirs.config.vocab_size, families.BATCH, families.LENGTH)
@@ -72,11 +91,13 @@ def generated_of(name):
 def main():
     with transformers_models.in_double():
         cases = {name: case_of(name) for name in families.MODELS}
+        readings = {name: reading_of(*case) for name, case in families.READINGS.items()}
         adafactor = {name: adafactor_of(name) for name in families.ADAFACTOR}
     generated = {name: generated_of(name) for name in families.GENERATING}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
     with open(sys.argv[1], "w") as f:
-        f.write('{"generated": ' + json.dumps(generated) + ',\n"adafactor": ' + json.dumps(adafactor) + ',\n"cases": {\n' + lines + "\n}}\n")
+        f.write('{"generated": ' + json.dumps(generated) + ',\n"adafactor": ' + json.dumps(adafactor) + ',\n"readings": ' + json.dumps(readings)
+                + ',\n"cases": {\n' + lines + "\n}}\n")
 
 
 if __name__ == "__main__":

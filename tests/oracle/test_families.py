@@ -148,6 +148,18 @@ def test_adafactor_of_parts(tmp_path):
     assert "is one tensor" in done.stderr and f"init: {newest}" in done.stderr
 
 
+@pytest.mark.parametrize("name", STORED["readings"])
+def test_what_is_left_out(tmp_path, name):
+    """Keys that a config.json has not are what transformers takes for them, and keys of others do what they do there."""
+    case = STORED["readings"][name]
+    kind = case["config"]["model_type"]
+    mine = FamilyWeights(tmp_path, case["config"], {key: families.tensor_of(kind, key, shape) for key, shape in case["shapes"].items()})
+    assert mine.names() == {key: list(shape) for key, shape in case["shapes"].items()}
+    ids, labels = families.tokens_of(case["config"]["vocab_size"], BATCH, LENGTH)
+    got, _ = mine.gradients(*DEVICES[0][:2], ids, labels, 1)
+    assert abs(got["loss"] / case["loss"] - 1) <= 1e-10
+
+
 # As far as heads allow: those that two do not divide are as many as ranks of a layer.
 LAYOUTS = [dict(), dict(pipeline=2), dict(data=2, zero=3), dict(pipeline=2, virtual=2, schedule="interleaved", recompute="full"), dict(context=2),
            dict(context=2, exchange="ring", recompute="full")]

@@ -149,7 +149,7 @@ static void test_longrope(void **state) {
   }
   /* sqrt(1 + ln 32 / ln 4096) */
   assert_true(fabs(tri_rope_attention_factor(&m.rope_scaling) - 1.1902380714238083) < 1e-15);
-  const tri_rope_scaling *s = scaling_of(PHI3("longrope", "", ORIGINAL(262144) "\"attention_factor\": 1.5,"), &m);
+  const tri_rope_scaling *s = scaling_of(PHI3("longrope", ORIGINAL(262144), "\"attention_factor\": 1.5,"), &m);
   assert_true(s->factor == 1 && tri_rope_attention_factor(s) == 1.5);
 }
 
@@ -253,7 +253,9 @@ static const struct {
     {"{\"model_type\": \"mistral\", \"mlp_bias\": true}", TRI_UNSUPPORTED,
      "`mlp_bias` is true: a bias in the feed-forward part is not supported"},
     {"{\"model_type\": \"llama\", \"hidden_act\": \"tanh\"}", TRI_UNSUPPORTED, "`hidden_act` is `tanh`; silu, gelu"},
-    {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
+    {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5, \"rope_scaling\": {\"type\": \"linear\", \"factor\": "
+     "2}}",
+     TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": 3}", TRI_BAD_FILE, "`rope_scaling` is 3, but should be an object"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"xpos\", \"factor\": 2}}", TRI_UNSUPPORTED,
      "`rope_scaling` is of type `xpos`; default, linear, dynamic, yarn, longrope and llama3 are supported"},
@@ -284,7 +286,8 @@ static const struct {
      TRI_BAD_FILE, "C/config.json: `rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"truncate\": 1}}",
      TRI_BAD_FILE, "`truncate` is 1, but should be true or false"},
-    {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}",
+    {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2, "
+     "\"partial_rotary_factor\": 0.5}}",
      TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"high_freq_factor\": "
      "4}}",
