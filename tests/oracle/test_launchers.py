@@ -219,7 +219,17 @@ raise SystemExit(1)
     process = play("large", code)
     process.communicate()
     children = (process.args[2].parent / "children").read_text().split()
-    left = [pid for pid in children if os.path.exists(f"/proc/{pid}") and "sleep" in open(f"/proc/{pid}/cmdline").read()]
+
+    def is_there(pid):
+        try:
+            return "sleep" in open(f"/proc/{pid}/cmdline").read()
+        except OSError:
+            return False
+
+    deadline = time.monotonic() + 30  # one that was killed is gone a little later on a busy machine
+    while any(is_there(pid) for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    left = [pid for pid in children if is_there(pid)]
     for pid in left:
         os.kill(int(pid), 9)
     assert len(children) == 6 and not left
