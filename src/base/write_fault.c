@@ -14,6 +14,7 @@ const char *tri_write_fault(int error) {
       return "File too large: beyond this process's file size limit (ulimit -f); raise it";
     case ENOSPC: return "No space left on device; make room, or choose a folder on another disk";
     case EDQUOT: return "Disk quota exceeded; make room, or choose a folder on another disk";
+    case EBADF: return "it is closed";
     default: return strerror(error);
   }
 }

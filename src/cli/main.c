@@ -61,12 +61,14 @@ static tri_status check_memory(void) {
   return tri_fail(TRI_INTERNAL, "%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
-/* What is opened later must not get the number of a standard file that was closed, and its lines. */
+/* What is opened later must not get the number of a standard file that was closed, and its lines. Standard output is
+ * opened so that it cannot be written to: results that go nowhere are a failure, which is said at the end. */
 static void open_standard_files(void) {
-  int file;
-  do file = open("/dev/null", O_RDWR);
-  while (file >= 0 && file <= STDERR_FILENO);
-  if (file >= 0) close(file);
+  for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++) {
+    if (fcntl(number, F_GETFD) >= 0) continue;
+    const int file = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* the lowest that is free */
+    if (file < 0) return;
+  }
 }
 
 static tri_status main_run(const tri_command *command, int count, char **arguments) {

@@ -210,6 +210,11 @@ def test_json_stays_json(made):
     assert json.loads(done.stdout)["tokens"] > 0
     done = trireme("inspect", "gpt2-124m", "--json")
     assert json.loads(done.stdout)["parameters"] == 124439808
+    for words in (["eval", made / "run", made / "corpus/validation"], ["inspect", "gpt2-1.5b"], ["plan", "--help"], ["generate", made / "run", "--tokens", "2"]):
+        done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", TRIREME, *words], capture_output=True, text=True)
+        assert done.returncode == 5 and "cannot write to standard output: it is closed" in done.stderr, (words, done.stderr)
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", TRIREME, "export", made / "run", made / "closed"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # which writes nothing there
     done = subprocess.run([TRIREME, "eval", made / "run", made / "corpus/validation"], stdout=open("/dev/full", "w"),
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 5 and "standard output" in done.stderr
