@@ -1,6 +1,27 @@
 #include "base/json_reader.h"
 
+#include "base/file_kind.h"
+
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out) {
+  json_error_t fault;
+  char reason[sizeof fault.text];
+  TRI_TRY(tri_text_begin(path, "JSON", &text, &bytes));
+  json_t *root = json_loadb(text, bytes, flags, &fault);
+  if (root != NULL) {
+    *out = root;
+    return TRI_OK;
+  }
+  const tri_file_kind *kind = tri_file_kind_of(text, bytes);
+  if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON");
+  snprintf(reason, sizeof reason, "%s", fault.text);
+  for (char *c = reason; *c != '\0'; c++) *c = (char)(iscntrl((unsigned char)*c) ? '?' : *c);
+  return tri_fail(TRI_BAD_FILE, "%s is not valid JSON at line %d, column %d: %s", path, fault.line, fault.column,
+                  reason);
+}
 
 const json_t *tri_reader_get(const tri_json_reader *from, const char *key) {
   const json_t *value = json_object_get(from->object, key);

@@ -7,7 +7,12 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+/* LOCAL. A whole JSON file that was read, with Jansson's flags; a byte order mark is passed over. What cannot be parsed
+ * is TRI_BAD_FILE: the message says where, or what the file is instead (file_kind.h). Release *out with json_decref. */
+tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
 typedef struct tri_json_reader {
   const char *path; /* of the file, for messages */

@@ -4,6 +4,8 @@
 #include "chat/format.h"
 
 #include "base/file.h"
+#include "base/file_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "chat/json_value.h"
 #include "tokenizer/folder.h"
@@ -53,15 +55,11 @@ static void find_folder(const char *tokenizer, char out[TRI_PATH_BYTES]) {
 static tri_status load_json(const char *path, json_t **out) {
   char *text = NULL;
   size_t bytes = 0;
-  json_error_t error;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
   /* model_max_length may be 10^30. */
-  *out = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
+  const tri_status status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, out);
   tri_free(text);
-  if (*out == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s: not valid JSON at line %d, column %d", path, error.line, error.column);
-  }
-  return TRI_OK;
+  return status;
 }
 
 /* Variables of named tokens; the first failure stays. */
@@ -135,7 +133,9 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  tri_status status = tri_chat_template_compile(path, text, bytes, out);
+  const char *begin = text;
+  tri_status status = tri_text_begin(path, "a chat template", &begin, &bytes);
+  if (status == TRI_OK) status = tri_chat_template_compile(path, begin, bytes, out);
   tri_free(text);
   return status;
 }

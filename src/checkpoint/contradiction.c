@@ -3,6 +3,7 @@
 #include "checkpoint/contradiction.h"
 
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
@@ -118,7 +119,8 @@ static void find_keys(const char *folder, question *q, char keys[KEYS_BYTES]) {
   keys[0] = '\0';
   if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK) return;
   if (tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes) != TRI_OK) return;
-  json_t *config = json_loadb(text, bytes, 0, NULL);
+  json_t *config = NULL;
+  (void)tri_json_parse(path, text, bytes, 0, &config);
   tri_free(text);
   if (config != NULL) try_keys(config, q, keys);
   if (config != NULL && keys[0] == '\0') add_key(config, "model_type", keys);

@@ -2,6 +2,7 @@
 
 #include "base/config.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
@@ -242,11 +243,8 @@ static tri_status read_model(const tri_json_reader *from, tri_model *out) {
 }
 
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out) {
-  json_error_t fault;
-  json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
-  if (document == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  }
+  json_t *document = NULL;
+  TRI_TRY(tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &document));
   tri_model model;
   tri_status status = read_model(&(tri_json_reader){.path = path, .object = document}, &model);
   json_decref(document);

@@ -1,3 +1,5 @@
+#include "base/file_kind.h"
+#include "base/json_reader.h"
 #include "checkpoint/candidates.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
@@ -5,6 +7,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
+#include "checkpoint/wrapped_names.h"
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -71,9 +74,16 @@ static bool is_a_model(const char *folder) {
   return false;
 }
 
+static tri_status no_folder(const char *given) {
+  const tri_file_kind *kind = tri_file_kind_find(given);
+  if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, given, kind, "the folder of a model");
+  if (!tri_path_exists(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
+  return tri_fail(TRI_BAD_FILE, "%s is not a folder; a model and a checkpoint are folders", given);
+}
+
 tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
-  char inside[TRI_PATH_BYTES];
-  if (!tri_path_is_directory(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
+  char inside[TRI_PATH_BYTES], hint[TRI_FOLDER_HINT_BYTES];
+  if (!tri_path_is_directory(given)) return no_folder(given);
   if (is_a_model(given)) {
     int length = snprintf(path, TRI_PATH_BYTES, "%s", given);
     if (length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
@@ -85,8 +95,8 @@ tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use,
   TRI_TRY(find_newest(root, use, path));
   if (path[0] != '\0') return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (%s)", given,
-                  TRI_FILE_ADAPTER_CONFIG);
+                  "%s holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (%s)%s", given,
+                  TRI_FILE_ADAPTER_CONFIG, tri_folder_hint(given, TRI_CONTENT_MODEL, hint));
 }
 
 tri_status tri_checkpoint_verify_alone(const char *path) {
@@ -189,17 +199,14 @@ static tri_status add_stem(tri_checkpoint *checkpoint, const char *stem, bool *f
   *found = tri_path_exists(path);
   if (!*found) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, INDEX_LIMIT_BYTES, &text, &bytes));
-  json_error_t fault;
-  json_t *index = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  json_t *index = NULL;
   tri_status status = TRI_OK;
   if (checkpoint->document != NULL && !checkpoint->unverified) {
     status = tri_state_verify_content(checkpoint->path, checkpoint->document, name, text, bytes);
   }
+  if (status == TRI_OK) status = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &index);
   tri_free(text);
-  if (status != TRI_OK) json_decref(index);
-  TRI_TRY(status);
-  if (index == NULL) return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  status = add_shards(checkpoint, path, index);
+  if (status == TRI_OK) status = add_shards(checkpoint, path, index);
   json_decref(index);
   return status;
 }
@@ -245,6 +252,17 @@ static tri_status add_averages(tri_checkpoint *checkpoint) {
                   checkpoint->path);
 }
 
+/* Of what another program has saved. */
+static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
+  const char *taken = NULL;
+  int64_t tensors = 0;
+  TRI_TRY(tri_unwrap_names(checkpoint->files, checkpoint->num_files, &taken, &tensors));
+  if (taken == NULL || !say) return TRI_OK;
+  tri_log("%s: `%s`, which a wrapper of PyTorch's put there, is taken off the names of %" PRId64 " tensors",
+          checkpoint->path, taken, tensors);
+  return TRI_OK;
+}
+
 static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
   bool has_model = false, has_optimizer = false;
   if (!tri_path_is_directory(checkpoint->path)) {
@@ -256,9 +274,11 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   if (!has_model) TRI_TRY(add_stem(checkpoint, TRI_PEFT_STEM, &checkpoint->adapter));
   if (!has_model && !checkpoint->adapter) {
     const char *stem = tri_peft_is_folder(checkpoint->path) ? TRI_PEFT_STEM : "model";
-    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json",
-                    checkpoint->path, stem, stem);
+    char hint[TRI_FOLDER_HINT_BYTES];
+    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json%s",
+                    checkpoint->path, stem, stem, tri_folder_hint(checkpoint->path, TRI_CONTENT_WEIGHTS, hint));
   }
+  if (checkpoint->document == NULL) TRI_TRY(unwrap(checkpoint, frame));
   if (use->average) return add_averages(checkpoint);
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }

@@ -344,11 +344,8 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
 }
 
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out) {
-  json_error_t fault;
-  json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
-  if (document == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  }
+  json_t *document = NULL;
+  TRI_TRY(tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &document));
   *out = (tri_peft){.base = ""};
   tri_status status = read_config(&(tri_json_reader){.path = path, .object = document}, out);
   json_decref(document);

@@ -10,6 +10,7 @@
  * together cover every byte of the file. */
 #include "checkpoint/safetensors.h"
 
+#include "base/file_kind.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -258,8 +259,17 @@ static tri_status parse_tensors(const char *path, uint64_t file_bytes, tri_safet
   }
   qsort(header->tensors, (size_t)header->num_tensors, sizeof *header->tensors, compare_places);
   TRI_TRY(check_coverage(path, header, data_bytes));
+  return tri_safetensors_index(path, header);
+}
+
+tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header) {
   for (int64_t i = 0; i < header->num_tensors; i++) header->by_name[i] = &header->tensors[i];
   qsort(header->by_name, (size_t)header->num_tensors, sizeof(void *), compare_names);
+  for (int64_t i = 1; i < header->num_tensors; i++) {
+    if (compare_names(&header->by_name[i - 1], &header->by_name[i]) != 0) continue;
+    return tri_fail(TRI_BAD_FILE, "%s: two tensors are called `%.200s` without the wrappers' parts in their names",
+                    path, header->by_name[i]->name);
+  }
   return TRI_OK;
 }
 
@@ -286,8 +296,12 @@ static tri_status check_length(const char *path, const void *data, size_t held, 
 tri_status tri_safetensors_parse(const char *path, const void *data, size_t held, uint64_t file_bytes,
                                  tri_safetensors_header *out) {
   uint64_t length = 0;
-  TRI_TRY(check_length(path, data, held, file_bytes, &length));
   const char *text = (const char *)data + LENGTH_BYTES;
+  if (held <= LENGTH_BYTES || text[0] != '{') {
+    const tri_file_kind *kind = tri_file_kind_of(data, held);
+    if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "a safetensors file");
+  }
+  TRI_TRY(check_length(path, data, held, file_bytes, &length));
   tri_safetensors_header header = {.data_offset = LENGTH_BYTES + length};
   if (length == 0 || text[0] != '{') {
     return tri_fail(TRI_BAD_FILE, "%s is no safetensors file: its header does not begin with `{`", path);
@@ -295,7 +309,7 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
   json_error_t fault;
   header.document = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &fault);
   if (header.document == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s: the header is not legal JSON at byte %d: %s", path, fault.position, fault.text);
+    return tri_fail(TRI_BAD_FILE, "%s: the header is not valid JSON at byte %d: %s", path, fault.position, fault.text);
   }
   tri_status status = parse_tensors(path, file_bytes, &header);
   if (status == TRI_OK) {
@@ -309,6 +323,7 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
 void tri_safetensors_header_destroy(tri_safetensors_header *header) {
   tri_free(header->by_name);
   tri_free(header->tensors);
+  tri_free(header->names);
   json_decref(header->document);
   *header = (tri_safetensors_header){0};
 }

@@ -71,7 +71,8 @@ typedef struct tri_safetensors_header {
   tri_safetensors_tensor **by_name;
   int64_t num_tensors;
   uint64_t data_offset; /* where the header ends, from the beginning of the file      */
-  json_t *document;     /* owns the names                                             */
+  json_t *document;     /* owns the names that it has                                 */
+  char *names;          /* owns others (wrapped_names.h), or NULL                     */
 } tri_safetensors_header;
 
 /* Parses and checks the header of a file of file_bytes bytes whose first `held` bytes are at `data`; held must reach to
@@ -80,6 +81,9 @@ typedef struct tri_safetensors_header {
 tri_status tri_safetensors_parse(const char *path, const void *data, size_t held, uint64_t file_bytes,
                                  tri_safetensors_header *out);
 void tri_safetensors_header_destroy(tri_safetensors_header *header);
+
+/* Sets by_name anew after names have changed. Two tensors of one name are TRI_BAD_FILE. */
+tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
 /* NULL if there is none of that name. */
 const tri_safetensors_tensor *tri_safetensors_find(const tri_safetensors_header *header, const char *name);

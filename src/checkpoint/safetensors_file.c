@@ -3,6 +3,7 @@
 #include "checkpoint/output.h"
 #include "checkpoint/safetensors.h"
 
+#include "base/file_kind.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -23,7 +24,11 @@ static tri_status read_header(tri_safetensors_file *file) {
   TRI_TRY(tri_input_read(&file->input, 0, held, &length));
   char *data = NULL;
   tri_status status = TRI_OK;
-  if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) held += length;
+  if (held == sizeof length && length <= file->file_bytes - held && length <= (1u << 30)) {
+    held += length;
+  } else { /* what else the file may be */
+    held = file->file_bytes < TRI_FILE_KIND_BYTES ? file->file_bytes : TRI_FILE_KIND_BYTES;
+  }
   TRI_TRY_GOTO(tri_alloc(file->input.path, held, 1, &data), free_data);
   TRI_TRY_GOTO(tri_input_read(&file->input, 0, held, data), free_data);
   status = tri_safetensors_parse(file->input.path, data, held, file->file_bytes, &file->header);

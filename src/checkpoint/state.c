@@ -1,5 +1,6 @@
 #include "checkpoint/state.h"
 
+#include "base/json_reader.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
@@ -142,12 +143,10 @@ tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(load_text(folder, path, &text, &bytes));
-  json_error_t fault;
-  json_t *parsed = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  json_t *parsed = NULL;
+  tri_status status = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &parsed);
   tri_free(text);
-  if (parsed == NULL)
-    return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  tri_status status = parse_state(path, parsed, out);
+  if (status == TRI_OK) status = parse_state(path, parsed, out);
   if (status == TRI_OK) {
     *document = parsed;
   } else {

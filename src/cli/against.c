@@ -3,6 +3,7 @@
 #include "base/count.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/expert_loads.h"
@@ -42,13 +43,11 @@ typedef struct comparison {
 static tri_status read_json(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  json_error_t fault;
   TRI_TRY(tri_path_join(path, folder, name));
   TRI_TRY(tri_file_read(path, JSON_LIMIT_BYTES, &text, &bytes));
-  *out = json_loadb(text, bytes, 0, &fault);
+  const tri_status status = tri_json_parse(path, text, bytes, 0, out);
   tri_free(text);
-  if (*out == NULL) return tri_fail(TRI_BAD_FILE, "%s is not legal JSON at line %d: %s", path, fault.line, fault.text);
-  return TRI_OK;
+  return status;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */

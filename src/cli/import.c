@@ -135,10 +135,6 @@ static tri_status check_import(const copy_arguments *arguments) {
 static tri_status run_import(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
   TRI_TRY(import_parse("import", false, count, arguments, &parsed));
-  if (!tri_path_is_directory(parsed.from)) {
-    return tri_fail(TRI_BAD_FILE, "%s is not a folder; Hugging Face's has config.json and model.safetensors",
-                    parsed.from);
-  }
   TRI_TRY(check_import(&parsed));
   return copy(&parsed, false);
 }

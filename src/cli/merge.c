@@ -189,8 +189,9 @@ static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BY
   char path[TRI_PATH_BYTES];
   tri_tokenizer *tokenizer = NULL;
   out[0] = '\0';
-  TRI_TRY(tri_path_join(path, folder, TRI_FILE_TOKENIZER));
-  if (!tri_path_exists(path)) return TRI_OK;
+  bool found = false;
+  TRI_TRY(tri_tokenizer_of_folder(folder, path, &found));
+  if (!found) return TRI_OK;
   TRI_TRY(tri_tokenizer_create(path, &tokenizer));
   tri_status status = tri_tokenizer_fingerprint(tokenizer, out);
   tri_tokenizer_destroy(tokenizer);

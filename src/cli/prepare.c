@@ -132,6 +132,12 @@ static tri_status set_skip_bad(arguments *to, const char *text) {
   return TRI_OK;
 }
 
+static tri_status set_binary(arguments *to, const char *text) {
+  (void)text;
+  to->options.binary = true;
+  return TRI_OK;
+}
+
 static tri_status set_json(arguments *to, const char *text) {
   (void)text;
   to->json = true;
@@ -152,6 +158,7 @@ static tri_status set_json(arguments *to, const char *text) {
   X("chat-template", required_argument, set_chat_template)                                                             \
   X("chat-set", required_argument, add_chat_set)                                                                       \
   X("skip-bad", no_argument, set_skip_bad)                                                                             \
+  X("binary", no_argument, set_binary)                                                                                 \
   X("force", no_argument, set_force)                                                                                   \
   X("json", no_argument, set_json)
 #define PREPARE_OPTION_ROW(NAME, TAKES, SET) {NAME, TAKES, NULL, 0},
@@ -202,10 +209,7 @@ static tri_status verify_tokenizer(const char *name) {
 
 static tri_status check_chat_options(arguments *to) {
   tri_prepare_options *given = &to->options;
-  const char *alone = given->chat_template != NULL ? "--chat-template"
-                      : given->num_chat_set > 0    ? "--chat-set"
-                      : given->skip_bad            ? "--skip-bad"
-                                                   : NULL;
+  const char *alone = given->chat_template != NULL ? "--chat-template" : given->num_chat_set > 0 ? "--chat-set" : NULL;
   if (!given->chat && alone != NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
   }
@@ -256,8 +260,10 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
   if (chat) {
     tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " were bad and skipped",
             100.0 * (double)counts->learnt_tokens / (double)counts->tokens, counts->skipped_documents);
-    if (report->skipped[0] != '\0') tri_log("  the first that was skipped: %s", report->skipped);
+  } else if (counts->skipped_documents > 0) {
+    tri_log("  %" PRId64 " documents were bad and skipped", counts->skipped_documents);
   }
+  if (report->skipped[0] != '\0') tri_log("  the first that was skipped: %s", report->skipped);
   tri_log("  training %" PRId64 " tokens, validation %" PRId64 " (%.2f %%)%s", counts->train_tokens,
           counts->validation_tokens, 100.0 * (double)counts->validation_tokens / (double)counts->tokens,
           counts->from_tail ? ", the end of the text" : "");
@@ -289,6 +295,7 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
       "documents", (json_int_t)c->train_documents, "tokens", (json_int_t)c->train_tokens, "validation", "documents",
       (json_int_t)c->validation_documents, "tokens", (json_int_t)c->validation_tokens, "from_tail", (int)c->from_tail);
   if (root == NULL) return tri_fail(TRI_BAD_USAGE, "the name %s is not UTF-8 and cannot be printed as JSON", out);
+  json_object_set_new(root, "skipped_documents", json_integer(c->skipped_documents));
   if (chat) {
     json_object_set_new(root, "learnt_tokens", json_integer(c->learnt_tokens));
     json_object_set_new(root, "skipped_conversations", json_integer(c->skipped_documents));
@@ -371,7 +378,10 @@ const tri_command tri_command_prepare = {
         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
         "                     chat_template.jinja or tokenizer_config.json]\n"
         "  --chat-set N=V     tells the template a variable, such as enable_thinking=false; may be given again\n"
-        "  --skip-bad         passes over conversations that are bad, and says how many; otherwise the first ends all\n"
+        "  --skip-bad         passes over documents that are bad (conversations, JSON lines, texts with NUL bytes or\n"
+        "                     not in UTF-8), and says how many; otherwise the first ends all\n"
+        "  --binary           takes files that are not text, too, byte by byte. Without it NUL bytes, other encodings\n"
+        "                     and files of another kind are refused\n"
         "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
         "  --seed S           chooses which they are [0]\n"
         "  --threads N        threads that encode [all cores]\n"

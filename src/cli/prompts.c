@@ -1,6 +1,7 @@
 #include "cli/prompts.h"
 
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -25,9 +26,17 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   return TRI_OK;
 }
 
-static tri_status read_all(const char *path, char **out, size_t *out_bytes) {
-  if (path == NULL) return tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, out, out_bytes);
-  return tri_file_read(path, LARGEST_BYTES, out, out_bytes);
+/* *text is what there is to be taken from the memory, which is released by tri_free. */
+static tri_status read_all(const char *path, char **memory, const char **text, size_t *bytes) {
+  if (path == NULL) {
+    TRI_TRY(tri_file_read_open(dup(STDIN_FILENO), "standard input", LARGEST_BYTES, memory, bytes));
+  } else {
+    TRI_TRY(tri_file_read(path, LARGEST_BYTES, memory, bytes));
+  }
+  *text = *memory;
+  const tri_status status = tri_text_begin(path == NULL ? "standard input" : path, "a prompt", text, bytes);
+  if (status != TRI_OK) tri_free(*memory);
+  return status;
 }
 
 /* Without the newline at its end, as an editor and `echo` put it there. */
@@ -38,11 +47,12 @@ static size_t without_newline(const char *text, size_t bytes) {
 }
 
 tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path) {
-  char *text = NULL;
+  char *memory = NULL;
+  const char *text = NULL;
   size_t bytes = 0;
-  TRI_TRY(read_all(path, &text, &bytes));
+  TRI_TRY(read_all(path, &memory, &text, &bytes));
   const tri_status status = tri_prompts_add(prompts, text, without_newline(text, bytes));
-  tri_free(text);
+  tri_free(memory);
   return status;
 }
 
@@ -81,11 +91,12 @@ static tri_status add_lines(tri_prompts *prompts, const char *path, const char *
 }
 
 tri_status tri_prompts_add_lines(tri_prompts *prompts, const char *path) {
-  char *text = NULL;
+  char *memory = NULL;
+  const char *text = NULL;
   size_t bytes = 0;
-  TRI_TRY(read_all(path, &text, &bytes));
+  TRI_TRY(read_all(path, &memory, &text, &bytes));
   tri_status status = add_lines(prompts, path, text, bytes);
-  tri_free(text);
+  tri_free(memory);
   if (status == TRI_OK && prompts->count == 0) {
     status = tri_fail(TRI_BAD_FILE, "%s has no prompt; each line is one", path == NULL ? "standard input" : path);
   }

@@ -1,7 +1,11 @@
 #include "data/corpus_index.h"
 
+#include "base/file_kind.h"
+
 #include <inttypes.h>
 #include <string.h>
+
+enum { POINTER_BYTES = 1024 }; /* a .bin below this size may be a pointer or a page, by its first bytes */
 
 int tri_corpus_type_bytes(int type) {
   switch ((tri_corpus_type)type) {
@@ -48,6 +52,8 @@ int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t documen
 static tri_status parse_header(const char *path, const char *data, size_t bytes, tri_corpus_index *index,
                                uint64_t *out_entries) {
   if (bytes < TRI_CORPUS_MAGIC_BYTES || memcmp(data, TRI_CORPUS_MAGIC, TRI_CORPUS_MAGIC_BYTES) != 0) {
+    const tri_file_kind *kind = tri_file_kind_of(data, bytes);
+    if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "the index of a corpus");
     return tri_fail(TRI_BAD_FILE, "%s is not the index of a corpus: it does not begin with MMIDIDX", path);
   }
   if (bytes < TRI_CORPUS_HEADER_BYTES) {
@@ -100,6 +106,8 @@ static tri_status check_sequence(const char *path, const char *bin_path, int64_t
                     pointer, pointer < 0 ? "below 0; it must be a multiple of" : "not a multiple of", id_bytes);
   }
   if (pointer > bin_bytes || size > (bin_bytes - pointer) / id_bytes) {
+    const tri_file_kind *kind = bin_bytes < POINTER_BYTES ? tri_file_kind_find(bin_path) : NULL;
+    if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, bin_path, kind, "the tokens of a corpus");
     return tri_fail(TRI_BAD_FILE,
                     "%s: sequence %" PRId64 " (pointer %" PRId64 ", size %" PRId64
                     " tokens of %d bytes) lies outside %s, which has %" PRId64 " bytes; were both files copied whole?",

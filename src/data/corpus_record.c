@@ -1,6 +1,7 @@
 #include "data/corpus_record.h"
 
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -67,13 +68,11 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
 }
 
 tri_status tri_corpus_record_parse(const char *path, const char *text, size_t bytes, tri_corpus_record *out) {
-  json_error_t error;
-  json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s: not valid JSON at line %d, column %d" HINT, path, error.line, error.column);
-  }
+  json_t *root = NULL;
   tri_corpus_record record = {0};
-  tri_status status = read_members(path, root, &record);
+  tri_status status = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &root);
+  if (status == TRI_BAD_FILE) return tri_fail(status, "%s" HINT, tri_status_message());
+  if (status == TRI_OK) status = read_members(path, root, &record);
   json_decref(root);
   if (status == TRI_OK) *out = record;
   return status;

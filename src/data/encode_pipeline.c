@@ -89,11 +89,29 @@ static tri_status append_id(tri_token_list *list, int32_t id) {
   return TRI_OK;
 }
 
+/* A bad document is passed over as a whole, or not at all: the parts of a long one have been written, or will be. */
+static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
+  const tri_text_piece *piece = &s->block.pieces[index];
+  if (!piece->begins_document || !piece->ends_document) {
+    return tri_fail(status, "%s; the document is too long to be left out: divide the text (--documents line)",
+                    tri_status_message());
+  }
+  tri_keep(&s->skipped, status);
+  s->pieces[index] = (tri_encoded_piece){.document = piece->document, .ends_document = true, .skipped = true};
+  return TRI_OK;
+}
+
 static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder *encoder, slot *s, int64_t index) {
   const tri_text_piece *piece = &s->block.pieces[index];
   int64_t before = s->ids.count;
   tri_piece_text text = {0};
-  TRI_TRY(tri_piece_text_get(&s->block, piece, pipeline->key, &text));
+  if (pipeline->skip_bad) {
+    const tri_status got = tri_piece_text_get_clean(&s->block, piece, pipeline->key, &text);
+    if (got == TRI_BAD_FILE) return skip_piece(s, index, got);
+    TRI_TRY(got);
+  } else {
+    TRI_TRY(tri_piece_text_get(&s->block, piece, pipeline->key, &text));
+  }
   int64_t text_bytes = (int64_t)text.bytes;
   tri_status status = piece->begins_document ? tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids)
                                              : tri_encoder_encode_rest(encoder, text.text, text.bytes, 0, &s->ids);

@@ -16,7 +16,7 @@ typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
   int64_t document;
   bool ends_document;
-  bool skipped; /* a bad conversation, passed over */
+  bool skipped; /* a bad document, passed over */
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
@@ -33,7 +33,7 @@ typedef struct tri_encode_pipeline {
   const tri_tokenizer *tokenizer;
   const char *key;             /* of JSON lines */
   const tri_chat_format *chat; /* lines are conversations; NULL: texts */
-  bool skip_bad;               /* passes over bad conversations */
+  bool skip_bad;               /* passes over bad documents */
   int threads;
   /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);

@@ -1,7 +1,9 @@
 #include "data/text_input.h"
 
+#include "base/file.h"
 #include "base/json_kind.h"
 #include "data/json_line.h"
+#include "data/text_check.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -72,6 +74,19 @@ tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece
   }
   *out = (tri_piece_text){json_string_value(value), json_string_length(value), root};
   return TRI_OK;
+}
+
+tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,
+                                    tri_piece_text *out) {
+  size_t at = 0;
+  char where[TRI_PATH_BYTES + 32];
+  TRI_TRY(tri_piece_text_get(block, piece, key, out));
+  if (tri_text_is_clean(out->text, out->bytes, &at)) return TRI_OK;
+  const bool nul = out->text[at] == '\0';
+  tri_piece_text_release(out);
+  snprintf(where, sizeof where, "%s document %" PRId64, block->path, piece->document + 1);
+  if (block->json) snprintf(where, sizeof where, "%s line %" PRId64, block->path, piece->line);
+  return tri_fail(TRI_BAD_FILE, "%s: byte %zu of the text is %s", where, at, nul ? "NUL" : "not UTF-8");
 }
 
 void tri_piece_text_release(tri_piece_text *text) {

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,10 @@ static tri_status check_options(prepare *p) {
     return tri_fail(TRI_BAD_USAGE, "--train-bytes is %" PRId64 "; a vocabulary is learned from 1 byte or more",
                     options->train_bytes);
   }
+  if (options->binary && (options->chat || options->skip_bad)) {
+    return tri_fail(TRI_BAD_USAGE, "--binary takes files byte by byte; it does not go with %s",
+                    options->chat ? "--chat" : "--skip-bad");
+  }
   if (options->chat && learns(options)) {
     return tri_fail(TRI_BAD_USAGE,
                     "--tokenizer %s cannot learn from conversations; name the folder of the model that is to be tuned",
@@ -79,11 +84,22 @@ static tri_status check_options(prepare *p) {
   return TRI_OK;
 }
 
+/* A table is read as what it looks like, which is seldom what is wanted. */
+static void say_table(const char *path) {
+  const size_t length = strlen(path);
+  if (length < 4 || (strcasecmp(path + length - 4, ".csv") != 0 && strcasecmp(path + length - 4, ".tsv") != 0)) return;
+  tri_log(
+      "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
+      "{\"text\": ...}",
+      path);
+}
+
 static tri_status check_inputs(prepare *p) {
   for (int i = 0; i < p->options->num_inputs; i++) {
     const char *path = p->options->inputs[i];
     int64_t bytes = 0;
     TRI_TRY(tri_text_stream_check(path, &bytes));
+    say_table(path);
     p->report.input_bytes += bytes;
     struct stat facts;
     if (p->options->chat && !tri_text_input_is_json(path)) {
@@ -175,10 +191,26 @@ static tri_status feed_text(const vocabulary_learner *learner, const tri_piece_t
   return TRI_OK;
 }
 
+static tri_status get_text(const prepare *p, tri_text_block *block, const tri_text_piece *piece, tri_piece_text *out) {
+  if (p->options->skip_bad) return tri_piece_text_get_clean(block, piece, p->options->key, out);
+  return tri_piece_text_get(block, piece, p->options->key, out);
+}
+
+/* The inputs, as the options want them to be read. */
+static tri_status open_inputs(const prepare *p, tri_text_input **out) {
+  const tri_prepare_options *options = p->options;
+  TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, out));
+  if (options->binary) tri_text_input_take_binary(*out);
+  if (options->skip_bad) tri_text_input_leave_bad(*out);
+  return TRI_OK;
+}
+
 static tri_status feed_block(prepare *p, const vocabulary_learner *learner, tri_text_block *block) {
   for (int64_t i = 0; i < block->num_pieces && p->text_bytes < p->options->train_bytes; i++) {
     tri_piece_text text = {0};
-    TRI_TRY(tri_piece_text_get(block, &block->pieces[i], p->options->key, &text));
+    const tri_status got = get_text(p, block, &block->pieces[i], &text);
+    if (got == TRI_BAD_FILE && p->options->skip_bad) continue;
+    TRI_TRY(got);
     tri_status status = feed_text(learner, &text);
     p->text_bytes += (int64_t)text.bytes;
     tri_piece_text_release(&text);
@@ -192,7 +224,7 @@ static tri_status feed_inputs(prepare *p, const vocabulary_learner *learner) {
   tri_status status = TRI_OK;
   tri_text_input *input = NULL;
   tri_text_block block = {0};
-  TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, &input));
+  TRI_TRY(open_inputs(p, &input));
   while (p->text_bytes < options->train_bytes) {
     TRI_TRY_GOTO(tri_text_input_next(input, &block), destroy_input);
     if (block.num_pieces == 0) break;
@@ -356,7 +388,7 @@ static tri_status encode_inputs(prepare *p) {
   tri_status status = TRI_OK;
   tri_text_input *input = NULL;
   cut_checker checker = {0};
-  TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, &input));
+  TRI_TRY(open_inputs(p, &input));
   TRI_TRY_GOTO(tri_encoder_create(p->tokenizer, &checker.encoder), destroy_input);
   tri_text_input_check_cuts(input, cut_keeps_ids, &checker);
   p->text_bytes = 0;

@@ -25,7 +25,8 @@ typedef struct tri_prepare_options {
   const char *chat_template;   /* its file, or "none"; NULL: the tokenizer's */
   const char *const *chat_set; /* "NAME=VALUE", what the template is told */
   int num_chat_set;
-  bool skip_bad; /* passes over conversations that are bad */
+  bool skip_bad; /* passes over documents that are bad: conversations, JSON lines, texts that are not UTF-8 */
+  bool binary;   /* files that are not text are taken byte by byte */
   /* Asked between blocks; true ends the work with TRI_INTERRUPTED and leaves nothing behind. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;
@@ -35,7 +36,7 @@ typedef struct tri_prepare_report {
   tri_split_counts counts;
   int64_t vocab_size, input_bytes; /* of the files, compressed as they are */
   int threads;
-  char skipped[1024];       /* why the first conversation was that was passed over; "" if none was */
+  char skipped[1024];       /* why the first document was that was passed over; "" if none was */
   double learn_s, encode_s; /* learning the vocabulary; the rest */
 } tri_prepare_report;
 

@@ -24,9 +24,10 @@ static tri_status same_tokenizer_compare(const char *given, const tri_tokenizer 
 tri_status tri_same_tokenizer(const char *folder, const char *given, const tri_tokenizer *tokenizer) {
   char path[TRI_PATH_BYTES];
   tri_tokenizer *own = NULL;
+  bool found = false;
   if (given == NULL) return TRI_OK;
-  TRI_TRY(tri_path_join(path, folder, "tokenizer.json"));
-  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_tokenizer_of_folder(folder, path, &found));
+  if (!found) return TRI_OK;
   if (tri_tokenizer_create(path, &own) != TRI_OK) {
     tri_log("the model's own tokenizer cannot be compared with --tokenizer %s: %s", given, tri_status_message());
     return TRI_OK;

@@ -153,9 +153,8 @@ tri_status tri_split_writer_finish(tri_split_writer *writer) {
   tri_split_counts counts;
   tri_split_writer_count(writer, &counts);
   if (counts.tokens == 0 && counts.skipped_documents > 0) {
-    return tri_fail(TRI_BAD_FILE,
-                    "all %" PRId64 " conversations are bad and were skipped: there is nothing to learn from",
-                    counts.skipped_documents);
+    return tri_fail(TRI_BAD_FILE, "all %" PRId64 " %s are bad and were skipped: there is nothing to learn from",
+                    counts.skipped_documents, writer->masked ? "conversations" : "documents");
   }
   if (counts.tokens == 0) {
     return tri_fail(TRI_BAD_FILE,

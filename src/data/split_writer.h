@@ -24,7 +24,7 @@ typedef struct tri_split_counts {
   int64_t documents, tokens, text_bytes; /* of both; a document that is cut between them counts once here */
   int64_t empty_documents;               /* left out of the corpus */
   int64_t learnt_tokens;                 /* of both, where they have masks */
-  int64_t skipped_documents;             /* conversations that were bad, and were to be passed over */
+  int64_t skipped_documents;             /* documents that were bad, and were to be passed over */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   bool from_tail; /* validation is the end of the text, because no document fell to it */

@@ -20,6 +20,7 @@
 
 #include "base/format.h"
 #include "base/memory.h"
+#include "data/text_check.h"
 #include "data/text_stream.h"
 
 #include <inttypes.h>
@@ -47,6 +48,8 @@ struct tri_text_input {
   bool in_document;          /* the carried text goes on with a document */
   int64_t finished_position; /* bytes of the files before the current one */
   int64_t rough_cuts;
+  bool binary, leaves_bad;  /* what is no text is taken as it is; it is the caller's to leave out */
+  tri_text_check quality;   /* of the current file */
   tri_text_cut_check check; /* or NULL */
   void *check_context;
 };
@@ -95,6 +98,10 @@ void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, 
   input->check = check;
   input->check_context = context;
 }
+
+void tri_text_input_take_binary(tri_text_input *input) { input->binary = true; }
+
+void tri_text_input_leave_bad(tri_text_input *input) { input->leaves_bad = true; }
 
 int64_t tri_text_input_rough_cuts(const tri_text_input *input) { return input->rough_cuts; }
 
@@ -281,7 +288,8 @@ static tri_status split(tri_text_input *input, tri_text_block *block, bool ended
 
 static tri_status open_next(tri_text_input *input) {
   TRI_TRY(tri_text_stream_open(input->paths[input->next_path], &input->stream));
-  input->next_path++;
+  const char *path = input->paths[input->next_path++];
+  input->quality = (tri_text_check){.path = path, .json = input->leaves_bad || tri_text_input_is_json(path)};
   input->lines = 0;
   input->in_document = false;
   input->carried = 0;
@@ -327,6 +335,9 @@ static tri_status read_block(tri_text_input *input, tri_text_block *block) {
       TRI_TRY(reserve(&block->text, &block->capacity, want));
       TRI_TRY(tri_text_stream_read(input->stream, block->text + block->bytes, want - block->bytes, &got));
       ended = got < want - block->bytes;
+      if (!input->binary) {
+        TRI_TRY(tri_text_check_next(&input->quality, block->text + block->bytes, got, ended));
+      }
       block->bytes += got;
     }
     TRI_TRY(split(input, block, ended, &consumed));

@@ -47,6 +47,11 @@ void tri_text_input_destroy(tri_text_input *input);
 /* The next block; num_pieces is 0 at the end. */
 tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
 
+/* Files that are not text are refused as they are read (text_check.h), unless they are taken as they are. Where
+ * `bad_documents` are the caller's to pass over (tri_piece_text_get_clean), only the kind of a file is looked at. */
+void tri_text_input_take_binary(tri_text_input *input);
+void tri_text_input_leave_bad(tri_text_input *input);
+
 /* Asked before a document is cut: whether text[0, bytes), a part of a document, gives the same ids whole as in two
  * parts that meet at `cut`. The patterns of a tokenizer.json are anybody's, so the places that are safe under the usual
  * ones are tried first. */
@@ -73,6 +78,9 @@ typedef struct tri_piece_text {
 /* The text itself or, of JSON, the string under `key`. Bad JSON, a missing key or one that is no string is
  * TRI_BAD_FILE with the file, the line and what is there instead. May write over the piece: ask once. */
 tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
+/* The same of a piece whose text must have neither NUL bytes nor bytes that are not UTF-8, which are TRI_BAD_FILE. */
+tri_status tri_piece_text_get_clean(tri_text_block *block, const tri_text_piece *piece, const char *key,
+                                    tri_piece_text *out);
 void tri_piece_text_release(tri_piece_text *text);
 
 #endif

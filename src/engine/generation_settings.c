@@ -1,6 +1,8 @@
 #include "engine/generation_settings.h"
 
 #include "base/file.h"
+#include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 
 #include <jansson.h>
@@ -37,19 +39,17 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  json_error_t error;
   *out = (tri_generation_settings){.temperature = -1, .top_p = -1, .min_p = -1, .repetition_penalty = -1, .top_k = -1};
   TRI_TRY(tri_path_join(path, folder, "generation_config.json"));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  json_t *root = json_loadb(text, bytes, 0, &error);
+  json_t *root = NULL;
+  tri_status status = tri_json_parse(path, text, bytes, 0, &root);
   tri_free(text);
-  if (!json_is_object(root)) {
-    json_decref(root);
-    return tri_fail(TRI_BAD_FILE, "%s is no JSON object%s%s", path, root == NULL ? ": " : "",
-                    root == NULL ? error.text : "");
+  if (status == TRI_OK && !json_is_object(root)) {
+    status = tri_fail(TRI_BAD_FILE, "%s is %s, not a JSON object", path, tri_json_kind(root));
   }
-  const tri_status status = read_settings(path, root, out);
+  if (status == TRI_OK) status = read_settings(path, root, out);
   json_decref(root);
   return status;
 }

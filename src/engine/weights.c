@@ -1,6 +1,7 @@
 #include "engine/weights.h"
 
 #include "base/memory.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -114,9 +115,10 @@ tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table
 /* An adapter need not have a tokenizer: its base's is meant then. */
 const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
   char path[TRI_PATH_BYTES];
+  bool found = false;
   const char *folder = tri_checkpoint_path(weights->named);
-  if (weights->base == NULL || tri_path_join(path, folder, "tokenizer.json") != TRI_OK) return folder;
-  return tri_path_exists(path) ? folder : tri_checkpoint_path(weights->base);
+  if (weights->base == NULL || tri_tokenizer_of_folder(folder, path, &found) != TRI_OK) return folder;
+  return found ? folder : tri_checkpoint_path(weights->base);
 }
 
 tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]) {
@@ -126,7 +128,8 @@ tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, b
     }
     return verify ? tri_checkpoint_verify_file(path) : TRI_OK;
   }
-  TRI_TRY(tri_path_join(path, tri_weights_tokenizer_folder(weights), "tokenizer.json"));
-  if (!tri_path_exists(path)) path[0] = '\0';
+  bool found = false;
+  TRI_TRY(tri_tokenizer_of_folder(tri_weights_tokenizer_folder(weights), path, &found));
+  if (!found) path[0] = '\0';
   return TRI_OK;
 }

@@ -1,6 +1,7 @@
 #include "judge/pairs.h"
 
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
@@ -59,7 +60,8 @@ static tri_status find_beginning(tri_pair_encoder *encoder, const char *source) 
   char *text = NULL;
   size_t bytes = 0;
   if (tri_file_read_plain(source, LONGEST_FILE_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
-  json_t *root = json_loadb(text, bytes, 0, NULL);
+  json_t *root = NULL;
+  (void)tri_json_parse(source, text, bytes, 0, &root);
   tri_free(text);
   tri_status status = take_processor(encoder, json_object_get(root, "post_processor"));
   json_decref(root);

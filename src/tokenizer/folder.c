@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer_internal.h"
 
@@ -18,28 +19,22 @@ enum { LARGEST_BYTES = 64 << 20 };
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
-  json_error_t error;
   *out = NULL;
   TRI_TRY(tri_path_join(path, folder, name));
   if (!tri_path_exists(path)) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, LARGEST_BYTES, &text, &bytes));
-  json_t *root =
-      json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error); /* 10^30 is a length there */
-  if (root != NULL) {                                                            /* ids are whole numbers */
-    json_t *exact = json_loadb(text, bytes, JSON_ALLOW_NUL, NULL);
-    if (exact != NULL) {
-      json_decref(root);
-      root = exact;
-    }
-  }
+  json_t *root = NULL; /* ids are whole numbers, and 10^30 is a length there */
+  tri_status status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL, &root);
+  if (status != TRI_OK) status = tri_json_parse(path, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &root);
   tri_free(text);
+  TRI_TRY(status);
   if (json_is_object(root)) {
     *out = root;
     return TRI_OK;
   }
+  status = tri_fail(TRI_BAD_FILE, "%s is %s, not a JSON object", path, tri_json_kind(root));
   json_decref(root);
-  return tri_fail(TRI_BAD_FILE, "%s is no JSON object%s%s", path, root == NULL ? ": " : "",
-                  root == NULL ? error.text : "");
+  return status;
 }
 
 /* A string, or an object with "content"; NULL else. */

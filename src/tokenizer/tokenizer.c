@@ -1,10 +1,13 @@
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/generation.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LONGEST_FILE_BYTES = 256 << 20 };
@@ -149,6 +152,21 @@ fail:
   return status;
 }
 
+/* The older form of a tokenizer.json: two files. */
+static bool has_vocab_and_merges(const char *folder, char vocab[TRI_PATH_BYTES]) {
+  char merges[TRI_PATH_BYTES];
+  return tri_path_join(merges, folder, "merges.txt") == TRI_OK && tri_path_exists(merges) &&
+         tri_path_join(vocab, folder, "vocab.json") == TRI_OK && tri_path_exists(vocab);
+}
+
+static tri_status create_composed(const char *folder, const char *vocab, tri_tokenizer **out) {
+  char *text = NULL;
+  TRI_TRY(tri_tokenizer_compose_json(folder, vocab, &text));
+  const tri_status status = tri_tokenizer_parse_json_in(folder, vocab, text, strlen(text), out);
+  free(text);
+  return status;
+}
+
 static tri_status create_gpt2(const char *directory, tri_tokenizer **out) {
   char encoder_file[TRI_PATH_BYTES], merges_file[TRI_PATH_BYTES];
   char *encoder = NULL, *merges = NULL;
@@ -156,6 +174,12 @@ static tri_status create_gpt2(const char *directory, tri_tokenizer **out) {
   tri_status status = TRI_OK;
   TRI_TRY(tri_path_join(encoder_file, directory, "encoder.json"));
   TRI_TRY(tri_path_join(merges_file, directory, "vocab.bpe"));
+  if (!tri_path_exists(encoder_file)) {
+    char vocab[TRI_PATH_BYTES], hint[TRI_FOLDER_HINT_BYTES];
+    if (has_vocab_and_merges(directory, vocab)) return create_composed(directory, vocab, out);
+    return tri_fail(TRI_BAD_FILE, "%s has neither encoder.json with vocab.bpe nor vocab.json with merges.txt%s",
+                    directory, tri_folder_hint(directory, TRI_CONTENT_TOKENIZER, hint));
+  }
   TRI_TRY_GOTO(tri_file_read(encoder_file, LONGEST_FILE_BYTES, &encoder, &encoder_bytes), free_texts);
   TRI_TRY_GOTO(tri_file_read(merges_file, LONGEST_FILE_BYTES, &merges, &merges_bytes), free_texts);
   TRI_TRY_GOTO(tri_tokenizer_parse_gpt2(encoder_file, encoder, encoder_bytes, merges_file, merges, merges_bytes, out),
@@ -166,11 +190,13 @@ free_texts:
   return status;
 }
 
-/* The folder of a tokenizer.json; what has another name stands by itself. */
+static bool is_called(const char *name, const char *wanted) { return strcmp(name, wanted) == 0; }
+
+/* The folder of a tokenizer.json or vocab.json; what has another name stands by itself. */
 static bool find_folder(const char *source, char out[TRI_PATH_BYTES]) {
   const char *slash = strrchr(source, '/'), *name = slash == NULL ? source : slash + 1;
   const size_t length = slash == NULL ? 0 : slash == source ? 1 : (size_t)(slash - source);
-  if (strcmp(name, "tokenizer.json") != 0 || length >= TRI_PATH_BYTES) return false;
+  if ((!is_called(name, "tokenizer.json") && !is_called(name, "vocab.json")) || length >= TRI_PATH_BYTES) return false;
   memcpy(out, slash == NULL ? "." : source, slash == NULL ? 1 : length);
   out[slash == NULL ? 1 : length] = '\0';
   return true;
@@ -185,16 +211,34 @@ static tri_status find_ends(tri_tokenizer *tokenizer, const char *folder, tri_to
 }
 
 static tri_status create_json(const char *source, tri_tokenizer **out) {
-  char *text = NULL, folder[TRI_PATH_BYTES];
-  size_t bytes = 0;
+  char *text = NULL, folder[TRI_PATH_BYTES], vocab[TRI_PATH_BYTES], hint[TRI_FOLDER_HINT_BYTES];
+  size_t bytes = 0, length = strlen(source);
   tri_tokenizer *tokenizer = NULL;
-  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
   const bool has_folder = find_folder(source, folder);
+  const bool is_vocab = has_folder && length > 10 && is_called(source + length - 10, "vocab.json");
+  if (has_folder && (is_vocab || !tri_path_exists(source))) {
+    if (has_vocab_and_merges(folder, vocab)) {
+      TRI_TRY(create_composed(folder, vocab, &tokenizer));
+      return find_ends(tokenizer, folder, out);
+    }
+    if (!is_vocab) {
+      return tri_fail(TRI_BAD_FILE, "cannot open %s: %s%s", source, strerror(ENOENT),
+                      tri_folder_hint(folder, TRI_CONTENT_TOKENIZER, hint));
+    }
+  }
+  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
   const tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, &tokenizer);
   tri_free(text);
   TRI_TRY(status);
   if (has_folder) return find_ends(tokenizer, folder, out);
   *out = tokenizer;
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_of_folder(const char *folder, char path[TRI_PATH_BYTES], bool *found) {
+  char vocab[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, "tokenizer.json"));
+  *found = tri_path_exists(path) || has_vocab_and_merges(folder, vocab);
   return TRI_OK;
 }
 

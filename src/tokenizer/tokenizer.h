@@ -9,6 +9,7 @@
 #ifndef TRI_TOKENIZER_TOKENIZER_H
 #define TRI_TOKENIZER_TOKENIZER_H
 
+#include "base/file.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -23,10 +24,14 @@ typedef struct tri_token_list {
   int64_t count, capacity;
 } tri_token_list;
 
-/* source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path of a
- * Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
+/* LOCAL. source: "gpt2:DIR" (encoder.json and vocab.bpe in DIR), "bytes" (ids 0..255 and end-of-text 256) or the path
+ * of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
+ * Of a folder that has vocab.json and merges.txt instead, the same path (or that of vocab.json) stands for the two.
  * Release with tri_tokenizer_destroy. */
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
+
+/* LOCAL. FOLDER/tokenizer.json; *found: whether tri_tokenizer_create would find a tokenizer there. */
+tri_status tri_tokenizer_of_folder(const char *folder, char path[TRI_PATH_BYTES], bool *found);
 void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
 /* Ids are 0 .. vocab_size - 1. */

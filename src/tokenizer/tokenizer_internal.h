@@ -56,6 +56,10 @@ tri_status tri_tokenizer_parse_gpt2(const char *encoder_file, const char *encode
 
 /* ---- for the readers ------------------------------------------------------------------------------------------- */
 
+/* vocab_merges.c: the text of a tokenizer.json from vocab.json and merges.txt of a folder, by the class that its
+ * tokenizer_config.json names. Release *out with free. */
+tri_status tri_tokenizer_compose_json(const char *folder, const char *vocab_file, char **out);
+
 /* Parses JSON; a fault names the file and the line. Release with json_decref. */
 tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t bytes, json_t **out);
 

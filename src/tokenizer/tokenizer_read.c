@@ -3,19 +3,15 @@
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
 
 tri_status tri_tokenizer_load_json(const char *file, const char *text, size_t bytes, json_t **out) {
-  json_error_t error;
-  json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-  if (root == NULL) {
-    char reason[TRI_SHOWN_BYTES];
-    return tri_fail(TRI_BAD_FILE, "%s: not valid JSON at line %d, column %d: %s", file, error.line, error.column,
-                    tri_tokenizer_show(error.text, strlen(error.text), reason));
-  }
+  json_t *root = NULL;
+  TRI_TRY(tri_json_parse(file, text, bytes, JSON_REJECT_DUPLICATES, &root));
   if (!json_is_object(root)) {
     json_decref(root);
     return tri_fail(TRI_BAD_FILE, "%s: the file must hold a JSON object", file);

@@ -1,6 +1,7 @@
 #include "train/product_file.h"
 
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -68,13 +69,10 @@ tri_status tri_product_file_read(const char *path, bool *found, tri_product_file
   *found = tri_path_exists(path);
   if (!*found) return TRI_OK;
   TRI_TRY(tri_file_read_plain(path, MOST_BYTES, &text, &bytes));
-  json_error_t fault;
-  json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &fault);
+  json_t *root = NULL;
+  tri_status status = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &root);
   tri_free(text);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s is not valid JSON at line %d, column %d", path, fault.line, fault.column);
-  }
-  tri_status status = read_file(path, root, out);
+  if (status == TRI_OK) status = read_file(path, root, out);
   json_decref(root);
   return status;
 }

@@ -44,6 +44,7 @@ FREE = {
     "tri_board_column": "a number of a column: rows of its list are names and settings",
     "tri_parameter_group": "a number of a group: rows of its list are names and settings",
     "tri_chat_flow": "whether a loop goes on, asked in the one place that runs loops",
+    "tri_folder_content": "a column of one table: a row says in which of them it is told",
     "tri_layout_use": "parts that hold each other, asked for by their order",
     "tri_meeting_kind": "how events of a timeline are matched: none, or alike",
 }

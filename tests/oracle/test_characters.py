@@ -59,4 +59,4 @@ def test_what_is_read_twice(tmp_path):
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "char", "--out", tmp_path / "out", tmp_path / "empty.txt"], capture_output=True)
     assert done.returncode != 0 and b"there is no vocabulary to learn" in done.stderr
     (tmp_path / "odd.txt").write_bytes(b"ab\xffba")
-    assert set(prepared(tmp_path, tmp_path / "odd.txt")[1]) <= {0, 1, 2, 3}
+    assert set(prepared(tmp_path, "--binary", tmp_path / "odd.txt")[1]) <= {0, 1, 2, 3}

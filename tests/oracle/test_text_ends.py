@@ -92,7 +92,7 @@ def test_a_joined_corpus_is_divided_by_its_own_token(tmp_path):
     (dict(config=dict(eos_token_id="<|nope|>")), '"eos_token_id" names "<|nope|>", which is no token of the tokenizer'),
     (dict(generation_config=dict(eos_token_id=2.5)), '"eos_token_id" must be a token\'s number or name, a list of them, null or -1'),
     (dict(generation_config=dict(eos_token_id=[5, {}])), '"eos_token_id" must be a token\'s number or name, a list of them, null or -1, not an object'),
-    (dict(tokenizer_config=[]), "tokenizer_config.json is no JSON object"),
+    (dict(tokenizer_config=[]), "tokenizer_config.json is an array, not a JSON object"),
     (dict(tokenizer_config=dict(added_tokens_decoder={"x": dict(content="a")})), '"added_tokens_decoder" must have ids as keys'),
     (dict(added_tokens={"<|turn|>": 300}), 'added_tokens.json has the token "<|turn|>" with the id 300, which'),
     (dict(added_tokens={"<|im_end|>": 260}), 'added_tokens.json gives the token "<|im_end|>" the id 260, and'),

@@ -314,7 +314,7 @@ static void test_shards(void **state) {
   static const struct {
     const char *text, *message;
   } bad[] = {
-      {"{", "model.safetensors.index.json is not legal JSON at line 1"},
+      {"{", "model.safetensors.index.json is not valid JSON at line 1"},
       {"{\"weight_map\": 3}", "has no `weight_map`"},
       {"{\"weight_map\": {\"a\": 3}}", "does not place `a` in a file of this folder"},
       {"{\"weight_map\": {\"a\": \"../x.safetensors\"}}", "does not place `a` in a file of this folder"},

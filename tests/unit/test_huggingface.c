@@ -217,7 +217,7 @@ static const struct {
   tri_status code;
   const char *message;
 } refused[] = {
-    {"{\"model_type\": \"gpt2\",\n \"n_layer\": }", TRI_BAD_FILE, "C/config.json is not legal JSON at line 2"},
+    {"{\"model_type\": \"gpt2\",\n \"n_layer\": }", TRI_BAD_FILE, "C/config.json is not valid JSON at line 2"},
     {"[]", TRI_BAD_FILE, "C/config.json is not a JSON object"},
     {"{}", TRI_BAD_FILE, "C/config.json has no `model_type`"},
     {"{\"model_type\": 3}", TRI_BAD_FILE, "C/config.json: `model_type` is 3, but should be a string"},

@@ -57,8 +57,8 @@ static void test_refused(void **state) {
     tri_status status;
     const char *words;
   } cases[] = {
-      {"", TRI_BAD_FILE, "A/c is not legal JSON"},
-      {"{\"r\": 1, \"r\": 2}", TRI_BAD_FILE, "not legal JSON"},
+      {"", TRI_BAD_FILE, "A/c is not valid JSON"},
+      {"{\"r\": 1, \"r\": 2}", TRI_BAD_FILE, "not valid JSON"},
       {"[1]", TRI_BAD_FILE, "is not an object"},
       {"{}", TRI_BAD_FILE, "`peft_type`"},
       {"{\"peft_type\": \"IA3\"}", TRI_UNSUPPORTED, "`peft_type`"},
@@ -67,7 +67,7 @@ static void test_refused(void **state) {
       {BEGIN ", \"r\": 0}", TRI_BAD_FILE, "`r` is 0"},
       {BEGIN ", \"r\": 65537}", TRI_BAD_FILE, "`r` is 65537"},
       {BEGIN ", \"r\": 8.5}", TRI_BAD_FILE, "`r` is 8.5"},
-      {BEGIN ", \"r\": 99999999999999999999}", TRI_BAD_FILE, "not legal JSON"},
+      {BEGIN ", \"r\": 99999999999999999999}", TRI_BAD_FILE, "not valid JSON"},
       {"{\"peft_type\": \"LORA\", \"r\": 8}", TRI_BAD_FILE, "`lora_alpha`"},
       {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 1e300}", TRI_BAD_FILE, "`lora_alpha`"},
       {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 1e-300}", TRI_BAD_FILE, "`lora_alpha`"},

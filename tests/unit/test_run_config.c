@@ -60,7 +60,8 @@ static void has_the_documented_defaults(void **state) {
               c->optimizer.settings.weight_decay == 0.1 && c->optimizer.clip == 1 && c->optimizer.max_bad_steps == 10);
   assert_true(c->precision == TRI_FP32 && c->threads == 0 && c->seed == 1234);
   assert_string_equal(c->device, "auto");
-  assert_true(c->evaluation.every == 100 && c->evaluation.batches == 8 && c->evaluation.stop_after == 0);
+  assert_true(c->evaluation.every == 100 && c->evaluation.sequences == 64 && c->evaluation.batches == 0 &&
+              c->evaluation.stop_after == 0);
   assert_true(c->checkpoint.every == 1000 && c->checkpoint.keep == 3);
   assert_true(c->samples.num_prompts == 0 && c->samples.tokens == 100 && c->samples.temperature == 1 &&
               c->samples.top_k == 0 && c->samples.top_p == 1 && c->samples.seed == 1234);
@@ -507,7 +508,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->threads = (int64_t)next(index, 100);
   c->seed = next(index, UINT64_MAX);
   c->evaluation.every = (int64_t)next(index, 1000);
-  c->evaluation.batches = 1 + (int64_t)next(index, 1000);
+  c->evaluation.sequences = 1 + (int64_t)next(index, 1000);
   static const char *const prompts[] = {"", "Once: upon", "- \"said\" # ~", " 12", "caf\xC3\xA9\\"};
   c->samples.num_prompts = (int64_t)next(index, 6);
   for (int64_t k = 0; k < c->samples.num_prompts; k++) {

@@ -18,6 +18,7 @@ typedef struct documents {
   int64_t count;
   int64_t pieces, rough_cuts;
   size_t largest_piece;
+  bool binary; /* set before collect */
 } documents;
 
 static documents *new_documents(void) {
@@ -51,6 +52,7 @@ static tri_status collect(const char *const *paths, int count, tri_document_rule
   tri_text_input *input = NULL;
   tri_text_block block = {0};
   TRI_TRY(tri_text_input_create(paths, count, rule, &input));
+  if (to->binary) tri_text_input_take_binary(input);
   for (;;) {
     TRI_TRY_GOTO(tri_text_input_next(input, &block), destroy);
     if (block.num_pieces == 0) break;
@@ -186,6 +188,7 @@ static void keeps_any_bytes(void **state) {
   for (int i = 0; i < 256; i++) all[i] = (char)i;
   write_file(state, "a.txt", all, sizeof all);
   documents *got = new_documents();
+  got->binary = true;
   assert_ok(collect_one(state, "a.txt", TRI_DOCUMENT_FILE, got));
   assert_int_equal(got->bytes, 256);
   assert_memory_equal(got->text, all, 256);

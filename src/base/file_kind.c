@@ -1,0 +1,240 @@
+#include "base/file_kind.h"
+
+#include "base/file.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* ---- files --------------------------------------------------------------------------------------------------------
+ *
+ * A row is the bytes at a place. Sources: file(1)'s database for archives and programs, the formats' own documents for
+ * the others (GGUF, safetensors, Parquet, NumPy, HDF5, Git LFS). Where one mark begins with another's bytes, the longer
+ * one comes first. */
+
+#define SAVE_PRETRAINED "save the model with transformers (model.save_pretrained(FOLDER)), which writes .safetensors"
+#define DECOMPRESS(COMMAND) "of compressed files only .zst is read; convert it: " COMMAND " FILE | zstd > NAME.zst"
+#define TO_UTF8(FROM) "convert it: iconv -f " FROM " -t UTF-8 FILE > NEW"
+#define SENTENCEPIECE                                                                                                  \
+  "let transformers convert it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes tokenizer.json"
+#define TO_JSON_LINES "convert it to .jsonl or .jsonl.zst"
+
+typedef struct mark {
+  tri_file_kind kind;
+  size_t at, bytes;
+  const char *text;
+} mark;
+
+#define MARK(AT, TEXT, IS, ADVICE, NEVER_TEXT)                                                                         \
+  { {IS, ADVICE, NEVER_TEXT}, AT, sizeof(TEXT) - 1, TEXT }
+static const mark marks[] = {
+    MARK(0, "version https://git-lfs.github.com/", "a Git LFS pointer",
+         "the file itself was not downloaded; run `git lfs pull` in its folder", true),
+    MARK(0, "version https://hawser.github.com/", "a Git LFS pointer",
+         "the file itself was not downloaded; run `git lfs pull` in its folder", true),
+    MARK(0, "GGUF", "a GGUF file of llama.cpp",
+         "take the Hugging Face folder that it was made from; quantised weights are not read", true),
+    MARK(0, "\x80\x02", "a Python pickle (PyTorch's .bin, .pt, .pth)", SAVE_PRETRAINED, true),
+    MARK(0, "\x80\x03", "a Python pickle", SAVE_PRETRAINED, true),
+    MARK(0, "\x80\x04\x95", "a Python pickle", SAVE_PRETRAINED, true),
+    MARK(0, "\x80\x05\x95", "a Python pickle", SAVE_PRETRAINED, true),
+    MARK(0, "PK\x03\x04", "a ZIP archive (as PyTorch's .bin, .pt and .pth, and .npz and .docx are)",
+         "weights: " SAVE_PRETRAINED "; texts: unpack it (unzip FILE)", true),
+    MARK(0, "\x1F\x8B", "compressed with gzip", DECOMPRESS("gzip -dc"), true),
+    MARK(0, "BZh", "compressed with bzip2", DECOMPRESS("bzip2 -dc"), true),
+    MARK(0,
+         "\xFD"
+         "7zXZ\0",
+         "compressed with xz", DECOMPRESS("xz -dc"), true),
+    MARK(0, "\x04\x22\x4D\x18", "compressed with lz4", DECOMPRESS("lz4 -dc"), true),
+    MARK(0, "\x28\xB5\x2F\xFD", "compressed with zstd", "give it a name that ends in .zst, or decompress it (zstd -d)",
+         true),
+    MARK(0, "7z\xBC\xAF\x27\x1C", "a 7z archive", "unpack it (7z x FILE)", true),
+    MARK(0, "Rar!\x1A\x07", "a RAR archive", "unpack it (unrar x FILE)", true),
+    MARK(257, "ustar", "a tar archive", "unpack it (tar xf FILE)", true),
+    MARK(0,
+         "\x7F"
+         "ELF",
+         "a program or library (ELF)", "name another file", true),
+    MARK(0, "\xCF\xFA\xED\xFE", "a program (Mach-O)", "name another file", true),
+    MARK(0, "%PDF-", "a PDF document", "extract its text (pdftotext FILE)", true),
+    MARK(0, "PAR1", "a Parquet file", TO_JSON_LINES, true),
+    MARK(0, "ARROW1", "an Arrow file", TO_JSON_LINES, true),
+    MARK(0, "\x89HDF\r\n\x1A\n", "an HDF5 file (as Keras's .h5 is)", SAVE_PRETRAINED, true),
+    MARK(0,
+         "\x93"
+         "NUMPY",
+         "a NumPy array", "tokens: write Megatron-LM's .bin and .idx; weights: " SAVE_PRETRAINED, true),
+    MARK(0, "SQLite format 3", "an SQLite database", "export what is wanted of it", true),
+    MARK(0, "\x89PNG\r\n\x1A\n", "a picture (PNG)", "name another file", true),
+    MARK(0, "\xFF\xD8\xFF", "a picture (JPEG)", "name another file", true),
+    MARK(0, "MMIDIDX\0\0", "the index of a corpus (.idx)", "name the corpus without .bin and .idx in data.train", true),
+    MARK(0, "\x0A\x0E\x0A\x05<unk>", "a SentencePiece model", SENTENCEPIECE, true),
+    MARK(0, "\x0A\x0E\x0A\x05<pad>", "a SentencePiece model", SENTENCEPIECE, true),
+    MARK(0, "\xFF\xFE\0\0", "a text in UTF-32", TO_UTF8("UTF-32"), true),
+    MARK(0, "\0\0\xFE\xFF", "a text in UTF-32", TO_UTF8("UTF-32"), true),
+    MARK(0, "\xFF\xFE", "a text in UTF-16 (PowerShell's `>` and Notepad's \"Unicode\")", TO_UTF8("UTF-16"), true),
+    MARK(0, "\xFE\xFF", "a text in UTF-16", TO_UTF8("UTF-16"), true),
+};
+
+static const tri_file_kind html = {"a page of HTML",
+                                   "a server's answer instead of the file, most likely; download it again", false};
+static const tri_file_kind safetensors = {"a file of weights (.safetensors)", "name the folder that it is in", true};
+
+static bool begins_with_word(const char *text, size_t bytes, const char *word) {
+  const size_t length = strlen(word);
+  return bytes >= length && strncasecmp(text, word, length) == 0;
+}
+
+/* Eight bytes of length, below 100 MB, and JSON. */
+static bool is_safetensors(const unsigned char *first, size_t bytes) {
+  return bytes > 9 && first[4] == 0 && first[5] == 0 && first[6] == 0 && first[7] == 0 && first[8] == '{' &&
+         (first[9] == '"' || first[9] == '}');
+}
+
+const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {
+  const char *text = first;
+  if (is_safetensors(first, bytes)) return &safetensors; /* before the marks: a header may be of 0x8B1F bytes */
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+    if (bytes >= marks[i].at + marks[i].bytes && memcmp(text + marks[i].at, marks[i].text, marks[i].bytes) == 0)
+      return &marks[i].kind;
+  }
+  while (bytes > 0 && isspace((unsigned char)*text)) text++, bytes--;
+  return begins_with_word(text, bytes, "<!doctype html") || begins_with_word(text, bytes, "<html") ? &html : NULL;
+}
+
+const tri_file_kind *tri_file_kind_find(const char *path) {
+  char first[TRI_FILE_KIND_BYTES];
+  size_t held = 0;
+  int file = -1;
+  if (tri_path_odd_kind(path) != NULL || tri_file_open_plain(path, &file) != TRI_OK) return NULL;
+  for (ssize_t got = 1; got > 0 && held<sizeof first; held += got> 0 ? (size_t)got : 0) {
+    got = read(file, first + held, sizeof first - held);
+  }
+  close(file);
+  return tri_file_kind_of(first, held);
+}
+
+tri_status tri_file_kind_refuse(tri_status status, const char *path, const tri_file_kind *kind, const char *wanted) {
+  return tri_fail(status, "%s is %s, not %s: %s", path, kind->is, wanted, kind->advice);
+}
+
+tri_status tri_text_begin(const char *name, const char *wanted, const char **text, size_t *bytes) {
+  const tri_file_kind *kind = tri_file_kind_of(*text, *bytes);
+  if (kind != NULL && kind->never_text) return tri_file_kind_refuse(TRI_BAD_FILE, name, kind, wanted);
+  if (*bytes < 3 || memcmp(*text, "\xEF\xBB\xBF", 3) != 0) return TRI_OK;
+  *bytes -= 3;
+  *text += 3;
+  return TRI_OK;
+}
+
+/* ---- folders ---------------------------------------------------------------------------------------------------- */
+
+/* A name in a folder, as the shell would match it; the first row that matches anything speaks. */
+typedef struct content {
+  const char *pattern;
+  unsigned wanted; /* a bit for each tri_folder_content of which it is told */
+  const char *is, *advice;
+} content;
+
+enum {
+  OF_MODEL = 1u << TRI_CONTENT_MODEL | 1u << TRI_CONTENT_WEIGHTS,
+  OF_FOLDER = 1u << TRI_CONTENT_MODEL,
+  OF_TOKENIZER = 1u << TRI_CONTENT_TOKENIZER,
+};
+
+static const content contents[] = {
+    {"latest_checkpointed_iteration.txt", OF_MODEL, "a checkpoint of Megatron-LM",
+     "convert it with Megatron-LM's own tools/checkpoint/convert.py or Megatron Bridge to a Hugging Face folder"},
+    {"mp_rank_*", OF_MODEL, "a checkpoint of Megatron-LM or DeepSpeed",
+     "convert it with the program's own tools to a Hugging Face folder"},
+    {"iter_[0-9]*", OF_MODEL, "a checkpoint of Megatron-LM",
+     "convert it with Megatron-LM's own tools/checkpoint/convert.py or Megatron Bridge to a Hugging Face folder"},
+    {"zero_to_fp32.py", OF_MODEL, "a checkpoint of DeepSpeed",
+     "run the zero_to_fp32.py in it, load the result with transformers and save it with save_pretrained"},
+    {"global_step[0-9]*", OF_MODEL, "a checkpoint of DeepSpeed",
+     "run the zero_to_fp32.py beside it, load the result with transformers and save it with save_pretrained"},
+    {".metadata", OF_MODEL, "a distributed checkpoint of PyTorch (FSDP, torchtitan)",
+     "convert it to a Hugging Face folder (torchtitan: checkpoint.last_save_in_hf; else "
+     "torch.distributed.checkpoint.format_utils and save_pretrained)"},
+    {"*.distcp", OF_MODEL, "a distributed checkpoint of PyTorch (FSDP, torchtitan)",
+     "convert it to a Hugging Face folder (torch.distributed.checkpoint.format_utils and save_pretrained)"},
+    {"params.json", OF_MODEL, "a folder of Meta's or Mistral's own form",
+     "take the Hugging Face folder of the model, or convert it with transformers' "
+     "convert_llama_weights_to_hf.py or convert_mistral_weights_to_hf.py"},
+    {"consolidated.*", OF_MODEL, "a folder of Meta's or Mistral's own form",
+     "take the Hugging Face folder of the model, or convert it with transformers' "
+     "convert_llama_weights_to_hf.py or convert_mistral_weights_to_hf.py"},
+    {"lit_model.pth", OF_MODEL, "a model of LitGPT", "convert it: litgpt convert_from_litgpt"},
+    {"*.nemo", OF_MODEL, "an archive of NeMo", "export it with NeMo to a Hugging Face folder"},
+    {"weights.npz", OF_MODEL, "a model of MLX", "take the Hugging Face folder that it was made from"},
+    {"pytorch_model*.bin", OF_MODEL, "pickled weights of PyTorch, which are not read", SAVE_PRETRAINED},
+    {"pytorch_model.bin.index.json", OF_MODEL, "pickled weights of PyTorch, which are not read", SAVE_PRETRAINED},
+    {"adapter_model.bin", OF_MODEL, "a pickled adapter of PEFT, which is not read",
+     "save it with PEFT (model.save_pretrained(FOLDER)), which writes .safetensors"},
+    {"tf_model.h5", OF_MODEL, "weights of TensorFlow, which are not read", SAVE_PRETRAINED},
+    {"flax_model.msgpack", OF_MODEL, "weights of Flax, which are not read", SAVE_PRETRAINED},
+    {"*.gguf", OF_MODEL | OF_TOKENIZER, "a GGUF file of llama.cpp", "take the Hugging Face folder it was made from"},
+    {"*.onnx", OF_MODEL, "an ONNX file", "take the Hugging Face folder it was made from"},
+    {"*.pth", OF_MODEL, "pickled weights of PyTorch, which are not read", SAVE_PRETRAINED},
+    {"*.pt", OF_MODEL, "pickled weights of PyTorch, which are not read", SAVE_PRETRAINED},
+    {"*.ckpt", OF_MODEL, "a checkpoint of PyTorch Lightning or TensorFlow, which is not read", SAVE_PRETRAINED},
+    {"*.bin", 1u << TRI_CONTENT_WEIGHTS, "a file that is not .safetensors", SAVE_PRETRAINED},
+    {"snapshots", OF_MODEL | OF_TOKENIZER, "the cache of the Hugging Face hub", "name the folder snapshots/HASH in it"},
+    {"*.safetensors.tmp", OF_MODEL, "an unfinished download", "download it again"},
+    {"*.incomplete", OF_MODEL | OF_TOKENIZER, "an unfinished download", "download it again"},
+    {"model-*-of-*.safetensors", 1u << TRI_CONTENT_WEIGHTS, "a part of the weights without their index",
+     "get model.safetensors.index.json, too"},
+    {"*.safetensors", OF_FOLDER, "weights without a config.json", "get the model's config.json, too"},
+    {"*.safetensors", 1u << TRI_CONTENT_WEIGHTS, "weights by another name",
+     "name the file model.safetensors if it is the whole model in the names of transformers"},
+    {"tekken.json", OF_TOKENIZER, "a tokenizer of Mistral's own form",
+     "take tokenizer.json from a Hugging Face folder of the model"},
+    {"tokenizer.model*", OF_TOKENIZER, "a tokenizer of SentencePiece or tiktoken", SENTENCEPIECE},
+    {"spiece.model", OF_TOKENIZER, "a tokenizer of SentencePiece", SENTENCEPIECE},
+    {"*.tiktoken", OF_TOKENIZER, "a tokenizer of tiktoken", SENTENCEPIECE},
+    {"vocab.txt", OF_TOKENIZER, "a vocabulary of WordPiece, which is not read",
+     "take a model with a byte-level tokenizer"},
+    {"vocab.json", OF_TOKENIZER, "a vocabulary without merges.txt", "get merges.txt, too"},
+    {"merges.txt", OF_TOKENIZER, "merges without vocab.json", "get vocab.json, too"},
+};
+
+static bool has_config(const char *folder, const char *name, char inside[TRI_PATH_BYTES]) {
+  char below[TRI_PATH_BYTES];
+  return name[0] != '.' && tri_path_join(below, folder, name) == TRI_OK &&
+         tri_path_join(inside, below, "config.json") == TRI_OK && tri_path_exists(inside) &&
+         tri_path_join(inside, folder, name) == TRI_OK;
+}
+
+const char *tri_folder_hint(const char *folder, tri_folder_content wanted, char out[TRI_FOLDER_HINT_BYTES]) {
+  enum { ROWS = sizeof contents / sizeof contents[0], NAME_BYTES = 256 };
+  char name[NAME_BYTES] = "", inside[TRI_PATH_BYTES] = "";
+  size_t best = ROWS;
+  bool empty = true;
+  out[0] = '\0';
+  DIR *directory = opendir(folder);
+  if (directory == NULL) return out;
+  for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    empty = false;
+    for (size_t i = 0; i < best; i++) {
+      if ((contents[i].wanted & 1u << wanted) == 0 || fnmatch(contents[i].pattern, entry->d_name, 0) != 0) continue;
+      best = i;
+      snprintf(name, sizeof name, "%s", entry->d_name);
+    }
+    if (wanted == TRI_CONTENT_MODEL && inside[0] == '\0' && !has_config(folder, entry->d_name, inside))
+      inside[0] = '\0';
+  }
+  closedir(directory);
+  if (empty) snprintf(out, TRI_FOLDER_HINT_BYTES, ": it is empty");
+  if (best < ROWS) {
+    snprintf(out, TRI_FOLDER_HINT_BYTES, ": it holds %s, %s; %s", name, contents[best].is, contents[best].advice);
+  } else if (inside[0] != '\0') {
+    snprintf(out, TRI_FOLDER_HINT_BYTES, ": the folder %.900s in it has a config.json; name that one", inside);
+  }
+  return out;
+}
