@@ -239,6 +239,8 @@ int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *na
 
 /* Whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
+/* Whether there are two, each by itself. */
+bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
 /* LOCAL. Reads a whole tensor into dst, which lies in `memory` (NULL: the host's), as `type` (see tri_safetensors_read
  * for the conversions). A missing one, another shape or, where there are checksums, another one is TRI_BAD_FILE. A name

@@ -149,48 +149,6 @@ static tri_status check_new(const char *to) {
   return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", to);
 }
 
-/* ---- an output projection that is tied and there all the same ---------------------------------------------------- */
-
-/* The tensor is what the model has it as: its values as fp32 come to *out, which other values hardly do. */
-static tri_status content_of(const tri_checkpoint *from, const tri_parameter *tensor, float *piece, uint64_t *out) {
-  const int64_t count = tri_parameter_global_count(tensor);
-  *out = 0;
-  for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
-    const int64_t left = count - done;
-    const tri_checkpoint_slice slice = {
-        .first = done, .count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS, .data = piece};
-    TRI_TRY(tri_checkpoint_read_slice(from, tensor->name, TRI_FP32, tensor->num_dims, tensor->shape, &slice));
-    *out = *out * 31 + tri_checksum(piece, (size_t)slice.count * sizeof *piece);
-  }
-  return TRI_OK;
-}
-
-/* transformers takes the embedding, whatever the other holds; and so do we. */
-static tri_status compare_tied(const tri_checkpoint *from, const tri_parameter *head, const tri_parameter *embedding) {
-  float *piece = NULL;
-  uint64_t sums[2] = {0, 0};
-  TRI_TRY(tri_alloc("a part of a tensor", PIECE_ELEMENTS, sizeof *piece, &piece));
-  tri_status status = content_of(from, head, piece, &sums[0]);
-  if (status == TRI_OK) status = content_of(from, embedding, piece, &sums[1]);
-  tri_free(piece);
-  TRI_TRY(status);
-  if (sums[0] == sums[1]) return TRI_OK;
-  tri_warn(
-      "%s: `%s` is not `%s`, and config.json says that they are one (tie_word_embeddings): it is left out, as "
-      "transformers does; to keep it, set tie_word_embeddings to false there",
-      tri_checkpoint_path(from), head->name, embedding->name);
-  return TRI_OK;
-}
-
-static tri_status look_at_tied(const tri_checkpoint *from, const tri_parameter_table *table) {
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    const tri_parameter *head = &table->entries[e];
-    if (head->tied_to < 0 || !tri_checkpoint_has(from, head->name)) continue;
-    TRI_TRY(compare_tied(from, head, &table->entries[head->tied_to]));
-  }
-  return TRI_OK;
-}
-
 /* ---- a model ----------------------------------------------------------------------------------------------------- */
 
 tri_status tri_checkpoint_copy(const tri_copy_request *request) {
@@ -199,9 +157,6 @@ tri_status tri_checkpoint_copy(const tri_copy_request *request) {
   TRI_TRY(check_new(request->to));
   TRI_TRY(tri_parameter_table_create(request->model, NULL, &table));
   tri_status status = tri_tensor_list_create(table, &list);
-  if (status == TRI_OK) {
-    status = look_at_tied(request->from->base == NULL ? request->from->named : request->from->base, table);
-  }
   if (status == TRI_OK) status = copy_model(request, &list);
   tri_tensor_list_release(&list);
   tri_parameter_table_destroy(table);

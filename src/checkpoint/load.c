@@ -4,9 +4,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
 #include "checkpoint/state.h"
+#include "checkpoint/ties.h"
 #include "checkpoint/wrapped_names.h"
 
 #include "base/log.h"
@@ -18,10 +20,12 @@
 
 struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
-  json_t *document; /* of state.json, or NULL */
-  bool unverified;  /* nothing is compared with the document */
-  bool adapter;     /* its weights are those of an adapter */
-  bool average;     /* the averages of weights are read in their place */
+  json_t *document;                         /* of state.json, or NULL */
+  bool unverified;                          /* nothing is compared with the document */
+  bool adapter;                             /* its weights are those of an adapter */
+  bool average;                             /* the averages of weights are read in their place */
+  char tied_head[TRI_PARAMETER_NAME_BYTES]; /* stands for the embedding, which is not there (ties.h); or "" */
+  char tied_embedding[TRI_PARAMETER_NAME_BYTES];
   tri_checkpoint_state state;
   tri_safetensors_file *files;
   int64_t num_files, num_tensors; /* tensors: not those of files that only averages are read from */
@@ -263,6 +267,19 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   return TRI_OK;
 }
 
+/* A tied model of which the file has the output projection alone, as safetensors' save_model may leave it. A
+ * config.json that cannot be read is told of where it is asked for. */
+static void take_tied(tri_checkpoint *checkpoint) {
+  char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
+  tri_model model;
+  if (checkpoint->adapter || tri_path_join(path, checkpoint->path, TRI_FILE_CONFIG) != TRI_OK) return;
+  if (!tri_path_exists(path) || tri_huggingface_load_unverified(checkpoint->path, &model) != TRI_OK) return;
+  if (!tri_ties_names(&model, head, embedding)) return;
+  if (!tri_checkpoint_has(checkpoint, head) || tri_checkpoint_has(checkpoint, embedding)) return;
+  memcpy(checkpoint->tied_head, head, sizeof head);
+  memcpy(checkpoint->tied_embedding, embedding, sizeof embedding);
+}
+
 static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
   bool has_model = false, has_optimizer = false;
   if (!tri_path_is_directory(checkpoint->path)) {
@@ -278,7 +295,10 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
     return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json%s",
                     checkpoint->path, stem, stem, tri_folder_hint(checkpoint->path, TRI_CONTENT_WEIGHTS, hint));
   }
-  if (checkpoint->document == NULL) TRI_TRY(unwrap(checkpoint, frame));
+  if (checkpoint->document == NULL) {
+    TRI_TRY(unwrap(checkpoint, frame));
+    take_tied(checkpoint);
+  }
   if (use->average) return add_averages(checkpoint);
   return use->optimizer ? add_stem(checkpoint, "optimizer", &has_optimizer) : TRI_OK;
 }
@@ -368,6 +388,7 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
 
 static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoint, const char *name,
                                                  const tri_safetensors_file **file) {
+  if (checkpoint->tied_head[0] != '\0' && strcmp(name, checkpoint->tied_embedding) == 0) name = checkpoint->tied_head;
   static const char *const prefixes[] = {"transformer.", "model.", "gpt_neox."};
   const tri_safetensors_tensor *tensor = find_exactly(checkpoint, name, file);
   for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0] && tensor == NULL; p++) {
@@ -394,6 +415,11 @@ int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *na
   if (tensor == NULL) return -1;
   for (const tri_safetensors_file *f = checkpoint->files; f < file; f++) index += f->header.num_tensors;
   return index + (tensor - file->header.tensors);
+}
+
+bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other) {
+  return checkpoint->tied_head[0] == '\0' && tri_checkpoint_has(checkpoint, name) &&
+         tri_checkpoint_has(checkpoint, other);
 }
 
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {

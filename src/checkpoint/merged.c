@@ -8,6 +8,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
+#include "checkpoint/ties.h"
 #include "device/kernels.h"
 #include "device/nf4.h"
 #include "device/queue.h"
@@ -110,18 +111,18 @@ static tri_status check_signature(const tri_merged *merged, const tri_peft *peft
   return TRI_OK;
 }
 
-static tri_status load_model(const char *folder, bool verify, tri_model *out) {
-  return verify ? tri_huggingface_load(folder, out) : tri_huggingface_load_unverified(folder, out);
-}
-
 /* A run's own config.json says more of its model than the base's: what the run has set otherwise. */
 static tri_status load_models(const tri_merged *merged, bool verify, tri_model *base, tri_model *out) {
   char path[TRI_PATH_BYTES];
   const char *folder = tri_checkpoint_path(merged->named);
-  TRI_TRY(load_model(tri_checkpoint_path(merged->base), verify, base));
+  TRI_TRY(tri_ties_load_model(merged->base, verify, true, base));
   TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
-  if (tri_path_exists(path)) return load_model(folder, verify, out);
-  *out = *base;
+  if (!tri_path_exists(path)) {
+    *out = *base;
+    return TRI_OK;
+  }
+  TRI_TRY(verify ? tri_huggingface_load(folder, out) : tri_huggingface_load_unverified(folder, out));
+  out->tied = base->tied;
   return TRI_OK;
 }
 
@@ -181,7 +182,7 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
   } else if (base != NULL) {
     status = tri_fail(TRI_BAD_USAGE, "%s is no adapter: --base goes with one", path);
   } else {
-    status = load_model(path, !use->unverified, model);
+    status = tri_ties_load_model(merged.named, !use->unverified, true, model);
   }
   if (status == TRI_OK && !use->settings_only) {
     status = tri_checkpoint_check_model(merged.base == NULL ? merged.named : merged.base, model);

@@ -9,6 +9,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
+#include "checkpoint/ties.h"
 #include "comm/agreement.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
@@ -108,7 +109,7 @@ static tri_status sign_base(const char *folder, tri_identity *out) {
                       "`adapter.from` to begin with its factors",
                       folder);
   }
-  if (status == TRI_OK) status = tri_huggingface_load(folder, &model);
+  if (status == TRI_OK) status = tri_ties_load_model(base, true, false, &model);
   if (status == TRI_OK) status = tri_base_signature_of(base, &model, &out->signature);
   tri_checkpoint_close(base);
   return status;
@@ -306,6 +307,7 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
   if (tri_peft_is_folder(folder) && !tri_path_exists(path)) return TRI_OK; /* PEFT's: its model is its base's */
   TRI_TRY(tri_huggingface_load(folder, &there));
   TRI_TRY(as_saved(config, &here));
+  if (!here.tied && tri_ties_are_broken(folder, &there, false)) there.tied = false;
   tri_config_differences(&tri_model_table, &there, &here, take_difference, c);
   return TRI_OK;
 }
@@ -636,7 +638,7 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
 static tri_status check_folder(const tri_checkpoint *checkpoint) {
   tri_model model;
   if (tri_checkpoint_get_state(checkpoint) != NULL || tri_checkpoint_is_adapter(checkpoint)) return TRI_OK;
-  TRI_TRY(tri_huggingface_load(tri_checkpoint_path(checkpoint), &model));
+  TRI_TRY(tri_ties_load_model(checkpoint, true, false, &model));
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 

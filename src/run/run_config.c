@@ -7,8 +7,11 @@
 
 #include "base/config.h"
 #include "base/count.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/parent.h"
 #include "checkpoint/model_source.h"
+#include "checkpoint/ties.h"
 #include "device/device.h"
 #include "model/model_config.h"
 #include "model/tuning_config.h"
@@ -19,6 +22,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DECAYS(X)                                                                                                      \
@@ -451,20 +455,50 @@ void tri_run_config_title(const tri_run_config *c, char *out, size_t bytes) {
 
 /* ---- whole files ----------------------------------------------------------------------------------------------- */
 
-/* A run that begins with somebody's weights has their model, unless it says another. */
+/* The model of `init` with the keys that the run says otherwise. */
+static tri_status lay_over(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml *said, tri_yaml **out) {
+  TRI_TRY(tri_model_source_expand(tree, name, out));
+  for (tri_yaml *key = said->first, *next = NULL; key != NULL; key = next) {
+    next = key->next;
+    key->next = NULL;
+    TRI_TRY(tri_yaml_put(tree, *out, key->key, key));
+  }
+  return TRI_OK;
+}
+
+/* A run that begins with somebody's weights has their model, unless it says another; a model says its family. */
 static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
-  tri_yaml *name = NULL;
+  tri_yaml *name = NULL, *model = NULL;
   if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
   const tri_yaml *init = tri_yaml_find(root, "init");
   if (init == NULL || init->kind != TRI_YAML_SCALAR || init->text[0] == '\0') return TRI_OK;
-  if (tri_yaml_find(root, "model") != NULL) return TRI_OK;
+  tri_yaml *said = tri_yaml_find(root, "model");
+  const bool some_keys = said != NULL && said->kind == TRI_YAML_MAPPING && said->first != NULL;
+  if (said != NULL && !tri_yaml_is_null(said) && (!some_keys || tri_yaml_find(said, "family") != NULL)) return TRI_OK;
   if (!tri_path_is_directory(init->text)) {
     char excerpt[TRI_YAML_EXCERPT_BYTES];
     return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)",
                          tri_yaml_excerpt(init->text, excerpt));
   }
   TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
-  return tri_yaml_put(tree, root, "model", name);
+  if (!some_keys) return tri_yaml_put(tree, root, "model", name);
+  TRI_TRY(lay_over(tree, name, said, &model));
+  return tri_yaml_put(tree, root, "model", model);
+}
+
+/* Whether the run itself says if its model is tied. */
+static bool says_tied(const tri_yaml *root) {
+  const tri_yaml *model = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "model") : NULL;
+  return model != NULL && model->kind == TRI_YAML_MAPPING && tri_yaml_find(model, "tied") != NULL;
+}
+
+/* The weights that a run begins with may be of a model that is not tied, whatever their config.json says. */
+static void untie(bool tied_is_said, tri_run_config *c) {
+  if (c->init[0] == '\0' || !c->model.tied || !tri_ties_are_broken(c->init, &c->model, !tied_is_said)) return;
+  if (!tied_is_said) c->model.tied = false;
+  if (tied_is_said && getenv(TRI_LAUNCHED) == NULL) {
+    tri_warn("%s has an output projection of its own; it is left out, since `model.tied` is true", c->init);
+  }
 }
 
 /* A number of the file as it was written; 0 where there is none that counts anything. */
@@ -499,9 +533,11 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
                             tri_run_config *out) {
   const written_steps written = steps_written(root);
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
+  const bool tied_is_said = says_tied(root);
   TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
+  untie(tied_is_said, out);
   scale_warmup(written, out);
   TRI_TRY(tri_config_blame(root, finish_sources(out)));
   if (out->data.sequence == 0) {

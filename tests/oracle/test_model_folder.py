@@ -114,7 +114,7 @@ def test_what_is_no_model(tmp_path, corpus):
         return trireme("inspect", "--model", name, cwd=tmp_path, status=status).stderr
 
     (tmp_path / "empty").mkdir()
-    assert refused("empty", 4) == "trireme: empty holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json)\n"
+    assert refused("empty", 4) == "trireme: empty holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
     assert refused("no/such", 3) == ("trireme: the model is neither a folder nor a file that is there: no/such (relative to the current "
                                      "directory)\n")
     (tmp_path / "bert").mkdir()
