@@ -372,7 +372,7 @@ static tri_status build(builder *b, yaml_parser_t *parser) {
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out) {
   /* libyaml would count a byte order mark as a column and take the first key for an indented one. */
-  if (tri_text_begin(source, "a YAML file", &text, &bytes) != TRI_OK) return TRI_BAD_CONFIG;
+  if (tri_text_begin(source, "YAML in UTF-8", &text, &bytes) != TRI_OK) return TRI_BAD_CONFIG;
   builder b = {.tree = tree, .is_option = is_option, .text = text, .bytes = bytes};
   TRI_TRY(copy_text(tree, source, strlen(source), &b.source));
   if (bytes > TRI_YAML_MAX_BYTES) return tri_fail(TRI_BAD_CONFIG, "%.200s is too long for a configuration", source);

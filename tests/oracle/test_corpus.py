@@ -109,9 +109,9 @@ def test_plain_text(tmp_path, texts):
     whole = "\n".join(texts).encode() * 8  # several blocks
     source = tmp_path / "a.txt"
     source.write_bytes(whole)
-    prepare(tmp_path / "file", "--validation", "0", source)
+    prepare(tmp_path / "file", "--binary", "--validation", "0", source)  # there are NUL bytes among them
     assert Indexed(tmp_path / "file/train").texts() == [whole]
-    prepare(tmp_path / "line", "--validation", "0", "--documents", "line", source)
+    prepare(tmp_path / "line", "--binary", "--validation", "0", "--documents", "line", source)
     lines = [line for line in whole.split(b"\n") if line.strip(b" \t\r\v\f")]
     assert Indexed(tmp_path / "line/train").texts() == lines
 

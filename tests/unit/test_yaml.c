@@ -114,7 +114,9 @@ static void refuses_bad_syntax(void **state) {
       {"a: \xE2\x82", "line 1 of f.yaml: not UTF-8 text; save it in that encoding"},
       {"\xFF\xFE"
        "a",
-       "line 1 of f.yaml: not UTF-8 text; save it in that encoding"},
+       "f.yaml is a text in UTF-16 (PowerShell's `>` and Notepad's \"Unicode\"), not YAML in UTF-8: convert it: iconv "
+       "-f UTF-16 "
+       "-t UTF-8 FILE > NEW"},
       {"a:\n  b: 1\n\tc: 2\n",
        "line 3 of f.yaml: not valid YAML: found a tab character that violates indentation (while scanning a plain "
        "scalar from line 2); indent with spaces, not with tabs"},
