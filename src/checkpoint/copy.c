@@ -131,6 +131,7 @@ static tri_status copy_model(const tri_copy_request *request, const tri_tensor_l
   TRI_TRY(tri_companion_texts_make(request->companions, request->tokenizer, -1, &texts));
   tri_status status =
       tri_huggingface_print(request->model, request->type, texts.end_of_text, request->companions, &config);
+  if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .shard_bytes = request->shard_bytes,
@@ -203,6 +204,7 @@ tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) 
   TRI_TRY(tri_path_join(path, tri_checkpoint_path(request->from), TRI_FILE_ADAPTER_CONFIG));
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &config, &bytes));
   tri_status status = tri_alloc("the tensors of an adapter", (size_t)count + 1, sizeof *parameters, &parameters);
+  if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
   if (status == TRI_OK) status = copy_described(request, config, parameters);
   tri_free(parameters);
   tri_free(config);

@@ -3,17 +3,19 @@
 #define TRI_CHECKPOINT_COPY_H
 
 #include "checkpoint/merged.h"
+#include "checkpoint/run_notes.h"
 #include "model/model.h"
 
 typedef struct tri_copy_request {
   const tri_merged *from; /* weights, or an adapter and its base: then a model of both */
   const tri_model *model;
-  const char *to;         /* a folder that does not exist yet */
-  tri_dtype type;         /* of the weights there: fp32, fp64 or bf16 */
-  int64_t shard_bytes;    /* see tri_checkpoint_request */
-  const char *tokenizer;  /* path of a tokenizer.json to copy, or NULL */
-  const char *companions; /* folder of what travels with the model (companions.h), or NULL */
-  bool plain;             /* a Hugging Face folder; else a checkpoint of step 0, without an optimizer's state */
+  const char *to;             /* a folder that does not exist yet */
+  tri_dtype type;             /* of the weights there: fp32, fp64 or bf16 */
+  const tri_run_notes *notes; /* of the weights */
+  int64_t shard_bytes;        /* see tri_checkpoint_request */
+  const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL */
+  const char *companions;     /* folder of what travels with the model (companions.h), or NULL */
+  bool plain;                 /* a Hugging Face folder; else a checkpoint of step 0, without an optimizer's state */
 } tri_copy_request;
 
 typedef struct tri_copy_adapter_request {
@@ -21,6 +23,7 @@ typedef struct tri_copy_adapter_request {
   const char *to;
   tri_dtype type;
   const char *tokenizer;
+  const tri_run_notes *notes;
 } tri_copy_adapter_request;
 
 /* LOCAL. Copies tensor by tensor, in pieces of some megabytes. What is no adapter must have the model's tensors and no

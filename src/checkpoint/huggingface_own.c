@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/yaml.h"
+#include "checkpoint/run_notes.h"
 #include "model/model_config.h"
 
 #include <stdio.h>
@@ -64,6 +65,7 @@ static tri_status lay_over(const tri_json_reader *from, tri_yaml_tree *tree, tri
   json_object_foreach((json_t *)from->object, key, value) {
     char option[256];
     const char *text = json_string_value(value);
+    if (tri_run_notes_is_key(key)) continue;
     if (find_own(key) == NULL || text == NULL) {
       return tri_fail(TRI_BAD_FILE, "%s: `" OBJECT ".%.40s` is no key of a router with its value as a string",
                       from->path, key);

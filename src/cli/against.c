@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "plan/report.h"
 #include "run/run_config.h"
+#include "run/settle.h"
 #include "schedule/layout_config.h"
 
 #include <math.h>
@@ -307,6 +308,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
   TRI_TRY_GOTO(tri_alloc("a comparison", 1, sizeof *c, &c), done);
   TRI_TRY_GOTO(tri_alloc("a run's configuration", 1, sizeof *config, &config), done);
   TRI_TRY_GOTO(tri_run_config_load(path, NULL, 0, config), done);
+  tri_run_settle_older(config);
   TRI_TRY_GOTO(read_json(run, "summary.json", &c->summary), done);
   TRI_TRY_GOTO(resolve_layout(c, config), done);
   TRI_TRY_GOTO(create_device(config, &device), done);

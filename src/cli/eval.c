@@ -3,6 +3,7 @@
 #include "base/label.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/run_notes.h"
 #include "cli/cli.h"
 #include "cli/eval_questions.h"
 #include "cli/model_options.h"
@@ -187,9 +188,11 @@ typedef struct session {
   const eval_arguments *arguments;
   ensemble *ensemble; /* NULL: of one model */
   int64_t sequence, batch;
-  int64_t ignore_token;    /* labels with this id do not count, as in training; -1 is none */
-  tri_document_use use;    /* whether documents see each other, */
-  tri_packing_use packing; /* and what a sequence is: as in training, unless options say otherwise */
+  int64_t ignore_token;        /* labels with this id do not count, as in training; -1 is none */
+  tri_document_use use;        /* whether documents see each other, */
+  tri_packing_use packing;     /* what a sequence is, */
+  tri_too_long too_long;       /* and what of a document that is longer */
+  const struct session *first; /* of several models, whose sequences all have; NULL: this is it */
   tri_documents documents;
   tri_source packed; /* nothing, where sequences are windows */
   tri_model model;
@@ -209,10 +212,12 @@ typedef struct session {
 
 static tri_status take_documents(session *s) {
   const eval_arguments *given = s->arguments;
-  if (given->documents != NULL && !tri_run_config_find_documents(given->documents, &s->use)) {
+  if (given->documents != NULL &&
+      (!tri_run_config_find_documents(given->documents, &s->use) || s->use == TRI_DOCUMENTS_AUTO)) {
     return tri_option_word("--documents", given->documents, (const char *const[]){"joined", "masked"}, 2, &(int){0});
   }
-  if (given->packing != NULL && !tri_run_config_find_packing(given->packing, &s->packing)) {
+  if (given->packing != NULL &&
+      (!tri_run_config_find_packing(given->packing, &s->packing) || s->packing == TRI_PACKING_AUTO)) {
     return tri_option_word("--packing", given->packing, (const char *const[]){"windows", "documents"}, 2, &(int){0});
   }
   return TRI_OK;
@@ -222,42 +227,63 @@ static bool is_masked(const session *s) { return s->use == TRI_DOCUMENTS_MASKED;
 
 static bool is_packed(const session *s) { return s->packing == TRI_PACKING_DOCUMENTS; }
 
-/* As in training, where the checkpoint says how that was. */
-static tri_status choose_shape(session *s) {
-  const tri_checkpoint_state *state = tri_checkpoint_get_state(s->weights.named);
-  bool known = false;
-  s->sequence = s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
+/* One line says how text becomes sequences, and by whom. */
+static void say_shape(const session *s, const char *by) {
+  tri_log("in sequences of %" PRId64 " tokens (documents: %s, packing: %s%s%s)%s", s->sequence,
+          tri_run_config_documents(s->use), tri_run_config_packing(s->packing), is_packed(s) ? ", too_long: " : "",
+          is_packed(s) ? tri_run_config_too_long(s->too_long) : "", by);
+}
+
+/* As in training, where somebody says how that was; a corpus with a mask is one of conversations, each by itself. */
+static tri_status choose_alone(session *s, const tri_run_notes *notes) {
+  const eval_arguments *given = s->arguments;
+  const bool masked = tri_corpus_has_mask(s->corpus);
+  s->sequence = notes->known ? notes->sequence : s->model.max_sequence < 1024 ? s->model.max_sequence : 1024;
   s->batch = 4;
-  s->ignore_token = -1;
-  if (state != NULL && state->run_config != NULL) {
-    tri_run_config *config = NULL;
-    TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *config, &config));
-    tri_status status =
-        tri_run_config_parse("state.json", state->run_config, strlen(state->run_config), NULL, 0, config);
-    if (status == TRI_OK) {
-      s->sequence = config->data.sequence;
-      s->batch = config->layout.micro_batch;
-      s->ignore_token = config->data.ignore_token;
-      s->use = config->data.documents;
-      s->packing = config->data.packing;
-      known = true;
-    } else {
-      tri_warn("the settings of the run are not taken over, since they cannot be read: %s", tri_status_message());
-    }
-    tri_free(config);
-  }
+  s->ignore_token = notes->ignore_token;
+  s->use = masked ? TRI_DOCUMENTS_MASKED : TRI_DOCUMENTS_JOINED;
+  s->packing = masked ? TRI_PACKING_DOCUMENTS : TRI_PACKING_WINDOWS;
+  s->too_long = TRI_TOO_LONG_CUT;
+  if (!masked) tri_run_config_find_documents(notes->documents, &s->use);
+  if (!masked) tri_run_config_find_packing(notes->packing, &s->packing);
+  tri_run_config_find_too_long(notes->too_long, &s->too_long);
   TRI_TRY(take_documents(s));
-  if (s->arguments->sequence > 0) s->sequence = s->arguments->sequence;
-  if (!known && s->arguments->sequence == 0 && s->sequence < s->model.max_sequence) {
-    tri_log("in windows of %" PRId64 " tokens, since nothing says how long the model's were; --sequence takes others",
-            s->sequence);
-  }
-  if (s->arguments->batch > 0) s->batch = s->arguments->batch;
-  if (s->sequence > s->model.max_sequence) {
-    return tri_fail(TRI_BAD_USAGE, "--sequence %" PRId64 " is beyond the model's max_sequence of %" PRId64, s->sequence,
-                    s->model.max_sequence);
-  }
+  if (given->sequence > 0) s->sequence = given->sequence;
+  if (given->batch > 0) s->batch = given->batch;
+  const bool all_given = given->sequence > 0 && given->documents != NULL && given->packing != NULL;
+  say_shape(s, all_given      ? ", as the options say"
+               : masked       ? ", since the corpus has a mask"
+               : notes->known ? ", as in training"
+                              : ", since nothing says how the model was trained; --sequence, --documents and "
+                                "--packing take others");
   return TRI_OK;
+}
+
+/* Several models have the sequences of the first. */
+static void choose_like(session *s, const session *first, const tri_run_notes *notes) {
+  s->sequence = first->sequence;
+  s->batch = first->batch;
+  s->ignore_token = first->ignore_token;
+  s->use = first->use;
+  s->packing = first->packing;
+  s->too_long = first->too_long;
+  const bool same = !notes->known || (notes->sequence == s->sequence &&
+                                      strcmp(notes->documents, tri_run_config_documents(s->use)) == 0 &&
+                                      strcmp(notes->packing, tri_run_config_packing(s->packing)) == 0);
+  if (!same) {
+    tri_log("%s was trained in sequences of %" PRId64 " tokens (documents: %s, packing: %s); here it has the first's",
+            s->arguments->checkpoint, notes->sequence, notes->documents, notes->packing);
+  }
+}
+
+static tri_status choose_shape(session *s) {
+  tri_run_notes notes;
+  TRI_TRY(tri_run_notes_of(&s->weights, &notes));
+  if (s->first == NULL) TRI_TRY(choose_alone(s, &notes));
+  if (s->first != NULL) choose_like(s, s->first, &notes);
+  if (s->sequence <= s->model.max_sequence) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--sequence %" PRId64 " is beyond the model's max_sequence of %" PRId64, s->sequence,
+                  s->model.max_sequence);
 }
 
 static tri_status create_executor(session *s) {
@@ -290,6 +316,7 @@ static tri_status create_packed(session *s) {
       .vocab_size = s->model.vocab_size,
       .documents = s->use,
       .packing = s->packing,
+      .too_long = s->too_long,
       .end_of_text = s->documents.end_of_text,
   };
   return tri_source_create(s->corpus, &options, &s->packed);
@@ -540,14 +567,6 @@ static void release_parts(session *s) {
 
 /* ---- several models ---------------------------------------------------------------------------------------------- */
 
-/* All take the sequences that the first one's run had. */
-static void take_shape(const session *first, eval_arguments *to) {
-  to->sequence = first->sequence;
-  to->batch = first->batch;
-  to->documents = tri_run_config_documents(first->use);
-  to->packing = tri_run_config_packing(first->packing);
-}
-
 /* From sums over the models to the mean, whose loss becomes that of the last one's session. */
 static void take_mean(session *s) {
   const ensemble *e = s->ensemble;
@@ -564,12 +583,10 @@ static tri_status evaluate_member(session *s, const eval_arguments *given, ensem
   TRI_TRY(tri_alloc("arguments", 1, sizeof *own, &own));
   *own = *given;
   own->checkpoint = given->models[e->models];
-  if (e->models > 0) take_shape(first, own);
-  *s = (session){.arguments = own, .ensemble = e};
+  *s = (session){.arguments = own, .ensemble = e, .first = e->models > 0 ? first : NULL};
   tri_log("%s", own->checkpoint);
   tri_status status = eval_set_up(s);
   if (e->models == 0) *first = *s;
-  s->ignore_token = first->ignore_token;
   if (status == TRI_OK) status = eval_evaluate(s);
   s->arguments = given;
   tri_free(own);
@@ -643,7 +660,9 @@ const tri_command tri_command_eval = {
         "every\n"
         "token of every document but its first, in sequences of T tokens that documents are packed into.\n"
         "CHECKPOINT is a checkpoint's folder, a run's output, or a Hugging Face folder. Labels that did not count in\n"
-        "training (data.ignore_token) do not count here, and documents are as they were there. The exit status is not\n"
+        "training (data.ignore_token) do not count here, and documents are as they were there, but masked and packed "
+        "where\n"
+        "the corpus has a mask; a line says how. The exit status is not\n"
         "0 where the loss is no number. Several checkpoints are an ensemble: the loss is that of the mean of their\n"
         "probabilities, beside each one's own.\n"
         "\n"

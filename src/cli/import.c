@@ -15,6 +15,7 @@
 typedef struct copy_arguments {
   const char *from, *to, *base;
   tri_dtype type;
+  bool typed; /* it was given */
   int64_t shard_bytes;
   bool no_verify, merge, average;
 } copy_arguments;
@@ -22,9 +23,10 @@ typedef struct copy_arguments {
 enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE };
 
 /* Export's, and behind its own those of both. */
-enum { EXPORTS_OWN = 4 };
+enum { EXPORTS_OWN = 5 };
 static const struct option export_options[] = {
     {"precision", required_argument, NULL, OPTION_PRECISION},
+    {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's word for it */
     {"merge", no_argument, NULL, OPTION_MERGE},
     {"base", required_argument, NULL, OPTION_BASE},
     {"average", no_argument, NULL, OPTION_AVERAGE},
@@ -51,6 +53,7 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
       return tri_fail(TRI_BAD_USAGE, "import: --merge, --base and --average are export's");
     } else if (result == OPTION_PRECISION && exports) {
       TRI_TRY(tri_option_fp32_or_bf16("export: --precision", optarg, &out->type));
+      out->typed = true;
     } else if (result == OPTION_PRECISION) {
       return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
     } else {
@@ -68,37 +71,61 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   return TRI_OK;
 }
 
+/* A run that began with weights of a type is written in that type, unless another is asked for. */
+static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
+  *why = "";
+  if (arguments->typed || !plain) return arguments->type;
+  if (strcmp(notes->base_type, "bf16") == 0) {
+    *why = ", the type of the weights that it began with (--precision fp32 keeps all bits)";
+    return TRI_BF16;
+  }
+  if (strcmp(notes->base_type, "fp16") == 0) *why = "; those that it began with were in fp16, which is not written";
+  return TRI_FP32;
+}
+
 static tri_status copy(const copy_arguments *arguments, bool plain) {
   char tokenizer[TRI_PATH_BYTES];
   tri_model model;
   tri_merged weights;
   const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
   TRI_TRY(tri_merged_open(arguments->from, arguments->base, &use, &model, &weights));
+  tri_run_notes notes;
+  const char *why = "";
   tri_status status = tri_path_join(tokenizer, tri_weights_tokenizer_folder(&weights), "tokenizer.json");
+  if (status == TRI_OK) status = tri_run_notes_of(&weights, &notes);
+  if (status != TRI_OK) {
+    tri_merged_close(&weights);
+    return status;
+  }
   tri_copy_request request = {.from = &weights,
                               .model = &model,
                               .to = arguments->to,
-                              .type = arguments->type,
+                              .type = type_of(arguments, plain, &notes, &why),
+                              .notes = &notes,
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
                               .companions = tri_weights_tokenizer_folder(&weights),
                               .plain = plain};
-  if (status == TRI_OK) status = tri_checkpoint_copy(&request);
+  status = tri_checkpoint_copy(&request);
   tri_merged_close(&weights);
-  if (status == TRI_OK) tri_log("%s is written", arguments->to);
+  if (status == TRI_OK) tri_log("%s is written, in %s%s", arguments->to, tri_dtype_name(request.type), why);
   return status;
 }
 
 /* The factors by themselves, as PEFT has them. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
+  tri_run_notes notes;
+  TRI_TRY(tri_run_notes_read(adapter, &notes));
   TRI_TRY(tri_path_join(tokenizer, tri_checkpoint_path(adapter), "tokenizer.json"));
   const tri_copy_adapter_request request = {.from = adapter,
                                             .to = arguments->to,
                                             .type = arguments->type,
+                                            .notes = &notes,
                                             .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL};
   TRI_TRY(tri_checkpoint_copy_adapter(&request));
-  tri_log("%s is written, an adapter for PEFT; --merge writes a model", arguments->to);
+  tri_log("%s is written, an adapter for PEFT in %s; --merge writes a model", arguments->to,
+          tri_dtype_name(arguments->type));
   return TRI_OK;
 }
 
@@ -195,7 +222,9 @@ const tri_command tri_command_export = {
         "  --average          the average of the weights that the run has kept (average.every), in their place\n"
         "  --merge            a model of an adapter and its base\n"
         "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
-        "  --precision bf16   half the bytes, rounded to nearest\n"
+        "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights that "
+        "the\n"
+        "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
         "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"
         "\n"

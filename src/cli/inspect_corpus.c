@@ -3,12 +3,14 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/json.h"
 #include "data/lengths.h"
 #include "data/pieces.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t usual[] = {1024, 2048, 4096, 8192};
@@ -179,5 +181,48 @@ tri_status tri_inspect_say_filling(const char *prefix) {
             100 * i.facts[2].filling, 100 * i.facts[3].filling);
   }
   tri_corpus_close(i.corpus);
+  return status;
+}
+
+/* ---- lengths of conversations ------------------------------------------------------------------------------------ */
+
+typedef struct length_list {
+  int64_t *lengths, count, room;
+} length_list;
+
+static tri_status add_length(void *context, int64_t first, int64_t length) {
+  length_list *list = context;
+  (void)first;
+  if (list->count == list->room) {
+    list->room = 2 * list->room + 64;
+    TRI_TRY(tri_realloc("lengths of conversations", (size_t)list->room, sizeof *list->lengths, &list->lengths));
+  }
+  list->lengths[list->count++] = length;
+  return TRI_OK;
+}
+
+static int compare_lengths(const void *a, const void *b) {
+  const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+  return (left > right) - (left < right);
+}
+
+tri_status tri_inspect_say_longest(const char *const *prefixes, int count) {
+  length_list list = {0};
+  tri_status status = TRI_OK;
+  for (int i = 0; i < count && status == TRI_OK; i++) {
+    tri_corpus *corpus = NULL;
+    status = tri_corpus_open(prefixes[i], &corpus);
+    if (status != TRI_OK) break;
+    const tri_documents documents = tri_documents_of(corpus, -1);
+    status = tri_documents_walk(&documents, add_length, &list);
+    tri_corpus_close(corpus);
+  }
+  if (status == TRI_OK && list.count > 0) {
+    qsort(list.lengths, (size_t)list.count, sizeof *list.lengths, compare_lengths);
+    tri_log("  the longest has %" PRId64 " tokens, and 95 %% have %" PRId64
+            " or fewer; those longer than data.sequence are truncated unless data.too_long says otherwise",
+            list.lengths[list.count - 1], list.lengths[(95 * list.count + 99) / 100 - 1]);
+  }
+  tri_free(list.lengths);
   return status;
 }

@@ -16,4 +16,7 @@ tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t s
 /* Logs how much filling packed documents need. */
 tri_status tri_inspect_say_filling(const char *prefix);
 
+/* LOCAL. Prints a line of how long the conversations of these corpora are. */
+tri_status tri_inspect_say_longest(const char *const *prefixes, int count);
+
 #endif

@@ -6,6 +6,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/merged.h"
+#include "checkpoint/run_notes.h"
 #include "checkpoint/tensor_list.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
@@ -25,6 +26,7 @@ typedef struct merge_arguments {
   const char *to, *base, *method, *weights;
   tri_combine_settings settings;
   tri_dtype type;
+  bool typed; /* it was given */
   int64_t shard_bytes;
   bool no_verify;
 } merge_arguments;
@@ -51,6 +53,8 @@ typedef struct merging {
   float *values[TRI_COMBINE_MODELS + 1], *out; /* room for the largest tensor */
   uint16_t *narrow;
   tri_checkpoint_saving *saving;
+  tri_run_notes notes; /* what all of the models say */
+  tri_dtype type;      /* of what is written */
 } merging;
 
 static const char *folder_of(const merging *m, int i) { return tri_checkpoint_path(m->weights[i].named); }
@@ -66,6 +70,7 @@ static const struct option merge_options[] = {
     {"density", required_argument, NULL, MERGE_DENSITY},
     {"t", required_argument, NULL, MERGE_T},
     {"dtype", required_argument, NULL, MERGE_DTYPE},
+    {"precision", required_argument, NULL, MERGE_DTYPE}, /* export's word for it */
     {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
     {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
     {NULL, 0, NULL, 0},
@@ -80,7 +85,7 @@ static tri_status merge_take_option(int result, char **arguments, merge_argument
     case MERGE_SCALE: return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
     case MERGE_DENSITY: return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
     case MERGE_T: return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
-    case MERGE_DTYPE: return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
+    case MERGE_DTYPE: out->typed = true; return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
     case MERGE_SHARD_BYTES: return tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes);
     case MERGE_NO_VERIFY: out->no_verify = true; return TRI_OK;
     default: return tri_option_fault("merge", result, arguments, merge_options);
@@ -220,8 +225,12 @@ static tri_status open_model(merging *m, int i) {
     return tri_fail(TRI_BAD_USAGE, "%s is an adapter; make a model of it with `trireme export --merge`",
                     folder_of(m, i));
   }
+  tri_run_notes notes;
+  TRI_TRY(tri_run_notes_of(&m->weights[i], &notes));
+  if (i > 0 && i < a->count) tri_run_notes_join(&m->notes, &notes);
   if (i == 0) {
     m->model = model;
+    m->notes = notes;
     return TRI_OK;
   }
   TRI_TRY(compare_models(m, i, &model));
@@ -246,14 +255,14 @@ static tri_status merge_tensor(merging *m, const tri_parameter *tensor, int64_t 
   int64_t strange = -1;
   for (int i = 0; i < m->models; i++) TRI_TRY(read_tensor(m, i, tensor));
   m->method->combine(&a->settings, a->count, count, m->values, a->base == NULL ? NULL : m->values[a->count], m->out);
-  if (a->type == TRI_BF16) {
+  if (m->type == TRI_BF16) {
     for (int64_t i = 0; i < count; i++) m->narrow[i] = tri_bf16_of(m->out[i]);
     slice.data = m->narrow;
   }
-  TRI_TRY(tri_checkpoint_slice_not_finite(&slice, a->type, &strange));
+  TRI_TRY(tri_checkpoint_slice_not_finite(&slice, m->type, &strange));
   if (strange >= 0) {
     return tri_fail(TRI_BAD_USAGE, "merge: element %ld of `%s` would be no finite %s; take smaller weights or --scale",
-                    (long)strange, tensor->name, tri_dtype_name(a->type));
+                    (long)strange, tensor->name, tri_dtype_name(m->type));
   }
   return tri_checkpoint_save_slice(m->saving, &slice);
 }
@@ -271,13 +280,12 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
     const tri_parameter *parameter = &list->tensors[t];
     const int64_t count = tri_parameter_global_count(parameter);
     if (count > largest) largest = count;
-    tensors[t] =
-        (tri_checkpoint_tensor){.name = parameter->name, .type = m->arguments->type, .num_dims = parameter->num_dims};
+    tensors[t] = (tri_checkpoint_tensor){.name = parameter->name, .type = m->type, .num_dims = parameter->num_dims};
     for (int d = 0; d < parameter->num_dims; d++) tensors[t].shape[d] = parameter->shape[d];
   }
   for (int i = 0; i < m->models; i++) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->values[i]));
   TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->out));
-  if (m->arguments->type == TRI_BF16) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(uint16_t), &m->narrow));
+  if (m->type == TRI_BF16) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(uint16_t), &m->narrow));
   const tri_checkpoint_request save = {.folder = m->arguments->to,
                                        .plain = true,
                                        .shard_bytes = m->arguments->shard_bytes,
@@ -300,7 +308,8 @@ static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
   TRI_TRY(tri_path_join(path, folder_of(m, 0), TRI_FILE_TOKENIZER));
   const char *tokenizer = tri_path_exists(path) ? path : NULL;
   TRI_TRY(tri_companion_texts_make(folder_of(m, 0), tokenizer, -1, &texts));
-  tri_status status = tri_huggingface_print(&m->model, m->arguments->type, texts.end_of_text, folder_of(m, 0), &config);
+  tri_status status = tri_huggingface_print(&m->model, m->type, texts.end_of_text, folder_of(m, 0), &config);
+  if (status == TRI_OK) status = tri_run_notes_add(&m->notes, &config);
   if (status == TRI_OK) status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
   if (status == TRI_OK) status = save_merged(m, list, tensors, tokenizer, &texts, config);
   tri_companion_texts_release(&texts);
@@ -314,6 +323,7 @@ static tri_status merge_all(merging *m) {
   tri_tensor_list list = {0};
   const int models = m->arguments->count + (m->arguments->base == NULL ? 0 : 1);
   for (int i = 0; i < models; i++) TRI_TRY(open_model(m, i));
+  m->type = m->arguments->typed || strcmp(m->notes.base_type, "bf16") != 0 ? m->arguments->type : TRI_BF16;
   TRI_TRY(tri_parameter_table_create(&m->model, NULL, &table));
   tri_status status = tri_tensor_list_create(table, &list);
   if (status == TRI_OK) status = merge_listed(m, &list);
@@ -339,10 +349,15 @@ static tri_status run_merge(int count, char **arguments) {
     tri_free(m->values[i]);
     tri_merged_close(&m->weights[i]);
   }
+  if (status == TRI_OK) {
+    tri_log("%s is written, in %s%s", parsed.to, tri_dtype_name(m->type),
+            m->type == parsed.type
+                ? ""
+                : ", the type of the weights that the runs began with (--dtype fp32 keeps all bits)");
+  }
   tri_free(m->out);
   tri_free(m->narrow);
   tri_free(m);
-  if (status == TRI_OK) tri_log("%s is written", parsed.to);
   return status;
 }
 
@@ -364,7 +379,9 @@ const tri_command tri_command_merge = {
         "  --scale L          of task_arithmetic and ties (1)\n"
         "  --density D        of ties: the part of each tensor's differences that is kept, the largest (1)\n"
         "  --t T              of slerp: 0 is the first model, 1 the second (0.5)\n"
-        "  --dtype bf16       half the bytes, rounded to nearest; fp32 unless given\n"
+        "  --dtype D          fp32, or bf16, rounded to nearest; --precision is the same [the type of the weights "
+        "that\n"
+        "                     all of the runs began with, where it is one; fp32 for others]\n"
         "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
         "  --no-verify        do not compare what is read with checksums, and say so\n"
         "\n"

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SET = 64 };
+enum { MOST_SET = 64, LITTLE_TOKENS = 1024 };
 
 typedef struct arguments {
   tri_prepare_options options;
@@ -278,10 +278,21 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
   }
 }
 
-static tri_status say_filling(const char *out) {
-  char prefix[TRI_PATH_BYTES];
-  TRI_TRY(tri_path_join(prefix, out, "train"));
-  return tri_inspect_say_filling(prefix);
+static tri_status say_lengths(const char *out, bool chat, const tri_split_counts *counts) {
+  char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES];
+  const char *const prefixes[] = {train, validation};
+  TRI_TRY(tri_path_join(train, out, "train"));
+  TRI_TRY(tri_path_join(validation, out, "validation"));
+  if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, counts->validation_tokens > 0 ? 2 : 1));
+  return tri_inspect_say_filling(train);
+}
+
+/* A loss over a few tokens says little. */
+static void warn_of_little(const tri_split_counts *counts) {
+  if (counts->validation_tokens == 0 || counts->validation_tokens >= LITTLE_TOKENS) return;
+  tri_warn("the validation corpus has %" PRId64
+           " tokens; below %d a validation loss is mostly chance: prepare more text, or raise --validation",
+           counts->validation_tokens, LITTLE_TOKENS);
 }
 
 static tri_status prepare_print_json(const char *out, bool chat, const tri_prepare_report *report) {
@@ -344,7 +355,8 @@ static tri_status prepare_run(int count, char **words) {
   }
   if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
   if (status == TRI_OK) print_summary(given.options.out, given.options.chat, &report);
-  if (status == TRI_OK) status = say_filling(given.options.out);
+  if (status == TRI_OK) status = say_lengths(given.options.out, given.options.chat, &report.counts);
+  if (status == TRI_OK) warn_of_little(&report.counts);
   if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, given.options.chat, &report);
   tri_free(inputs);
   return status;

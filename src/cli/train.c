@@ -8,6 +8,7 @@
 #include "comm/launcher.h"
 #include "comm/placement.h"
 #include "run/run_config.h"
+#include "run/settle.h"
 #include "schedule/layout_config.h"
 #include "train/trainer.h"
 #include "tune/store.h"
@@ -162,6 +163,7 @@ static tri_status train(const train_arguments *arguments) {
   TRI_TRY(find_layout(arguments, &found));
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
   if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
+  if (status == TRI_OK) status = tri_run_settle(config, arguments->resume);
   tri_free(found.sets);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
     tri_launch_options options = {.ranks = arguments->ranks,

@@ -2,18 +2,39 @@
 
 #include "base/memory.h"
 
+#include <inttypes.h>
+
 /* ---- how many of each length ------------------------------------------------------------------------------------- */
 
 typedef struct counter {
   int64_t sequence;
+  tri_too_long rule;
+  int64_t documents, too_long, left_out;
   int64_t *counts;     /* [sequence + 1] */
   double windows_area; /* of documents that windows of `sequence` tokens cut, from the first token on */
 } counter;
 
 static double triangle(int64_t length) { return 0.5 * (double)length * ((double)length + 1); }
 
+/* Tokens of a document that are taken. */
+static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
+  if (length <= sequence) return length;
+  switch (rule) {
+    case TRI_TOO_LONG_CUT:
+    case TRI_TOO_LONG_AUTO: return length;
+    case TRI_TOO_LONG_TRUNCATE: return sequence;
+    case TRI_TOO_LONG_DROP: return 0;
+  }
+  return length;
+}
+
 static tri_status count_pieces(void *context, int64_t first, int64_t length) {
   counter *c = context;
+  const int64_t taken = taken_of(c->rule, c->sequence, length);
+  c->documents++;
+  c->too_long += length > c->sequence;
+  c->left_out += length - taken;
+  length = taken;
   const int64_t rest = length % c->sequence, head = c->sequence - first % c->sequence;
   c->counts[c->sequence] += length / c->sequence;
   if (rest > 0) c->counts[rest]++;
@@ -26,8 +47,8 @@ static tri_status count_pieces(void *context, int64_t first, int64_t length) {
   return TRI_OK;
 }
 
-static tri_status count_all(const tri_documents *documents, int64_t sequence, counter *out) {
-  *out = (counter){.sequence = sequence};
+static tri_status count_all(const tri_documents *documents, int64_t sequence, tri_too_long rule, counter *out) {
+  *out = (counter){.sequence = sequence, .rule = rule};
   TRI_TRY(tri_alloc("lengths of documents", (size_t)sequence + 1, sizeof *out->counts, &out->counts));
   return tri_documents_walk(documents, count_pieces, out);
 }
@@ -36,7 +57,7 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
   counter c;
   tri_packing *packing = NULL;
   double area = 0, tokens = (double)tri_corpus_num_tokens(documents->corpus);
-  tri_status status = count_all(documents, sequence, &c);
+  tri_status status = count_all(documents, sequence, TRI_TOO_LONG_CUT, &c);
   if (status == TRI_OK) status = tri_packing_create(sequence, c.counts, &packing);
   for (int64_t l = 1; l <= sequence && status == TRI_OK; l++) area += (double)c.counts[l] * triangle(l);
   if (status == TRI_OK) {
@@ -56,11 +77,13 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
 /* begins[l + 1] counts up from where the pieces of length l begin: when all are in, to where they end. */
 typedef struct placer {
   int64_t sequence;
+  tri_too_long rule;
   tri_pieces *pieces;
 } placer;
 
 static tri_status place_pieces(void *context, int64_t first, int64_t length) {
   const placer *p = context;
+  length = taken_of(p->rule, p->sequence, length);
   for (int64_t at = 0; at < length; at += p->sequence) {
     int64_t piece = length - at < p->sequence ? length - at : p->sequence;
     int64_t ends = at + piece == length;
@@ -69,8 +92,8 @@ static tri_status place_pieces(void *context, int64_t first, int64_t length) {
   return TRI_OK;
 }
 
-static tri_status find_places(const tri_documents *documents, int64_t sequence, const int64_t *counts,
-                              tri_pieces *pieces) {
+static tri_status find_places(const tri_documents *documents, int64_t sequence, tri_too_long rule,
+                              const int64_t *counts, tri_pieces *pieces) {
   int64_t total = 0;
   TRI_TRY(tri_alloc("lengths of pieces", (size_t)sequence + 2, sizeof *pieces->begins, &pieces->begins));
   for (int64_t l = 1; l <= sequence; l++) {
@@ -78,15 +101,26 @@ static tri_status find_places(const tri_documents *documents, int64_t sequence, 
     total += counts[l];
   }
   TRI_TRY(tri_alloc("pieces of documents", (size_t)total, sizeof *pieces->places, &pieces->places));
-  return tri_documents_walk(documents, place_pieces, &(placer){sequence, pieces});
+  return tri_documents_walk(documents, place_pieces, &(placer){sequence, rule, pieces});
 }
 
-tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_pieces *out) {
+static tri_status none_left(const tri_documents *documents, const counter *c) {
+  return tri_fail(TRI_BAD_CONFIG,
+                  "%s: all %" PRId64 " documents are longer than data.sequence (%" PRId64
+                  " tokens) and dropped (data.too_long); raise data.sequence, or set data.too_long to truncate or cut",
+                  tri_corpus_name(documents->corpus), c->documents, c->sequence);
+}
+
+tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_too_long too_long, tri_pieces *out) {
   counter c;
   tri_pieces pieces = {0};
-  tri_status status = count_all(documents, sequence, &c);
+  tri_status status = count_all(documents, sequence, too_long, &c);
+  if (status == TRI_OK && c.left_out == tri_corpus_num_tokens(documents->corpus)) status = none_left(documents, &c);
   if (status == TRI_OK) status = tri_packing_create(sequence, c.counts, &pieces.packing);
-  if (status == TRI_OK) status = find_places(documents, sequence, c.counts, &pieces);
+  if (status == TRI_OK) status = find_places(documents, sequence, too_long, c.counts, &pieces);
+  pieces.documents = c.documents;
+  pieces.too_long = c.too_long;
+  pieces.left_out = c.left_out;
   tri_free(c.counts);
   if (status != TRI_OK) {
     tri_pieces_release(&pieces);

@@ -1,20 +1,29 @@
-/* The documents of a corpus as they are packed: each whole, or, where it is longer than a sequence, cut into pieces of
- * that length and the rest. */
+/* The documents of a corpus as they are packed: each whole; where it is longer than a sequence, as the caller says. */
 #ifndef TRI_DATA_PIECES_H
 #define TRI_DATA_PIECES_H
 
 #include "data/documents.h"
 #include "data/packing.h"
 
+/* What becomes of a document that is longer than a sequence. */
+typedef enum tri_too_long {
+  TRI_TOO_LONG_CUT,      /* pieces of the sequence's length, and the rest */
+  TRI_TOO_LONG_TRUNCATE, /* its beginning alone                           */
+  TRI_TOO_LONG_DROP,     /* nothing of it                                 */
+  TRI_TOO_LONG_AUTO,     /* in a configuration that is not settled yet    */
+} tri_too_long;
+
 typedef struct tri_pieces {
+  int64_t documents, too_long; /* all that there are, and those longer than a sequence */
+  int64_t left_out;            /* tokens of these that are in no piece */
   tri_packing *packing;
   int64_t *begins; /* [sequence + 2]: where the pieces of each length begin in `places` */
   int64_t
       *places; /* first token of a piece, times two, plus 1 where its document ends with it; by length, then in order */
 } tri_pieces;
 
-/* Release with tri_pieces_release. Eight bytes a piece. */
-tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_pieces *out);
+/* Release with tri_pieces_release. Eight bytes a piece. TRI_BAD_CONFIG where nothing is left. */
+tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_too_long too_long, tri_pieces *out);
 void tri_pieces_release(tri_pieces *pieces);
 
 /* What packing and masks make of a corpus, without a table of its pieces. */

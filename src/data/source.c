@@ -46,8 +46,8 @@ static tri_status create_windows(const tri_corpus *corpus, tri_source *source) {
   return TRI_OK;
 }
 
-static tri_status create_packed(tri_source *source) {
-  TRI_TRY(tri_pieces_find(&source->documents, source->sequence, &source->pieces));
+static tri_status create_packed(tri_too_long too_long, tri_source *source) {
+  TRI_TRY(tri_pieces_find(&source->documents, source->sequence, too_long, &source->pieces));
   source->per_epoch = tri_packing_sequences(source->pieces.packing);
   return TRI_OK;
 }
@@ -66,7 +66,7 @@ tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options 
   }
   bool packed = options->packing == TRI_PACKING_DOCUMENTS;
   if (source.masked || packed) say_empty(corpus);
-  TRI_TRY(packed ? create_packed(&source) : create_windows(corpus, &source));
+  TRI_TRY(packed ? create_packed(options->too_long, &source) : create_windows(corpus, &source));
   *out = source;
   return TRI_OK;
 }

@@ -5,10 +5,18 @@
 #include "data/pieces.h"
 
 /* Whether documents that share a sequence see each other. */
-typedef enum tri_document_use { TRI_DOCUMENTS_JOINED, TRI_DOCUMENTS_MASKED } tri_document_use;
+typedef enum tri_document_use {
+  TRI_DOCUMENTS_JOINED,
+  TRI_DOCUMENTS_MASKED,
+  TRI_DOCUMENTS_AUTO, /* in a configuration that is not settled yet */
+} tri_document_use;
 
 /* What a sequence is: a window of the stream of all documents, or whole documents side by side (pieces.h). */
-typedef enum tri_packing_use { TRI_PACKING_WINDOWS, TRI_PACKING_DOCUMENTS } tri_packing_use;
+typedef enum tri_packing_use {
+  TRI_PACKING_WINDOWS,
+  TRI_PACKING_DOCUMENTS,
+  TRI_PACKING_AUTO, /* likewise */
+} tri_packing_use;
 
 typedef struct tri_source_options {
   int64_t sequence; /* T: a sample is T inputs and, one position later, T labels */
@@ -16,7 +24,8 @@ typedef struct tri_source_options {
   uint64_t seed;
   tri_document_use documents;
   tri_packing_use packing;
-  int32_t end_of_text; /* the tokenizer's, or -1: where the index knows but one document */
+  tri_too_long too_long; /* where documents are packed */
+  int32_t end_of_text;   /* the tokenizer's, or -1: where the index knows but one document */
 } tri_source_options;
 
 /* Sample `index` of an endless sequence: what it is depends on the corpus and (seed, epoch, index) alone, where epoch =

@@ -8,11 +8,13 @@
 #include "checkpoint/contradiction.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/run_notes.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "comm/agreement.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
+#include "run/settle.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>
@@ -24,6 +26,8 @@
 enum { RUN_FILE_BYTES = 1 << 16, CHANGES_BYTES = 8192, KEY_BYTES = 64 };
 
 #define RUN_FILE "run.json"
+
+enum { BASE_TYPE_BYTES = sizeof(((tri_identity *)0)->base_type) };
 
 static const char *text_at(const json_t *object, const char *key) {
   const char *text = json_string_value(json_object_get(object, key));
@@ -44,6 +48,7 @@ static tri_status read_run(const char *path, tri_identity *out) {
     snprintf(out->run, sizeof out->run, "%s", name);
     snprintf(out->from, sizeof out->from, "%s", from);
     out->from_step = (int64_t)json_integer_value(json_object_get(document, "from_step"));
+    snprintf(out->base_type, sizeof out->base_type, "%s", text_at(document, "base_type"));
   }
   json_decref(document);
   if (known) return TRI_OK;
@@ -54,8 +59,9 @@ static tri_status read_run(const char *path, tri_identity *out) {
 }
 
 static tri_status write_run(const char *path, const tri_identity *identity) {
-  json_t *document = json_pack("{s:s, s:s, s:s, s:I}", "format", "trireme run", "run", identity->run, "from",
-                               identity->from, "from_step", (json_int_t)identity->from_step);
+  json_t *document =
+      json_pack("{s:s, s:s, s:s, s:I, s:s}", "format", "trireme run", "run", identity->run, "from", identity->from,
+                "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type);
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
   if (text == NULL) return tri_fail(TRI_INTERNAL, "%s cannot be written as JSON: not UTF-8, or no memory", path);
@@ -85,12 +91,25 @@ static void recall_name(const char *output, char out[TRI_FINGERPRINT_BYTES]) {
   (void)tri_checkpoint_newest_that(&alone, root, take_name, out, path);
 }
 
-static tri_status find_name(const char *output, bool anew, tri_identity *out) {
+/* A folder that cannot be opened is told of where its weights are read. */
+static void find_base_type(const char *init, char out[BASE_TYPE_BYTES]) {
+  char folder[TRI_PATH_BYTES];
+  tri_checkpoint *base = NULL;
+  const tri_checkpoint_use use = {.settings_only = true};
+  if (init[0] == '\0' || tri_checkpoint_find(init, &use, folder) != TRI_OK) return;
+  if (tri_checkpoint_open(folder, &base) != TRI_OK) return;
+  snprintf(out, BASE_TYPE_BYTES, "%s", tri_run_notes_type(base));
+  tri_checkpoint_close(base);
+}
+
+static tri_status find_name(const tri_run_config *config, bool anew, tri_identity *out) {
   char path[TRI_PATH_BYTES];
+  const char *output = config->output;
   TRI_TRY(tri_path_join(path, output, RUN_FILE));
   if (!anew && tri_path_exists(path)) return read_run(path, out);
   if (!anew) recall_name(output, out->run);
   out->is_new = out->run[0] == '\0';
+  find_base_type(config->init, out->base_type);
   if (out->is_new) TRI_TRY(tri_system_unique(out->run));
   return write_run(path, out);
 }
@@ -126,7 +145,7 @@ static tri_status find_base(const tri_run_config *config, tri_identity *out) {
 
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
   tri_status status = world->rank == 0 ? find_base(config, out) : TRI_OK;
-  if (status == TRI_OK && world->rank == 0) status = find_name(config->output, anew, out);
+  if (status == TRI_OK && world->rank == 0) status = find_name(config, anew, out);
   TRI_TRY(tri_first_rank_status(world, status));
   return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
 }
@@ -198,11 +217,12 @@ static json_t *trained_json(const tri_run_config *config) {
 }
 
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
-  return json_pack("{s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:o, s:o}", "run", identity->run, "tokenizer",
-                   identity->tokenizer, "train", train_json(identity, config), "validation", "path",
-                   config->data.validation, "fingerprint", identity->validation, "documents",
+  return json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:s, s:o, s:o}", "base_type", identity->base_type,
+                   "run", identity->run, "tokenizer", identity->tokenizer, "train", train_json(identity, config),
+                   "validation", "path", config->data.validation, "fingerprint", identity->validation, "documents",
                    tri_run_config_documents(config->data.documents), "packing",
-                   tri_run_config_packing(config->data.packing), "optimizers", optimizers_json(config), "trained",
+                   tri_run_config_packing(config->data.packing), "too_long",
+                   tri_run_config_too_long(config->data.too_long), "optimizers", optimizers_json(config), "trained",
                    trained_json(config));
 }
 
@@ -214,20 +234,13 @@ static const char *const of_shape[] = {
     "attention_bias", "output_bias", "mlp_bias",    "num_experts", "expert_ffn_size", "shared_experts",
     "dense_layers",   "router_bias", NULL};
 
-static const char *const other_keys[] = {"run",
-                                         "data.train",
-                                         "data.tokenizer",
-                                         "data.documents",
-                                         "data.packing",
-                                         "data.sequence",
-                                         "seed",
-                                         "optimizer.name",
-                                         "freeze",
-                                         "adapter",
-                                         NULL};
+static const char *const other_keys[] = {
+    "run",           "data.train", "data.tokenizer", "data.documents", "data.packing", "data.too_long",
+    "data.sequence", "seed",       "optimizer.name", "freeze",         "adapter",      NULL};
 
 /* Those with which the samples that follow are others. */
-static const char *const of_samples[] = {"data.train", "data.documents", "data.packing", "data.sequence", "seed", NULL};
+static const char *const of_samples[] = {
+    "data.train", "data.documents", "data.packing", "data.too_long", "data.sequence", "seed", NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -454,6 +467,9 @@ static void compare_samples(const tri_checkpoint_state *state, const json_t *sai
              *own_packing = tri_run_config_packing(c->config->data.packing);
   if (differ(documents, own_documents)) add_change(c, "data.documents", documents, own_documents);
   if (differ(packing, own_packing)) add_change(c, "data.packing", packing, own_packing);
+  const char *too_long = text_at(said, "too_long"), *own_too_long = tri_run_config_too_long(c->config->data.too_long);
+  if (too_long[0] == '\0' && packing[0] != '\0') too_long = tri_run_config_too_long(TRI_TOO_LONG_CUT);
+  if (differ(too_long, own_too_long)) add_change(c, "data.too_long", too_long, own_too_long);
   if (state != NULL && state->step > 0 && state->seed != c->config->seed) { /* one that was imported read nothing */
     char there[32], here[32];
     snprintf(there, sizeof there, "%" PRIu64, state->seed);
@@ -470,7 +486,10 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
   if (tri_alloc("a checkpoint's run file", 1, sizeof *there, &there) != TRI_OK) return NULL;
   const char *text = state->run_config;
-  if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) return there;
+  if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
+    tri_run_settle_older(there);
+    return there;
+  }
   tri_free(there);
   return NULL;
 }

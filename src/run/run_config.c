@@ -28,10 +28,16 @@
 #define DECAYS(X)                                                                                                      \
   X("constant", TRI_DECAY_CONSTANT) X("linear", TRI_DECAY_LINEAR) X("cosine", TRI_DECAY_COSINE) X("wsd", TRI_DECAY_WSD)
 TRI_CONFIG_WORDS(decays, tri_decay, DECAYS)
-#define DOCUMENT_USES(X) X("joined", TRI_DOCUMENTS_JOINED) X("masked", TRI_DOCUMENTS_MASKED)
+#define DOCUMENT_USES(X)                                                                                               \
+  X("auto", TRI_DOCUMENTS_AUTO) X("joined", TRI_DOCUMENTS_JOINED) X("masked", TRI_DOCUMENTS_MASKED)
 TRI_CONFIG_WORDS(document_uses, tri_document_use, DOCUMENT_USES)
-#define PACKING_USES(X) X("windows", TRI_PACKING_WINDOWS) X("documents", TRI_PACKING_DOCUMENTS)
+#define PACKING_USES(X)                                                                                                \
+  X("auto", TRI_PACKING_AUTO) X("windows", TRI_PACKING_WINDOWS) X("documents", TRI_PACKING_DOCUMENTS)
 TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
+#define TOO_LONG_USES(X)                                                                                               \
+  X("auto", TRI_TOO_LONG_AUTO)                                                                                         \
+  X("cut", TRI_TOO_LONG_CUT) X("truncate", TRI_TOO_LONG_TRUNCATE) X("drop", TRI_TOO_LONG_DROP)
+TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
 /* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
@@ -86,10 +92,15 @@ static const tri_config_key data_keys[] = {
      .help = "tokens in one sample; asked for where max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
      .help = "labels with this id (padding) do not count in the loss; -1 is none"},
-    {CHOICE("documents", data.documents, document_uses), .fallback = "joined",
-     .help = "masked: documents in a sequence do not see each other, and positions begin again in each; or joined"},
-    {CHOICE("packing", data.packing, packing_uses), .fallback = "windows",
-     .help = "documents: sequences are whole documents side by side, best-fit; or windows of the text, cut anywhere"},
+    {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
+     .help = "masked: documents in a sequence do not see each other, and positions begin again in each; or joined; "
+             "auto: masked where a corpus has a mask (conversations)"},
+    {CHOICE("packing", data.packing, packing_uses), .fallback = "auto",
+     .help = "documents: sequences are whole documents side by side, best-fit; or windows of the text, cut anywhere; "
+             "auto: documents where a corpus has a mask"},
+    {CHOICE("too_long", data.too_long, too_long_uses), .fallback = "auto",
+     .help = "documents longer than a sequence, where they are packed: cut into pieces, truncate (the beginning is "
+             "kept) or drop; auto: truncate where a corpus has a mask, else cut"},
 };
 TABLE(data_table, data_keys);
 
@@ -592,5 +603,9 @@ bool tri_run_config_find_packing(const char *word, tri_packing_use *out) { retur
 const char *tri_run_config_documents(tri_document_use use) { return document_uses_word(use); }
 
 const char *tri_run_config_packing(tri_packing_use use) { return packing_uses_word(use); }
+
+bool tri_run_config_find_too_long(const char *word, tri_too_long *out) { return too_long_uses_find(word, out); }
+
+const char *tri_run_config_too_long(tri_too_long use) { return too_long_uses_word(use); }
 
 const tri_config_table *tri_run_config_table(void) { return &run_table; }

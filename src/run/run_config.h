@@ -45,6 +45,7 @@ typedef struct tri_run_config {
     int64_t ignore_token; /* labels with this id do not count; -1 is none */
     tri_document_use documents;
     tri_packing_use packing;
+    tri_too_long too_long; /* as all three are settled (settle.h): auto is what a file says, or does not say */
   } data;
   tri_layout layout;
   struct {
@@ -116,6 +117,8 @@ bool tri_run_config_find_documents(const char *word, tri_document_use *out);
 bool tri_run_config_find_packing(const char *word, tri_packing_use *out);
 const char *tri_run_config_documents(tri_document_use use);
 const char *tri_run_config_packing(tri_packing_use use);
+bool tri_run_config_find_too_long(const char *word, tri_too_long *out);
+const char *tri_run_config_too_long(tri_too_long use);
 
 /* The shares of data.train's sources: their weights have been checked. */
 tri_status tri_run_config_shares(const tri_run_config *config, tri_mixture_shares *out);

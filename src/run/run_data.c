@@ -56,6 +56,7 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
       .seed = config->seed,
       .documents = config->data.documents,
       .packing = config->data.packing,
+      .too_long = config->data.too_long,
       .end_of_text = o->end_of_text,
   };
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);

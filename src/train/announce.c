@@ -21,6 +21,22 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* What becomes of documents that are longer than a sequence. */
+static void announce_too_long(const tri_training *t) {
+  const tri_sampler *train = &t->data.train;
+  long documents = 0, too_long = 0, left_out = 0;
+  for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
+    const tri_pieces *pieces = &train->sources[k].pieces;
+    documents += (long)pieces->documents;
+    too_long += (long)pieces->too_long;
+    left_out += (long)pieces->left_out;
+  }
+  if (too_long == 0) return;
+  const char *rule = tri_run_config_too_long(t->config->data.too_long);
+  tri_log("%ld of %ld documents are longer than a sequence of %ld tokens (data.too_long: %s): %ld tokens are left out",
+          too_long, documents, (long)train->sequence, rule, left_out);
+}
+
 /* How the text becomes sequences, where that is not by windows of joined documents. */
 static void announce_documents(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
@@ -29,6 +45,7 @@ static void announce_documents(const tri_training *t) {
   double tokens = 0;
   if (!packed && train->masked) tri_log("%s", masked);
   if (!packed) return;
+  announce_too_long(t);
   for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
     tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
   }
