@@ -22,7 +22,8 @@ typedef struct tri_identity {
   char from[TRI_PATH_BYTES];
   int64_t from_step;
   /* Fingerprints (data/fingerprint.h); "" where there is none. Those of `train` are in the order of data.train. */
-  char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
+  char tokenizer[TRI_FINGERPRINT_BYTES], tokenizer_before[TRI_FINGERPRINT_BYTES],
+      train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];
   /* Of a run with an adapter: where its base's weights lie, and what they are. */
   char base[TRI_PATH_BYTES];
