@@ -16,13 +16,14 @@ enum {
   TRI_IS_NUMERIC = 1 << 5,
   TRI_IS_PUNCTUATION = 1 << 6,
   TRI_IS_WORD = 1 << 8,
-  TRI_IS_LATIN_NUMBER = 1 << 9, /* \w has them, [:word:] does not */
+  TRI_IS_LATIN_NUMBER = 1 << 9, /* \w has them, but not inside of a class */
   TRI_IS_SPACE = 1 << 10,       /* White_Space */
   TRI_IS_TAB = 1 << 11,
   TRI_IS_HEX = 1 << 12,
   TRI_IS_ASCII = 1 << 13,
   TRI_IS_LONG_S = 1 << 14, /* an s where case does not count */
   TRI_IS_KELVIN = 1 << 15, /* a k */
+  TRI_IS_IOTA = 1 << 16,   /* a mark that is an iota there, so a letter */
 };
 
 typedef struct tri_class {

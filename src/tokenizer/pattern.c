@@ -94,16 +94,23 @@ static void add_property(translation *t, const property *p, set *out) {
   }
 }
 
-/* In a class where case does not count, one kind of letter that has a case stands for all. */
-static void fold_property(const translation *t, const set *added, set *out) {
-  bool cased = false;
-  if (t->alphabet == NULL) return;
+static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
+
+/* In a class where case does not count. Of a part of the letters with case it would need their other forms one by one.
+ */
+static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
+  int with = 0, without = 0;
+  if (t->alphabet == NULL) return TRI_OK;
   for (int i = 0; i < num_all(t); i++) {
-    cased |= added->has[i] && (facts_of(t, i) & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL;
+    out->has[i] |= added->has[i];
+    if (!is_cased(facts_of(t, i))) continue;
+    with += added->has[i];
+    without += !added->has[i];
   }
-  for (int i = 0; i < num_all(t); i++) {
-    out->has[i] |= added->has[i] || (cased && (facts_of(t, i) & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL);
-  }
+  if (with > 0 && without > 0)
+    return refuse(t, "a part of the letters inside of [...], where case does not count,", at);
+  for (int i = 0; i < num_all(t); i++) out->has[i] |= with > 0 && (facts_of(t, i) & TRI_IS_IOTA) != 0;
+  return TRI_OK;
 }
 
 static void add_facts(const translation *t, uint32_t facts, set *out) {
@@ -132,7 +139,10 @@ static tri_status put_run(translation *t, int first, int last) {
 
 static tri_status put_set(translation *t, const set *s) {
   int runs = 0;
+  bool even = true; /* in ASCII a letter is there in both forms or in none */
   if (t->alphabet == NULL) return TRI_OK;
+  for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
+  if (!even && is_folding(t)) TRI_TRY(put_text(t, "(?-i:"));
   for (int i = 0; i < num_all(t); i++) {
     if (!s->has[i]) continue;
     int last = i;
@@ -141,7 +151,8 @@ static tri_status put_set(translation *t, const set *s) {
     TRI_TRY(put_run(t, i, last));
     i = last;
   }
-  return put_text(t, runs == 0 ? "(?!)" : "]");
+  TRI_TRY(put_text(t, runs == 0 ? "(?!)" : "]"));
+  return put_text(t, !even && is_folding(t) ? ")" : "");
 }
 
 static tri_status put_property(translation *t, const property *p) {
@@ -335,6 +346,7 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
   for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
     if (letters[i].letter != letter) continue;
     *out = (escape){.is_set = true, .set = letters[i].set};
+    if (in_class) out->set.facts &= ~(uint32_t)TRI_IS_LATIN_NUMBER;
     return TRI_OK;
   }
   for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++) {
@@ -449,6 +461,7 @@ static tri_status add_posix(translation *t, set *out) {
 
 /* A character of a class; or a set, which is added. */
 static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
+  const size_t begin = t->at;
   const char c = peek(t, 0);
   escape e = {0};
   *is_code = true;
@@ -459,8 +472,7 @@ static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t 
     if (!e.is_set) return TRI_OK;
     set added = {0};
     add_property(t, &e.set, is_folding(t) ? &added : out);
-    if (is_folding(t)) fold_property(t, &added, out);
-    return TRI_OK;
+    return is_folding(t) ? fold_property(t, begin, &added, out) : TRI_OK;
   }
   const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, code);
   if (length == 0) return tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
