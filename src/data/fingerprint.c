@@ -199,6 +199,7 @@ tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before) {
   if (strcmp(recorded, now) == 0) return true;
   if (before[0] == '\0' || strcmp(recorded, before) != 0) return false;
+  if (what == NULL) return true;
   tri_log(
       "%s was made when the machine's PCRE2 decided which characters are letters, digits or punctuation; it is taken, "
       "though rare characters may have other ids by Unicode %s",

@@ -24,7 +24,7 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
 tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
 /* Whether a recorded fingerprint is that of a tokenizer, as it is now or as it once was ("": not known). The latter is
- * logged; the line begins with `what`, which has the record. */
+ * logged; the line begins with `what`, which has the record (NULL: it is not logged). */
 bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
 
 /* Of a corpus: the whole index, and the bytes of the tokens: all of them up to TRI_FINGERPRINT_WHOLE_BYTES, of more the
