@@ -2,7 +2,6 @@
 
 #include "base/memory.h"
 #include "tokenizer/unicode_classes.h"
-#include "tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

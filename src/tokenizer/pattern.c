@@ -25,7 +25,13 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { MAX_PATTERN_BYTES = 65536, DEEPEST = 200, ALL = TRI_ASCII + TRI_MOST_CLASSES };
+enum {
+  MAX_PATTERN_BYTES = 65536,
+  DEEPEST = 200,          /* groups within groups */
+  MOST_RANGES = 4096,     /* of characters beyond ASCII: the time to make an alphabet grows with their square */
+  MOST_FOLDED = 10000000, /* characters whose other forms are looked for */
+  ALL = TRI_ASCII + TRI_MOST_CLASSES
+};
 
 /* ASCII, then the classes. */
 typedef struct set {
@@ -44,6 +50,7 @@ typedef struct translation {
   tri_alphabet *alphabet; /* NULL while the pattern is read for the first time */
   tri_named_range *ranges;
   size_t num_ranges, ranges_room;
+  int64_t num_folded;
   int num_named;        /* sets of its own met so far, in both readings alike */
   bool asks_categories; /* what matches depends on the version of Unicode */
   bool folds[DEEPEST];  /* (?i) at each depth of groups */
@@ -165,6 +172,10 @@ static tri_status put_property(translation *t, const property *p) {
 
 static tri_status name_range(translation *t, uint32_t first, uint32_t last) {
   if (t->alphabet != NULL) return TRI_OK;
+  if (t->num_ranges == MOST_RANGES) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: the pattern names more than %d ranges of characters beyond ASCII", t->where,
+                    MOST_RANGES);
+  }
   if (t->num_ranges == t->ranges_room) {
     const size_t room = 2 * t->ranges_room + 16;
     TRI_TRY(tri_realloc("a pattern", room, sizeof *t->ranges, &t->ranges));
@@ -187,6 +198,8 @@ static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *
   for (uint32_t code = first; code <= last && code < TRI_ASCII; code++) out->has[code] = true;
   if (last >= TRI_ASCII) TRI_TRY(name_range(t, first < TRI_ASCII ? TRI_ASCII : first, last));
   if (!is_folding(t)) return TRI_OK;
+  t->num_folded += (int64_t)last - first + 1;
+  if (t->num_folded > MOST_FOLDED) return refuse(t, "too large ranges where case does not count,", t->at);
   for (uint32_t code = first; code <= last && code <= LAST_WITH_CASE; code++) {
     const uint32_t upper = (uint32_t)utf8proc_toupper((utf8proc_int32_t)code);
     const uint32_t lower = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);

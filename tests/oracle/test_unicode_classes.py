@@ -96,6 +96,8 @@ def test_the_table_made_again(tmp_path):
     (r"(.)\1", r"has \1 at byte 3"), (r"\X", r"has \X at byte 0"), (r"\p{L", "name of a property at byte 0 does not end"),
     (r"[z-a]", "range at byte 1 ends before it begins"), (r"[a\]", "never closed"), (r"\x{110000}", "which is no character"),
     (r"(?i:[\p{Lu}])", "has a part of the letters inside of [...], where case does not count, at byte 5"), (r"(*UCP)\w", "has (* at byte 0"), ("|".join(chr(0x4E00 + i) for i in range(65)), "in more than 64 places"),
+    ("[" + "".join(chr(0x4E00 + 2 * i) for i in range(5000)) + "]", "more than 4096 ranges"),
+    (r"(?i:[" + r"\x{100}-\x{10ffff}" * 20 + "])", "has too large ranges where case does not count, at byte"),
 ])  # fmt: skip
 def test_what_is_refused(pattern, said, tmp_path):
     theirs = json.loads(reference(pre_tokenizers.Split("x", "isolated")).to_str())
