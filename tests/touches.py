@@ -87,7 +87,7 @@ TOUCHES = {
         "oracle/test_layouts.py", "oracle/test_golden.py", "oracle/test_instructions.py", "oracle/test_parity.py",
         "oracle/test_plan.py", "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "emulated/test_layouts.py"],
     "src/timeline": ["oracle/test_instructions.py", "oracle/test_plan.py", "oracle/test_ranks.py"],
-    "src/tokenizer": ["oracle/test_tokenizer_*.py", "oracle/test_characters.py", "oracle/test_corpus_identity.py"],
+    "src/tokenizer": ["oracle/test_tokenizer_*.py", "oracle/test_characters.py", "oracle/test_corpus_identity.py", "oracle/test_unicode_classes.py"],
     "src/train": [
         "oracle/test_resume.py", "oracle/test_learning_rate.py", "oracle/test_divergence.py", "oracle/test_early_stop.py",
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_products.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",

@@ -334,7 +334,7 @@ static int prefix_length(const tri_corpus *corpus) { return (int)(strlen(corpus-
 
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name) {
-  char in_use[TRI_FINGERPRINT_BYTES];
+  char in_use[TRI_FINGERPRINT_BYTES], before[TRI_FINGERPRINT_BYTES], what[TRI_PATH_BYTES + 16];
   const char *prefix = corpus->bin.path, *own = corpus->record.tokenizer;
   int length = prefix_length(corpus);
   if (own[0] == '\0') {
@@ -349,7 +349,9 @@ tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokeni
     return TRI_OK;
   }
   TRI_TRY(tri_tokenizer_fingerprint(tokenizer, in_use));
-  if (strcmp(in_use, own) == 0) return TRI_OK;
+  TRI_TRY(tri_tokenizer_fingerprint_before(tokenizer, before));
+  snprintf(what, sizeof what, "the corpus %.*s", length, prefix);
+  if (tri_fingerprint_fits(what, own, in_use, before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "the corpus %.*s was made with another tokenizer (%" PRId64
                   " tokens, fingerprint %.8s) than %s (%" PRId64
@@ -363,6 +365,9 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
   const tri_corpus_record *own = &corpus->record, *its = &other->record;
   if (own->tokenizer[0] == '\0' || its->tokenizer[0] == '\0') return TRI_OK;
   if (strcmp(own->tokenizer, its->tokenizer) == 0) return TRI_OK;
+  /* Said where they are compared with a tokenizer. */
+  if (tri_fingerprint_fits(NULL, own->tokenizer, its->tokenizer, its->tokenizer_before)) return TRI_OK;
+  if (tri_fingerprint_fits(NULL, its->tokenizer, own->tokenizer, own->tokenizer_before)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "the corpora %.*s (%" PRId64 " tokens, fingerprint %.8s) and %.*s (%" PRId64
                   " tokens, fingerprint %.8s) were made with different tokenizers; prepare one of them with the "

@@ -56,6 +56,9 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   TRI_TRY(read_count(path, root, "tokens", 1, &out->tokens));
   TRI_TRY(read_count(path, root, "documents", 0, &out->documents));
   TRI_TRY(read_fingerprint(path, root, "tokenizer", out->tokenizer));
+  if (json_object_get(root, "tokenizer_before") != NULL) {
+    TRI_TRY(read_fingerprint(path, root, "tokenizer_before", out->tokenizer_before));
+  }
   TRI_TRY(read_count(path, root, "vocab_size", 1, &out->vocab_size));
   out->end_of_text = -1;
   if (json_object_get(root, "end_of_text") != NULL)
@@ -101,6 +104,9 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
                            "corpus", record->corpus, "tokens", (json_int_t)record->tokens, "documents",
                            (json_int_t)record->documents, "tokenizer", record->tokenizer, "vocab_size",
                            (json_int_t)record->vocab_size, "generation", record->generation);
+  if (record->tokenizer_before[0] != '\0') {
+    json_object_set_new(root, "tokenizer_before", json_string(record->tokenizer_before));
+  }
   if (record->end_of_text >= 0) json_object_set_new(root, "end_of_text", json_integer(record->end_of_text));
   if (masked) {
     json_object_set_new(root, "mask", json_string(record->mask));

@@ -9,6 +9,9 @@
  *    "end_of_text": 50256,      the token behind each document; older records have none: the tokenizer says it
  *    "generation": "77d0..."}   of all that was written together: both corpora and the tokenizer
  *
+ * Where older records have another fingerprint of the same tokenizer (tri_tokenizer_fingerprint_before), that is
+ * "tokenizer_before", by which it is known that corpora of both kinds belong together.
+ *
  * One of a corpus with a mask has version 2 and in addition
  *
  *    "mask": "1b9d...",         the fingerprint of PREFIX.mask
@@ -23,7 +26,8 @@
 
 typedef struct tri_corpus_record {
   char corpus[TRI_FINGERPRINT_BYTES], tokenizer[TRI_FINGERPRINT_BYTES], generation[TRI_FINGERPRINT_BYTES];
-  char mask[TRI_FINGERPRINT_BYTES]; /* "": there is none */
+  char tokenizer_before[TRI_FINGERPRINT_BYTES]; /* "": the same */
+  char mask[TRI_FINGERPRINT_BYTES];             /* "": there is none */
   int64_t tokens, documents, vocab_size, learnt_tokens;
   int64_t end_of_text; /* -1: not said */
 } tri_corpus_record;

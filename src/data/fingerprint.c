@@ -1,7 +1,9 @@
 #include "data/fingerprint.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "tokenizer/tokenizer_internal.h"
+#include "tokenizer/unicode_classes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -75,19 +77,40 @@ static void add_merges(XXH3_state_t *hash, const tri_vocabulary *vocabulary) {
   add_int(hash, count);
 }
 
-/* All patterns of one scanner match the same; GPT-2's is written in more than one way. */
-static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer) {
+/* How Digits and Punctuation were written when the machine's PCRE2 decided what a letter or a digit is. */
+static const struct {
+  const char *now, *before;
+} once[] = {
+    {TRI_PATTERN_DIGIT, "\\p{N}"},
+    {TRI_PATTERN_DIGIT "+", "\\p{N}+"},
+    {TRI_PATTERN_PUNCTUATION, "[\\p{P}$+<=>^`|~]"},
+    {TRI_PATTERN_PUNCTUATION "+", "[\\p{P}$+<=>^`|~]+"},
+};
+
+/* All patterns of one scanner match the same; GPT-2's is written in more than one way. A pattern that asks for
+ * categories of characters matches by a version of Unicode, which `before` leaves out. */
+static void add_pattern(XXH3_state_t *hash, const tri_stage *stage, bool before) {
+  const bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
+  const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
+  size_t bytes = gpt2 ? strlen(tri_pattern_gpt2) : stage->text_bytes;
+  for (size_t i = 0; before && i < sizeof once / sizeof once[0]; i++) {
+    if (strcmp(once[i].now, text) != 0) continue;
+    text = once[i].before;
+    bytes = strlen(text);
+  }
+  add_text(hash, text, bytes);
+  add_int(hash, stage->literal);
+  add_int(hash, stage->drop_unmatched);
+  if (!before && stage->compiled.asks_categories) add_text(hash, tri_unicode_version, strlen(tri_unicode_version));
+}
+
+static void add_stages(XXH3_state_t *hash, const tri_pretokenizer *pretokenizer, bool before) {
   add_int(hash, pretokenizer->count);
   for (int i = 0; i < pretokenizer->count; i++) {
     const tri_stage *stage = &pretokenizer->stages[i];
-    add_int(hash, stage->pattern != NULL);
+    add_int(hash, stage->compiled.code != NULL);
     if (stage->kind != TRI_STAGE_CUT && stage->kind != TRI_STAGE_SPACE) add_int(hash, stage->kind);
-    if (stage->pattern == NULL) continue;
-    bool gpt2 = stage->scanner == TRI_SCAN_GPT2;
-    const char *text = gpt2 ? tri_pattern_gpt2 : stage->text;
-    add_text(hash, text, gpt2 ? strlen(tri_pattern_gpt2) : stage->text_bytes);
-    add_int(hash, stage->literal);
-    add_int(hash, stage->drop_unmatched);
+    if (stage->compiled.code != NULL) add_pattern(hash, stage, before);
   }
 }
 
@@ -144,12 +167,12 @@ static tri_status add_added(XXH3_state_t *hash, const tri_tokenizer *tokenizer) 
   return TRI_OK;
 }
 
-tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]) {
+static tri_status fingerprint_tokenizer(const tri_tokenizer *tokenizer, bool before, char out[TRI_FINGERPRINT_BYTES]) {
   XXH3_state_t *hash = NULL;
   TRI_TRY(fingerprint_begin("trireme tokenizer 1", &hash));
   add_vocabulary(hash, tokenizer);
   add_merges(hash, &tokenizer->vocabulary);
-  add_stages(hash, &tokenizer->pretokenizer);
+  add_stages(hash, &tokenizer->pretokenizer, before);
   add_steps(hash, &tokenizer->normalizer);
   if (tokenizer->vocabulary.characters) add_characters(hash, tokenizer);
   add_int(hash, tokenizer->ignore_merges);
@@ -163,6 +186,25 @@ tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TR
     XXH3_freeState(hash);
   }
   return status;
+}
+
+tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]) {
+  return fingerprint_tokenizer(tokenizer, false, out);
+}
+
+tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]) {
+  return fingerprint_tokenizer(tokenizer, true, out);
+}
+
+bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before) {
+  if (strcmp(recorded, now) == 0) return true;
+  if (before[0] == '\0' || strcmp(recorded, before) != 0) return false;
+  if (what == NULL) return true;
+  tri_log(
+      "%s was made when the machine's PCRE2 decided which characters are letters, digits or punctuation; it is taken, "
+      "though rare characters may have other ids by Unicode %s",
+      what, tri_unicode_version);
+  return true;
 }
 
 /* ---- corpora --------------------------------------------------------------------------------------------------- */

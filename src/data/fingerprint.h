@@ -18,6 +18,15 @@
  * are written (but those that are known to match the same are one). */
 tri_status tri_tokenizer_fingerprint(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
 
+/* The same as it once was, when the version of Unicode that patterns go by (unicode_classes.h) was that of the
+ * machine's PCRE2 and no part of it. It differs only for patterns with \p{..}, \w, \d or \b, for Digits and for
+ * Punctuation. */
+tri_status tri_tokenizer_fingerprint_before(const tri_tokenizer *tokenizer, char out[TRI_FINGERPRINT_BYTES]);
+
+/* Whether a recorded fingerprint is that of a tokenizer, as it is now or as it once was ("": not known). The latter is
+ * logged; the line begins with `what`, which has the record (NULL: it is not logged). */
+bool tri_fingerprint_fits(const char *what, const char *recorded, const char *now, const char *before);
+
 /* Of a corpus: the whole index, and the bytes of the tokens: all of them up to TRI_FINGERPRINT_WHOLE_BYTES, of more the
  * first and the last TRI_FINGERPRINT_END_BYTES and TRI_FINGERPRINT_PIECES pieces of TRI_FINGERPRINT_PIECE_BYTES between
  * them, at equal distances. So of a terabyte some 1.2 MB are read, and an edit that changes neither the index nor a

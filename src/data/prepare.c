@@ -433,7 +433,10 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
   memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
   out->learnt_tokens = tri_corpus_num_learnt(corpus);
   tri_corpus_close(corpus);
-  return tri_tokenizer_fingerprint(p->tokenizer, out->tokenizer);
+  TRI_TRY(tri_tokenizer_fingerprint(p->tokenizer, out->tokenizer));
+  TRI_TRY(tri_tokenizer_fingerprint_before(p->tokenizer, out->tokenizer_before));
+  if (strcmp(out->tokenizer, out->tokenizer_before) == 0) out->tokenizer_before[0] = '\0';
+  return TRI_OK;
 }
 
 static tri_status write_records(const prepare *p) {

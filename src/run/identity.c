@@ -344,10 +344,13 @@ static bool differ(const char *there, const char *here) {
 }
 
 static void compare_tokenizers(const tri_identity *identity, const char *folder, const json_t *said, changes *c) {
-  char found[TRI_FINGERPRINT_BYTES];
+  char found[TRI_FINGERPRINT_BYTES], what[TRI_PATH_BYTES + 32];
   snprintf(found, sizeof found, "%s", text_at(said, "tokenizer"));
   if (found[0] == '\0') tokenizer_of_folder(folder, found);
-  if (differ(found, identity->tokenizer)) add_change(c, "data.tokenizer", found, identity->tokenizer);
+  if (found[0] == '\0' || identity->tokenizer[0] == '\0') return;
+  snprintf(what, sizeof what, "the checkpoint %s", folder);
+  if (!tri_fingerprint_fits(what, found, identity->tokenizer, identity->tokenizer_before))
+    add_change(c, "data.tokenizer", found, identity->tokenizer);
 }
 
 enum { SOURCE_BYTES = 300 };

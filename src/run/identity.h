@@ -22,7 +22,8 @@ typedef struct tri_identity {
   char from[TRI_PATH_BYTES];
   int64_t from_step;
   /* Fingerprints (data/fingerprint.h); "" where there is none. Those of `train` are in the order of data.train. */
-  char tokenizer[TRI_FINGERPRINT_BYTES], train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
+  char tokenizer[TRI_FINGERPRINT_BYTES], tokenizer_before[TRI_FINGERPRINT_BYTES],
+      train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];
   char base_type[16]; /* "bf16", ...: of the weights that `init` named when the run began; "" without them */
   /* Of a run with an adapter: where its base's weights lie, and what they are. */

@@ -125,6 +125,9 @@ tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identit
   tri_status status = out->tokenizer[0] == '\0' ? TRI_OK : tri_tokenizer_create(out->tokenizer, &tokenizer);
   if (status == TRI_OK && tokenizer != NULL) status = check_vocabulary(config, tokenizer, out->tokenizer);
   if (status == TRI_OK && tokenizer != NULL) status = tri_tokenizer_fingerprint(tokenizer, identity->tokenizer);
+  if (status == TRI_OK && tokenizer != NULL) {
+    status = tri_tokenizer_fingerprint_before(tokenizer, identity->tokenizer_before);
+  }
   out->end_of_text = status == TRI_OK && tokenizer != NULL ? tri_tokenizer_end_of_text(tokenizer) : -1;
   const opening o = {config, tokenizer, out->tokenizer, out->end_of_text};
   if (status == TRI_OK) status = open_corpora(&o, identity, out);

@@ -5,10 +5,10 @@
 #include "tokenizer/added_tokens.h"
 
 #include "base/memory.h"
+#include "tokenizer/unicode_classes.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 static tri_status new_node(tri_added_matcher *matcher, uint8_t byte, int32_t *out) {
   if (matcher->count == matcher->room) {
@@ -105,27 +105,8 @@ static bool is_space(uint32_t code) {
          code == 0x3000;
 }
 
-/* What a word is made of (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. The ranges are the
- * alphabetic code points outside of letters, marks and letter numbers. */
-static bool is_word(uint32_t code) {
-  switch ((int)utf8proc_category((utf8proc_int32_t)code)) { /* utf8proc's own */
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: break;
-  }
-  return code == 0x200C || code == 0x200D || (code >= 0x24B6 && code <= 0x24E9) ||
-         (code >= 0x1F130 && code <= 0x1F149) || (code >= 0x1F150 && code <= 0x1F169) ||
-         (code >= 0x1F170 && code <= 0x1F189);
-}
+/* What a word is made of (UTS #18): alphabetic, marks, decimal digits, connectors, joiners. */
+static bool is_word(uint32_t code) { return code == 0x200C || code == 0x200D || tri_unicode_is_word(code); }
 
 /* The code point that ends at `end`, and its length; 0 if there is none or it is not valid. */
 static size_t decode_before(const char *text, size_t end, uint32_t *code) {

@@ -1,130 +1,640 @@
 /* Patterns in tokenizer files are written for Oniguruma with Ruby's syntax, which is what Hugging Face runs them with.
- * PCRE2 reads nearly all of them the same way. What differs is rewritten here:
+ * PCRE2 has nearly the same syntax, but its own version of Unicode, and the ids of a corpus must not depend on which
+ * PCRE2 a machine has. So PCRE2 never sees a character beyond ASCII: a pattern has an alphabet (alphabet.h), text is
+ * matched with stand-ins for the classes of it, and each set of the pattern is rewritten here as a set of ASCII and of
+ * stand-ins. A pattern is read twice: first for the characters beyond ASCII that it names itself, which with the table
+ * of unicode_classes.h make the alphabet, then to write what PCRE2 gets.
  *
- *   \s \S   Unicode's White_Space there; here also U+180E, which stopped being a space in Unicode 6.3
- *   \w \W   with marks and connectors there; of other numbers only those of Latin 1, such as a half
- *   \h \H   a hexadecimal digit there, a horizontal space here
- *   ^ $ .   lines end at \n, everywhere in the text: options of PCRE2
+ * What is rewritten besides, because it means something else to PCRE2:
  *
- * Sets within sets and && in a class have no counterpart and are refused. */
+ *   \s \w \h  Unicode's White_Space; letters, marks, connectors, numbers but for most of No; a hexadecimal digit
+ *   \b \B     by this \w
+ *   (?i)      s and k have a third form each
+ *   ^ $ .     lines end at \n, everywhere in the text: options of PCRE2
+ *
+ * Refused are sets within sets and && in a class, and what would need the characters themselves (\1) or tables that
+ * are not here (scripts, [:alpha:]). */
 #include "base/memory.h"
+#include "tokenizer/alphabet.h"
 #include "tokenizer/pretokenizer.h"
+#include "tokenizer/unicode_classes.h"
+#include "tokenizer/utf8.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <utf8proc.h>
 
-#define SPACE_SET "\\x09-\\x0d\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
-#define NOT_SPACE_SET                                                                                                  \
-  "\\x00-\\x08\\x0e-\\x1f\\x21-\\x84\\x86-\\x9f\\xa1-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"                  \
-  "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
-#define WORD_SET                                                                                                       \
-  "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\xb2\\xb3\\xb9\\xbc-\\xbe\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{" \
-  "1f169}\\x{1f170}-\\x{"                                                                                              \
-  "1f189}"
-
-enum { MAX_PATTERN_BYTES = 65536, LONGEST_SET = 256 };
-
-/* What an escape becomes outside of a class and inside of one; NULL inside: it cannot be said there. */
-static const struct {
-  char letter;
-  const char *outside, *inside;
-} rewritten[] = {
-    {'s', "[" SPACE_SET "]", SPACE_SET}, {'S', "[^" SPACE_SET "]", NOT_SPACE_SET}, {'w', "[" WORD_SET "]", WORD_SET},
-    {'W', "[^" WORD_SET "]", NULL},      {'h', "[0-9A-Fa-f]", "0-9A-Fa-f"},        {'H', "[^0-9A-Fa-f]", NULL},
+enum {
+  MAX_PATTERN_BYTES = 65536,
+  DEEPEST = 200,          /* groups within groups */
+  MOST_RANGES = 4096,     /* of characters beyond ASCII: the time to make an alphabet grows with their square */
+  MOST_FOLDED = 10000000, /* characters whose other forms are looked for */
+  ALL = TRI_ASCII + TRI_MOST_CLASSES
 };
+
+/* ASCII, then the classes. */
+typedef struct set {
+  bool has[ALL];
+} set;
+
+/* What characters have: one of these categories or one of these facts. */
+typedef struct property {
+  uint32_t categories, facts;
+  bool negated;
+} property;
 
 typedef struct translation {
   const char *where, *pattern;
   size_t bytes, at;
+  tri_alphabet *alphabet; /* NULL while the pattern is read for the first time */
+  tri_named_range *ranges;
+  size_t num_ranges, ranges_room;
+  int64_t num_folded;
+  int num_named;        /* sets of its own met so far, in both readings alike */
+  bool asks_categories; /* what matches depends on the version of Unicode */
+  bool folds[DEEPEST];  /* (?i) at each depth of groups */
+  int depth;
   char *out;
-  size_t length;
+  size_t length, room;
 } translation;
 
-static void put(translation *t, const char *text, size_t bytes) {
-  memcpy(t->out + t->length, text, bytes);
-  t->length += bytes;
+static char peek(const translation *t, size_t ahead) {
+  return t->at + ahead < t->bytes ? t->pattern[t->at + ahead] : '\0';
 }
 
-/* Writes the escape at t->at and moves on behind it. */
-static tri_status put_escape(translation *t, bool in_class) {
-  char letter = t->at + 1 < t->bytes ? t->pattern[t->at + 1] : '\0';
-  for (size_t i = 0; i < sizeof rewritten / sizeof rewritten[0]; i++) {
-    if (rewritten[i].letter != letter) continue;
-    const char *text = in_class ? rewritten[i].inside : rewritten[i].outside;
-    if (text == NULL) {
-      return tri_fail(TRI_UNSUPPORTED, "%s: the pattern has \\%c inside of [...] at byte %zu, which is not supported",
-                      t->where, letter, t->at);
-    }
-    put(t, text, strlen(text));
-    t->at += 2;
-    return TRI_OK;
+static tri_status put(translation *t, const char *text, size_t bytes) {
+  if (t->alphabet == NULL) return TRI_OK;
+  if (t->room - t->length < bytes) {
+    const size_t room = 2 * (t->length + bytes) + 256;
+    TRI_TRY(tri_realloc("a pattern", room, 1, &t->out));
+    t->room = room;
   }
-  size_t take = t->at + 1 < t->bytes ? 2 : 1;
-  put(t, t->pattern + t->at, take);
-  t->at += take;
+  memcpy(t->out + t->length, text, bytes);
+  t->length += bytes;
   return TRI_OK;
 }
 
-/* Copies a class from its bracket to its end. */
-static tri_status put_class(translation *t) {
-  size_t begin = t->at;
-  put(t, "[", 1);
+static tri_status put_text(translation *t, const char *text) { return put(t, text, strlen(text)); }
+
+static tri_status refuse(const translation *t, const char *what, size_t at) {
+  return tri_fail(TRI_UNSUPPORTED, "%s: the pattern has %s at byte %zu, which is not supported", t->where, what, at);
+}
+
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
+
+static bool is_folding(const translation *t) { return t->folds[t->depth]; }
+
+static int num_all(const translation *t) { return TRI_ASCII + t->alphabet->num_classes; }
+
+static uint32_t facts_of(const translation *t, int i) {
+  return i < TRI_ASCII ? tri_code_facts((uint32_t)i) : t->alphabet->classes[i - TRI_ASCII].facts;
+}
+
+static void add_property(translation *t, const property *p, set *out) {
+  const uint32_t versions = TRI_IS_WORD | TRI_IS_NUMERIC | TRI_IS_PUNCTUATION;
+  t->asks_categories |= p->categories != 0 || (p->facts & versions) != 0;
+  for (int i = 0; t->alphabet != NULL && i < num_all(t); i++) {
+    const uint32_t facts = facts_of(t, i);
+    const bool has = (p->categories >> (facts & TRI_UNICODE_CATEGORY) & 1) != 0 || (p->facts & facts) != 0;
+    if (has != p->negated) out->has[i] = true;
+  }
+}
+
+static bool is_cased(uint32_t facts) { return (facts & TRI_UNICODE_CATEGORY) <= TRI_UNICODE_LL; }
+
+/* In a class where case does not count. Of a part of the letters with case it would need their other forms one by one.
+ */
+static tri_status fold_property(const translation *t, size_t at, const set *added, set *out) {
+  int with = 0, without = 0;
+  if (t->alphabet == NULL) return TRI_OK;
+  for (int i = 0; i < num_all(t); i++) {
+    out->has[i] |= added->has[i];
+    if (!is_cased(facts_of(t, i))) continue;
+    with += added->has[i];
+    without += !added->has[i];
+  }
+  if (with > 0 && without > 0)
+    return refuse(t, "a part of the letters inside of [...], where case does not count,", at);
+  for (int i = 0; i < num_all(t); i++) out->has[i] |= with > 0 && (facts_of(t, i) & TRI_IS_IOTA) != 0;
+  return TRI_OK;
+}
+
+static void add_facts(const translation *t, uint32_t facts, set *out) {
+  for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
+    if ((t->alphabet->classes[i - TRI_ASCII].facts & facts) != 0) out->has[i] = true;
+  }
+}
+
+static void complement(const translation *t, set *s) {
+  for (int i = 0; t->alphabet != NULL && i < num_all(t); i++) s->has[i] = !s->has[i];
+}
+
+static tri_status put_run(translation *t, int first, int last) {
+  char text[96];
+  int length = 0;
+  if (first < TRI_ASCII) {
+    length = snprintf(text, sizeof text, "\\x%02x-\\x%02x", (unsigned)first, (unsigned)last);
+    return put(t, text, (size_t)length);
+  }
+  for (int bytes = 2; bytes <= 4; bytes++) {
+    length += snprintf(text + length, sizeof text - (size_t)length, "\\x{%" PRIx32 "}-\\x{%" PRIx32 "}",
+                       tri_alphabet_stand_in(first - TRI_ASCII, bytes), tri_alphabet_stand_in(last - TRI_ASCII, bytes));
+  }
+  return put(t, text, (size_t)length);
+}
+
+static tri_status put_set(translation *t, const set *s) {
+  int runs = 0;
+  bool even = true; /* in ASCII a letter is there in both forms or in none */
+  if (t->alphabet == NULL) return TRI_OK;
+  for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
+  if (!even && is_folding(t)) TRI_TRY(put_text(t, "(?-i:"));
+  for (int i = 0; i < num_all(t); i++) {
+    if (!s->has[i]) continue;
+    int last = i;
+    while (last + 1 < num_all(t) && last + 1 != TRI_ASCII && s->has[last + 1]) last++;
+    if (runs++ == 0) TRI_TRY(put_text(t, "["));
+    TRI_TRY(put_run(t, i, last));
+    i = last;
+  }
+  TRI_TRY(put_text(t, runs == 0 ? "(?!)" : "]"));
+  return put_text(t, !even && is_folding(t) ? ")" : "");
+}
+
+static tri_status put_property(translation *t, const property *p) {
+  set s = {0};
+  add_property(t, p, &s);
+  return put_set(t, &s);
+}
+
+/* ---- characters that the pattern names --------------------------------------------------------------------------- */
+
+static tri_status name_range(translation *t, uint32_t first, uint32_t last) {
+  if (t->alphabet != NULL) return TRI_OK;
+  if (t->num_ranges == MOST_RANGES) {
+    return tri_fail(TRI_UNSUPPORTED, "%s: the pattern names more than %d ranges of characters beyond ASCII", t->where,
+                    MOST_RANGES);
+  }
+  if (t->num_ranges == t->ranges_room) {
+    const size_t room = 2 * t->ranges_room + 16;
+    TRI_TRY(tri_realloc("a pattern", room, sizeof *t->ranges, &t->ranges));
+    t->ranges_room = room;
+  }
+  t->ranges[t->num_ranges++] = (tri_named_range){first, last, t->num_named};
+  return TRI_OK;
+}
+
+/* One code point into a set; beyond ASCII it is left to the set's own name. */
+static tri_status add_form(translation *t, uint32_t code, set *out) {
+  if (code >= TRI_ASCII) return name_range(t, code, code);
+  out->has[code] = true;
+  return TRI_OK;
+}
+
+/* Also the other forms of what is there, where case does not count; ASCII has none beyond ASCII but for s and k. */
+static tri_status add_range(translation *t, uint32_t first, uint32_t last, set *out) {
+  enum { LAST_WITH_CASE = 0x1E943 };
+  for (uint32_t code = first; code <= last && code < TRI_ASCII; code++) out->has[code] = true;
+  if (last >= TRI_ASCII) TRI_TRY(name_range(t, first < TRI_ASCII ? TRI_ASCII : first, last));
+  if (!is_folding(t)) return TRI_OK;
+  t->num_folded += (int64_t)last - first + 1;
+  if (t->num_folded > MOST_FOLDED) return refuse(t, "too large ranges where case does not count,", t->at);
+  for (uint32_t code = first; code <= last && code <= LAST_WITH_CASE; code++) {
+    const uint32_t upper = (uint32_t)utf8proc_toupper((utf8proc_int32_t)code);
+    const uint32_t lower = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code);
+    if (upper < first || upper > last) TRI_TRY(add_form(t, upper, out));
+    if (lower < first || lower > last) TRI_TRY(add_form(t, lower, out));
+    if (code == 's' || code == 'S') add_facts(t, TRI_IS_LONG_S, out);
+    if (code == 'k' || code == 'K') add_facts(t, TRI_IS_KELVIN, out);
+  }
+  return TRI_OK;
+}
+
+/* What name_range has taken for the set at hand, which thereby ends. */
+static tri_status add_named(translation *t, bool any, set *out) {
+  if (!any) return TRI_OK;
+  for (int i = TRI_ASCII; t->alphabet != NULL && i < num_all(t); i++) {
+    if ((t->alphabet->classes[i - TRI_ASCII].named >> t->num_named & 1) != 0) out->has[i] = true;
+  }
+  if (++t->num_named <= TRI_MOST_NAMED) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: the pattern names characters beyond ASCII in more than %d places; put them into "
+                  "fewer [...]",
+                  t->where, TRI_MOST_NAMED);
+}
+
+/* A character outside of a class. */
+static tri_status put_code(translation *t, uint32_t code) {
+  char text[16];
+  const bool third_form = is_folding(t) && code < TRI_ASCII && strchr("sSkK", (int)code) != NULL && code != 0;
+  if (code < TRI_ASCII && !third_form) {
+    return put(t, text, (size_t)snprintf(text, sizeof text, "\\x%02x", (unsigned)code));
+  }
+  set s = {0};
+  TRI_TRY(add_range(t, code, code, &s));
+  TRI_TRY(add_named(t, code >= TRI_ASCII, &s));
+  return put_set(t, &s);
+}
+
+/* ---- escapes ----------------------------------------------------------------------------------------------------- */
+
+typedef struct escape {
+  bool is_set;
+  property set;
+  uint32_t code;
+} escape;
+
+static const struct {
+  const char *name;
+  property set;
+} names[] = {
+    {"Any", {.categories = UINT32_MAX}},
+    {"Assigned", {.categories = UINT32_MAX >> 3}},
+    {"ASCII", {.facts = TRI_IS_ASCII}},
+    {"Space", {.facts = TRI_IS_SPACE}},
+    {"White_Space", {.facts = TRI_IS_SPACE}},
+    {"Rust_numeric", {.facts = TRI_IS_NUMERIC}},
+    {"Rust_punctuation", {.facts = TRI_IS_PUNCTUATION}},
+};
+
+/* {Name} or {^Name} behind \p or \P, or between [: and :]. */
+static tri_status read_property(translation *t, size_t begin, char end, property *out) {
+  char name[64];
+  size_t length = 0;
+  bool negated = false;
+  if (peek(t, 0) == '^') {
+    negated = true;
+    t->at++;
+  }
+  while (t->at < t->bytes && peek(t, 0) != end && length + 1 < sizeof name) name[length++] = t->pattern[t->at++];
+  name[length] = '\0';
+  if (peek(t, 0) != end || length == 0) {
+    return tri_fail(TRI_BAD_FILE, "%s: the pattern's name of a property at byte %zu does not end", t->where, begin);
+  }
+  *out = (property){.categories = tri_unicode_categories(name)};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(names[i].name, name) == 0) *out = names[i].set;
+  }
+  out->negated ^= negated;
+  if (out->categories != 0 || out->facts != 0) return TRI_OK;
+  return tri_fail(
+      TRI_UNSUPPORTED,
+      "%s: the pattern asks for the property %s at byte %zu, which is not supported; general categories such "
+      "as L, Lu and N are",
+      t->where, name, begin);
+}
+
+static uint32_t read_digits_of(translation *t, int base, int most) {
+  uint32_t value = 0;
+  for (int i = 0; i < most; i++) {
+    const char c = peek(t, 0);
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : 99;
+    if (digit >= base) break;
+    value = value * (uint32_t)base + (uint32_t)digit;
+    t->at++;
+  }
+  return value;
+}
+
+static tri_status check_code(const translation *t, uint32_t code, size_t begin) {
+  if (code < 0xD800 || (code > 0xDFFF && code < 0x110000)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: the pattern has U+%04" PRIX32 " at byte %zu, which is no character", t->where,
+                  code, begin);
+}
+
+/* \xHH, \x{H...}, \uHHHH and \OOO, behind the letter. */
+static tri_status read_number(translation *t, char letter, size_t begin, uint32_t *out) {
+  if (letter == 'x' && peek(t, 0) == '{') {
+    t->at++;
+    *out = read_digits_of(t, 16, 7);
+    if (peek(t, 0) != '}') {
+      return tri_fail(TRI_BAD_FILE, "%s: the pattern's \\x{ at byte %zu is never closed", t->where, begin);
+    }
+    t->at++;
+  } else if (letter == 'x') {
+    *out = read_digits_of(t, 16, 2);
+  } else if (letter == 'u') {
+    *out = read_digits_of(t, 16, 4);
+  } else {
+    t->at--;
+    *out = read_digits_of(t, 8, 3);
+  }
+  return check_code(t, *out, begin);
+}
+
+static const struct {
+  char letter;
+  property set;
+} letters[] = {
+    {'s', {.facts = TRI_IS_SPACE}},
+    {'S', {.facts = TRI_IS_SPACE, .negated = true}},
+    {'w', {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER}},
+    {'W', {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER, .negated = true}},
+    {'h', {.facts = TRI_IS_HEX}},
+    {'H', {.facts = TRI_IS_HEX, .negated = true}},
+};
+
+static const struct {
+  char letter;
+  uint32_t code;
+} controls[] = {{'n', '\n'}, {'r', '\r'}, {'t', '\t'}, {'f', '\f'}, {'v', '\v'}, {'a', '\a'}, {'e', 0x1B}};
+
+/* The escape at t->at, of a character or of a set, and moves on behind it. */
+static tri_status read_escape(translation *t, bool in_class, escape *out) {
+  const size_t begin = t->at;
+  const char letter = peek(t, 1);
+  *out = (escape){0};
+  if (t->at + 1 >= t->bytes) return tri_fail(TRI_BAD_FILE, "%s: the pattern ends with a \\", t->where);
   t->at++;
-  if (t->at < t->bytes && t->pattern[t->at] == '^') {
-    put(t, "^", 1);
+  if ((uint8_t)letter >= 0x80) { /* a character as it is */
+    const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, &out->code);
+    t->at += length;
+    return length > 0 ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
+  }
+  t->at++;
+  for (size_t i = 0; i < sizeof letters / sizeof letters[0]; i++) {
+    if (letters[i].letter != letter) continue;
+    *out = (escape){.is_set = true, .set = letters[i].set};
+    if (in_class) out->set.facts &= ~(uint32_t)TRI_IS_LATIN_NUMBER;
+    return TRI_OK;
+  }
+  for (size_t i = 0; i < sizeof controls / sizeof controls[0]; i++) {
+    if (controls[i].letter != letter) continue;
+    out->code = controls[i].code;
+    return TRI_OK;
+  }
+  if (letter == 'd' || letter == 'D') {
+    *out = (escape){.is_set = true, .set = {.categories = tri_unicode_categories("Nd"), .negated = letter == 'D'}};
+    return TRI_OK;
+  }
+  if ((letter == 'p' || letter == 'P') && peek(t, 0) == '{') {
+    t->at++;
+    TRI_TRY(read_property(t, begin, '}', &out->set));
+    t->at++;
+    out->is_set = true;
+    out->set.negated ^= letter == 'P';
+    return TRI_OK;
+  }
+  if (letter == 'x' || letter == 'u' || letter == '0' || (in_class && letter >= '1' && letter <= '7')) {
+    return read_number(t, letter, begin, &out->code);
+  }
+  if (in_class && letter == 'b') {
+    out->code = '\b';
+    return TRI_OK;
+  }
+  if ((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '1' && letter <= '9')) {
+    char what[40];
+    snprintf(what, sizeof what, "\\%c%s", letter, in_class ? " inside of [...]" : "");
+    return refuse(t, what, begin);
+  }
+  out->code = (uint8_t)letter;
+  return TRI_OK;
+}
+
+/* \b is where one side is of a word and the other is not. */
+static tri_status put_boundary(translation *t, bool is) {
+  const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
+  TRI_TRY(put_text(t, "(?:(?<="));
+  TRI_TRY(put_property(t, &word));
+  TRI_TRY(put_text(t, is ? ")(?!" : ")(?="));
+  TRI_TRY(put_property(t, &word));
+  TRI_TRY(put_text(t, ")|(?<!"));
+  TRI_TRY(put_property(t, &word));
+  TRI_TRY(put_text(t, is ? ")(?=" : ")(?!"));
+  TRI_TRY(put_property(t, &word));
+  return put_text(t, "))");
+}
+
+static tri_status put_escape(translation *t) {
+  escape e;
+  const char letter = peek(t, 1);
+  if (letter == 'b' || letter == 'B') {
+    t->at += 2;
+    return put_boundary(t, letter == 'b');
+  }
+  if (letter != '\0' && strchr("AzZGK", letter) != NULL) {
+    TRI_TRY(put(t, t->pattern + t->at, 2));
+    t->at += 2;
+    return TRI_OK;
+  }
+  TRI_TRY(read_escape(t, false, &e));
+  return e.is_set ? put_property(t, &e.set) : put_code(t, e.code);
+}
+
+/* ---- classes ----------------------------------------------------------------------------------------------------- */
+
+static const struct {
+  const char *name;
+  const char *categories[8];
+  uint32_t facts;
+} posix[] = {
+    {"digit", {"Nd"}, 0},
+    {"space", {NULL}, TRI_IS_SPACE},
+    {"blank", {"Zs"}, TRI_IS_TAB},
+    {"cntrl", {"Cc"}, 0},
+    {"punct", {"P", "S"}, 0},
+    {"word", {NULL}, TRI_IS_WORD},
+    {"xdigit", {NULL}, TRI_IS_HEX},
+    {"ascii", {NULL}, TRI_IS_ASCII},
+    {"graph", {"L", "M", "N", "P", "S", "Cf", "Co"}, 0},
+    {"print", {"L", "M", "N", "P", "S", "Cf", "Co", "Zs"}, 0},
+};
+
+/* [:name:] or [:^name:] */
+static tri_status add_posix(translation *t, set *out) {
+  const size_t begin = t->at;
+  char name[16];
+  size_t length = 0;
+  property p = {0};
+  t->at += 2;
+  if (peek(t, 0) == '^') {
+    p.negated = true;
+    t->at++;
+  }
+  while (peek(t, 0) >= 'a' && peek(t, 0) <= 'z' && length + 1 < sizeof name) name[length++] = t->pattern[t->at++];
+  name[length] = '\0';
+  for (size_t i = 0; i < sizeof posix / sizeof posix[0]; i++) {
+    if (strcmp(posix[i].name, name) != 0 || peek(t, 0) != ':' || peek(t, 1) != ']') continue;
+    for (int k = 0; k < 8 && posix[i].categories[k] != NULL; k++) {
+      p.categories |= tri_unicode_categories(posix[i].categories[k]);
+    }
+    p.facts = posix[i].facts;
+    t->at += 2;
+    add_property(t, &p, out);
+    return TRI_OK;
+  }
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: the pattern has [:%s at byte %zu, which is not supported; \\p{L}, \\p{Lu} and their like are",
+                  t->where, name, begin);
+}
+
+/* A character of a class; or a set, which is added. */
+static tri_status read_member(translation *t, set *out, bool *is_code, uint32_t *code) {
+  const size_t begin = t->at;
+  const char c = peek(t, 0);
+  escape e = {0};
+  *is_code = true;
+  if (c == '\\') {
+    TRI_TRY(read_escape(t, true, &e));
+    *code = e.code;
+    *is_code = !e.is_set;
+    if (!e.is_set) return TRI_OK;
+    set added = {0};
+    add_property(t, &e.set, is_folding(t) ? &added : out);
+    return is_folding(t) ? fold_property(t, begin, &added, out) : TRI_OK;
+  }
+  const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, code);
+  if (length == 0) return tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
+  t->at += length;
+  return TRI_OK;
+}
+
+/* One member of a class, or a range. */
+static tri_status add_member(translation *t, set *out, bool *named) {
+  const size_t begin = t->at;
+  bool is_code = false, last_is_code = false;
+  uint32_t first = 0, last = 0;
+  TRI_TRY(read_member(t, out, &is_code, &first));
+  if (!is_code) return TRI_OK;
+  last = first;
+  const bool range = peek(t, 0) == '-' && peek(t, 1) != ']' && t->at + 1 < t->bytes;
+  if (range) {
+    t->at++;
+    TRI_TRY(read_member(t, out, &last_is_code, &last));
+    if (!last_is_code) { /* [a-\d]: the sign itself */
+      TRI_TRY(add_range(t, '-', '-', out));
+      last = first;
+    }
+  }
+  if (last < first) {
+    return tri_fail(TRI_BAD_FILE, "%s: the pattern's range at byte %zu ends before it begins", t->where, begin);
+  }
+  TRI_TRY(add_range(t, first, last, out));
+  *named |= last >= TRI_ASCII;
+  return TRI_OK;
+}
+
+static tri_status put_class(translation *t) {
+  const size_t begin = t->at++;
+  set s = {0};
+  bool negated = false, named = false;
+  if (peek(t, 0) == '^') {
+    negated = true;
     t->at++;
   }
   for (bool first = true; t->at < t->bytes; first = false) {
-    char c = t->pattern[t->at];
-    char next = t->at + 1 < t->bytes ? t->pattern[t->at + 1] : '\0';
-    if (c == '\\') {
-      TRI_TRY(put_escape(t, true));
+    const char c = peek(t, 0);
+    if (c == ']' && !first) {
+      t->at++;
+      TRI_TRY(add_named(t, named, &s));
+      if (negated) complement(t, &s);
+      return put_set(t, &s);
+    }
+    if (c == '[' && peek(t, 1) == ':') {
+      TRI_TRY(add_posix(t, &s));
       continue;
     }
-    if ((c == '[' && next != ':') || (c == '&' && next == '&')) {
+    if (c == '[' || (c == '&' && peek(t, 1) == '&')) {
       return tri_fail(TRI_UNSUPPORTED,
                       "%s: the pattern combines sets inside of [...] at byte %zu, which is not supported", t->where,
                       t->at);
     }
-    size_t take = 1;
-    if (c == '[') { /* [:name:] */
-      while (t->at + take < t->bytes && t->pattern[t->at + take] != ']') take++;
-      if (t->at + take < t->bytes) take++;
-    }
-    put(t, t->pattern + t->at, take);
-    t->at += take;
-    if (c == ']' && !first) return TRI_OK;
+    TRI_TRY(add_member(t, &s, &named));
   }
   return tri_fail(TRI_BAD_FILE, "%s: the pattern's [ at byte %zu is never closed", t->where, begin);
 }
 
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+/* From here to the character `end`, as it is. */
+static tri_status put_until(translation *t, char end) {
+  const size_t begin = t->at;
+  while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;
+  if (t->at < t->bytes) t->at++;
+  return put(t, t->pattern + begin, t->at - begin);
+}
+
+/* (?i) and (?i: and their like: what they say of case is noted. */
+static tri_status put_flags(translation *t, bool *folds, bool *opens) {
+  bool on = true;
+  TRI_TRY(put_text(t, "(?"));
+  for (t->at += 2; t->at < t->bytes && peek(t, 0) != ')' && peek(t, 0) != ':'; t->at++) {
+    if (peek(t, 0) == '-') on = false;
+    if (peek(t, 0) == 'i') *folds = on;
+    TRI_TRY(put(t, peek(t, 0) == 'm' ? "s" : t->pattern + t->at, 1)); /* Ruby's m: a dot is a line break too */
+  }
+  *opens = peek(t, 0) == ':';
+  TRI_TRY(put(t, t->pattern + t->at, t->at < t->bytes ? 1 : 0));
+  t->at++;
+  return TRI_OK;
+}
+
+static tri_status put_group(translation *t) {
+  bool folds = is_folding(t), opens = true;
+  const char kind = peek(t, 1) == '?' ? peek(t, 2) : '\0', next = peek(t, 3);
+  if (peek(t, 1) == '*') return refuse(t, "(*", t->at); /* an order to PCRE2 */
+  if (kind == '#') return put_until(t, ')');
+  if (kind == '-' || (kind >= 'a' && kind <= 'z')) {
+    TRI_TRY(put_flags(t, &folds, &opens));
+  } else if ((kind == '<' && next != '=' && next != '!')) {
+    TRI_TRY(put_until(t, '>'));
+  } else {
+    const size_t length = kind == '\0' ? 1 : kind == '<' ? 4 : 3;
+    if (kind != '\0' && strchr(":=!><", kind) == NULL) return refuse(t, "a group of a kind that is not known", t->at);
+    TRI_TRY(put(t, t->pattern + t->at, length < t->bytes - t->at ? length : t->bytes - t->at));
+    t->at += length;
+  }
+  if (opens && ++t->depth == DEEPEST) return refuse(t, "too many groups within groups", t->at);
+  t->folds[t->depth] = folds;
+  return TRI_OK;
+}
+
 static tri_status translate(translation *t) {
+  t->at = 0;
+  t->depth = t->num_named = 0;
+  t->folds[0] = false;
   while (t->at < t->bytes) {
-    char c = t->pattern[t->at];
+    const char c = t->pattern[t->at];
+    uint32_t code = 0;
     if (c == '\\') {
-      TRI_TRY(put_escape(t, false));
+      TRI_TRY(put_escape(t));
     } else if (c == '[') {
       TRI_TRY(put_class(t));
+    } else if (c == '(') {
+      TRI_TRY(put_group(t));
+    } else if ((uint8_t)c >= 0x80 || (is_folding(t) && c != '\0' && strchr("sSkK", c) != NULL)) {
+      const size_t length = tri_utf8_decode(t->pattern + t->at, t->bytes - t->at, &code);
+      if (length == 0) return tri_fail(TRI_BAD_FILE, "%s: the pattern is not UTF-8 at byte %zu", t->where, t->at);
+      t->at += length;
+      TRI_TRY(put_code(t, code));
     } else {
-      put(t, &c, 1);
+      if (c == ')' && t->depth > 0) t->depth--;
+      TRI_TRY(put(t, &c, 1));
+      if (c == '{' && peek(t, 1) == ',') TRI_TRY(put_text(t, "0")); /* {,3}, which not every PCRE2 knows */
       t->at++;
     }
   }
   return TRI_OK;
 }
 
-static tri_status compile(const translation *t, bool literal, pcre2_code **out) {
+/* ---- PCRE2 ------------------------------------------------------------------------------------------------------- */
+
+static tri_status compile(const char *where, const char *text, size_t bytes, uint32_t options, pcre2_code **out) {
   pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-  if (context == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compile the pattern of %s", t->where);
+  if (context == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: cannot compile the pattern of %s", where);
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-  uint32_t options = PCRE2_UTF | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C);
   int code = 0;
   size_t offset = 0;
-  pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)t->out, t->length, options, &code, &offset, context);
+  pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)text, bytes, PCRE2_UTF | options, &code, &offset, context);
   pcre2_compile_context_free(context);
   if (compiled == NULL) {
     PCRE2_UCHAR reason[256];
     pcre2_get_error_message(code, reason, sizeof reason);
-    return tri_fail(TRI_BAD_FILE, "%s: the pattern cannot be compiled: %s", t->where, (const char *)reason);
+    return tri_fail(TRI_BAD_FILE, "%s: the pattern cannot be compiled: %s", where, (const char *)reason);
   }
   /* Where PCRE2 was built without a compiler to machine code, or refuses this pattern, matching is interpreted. */
   (void)pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
@@ -132,21 +642,36 @@ static tri_status compile(const translation *t, bool literal, pcre2_code **out) 
   return TRI_OK;
 }
 
-tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal, pcre2_code **out) {
+static tri_status compile_translated(translation *t, tri_compiled_pattern *out) {
+  TRI_TRY(translate(t));
+  TRI_TRY(tri_alphabet_create(t->where, t->ranges, t->num_ranges, &t->alphabet));
+  TRI_TRY(translate(t));
+  TRI_TRY(compile(t->where, t->out == NULL ? "" : t->out, t->length, PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                  &out->code));
+  out->alphabet = t->alphabet;
+  out->asks_categories = t->asks_categories;
+  t->alphabet = NULL;
+  return TRI_OK;
+}
+
+tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal,
+                               tri_compiled_pattern *out) {
+  *out = (tri_compiled_pattern){0};
   if (bytes > MAX_PATTERN_BYTES) {
     return tri_fail(TRI_BAD_FILE, "%s: the pattern has %zu bytes; at most %d make sense", where, bytes,
                     MAX_PATTERN_BYTES);
   }
+  if (literal) return compile(where, pattern, bytes, PCRE2_LITERAL, &out->code);
   translation t = {.where = where, .pattern = pattern, .bytes = bytes};
-  TRI_TRY(tri_alloc("a pattern", bytes * LONGEST_SET + 1, 1, &t.out));
-  tri_status status = TRI_OK;
-  if (literal) {
-    put(&t, pattern, bytes);
-  } else {
-    TRI_TRY_GOTO(translate(&t), free_text);
-  }
-  TRI_TRY_GOTO(compile(&t, literal, out), free_text);
-free_text:
+  tri_status status = compile_translated(&t, out);
+  tri_alphabet_destroy(t.alphabet);
+  tri_free(t.ranges);
   tri_free(t.out);
   return status;
+}
+
+void tri_pattern_release(tri_compiled_pattern *pattern) {
+  pcre2_code_free(pattern->code);
+  tri_alphabet_destroy(pattern->alphabet);
+  *pattern = (tri_compiled_pattern){0};
 }

@@ -23,17 +23,17 @@ tri_status tri_pretokenizer_add_pattern(tri_pretokenizer *pretokenizer, const ch
                                         size_t bytes, bool literal, bool drop_unmatched) {
   tri_stage *stage = NULL;
   TRI_TRY(next_stage(pretokenizer, where, &stage));
-  pcre2_code *code = NULL;
+  tri_compiled_pattern compiled = {0};
   char *text = NULL;
   TRI_TRY(tri_alloc("a pattern", bytes + 1, 1, &text));
   memcpy(text, pattern, bytes);
-  tri_status status = tri_pattern_compile(where, pattern, bytes, literal, &code);
+  tri_status status = tri_pattern_compile(where, pattern, bytes, literal, &compiled);
   if (status != TRI_OK) {
     tri_free(text);
     return status;
   }
   *stage = (tri_stage){
-      .pattern = code, .drop_unmatched = drop_unmatched, .text = text, .text_bytes = bytes, .literal = literal};
+      .compiled = compiled, .drop_unmatched = drop_unmatched, .text = text, .text_bytes = bytes, .literal = literal};
   if (!literal && strlen(pattern) == bytes) stage->scanner = tri_scanner_of(pattern);
   pretokenizer->count++;
   return TRI_OK;
@@ -58,7 +58,7 @@ tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char
 
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer) {
   for (int i = 0; i < pretokenizer->count; i++) {
-    pcre2_code_free(pretokenizer->stages[i].pattern);
+    tri_pattern_release(&pretokenizer->stages[i].compiled);
     tri_free(pretokenizer->stages[i].text);
   }
   *pretokenizer = (tri_pretokenizer){.count = 0};
@@ -80,6 +80,7 @@ void tri_splitter_release(tri_splitter *splitter) {
   pcre2_match_data_free(splitter->match);
   pcre2_match_context_free(splitter->context);
   pcre2_jit_stack_free(splitter->stack);
+  for (int i = 0; i < TRI_MAX_STAGES; i++) tri_free(splitter->mapped[i].text);
   tri_free(splitter->spaced);
   tri_free(splitter->letters);
   tri_free(splitter->word);
@@ -89,8 +90,8 @@ void tri_splitter_release(tri_splitter *splitter) {
 /* The first match at or after `at`: [*start, *stop), both `bytes` if there is none. */
 static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, const char *text, size_t bytes, size_t at,
                              size_t *start, size_t *stop) {
-  int result =
-      pcre2_match(stage->pattern, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match, splitter->context);
+  int result = pcre2_match(stage->compiled.code, (PCRE2_SPTR)text, bytes, at, PCRE2_NO_UTF_CHECK, splitter->match,
+                           splitter->context);
   *start = *stop = bytes;
   if (result == PCRE2_ERROR_NOMATCH) return TRI_OK;
   if (result < 0) {
@@ -104,6 +105,22 @@ static tri_status find_match(tri_splitter *splitter, const tri_stage *stage, con
   }
   *start = found[0];
   *stop = found[1];
+  return TRI_OK;
+}
+
+/* The text as a stage's pattern is matched with it, which has the same length; valid until the stage's next piece. */
+static tri_status map_text(tri_splitter *splitter, int index, const char *text, size_t bytes, const char **out) {
+  const tri_alphabet *alphabet = splitter->pretokenizer->stages[index].compiled.alphabet;
+  tri_mapped_text *mapped = &splitter->mapped[index];
+  *out = text;
+  if (alphabet == NULL || tri_utf8_is_ascii(text, bytes)) return TRI_OK;
+  if (mapped->room < bytes) {
+    mapped->room = 0;
+    TRI_TRY(tri_realloc("a piece of text", bytes * 2, 1, &mapped->text));
+    mapped->room = bytes * 2;
+  }
+  tri_alphabet_map(alphabet, text, bytes, mapped->text);
+  *out = mapped->text;
   return TRI_OK;
 }
 
@@ -128,13 +145,17 @@ static tri_status cut(tri_splitter *splitter, int index, const char *text, size_
                       void *context) {
   const tri_stage *stage = &splitter->pretokenizer->stages[index];
   bool last = index + 1 == splitter->pretokenizer->count;
-  size_t from = 0, at = 0; /* where the next piece begins; where to look for a match */
+  const char *subject = NULL; /* the text, mapped once the scanner does not suffice */
+  size_t from = 0, at = 0;    /* where the next piece begins; where to look for a match */
   while (from < bytes) {
     size_t start = from, stop = from;
     if (at == from && stage->scanner != TRI_SCAN_NONE) {
       stop += tri_scanner_word(stage->scanner, text + from, bytes - from);
     }
-    if (stop == from) TRI_TRY(find_match(splitter, stage, text, bytes, at, &start, &stop));
+    if (stop == from) {
+      if (subject == NULL) TRI_TRY(map_text(splitter, index, text, bytes, &subject));
+      TRI_TRY(find_match(splitter, stage, subject, bytes, at, &start, &stop));
+    }
     if (start > from && !stage->drop_unmatched) {
       TRI_TRY(run_stage(splitter, index + 1, text + from, start - from, visit, context));
     }

@@ -4,6 +4,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "base/status.h"
+#include "tokenizer/alphabet.h"
 
 #include <pcre2.h>
 #include <stdbool.h>
@@ -22,9 +23,22 @@ tri_scanner tri_scanner_of(const char *pattern);
  * it (or there is no scanner). bytes > 0. */
 size_t tri_scanner_word(tri_scanner scanner, const char *text, size_t bytes);
 
+typedef struct tri_compiled_pattern {
+  pcre2_code *code;
+  tri_alphabet *alphabet; /* text is matched as tri_alphabet_map writes it; NULL: as it is */
+  bool asks_categories;   /* for letters, digits, ...: what it matches depends on the version of Unicode */
+} tri_compiled_pattern;
+
 /* Compiles a pattern written for Oniguruma (or, if literal, a plain string) so that PCRE2 matches the same. `where`
- * begins the message of a failure: the file and the key. Release with pcre2_code_free. */
-tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal, pcre2_code **out);
+ * begins the message of a failure: the file and the key. Release with tri_pattern_release. */
+tri_status tri_pattern_compile(const char *where, const char *pattern, size_t bytes, bool literal,
+                               tri_compiled_pattern *out);
+void tri_pattern_release(tri_compiled_pattern *pattern);
+
+/* What Digits and Punctuation cut at: ASCII's signs are all among the latter, of the others Unicode's punctuation. Both
+ * go by their own versions of Unicode (make_unicode_classes.py). */
+#define TRI_PATTERN_DIGIT "\\p{Rust_numeric}"
+#define TRI_PATTERN_PUNCTUATION "[\\p{Rust_punctuation}$+<=>^`|~]"
 
 /* What a stage does with each piece that the stage before it has left. */
 typedef enum tri_stage_kind {
@@ -37,10 +51,10 @@ typedef enum tri_stage_kind {
 
 typedef struct tri_stage {
   tri_stage_kind kind;
-  pcre2_code *pattern; /* of the first three kinds */
-  tri_scanner scanner; /* finds the same words faster */
-  bool drop_unmatched; /* CUT: the text between two matches is dropped */
-  char *text;          /* the pattern as it was given, of any bytes */
+  tri_compiled_pattern compiled; /* of the first three kinds */
+  tri_scanner scanner;           /* finds the same words faster */
+  bool drop_unmatched;           /* CUT: the text between two matches is dropped */
+  char *text;                    /* the pattern as it was given, of any bytes */
   size_t text_bytes;
   bool literal;
 } tri_stage;
@@ -63,12 +77,19 @@ tri_status tri_pretokenizer_add_string(tri_pretokenizer *pretokenizer, const cha
 tri_status tri_pretokenizer_add_stage(tri_pretokenizer *pretokenizer, const char *where, tri_stage_kind kind);
 void tri_pretokenizer_release(tri_pretokenizer *pretokenizer);
 
+/* A piece of text as its stage's pattern is matched with it. */
+typedef struct tri_mapped_text {
+  char *text;
+  size_t room;
+} tri_mapped_text;
+
 /* What one thread needs to match. */
 typedef struct tri_splitter {
   const tri_pretokenizer *pretokenizer;
   pcre2_match_data *match;
   pcre2_match_context *context;
   pcre2_jit_stack *stack;
+  tri_mapped_text mapped[TRI_MAX_STAGES];
   char *spaced; /* a piece with a space before it */
   size_t spaced_room;
   char *letters, *word; /* a piece in letters, and a word of it in bytes again */

@@ -9,8 +9,6 @@
 
 enum { DEEPEST = 8 }; /* sequences within sequences */
 
-#define PUNCTUATION "[\\p{P}$+<=>^`|~]"
-
 static const char *type_of(const json_t *object, char shown[TRI_SHOWN_BYTES]) {
   const char *type = json_string_value(json_object_get(object, "type"));
   return type == NULL ? "without a \"type\"" : tri_tokenizer_show(type, strlen(type), shown);
@@ -152,11 +150,10 @@ static tri_status read_byte_level(const char *where, const json_t *object, tri_p
 static tri_status read_digits(const char *where, const json_t *object, tri_pretokenizer *out) {
   bool single = false;
   TRI_TRY(tri_json_bool(where, object, "individual_digits", false, &single));
-  const char *pattern = single ? "\\p{N}" : "\\p{N}+";
+  const char *pattern = single ? TRI_PATTERN_DIGIT : TRI_PATTERN_DIGIT "+";
   return tri_pretokenizer_add_pattern(out, where, pattern, strlen(pattern), false, false);
 }
 
-/* ASCII's signs are among them all, as in Hugging Face; of the others Unicode's punctuation. */
 static tri_status read_punctuation(const char *where, const json_t *object, tri_pretokenizer *out) {
   const char *behavior = NULL;
   TRI_TRY(tri_json_string(where, object, "behavior", "Isolated", &behavior));
@@ -167,7 +164,7 @@ static tri_status read_punctuation(const char *where, const json_t *object, tri_
                     "%s: Punctuation with the behavior \"%s\" is not supported; Isolated and Contiguous are", where,
                     tri_tokenizer_show(behavior, strlen(behavior), shown));
   }
-  const char *pattern = alone ? PUNCTUATION : PUNCTUATION "+";
+  const char *pattern = alone ? TRI_PATTERN_PUNCTUATION : TRI_PATTERN_PUNCTUATION "+";
   return tri_pretokenizer_add_pattern(out, where, pattern, strlen(pattern), false, false);
 }
 

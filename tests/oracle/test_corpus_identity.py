@@ -1,5 +1,7 @@
 """Which corpus it is, and of which tokenizer: through the program, files that do not belong together are refused by name, and
 files that do are not."""
+import ctypes
+import ctypes.util
 import json
 import os
 import shutil
@@ -250,3 +252,102 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
     assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it put a new one in its place" in said
     assert "(Read-only file system); run the command once where the folder can be written" in said
     trireme("eval", made / "run", folder / "train")
+
+
+# ---- records of when the machine's PCRE2 decided what a letter is -----------------------------------------------------
+
+def byte_letters():
+    """The letters of byte-level vocabularies, in the order of the bytes."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return [chr(byte if byte in printable else 256 + others.index(byte)) for byte in range(256)]
+
+
+def write_tokenizer(path, *stages):
+    vocabulary = {letter: id for id, letter in enumerate(byte_letters())} | {"<|endoftext|>": 256}
+    if stages[-1]["type"] != "ByteLevel":
+        stages = [*stages, dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False)]
+    path.write_text(json.dumps(dict(
+        version="1.0", added_tokens=[dict(id=256, content="<|endoftext|>", special=True)], normalizer=None, decoder=dict(type="ByteLevel"),
+        pre_tokenizer=dict(type="Sequence", pretokenizers=stages), model=dict(type="BPE", vocab=vocabulary, merges=[]))))
+    return path
+
+
+def regex(pattern):
+    return dict(type="Split", pattern=dict(Regex=pattern), behavior="Isolated", invert=False)
+
+
+# The second is the fingerprint that the program wrote before; None: it is that of now.
+STAGES = {
+    "digits": (dict(type="Digits", individual_digits=True), "423556d9c170a34f6772a27f4f63712b"),
+    "digits-runs": (dict(type="Digits", individual_digits=False), "842021a195a56258e06532a7c2535410"),
+    "punctuation": (dict(type="Punctuation", behavior="Isolated"), "67852546e09e2a7499b09fa0a62e8baa"),
+    "punctuation-runs": (dict(type="Punctuation", behavior="Contiguous"), "05c0359b039cbdde8b22fba02708dfa1"),
+    "gpt2": (dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=True), "9888c2438aba473dd250bb0c9075d79e"),
+    "letters": (regex(r"\p{L}+|[^\p{N}]"), "0139babb8ca77605eb051259b278596f"),
+    "words": (regex(r"\w+"), "58caa6fbbc43f8e701fc732899f8ac03"),
+    "spaces": (regex(r"\s+|[^\S\n]|[a-zé]+"), None),
+    "string": (dict(type="Split", pattern=dict(String="oars"), behavior="Isolated", invert=False), None),
+}
+
+
+def records(folder):
+    return [json.loads((folder / f"{name}.corpus.json").read_text()) for name in ("train", "validation")]
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_fingerprints_that_were_written_before(tmp_path, name):
+    stage, before = STAGES[name]
+    for record in records(prepare(tmp_path / "corpus", write_tokenizer(tmp_path / "tokenizer.json", stage))):
+        assert record.get("tokenizer_before") == before
+        assert record["tokenizer"] != before
+
+
+def make_old(folder):
+    """Records as they were before."""
+    for name in "train", "validation":
+        path = folder / f"{name}.corpus.json"
+        record = json.loads(path.read_text())
+        record["tokenizer"] = record.pop("tokenizer_before")
+        path.write_text(json.dumps(record))
+
+
+def checksum(data):
+    library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
+    library.XXH3_64bits.argtypes, library.XXH3_64bits.restype = [ctypes.c_char_p, ctypes.c_size_t], ctypes.c_uint64
+    return library.XXH3_64bits(data, len(data))
+
+
+TAKEN = "was made when the machine's PCRE2 decided which characters are letters, digits or punctuation; it is taken, though"
+
+
+def test_what_was_made_before_is_taken(made, tmp_path):
+    """Corpora and checkpoints, each with one line; another tokenizer is refused as ever."""
+    corpus = shutil.copytree(made / "larger", tmp_path / "corpus")
+    old = shutil.copytree(made / "larger", tmp_path / "old")
+    make_old(old)
+    run = train(tmp_path / "run", corpus)
+    said = trireme("eval", run, old / "validation").stderr
+    assert said.count(f"the corpus {old}/validation {TAKEN}") == 1 and said.count(TAKEN) == 1, said
+    assert "was made with another tokenizer" in failure(trireme("eval", made / "run", old / "validation", status=4))
+
+    record = records(corpus)[0]
+    path = run / "checkpoints/step-00000002/state.json"
+    state = path.read_text().replace(record["tokenizer"], record["tokenizer_before"]).encode()
+    assert state != path.read_bytes()
+    path.write_bytes(state)
+    (path.parent / "COMPLETE").write_text(f"state.json {len(state)} {checksum(state):016x}\n")
+    said = trireme("train", tmp_path / "run.yaml", "--set", "optimizer.steps=4").stderr
+    assert said.count(f"the checkpoint {run}/checkpoints/step-00000002 {TAKEN}") == 1, said
+
+    two = dict(model=MODEL, layout=dict(micro_batch=2), optimizer=dict(global_batch=2, steps=1, lr=1e-3), evaluation=dict(every=0),
+               data=dict(train=[dict(path=str(corpus / "train"), weight=1), dict(path=str(old / "validation"), weight=1)], sequence=16),
+               output=str(tmp_path / "two"))
+    (tmp_path / "two.yaml").write_text(yaml_of(two))
+    said = trireme("train", tmp_path / "two.yaml").stderr
+    assert said.count(f"the corpus {old}/validation {TAKEN}") == 1 and said.count(TAKEN) == 1, said
+    (tmp_path / "corpus/tokenizer.json").unlink()
+    (tmp_path / "old/tokenizer.json").unlink()
+    two["output"] = str(tmp_path / "three")
+    (tmp_path / "two.yaml").write_text(yaml_of(two))
+    trireme("train", tmp_path / "two.yaml")  # compared with each other alone
