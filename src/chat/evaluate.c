@@ -484,7 +484,10 @@ static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat
     case TRI_BINARY_SUBTRACT: over = __builtin_sub_overflow(a, b, &result); break;
     case TRI_BINARY_MULTIPLY: over = __builtin_mul_overflow(a, b, &result); break;
     case TRI_BINARY_FLOOR: result = floor_of(a, b); break;
-    case TRI_BINARY_REMAINDER: result = a - floor_of(a, b) * b; break;
+    case TRI_BINARY_REMAINDER:
+      result = a % b; /* with the sign of a, and Python has that of b */
+      if (result != 0 && (result < 0) != (b < 0)) result += b;
+      break;
     case TRI_BINARY_DIVIDE: return divide_wholes(a, b, out);
     case TRI_BINARY_POWER: return power_of(a, b, out);
     case TRI_BINARY_CONCAT: break;

@@ -377,6 +377,7 @@ static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, 
   if (name.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(call->arena, &name));
   size_t bytes = 0; /* anything else than a string is one key */
   if (name.kind == TRI_CHAT_STRING) bytes = name.bytes;
+  TRI_TRY(tri_chat_charge(call->renderer, bytes));
   for (size_t at = 0, end = 0; at <= bytes; at = end + 1) {
     tri_chat_value part = name;
     if (name.kind == TRI_CHAT_STRING) {

@@ -22,7 +22,8 @@ tri_chat_value tri_chat_integer(int64_t integer) {
 tri_chat_value tri_chat_real(double real) { return (tri_chat_value){.kind = TRI_CHAT_REAL, .real = real}; }
 
 tri_chat_value tri_chat_string(const char *text, size_t bytes) {
-  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text, .bytes = bytes};
+  /* An empty one may come without memory, which memcmp and memmem are not to be given. */
+  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text == NULL ? "" : text, .bytes = bytes};
 }
 
 tri_chat_value tri_chat_text(const char *text) { return tri_chat_string(text, strlen(text)); }
