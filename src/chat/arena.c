@@ -35,7 +35,7 @@ tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size
   void *memory = arena->at;
   arena->at += bytes;
   arena->used += bytes < arena->limit - arena->used ? bytes : arena->limit - arena->used;
-  memset(memory, 0, bytes);
+  if (bytes > 0) memset(memory, 0, bytes);
   *(void **)out_pointer = memory;
   return TRI_OK;
 }

@@ -40,33 +40,69 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
   return false;
 }
 
-static bool is_python_method(tri_chat_value name) {
-  static const char *const names[] = {"clear", "copy", "fromkeys", "pop", "popitem", "setdefault", "update"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-    if (strlen(names[i]) == name.bytes && memcmp(names[i], name.text, name.bytes) == 0) return true;
+/* Attributes that a value has in Python and not here. Jinja's sandbox hides those that change a value, and for it they
+ * are undefined as here; of dicts they are named all the same, since `.pop` is more often meant as a key. */
+static bool is_of_python(tri_chat_value value, tri_chat_value name) {
+  static const char strings[] =
+      " capitalize casefold center count encode endswith expandtabs find format format_map index "
+      "isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable "
+      "isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix "
+      "removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines "
+      "startswith strip swapcase title translate upper zfill ";
+  static const char numbers[] =
+      " as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex hex imag "
+      "is_integer numerator real to_bytes from_number ";
+  static const char lists[] = " clear copy count index pop start stop step isdisjoint mapping send throw close ";
+  static const char dicts[] = " clear copy fromkeys pop popitem setdefault update ";
+  static const char loops[] = " cycle changed ";
+  static const char macros[] = " name arguments catch_kwargs catch_varargs caller explicit_caller ";
+  const char *names = "";
+  char spaced[64];
+  if (name.bytes == 0 || name.bytes > sizeof spaced - 3 || memchr(name.text, ' ', name.bytes) != NULL) return false;
+  switch ((tri_chat_kind)value.kind) {
+    case TRI_CHAT_STRING: names = strings; break;
+    case TRI_CHAT_BOOLEAN:
+    case TRI_CHAT_INTEGER:
+    case TRI_CHAT_REAL: names = numbers; break;
+    case TRI_CHAT_LIST: names = lists; break;
+    case TRI_CHAT_DICT: names = dicts; break;
+    case TRI_CHAT_LOOP: names = loops; break;
+    case TRI_CHAT_MACRO: names = macros; break;
+    case TRI_CHAT_UNDEFINED:
+    case TRI_CHAT_NONE:
+    case TRI_CHAT_NAMESPACE:
+    case TRI_CHAT_FUNCTION: break;
   }
-  return false;
+  spaced[0] = ' ';
+  memcpy(spaced + 1, name.text, name.bytes);
+  memcpy(spaced + 1 + name.bytes, " ", 2);
+  return strstr(names, spaced) != NULL;
 }
 
 /* getattr(value, name) where there is such an attribute. */
 static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool *found, tri_chat_value *out) {
-  const tri_chat_function *method = tri_chat_method_find((tri_chat_kind)value.kind, name);
+  const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;
   if (method != NULL) {
     *out = (tri_chat_value){.kind = TRI_CHAT_FUNCTION, .function = method};
     return TRI_OK;
   }
-  if (value.kind == TRI_CHAT_DICT && is_python_method(name)) {
+  if (value.kind == TRI_CHAT_STRING && value.is_safe) {
+    return tri_fail(TRI_UNSUPPORTED, "`.%.*s` of a string that `safe` made is not supported", SHOWN(name));
+  }
+  if (value.kind == TRI_CHAT_DICT && is_of_python(value, name)) {
     return tri_fail(TRI_UNSUPPORTED, "`.%.*s` of a dict is a method of Python's; for the key write [\"%.*s\"]",
                     SHOWN(name), SHOWN(name));
   }
   if (value.kind == TRI_CHAT_LOOP) *found = attribute_of_loop(value.loop, name, out);
   const tri_chat_value *own = NULL;
   if (value.kind == TRI_CHAT_NAMESPACE) own = tri_chat_dict_find(value.dict, name);
-  if (own == NULL) return TRI_OK;
-  *found = true;
-  *out = *own;
-  return TRI_OK;
+  if (own != NULL) {
+    *found = true;
+    *out = *own;
+  }
+  if (*found || !is_of_python(value, name)) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "`.%.*s` of a %s is not supported", SHOWN(name), tri_chat_type(value));
 }
 
 /* A key that is looked for is hashed and compared as a whole. Made flat. */
@@ -82,6 +118,7 @@ static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, t
   *found = false;
   if (value.kind == TRI_CHAT_DICT) {
     TRI_TRY(charge_key(renderer, &key));
+    if (key.kind == TRI_CHAT_LIST || key.kind == TRI_CHAT_DICT) return TRI_OK; /* no dict here has such a key */
     const tri_chat_value *own = tri_chat_dict_find(value.dict, key);
     *found = own != NULL;
     if (own != NULL) *out = *own;
@@ -89,12 +126,13 @@ static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, t
   }
   if (!tri_chat_is_whole(key)) return TRI_OK;
   int64_t index = tri_chat_as_whole(key);
-  if (value.kind == TRI_CHAT_LIST && (value.list->kind == TRI_CHAT_IS_LIST || value.list->kind == TRI_CHAT_IS_TUPLE)) {
+  if (value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE) {
     if (index < 0) index += value.list->count;
     *found = index >= 0 && index < value.list->count;
     if (*found) *out = value.list->items[index];
   }
   if (value.kind == TRI_CHAT_STRING) {
+    const bool is_safe = value.is_safe;
     TRI_TRY(tri_chat_flatten(&renderer->arena, &value));
     TRI_TRY(tri_chat_charge(renderer, value.bytes));
     if (index < 0) index += tri_chat_text_length(value.text, value.bytes);
@@ -104,6 +142,7 @@ static tri_status find_item(tri_chat_renderer *renderer, tri_chat_value value, t
     size_t length = *found ? tri_chat_text_offset(value.text + begin, value.bytes - begin, 1) : 0;
     *out = tri_chat_string(value.text + begin, length);
     out->origin = value.origin;
+    out->is_safe = is_safe;
   }
   return TRI_OK;
 }
@@ -134,7 +173,7 @@ static tri_status slice_bound(tri_chat_renderer *renderer, const tri_chat_node *
   *given = value.kind != TRI_CHAT_NONE;
   if (!*given) return TRI_OK;
   if (!tri_chat_is_whole(value)) {
-    return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "a bound of a slice is a whole number, not a %s",
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a bound of a slice is a whole number, not a %s",
                             tri_chat_type(value));
   }
   *out = tri_chat_as_whole(value);
@@ -194,12 +233,14 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &value));
   for (int i = 0; i < 3; i++) TRI_TRY(slice_bound(renderer, node->items[i], &given[i], &bounds[i]));
   int64_t step = given[2] ? bounds[2] : 1;
-  if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice is zero");
-  bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind != TRI_CHAT_IS_ITERATOR;
+  if (step < -INT64_MAX) step = -INT64_MAX; /* has the same meaning, and can be negated */
+  const bool is_list = value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_RANGE, is_safe = value.is_safe;
   if (value.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(value));
   if (!is_list && value.kind != TRI_CHAT_STRING) {
-    return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "a %s has no slices", tri_chat_type(value));
+    /* An error of Python's, except that Jinja makes it undefined where all of it is written in the template. */
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a %s has no slices", tri_chat_type(value));
   }
+  if (step == 0) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "the step of a slice is zero");
   if (value.kind == TRI_CHAT_STRING) {
     TRI_TRY(tri_chat_flatten(&renderer->arena, &value));
     TRI_CHAT_TRY_AT(renderer, node, tri_chat_charge(renderer, value.bytes));
@@ -214,6 +255,7 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
     TRI_CHAT_TRY_AT(renderer, node, slice_list(renderer, value.list, begin, end, step, out));
   } else {
     TRI_CHAT_TRY_AT(renderer, node, slice_text(renderer, value, begin, end, step, out));
+    out->is_safe = is_safe;
   }
   return TRI_OK;
 }
@@ -221,14 +263,8 @@ static tri_status evaluate_slice(tri_chat_renderer *renderer, const tri_chat_nod
 /* ---- comparisons ------------------------------------------------------------------------------------------------- */
 
 static tri_status less(tri_chat_renderer *renderer, tri_chat_value a, tri_chat_value b, int depth, int *order) {
-  if (tri_chat_is_whole(a) && tri_chat_is_whole(b)) {
-    int64_t x = tri_chat_as_whole(a), y = tri_chat_as_whole(b);
-    *order = x < y ? -1 : x > y;
-    return TRI_OK;
-  }
   if (tri_chat_is_number(a) && tri_chat_is_number(b)) {
-    double x = tri_chat_as_real(a), y = tri_chat_as_real(b);
-    *order = x < y ? -1 : x > y;
+    *order = tri_chat_compare_numbers(a, b);
     return TRI_OK;
   }
   if (a.kind == TRI_CHAT_STRING && b.kind == TRI_CHAT_STRING) {
@@ -240,7 +276,11 @@ static tri_status less(tri_chat_renderer *renderer, tri_chat_value a, tri_chat_v
     *order = found != 0 ? found : a.bytes < b.bytes ? -1 : a.bytes > b.bytes;
     return TRI_OK;
   }
-  if (a.kind != TRI_CHAT_LIST || b.kind != TRI_CHAT_LIST || a.list->kind != b.list->kind || depth > DEEPEST) {
+  bool lists = a.kind == TRI_CHAT_LIST && b.kind == TRI_CHAT_LIST && a.list->kind == b.list->kind;
+  if (lists && a.list->kind == TRI_CHAT_IS_VIEW) {
+    return tri_fail(TRI_UNSUPPORTED, "the order of views of dicts is not supported");
+  }
+  if (!lists || a.list->kind > TRI_CHAT_IS_TUPLE || depth > DEEPEST) {
     if (a.kind == TRI_CHAT_UNDEFINED) return is_undefined(a);
     if (b.kind == TRI_CHAT_UNDEFINED) return is_undefined(b);
     return tri_fail(TRI_BAD_FILE, "a %s and a %s have no order", tri_chat_type(a), tri_chat_type(b));
@@ -275,18 +315,25 @@ tri_status tri_chat_contains(tri_chat_renderer *renderer, tri_chat_value in, tri
   }
   if (in.kind == TRI_CHAT_DICT) {
     TRI_TRY(charge_key(renderer, &what));
+    TRI_TRY(tri_chat_check_hashable(what));
     *out = tri_chat_dict_find(in.dict, what) != NULL;
     return TRI_OK;
   }
   if (in.kind == TRI_CHAT_UNDEFINED) return TRI_OK;
+  if (in.kind == TRI_CHAT_LOOP) return tri_fail(TRI_UNSUPPORTED, "`in` the variable `loop` is not supported");
   if (in.kind != TRI_CHAT_LIST) return tri_fail(TRI_BAD_FILE, "nothing is `in` a %s", tri_chat_type(in));
+  if (in.list->kind == TRI_CHAT_IS_VIEW && (what.kind == TRI_CHAT_LIST || what.kind == TRI_CHAT_DICT)) {
+    return tri_fail(TRI_UNSUPPORTED, "a %s `in` a view of a dict is not supported", tri_chat_type(what));
+  }
   tri_chat_list *list = NULL;
-  TRI_TRY(tri_chat_iterate(renderer, in, &list));
+  TRI_TRY(tri_chat_iterate_some(renderer, in, &list));
   for (int64_t i = 0; i < list->count && !*out; i++) {
     TRI_TRY(tri_chat_charge(renderer, 0));
     TRI_TRY(tri_chat_equal(&renderer->arena, list->items[i], what, out));
   }
-  return TRI_OK;
+  if (*out) return TRI_OK;
+  list->use = (uint8_t)TRI_CHAT_GONE;
+  return list->failure == NULL ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s", list->failure);
 }
 
 static tri_status compare(tri_chat_renderer *renderer, tri_chat_compare sign, tri_chat_value a, tri_chat_value b,
@@ -328,6 +375,9 @@ static tri_status evaluate_compare(tri_chat_renderer *renderer, const tri_chat_n
 static tri_status no_operator(const char *sign, tri_chat_value a, tri_chat_value b) {
   if (a.kind == TRI_CHAT_UNDEFINED) return is_undefined(a);
   if (b.kind == TRI_CHAT_UNDEFINED) return is_undefined(b);
+  bool views = (a.kind == TRI_CHAT_LIST && a.list->kind == TRI_CHAT_IS_VIEW) ||
+               (b.kind == TRI_CHAT_LIST && b.list->kind == TRI_CHAT_IS_VIEW);
+  if (views) return tri_fail(TRI_UNSUPPORTED, "`%s` of a view of a dict, a set, is not supported", sign);
   return tri_fail(TRI_BAD_FILE, "`%s` of a %s and a %s means nothing", sign, tri_chat_type(a), tri_chat_type(b));
 }
 
@@ -361,15 +411,47 @@ static tri_status repeat(tri_chat_renderer *renderer, tri_chat_value text, int64
   return TRI_OK;
 }
 
+static tri_status repeat_list(tri_chat_renderer *renderer, const tri_chat_list *list, int64_t times,
+                              tri_chat_value *out) {
+  tri_chat_list *repeated = NULL;
+  TRI_TRY(tri_chat_list_create(&renderer->arena, 0, (tri_chat_list_kind)list->kind, &repeated));
+  for (int64_t i = 0; i < times && list->count > 0; i++) {
+    for (int64_t k = 0; k < list->count; k++) {
+      TRI_TRY(tri_chat_charge(renderer, 0));
+      TRI_TRY(tri_chat_list_add(&renderer->arena, repeated, list->items[k]));
+    }
+  }
+  *out = tri_chat_of_list(repeated);
+  return TRI_OK;
+}
+
+/* A string, a list or a tuple so many times. */
+static tri_status repeat_any(tri_chat_renderer *renderer, tri_chat_value value, int64_t times, tri_chat_value *out) {
+  if (value.kind == TRI_CHAT_LIST) return repeat_list(renderer, value.list, times, out);
+  return repeat(renderer, value, times, out);
+}
+
+static bool is_repeatable(tri_chat_value value) {
+  return value.kind == TRI_CHAT_STRING || (value.kind == TRI_CHAT_LIST && value.list->kind <= TRI_CHAT_IS_TUPLE);
+}
+
 /* Rounded down, as Python divides; b is not 0. */
 static int64_t floor_of(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
+static tri_status power_of_reals(double a, double b, tri_chat_value *out) {
+  if (a == 0 && b < 0) return tri_fail(TRI_BAD_FILE, "zero has no negative power");
+  if (a < 0 && isfinite(b) && b != floor(b)) {
+    return tri_fail(TRI_UNSUPPORTED, "the power of a negative number that is complex is not supported");
+  }
+  double result = pow(a, b);
+  if (isinf(result) && isfinite(a) && isfinite(b)) return tri_fail(TRI_BAD_FILE, "a power is too large");
+  *out = tri_chat_real(result);
+  return TRI_OK;
+}
+
 static tri_status power_of(int64_t a, int64_t b, tri_chat_value *out) {
   int64_t result = 1;
-  if (b < 0) {
-    *out = tri_chat_real(pow((double)a, (double)b));
-    return TRI_OK;
-  }
+  if (b < 0) return power_of_reals((double)a, (double)b, out);
   if (a == 0 || a == 1 || a == -1) b = b == 0 ? 0 : b % 2 == 0 ? 2 : 1;
   for (int64_t i = 0; i < b; i++) {
     if (__builtin_mul_overflow(result, a, &result)) return too_large();
@@ -378,23 +460,55 @@ static tri_status power_of(int64_t a, int64_t b, tri_chat_value *out) {
   return TRI_OK;
 }
 
+/* Python rounds the quotient once; two numbers that are no doubles would be rounded before. */
+static tri_status divide_wholes(int64_t a, int64_t b, tri_chat_value *out) {
+  const int64_t exact = (int64_t)1 << 53;
+  if (a > exact || a < -exact || b > exact || b < -exact) {
+    return tri_fail(TRI_UNSUPPORTED, "`/` of whole numbers beyond 2^53 is not supported");
+  }
+  *out = tri_chat_real((double)a / (double)b);
+  return TRI_OK;
+}
+
 static tri_status of_wholes(tri_chat_binary sign, int64_t a, int64_t b, tri_chat_value *out) {
   int64_t result = 0;
   bool over = false, divides = sign == TRI_BINARY_DIVIDE || sign == TRI_BINARY_FLOOR || sign == TRI_BINARY_REMAINDER;
   if (divides && b == 0) return tri_fail(TRI_BAD_FILE, "a number is divided by zero");
-  if (divides && b == -1 && a == INT64_MIN) return too_large();
+  if (divides && b == -1 && a == INT64_MIN && sign != TRI_BINARY_REMAINDER) return too_large();
+  if (sign == TRI_BINARY_REMAINDER && b == -1) { /* INT64_MIN % -1 cannot be calculated */
+    *out = tri_chat_integer(0);
+    return TRI_OK;
+  }
   switch (sign) {
     case TRI_BINARY_ADD: over = __builtin_add_overflow(a, b, &result); break;
     case TRI_BINARY_SUBTRACT: over = __builtin_sub_overflow(a, b, &result); break;
     case TRI_BINARY_MULTIPLY: over = __builtin_mul_overflow(a, b, &result); break;
     case TRI_BINARY_FLOOR: result = floor_of(a, b); break;
-    case TRI_BINARY_REMAINDER: result = a - floor_of(a, b) * b; break;
-    case TRI_BINARY_DIVIDE: *out = tri_chat_real((double)a / (double)b); return TRI_OK;
+    case TRI_BINARY_REMAINDER:
+      result = a % b; /* with the sign of a, and Python has that of b */
+      if (result != 0 && (result < 0) != (b < 0)) result += b;
+      break;
+    case TRI_BINARY_DIVIDE: return divide_wholes(a, b, out);
     case TRI_BINARY_POWER: return power_of(a, b, out);
     case TRI_BINARY_CONCAT: break;
   }
   *out = tri_chat_integer(result);
   return over ? too_large() : TRI_OK;
+}
+
+/* a = quotient * b + remainder, with the sign of b, as Python's float has it. */
+static double remainder_of(double a, double b) {
+  double left = fmod(a, b);
+  if (left == 0) return copysign(0, b);
+  return (left < 0) != (b < 0) ? left + b : left;
+}
+
+static double floor_of_reals(double a, double b) {
+  double left = fmod(a, b), quotient = (a - left) / b;
+  if (left != 0 && (left < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return copysign(0, a / b);
+  double whole = floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
 static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_value *out) {
@@ -406,16 +520,25 @@ static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_va
     case TRI_BINARY_SUBTRACT: result = a - b; break;
     case TRI_BINARY_MULTIPLY: result = a * b; break;
     case TRI_BINARY_DIVIDE: result = a / b; break;
-    case TRI_BINARY_FLOOR: result = floor(a / b); break;
-    case TRI_BINARY_REMAINDER:
-      result = fmod(a, b);
-      if (result != 0 && (result < 0) != (b < 0)) result += b;
+    case TRI_BINARY_FLOOR: result = floor_of_reals(a, b); break;
+    case TRI_BINARY_REMAINDER: result = remainder_of(a, b); break;
+    case TRI_BINARY_POWER:
+      TRI_TRY(power_of_reals(a, b, out));
+      result = out->real;
       break;
-    case TRI_BINARY_POWER: result = pow(a, b); break;
     case TRI_BINARY_CONCAT: break;
   }
+  /* It has no order, so that sorting and comparing would need rules of their own. */
+  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "a number that is none (NaN) is not supported");
   *out = tri_chat_real(result);
   return TRI_OK;
+}
+
+tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out) {
+  if (tri_chat_is_whole(a) && tri_chat_is_whole(b)) {
+    return of_wholes(TRI_BINARY_REMAINDER, tri_chat_as_whole(a), tri_chat_as_whole(b), out);
+  }
+  return of_reals(TRI_BINARY_REMAINDER, tri_chat_as_real(a), tri_chat_as_real(b), out);
 }
 
 static const char *sign_of(tri_chat_binary sign) {
@@ -447,13 +570,17 @@ static tri_status combine(tri_chat_renderer *renderer, tri_chat_binary sign, tri
   if (tri_chat_is_number(a) && tri_chat_is_number(b)) {
     return of_reals(sign, tri_chat_as_real(a), tri_chat_as_real(b), out);
   }
+  if ((a.kind == TRI_CHAT_STRING && a.is_safe) || (b.kind == TRI_CHAT_STRING && b.is_safe)) {
+    return tri_fail(TRI_UNSUPPORTED, "`%s` of a string that `safe` made, which escapes, is not supported; `~` is",
+                    sign_of(sign));
+  }
   if (sign == TRI_BINARY_ADD) {
     if (a.kind == TRI_CHAT_STRING && b.kind == TRI_CHAT_STRING) return tri_chat_concat(&renderer->arena, a, b, out);
     if (is_sum_of_lists(a, b)) return add_lists(renderer, a.list, b.list, out);
   }
   if (sign == TRI_BINARY_MULTIPLY) {
-    if (a.kind == TRI_CHAT_STRING && tri_chat_is_whole(b)) return repeat(renderer, a, tri_chat_as_whole(b), out);
-    if (b.kind == TRI_CHAT_STRING && tri_chat_is_whole(a)) return repeat(renderer, b, tri_chat_as_whole(a), out);
+    if (is_repeatable(a) && tri_chat_is_whole(b)) return repeat_any(renderer, a, tri_chat_as_whole(b), out);
+    if (is_repeatable(b) && tri_chat_is_whole(a)) return repeat_any(renderer, b, tri_chat_as_whole(a), out);
   }
   if (sign == TRI_BINARY_REMAINDER && a.kind == TRI_CHAT_STRING) {
     return tri_fail(TRI_UNSUPPORTED, "`%%` of a string (its formatting) is not supported");
@@ -507,19 +634,18 @@ static tri_status evaluate_arguments(tri_chat_renderer *renderer, const tri_chat
   return TRI_OK;
 }
 
-static tri_status call_function(const tri_chat_call *call, tri_chat_value *out) {
-  const tri_chat_function *function = call->function;
-  if (call->count > function->most || call->count + call->num_keywords < function->least) {
-    return tri_fail(TRI_BAD_FILE, "`%s` takes %d to %d arguments", function->name, function->least, function->most);
-  }
-  return tri_chat_run(call, out);
-}
-
 static tri_status call_value(tri_chat_renderer *renderer, tri_chat_value callee, tri_chat_call *call,
                              tri_chat_value *out) {
   if (callee.kind == TRI_CHAT_MACRO) return tri_chat_call_macro(renderer, callee.macro, call, out);
   call->function = callee.function;
-  return call_function(call, out);
+  return tri_chat_run(call, out);
+}
+
+/* A method has lost its value where it was kept in a variable, and only what is called by its dot has one. */
+static bool is_callable_here(const tri_chat_function *function, tri_chat_value self) {
+  tri_chat_value name = tri_chat_text(function->name);
+  return tri_chat_function_find(tri_chat_globals(), name) == function ||
+         tri_chat_function_find(tri_chat_methods((tri_chat_kind)self.kind), name) == function;
 }
 
 /* `value.method(...)` is told its value; anything else is a function or a macro. */
@@ -532,8 +658,9 @@ static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node
     if (call.self.kind == TRI_CHAT_UNDEFINED) TRI_CHAT_TRY_AT(renderer, node, is_undefined(call.self));
     TRI_CHAT_TRY_AT(renderer, node, find_attribute(call.self, node->a->name, &found, &callee));
     if (!found) {
-      return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "a %s has no method `%.*s`", tri_chat_type(call.self),
-                              SHOWN(node->a->name));
+      const bool item = call.self.kind == TRI_CHAT_DICT; /* which may be a function, but then not called like this */
+      return TRI_CHAT_FAIL_AT(renderer, node, item ? TRI_UNSUPPORTED : TRI_BAD_FILE, "a %s has no method `%.*s`",
+                              tri_chat_type(call.self), SHOWN(node->a->name));
     }
   } else {
     TRI_TRY(tri_chat_evaluate(renderer, node->a, &callee));
@@ -544,7 +671,7 @@ static tri_status evaluate_call(tri_chat_renderer *renderer, const tri_chat_node
   if (callee.kind != TRI_CHAT_FUNCTION && callee.kind != TRI_CHAT_MACRO) {
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "a %s cannot be called", tri_chat_type(callee));
   }
-  if (callee.kind == TRI_CHAT_FUNCTION && node->a->kind != TRI_NODE_ATTRIBUTE && node->a->kind != TRI_NODE_NAME) {
+  if (callee.kind == TRI_CHAT_FUNCTION && !is_callable_here(callee.function, call.self)) {
     return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "a method that was kept cannot be called");
   }
   TRI_TRY(evaluate_arguments(renderer, node, room, &call));
@@ -569,13 +696,23 @@ static tri_status evaluate_test(tri_chat_renderer *renderer, const tri_chat_node
 
 /* ---- any expression ---------------------------------------------------------------------------------------------- */
 
+static bool is_name_of_jinja(tri_chat_value name) {
+  static const char *const names[] = {"caller", "cycler", "joiner", "kwargs", "lipsum", "self", "super", "varargs"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    if (strlen(names[i]) == name.bytes && memcmp(names[i], name.text, name.bytes) == 0) return true;
+  }
+  return false;
+}
+
 static tri_status evaluate_name(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {
   const tri_chat_value *value = tri_chat_find(renderer, node->symbol);
-  const tri_chat_function *function = value == NULL ? tri_chat_global_find(node->name) : NULL;
+  const tri_chat_function *function = value == NULL ? tri_chat_function_find(tri_chat_globals(), node->name) : NULL;
   if (value != NULL) {
     *out = *value;
   } else if (function != NULL) {
     *out = (tri_chat_value){.kind = TRI_CHAT_FUNCTION, .function = function};
+  } else if (is_name_of_jinja(node->name)) {
+    return TRI_CHAT_FAIL_AT(renderer, node, TRI_UNSUPPORTED, "`%.*s` of Jinja is not supported", SHOWN(node->name));
   } else {
     *out = tri_chat_undefined(node->name.text, node->name.bytes);
   }

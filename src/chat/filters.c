@@ -3,38 +3,58 @@
 #include "chat/renderer.h"
 #include "chat/text.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static tri_chat_value empty_text(void) { return tri_chat_string("", 0); }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* What a method of strings does with str(self). */
-static tri_status as_method(const tri_chat_call *call, const char *name, tri_chat_value *out) {
-  tri_chat_call method = *call;
-  method.function = tri_chat_method_find(TRI_CHAT_STRING, tri_chat_text(name));
+/* What a method of strings does with str(self), given `count` of this call's arguments in their order. */
+static tri_status as_method(const tri_chat_call *call, const char *name, const tri_chat_value *items, int32_t count,
+                            tri_chat_value *out) {
+  tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .items = items, .count = count};
+  method.function = tri_chat_function_find(tri_chat_methods(TRI_CHAT_STRING), tri_chat_text(name));
   TRI_TRY(tri_chat_self_text(call, &method.self));
-  return tri_chat_run(&method, out);
+  TRI_TRY(tri_chat_run(&method, out));
+  out->is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
+  return TRI_OK;
 }
 
-static tri_status filter_trim(const tri_chat_call *call, tri_chat_value *out) { return as_method(call, "strip", out); }
+static tri_status filter_trim(const tri_chat_call *call, tri_chat_value *out) {
+  tri_chat_value set = tri_chat_argument(call, 0, tri_chat_none());
+  return as_method(call, "strip", &set, 1, out);
+}
 
-static tri_status filter_upper(const tri_chat_call *call, tri_chat_value *out) { return as_method(call, "upper", out); }
+static tri_status filter_upper(const tri_chat_call *call, tri_chat_value *out) {
+  return as_method(call, "upper", NULL, 0, out);
+}
 
-static tri_status filter_lower(const tri_chat_call *call, tri_chat_value *out) { return as_method(call, "lower", out); }
+static tri_status filter_lower(const tri_chat_call *call, tri_chat_value *out) {
+  return as_method(call, "lower", NULL, 0, out);
+}
 
 static tri_status filter_capitalize(const tri_chat_call *call, tri_chat_value *out) {
-  return as_method(call, "capitalize", out);
+  return as_method(call, "capitalize", NULL, 0, out);
 }
 
+/* str() of all but the count. */
 static tri_status filter_replace(const tri_chat_call *call, tri_chat_value *out) {
-  return as_method(call, "replace", out);
+  tri_chat_value items[3];
+  for (int32_t i = 0; i < 2; i++) {
+    TRI_TRY(tri_chat_str(call->arena, tri_chat_argument(call, i, tri_chat_none()), &items[i]));
+    TRI_TRY(tri_chat_charge(call->renderer, items[i].bytes));
+  }
+  items[2] = tri_chat_argument(call, 2, tri_chat_none());
+  TRI_TRY(as_method(call, "replace", items, 2 + (items[2].kind != TRI_CHAT_NONE), out));
+  out->is_safe = false;
+  return TRI_OK;
 }
 
-/* Words begin behind white space, hyphens and opening brackets. */
+/* Words begin behind white space, hyphens and opening brackets. Their first letter is in upper case, which of a few
+ * letters is not the title case that the method gives. */
 static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self, piece;
   TRI_TRY(tri_chat_self_text(call, &self));
@@ -45,11 +65,11 @@ static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
     for (; end < self.bytes && !divides; end += tri_chat_text_offset(self.text + end, self.bytes - end, 1)) {
       size_t next = end, last = self.bytes;
       tri_chat_text_strip(self.text, NULL, true, false, &next, &last);
-      divides = next > end || strchr("-({[<", self.text[end]) != NULL;
+      divides = next > end || memchr("-({[<", self.text[end], 5) != NULL;
     }
     tri_chat_value word = tri_chat_string(self.text + at, end - at);
     word.origin = self.origin;
-    TRI_TRY(tri_chat_text_case(call->arena, word, TRI_CHAT_CAPITAL, &piece));
+    TRI_TRY(tri_chat_text_case(call->arena, word, TRI_CHAT_INITIAL, &piece));
     TRI_TRY(tri_chat_concat(call->arena, *out, piece, out));
     at = end;
   }
@@ -57,35 +77,67 @@ static tri_status filter_title(const tri_chat_call *call, tri_chat_value *out) {
 }
 
 static tri_status filter_string(const tri_chat_call *call, tri_chat_value *out) {
-  return tri_chat_str(call->arena, call->self, out);
+  TRI_TRY(tri_chat_str(call->arena, call->self, out));
+  out->is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
+  return TRI_OK;
 }
 
 static tri_status filter_safe(const tri_chat_call *call, tri_chat_value *out) {
-  return tri_chat_str(call->arena, call->self, out);
+  TRI_TRY(tri_chat_str(call->arena, call->self, out));
+  out->is_safe = true;
+  return TRI_OK;
 }
 
-/* Each line but the first (unless asked) is set in; empty ones only if asked. */
+/* What a level is set in by. */
+static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, tri_chat_value *out) {
+  tri_chat_writer writer = {.arena = call->arena};
+  *out = width;
+  if (width.kind == TRI_CHAT_STRING) return tri_chat_flatten(call->arena, out);
+  if (!tri_chat_is_whole(width)) {
+    return tri_fail(TRI_BAD_FILE, "`%s` is set in by a whole number or a string, not a %s", call->function->name,
+                    tri_chat_type(width));
+  }
+  for (int64_t i = 0; i < tri_chat_as_whole(width); i++) {
+    TRI_TRY(tri_chat_charge(call->renderer, 1));
+    TRI_TRY(tri_chat_write(&writer, " ", 1));
+  }
+  *out = tri_chat_string(writer.text, writer.bytes);
+  return TRI_OK;
+}
+
+/* Whether an empty line follows once a line feed is put behind the text; with a carriage return it is one line's end.
+ */
+static bool ends_in_line(tri_chat_value text) {
+  size_t last = text.bytes, next = 0;
+  if (last == 0 || text.text[last - 1] == '\r') return false;
+  do last--;
+  while (last > 0 && ((uint8_t)text.text[last] & 0xC0) == 0x80);
+  return tri_chat_text_line(text.text, text.bytes, last, &next) == last;
+}
+
+/* Each line but the first (unless asked) is set in; empty ones only if asked. All lines end in \n from then on. */
 static tri_status filter_indent(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_value self, width = tri_chat_argument(call, 0, tri_chat_integer(4));
+  tri_chat_value self = call->self, by;
   bool first = tri_chat_truth(tri_chat_argument(call, 1, tri_chat_boolean(false)));
   bool blank = tri_chat_truth(tri_chat_argument(call, 2, tri_chat_boolean(false)));
   tri_chat_writer writer = {.arena = call->arena};
-  TRI_TRY(tri_chat_self_text(call, &self));
-  if (width.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(call->arena, &width));
-  int64_t spaces = tri_chat_is_whole(width) ? tri_chat_as_whole(width) : 0;
-  for (size_t at = 0; at < self.bytes;) {
-    const char *newline = memchr(self.text + at, '\n', self.bytes - at);
-    size_t end = newline == NULL ? self.bytes : (size_t)(newline - self.text) + 1;
-    bool empty = self.text[at] == '\n';
-    bool set_in = at == 0 ? first : blank || !empty;
-    if (set_in && width.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_write(&writer, width.text, width.bytes));
-    for (int64_t i = 0; set_in && i < spaces; i++) TRI_TRY(tri_chat_write(&writer, " ", 1));
+  if (self.kind != TRI_CHAT_STRING) return tri_fail(TRI_BAD_FILE, "`indent` of a %s", tri_chat_type(self));
+  TRI_TRY(tri_chat_flatten(call->arena, &self));
+  TRI_TRY(indent_text(call, tri_chat_argument(call, 0, tri_chat_integer(4)), &by));
+  if (first) TRI_TRY(tri_chat_write(&writer, by.text, by.bytes));
+  /* A line feed is put behind the text, so that one which ends it makes an empty line. */
+  for (size_t at = 0, next = 0, line = 0; line == 0 || at <= self.bytes; at = next, line++) {
+    size_t end = tri_chat_text_line(self.text, self.bytes, at, &next);
+    if (at == self.bytes && line > 0 && !ends_in_line(self)) break;
+    if (line > 0) TRI_TRY(tri_chat_write(&writer, "\n", 1));
+    if (line > 0 && (blank || end > at)) TRI_TRY(tri_chat_write(&writer, by.text, by.bytes));
     TRI_TRY(tri_chat_write(&writer, self.text + at, end - at));
-    TRI_TRY(tri_chat_charge(call->renderer, writer.bytes > 0 ? (size_t)spaces : 0));
-    at = end;
+    TRI_TRY(tri_chat_charge(call->renderer, by.bytes));
+    if (at == self.bytes) break;
   }
   *out = tri_chat_string(writer.text, writer.bytes);
   out->origin = self.origin;
+  out->is_safe = call->self.is_safe;
   return TRI_OK;
 }
 
@@ -94,18 +146,16 @@ static tri_status indent_of(const tri_chat_call *call, tri_chat_json_style *styl
   style->indented = indent.kind != TRI_CHAT_NONE;
   style->item_separator = tri_chat_text(style->indented ? "," : ", ");
   style->key_separator = tri_chat_text(": ");
-  if (indent.kind == TRI_CHAT_STRING) {
-    style->indent = indent;
-    return tri_chat_flatten(call->arena, &style->indent);
-  }
   if (!style->indented) return TRI_OK;
-  if (!tri_chat_is_whole(indent)) return tri_fail(TRI_BAD_FILE, "tojson: `indent` is a number or a string");
-  int64_t width = tri_chat_as_whole(indent);
-  if (width > 1024) return tri_fail(TRI_BAD_FILE, "tojson: `indent` is at most 1024");
-  tri_chat_writer writer = {.arena = call->arena};
-  for (int64_t i = 0; i < width; i++) TRI_TRY(tri_chat_write(&writer, " ", 1));
-  style->indent = tri_chat_string(writer.text, writer.bytes);
-  return TRI_OK;
+  if (indent.kind != TRI_CHAT_STRING && !tri_chat_is_whole(indent)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "tojson: an `indent` that is a %s, not a whole number or a string, is not supported",
+                    tri_chat_type(indent));
+  }
+  if (tri_chat_is_whole(indent) && tri_chat_as_whole(indent) > 1024) {
+    return tri_fail(TRI_UNSUPPORTED, "tojson: an `indent` of more than 1024 is not supported");
+  }
+  return indent_text(call, indent, &style->indent);
 }
 
 static tri_status filter_tojson(const tri_chat_call *call, tri_chat_value *out) {
@@ -115,9 +165,9 @@ static tri_status filter_tojson(const tri_chat_call *call, tri_chat_value *out) 
   style.sort_keys = tri_chat_truth(tri_chat_argument(call, 3, tri_chat_boolean(false)));
   TRI_TRY(indent_of(call, &style));
   if (separators.kind != TRI_CHAT_NONE) {
-    if (separators.kind != TRI_CHAT_LIST || separators.list->count != 2 ||
+    if (separators.kind != TRI_CHAT_LIST || separators.list->kind > TRI_CHAT_IS_TUPLE || separators.list->count != 2 ||
         separators.list->items[0].kind != TRI_CHAT_STRING || separators.list->items[1].kind != TRI_CHAT_STRING) {
-      return tri_fail(TRI_BAD_FILE, "tojson: `separators` are two strings");
+      return tri_fail(TRI_UNSUPPORTED, "tojson: `separators` other than two strings are not supported");
     }
     style.item_separator = separators.list->items[0];
     style.key_separator = separators.list->items[1];
@@ -128,27 +178,129 @@ static tri_status filter_tojson(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
+/* What stands at the end of Python's int() of a text. */
+typedef enum int_text { INT_IS_NONE, INT_IS_WHOLE, INT_IS_TOO_LARGE } int_text;
+
+static int digit_of(char letter) {
+  if (letter >= '0' && letter <= '9') return letter - '0';
+  if (letter >= 'a' && letter <= 'z') return letter - 'a' + 10;
+  if (letter >= 'A' && letter <= 'Z') return letter - 'A' + 10;
+  return 99;
+}
+
+/* 0x, 0o and 0b before the digits, where `base` is theirs or 0. A 0 before other digits is none of base 0. */
+static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
+  int64_t named = 0;
+  if (bytes > 1 && text[0] == '0') {
+    char letter = (char)(text[1] | 0x20);
+    named = letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+  }
+  return named != 0 && (base == 0 || base == named) ? named : 0;
+}
+
+/* int(text, base) of a text of ASCII without white space around it: a sign, a prefix, digits with single underscores
+ * between them. */
+static int_text whole_of_text(const char *text, size_t bytes, int64_t base, int64_t *out) {
+  size_t at = bytes > 0 && (text[0] == '+' || text[0] == '-');
+  bool minus = at > 0 && text[0] == '-', digit = false, over = false, zeros = true;
+  int64_t whole = 0, named = prefix_of(text + at, bytes - at, base);
+  if (named != 0) at += 2;
+  if (named != 0 && at < bytes && text[at] == '_') at++;
+  const bool plain = base == 0 && named == 0, leads = plain && at < bytes && text[at] == '0';
+  base = named != 0 ? named : base == 0 ? 10 : base;
+  for (; at < bytes; at++) {
+    if (text[at] == '_' && digit) {
+      digit = false;
+      continue;
+    }
+    int value = digit_of(text[at]);
+    if (value >= base) return INT_IS_NONE;
+    zeros = zeros && value == 0;
+    over |= __builtin_mul_overflow(whole, base, &whole);
+    over |= __builtin_sub_overflow(whole, (int64_t)value, &whole); /* negative numbers reach further */
+    digit = true;
+  }
+  if (!digit || (leads && !zeros)) return INT_IS_NONE;
+  if (over || (!minus && whole == INT64_MIN)) return INT_IS_TOO_LARGE;
+  *out = minus ? whole : -whole;
+  return INT_IS_WHOLE;
+}
+
+static size_t digits_at(const char *text, size_t at) {
+  size_t begin = at;
+  for (; (text[at] >= '0' && text[at] <= '9') || (text[at] == '_' && at > begin); at++) {
+    if (text[at] == '_' && (text[at + 1] < '0' || text[at + 1] > '9')) break;
+  }
+  return at - begin;
+}
+
+/* int(float(text)) of the same: what strtod takes and Python does not (hexadecimal digits) is none. */
+static int_text whole_of_real(char *text, int64_t *out) {
+  size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
+  if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
+  whole = digits_at(text, at);
+  at += whole;
+  if (text[at] == '.') {
+    part = digits_at(text, at + 1);
+    at += 1 + part;
+  }
+  if (whole + part == 0) return INT_IS_NONE;
+  if (text[at] == 'e' || text[at] == 'E') {
+    at += text[at + 1] == '+' || text[at + 1] == '-' ? 2 : 1;
+    size_t power = digits_at(text, at);
+    if (power == 0) return INT_IS_NONE;
+    at += power;
+  }
+  if (text[at] != 0) return INT_IS_NONE;
+  for (size_t i = 0; text[i] != 0; i++) { /* strtod knows no underscores */
+    if (text[i] != '_') text[kept++] = text[i];
+  }
+  text[kept] = 0;
+  double real = strtod(text, NULL);
+  if (!(fabs(real) < 9e18)) return INT_IS_TOO_LARGE;
+  *out = (int64_t)real;
+  return INT_IS_WHOLE;
+}
+
+static tri_status too_large(void) { return tri_fail(TRI_UNSUPPORTED, "numbers beyond 64 bits are not supported"); }
+
+static tri_status int_of_text(const tri_chat_call *call, tri_chat_value self, tri_chat_value *out) {
+  tri_chat_value base = tri_chat_argument(call, 1, tri_chat_integer(10)), copy;
+  size_t begin = 0, end = self.bytes;
+  int64_t whole = 0;
+  int_text found = INT_IS_NONE;
+  tri_chat_text_strip(self.text, NULL, true, true, &begin, &end);
+  for (size_t i = begin; i < end; i++) {
+    if ((uint8_t)self.text[i] < 0x80) continue;
+    return tri_fail(TRI_UNSUPPORTED, "`int` of a text that is not ASCII is not supported");
+  }
+  if (memchr(self.text + begin, 0, end - begin) != NULL) return TRI_OK;
+  TRI_TRY(tri_chat_arena_alloc(call->arena, end - begin + 2, 1, &copy.text));
+  char *text = (char *)(uintptr_t)copy.text;
+  memcpy(text, self.text + begin, end - begin);
+  /* Any other base is a ValueError or a TypeError, and then it is read as a real number. */
+  const int64_t number = tri_chat_is_whole(base) ? tri_chat_as_whole(base) : -1;
+  if (base.kind == TRI_CHAT_UNDEFINED) return tri_fail(TRI_UNSUPPORTED, "`int` of an undefined base is not supported");
+  if (number == 0 || (number >= 2 && number <= 36)) found = whole_of_text(text, end - begin, number, &whole);
+  if (found == INT_IS_NONE) found = whole_of_real(text, &whole);
+  switch (found) {
+    case INT_IS_NONE: return TRI_OK;
+    case INT_IS_WHOLE: *out = tri_chat_integer(whole); return TRI_OK;
+    case INT_IS_TOO_LARGE: break;
+  }
+  return too_large();
+}
+
 static tri_status filter_int(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self = call->self;
   *out = tri_chat_argument(call, 0, tri_chat_integer(0));
+  if (self.kind == TRI_CHAT_UNDEFINED) return tri_fail(TRI_BAD_FILE, "`int` of an undefined value");
   if (tri_chat_is_whole(self)) *out = tri_chat_integer(tri_chat_as_whole(self));
-  if (self.kind == TRI_CHAT_REAL && fabs(self.real) < 9e18) *out = tri_chat_integer((int64_t)self.real);
+  if (self.kind == TRI_CHAT_REAL && !(fabs(self.real) < 9e18)) return too_large();
+  if (self.kind == TRI_CHAT_REAL) *out = tri_chat_integer((int64_t)self.real);
   if (self.kind != TRI_CHAT_STRING) return TRI_OK;
-  char text[64], *end = NULL;
-  size_t begin = 0;
   TRI_TRY(tri_chat_flatten(call->arena, &self));
-  size_t last = self.bytes;
-  tri_chat_text_strip(self.text, NULL, true, true, &begin, &last);
-  if (last == begin || last - begin >= sizeof text || strchr("+-0123456789.", self.text[begin]) == NULL) return TRI_OK;
-  memcpy(text, self.text + begin, last - begin);
-  text[last - begin] = 0;
-  errno = 0;
-  long long whole = strtoll(text, &end, 10);
-  if (errno == 0 && *end == 0) *out = tri_chat_integer(whole);
-  double real = strtod(text, &end);
-  if (errno == 0 && *end == 0 && strpbrk(text, ".eE") != NULL && fabs(real) < 9e18)
-    *out = tri_chat_integer((int64_t)real);
-  return TRI_OK;
+  return int_of_text(call, self, out);
 }
 
 static tri_status filter_abs(const tri_chat_call *call, tri_chat_value *out) {
@@ -156,7 +308,7 @@ static tri_status filter_abs(const tri_chat_call *call, tri_chat_value *out) {
   if (call->self.kind == TRI_CHAT_REAL) out->real = fabs(out->real);
   if (tri_chat_is_whole(call->self)) {
     int64_t whole = tri_chat_as_whole(call->self);
-    if (whole == INT64_MIN) return tri_fail(TRI_UNSUPPORTED, "numbers beyond 64 bits are not supported");
+    if (whole == INT64_MIN) return too_large();
     *out = tri_chat_integer(whole < 0 ? -whole : whole);
   }
   if (tri_chat_is_number(call->self)) return TRI_OK;
@@ -199,17 +351,42 @@ static tri_status filter_length(const tri_chat_call *call, tri_chat_value *out) 
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* `name` of a value, through the dots in it. */
+/* A part of a dotted name: digits are a number, the place in a list. */
+static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
+  bool digits = text.bytes > 0, ascii = true;
+  int64_t whole = 0;
+  for (size_t i = 0; i < text.bytes; i++) {
+    digits = digits && text.text[i] >= '0' && text.text[i] <= '9';
+    ascii = ascii && (uint8_t)text.text[i] < 0x80;
+    if (digits && (__builtin_mul_overflow(whole, (int64_t)10, &whole) ||
+                   __builtin_add_overflow(whole, (int64_t)(text.text[i] - '0'), &whole))) {
+      return too_large();
+    }
+  }
+  if (!ascii) return tri_fail(TRI_UNSUPPORTED, "the name of an attribute that is not ASCII is not supported");
+  *out = digits ? tri_chat_integer(whole) : text;
+  return TRI_OK;
+}
+
+/* `name` of a value, through the dots in it; none is the value itself. What is undefined on the way is `otherwise`,
+ * unless that is none. */
 static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, tri_chat_value name,
-                               tri_chat_value *out) {
-  if (tri_chat_is_whole(name)) return tri_chat_item(call->renderer, value, name, out);
-  if (name.kind != TRI_CHAT_STRING) return tri_fail(TRI_BAD_FILE, "the name of an attribute is a string");
-  TRI_TRY(tri_chat_flatten(call->arena, &name));
-  for (size_t at = 0; at <= name.bytes;) {
-    const char *dot = memchr(name.text + at, '.', name.bytes - at);
-    size_t end = dot == NULL ? name.bytes : (size_t)(dot - name.text);
-    TRI_TRY(tri_chat_item(call->renderer, value, tri_chat_string(name.text + at, end - at), &value));
-    at = end + 1;
+                               tri_chat_value otherwise, tri_chat_value *out) {
+  *out = value;
+  if (name.kind == TRI_CHAT_NONE) return TRI_OK;
+  if (name.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(call->arena, &name));
+  size_t bytes = 0; /* anything else than a string is one key */
+  if (name.kind == TRI_CHAT_STRING) bytes = name.bytes;
+  TRI_TRY(tri_chat_charge(call->renderer, bytes));
+  for (size_t at = 0, end = 0; at <= bytes; at = end + 1) {
+    tri_chat_value part = name;
+    if (name.kind == TRI_CHAT_STRING) {
+      const char *dot = bytes == 0 ? NULL : memchr(name.text + at, '.', bytes - at);
+      end = dot == NULL ? bytes : (size_t)(dot - name.text);
+      TRI_TRY(part_of_name(tri_chat_string(name.text + at, end - at), &part));
+    }
+    TRI_TRY(tri_chat_item(call->renderer, value, part, &value));
+    if (value.kind == TRI_CHAT_UNDEFINED && otherwise.kind != TRI_CHAT_NONE) value = otherwise;
   }
   *out = value;
   return TRI_OK;
@@ -224,7 +401,7 @@ static tri_status filter_join(const tri_chat_call *call, tri_chat_value *out) {
   *out = empty_text();
   for (int64_t i = 0; i < list->count; i++) {
     item = list->items[i];
-    if (attribute.kind != TRI_CHAT_NONE) TRI_TRY(attribute_of(call, item, attribute, &item));
+    if (attribute.kind != TRI_CHAT_NONE) TRI_TRY(attribute_of(call, item, attribute, tri_chat_none(), &item));
     TRI_TRY(tri_chat_str(call->arena, item, &item));
     if (i > 0) TRI_TRY(tri_chat_concat(call->arena, *out, by, out));
     TRI_TRY(tri_chat_concat(call->arena, *out, item, out));
@@ -234,7 +411,8 @@ static tri_status filter_join(const tri_chat_call *call, tri_chat_value *out) {
 
 static tri_status filter_first(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_list *list = NULL;
-  TRI_TRY(tri_chat_iterate(call->renderer, call->self, &list));
+  TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
+  if (list->count == 0 && list->failure != NULL) return tri_fail(TRI_BAD_FILE, "%s", list->failure);
   *out = list->count > 0 ? list->items[0] : tri_chat_undefined("the first of nothing", strlen("the first of nothing"));
   return TRI_OK;
 }
@@ -245,8 +423,11 @@ static tri_status filter_last(const tri_chat_call *call, tri_chat_value *out) {
     return tri_fail(TRI_BAD_FILE, "a generator has no last item; put `| list` before `last`");
   }
   TRI_TRY(tri_chat_iterate(call->renderer, call->self, &list));
+  /* Python takes letters from the end by their places, and a letter of what `safe` made is so, too. */
+  const bool is_safe = call->self.kind == TRI_CHAT_STRING && call->self.is_safe;
   *out = list->count > 0 ? list->items[list->count - 1]
                          : tri_chat_undefined("the last of nothing", strlen("the last of nothing"));
+  out->is_safe = is_safe || out->is_safe;
   return TRI_OK;
 }
 
@@ -267,26 +448,39 @@ static tri_status filter_list(const tri_chat_call *call, tri_chat_value *out) {
 }
 
 static tri_status filter_reverse(const tri_chat_call *call, tri_chat_value *out) {
-  if (call->self.kind != TRI_CHAT_STRING) return copy_items(call, TRI_CHAT_IS_ITERATOR, true, out);
+  bool copied = call->self.kind == TRI_CHAT_LIST && call->self.list->kind == TRI_CHAT_IS_ITERATOR;
+  if (call->self.kind != TRI_CHAT_STRING) {
+    return copy_items(call, copied ? TRI_CHAT_IS_LIST : TRI_CHAT_IS_ITERATOR, true, out);
+  }
   tri_chat_list *letters = NULL;
   TRI_TRY(tri_chat_iterate(call->renderer, call->self, &letters));
   *out = empty_text();
   for (int64_t i = letters->count - 1; i >= 0; i--) TRI_TRY(tri_chat_concat(call->arena, *out, letters->items[i], out));
+  out->is_safe = call->self.is_safe;
+  return TRI_OK;
+}
+
+/* The body of a generator: what it fails with is known only to who comes to that place, so it is kept. */
+static tri_status end_generator(const tri_chat_call *call, tri_chat_list *list, tri_status status) {
+  if (status != TRI_BAD_FILE) return status;
+  const char *message = tri_status_message();
+  tri_chat_value copy;
+  TRI_TRY(tri_chat_copy(call->arena, message, strlen(message) + 1, &copy));
+  list->failure = copy.text;
   return TRI_OK;
 }
 
 static tri_status filter_pairs(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_call method = *call;
-  if (call->self.kind == TRI_CHAT_UNDEFINED) {
+  tri_chat_call method = {.renderer = call->renderer, .arena = call->arena, .self = call->self};
+  if (call->self.kind != TRI_CHAT_DICT) {
     tri_chat_list *none = NULL;
     TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &none));
     *out = tri_chat_of_list(none);
-    return TRI_OK;
+    if (call->self.kind == TRI_CHAT_UNDEFINED) return TRI_OK;
+    return end_generator(call, none,
+                         tri_fail(TRI_BAD_FILE, "`items` wants a dict, not a %s", tri_chat_type(call->self)));
   }
-  if (call->self.kind != TRI_CHAT_DICT) {
-    return tri_fail(TRI_BAD_FILE, "`items` wants a dict, not a %s", tri_chat_type(call->self));
-  }
-  method.function = tri_chat_method_find(TRI_CHAT_DICT, tri_chat_text("items"));
+  method.function = tri_chat_function_find(tri_chat_methods(TRI_CHAT_DICT), tri_chat_text("items"));
   TRI_TRY(tri_chat_run(&method, out));
   out->list->kind = (uint8_t)TRI_CHAT_IS_ITERATOR;
   return TRI_OK;
@@ -345,10 +539,18 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
   tri_chat_value pairs, by, *keys = NULL;
   tri_chat_list *sorted = NULL;
   sorter s = {.call = call};
+  if (call->self.kind != TRI_CHAT_DICT) {
+    return tri_fail(TRI_BAD_FILE, "`dictsort` wants a dict, not a %s", tri_chat_type(call->self));
+  }
   TRI_TRY(filter_pairs(call, &pairs));
   TRI_TRY(tri_chat_argument_text(call, 1, tri_chat_text("key"), &by));
-  bool turned = tri_chat_truth(tri_chat_argument(call, 2, tri_chat_boolean(false)));
-  int64_t count = pairs.list->count, column = by.bytes == 5 && memcmp(by.text, "value", 5) == 0;
+  bool by_value = by.bytes == 5 && memcmp(by.text, "value", 5) == 0;
+  if (!by_value && !(by.bytes == 3 && memcmp(by.text, "key", 3) == 0)) {
+    return tri_fail(TRI_BAD_FILE, "`dictsort` is by \"key\" or by \"value\"");
+  }
+  bool turned = false;
+  TRI_TRY(tri_chat_argument_flag(call, 2, &turned));
+  int64_t count = pairs.list->count, column = by_value;
   TRI_TRY(sort_keys(call, pairs.list, column, &keys));
   s.keys = keys;
   TRI_TRY(tri_chat_arena_alloc(call->arena, (size_t)count, sizeof *s.order, &s.order));
@@ -368,49 +570,50 @@ static tri_status filter_dictsort(const tri_chat_call *call, tri_chat_value *out
 
 /* Whether the test that the arguments from `first` on name holds for a value; without one, its truth. */
 static tri_status holds(const tri_chat_call *call, int32_t first, tri_chat_value value, bool *out) {
-  if (call->count <= first) {
+  if (call->count <= first) { /* Jinja takes no notice of keywords then */
     *out = tri_chat_truth(value);
     return TRI_OK;
   }
   tri_chat_value name, result;
   TRI_TRY(tri_chat_argument_text(call, first, tri_chat_none(), &name));
   tri_chat_call test = {.renderer = call->renderer, .arena = call->arena, .self = value};
-  test.function = tri_chat_test_find(name);
+  test.function = tri_chat_function_find(tri_chat_tests(), name);
   if (test.function == NULL) {
     return tri_fail(TRI_UNSUPPORTED, "`%s`: the test `%.*s` is not supported", call->function->name,
                     name.bytes < 60 ? (int)name.bytes : 60, name.text);
   }
   test.items = call->items + first + 1;
   test.count = call->count - first - 1;
-  if (test.count < test.function->least || test.count > test.function->most) {
-    return tri_fail(TRI_BAD_FILE, "the test `%s` takes %d to %d arguments", test.function->name, test.function->least,
-                    test.function->most);
-  }
+  test.keywords = call->keywords;
+  test.num_keywords = call->num_keywords;
   TRI_TRY(tri_chat_run(&test, &result));
   *out = tri_chat_truth(result);
   return TRI_OK;
 }
 
-/* Nothing, none too, has no items. */
-static tri_status iterate_some(const tri_chat_call *call, tri_chat_list **out) {
-  if (!tri_chat_truth(call->self)) return tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_LIST, out);
-  return tri_chat_iterate(call->renderer, call->self, out);
-}
-
-static tri_status choose(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_value *out) {
-  tri_chat_list *list = NULL, *chosen = NULL;
-  TRI_TRY(iterate_some(call, &list));
-  TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &chosen));
+static tri_status choose_items(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_list *chosen) {
+  tri_chat_list *list = NULL;
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* none, too, has no items */
+  TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
+  if (by_attribute && call->count == 0) {
+    return tri_fail(TRI_BAD_FILE, "`%s` wants the name of an attribute", call->function->name);
+  }
   for (int64_t i = 0; i < list->count; i++) {
     tri_chat_value value = list->items[i];
     bool kept = false;
     TRI_TRY(tri_chat_charge(call->renderer, 0));
-    if (by_attribute) TRI_TRY(attribute_of(call, value, call->items[0], &value));
+    if (by_attribute) TRI_TRY(attribute_of(call, value, call->items[0], tri_chat_none(), &value));
     TRI_TRY(holds(call, by_attribute, value, &kept));
     if (kept == wanted) TRI_TRY(tri_chat_list_add(call->arena, chosen, list->items[i]));
   }
+  return list->failure == NULL ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s", list->failure);
+}
+
+static tri_status choose(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_value *out) {
+  tri_chat_list *chosen = NULL;
+  TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &chosen));
   *out = tri_chat_of_list(chosen);
-  return TRI_OK;
+  return end_generator(call, chosen, choose_items(call, by_attribute, wanted, chosen));
 }
 
 static tri_status filter_select(const tri_chat_call *call, tri_chat_value *out) {
@@ -429,49 +632,66 @@ static tri_status filter_rejectattr(const tri_chat_call *call, tri_chat_value *o
   return choose(call, true, false, out);
 }
 
-/* One item through the filter that the first argument names, or to its attribute. */
-static tri_status map_item(const tri_chat_call *call, tri_chat_value attribute, tri_chat_value item,
-                           tri_chat_value *out) {
-  if (attribute.kind != TRI_CHAT_NONE) {
-    TRI_TRY(attribute_of(call, item, attribute, out));
-    if (out->kind == TRI_CHAT_UNDEFINED) *out = tri_chat_argument(call, 2, *out);
-    return TRI_OK;
-  }
-  tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena, .self = item};
+/* The keywords that `map` itself knows, by their places in its row. */
+enum { MAP_ATTRIBUTE = 1, MAP_DEFAULT = 2 };
+
+static tri_status map_filter(const tri_chat_call *call, tri_chat_call *filter) {
   tri_chat_value name;
   TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &name));
-  filter.function = tri_chat_filter_find(name);
-  if (filter.function == NULL) {
+  filter->function = tri_chat_function_find(tri_chat_filters(), name);
+  if (filter->function == NULL) {
     return tri_fail(TRI_UNSUPPORTED, "`map`: the filter `%.*s` is not supported",
                     name.bytes < 60 ? (int)name.bytes : 60, name.text);
   }
-  filter.items = call->items + 1;
-  filter.count = call->count - 1;
-  filter.keywords = call->keywords;
-  filter.num_keywords = call->num_keywords;
-  if (filter.count > filter.function->most || filter.count + filter.num_keywords < filter.function->least) {
-    return tri_fail(TRI_BAD_FILE, "the filter `%s` takes %d to %d arguments", filter.function->name,
-                    filter.function->least, filter.function->most);
+  filter->items = call->items + 1;
+  filter->count = call->count - 1;
+  filter->keywords = call->keywords;
+  filter->num_keywords = call->num_keywords;
+  return TRI_OK;
+}
+
+static bool has_keyword(const tri_chat_call *call, const char *name) {
+  for (int32_t k = 0; k < call->num_keywords; k++) {
+    tri_chat_value keyword = call->keywords[2 * k];
+    if (keyword.bytes == strlen(name) && memcmp(keyword.text, name, keyword.bytes) == 0) return true;
   }
-  return tri_chat_run(&filter, out);
+  return false;
+}
+
+/* Items to their attribute, or through the filter that the first argument names. */
+static tri_status map_items(const tri_chat_call *call, tri_chat_list *mapped) {
+  tri_chat_list *list = NULL;
+  tri_chat_call filter = {.renderer = call->renderer, .arena = call->arena};
+  tri_chat_value item, attribute = tri_chat_none(), otherwise = tri_chat_none();
+  if (!tri_chat_truth(call->self)) return TRI_OK; /* none, too, has no items */
+  const bool by_attribute = call->count == 0 && has_keyword(call, "attribute");
+  if (by_attribute) {
+    attribute = tri_chat_argument(call, MAP_ATTRIBUTE, tri_chat_none());
+    otherwise = tri_chat_argument(call, MAP_DEFAULT, tri_chat_none());
+    if (call->num_keywords > 1 + has_keyword(call, "default")) {
+      return tri_fail(TRI_BAD_FILE, "`map` takes `attribute=` and `default=` and no other keyword");
+    }
+  } else if (call->count == 0) {
+    return tri_fail(TRI_BAD_FILE, "`map` wants a filter or an attribute");
+  } else {
+    TRI_TRY(map_filter(call, &filter));
+  }
+  TRI_TRY(tri_chat_iterate_some(call->renderer, call->self, &list));
+  for (int64_t i = 0; i < list->count; i++) {
+    TRI_TRY(tri_chat_charge(call->renderer, 0));
+    filter.self = list->items[i];
+    if (by_attribute) TRI_TRY(attribute_of(call, list->items[i], attribute, otherwise, &item));
+    if (!by_attribute) TRI_TRY(tri_chat_run(&filter, &item));
+    TRI_TRY(tri_chat_list_add(call->arena, mapped, item));
+  }
+  return list->failure == NULL ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s", list->failure);
 }
 
 static tri_status filter_map(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_list *list = NULL, *mapped = NULL;
-  tri_chat_value attribute = tri_chat_none(), item;
-  if (call->count == 0) attribute = tri_chat_argument(call, 1, tri_chat_none());
-  if (call->count == 0 && attribute.kind == TRI_CHAT_NONE) {
-    return tri_fail(TRI_BAD_FILE, "`map` wants a filter or an attribute");
-  }
-  TRI_TRY(iterate_some(call, &list));
-  TRI_TRY(tri_chat_list_create(call->arena, list->count, TRI_CHAT_IS_ITERATOR, &mapped));
-  for (int64_t i = 0; i < list->count; i++) {
-    TRI_TRY(tri_chat_charge(call->renderer, 0));
-    TRI_TRY(map_item(call, attribute, list->items[i], &item));
-    TRI_TRY(tri_chat_list_add(call->arena, mapped, item));
-  }
+  tri_chat_list *mapped = NULL;
+  TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &mapped));
   *out = tri_chat_of_list(mapped);
-  return TRI_OK;
+  return end_generator(call, mapped, map_items(call, mapped));
 }
 
 /* ---- which there are --------------------------------------------------------------------------------------------- */
@@ -492,7 +712,7 @@ static const tri_chat_function filters[] = {
      .most = 4,
      .parameters = {"ensure_ascii", "indent", "separators", "sort_keys"},
      .body = filter_tojson},
-    {.name = "int", .most = 1, .parameters = {"default"}, .body = filter_int},
+    {.name = "int", .most = 2, .parameters = {"default", "base"}, .body = filter_int},
     {.name = "abs", .body = filter_abs},
     {.name = "default", .most = 2, .parameters = {"default_value", "boolean"}, .body = filter_default},
     {.name = "d", .most = 2, .parameters = {"default_value", "boolean"}, .body = filter_default},
@@ -505,17 +725,11 @@ static const tri_chat_function filters[] = {
     {.name = "reverse", .body = filter_reverse},
     {.name = "items", .body = filter_pairs},
     {.name = "dictsort", .most = 3, .parameters = {"case_sensitive", "by", "reverse"}, .body = filter_dictsort},
-    {.name = "select", .most = ANY, .body = filter_select},
-    {.name = "reject", .most = ANY, .body = filter_reject},
-    {.name = "selectattr", .least = 1, .most = ANY, .body = filter_selectattr},
-    {.name = "rejectattr", .least = 1, .most = ANY, .body = filter_rejectattr},
-    {.name = "map", .most = ANY, .parameters = {NULL, "attribute", "default"}, .body = filter_map},
+    {.name = "select", .most = ANY, .open = true, .body = filter_select},
+    {.name = "reject", .most = ANY, .open = true, .body = filter_reject},
+    {.name = "selectattr", .most = ANY, .open = true, .body = filter_selectattr},
+    {.name = "rejectattr", .most = ANY, .open = true, .body = filter_rejectattr},
+    {.name = "map", .most = ANY, .parameters = {NULL, "attribute", "default"}, .open = true, .body = filter_map},
 };
 
-const tri_chat_function *tri_chat_filter_find(tri_chat_value name) {
-  for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
-    if (strlen(filters[i].name) != name.bytes) continue;
-    if (memcmp(filters[i].name, name.text, name.bytes) == 0) return &filters[i];
-  }
-  return NULL;
-}
+tri_chat_functions tri_chat_filters(void) { return (tri_chat_functions){filters, sizeof filters / sizeof filters[0]}; }

@@ -23,18 +23,32 @@ typedef tri_status tri_chat_body(const tri_chat_call *call, tri_chat_value *out)
 typedef struct tri_chat_function {
   const char *name;
   int32_t least, most;       /* arguments */
-  const char *parameters[4]; /* their names, for keywords */
+  const char *parameters[4]; /* their names, for keywords; NULL: by its place only */
+  bool open;                 /* takes any keywords */
   tri_chat_body *body;
 } tri_chat_function;
 
+typedef struct tri_chat_functions {
+  const tri_chat_function *functions;
+  size_t count;
+} tri_chat_functions;
+
+/* All there are: what tests draw calls from. */
+tri_chat_functions tri_chat_filters(void);
+tri_chat_functions tri_chat_tests(void);
+tri_chat_functions tri_chat_globals(void);
+tri_chat_functions tri_chat_methods(tri_chat_kind kind); /* of strings or dicts */
+
 /* NULL: there is none of this name. */
+const tri_chat_function *tri_chat_function_find(tri_chat_functions among, tri_chat_value name);
 const tri_chat_function *tri_chat_filter_find(tri_chat_value name);
 const tri_chat_function *tri_chat_test_find(tri_chat_value name);
 const tri_chat_function *tri_chat_global_find(tri_chat_value name);
 /* Of a value of this kind; of any kind with TRI_CHAT_UNDEFINED. */
 const tri_chat_function *tri_chat_method_find(tri_chat_kind kind, tri_chat_value name);
 
-/* Runs a function: what it is given counts as work, since nearly every one of them looks through it. */
+/* Runs a function, which fails where its arguments are too many, too few or of other names. What it is given counts as
+ * work, since nearly every function looks through it. */
 tri_status tri_chat_run(const tri_chat_call *call, tri_chat_value *out);
 
 /* Argument number `index`, by its place or its name; `otherwise` where it is not given. */
@@ -43,6 +57,9 @@ tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_c
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
+/* The same that is a flag of Python's own functions, false where it is not given: true, false or a small whole number,
+ * since versions of Python differ in what else they take. */
+tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out);
 /* `self` as a flat string. */
 tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
@@ -52,6 +69,13 @@ tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
 /* The items of a list, the keys of a dict, the letters of a string. An iterator is empty from then on. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
+/* The same for who may not go through all of them: an iterator cannot be used any more, unless the caller says that
+ * it is empty. What the iterator fails with is left to the caller, in (*out)->failure. */
+tri_status tri_chat_iterate_some(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);
+/* Whether Python can hash a value, as keys of dicts are. */
+tri_status tri_chat_check_hashable(tri_chat_value value);
+/* a % b of numbers. */
+tri_status tri_chat_remainder(tri_chat_value a, tri_chat_value b, tri_chat_value *out);
 /* value.name or value["name"], as `map(attribute=...)` asks. */
 tri_status tri_chat_item(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_value name,
                          tri_chat_value *out);

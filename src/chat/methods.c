@@ -6,11 +6,17 @@
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
+enum { LARGEST_SET = 1024 };
+
 static tri_status strip(const tri_chat_call *call, bool left, bool right, tri_chat_value *out) {
   tri_chat_value self, set = tri_chat_argument(call, 0, tri_chat_none());
   bool given = set.kind != TRI_CHAT_NONE;
   TRI_TRY(tri_chat_self_text(call, &self));
   if (given) TRI_TRY(tri_chat_argument_text(call, 0, set, &set));
+  if (given && set.bytes > LARGEST_SET) { /* each letter is looked for in all of them */
+    return tri_fail(TRI_UNSUPPORTED, "`%s` of more than %d bytes of letters is not supported", call->function->name,
+                    LARGEST_SET);
+  }
   size_t begin = 0, end = self.bytes;
   tri_chat_text_strip(self.text, given ? &set : NULL, left, right, &begin, &end);
   *out = tri_chat_string(self.text + begin, end - begin);
@@ -70,9 +76,7 @@ static tri_status split_words(const tri_chat_call *call, tri_chat_value self, in
       word += tri_chat_text_offset(self.text + word, self.bytes - word, 1);
     }
     if (most == 0) {
-      size_t first = at, last = self.bytes;
-      tri_chat_text_strip(self.text, NULL, false, true, &first, &last);
-      return add_part(call, list, self, at, last);
+      return add_part(call, list, self, at, self.bytes); /* with the white space at its end, as Python has it */
     }
     TRI_TRY(add_part(call, list, self, at, word));
     most--;
@@ -103,28 +107,58 @@ static tri_status method_split(const tri_chat_call *call, tri_chat_value *out) {
   return add_part(call, list, self, at, self.bytes);
 }
 
-/* From the right, at most so many times. */
-static tri_status method_rsplit(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_value self, by;
-  tri_chat_list *list = NULL, *turned = NULL;
-  int64_t most = -1;
-  TRI_TRY(tri_chat_self_text(call, &self));
-  TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &by));
-  TRI_TRY(tri_chat_argument_whole(call, 1, -1, &most));
-  if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "`rsplit` wants a separator that is not empty");
-  TRI_TRY(tri_chat_list_create(call->arena, 4, TRI_CHAT_IS_LIST, &list));
-  size_t end = self.bytes;
-  for (size_t at = end; most != 0 && at >= by.bytes;) {
-    at--;
-    if (at + by.bytes > end || memcmp(self.text + at, by.text, by.bytes) != 0) {
-      if (at == 0) break;
-      continue;
+/* At runs of white space from the right; the parts come in that order. */
+static tri_status split_words_from_right(const tri_chat_call *call, tri_chat_value self, int64_t most,
+                                         tri_chat_list *list) {
+  size_t first = 0, end = self.bytes;
+  tri_chat_text_strip(self.text, NULL, false, true, &first, &end);
+  while (end > 0) {
+    size_t word = end;
+    while (word > 0) { /* back to white space */
+      size_t before = 0, last = word;
+      tri_chat_text_strip(self.text, NULL, false, true, &before, &last);
+      if (last < word) break;
+      do word--;
+      while (word > 0 && ((uint8_t)self.text[word] & 0xC0) == 0x80);
     }
+    if (most == 0) return add_part(call, list, self, 0, end);
+    TRI_TRY(add_part(call, list, self, word, end));
+    most--;
+    end = word;
+    tri_chat_text_strip(self.text, NULL, false, true, &first, &end);
+  }
+  return TRI_OK;
+}
+
+static tri_status split_from_right(const tri_chat_call *call, tri_chat_value self, tri_chat_value by, int64_t most,
+                                   tri_chat_list *list) {
+  size_t end = self.bytes;
+  for (size_t at = end; most != 0 && at > 0;) {
+    at--;
+    if (self.text[at] != by.text[0]) continue;
+    TRI_TRY(tri_chat_charge(call->renderer, by.bytes)); /* a separator may nearly occur everywhere */
+    if (at + by.bytes > end || memcmp(self.text + at, by.text, by.bytes) != 0) continue;
     TRI_TRY(add_part(call, list, self, at + by.bytes, end));
     end = at;
     most--;
   }
-  TRI_TRY(add_part(call, list, self, 0, end));
+  return add_part(call, list, self, 0, end);
+}
+
+static tri_status method_rsplit(const tri_chat_call *call, tri_chat_value *out) {
+  tri_chat_value self, by = tri_chat_argument(call, 0, tri_chat_none());
+  tri_chat_list *list = NULL, *turned = NULL;
+  int64_t most = -1;
+  TRI_TRY(tri_chat_self_text(call, &self));
+  TRI_TRY(tri_chat_argument_whole(call, 1, -1, &most));
+  TRI_TRY(tri_chat_list_create(call->arena, 4, TRI_CHAT_IS_LIST, &list));
+  if (by.kind == TRI_CHAT_NONE) {
+    TRI_TRY(split_words_from_right(call, self, most, list));
+  } else {
+    TRI_TRY(tri_chat_argument_text(call, 0, by, &by));
+    if (by.bytes == 0) return tri_fail(TRI_BAD_FILE, "`rsplit` wants a separator that is not empty");
+    TRI_TRY(split_from_right(call, self, by, most, list));
+  }
   TRI_TRY(tri_chat_list_create(call->arena, list->count, TRI_CHAT_IS_LIST, &turned));
   for (int64_t i = list->count - 1; i >= 0; i--) TRI_TRY(tri_chat_list_add(call->arena, turned, list->items[i]));
   *out = tri_chat_of_list(turned);
@@ -134,16 +168,44 @@ static tri_status method_rsplit(const tri_chat_call *call, tri_chat_value *out) 
 static tri_status method_splitlines(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self;
   tri_chat_list *list = NULL;
+  bool kept = false;
+  TRI_TRY(tri_chat_argument_flag(call, 0, &kept));
   TRI_TRY(tri_chat_self_text(call, &self));
   TRI_TRY(tri_chat_list_create(call->arena, 4, TRI_CHAT_IS_LIST, &list));
   for (size_t at = 0; at < self.bytes;) {
-    const char *newline = memchr(self.text + at, '\n', self.bytes - at);
-    size_t end = newline == NULL ? self.bytes : (size_t)(newline - self.text), next = end + 1;
-    if (end > at && self.text[end - 1] == '\r') end--;
-    TRI_TRY(add_part(call, list, self, at, end));
+    size_t next = 0, end = tri_chat_text_line(self.text, self.bytes, at, &next);
+    TRI_TRY(add_part(call, list, self, at, kept ? next : end));
     at = next;
   }
   *out = tri_chat_of_list(list);
+  return TRI_OK;
+}
+
+/* A part of a string, from `start` to `end` as Python counts them: arguments 1 and 2 of methods that look into it. */
+typedef struct window {
+  size_t begin, bytes;
+  bool none; /* `start` lies behind the end: not even an empty text is found there */
+} window;
+
+static tri_status window_bound(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t length,
+                               int64_t *out) {
+  tri_chat_value value = tri_chat_argument(call, index, tri_chat_none());
+  *out = otherwise;
+  if (value.kind == TRI_CHAT_NONE) return TRI_OK;
+  TRI_TRY(tri_chat_argument_whole(call, index, otherwise, out));
+  if (*out < 0) *out = *out < -length ? 0 : *out + length;
+  return TRI_OK;
+}
+
+static tri_status window_of(const tri_chat_call *call, tri_chat_value self, window *out) {
+  int64_t length = tri_chat_text_length(self.text, self.bytes), start = 0, end = length;
+  TRI_TRY(window_bound(call, 1, 0, length, &start));
+  TRI_TRY(window_bound(call, 2, length, length, &end));
+  end = end > length ? length : end;
+  *out = (window){.none = start > end};
+  if (out->none) return TRI_OK;
+  out->begin = tri_chat_text_offset(self.text, self.bytes, start);
+  out->bytes = tri_chat_text_offset(self.text + out->begin, self.bytes - out->begin, end - start);
   return TRI_OK;
 }
 
@@ -153,6 +215,7 @@ static tri_status has_affix(const tri_chat_call *call, tri_chat_value self, tri_
     return tri_fail(TRI_BAD_FILE, "`%s` wants a string, not a %s", call->function->name, tri_chat_type(affix));
   }
   TRI_TRY(tri_chat_flatten(call->arena, &affix));
+  TRI_TRY(tri_chat_charge(call->renderer, affix.bytes));
   *out = affix.bytes <= self.bytes &&
          memcmp(first ? self.text : self.text + self.bytes - affix.bytes, affix.text, affix.bytes) == 0;
   return TRI_OK;
@@ -161,15 +224,19 @@ static tri_status has_affix(const tri_chat_call *call, tri_chat_value self, tri_
 static tri_status has_any_affix(const tri_chat_call *call, bool first, tri_chat_value *out) {
   tri_chat_value self = call->self, affix = tri_chat_argument(call, 0, tri_chat_none());
   bool found = false;
+  window part;
   TRI_TRY(tri_chat_flatten(call->arena, &self));
+  TRI_TRY(window_of(call, self, &part));
+  tri_chat_value within = tri_chat_string(self.text + part.begin, part.bytes);
   if (affix.kind == TRI_CHAT_LIST && affix.list->kind == TRI_CHAT_IS_TUPLE) {
     for (int64_t i = 0; i < affix.list->count && !found; i++) {
-      TRI_TRY(has_affix(call, self, affix.list->items[i], first, &found));
+      TRI_TRY(has_affix(call, within, affix.list->items[i], first, &found));
+      found = found && !part.none;
     }
   } else {
-    TRI_TRY(has_affix(call, self, affix, first, &found));
+    TRI_TRY(has_affix(call, within, affix, first, &found));
   }
-  *out = tri_chat_boolean(found);
+  *out = tri_chat_boolean(found && !part.none);
   return TRI_OK;
 }
 
@@ -219,14 +286,14 @@ static tri_status replace_empty(const tri_chat_call *call, tri_chat_value self, 
 }
 
 static tri_status method_replace(const tri_chat_call *call, tri_chat_value *out) {
-  tri_chat_value self, old, new, count = tri_chat_argument(call, 2, tri_chat_none());
+  tri_chat_value self, old, new;
   tri_chat_writer writer = {.arena = call->arena};
   int64_t most = -1;
   size_t at = 0;
   TRI_TRY(tri_chat_self_text(call, &self));
   TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &old));
   TRI_TRY(tri_chat_argument_text(call, 1, tri_chat_none(), &new));
-  if (count.kind != TRI_CHAT_NONE) TRI_TRY(tri_chat_argument_whole(call, 2, -1, &most));
+  if (call->count > 2) TRI_TRY(tri_chat_argument_whole(call, 2, -1, &most));
   *out = self;
   if (old.bytes == 0) {
     TRI_TRY(replace_empty(call, self, new, most, &writer));
@@ -249,20 +316,25 @@ static tri_status method_replace(const tri_chat_call *call, tri_chat_value *out)
 
 static tri_status method_find(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self, part;
+  window within;
   TRI_TRY(tri_chat_self_text(call, &self));
   TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &part));
-  size_t found = tri_chat_text_find(self.text, self.bytes, 0, part);
-  *out = tri_chat_integer(found == SIZE_MAX ? -1 : tri_chat_text_length(self.text, found));
+  TRI_TRY(window_of(call, self, &within));
+  size_t found = within.none ? SIZE_MAX : tri_chat_text_find(self.text + within.begin, within.bytes, 0, part);
+  *out = tri_chat_integer(found == SIZE_MAX ? -1 : tri_chat_text_length(self.text, within.begin + found));
   return TRI_OK;
 }
 
 static tri_status method_count(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value self, part;
+  window within;
   int64_t count = 0;
   TRI_TRY(tri_chat_self_text(call, &self));
   TRI_TRY(tri_chat_argument_text(call, 0, tri_chat_none(), &part));
-  if (part.bytes == 0) count = tri_chat_text_length(self.text, self.bytes) + 1;
-  for (size_t at = 0; part.bytes > 0; count++) {
+  TRI_TRY(window_of(call, self, &within));
+  self = tri_chat_string(self.text + within.begin, within.bytes);
+  if (part.bytes == 0 && !within.none) count = tri_chat_text_length(self.text, self.bytes) + 1;
+  for (size_t at = 0; part.bytes > 0 && !within.none; count++) {
     at = tri_chat_text_find(self.text, self.bytes, at, part);
     if (at == SIZE_MAX) break;
     at += part.bytes;
@@ -321,6 +393,7 @@ static tri_status method_values(const tri_chat_call *call, tri_chat_value *out) 
 static tri_status method_get(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_value key = tri_chat_argument(call, 0, tri_chat_none());
   if (key.kind == TRI_CHAT_STRING) TRI_TRY(tri_chat_flatten(call->arena, &key));
+  TRI_TRY(tri_chat_check_hashable(key));
   const tri_chat_value *value = tri_chat_dict_find(call->self.dict, key);
   *out = value != NULL ? *value : tri_chat_argument(call, 1, tri_chat_none());
   return TRI_OK;
@@ -337,15 +410,15 @@ static const tri_chat_function of_strings[] = {
     {.name = "title", .body = method_title},
     {.name = "capitalize", .body = method_capitalize},
     {.name = "split", .most = 2, .parameters = {"sep", "maxsplit"}, .body = method_split},
-    {.name = "rsplit", .least = 1, .most = 2, .parameters = {"sep", "maxsplit"}, .body = method_rsplit},
-    {.name = "splitlines", .body = method_splitlines},
-    {.name = "startswith", .least = 1, .most = 1, .body = method_startswith},
-    {.name = "endswith", .least = 1, .most = 1, .body = method_endswith},
+    {.name = "rsplit", .most = 2, .parameters = {"sep", "maxsplit"}, .body = method_rsplit},
+    {.name = "splitlines", .most = 1, .parameters = {"keepends"}, .body = method_splitlines},
+    {.name = "startswith", .least = 1, .most = 3, .body = method_startswith},
+    {.name = "endswith", .least = 1, .most = 3, .body = method_endswith},
     {.name = "removeprefix", .least = 1, .most = 1, .body = method_removeprefix},
     {.name = "removesuffix", .least = 1, .most = 1, .body = method_removesuffix},
-    {.name = "replace", .least = 2, .most = 3, .parameters = {NULL, NULL, "count"}, .body = method_replace},
-    {.name = "find", .least = 1, .most = 1, .body = method_find},
-    {.name = "count", .least = 1, .most = 1, .body = method_count},
+    {.name = "replace", .least = 2, .most = 3, .body = method_replace},
+    {.name = "find", .least = 1, .most = 3, .body = method_find},
+    {.name = "count", .least = 1, .most = 3, .body = method_count},
     {.name = "join", .least = 1, .most = 1, .body = method_join},
 };
 
@@ -356,19 +429,8 @@ static const tri_chat_function of_dicts[] = {
     {.name = "get", .least = 1, .most = 2, .body = method_get},
 };
 
-static const tri_chat_function *find_in(const tri_chat_function *functions, size_t count, tri_chat_value name) {
-  for (size_t i = 0; i < count; i++) {
-    if (strlen(functions[i].name) != name.bytes) continue;
-    if (memcmp(functions[i].name, name.text, name.bytes) == 0) return &functions[i];
-  }
-  return NULL;
-}
-
-const tri_chat_function *tri_chat_method_find(tri_chat_kind kind, tri_chat_value name) {
-  bool strings = kind == TRI_CHAT_STRING || kind == TRI_CHAT_UNDEFINED;
-  bool dicts = kind == TRI_CHAT_DICT || kind == TRI_CHAT_UNDEFINED;
-  const tri_chat_function *found = NULL;
-  if (strings) found = find_in(of_strings, sizeof of_strings / sizeof of_strings[0], name);
-  if (found == NULL && dicts) found = find_in(of_dicts, sizeof of_dicts / sizeof of_dicts[0], name);
-  return found;
+tri_chat_functions tri_chat_methods(tri_chat_kind kind) {
+  if (kind == TRI_CHAT_STRING) return (tri_chat_functions){of_strings, sizeof of_strings / sizeof of_strings[0]};
+  if (kind == TRI_CHAT_DICT) return (tri_chat_functions){of_dicts, sizeof of_dicts / sizeof of_dicts[0]};
+  return (tri_chat_functions){0};
 }

@@ -304,7 +304,7 @@ static tri_status parse_filter(tri_chat_parser *parser, tri_chat_node *from, tri
     return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the name of a filter is missing before %s",
                           tri_chat_shown(parser, shown));
   }
-  (*out)->function = tri_chat_filter_find(parser->token.value);
+  (*out)->function = tri_chat_function_find(tri_chat_filters(), parser->token.value);
   if ((*out)->function == NULL) {
     return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "the filter %s is not supported", tri_chat_shown(parser, shown));
   }
@@ -337,7 +337,7 @@ static tri_status parse_test(tri_chat_parser *parser, tri_chat_node *from, tri_c
     return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "the name of a test is missing before %s",
                           tri_chat_shown(parser, shown));
   }
-  (*out)->function = tri_chat_test_find(parser->token.value);
+  (*out)->function = tri_chat_function_find(tri_chat_tests(), parser->token.value);
   if ((*out)->function == NULL) {
     return TRI_CHAT_FAULT(parser, TRI_UNSUPPORTED, "the test %s is not supported", tri_chat_shown(parser, shown));
   }
@@ -405,7 +405,9 @@ static tri_status parse_call(tri_chat_parser *parser, tri_chat_node *from, tri_c
   static const char *const loop_methods[] = {"cycle", "changed"};
   TRI_TRY(tri_chat_node_create(parser, TRI_NODE_CALL, out));
   (*out)->a = from;
-  if (from->kind == TRI_NODE_ATTRIBUTE && tri_chat_method_find(TRI_CHAT_UNDEFINED, from->name) == NULL) {
+  if (from->kind == TRI_NODE_ATTRIBUTE &&
+      tri_chat_function_find(tri_chat_methods(TRI_CHAT_STRING), from->name) == NULL &&
+      tri_chat_function_find(tri_chat_methods(TRI_CHAT_DICT), from->name) == NULL) {
     bool of_loop = false;
     for (size_t i = 0; i < 2; i++) {
       of_loop |= strlen(loop_methods[i]) == from->name.bytes &&

@@ -174,7 +174,7 @@ static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list) {
+static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken) {
   tri_chat_loop *loop = NULL;
   TRI_TRY(tri_chat_arena_alloc(&renderer->arena, 1, sizeof *loop, &loop));
   *loop = (tri_chat_loop){.list = list, .depth = renderer->loops};
@@ -186,19 +186,24 @@ static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *nod
     renderer->flow = TRI_FLOW_ON;
     TRI_TRY(tri_chat_execute(renderer, node->b));
   }
+  *broken = renderer->flow == TRI_FLOW_BREAK;
   renderer->flow = TRI_FLOW_ON;
   return TRI_OK;
 }
 
 static tri_status execute_for(tri_chat_renderer *renderer, const tri_chat_node *node) {
   tri_chat_value value;
-  tri_chat_list *list = NULL;
+  tri_chat_list *list = NULL, *source = NULL;
+  bool broken = false;
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &value));
-  TRI_CHAT_TRY_AT(renderer, node, tri_chat_iterate(renderer, value, &list));
+  TRI_CHAT_TRY_AT(renderer, node, tri_chat_iterate_some(renderer, value, &source));
+  if (source->failure != NULL) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "%s", source->failure);
+  list = source;
   scope kept = open_scope(renderer);
   if (node->filter != NULL) TRI_TRY(filter_items(renderer, node, &list));
   renderer->loops++;
-  if (list->count > 0) TRI_TRY(run_loop(renderer, node, list));
+  if (list->count > 0) TRI_TRY(run_loop(renderer, node, list, &broken));
+  if (!broken) source->use = (uint8_t)TRI_CHAT_GONE;
   renderer->loops--;
   close_scope(renderer, kept);
   return list->count == 0 && node->c != NULL ? tri_chat_execute(renderer, node->c) : TRI_OK;

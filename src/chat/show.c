@@ -103,6 +103,7 @@ static tri_status repr_letter(tri_chat_writer *writer, uint32_t code, const char
 }
 
 static tri_status repr_string(tri_chat_writer *writer, tri_chat_value string) {
+  if (string.is_safe) return tri_fail(TRI_UNSUPPORTED, "a string that `safe` made cannot be shown inside of a list");
   TRI_TRY(tri_chat_flatten(writer->arena, &string));
   bool single = string.bytes > 0 && memchr(string.text, '\'', string.bytes) != NULL;
   bool both = single && memchr(string.text, '"', string.bytes) != NULL;
@@ -142,10 +143,12 @@ static tri_status repr_list(tri_chat_writer *writer, const tri_chat_list *list, 
       TRI_TRY(write_text(writer, "("));
       TRI_TRY(repr_items(writer, list, depth));
       return write_text(writer, list->count == 1 ? ",)" : ")");
+    case TRI_CHAT_IS_RANGE:
     case TRI_CHAT_IS_VIEW:
     case TRI_CHAT_IS_ITERATOR: break;
   }
-  return tri_fail(TRI_UNSUPPORTED, "a generator has no text of its own; put `| list` behind it");
+  return tri_fail(TRI_UNSUPPORTED, "the text of a %s is not supported; put `| list` behind it",
+                  tri_chat_type((tri_chat_value){.kind = TRI_CHAT_LIST, .list = (tri_chat_list *)(uintptr_t)list}));
 }
 
 static tri_status repr_dict(tri_chat_writer *writer, const tri_chat_dict *dict, int depth) {
@@ -182,6 +185,7 @@ tri_status tri_chat_str(tri_chat_arena *arena, tri_chat_value value, tri_chat_va
   tri_chat_writer writer = {.arena = arena};
   if (value.kind == TRI_CHAT_STRING) {
     *out = value;
+    out->is_safe = false;
     return TRI_OK;
   }
   if (value.kind != TRI_CHAT_UNDEFINED) TRI_TRY(write_repr(&writer, value, 0));
@@ -233,8 +237,8 @@ static tri_status write_json(tri_chat_writer *writer, tri_chat_value value, cons
 
 static tri_status json_list(tri_chat_writer *writer, const tri_chat_list *list, const tri_chat_json_style *style,
                             int depth) {
-  if (list->kind == TRI_CHAT_IS_VIEW || list->kind == TRI_CHAT_IS_ITERATOR) {
-    return tri_fail(TRI_BAD_FILE, "tojson: a generator is not JSON; put `| list` before it");
+  if (list->kind != TRI_CHAT_IS_LIST && list->kind != TRI_CHAT_IS_TUPLE) {
+    return tri_fail(TRI_BAD_FILE, "tojson: a generator, a range or a view is not JSON; put `| list` before it");
   }
   TRI_TRY(write_text(writer, "["));
   for (int64_t i = 0; i < list->count; i++) {

@@ -1,8 +1,6 @@
 /* Tests: `value is test`. */
 #include "chat/functions.h"
 
-#include <string.h>
-
 static tri_status answer(bool holds, tri_chat_value *out) {
   *out = tri_chat_boolean(holds);
   return TRI_OK;
@@ -51,7 +49,8 @@ static tri_status test_iterable(const tri_chat_call *call, tri_chat_value *out) 
 static tri_status test_sequence(const tri_chat_call *call, tri_chat_value *out) {
   tri_chat_kind kind = (tri_chat_kind)call->self.kind;
   bool list = kind == TRI_CHAT_LIST &&
-              (call->self.list->kind == TRI_CHAT_IS_LIST || call->self.list->kind == TRI_CHAT_IS_TUPLE);
+              (call->self.list->kind == TRI_CHAT_IS_LIST || call->self.list->kind == TRI_CHAT_IS_TUPLE ||
+               call->self.list->kind == TRI_CHAT_IS_RANGE);
   return answer(list || kind == TRI_CHAT_STRING || kind == TRI_CHAT_DICT || kind == TRI_CHAT_UNDEFINED, out);
 }
 
@@ -68,31 +67,33 @@ static tri_status test_float(const tri_chat_call *call, tri_chat_value *out) {
 }
 
 static tri_status test_callable(const tri_chat_call *call, tri_chat_value *out) {
-  return answer(call->self.kind == TRI_CHAT_MACRO || call->self.kind == TRI_CHAT_FUNCTION, out);
+  tri_chat_kind kind = (tri_chat_kind)call->self.kind; /* Jinja's undefined values and loops can be called, and fail */
+  return answer(
+      kind == TRI_CHAT_MACRO || kind == TRI_CHAT_FUNCTION || kind == TRI_CHAT_UNDEFINED || kind == TRI_CHAT_LOOP, out);
 }
 
 static tri_status test_equal(const tri_chat_call *call, tri_chat_value *out) {
   bool same = false;
-  TRI_TRY(tri_chat_equal(call->arena, call->self, call->items[0], &same));
+  TRI_TRY(tri_chat_equal(call->arena, call->self, tri_chat_argument(call, 0, tri_chat_none()), &same));
   return answer(same, out);
 }
 
 static tri_status test_unequal(const tri_chat_call *call, tri_chat_value *out) {
   bool same = false;
-  TRI_TRY(tri_chat_equal(call->arena, call->self, call->items[0], &same));
+  TRI_TRY(tri_chat_equal(call->arena, call->self, tri_chat_argument(call, 0, tri_chat_none()), &same));
   return answer(!same, out);
 }
 
 static tri_status test_in(const tri_chat_call *call, tri_chat_value *out) {
   bool found = false;
-  TRI_TRY(tri_chat_contains(call->renderer, call->items[0], call->self, &found));
+  TRI_TRY(tri_chat_contains(call->renderer, tri_chat_argument(call, 0, tri_chat_none()), call->self, &found));
   return answer(found, out);
 }
 
 static tri_status order(const tri_chat_call *call, bool turned, bool or_equal, tri_chat_value *out) {
-  tri_chat_value a = turned ? call->items[0] : call->self, b = turned ? call->self : call->items[0];
+  tri_chat_value other = tri_chat_argument(call, 0, tri_chat_none());
   bool less = false;
-  TRI_TRY(tri_chat_less(call->renderer, a, b, or_equal, &less));
+  TRI_TRY(tri_chat_less(call->renderer, turned ? other : call->self, turned ? call->self : other, or_equal, &less));
   return answer(less, out);
 }
 
@@ -104,23 +105,30 @@ static tri_status test_more(const tri_chat_call *call, tri_chat_value *out) { re
 
 static tri_status test_at_least(const tri_chat_call *call, tri_chat_value *out) { return order(call, true, true, out); }
 
-static tri_status divides(const tri_chat_call *call, int64_t by, int64_t rest, tri_chat_value *out) {
-  if (!tri_chat_is_whole(call->self) || by == 0) {
-    return tri_fail(TRI_BAD_FILE, "the test `%s` wants a whole number, not a %s", call->function->name,
-                    tri_chat_type(call->self));
+/* value % by == rest, of real numbers too. */
+static tri_status divides(const tri_chat_call *call, tri_chat_value by, int64_t rest, tri_chat_value *out) {
+  tri_chat_value left;
+  if (call->self.kind == TRI_CHAT_STRING) {
+    return tri_fail(TRI_UNSUPPORTED, "the test `%s` of a string is not supported", call->function->name);
   }
-  int64_t left = by == -1 ? 0 : tri_chat_as_whole(call->self) % by;
-  return answer((left < 0 ? -left : left) == rest, out);
+  if (!tri_chat_is_number(call->self) || !tri_chat_is_number(by)) {
+    return tri_fail(TRI_BAD_FILE, "the test `%s` wants numbers, not a %s", call->function->name,
+                    tri_chat_type(tri_chat_is_number(call->self) ? by : call->self));
+  }
+  TRI_TRY(tri_chat_remainder(call->self, by, &left));
+  return answer(tri_chat_compare_numbers(left, tri_chat_integer(rest)) == 0, out);
 }
 
-static tri_status test_odd(const tri_chat_call *call, tri_chat_value *out) { return divides(call, 2, 1, out); }
+static tri_status test_odd(const tri_chat_call *call, tri_chat_value *out) {
+  return divides(call, tri_chat_integer(2), 1, out);
+}
 
-static tri_status test_even(const tri_chat_call *call, tri_chat_value *out) { return divides(call, 2, 0, out); }
+static tri_status test_even(const tri_chat_call *call, tri_chat_value *out) {
+  return divides(call, tri_chat_integer(2), 0, out);
+}
 
 static tri_status test_divisible(const tri_chat_call *call, tri_chat_value *out) {
-  int64_t by = 0;
-  TRI_TRY(tri_chat_argument_whole(call, 0, 0, &by));
-  return divides(call, by, 0, out);
+  return divides(call, tri_chat_argument(call, 0, tri_chat_none()), 0, out);
 }
 
 static const tri_chat_function tests[] = {
@@ -143,7 +151,7 @@ static const tri_chat_function tests[] = {
     {.name = "==", .least = 1, .most = 1, .body = test_equal},
     {.name = "ne", .least = 1, .most = 1, .body = test_unequal},
     {.name = "!=", .least = 1, .most = 1, .body = test_unequal},
-    {.name = "in", .least = 1, .most = 1, .body = test_in},
+    {.name = "in", .least = 1, .most = 1, .parameters = {"seq"}, .body = test_in},
     {.name = "lt", .least = 1, .most = 1, .body = test_less},
     {.name = "lessthan", .least = 1, .most = 1, .body = test_less},
     {.name = "<", .least = 1, .most = 1, .body = test_less},
@@ -159,9 +167,4 @@ static const tri_chat_function tests[] = {
     {.name = "divisibleby", .least = 1, .most = 1, .parameters = {"num"}, .body = test_divisible},
 };
 
-const tri_chat_function *tri_chat_test_find(tri_chat_value name) {
-  for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
-    if (strlen(tests[i].name) == name.bytes && memcmp(tests[i].name, name.text, name.bytes) == 0) return &tests[i];
-  }
-  return NULL;
-}
+tri_chat_functions tri_chat_tests(void) { return (tri_chat_functions){tests, sizeof tests / sizeof tests[0]}; }

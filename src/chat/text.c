@@ -53,6 +53,30 @@ void tri_chat_text_strip(const char *text, const tri_chat_value *set, bool left,
   }
 }
 
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+static bool ends_line(uint32_t code) {
+  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 || code == 0x2028 ||
+         code == 0x2029;
+}
+
+size_t tri_chat_text_line(const char *text, size_t bytes, size_t from, size_t *next) {
+  size_t at = from;
+  while (at < bytes) {
+    uint32_t code = (uint8_t)text[at];
+    size_t length = tri_utf8_decode(text + at, bytes - at, &code);
+    if (length == 0) length = 1;
+    if (ends_line(code)) {
+      *next = at + length;
+      if (code == '\r' && *next < bytes && text[*next] == '\n') ++*next;
+      return at;
+    }
+    at += length;
+  }
+  *next = bytes;
+  return bytes;
+}
+
 /* ---- case -------------------------------------------------------------------------------------------------------- */
 
 /* Those whose capital or small letter is several letters or depends on their neighbours (Unicode's SpecialCasing). */
@@ -65,7 +89,9 @@ static bool is_special(uint32_t code) {
 
 static bool is_cased(uint32_t code) {
   utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
-  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT ||
+         utf8proc_toupper((utf8proc_int32_t)code) != (utf8proc_int32_t)code ||
+         utf8proc_tolower((utf8proc_int32_t)code) != (utf8proc_int32_t)code;
 }
 
 static uint32_t turn(uint32_t code, tri_chat_case to, bool first) {
@@ -73,10 +99,20 @@ static uint32_t turn(uint32_t code, tri_chat_case to, bool first) {
   switch (to) {
     case TRI_CHAT_UPPER: return (uint32_t)utf8proc_toupper(letter);
     case TRI_CHAT_LOWER: return (uint32_t)utf8proc_tolower(letter);
+    case TRI_CHAT_INITIAL: return (uint32_t)(first ? utf8proc_toupper(letter) : utf8proc_tolower(letter));
     case TRI_CHAT_TITLE:
     case TRI_CHAT_CAPITAL: return (uint32_t)(first ? utf8proc_totitle(letter) : utf8proc_tolower(letter));
   }
   return code;
+}
+
+/* Signs that Unicode counts as letters of a case without being letters (Other_Lowercase, Other_Uppercase):
+ * whether a word goes on behind them is not known here. */
+static bool is_maybe_cased(uint32_t code) {
+  utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code);
+  return category == UTF8PROC_CATEGORY_LM || (code >= 0x1F130 && code <= 0x1F189) || code == 0xAA || code == 0xBA ||
+         code == 0x345 ||
+         (category == UTF8PROC_CATEGORY_LO && utf8proc_toupper((utf8proc_int32_t)code) != (utf8proc_int32_t)code);
 }
 
 tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_chat_case to, tri_chat_value *out) {
@@ -85,6 +121,10 @@ tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_
   for (size_t i = 0; i < string.bytes;) {
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
+    if (code >= 0x80 && to == TRI_CHAT_TITLE && is_maybe_cased(code)) {
+      return tri_fail(TRI_UNSUPPORTED, "words with U+%04X, which is no letter everywhere, are not supported",
+                      (unsigned)code);
+    }
     if (code >= 0x80 && is_special(code)) {
       return tri_fail(TRI_UNSUPPORTED, "the other case of U+%04X, which is more than one letter, is not supported",
                       (unsigned)code);

@@ -1,5 +1,6 @@
 #include "chat/value.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { FEW_ENTRIES = 8, DEEPEST = 1000 };
@@ -21,7 +22,8 @@ tri_chat_value tri_chat_integer(int64_t integer) {
 tri_chat_value tri_chat_real(double real) { return (tri_chat_value){.kind = TRI_CHAT_REAL, .real = real}; }
 
 tri_chat_value tri_chat_string(const char *text, size_t bytes) {
-  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text, .bytes = bytes};
+  /* An empty one may come without memory, which memcmp and memmem are not to be given. */
+  return (tri_chat_value){.kind = TRI_CHAT_STRING, .text = text == NULL ? "" : text, .bytes = bytes};
 }
 
 tri_chat_value tri_chat_text(const char *text) { return tri_chat_string(text, strlen(text)); }
@@ -82,7 +84,11 @@ tri_status tri_chat_list_add(tri_chat_arena *arena, tri_chat_list *list, tri_cha
 
 static uint64_t hash_of(tri_chat_value key) {
   uint64_t hash = UINT64_C(0xCBF29CE484222325);
-  if (key.kind != TRI_CHAT_STRING) return hash ^ (uint64_t)tri_chat_as_whole(key);
+  if (key.kind != TRI_CHAT_STRING) { /* 1, 1.0 and true are one key */
+    if (tri_chat_is_whole(key)) return hash ^ (uint64_t)tri_chat_as_whole(key);
+    if (key.kind == TRI_CHAT_REAL && fabs(key.real) < 9e18) return hash ^ (uint64_t)(int64_t)key.real;
+    return hash;
+  }
   for (size_t i = 0; i < key.bytes; i++) hash = (hash ^ (uint8_t)key.text[i]) * UINT64_C(0x100000001B3);
   return hash ^ hash >> 29;
 }
@@ -91,7 +97,7 @@ static bool same_key(tri_chat_value a, tri_chat_value b) {
   if (a.kind == TRI_CHAT_STRING && b.kind == TRI_CHAT_STRING) {
     return a.bytes == b.bytes && memcmp(a.text, b.text, a.bytes) == 0;
   }
-  return tri_chat_is_whole(a) && tri_chat_is_whole(b) && tri_chat_as_whole(a) == tri_chat_as_whole(b);
+  return tri_chat_is_number(a) && tri_chat_is_number(b) && tri_chat_compare_numbers(a, b) == 0;
 }
 
 tri_status tri_chat_dict_create(tri_chat_arena *arena, int64_t room, tri_chat_dict **out) {
@@ -183,6 +189,24 @@ double tri_chat_as_real(tri_chat_value value) {
   return (double)tri_chat_as_whole(value);
 }
 
+static int compare_reals(double a, double b) { return a < b ? -1 : a > b; }
+
+static int compare_whole_and_real(int64_t a, double b) {
+  const double beyond = 9223372036854775808.0; /* 2^63 */
+  if (b >= beyond) return -1;
+  if (b < -beyond) return 1;
+  int64_t whole = (int64_t)b;
+  return a < whole ? -1 : a > whole ? 1 : compare_reals(0, b - (double)whole);
+}
+
+int tri_chat_compare_numbers(tri_chat_value a, tri_chat_value b) {
+  if (a.kind == TRI_CHAT_REAL && b.kind == TRI_CHAT_REAL) return compare_reals(a.real, b.real);
+  if (b.kind == TRI_CHAT_REAL) return compare_whole_and_real(tri_chat_as_whole(a), b.real);
+  if (a.kind == TRI_CHAT_REAL) return -compare_whole_and_real(tri_chat_as_whole(b), a.real);
+  int64_t x = tri_chat_as_whole(a), y = tri_chat_as_whole(b);
+  return x < y ? -1 : x > y;
+}
+
 bool tri_chat_truth(tri_chat_value value) {
   switch ((tri_chat_kind)value.kind) {
     case TRI_CHAT_UNDEFINED:
@@ -223,6 +247,7 @@ static const char *list_type(const tri_chat_list *list) {
   switch ((tri_chat_list_kind)list->kind) {
     case TRI_CHAT_IS_LIST: return "list";
     case TRI_CHAT_IS_TUPLE: return "tuple";
+    case TRI_CHAT_IS_RANGE: return "range";
     case TRI_CHAT_IS_VIEW: return "view of a dict";
     case TRI_CHAT_IS_ITERATOR: return "generator";
   }
@@ -310,7 +335,9 @@ static tri_status equal_strings(tri_chat_arena *arena, tri_chat_value a, tri_cha
 static tri_status equal_lists(tri_chat_arena *arena, const tri_chat_list *a, const tri_chat_list *b, int depth,
                               bool *out) {
   *out = a == b;
-  if (a == b || a->kind != b->kind || a->kind == TRI_CHAT_IS_ITERATOR || a->count != b->count) return TRI_OK;
+  if (a == b || a->kind != b->kind || a->kind == TRI_CHAT_IS_ITERATOR) return TRI_OK;
+  if (a->kind == TRI_CHAT_IS_VIEW) return tri_fail(TRI_UNSUPPORTED, "views of dicts cannot be compared");
+  if (a->count != b->count) return TRI_OK;
   *out = true;
   for (int64_t i = 0; i < a->count && *out; i++) TRI_TRY(equal(arena, a->items[i], b->items[i], depth + 1, out));
   return TRI_OK;
@@ -333,12 +360,8 @@ static tri_status equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value 
   TRI_TRY(tri_chat_arena_charge(arena, 0));
   if (depth > DEEPEST)
     return tri_fail(TRI_BAD_FILE, "values of the chat template are nested more than %d deep", DEEPEST);
-  if (tri_chat_is_whole(a) && tri_chat_is_whole(b)) {
-    *out = tri_chat_as_whole(a) == tri_chat_as_whole(b);
-    return TRI_OK;
-  }
   if (tri_chat_is_number(a) && tri_chat_is_number(b)) {
-    *out = tri_chat_as_real(a) == tri_chat_as_real(b);
+    *out = tri_chat_compare_numbers(a, b) == 0;
     return TRI_OK;
   }
   if (a.kind != b.kind) return TRI_OK;

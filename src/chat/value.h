@@ -36,6 +36,7 @@ struct tri_chat_function;
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
+  bool is_safe;   /* a string that `safe` made: Markup, whose methods and `+` escape what they are given */
   int32_t origin; /* of a string: 1 + the message that it was copied from, or 0 */
   union {
     bool boolean;
@@ -60,15 +61,20 @@ struct tri_chat_rope {
 typedef enum tri_chat_list_kind {
   TRI_CHAT_IS_LIST,
   TRI_CHAT_IS_TUPLE,
+  TRI_CHAT_IS_RANGE,
   TRI_CHAT_IS_VIEW,
   TRI_CHAT_IS_ITERATOR
 } tri_chat_list_kind;
 
+/* Where an iterator is. One of which only a part was taken is refused: how much Python had taken is not known here. */
+typedef enum tri_chat_use { TRI_CHAT_FRESH, TRI_CHAT_PARTLY, TRI_CHAT_GONE } tri_chat_use;
+
 struct tri_chat_list {
   tri_chat_value *items;
   int64_t count, room;
-  uint8_t kind; /* a tri_chat_list_kind; an iterator is empty once it was gone through */
-  bool used;
+  uint8_t kind;        /* a tri_chat_list_kind; an iterator is empty once it was gone through */
+  uint8_t use;         /* a tri_chat_use, of an iterator */
+  const char *failure; /* what an iterator ends with instead of its end; NULL: nothing */
 };
 
 typedef struct tri_chat_entry {
@@ -113,6 +119,8 @@ tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
 /* Boolean, integer or real. */
 bool tri_chat_is_number(tri_chat_value value);
 double tri_chat_as_real(tri_chat_value value);
+/* -1, 0 or 1 of two numbers that are not NaN, exactly: a whole number is not rounded to compare it with a real one. */
+int tri_chat_compare_numbers(tri_chat_value a, tri_chat_value b);
 /* Boolean or integer, which Python counts alike. */
 bool tri_chat_is_whole(tri_chat_value value);
 int64_t tri_chat_as_whole(tri_chat_value value);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "checkpoint/run_notes.h"
 #include "cli/cli.h"
+#include "cli/eval_bytes.h"
 #include "cli/eval_questions.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -207,7 +208,8 @@ typedef struct session {
   tri_bigram *bigram;       /* NULL: not asked for */
   double bigram_sum;
   tri_evaluation total;
-  int64_t bytes; /* of the text of all labels */
+  tri_label_bytes text;    /* of all labels */
+  tri_token_place *places; /* [batch, sequence] of the tokens, and of the one that follows */
 } session;
 
 static tri_status take_documents(session *s) {
@@ -357,17 +359,20 @@ static tri_status eval_set_up(session *s) {
   size_t room = (size_t)(s->batch * s->sequence + 1);
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
+  TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->places, &s->places));
+  if (s->tokenizer != NULL) TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
   return create_executor(s);
 }
 
-static void count_bytes(session *s, int64_t count) {
-  for (int64_t i = 0; s->tokenizer != NULL && i < count; i++) {
-    size_t bytes = 0;
-    if (s->labels[i] < 0) continue;
-    tri_tokenizer_token(s->tokenizer, s->labels[i], &bytes);
-    /* The token between documents is no text. */
-    if (s->labels[i] != tri_tokenizer_end_of_text(s->tokenizer)) s->bytes += (int64_t)bytes;
-  }
+static tri_status count_bytes(session *s) {
+  const tri_label_rows rows = {.tokens = s->tokens,
+                               .labels = s->labels,
+                               .places = s->places,
+                               .count = s->batch * s->sequence,
+                               .sequence = s->sequence,
+                               .packed = is_packed(s),
+                               .masked = is_masked(s)};
+  return tri_label_bytes_add(&s->text, &rows);
 }
 
 /* Sequences of an evaluation. Windows lie one behind the other, and the last is as long as there are labels for it. */
@@ -388,10 +393,24 @@ static void mask_windows(session *s, int64_t first, int64_t count, int32_t *posi
   }
 }
 
+/* Of tokens first .. first + count, of which the last is only a label if no other window follows. positions: room for
+ * [count + 1]. */
+static void place_windows(session *s, int64_t first, int64_t count, int32_t *positions) {
+  const int64_t room = s->batch * s->sequence;
+  const tri_token_place begins = first == 0 ? TRI_TOKEN_BEGINS : s->places[room]; /* where the last batch ended */
+  const bool last = first + count + 1 == tri_corpus_num_tokens(s->corpus);
+  bool ends = false;
+  tri_documents_positions(&s->documents, first, count + 1, s->tokens, positions, &ends);
+  for (int64_t i = 1; i <= count; i++) s->places[i] = positions[i] == 0 ? TRI_TOKEN_BEGINS : TRI_TOKEN_INSIDE;
+  s->places[0] = begins;
+  for (int64_t i = count; i <= room && last; i++) s->places[i] = TRI_TOKEN_NONE;
+}
+
 static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
   int64_t room = s->batch * s->sequence, first = row * s->sequence;
   int64_t labels = tri_corpus_num_tokens(s->corpus) - 1 - first, count = labels < room ? labels : room;
   TRI_TRY(tri_corpus_read(s->corpus, first, count + 1, s->model.vocab_size, s->tokens));
+  place_windows(s, first, count, s->labels);
   memcpy(s->labels, s->tokens + 1, (size_t)count * sizeof *s->labels);
   tri_corpus_mask_labels(s->corpus, first + 1, count, s->labels);
   for (int64_t i = 0; i < room; i++) positions[i] = (int32_t)(i % s->sequence);
@@ -410,6 +429,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
     bool filler = index >= s->packed.per_epoch;
     const tri_sample to = {s->tokens + at, s->labels + at, positions + at, NULL};
     TRI_TRY(tri_source_read_in_order(&s->packed, filler ? 0 : index, &to));
+    TRI_TRY(tri_source_places_in_order(&s->packed, filler ? 0 : index, s->places + at));
     for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_FILLING;
   }
   return TRI_OK;
@@ -454,7 +474,7 @@ static tri_status evaluate_batches(session *s, double *scores) {
   int64_t sequences = num_sequences(s), room = s->batch * s->sequence;
   for (int64_t first = 0; first < sequences; first += s->batch) {
     TRI_TRY(read_batch(s, first));
-    count_bytes(s, room);
+    TRI_TRY(count_bytes(s));
     for (int64_t i = 0; s->bigram != NULL && i < room; i++) {
       if (s->labels[i] < 0) continue;
       s->bigram_sum -= log(tri_bigram_probability(s->bigram, s->tokens[i], s->labels[i]));
@@ -495,7 +515,7 @@ static void eval_print_text(const session *s, const results *r) {
   printf("loss            %.6f\n", r->loss);
   if (!isfinite(r->loss)) return;
   printf("perplexity      %.4f\n", exp(r->loss));
-  if (s->bytes > 0) printf("bits per byte   %.4f\n", r->bits_per_byte);
+  if (s->text.bytes > 0) printf("bits per byte   %.4f\n", r->bits_per_byte);
   if (s->bigram != NULL) printf("bigram loss     %.6f (perplexity %.4f)\n", r->bigram_loss, exp(r->bigram_loss));
   printf("tokens          %.0f\n", s->total.counted);
 }
@@ -516,7 +536,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
   json_t *document =
       json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s}", "loss", tri_json_number(r->loss), "perplexity",
                 tri_json_number(exp(r->loss)), "bits_per_byte", tri_json_number(r->bits_per_byte), "tokens",
-                (json_int_t)s->total.counted, "bytes", (json_int_t)s->bytes, "sequence", (json_int_t)s->sequence,
+                (json_int_t)s->total.counted, "bytes", (json_int_t)s->text.bytes, "sequence", (json_int_t)s->sequence,
                 "documents", tri_run_config_documents(s->use), "packing", tri_run_config_packing(s->packing));
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the report of an evaluation");
   if (s->bigram != NULL) json_object_set_new(document, "bigram_loss", tri_json_number(r->bigram_loss));
@@ -530,7 +550,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
 static tri_status eval_report(const session *s) {
   double counted = s->total.counted;
   results r = {.loss = s->total.loss_sum / counted,
-               .bits_per_byte = s->bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->bytes,
+               .bits_per_byte = s->text.bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->text.bytes,
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
@@ -554,6 +574,8 @@ static tri_status eval_report(const session *s) {
 static void release_parts(session *s) {
   tri_bigram_destroy(s->bigram);
   tri_source_destroy(&s->packed);
+  tri_decoder_destroy(s->text.decoder);
+  tri_free(s->places);
   tri_free(s->labels);
   tri_free(s->tokens);
   tri_tokenizer_destroy(s->tokenizer);

@@ -174,3 +174,28 @@ tri_status tri_source_read_in_order(const tri_source *source, int64_t index, con
   if (source->pieces.packing != NULL) return read_packed(source, -1, index, out);
   return read_window(source, index * source->sequence, out);
 }
+
+static tri_status begins_document(const tri_source *source, int64_t first, bool *out) {
+  int32_t ids[2], positions[2] = {0};
+  bool ends = false;
+  *out = first == 0;
+  if (first == 0) return TRI_OK;
+  TRI_TRY(tri_corpus_read(source->corpus, first - 1, 2, source->vocab_size, ids));
+  tri_documents_positions(&source->documents, first - 1, 2, ids, positions, &ends);
+  *out = positions[1] == 0;
+  return TRI_OK;
+}
+
+tri_status tri_source_places_in_order(const tri_source *source, int64_t index, tri_token_place *out) {
+  tri_packing_cursor cursor = tri_packing_at(source->pieces.packing, index);
+  int64_t at = 0, length = 0, which = 0;
+  while (tri_packing_next(&cursor, &length, &which)) {
+    bool begins = false;
+    TRI_TRY(begins_document(source, piece_of(source, -1, length, which) >> 1, &begins));
+    for (int64_t t = 0; t < length; t++) out[at + t] = TRI_TOKEN_INSIDE;
+    out[at] = begins ? TRI_TOKEN_BEGINS : TRI_TOKEN_CONTINUES;
+    at += length;
+  }
+  for (int64_t t = at; t < source->sequence; t++) out[t] = TRI_TOKEN_NONE;
+  return TRI_OK;
+}

@@ -64,4 +64,15 @@ tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sa
  * tokens at the end are in no window. */
 tri_status tri_source_read_in_order(const tri_source *source, int64_t index, const tri_sample *out);
 
+/* Where a token of a sequence stands. */
+typedef enum tri_token_place {
+  TRI_TOKEN_INSIDE,    /* behind the token that stands before it in the corpus, too */
+  TRI_TOKEN_CONTINUES, /* a piece begins, in the middle of a document */
+  TRI_TOKEN_BEGINS,    /* a document begins */
+  TRI_TOKEN_NONE       /* and all behind it: no token of the corpus */
+} tri_token_place;
+
+/* Of each token of a packed sequence that tri_source_read_in_order reads; out: [sequence]. */
+tri_status tri_source_places_in_order(const tri_source *source, int64_t index, tri_token_place *out);
+
 #endif

@@ -89,21 +89,28 @@ struct tri_decoder {
   char *text;       /* what was held back, and what the next token adds */
   size_t held, room;
   size_t given; /* bytes of text that the last call gave out */
+  bool *silent; /* by id: the token is no text; made when something is counted */
 };
 
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out) {
   tri_decoder *decoder = NULL;
   TRI_TRY(tri_alloc("a text decoder", 1, sizeof *decoder, &decoder));
   decoder->tokenizer = tokenizer;
-  decoder->begun = !begins;
-  decoder->to_strip = begins ? tokenizer->decoding.stripped_most : 0;
+  tri_decoder_restart(decoder, begins);
   *out = decoder;
   return TRI_OK;
+}
+
+void tri_decoder_restart(tri_decoder *decoder, bool begins) {
+  decoder->begun = !begins;
+  decoder->to_strip = begins ? decoder->tokenizer->decoding.stripped_most : 0;
+  decoder->held = decoder->given = 0;
 }
 
 void tri_decoder_destroy(tri_decoder *decoder) {
   if (decoder == NULL) return;
   tri_stepper_release(&decoder->stepper);
+  tri_free(decoder->silent);
   tri_free(decoder->text);
   tri_free(decoder);
 }
@@ -168,6 +175,29 @@ tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, 
   decoder->given = all - decoder->held;
   *out = decoder->text;
   *out_bytes = decoder->given;
+  return TRI_OK;
+}
+
+static tri_status find_silent(tri_decoder *decoder) {
+  const tri_tokenizer *tokenizer = decoder->tokenizer;
+  const int32_t end = tri_tokenizer_end_of_text(tokenizer);
+  const int64_t size = tokenizer->vocabulary.size;
+  TRI_TRY(tri_alloc("which tokens are special", (size_t)size, sizeof *decoder->silent, &decoder->silent));
+  for (int64_t i = 0; i < tokenizer->added_count; i++) {
+    const tri_added_token *token = &tokenizer->added[i];
+    if (token->special && token->id >= 0 && token->id < size) decoder->silent[token->id] = true;
+  }
+  if (end >= 0 && end < size) decoder->silent[end] = true;
+  return TRI_OK;
+}
+
+tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes) {
+  const char *text = NULL;
+  *bytes = 0;
+  if (decoder->silent == NULL) TRI_TRY(find_silent(decoder));
+  if (id < 0 || id >= decoder->tokenizer->vocabulary.size || decoder->silent[id]) return TRI_OK;
+  TRI_TRY(text_of(decoder, id, &text, bytes));
+  strip(decoder, &text, bytes);
   return TRI_OK;
 }
 

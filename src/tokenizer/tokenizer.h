@@ -68,6 +68,13 @@ tri_status tri_decoder_next(tri_decoder *decoder, int32_t id, const char **out, 
 /* The beginning of a character that never became whole. */
 void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 
+/* Begins another text, as tri_decoder_create does. */
+void tri_decoder_restart(tri_decoder *decoder, bool begins);
+/* How many bytes a token adds to the text that the tokenizers of Hugging Face decode (skip_special_tokens): special
+ * tokens and the end-of-text token add none, and what encoding has put at the beginning of a text does not count. In
+ * the place of tri_decoder_next, not beside it. */
+tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes);
+
 /* Scratch memory and the word cache of one thread. */
 typedef struct tri_encoder tri_encoder;
 tri_status tri_encoder_create(const tri_tokenizer *tokenizer, tri_encoder **out);

@@ -1,8 +1,12 @@
 /* Renders chat templates for Python: chat_tool TEMPLATE, then one JSON object a line on standard input, the variables
  * of one rendering each; one JSON object a line comes back, with "text" and "generated" (pairs of bytes), or "error".
+ *
+ * chat_tool --each: the first line is the variables, and each line behind it a template, a JSON string.
+ * chat_tool --functions: what templates may call, from the tables of src/chat.
  */
 #include "base/file.h"
 #include "base/memory.h"
+#include "chat/functions.h"
 #include "chat/json_value.h"
 #include "chat/template.h"
 
@@ -47,6 +51,60 @@ static void print_result(tri_status status, const tri_chat_rendered *r) {
   json_decref(answer);
 }
 
+/* One template with the variables of the first line. */
+static tri_status render_template(const char *variables, const char *line, tri_chat_rendered *out) {
+  json_error_t error;
+  tri_chat_template *template = NULL;
+  tri_chat_renderer *renderer = NULL;
+  json_t *text = json_loads(line, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+  if (text == NULL) return tri_fail(TRI_BAD_FILE, "not JSON: %s", error.text);
+  tri_status status =
+      tri_chat_template_compile("template", json_string_value(text), json_string_length(text), &template);
+  if (status == TRI_OK) status = tri_chat_renderer_create(template, &tri_chat_usual_limits, time(NULL), &renderer);
+  if (status == TRI_OK) status = render_line(renderer, variables, out);
+  if (renderer != NULL) tri_chat_renderer_destroy(renderer);
+  tri_chat_template_destroy(template);
+  json_decref(text);
+  return status;
+}
+
+static int render_each(void) {
+  char *variables = NULL, *line = NULL;
+  size_t room = 0;
+  tri_chat_rendered rendered = {0};
+  if (getline(&variables, &room, stdin) <= 0) return 2;
+  room = 0;
+  while (getline(&line, &room, stdin) > 0) print_result(render_template(variables, line, &rendered), &rendered);
+  free(variables);
+  free(line);
+  tri_chat_rendered_release(&rendered);
+  return 0;
+}
+
+static json_t *table_json(tri_chat_functions table) {
+  json_t *out = json_array();
+  for (size_t i = 0; i < table.count; i++) {
+    const tri_chat_function *f = &table.functions[i];
+    json_t *names = json_array();
+    for (size_t k = 0; k < sizeof f->parameters / sizeof f->parameters[0]; k++) {
+      json_array_append_new(names, f->parameters[k] == NULL ? json_null() : json_string(f->parameters[k]));
+    }
+    json_array_append_new(out, json_pack("{s:s, s:i, s:i, s:o}", "name", f->name, "least", f->least, "most", f->most,
+                                         "parameters", names));
+  }
+  return out;
+}
+
+static int list_functions(void) {
+  json_t *out =
+      json_pack("{s:o, s:o, s:o, s:o, s:o}", "filters", table_json(tri_chat_filters()), "tests",
+                table_json(tri_chat_tests()), "globals", table_json(tri_chat_globals()), "str",
+                table_json(tri_chat_methods(TRI_CHAT_STRING)), "dict", table_json(tri_chat_methods(TRI_CHAT_DICT)));
+  json_dumpf(out, stdout, JSON_COMPACT);
+  json_decref(out);
+  return 0;
+}
+
 int main(int count, char **words) {
   char *text = NULL, *line = NULL;
   size_t bytes = 0, room = 0;
@@ -54,6 +112,8 @@ int main(int count, char **words) {
   tri_chat_renderer *renderer = NULL;
   tri_chat_rendered rendered = {0};
   if (count != 2) return 2;
+  if (strcmp(words[1], "--each") == 0) return render_each();
+  if (strcmp(words[1], "--functions") == 0) return list_functions();
   if (tri_file_read(words[1], 1 << 24, &text, &bytes) != TRI_OK ||
       tri_chat_template_compile("template", text, bytes, &template) != TRI_OK ||
       tri_chat_renderer_create(template, &tri_chat_usual_limits, time(NULL), &renderer) != TRI_OK) {
