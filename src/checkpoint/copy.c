@@ -1,11 +1,9 @@
 #include "checkpoint/copy.h"
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/output.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
 

@@ -90,6 +90,7 @@ tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *o
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out) {
   TRI_TRY(tri_run_notes_read(weights->named, out));
   if (weights->base == NULL) return TRI_OK;
+  if (!out->known) TRI_TRY(tri_run_notes_read(weights->base, out)); /* an adapter of PEFT's says nothing itself */
   const char *base = tri_run_notes_type(weights->base);
   snprintf(out->base_type, sizeof out->base_type, "%s", base);
   return TRI_OK;

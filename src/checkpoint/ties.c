@@ -3,9 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
-#include "checkpoint/element_sum.h"
 #include "checkpoint/huggingface.h"
-#include "checkpoint/state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

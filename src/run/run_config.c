@@ -499,7 +499,8 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
 
 /* Whether the run itself says if its model is tied. */
 static bool says_tied(const tri_yaml *root) {
-  const tri_yaml *model = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "model") : NULL;
+  if (root->kind != TRI_YAML_MAPPING) return false;
+  const tri_yaml *model = tri_yaml_find(root, "model");
   return model != NULL && model->kind == TRI_YAML_MAPPING && tri_yaml_find(model, "tied") != NULL;
 }
 

@@ -437,9 +437,14 @@ def test_eval_packs_as_training_did(tmp_path, corpora):
     assert windows["tokens"] == counted and windows["packing"] == "windows" and windows["loss"] != packed["loss"]
     joined = evaluated("--documents", "joined", "--packing", "windows")
     assert joined["tokens"] == len(stream) - 1 and joined["documents"] == "joined"
-    # A model that nobody says anything of is evaluated plainly, and otherwise on request.
+    # An export says how its run saw text; a model that nobody says anything of is evaluated plainly, and otherwise on request.
     plain = tmp_path / "plain"
     trireme("export", tmp_path / "run", plain)
+    exported = json.loads(trireme("eval", plain, corpora / "validation", "--precision", "fp64", "--device", "reference", "--json").stdout)
+    assert abs(exported["loss"] - packed["loss"]) <= 1e-7
+    config = json.loads((plain / "config.json").read_text())
+    del config["trireme"]
+    (plain / "config.json").write_text(json.dumps(config))
     said = ["eval", plain, corpora / "validation", "--sequence", LENGTH, "--precision", "fp64", "--device", "reference", "--json"]
     plainly, masked = (json.loads(trireme(*said, *more).stdout) for more in ([], ["--documents", "masked", "--packing", "documents"]))
     assert abs(plainly["loss"] - joined["loss"]) <= 1e-7 and abs(masked["loss"] - packed["loss"]) <= 1e-7  # fp32 by now
@@ -497,7 +502,7 @@ def test_inspect(tmp_path):
     text = trireme("inspect", prefix).stdout
     assert f"{len(lengths)} documents" in text and "filling" in text and " 8192 " in text
     # The same of a corpus whose index has one document, by the end-of-text token of the tokenizer beside it.
-    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, prefix + ".bin")
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, "--binary", prefix + ".bin")
     one = tmp_path / "made/one"
     ids = numpy.concatenate([[*d[:-1], 256] for d in documents])
     write_corpus(one, [ids], [len(ids)])
@@ -518,7 +523,7 @@ def test_bad_input(tmp_path, corpora):
     one = write_corpus(tmp_path / "x/one", [ids], [500])
     for data in (dict(packing="windows"), dict(documents="joined"), {}):
         refused("r1", one, ["no boundary between documents", "its index has one document", "data.tokenizer", "--documents blank"], 4, **data)
-    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, one + ".idx")
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, "--binary", one + ".idx")
     run = run_of(tmp_path, corpora, "r2", {**GPT2}, data=dict(train=one, tokenizer=str(tmp_path / "made/tokenizer.json")))
     made = json.loads(run.read_text())
     made["model"]["vocab_size"] = 257

@@ -580,7 +580,7 @@ static void prints_what_others_read(void **state) {
       "    else: yield k, v\n"
       "words = 'allow_change from name family model_type rope_layers residual type activation router_scoring train "
       "validation tokenizer documents "
-      "packing "
+      "packing too_long "
       "window_layers "
       "schedule balance "
       "context_exchange quantise "
