@@ -370,13 +370,14 @@ def test_folders_that_are_not_what_they_say(tmp_path, name, config, tensors, sai
 
 @pytest.mark.parametrize("same", [True, False])
 def test_an_output_projection_that_is_tied_and_there(tmp_path, same):
-    """transformers takes the embedding; another projection is not left out without a word."""
+    """transformers keeps both where they differ; the model is not tied then, and a line says so."""
     tensors = tensors_of(CASES["gemma"])
     embedding = tensors["model.embed_tokens.weight"]
     folder = write_folder(tmp_path / "theirs", CASES["gemma"]["config"], {**tensors, "lm_head.weight": embedding if same else embedding * 1.5})
     done = subprocess.run([TRIREME, "import", str(folder), str(tmp_path / "ours")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert ("`lm_head.weight` is not `model.embed_tokens.weight`" in done.stderr) == (not same), done.stderr
+    assert ("`lm_head.weight` and `model.embed_tokens.weight` differ, so they are not tied" in done.stderr) == (not same), done.stderr
+    assert (b'"lm_head.weight"' in (tmp_path / "ours/model.safetensors").read_bytes()) == (not same)
 
 
 def test_the_example_of_the_documentation():
