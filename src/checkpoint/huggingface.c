@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/huggingface_keys.h"
 #include "checkpoint/huggingface_own.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/huggingface_unknown.h"
@@ -126,6 +127,7 @@ static tri_status read_key(const tri_json_reader *from, const tri_dialect *diale
     case TRI_DIALECT_ROPE: return tri_huggingface_read_rope(from, dialect, out);
     case TRI_DIALECT_WINDOW: return tri_huggingface_read_window(from, dialect, out);
     case TRI_DIALECT_FIXED: return require(from, row);
+    case TRI_DIALECT_BY_FUNCTION: return TRI_OK;
   }
   return TRI_OK;
 }
@@ -207,15 +209,21 @@ static tri_status fail_numbers(const tri_json_reader *from, const tri_dialect *d
   return tri_fail(TRI_BAD_FILE, "%s: %s", from->path, told);
 }
 
+/* The `model_type`, without the mark of one that transformers does not have. */
+static tri_status read_type(const tri_json_reader *from, const char **said, const char **type) {
+  if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
+  TRI_TRY(tri_reader_word(from, "model_type", NULL, said));
+  if (*said == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `model_type`", from->path);
+  const bool own = strncmp(*said, TRI_OWN_MODEL_TYPE, strlen(TRI_OWN_MODEL_TYPE)) == 0;
+  *type = own ? *said + strlen(TRI_OWN_MODEL_TYPE) : *said;
+  return TRI_OK;
+}
+
 /* What the document says by Hugging Face's keys. */
 static tri_status read_said(const tri_json_reader *from, tri_model *out) {
-  const char *said = NULL;
+  const char *said = NULL, *type = NULL;
   tri_family family;
-  if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not a JSON object", from->path);
-  TRI_TRY(tri_reader_word(from, "model_type", NULL, &said));
-  if (said == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `model_type`", from->path);
-  const bool own = strncmp(said, TRI_OWN_MODEL_TYPE, strlen(TRI_OWN_MODEL_TYPE)) == 0;
-  const char *type = own ? said + strlen(TRI_OWN_MODEL_TYPE) : said;
+  TRI_TRY(read_type(from, &said, &type));
   if (tri_reader_get(from, "quantization_config") != NULL) {
     return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
   }
@@ -258,6 +266,24 @@ static tri_status check_there(const char *folder, const char *path) {
   if (tri_path_exists(path) || !tri_peft_is_folder(folder)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s is an adapter alone and has no " TRI_FILE_CONFIG "; name the folder of its base",
                   folder);
+}
+
+void tri_huggingface_note(const char *folder, bool training) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  const char *said = NULL, *type = NULL;
+  size_t bytes = 0;
+  tri_family family;
+  json_t *document = NULL;
+  const tri_dialect *all[MOST_DIALECTS], *dialect = NULL;
+  if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK) return;
+  if (tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes) != TRI_OK) return;
+  if (tri_json_parse(path, text, bytes, 0, &document) == TRI_OK) {
+    const tri_json_reader from = {.path = path, .object = document};
+    if (read_type(&from, &said, &type) == TRI_OK) dialect = find_dialect(type, &family);
+    if (dialect != NULL) tri_huggingface_note_keys(&from, dialect, all, collect_dialects(all), training);
+    json_decref(document);
+  }
+  tri_free(text);
 }
 
 static tri_status load(const char *folder, bool verify, tri_model *out) {
@@ -313,6 +339,7 @@ static void write_key(const tri_model *model, const tri_dialect *dialect, const 
     case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
     case TRI_DIALECT_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
     case TRI_DIALECT_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
+    case TRI_DIALECT_BY_FUNCTION: return;
   }
   json_object_set_new(to, row->key, value);
 }

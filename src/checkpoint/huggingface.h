@@ -20,6 +20,11 @@ tri_status tri_huggingface_load(const char *folder, tri_model *out);
 /* LOCAL. The same without comparing, for commands that were told so. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
+/* LOCAL. Says in a line each which keys of a folder's config.json count for nothing, which of two keys for one thing
+ * counts, and, if `training`, what of them is not done in training (huggingface_keys.h). Nothing where it cannot be
+ * read. */
+void tri_huggingface_note(const char *folder, bool training);
+
 /* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Ids of
  * special tokens are those of the config.json of the folder `like`, where it has some (NULL: there is none). Release
  * *out with tri_free. */

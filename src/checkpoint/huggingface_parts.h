@@ -6,6 +6,10 @@
 #include "model/dialect.h"
 #include "model/model.h"
 
+/* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first
+ * counts unless it is empty, as in transformers (convert_rope_params_to_dict). */
+const char *tri_huggingface_rope_key(const tri_json_reader *from);
+
 /* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence and windows have been read before. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);
 void tri_huggingface_write_rope(const tri_model *model, const tri_dialect *dialect, json_t *to);

@@ -183,10 +183,23 @@ static tri_status read_local(const tri_json_reader *from, const tri_dialect *dia
   return TRI_OK;
 }
 
+const char *tri_huggingface_rope_key(const tri_json_reader *from) {
+  const json_t *scaling = tri_reader_get(from, "rope_scaling");
+  const bool is_empty = scaling == NULL || (json_is_object(scaling) && json_object_size(scaling) == 0);
+  return is_empty ? "rope_parameters" : "rope_scaling";
+}
+
 /* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
-  const char *key = tri_reader_get(from, "rope_parameters") != NULL ? "rope_parameters" : "rope_scaling";
+  const char *key = tri_huggingface_rope_key(from);
+  const json_t *other = tri_reader_get(from, "rope_parameters");
+  if (dialect->rope.local != NULL && strcmp(key, "rope_parameters") != 0 && other != NULL) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: `rope_scaling` and `rope_parameters` are both there, which transformers refuses for this "
+                    "model_type; remove one of them",
+                    from->path);
+  }
   const char *theta = dialect->rope.theta == NULL ? "rope_theta" : dialect->rope.theta;
   const json_t *parameters = tri_reader_get(from, key), *full = json_object_get(parameters, "full_attention");
   rope_reader rope = {.from = {.path = from->path, .object = full == NULL ? parameters : full}, .key = key};

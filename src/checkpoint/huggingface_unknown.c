@@ -1,5 +1,6 @@
 #include "checkpoint/huggingface_unknown.h"
 
+#include "checkpoint/huggingface_keys.h"
 #include "model/dialect.h"
 
 #include <stdio.h>
@@ -8,58 +9,16 @@
 
 enum { TEXT_BYTES = 400 };
 
-/* Keys that say nothing of what a model computes, or whose values do not tell one architecture from another. */
-static bool is_bookkeeping(const char *key) {
-  static const char *const known[] = {"_name_or_path",     "architectures",
-                                      "attention_dropout", "auto_map",
-                                      "bos_token_id",      "dtype",
-                                      "eos_token_id",      "id2label",
-                                      "initializer_range", "label2id",
-                                      "model_type",        "name",
-                                      "output_attentions", "output_hidden_states",
-                                      "pad_token_id",      "pretraining_tp",
-                                      "return_dict",       "rope_parameters",
-                                      "rope_scaling",      "rope_theta",
-                                      "sliding_window",    "tie_word_embeddings",
-                                      "torch_dtype",       "transformers_version",
-                                      "unsloth_version",   "use_cache"};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-    if (strcmp(known[i], key) == 0) return true;
-  }
-  return false;
-}
-
-/* Whether a value says that what its key is for is not there. */
-static bool is_off(const json_t *value) { return json_is_null(value) || json_is_false(value); }
-
-static bool knows(const tri_dialect *dialect, const char *key) {
-  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
-      if (strcmp(row->key, key) == 0) return true;
-    }
-  }
-  const char *const others[] = {dialect->rope.theta,
-                                dialect->rope.fraction,
-                                dialect->rope.local,
-                                dialect->window.by_layer || dialect->window.reads_layers ? "layer_types" : NULL,
-                                dialect->window.switched ? "use_sliding_window" : NULL,
-                                dialect->window.full_layers > 0 ? "max_window_layers" : NULL};
-  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-    if (others[i] != NULL && strcmp(others[i], key) == 0) return true;
-  }
-  return false;
-}
-
 /* Keys that both have, less those of the file that the dialect has no word for. */
 static int likeness(const tri_json_reader *from, const tri_dialect *dialect) {
   const char *key = NULL;
   json_t *value = NULL;
   int sum = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
-    if (is_bookkeeping(key)) continue;
-    if (knows(dialect, key)) {
+    if (tri_huggingface_is_bookkeeping(key)) continue;
+    if (tri_huggingface_reads(dialect, key)) {
       sum += 2;
-    } else if (!is_off(value)) {
+    } else if (!tri_huggingface_is_off(value)) {
       sum--;
     }
   }
@@ -73,7 +32,8 @@ static void list_strangers(const tri_json_reader *from, const tri_dialect *diale
   size_t used = 0;
   out[0] = '\0';
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
-    if (is_bookkeeping(key) || is_off(value) || knows(dialect, key)) continue;
+    if (tri_huggingface_is_bookkeeping(key) || tri_huggingface_is_off(value) || tri_huggingface_reads(dialect, key))
+      continue;
     char *text = json_is_object(value) || json_is_array(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
     char one[120];
     snprintf(one, sizeof one, text == NULL ? "%s`%.40s`" : "%s`%.40s` (%.40s)", used == 0 ? "" : ", ", key,

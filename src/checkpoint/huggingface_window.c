@@ -48,14 +48,31 @@ static tri_status read_window_layers(const tri_json_reader *from, const tri_dial
   return TRI_OK;
 }
 
+static bool has_windows(const json_t *types) {
+  size_t i = 0;
+  const json_t *type = NULL;
+  json_array_foreach(types, i, type) {
+    const char *word = json_string_value(type);
+    if (word != NULL && strcmp(word, "sliding_attention") == 0) return true;
+  }
+  return false;
+}
+
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
   const tri_dialect_window *window = &dialect->window;
   bool used = true;
   out->window = 0;
   if (!window->known) return TRI_OK;
+  const bool asked = (window->by_layer || window->reads_layers) && has_windows(tri_reader_get(from, "layer_types"));
   if (window->switched) TRI_TRY(tri_reader_bool(from, "use_sliding_window", false, &used));
-  if (!used) return TRI_OK;
-  TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));
+  if (used || (asked && window->layers_first)) {
+    TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));
+  }
+  if (asked && out->window == 0) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: `layer_types` has sliding_attention, and `%s` is %s or missing; correct one of them",
+                    from->path, used ? "sliding_window" : "use_sliding_window", used ? "null" : "false");
+  }
   return out->window == 0 ? TRI_OK : read_window_layers(from, window, out);
 }
 

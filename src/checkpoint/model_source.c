@@ -51,24 +51,28 @@ static void name_model(const char *folder, tri_model *model) {
   if (!tri_yaml_is_printable(model->name)) snprintf(model->name, sizeof model->name, "model");
 }
 
-static tri_status load_folder(const char *given, char config[TRI_PATH_BYTES], tri_model *out) {
-  char folder[TRI_PATH_BYTES];
+/* `folder`: the one that has the config.json. */
+static tri_status load_folder(const char *given, char folder[TRI_PATH_BYTES], tri_model *out) {
   TRI_TRY(tri_checkpoint_find(given, &(tri_checkpoint_use){.settings_only = true}, folder));
-  TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
   TRI_TRY(tri_huggingface_load(folder, out));
   name_model(given, out);
   return TRI_OK;
 }
 
+/* The ranks of a job leave lines to the program that started them. */
+static bool is_a_rank(void) { return getenv(TRI_LAUNCHED) != NULL; }
+
 static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
-  char config[TRI_PATH_BYTES], *text = NULL;
+  char folder[TRI_PATH_BYTES], config[TRI_PATH_BYTES], *text = NULL;
   tri_model model;
   tri_yaml *mapping = NULL;
-  tri_status status = load_folder(reference->text, config, &model);
+  tri_status status = load_folder(reference->text, folder, &model);
   if (status != TRI_OK && reference->line > 0) {
     return tri_fail(status, "%s (`model:` at line %d of %s)", tri_status_message(), reference->line, reference->source);
   }
   TRI_TRY(status);
+  TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
+  if (!is_a_rank()) tri_huggingface_note(folder, true);
   TRI_TRY(tri_model_print(&model, &text));
   /* As an option, since its lines are nobody's. */
   status = tri_yaml_parse(tree, config, true, text, strlen(text), &mapping);
@@ -86,11 +90,10 @@ static bool ends_with(const char *text, const char *ending) {
   return length >= tail && strcmp(text + length - tail, ending) == 0;
 }
 
-/* The ranks of a job leave it to the program that started them. */
 static void say_that_the_preset_goes_before(const char *name) {
   tri_model model;
-  char config[TRI_PATH_BYTES];
-  if (getenv(TRI_LAUNCHED) != NULL || load_folder(name, config, &model) != TRI_OK) return;
+  char folder[TRI_PATH_BYTES];
+  if (is_a_rank() || load_folder(name, folder, &model) != TRI_OK) return;
   tri_warn("the model `%s` is the preset; for the folder of that name write ./%s", name, name);
 }
 

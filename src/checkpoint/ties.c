@@ -82,6 +82,7 @@ tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool 
   const char *folder = tri_checkpoint_path(weights);
   TRI_TRY(verify ? tri_huggingface_load(folder, out) : tri_huggingface_load_unverified(folder, out));
   if (tri_checkpoint_get_state(weights) != NULL) return TRI_OK; /* what we have saved says what is so */
+  if (say) tri_huggingface_note(folder, false);
   TRI_TRY(look(weights, out, say, &broken));
   if (broken) out->tied = false;
   return TRI_OK;

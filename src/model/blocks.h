@@ -29,12 +29,14 @@ typedef enum tri_qkv_order {
   TRI_QKV_BY_HEADS, /* each head of k and v behind the heads of q that share it (GPT-NeoX, Falcon) */
 } tri_qkv_order;
 
-/* Of the products of a layer. With all but the last, `mlp_bias` says whether feed-forward parts have them. */
+/* Of the products of a layer. With the first three `mlp_bias` says whether feed-forward parts have them. */
 typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,       /* on q, k and v, where attention_bias says so; on attention's output where output_bias does */
   TRI_BIASES_ATTENTION, /* on all products of attention, where attention_bias says so */
-  TRI_BIASES_ALL,       /* on all products of a layer, always */
+  TRI_BIASES_AND_FFN,   /* likewise, and on those of feed-forward parts always (GPT-NeoX) */
+  TRI_BIASES_ALL_OR_NONE, /* on all products of a layer, where attention_bias says so */
+  TRI_BIASES_ALL,         /* on all products of a layer, always */
 } tri_biases;
 
 /* Which layers may look back through a sliding window. */

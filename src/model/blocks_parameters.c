@@ -24,6 +24,8 @@ static bool has_ffn_biases(const tri_model *model) {
     case TRI_BIASES_NONE:
     case TRI_BIASES_QKV:
     case TRI_BIASES_ATTENTION: return model->mlp_bias;
+    case TRI_BIASES_ALL_OR_NONE: return model->attention_bias;
+    case TRI_BIASES_AND_FFN:
     case TRI_BIASES_ALL: break;
   }
   return true;
@@ -33,7 +35,9 @@ static bool has_output_bias(const tri_model *model) {
   switch (tri_blocks_of(model)->biases) {
     case TRI_BIASES_NONE: return false;
     case TRI_BIASES_QKV: return model->output_bias;
-    case TRI_BIASES_ATTENTION: return model->attention_bias;
+    case TRI_BIASES_ATTENTION:
+    case TRI_BIASES_AND_FFN:
+    case TRI_BIASES_ALL_OR_NONE: return model->attention_bias;
     case TRI_BIASES_ALL: break;
   }
   return true;

@@ -21,6 +21,7 @@ typedef enum tri_dialect_kind {
   TRI_DIALECT_ROPE,           /* `rope_theta` and `rope_scaling`, in the forms that they had over time        */
   TRI_DIALECT_WINDOW,         /* `sliding_window` and what says which layers have it: tri_dialect_window      */
   TRI_DIALECT_FIXED,          /* no number of a model: only one value is supported                            */
+  TRI_DIALECT_BY_FUNCTION,    /* read and written by the functions of the dialect                             */
 } tri_dialect_kind;
 
 typedef struct tri_dialect_key {
@@ -37,6 +38,7 @@ typedef struct tri_dialect_window {
   bool known;
   bool switched;       /* only with `use_sliding_window`                                                       */
   bool by_layer;       /* `layer_types` may say which layers                                                   */
+  bool layers_first;   /* what `layer_types` says holds without the switch, too                                  */
   bool reads_layers;   /* likewise where they are read, but they are another dialect's to write                */
   int64_t full_layers; /* else the first `max_window_layers` have none; so many where that is missing; 0: not read */
   const char *usual;   /* else these (tri_model.window_layers); NULL: all                                          */
@@ -75,6 +77,9 @@ typedef struct tri_dialect {
   { .key = KEY, .kind = TRI_DIALECT_##KIND, .offset = offsetof(tri_model, FIELD), .only_read = true }
 #define TRI_DIALECT_ONLY(KEY, VALUE, WHAT)                                                                             \
   { .key = KEY, .kind = TRI_DIALECT_FIXED, .value = VALUE, .what = WHAT, .only_read = true }
+
+#define TRI_DIALECT_READS(KEY)                                                                                         \
+  { .key = KEY, .kind = TRI_DIALECT_BY_FUNCTION }
 
 /* Of Llama and all that took its words: before and behind the widths of feed-forward parts. The rest is that of layers
  * and heads; the activation; the norm's epsilon; and all others. */

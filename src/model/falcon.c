@@ -1,11 +1,12 @@
 /* Falcon (2023, arXiv 2311.16867): attention and feed-forward part of the same input, behind one norm (7B) or a norm
- * each (40B), without biases on products; heads of k and v stand behind the heads of q that share them. */
+ * each (40B), usually without biases on products; heads of k and v stand behind the heads of q that share them. */
 #include "model/family.h"
 
 #include <inttypes.h>
 
 #define FIELD TRI_DIALECT_FIELD
 #define ONLY TRI_DIALECT_ONLY
+#define READS TRI_DIALECT_READS
 static const tri_dialect_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
@@ -16,7 +17,13 @@ static const tri_dialect_key keys[] = {
     FIELD("activation", ACTIVATION, activation),
     FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
     ONLY("alibi", "false", "ALiBi in place of rotary positions"),
-    ONLY("bias", "false", "a bias on products"),
+    FIELD("bias", BOOL, attention_bias),
+    TRI_DIALECT_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    READS("new_decoder_architecture"),
+    READS("multi_query"),
+    READS("parallel_attn"),
+    READS("num_ln_in_parallel_attn"),
+    READS("num_kv_heads"),
     {.key = NULL},
 };
 
@@ -110,8 +117,9 @@ const tri_family_table tri_family_falcon = {
                          .qkv = "self_attention.query_key_value", .out = "self_attention.dense",
                          .up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"},
                .norm_kind = TRI_NORM_LAYER,
-               .qkv_order = TRI_QKV_BY_HEADS},
+               .qkv_order = TRI_QKV_BY_HEADS,
+               .biases = TRI_BIASES_ALL_OR_NONE},
     .usual = {.tied = true, .activation = TRI_ACTIVATION_GELU_ERF, .residual = TRI_RESIDUAL_PARALLEL_ONE_NORM},
-    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "residual", "activation"),
+    .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "residual", "activation", "attention_bias"),
     .dialects = dialects,
     .check = falcon_check};

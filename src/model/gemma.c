@@ -3,12 +3,9 @@
 #include "model/family.h"
 
 #define FIELD TRI_DIALECT_FIELD
-#define ONLY TRI_DIALECT_ONLY
 /* "gelu" of its first files is the same: transformers takes the tangent whatever they say. */
 static const tri_dialect_key keys[] = {
     {.key = "hidden_act", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
-    ONLY("hidden_activation", "\"gelu_pytorch_tanh\"", NULL),
-    ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
     {.key = NULL},
 };
 

@@ -7,7 +7,6 @@
 #include <math.h>
 
 #define FIELD TRI_DIALECT_FIELD
-#define ONLY TRI_DIALECT_ONLY
 static const tri_dialect_key keys[] = {
     FIELD("attn_logit_softcapping", NUMBER_OR_NULL, attention_soft_cap),
     {.key = NULL},
@@ -15,7 +14,7 @@ static const tri_dialect_key keys[] = {
 const tri_dialect_key tri_gemma_keys[] = {
     {.key = "hidden_activation", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\""},
     FIELD("final_logit_softcapping", NUMBER_OR_NULL, logit_soft_cap),
-    ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+    TRI_DIALECT_READS("query_pre_attn_scalar"),
     {.key = NULL},
 };
 

@@ -13,7 +13,6 @@ static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   int64_t pattern = 6;
   TRI_TRY(tri_gemma_read(from, out));
   if (out->window == 0 || tri_reader_get(from, "layer_types") != NULL) return TRI_OK;
-  TRI_TRY(tri_reader_size(from, "_sliding_window_pattern", pattern, &pattern));
   TRI_TRY(tri_reader_size(from, "sliding_window_pattern", pattern, &pattern));
   if (pattern > 1) {
     snprintf(out->window_layers, sizeof out->window_layers, "%" PRId64 " of %" PRId64, pattern - 1, pattern);
@@ -24,6 +23,12 @@ static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   out->window_layers[0] = '\0';
   return TRI_OK;
 }
+
+static const tri_dialect_key keys[] = {
+    TRI_DIALECT_READS("sliding_window_pattern"),
+    TRI_DIALECT_ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+    {.key = NULL},
+};
 
 static const tri_dialect dialects[] = {
     {.model_type = "gemma3_text",
@@ -45,7 +50,7 @@ static const tri_dialect dialects[] = {
      .window = {.known = true, .by_layer = true, .usual = "5 of 6"},
      .rope = {.local = "rope_local_base_freq"},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, tri_gemma_keys, tri_dialect_attention_bias},
+                tri_dialect_others, tri_gemma_keys, keys, tri_dialect_attention_bias},
      .check = tri_gemma_check,
      .read = gemma3_read,
      .write = tri_gemma_write},

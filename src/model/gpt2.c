@@ -20,12 +20,17 @@ static tri_status gpt2_check_words(const tri_model *m) {
 }
 
 #define FIELD TRI_DIALECT_FIELD
+#define ALSO TRI_DIALECT_ALSO
 static const tri_dialect_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("n_positions", SIZE, max_sequence),
     FIELD("n_embd", SIZE, hidden_size),
     FIELD("n_layer", SIZE, num_layers),
     FIELD("n_head", SIZE, num_heads),
+    ALSO("max_position_embeddings", SIZE, max_sequence), /* transformers' names of the four, which go before */
+    ALSO("hidden_size", SIZE, hidden_size),
+    ALSO("num_hidden_layers", SIZE, num_layers),
+    ALSO("num_attention_heads", SIZE, num_heads),
     FIELD("n_inner", SIZE, ffn_size),
     FIELD("activation_function", ACTIVATION, activation),
     {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},

@@ -5,17 +5,13 @@
 
 #define FIELD TRI_DIALECT_FIELD
 static const tri_dialect_key keys[] = {
-    FIELD("vocab_size", SIZE, vocab_size),
-    FIELD("max_position_embeddings", SIZE, max_sequence),
-    FIELD("hidden_size", SIZE, hidden_size),
-    FIELD("intermediate_size", SIZE, ffn_size),
-    FIELD("num_hidden_layers", SIZE, num_layers),
-    FIELD("num_attention_heads", SIZE, num_heads),
-    FIELD("hidden_act", ACTIVATION, activation),
-    FIELD("layer_norm_eps", POSITIVE, norm_eps),
-    FIELD("hidden_dropout", NUMBER, dropout),
-    {.key = "attention_bias", .kind = TRI_DIALECT_FIXED, .value = "true", .what = "attention without biases"},
-    {.key = NULL},
+    FIELD("vocab_size", SIZE, vocab_size),        FIELD("max_position_embeddings", SIZE, max_sequence),
+    FIELD("hidden_size", SIZE, hidden_size),      FIELD("intermediate_size", SIZE, ffn_size),
+    FIELD("num_hidden_layers", SIZE, num_layers), FIELD("num_attention_heads", SIZE, num_heads),
+    FIELD("hidden_act", ACTIVATION, activation),  FIELD("layer_norm_eps", POSITIVE, norm_eps),
+    FIELD("hidden_dropout", NUMBER, dropout),     FIELD("attention_bias", BOOL, attention_bias),
+    TRI_DIALECT_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    TRI_DIALECT_READS("use_parallel_residual"),   {.key = NULL},
 };
 
 static tri_status gpt_neox_read(const tri_json_reader *from, tri_model *out) {
@@ -66,7 +62,7 @@ const tri_family_table tri_family_gpt_neox = {
                          .up = "mlp.dense_h_to_4h", .down = "mlp.dense_4h_to_h"},
                .norm_kind = TRI_NORM_LAYER,
                .qkv_order = TRI_QKV_BY_HEADS,
-               .biases = TRI_BIASES_ALL,
+               .biases = TRI_BIASES_AND_FFN,
                .drops_embedding = true},
     .usual = {.activation = TRI_ACTIVATION_GELU_ERF,
               .residual = TRI_RESIDUAL_PARALLEL,

@@ -9,6 +9,7 @@ static const tri_dialect_key keys[] = {
     FIELD("residual_multiplier", POSITIVE, residual_scale),
     FIELD("logits_scaling", POSITIVE, logit_divisor),
     FIELD("mlp_bias", BOOL, mlp_bias),
+    TRI_DIALECT_READS("attention_multiplier"),
     {.key = NULL},
 };
 

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-static const tri_dialect_key no_biases[] = {
-    TRI_DIALECT_ONLY("attention_bias", "false", "a bias on the output projection of attention"),
-    TRI_DIALECT_ONLY("mlp_bias", "false", "a bias in the feed-forward part"),
-    {.key = NULL},
-};
 /* Llama's own says so; its relatives know neither key. */
 static const tri_dialect_key llama_biases[] = {
     TRI_DIALECT_FIELD("attention_bias", BOOL, attention_bias),
@@ -17,11 +12,6 @@ static const tri_dialect_key llama_biases[] = {
     TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
-static const tri_dialect_key no_mlp_bias[] = {
-    TRI_DIALECT_ONLY("mlp_bias", "false", "a bias in the feed-forward part"),
-    {.key = NULL},
-};
-
 static bool is_llama(const tri_model *m) { return m->attention_bias == m->output_bias && m->window == 0; }
 static bool is_mistral(const tri_model *m) { return !m->attention_bias && strcmp(m->window_layers, "all") == 0; }
 static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
@@ -57,19 +47,19 @@ static const tri_dialect dialects[] = {
      .is = is_mistral,
      MISTRAL,
      .window = {.known = true, .reads_layers = true}, /* AutoModel takes Ministral's classes then */
-     .tables = {TABLES, no_biases}},
+     .tables = {TABLES}},
     {.model_type = "ministral",
      .architecture = "MinistralForCausalLM",
      .is = is_ministral,
      MISTRAL,
      .window = {.known = true, .by_layer = true},
-     .tables = {TABLES, no_biases}},
+     .tables = {TABLES}},
     {.model_type = "qwen2",
      .architecture = "Qwen2ForCausalLM",
      .absent = {ABSENT, .vocab_size = 151936, .ffn_size = 22016, .max_sequence = 32768, .num_kv_heads = 32,
                 .window = 4096, .attention_bias = true},
      .window = {.known = true, .switched = true, .by_layer = true, .full_layers = 28},
-     .tables = {TABLES, no_mlp_bias}},
+     .tables = {TABLES}},
     {.model_type = NULL},
 };
 

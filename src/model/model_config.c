@@ -144,10 +144,9 @@ static const tri_config_key model_keys[] = {
     {.name = "attention_bias",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_model, attention_bias),
-     .derived = "gpt2 and all that have biases everywhere true, others false",
-     .help =
-         "biases on queries, keys and values, and but for llama and stablelm on attention's output projection; gpt2, "
-         "gpt_neox, opt, phi and starcoder2 always have them"},
+     .derived = "true in gpt2, gpt_neox, opt, phi and starcoder2, else false",
+     .help = "biases on queries, keys and values, and but for llama and stablelm on attention's output projection; in "
+             "falcon, opt and starcoder2 on feed-forward parts, too; gpt2 and phi always have them"},
     {BOOLEAN(output_bias), .fallback = "false",
      .help = "llama: a bias on attention's output projection, too (attention_bias of a LlamaForCausalLM)"},
     {BOOLEAN(mlp_bias), .fallback = "false",

@@ -20,8 +20,9 @@ static const tri_dialect_key keys[] = {
     FIELD("tie_word_embeddings", BOOL, tied),
     ONLY("do_layer_norm_before", "true", "norms behind the branches"),
     ONLY("_remove_final_layer_norm", "false", "a model without a last norm"),
-    ONLY("enable_bias", "true", "products without biases"),
+    FIELD("enable_bias", BOOL, attention_bias),
     ONLY("layer_norm_elementwise_affine", "true", "norms without weights"),
+    TRI_DIALECT_READS("word_embed_proj_dim"),
     {.key = NULL},
 };
 
@@ -81,7 +82,7 @@ const tri_family_table tri_family_opt = {
                          .up = "fc1",
                          .down = "fc2"},
                .norm_kind = TRI_NORM_LAYER,
-               .biases = TRI_BIASES_ALL,
+               .biases = TRI_BIASES_ALL_OR_NONE,
                .position_offset = 2},
     .usual = {.tied = true, .attention_bias = true, .activation = TRI_ACTIVATION_RELU},
     .keys = TRI_FAMILY_KEYS("dropout", "activation", "attention_bias"),

@@ -3,7 +3,6 @@
 
 #define FIELD TRI_DIALECT_FIELD
 static const tri_dialect_key keys[] = {
-    TRI_DIALECT_ONLY("attention_bias", "false", "a bias on the output projection of attention"),
     {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
     FIELD("resid_pdrop", NUMBER, dropout),
     {.key = NULL},

@@ -8,6 +8,8 @@
 
 static const tri_dialect_key keys[] = {
     TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
+    TRI_DIALECT_READS("no_rope_layers"),
+    TRI_DIALECT_READS("no_rope_layer_interval"),
     {.key = NULL},
 };
 
@@ -80,7 +82,7 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 2e6,
                 .tied = true},
-     .window = {.known = true, .switched = true, .by_layer = true},
+     .window = {.known = true, .switched = true, .by_layer = true, .layers_first = true},
      .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
                 keys},
      .read = smollm3_read,

@@ -7,6 +7,7 @@ static const tri_dialect_key keys[] = {
     FIELD("layer_norm_eps", POSITIVE, norm_eps),
     FIELD("use_qkv_bias", BOOL, attention_bias),
     TRI_DIALECT_ONLY("qk_layernorm", "false", "a norm of queries and keys"),
+    TRI_DIALECT_READS("use_parallel_residual"),
     {.key = NULL},
 };
 

@@ -1,16 +1,20 @@
-/* StarCoder 2 (2024, arXiv 2402.19173): grouped queries and rotary positions with layer norms, biases everywhere and a
- * feed-forward part without gates. */
+/* StarCoder 2 (2024, arXiv 2402.19173): grouped queries and rotary positions with layer norms, usually biases
+ * everywhere, and a feed-forward part without gates. */
 #include "model/family.h"
 
 #define FIELD TRI_DIALECT_FIELD
 static const tri_dialect_key keys[] = {
     FIELD("norm_epsilon", POSITIVE, norm_eps),
     FIELD("residual_dropout", NUMBER, dropout),
+    {.key = "embedding_dropout",
+     .kind = TRI_DIALECT_NUMBER,
+     .offset = offsetof(tri_model, dropout),
+     .only_written = true},
     {.key = "hidden_act",
      .offset = offsetof(tri_model, activation),
      .kind = TRI_DIALECT_ACTIVATION,
      .value = "gelu_pytorch_tanh"},
-    TRI_DIALECT_ONLY("use_bias", "true", "products without biases"),
+    FIELD("use_bias", BOOL, attention_bias),
     {.key = NULL},
 };
 
@@ -37,7 +41,7 @@ static const tri_dialect dialects[] = {
 const tri_family_table tri_family_starcoder2 = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES,
                .names = {TRI_BLOCKS_LLAMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, .up = "mlp.c_fc", .down = "mlp.c_proj"},
-               .norm_kind = TRI_NORM_LAYER, .biases = TRI_BIASES_ALL, .windows = TRI_WINDOWS_ALL,
+               .norm_kind = TRI_NORM_LAYER, .biases = TRI_BIASES_ALL_OR_NONE, .windows = TRI_WINDOWS_ALL,
                .drops_embedding = true},
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .attention_bias = true, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, TRI_FAMILY_WINDOW_KEYS, "dropout", "activation", "attention_bias"),

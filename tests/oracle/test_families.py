@@ -316,10 +316,9 @@ C_FC = "model.layers.0.mlp.c_fc"
 # The case; what its config.json says in place of the truth; tensors that are not there, or have fewer rows; what the message says.
 FAULTS = [
     ("gemma", {}, {"model.norm.weight": None}, [NO_TENSOR % "model.norm.weight"]),
-    ("gemma", {"hidden_activation": "relu"}, {}, ["`hidden_activation` is `relu`"]),
     ("gemma2", {}, {"model.layers.1.pre_feedforward_layernorm.weight": None}, [NO_TENSOR % "model.layers.1.pre_feedforward_layernorm.weight"]),
     ("gemma2", {"layer_types": ["sliding_attention"]}, {}, ["`layer_types` is not a list of 4 (num_hidden_layers)"]),
-    ("gemma2", {"use_bidirectional_attention": True}, {}, ["`use_bidirectional_attention` is true", "not supported"]),
+    ("gemma3", {"use_bidirectional_attention": True}, {}, ["`use_bidirectional_attention` is true", "not supported"]),
     ("gemma3", {"head_dim": 10}, {}, [SHAPE % ("model.layers.0.self_attn.q_proj.weight", "[32, 20]", "[40, 20]") + " (num_attention_heads 4, head_dim 10); "]),
     ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "proportional"}}}, {}, ["`rope_parameters` is of type `proportional`", "longrope"]),
     ("phi", {}, {"lm_head.bias": None}, [NO_TENSOR % "lm_head.bias"]),
@@ -350,7 +349,7 @@ FAULTS = [
     ("starcoder2", {}, {C_FC + ".bias": None}, [NO_TENSOR % (C_FC + ".bias")]),
     ("starcoder2", {}, {C_FC + ".weight": 30}, [SHAPE % (C_FC + ".weight", "[30, 24]", "[37, 24]")]),
     ("starcoder2", {"num_hidden_layers": 2}, {}, [NO_PLACE % "model.layers.2.self_attn.q_proj.weight" + " (num_hidden_layers 2); "]),
-    ("starcoder2", {"use_bias": False}, {}, ["`use_bias` is false", "not supported"]),
+    ("starcoder2", {"use_bias": False}, {}, [NO_PLACE % "model.layers.0.self_attn.q_proj.bias" + " (use_bias false); "]),
     ("qwen3", {}, {"model.layers.0.self_attn.k_norm.weight": None}, [NO_TENSOR % "model.layers.0.self_attn.k_norm.weight" + " (model_type qwen3); "]),
 ]
 

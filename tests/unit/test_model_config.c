@@ -324,7 +324,7 @@ static void refuses_impossible_experts(void **state) {
           "`balance` is bias, and the router has none to move; set router_bias: true");
   REFUSES(qwen, balance_rate, 0.5, "`balance_rate` is for balance sequence or bias, and balance is none");
   REFUSES(mixtral, attention_bias, true,
-          "`attention_bias` is for gpt2 and 16 others; mixtral has none, so leave it out");
+          "`attention_bias` is for gpt2 and 17 others; mixtral has none, so leave it out");
   REFUSES(olmoe, window, 9, "`window` is for llama and 9 others; olmoe has none, so leave it out");
   REFUSES(olmoe, head_dim, 32,
           "`head_dim` does not fit: num_heads 12 x head_dim 32 = 384, not hidden_size 768; leave it out or choose "

@@ -1,0 +1,214 @@
+#include "checkpoint/huggingface_keys.h"
+
+#include "base/log.h"
+#include "checkpoint/huggingface_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 400 };
+#define TEXT_FLAGS (JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15))
+
+static bool is_among(const char *key, const char *const *keys, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (keys[i] != NULL && strcmp(keys[i], key) == 0) return true;
+  }
+  return false;
+}
+#define IS_AMONG(KEY, KEYS) is_among(KEY, KEYS, sizeof(KEYS) / sizeof *(KEYS))
+
+bool tri_huggingface_is_bookkeeping(const char *key) {
+  static const char *const known[] = {"_name_or_path",     "architectures",
+                                      "attention_dropout", "auto_map",
+                                      "bos_token_id",      "dtype",
+                                      "eos_token_id",      "id2label",
+                                      "initializer_range", "label2id",
+                                      "model_type",        "name",
+                                      "output_attentions", "output_hidden_states",
+                                      "pad_token_id",      "pretraining_tp",
+                                      "return_dict",       "rope_parameters",
+                                      "rope_scaling",      "rope_theta",
+                                      "sliding_window",    "tie_word_embeddings",
+                                      "torch_dtype",       "transformers_version",
+                                      "unsloth_version",   "use_cache"};
+  return IS_AMONG(key, known);
+}
+
+bool tri_huggingface_is_off(const json_t *value) { return json_is_null(value) || json_is_false(value); }
+
+/* The rows of all tables, one after another; NULL behind the last. */
+static const tri_dialect_key *row_number(const tri_dialect *dialect, int number) {
+  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+      if (number-- == 0) return row;
+    }
+  }
+  return NULL;
+}
+
+bool tri_huggingface_reads(const tri_dialect *dialect, const char *key) {
+  const tri_dialect_key *row = NULL;
+  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+    if (strcmp(row->key, key) == 0 && (row->kind != TRI_DIALECT_WINDOW || dialect->window.known)) return true;
+  }
+  const tri_dialect_window *window = &dialect->window;
+  const char *const others[] = {dialect->rope.theta,
+                                dialect->rope.fraction,
+                                dialect->rope.local,
+                                dialect->rope.original_length > 0 ? "original_max_position_embeddings" : NULL,
+                                window->by_layer || window->reads_layers ? "layer_types" : NULL,
+                                window->switched ? "use_sliding_window" : NULL,
+                                window->full_layers > 0 ? "max_window_layers" : NULL};
+  return IS_AMONG(key, others);
+}
+
+/* ---- what counts for nothing ------------------------------------------------------------------------------------- */
+
+/* Values that ask for nothing, wherever their keys stand. */
+static bool asks_for_nothing(const char *key, const json_t *value) {
+  static const char *const factors[] = {
+      "decoder_sparse_step", "embedding_multiplier", "logits_scaling",        "n_group",   "partial_rotary_factor",
+      "residual_multiplier", "rotary_pct",           "routed_scaling_factor", "topk_group"};
+  if (tri_huggingface_is_off(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
+  if (!json_is_number(value)) return false;
+  return json_number_value(value) == (IS_AMONG(key, factors) ? 1 : 0);
+}
+
+static bool is_known(const tri_dialect *const *all, int64_t count, const char *key) {
+  for (int64_t i = 0; i < count; i++) {
+    if (tri_huggingface_reads(all[i], key)) return true;
+  }
+  return false;
+}
+
+static void note_ignored(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect *const *all,
+                         int64_t count) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  char keys[TEXT_BYTES] = "";
+  size_t used = 0;
+  int found = 0;
+  json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
+    if (tri_huggingface_reads(dialect, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
+    char *text = json_dumps(value, TEXT_FLAGS), one[120];
+    snprintf(one, sizeof one, "%s`%.40s` (%.40s)", found++ == 0 ? "" : ", ", key, text == NULL ? "?" : text);
+    free(text);
+    if (used + strlen(one) < sizeof keys) used += (size_t)snprintf(keys + used, sizeof keys - used, "%s", one);
+  }
+  if (found == 0) return;
+  tri_log("%s: ignored: %s; transformers does not read %s for model_type %s either", from->path, keys,
+          found == 1 ? "it" : "them", dialect->model_type);
+}
+
+/* ---- what stands twice ------------------------------------------------------------------------------------------- */
+
+static bool says_a_number(const tri_dialect_key *row) {
+  switch (row->kind) {
+    case TRI_DIALECT_FIXED:
+    case TRI_DIALECT_BY_FUNCTION:
+    case TRI_DIALECT_ROPE:
+    case TRI_DIALECT_WINDOW: return false;
+    case TRI_DIALECT_SIZE:
+    case TRI_DIALECT_SIZE_OR_NULL:
+    case TRI_DIALECT_COUNT:
+    case TRI_DIALECT_FIRST_LAYERS:
+    case TRI_DIALECT_NUMBER:
+    case TRI_DIALECT_NUMBER_OR_NULL:
+    case TRI_DIALECT_POSITIVE:
+    case TRI_DIALECT_BOOL:
+    case TRI_DIALECT_ACTIVATION: break;
+  }
+  return !row->only_written;
+}
+
+static bool are_equal(const json_t *a, const json_t *b) {
+  if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+  return json_equal(a, b) != 0;
+}
+
+/* Of two values, with the names of their keys, the second one counts. */
+static void note_pair(const tri_json_reader *from, const char *first, const json_t *a, const char *counts,
+                      const json_t *b) {
+  if (a == NULL || b == NULL || are_equal(a, b)) return;
+  char *left = json_dumps(a, TEXT_FLAGS), *right = json_dumps(b, TEXT_FLAGS);
+  tri_log("%s: `%s` (%.60s) and `%s` (%.60s) stand for one thing here and differ; `%s` counts", from->path, first,
+          left == NULL ? "?" : left, counts, right == NULL ? "?" : right, counts);
+  free(left);
+  free(right);
+}
+
+/* Of two rows for one number the later one counts, since it is read last. */
+static void note_pairs(const tri_json_reader *from, const tri_dialect *dialect) {
+  const tri_dialect_key *row = NULL, *other = NULL;
+  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+    for (int j = 0; j < i && says_a_number(row); j++) {
+      other = row_number(dialect, j);
+      if (!says_a_number(other) || other->offset != row->offset) continue;
+      note_pair(from, other->key, tri_reader_get(from, other->key), row->key, tri_reader_get(from, row->key));
+    }
+  }
+}
+
+/* A key of the file, if it is not NULL, and one of the object that rotary positions have of their own, which counts. */
+static void note_inner(const tri_json_reader *from, const char *key, const char *name, const json_t *object,
+                       const char *inner) {
+  char place[96];
+  if (key == NULL) return;
+  snprintf(place, sizeof place, "%s.%s", name, inner);
+  note_pair(from, key, tri_reader_get(from, key), place, json_object_get(object, inner));
+}
+
+/* Bases, what turns of each head and how it is stretched. */
+static void note_rope(const tri_json_reader *from, const tri_dialect *dialect) {
+  static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
+  const tri_dialect_rope *rope = &dialect->rope;
+  const char *key = tri_huggingface_rope_key(from);
+  const json_t *object = tri_reader_get(from, key), *full = json_object_get(object, "full_attention");
+  if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, object);
+  note_inner(from, rope->local, "rope_parameters.sliding_attention", json_object_get(object, "sliding_attention"),
+             "rope_theta");
+  if (full != NULL) object = full;
+  note_inner(from, "rope_theta", key, object, "rope_theta");
+  note_inner(from, rope->theta, key, object, "rope_theta");
+  note_inner(from, rope->fraction == NULL ? NULL : "partial_rotary_factor", key, object, "partial_rotary_factor");
+  if (rope->fraction != NULL && strcmp(rope->fraction, "partial_rotary_factor") != 0) {
+    note_inner(from, rope->fraction, key, object, "partial_rotary_factor");
+  }
+}
+
+/* ---- what is of training ----------------------------------------------------------------------------------------- */
+
+static void note_attention_dropout(const tri_json_reader *from) {
+  static const char *const keys[] = {"attention_dropout", "attn_pdrop"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const double dropout = json_number_value(json_object_get(from->object, keys[i]));
+    if (dropout == 0) continue;
+    tri_log("%s: `%s` is %g: dropout of attention weights is not done here; training goes without", from->path, keys[i],
+            dropout);
+  }
+}
+
+/* A model has one rate of dropout: the key that is read counts for those that are only written, too. */
+static void note_dropouts(const tri_json_reader *from, const tri_dialect *dialect) {
+  const tri_dialect_key *row = NULL, *other = NULL;
+  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+    if (row->kind != TRI_DIALECT_NUMBER || !row->only_written) continue;
+    for (int j = 0; (other = row_number(dialect, j)) != NULL; j++) {
+      if (other->offset != row->offset || !says_a_number(other)) continue;
+      note_pair(from, row->key, tri_reader_get(from, row->key), other->key, tri_reader_get(from, other->key));
+    }
+  }
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+void tri_huggingface_note_keys(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect *const *all,
+                               int64_t count, bool training) {
+  note_ignored(from, dialect, all, count);
+  note_pairs(from, dialect);
+  note_rope(from, dialect);
+  if (!training) return;
+  note_attention_dropout(from);
+  note_dropouts(from, dialect);
+}

@@ -1,0 +1,143 @@
+"""Every key of any model_type's config.json in every other's, beside what transformers makes of it (config_keys.json, which
+make_config_keys.py wrote): a key that transformers reads is read or refused by name, and one that it ignores is ignored, with a line."""
+import glob
+import json
+import os
+import re
+import subprocess
+
+import config_keys
+import families
+import pytest
+from families import BATCH, LENGTH, FamilyWeights
+from parity import TOOLS
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "config_keys.json")) as stored:
+    STORED = json.load(stored)
+CHANGES = config_keys.changes()
+# What is otherwise than there, and why.
+OTHERWISE = [
+    ("gpt2", {"add_cross_attention": True}),  # they make modules that they do not use then
+    ("falcon", {"head_dim": 8}),  # a property there that nothing may set; it is what follows from the other keys
+]
+# Keys of their own that say nothing in these models: what is as elsewhere in the file, what goes with a switch that is off, the first
+# length of positions that are not stretched.
+UNSAID = [(None, "rope_theta", 10000.0), (None, "rotary_emb_base", 10000), (None, "partial_rotary_factor", 0.5), ("gemma3_text", "rope_local_base_freq", 100.0),
+          *[(model_type, "sliding_window", 4) for model_type in ("qwen2", "qwen3", "qwen3_moe", "smollm3", "dots1")],
+          *[(model_type, "max_window_layers", 2) for model_type in ("qwen2", "qwen3", "dots1")],
+          *[("phi3", "original_max_position_embeddings", length) for length in (24, 64)],
+          ]
+
+
+def is_otherwise(model_type, change, theirs):
+    """A null that they fail at is a key that is not there."""
+    return (model_type, change) in OTHERWISE or (isinstance(theirs, str) and None in change.values())
+
+
+
+class Tensors:
+    """Weights by the formula, whatever their names are; the shapes are those that our table asks for."""
+
+    def __init__(self, model_type):
+        self.model_type, self.names = model_type, {}
+
+    def __getitem__(self, name):
+        return families.tensor_of(self.model_type, name, tuple(self.names[name]))
+
+
+class AnyWeights(FamilyWeights):
+    def replace(self, tensors):
+        tensors.names = self.names()
+        super().replace(tensors)
+
+
+def describe(folder, config):
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    return subprocess.run([os.path.join(TOOLS, "parity_tool"), "describe", str(folder)], capture_output=True, text=True)
+
+
+def close(a, b):
+    return isinstance(a, float) and isinstance(b, float) and abs(a - b) <= 1e-10 * abs(b)
+
+
+def faults_of(tmp_path, model_type):
+    stored, losses, faults = STORED[model_type], {}, []
+    plain = describe(tmp_path / "plain", config_keys.config_of(model_type, {}))
+    assert plain.returncode == 0 and plain.stderr == "", plain.stderr
+
+    def ours(config, described):
+        if described not in losses:
+            tensors = Tensors(model_type)
+            weights = AnyWeights(tmp_path / f"{len(losses)}", {**config, **{key: 0.0 for key in config_keys.DROPOUT if key in config}}, tensors)
+            ids, labels = families.tokens_of(min(config.get("vocab_size", 61), 61), BATCH, LENGTH)
+            losses[described] = weights.gradients("reference", "fp64", ids, labels, 1)[0]["loss"]
+        return losses[described]
+
+    read, unsaid = set(), []
+    for change in [{}, *CHANGES]:
+        theirs = stored["differs"].get(json.dumps(change), stored["loss"])
+        config = config_keys.config_of(model_type, change)
+        done = describe(tmp_path / "other", config)
+        if len(change) == 1:
+            [(key, value)] = change.items()
+            if done.returncode != 0 or done.stdout.replace("name: other", "name: plain") != plain.stdout:
+                read.add(key)
+            elif value not in (None, False, 0, 1, []) and f" `{key}` " not in done.stderr:
+                unsaid.append((key, value))
+        ignored = close(theirs, stored["loss"])
+        if is_otherwise(model_type, change, theirs):
+            continue
+        if done.returncode != 0:
+            if ignored:
+                faults.append(f"{change}: refused, and ignored by transformers: {done.stderr.strip()}")
+        elif isinstance(theirs, str):
+            faults.append(f"{change}: taken, and refused by transformers: {theirs}")
+        else:
+            mine = ours(config, done.stdout)
+            if not close(mine, theirs):
+                faults.append(f"{change}: the loss is {mine} instead of {theirs} ({stored['loss']} without); {done.stderr.strip()}")
+    faults += [f"{key}: {value} is ignored without a line" for key, value in unsaid
+               if key not in read and (model_type, key, value) not in UNSAID and (None, key, value) not in UNSAID]
+    return faults
+
+
+@pytest.mark.parametrize("model_type", STORED)
+def test_keys(tmp_path, model_type):
+    faults = faults_of(tmp_path, model_type)
+    assert not faults, "\n".join(faults)
+
+
+def test_lines(tmp_path):
+    """Of what is ignored, of two keys for one thing, and of dropout that is not done."""
+    def said(model_type, **change):
+        done = describe(tmp_path / "other", config_keys.config_of(model_type, change))
+        assert done.returncode == 0, done.stderr
+        return done.stderr.replace(f"{tmp_path}/other/config.json: ", "").splitlines()
+
+    assert said("llama", attn_logit_softcapping=50.0, sliding_window=8, embedding_multiplier=1.0) == [
+        "ignored: `attn_logit_softcapping` (50.0), `sliding_window` (8); transformers does not read them for model_type llama either"]
+    assert said("gpt2", hidden_size=24) == ["`n_embd` (32) and `hidden_size` (24) stand for one thing here and differ; `hidden_size` counts"]
+    assert said("mixtral", num_experts=6) == ["`num_local_experts` (4) and `num_experts` (6) stand for one thing here and differ; `num_experts` counts"]
+    assert said("llama", rope_theta=5e5) == [
+        "`rope_theta` (500000.0) and `rope_parameters.rope_theta` (10000.0) stand for one thing here and differ; `rope_parameters.rope_theta` counts"]
+    scaling = dict(rope_type="linear", factor=2.0)
+    assert said("llama", rope_scaling=scaling)[0].endswith("stand for one thing here and differ; `rope_scaling` counts")
+    assert said("gpt2", attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.2) == [
+        "`attn_pdrop` is 0.1: dropout of attention weights is not done here; training goes without",
+        "`embd_pdrop` (0.1) and `resid_pdrop` (0.2) stand for one thing here and differ; `resid_pdrop` counts"]
+    done = describe(tmp_path / "other", config_keys.config_of("qwen2", dict(layer_types=config_keys.SLIDING)))
+    assert done.returncode != 0
+    assert "`layer_types` has sliding_attention, and `use_sliding_window` is false or missing; correct one of them" in done.stderr
+    done = describe(tmp_path / "other", config_keys.config_of("gemma3_text", dict(rope_scaling=scaling)))
+    assert "`rope_scaling` and `rope_parameters` are both there, which transformers refuses for this model_type; remove one of them" in done.stderr
+
+
+def test_all_keys_are_tried():
+    """Every key that a dialect of ours has a row for."""
+    keys = set()
+    for path in glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/model/*.c")):
+        with open(path) as file:
+            text = file.read()
+        keys |= set(re.findall(r'(?:FIELD|ALSO|ONLY|READS)\("([a-z_]+)"', text)) | set(re.findall(r'\.(?:key|theta|fraction|local) = "([a-z_]+)"', text))
+    assert keys - set(config_keys.VALUES) == set()
