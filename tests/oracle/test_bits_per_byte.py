@@ -11,17 +11,17 @@ tokenizers = pytest.importorskip("tokenizers")
 from tokenizer_families import added, bytes_of, characters, gemma, llama2, metaspace, phi3, replace  # noqa: E402
 
 TEXTS = ["Once upon a time there was a house", "a \U0001f600 and \u65e5\u672c, f\u00fcr two", "  x = 1;  y = 2", "Hello  World</s> again <s>",
-         "THE END e\u0301 \u00c4\u00d6\u00dc \ufb01ne", "b", "many words " * 12 + "."]
+         "THE END e\u0301 \u00c4\u00d6\u00dc \ufb01ne", "b", "many words " * 12 + "."] * 2
 KINDS = dict(llama=llama2, gemma=gemma, phi=phi3,
              metaspace=lambda: characters(pre_tokenizer=metaspace(prepend_scheme="always", split=True), decoder=metaspace(prepend_scheme="always", split=True)),
              nfc=lambda: bytes_of("gpt2", added("<s>", special=True), normalizer={"type": "NFC"}),
              replaced=lambda: bytes_of("gpt2", normalizer=replace("o", "oo")))
-SEQUENCE = 24
+SEQUENCE = 160  # longer than any document, whatever text the tokenizers were learnt from
 
 
 def checkpoint(folder, size):
     """A model of one step: what it predicts does not matter."""
-    model = dict(family="llama", num_layers=1, hidden_size=8, num_heads=1, ffn_size=8, vocab_size=size, max_sequence=64)
+    model = dict(family="llama", num_layers=1, hidden_size=8, num_heads=1, ffn_size=8, vocab_size=size, max_sequence=SEQUENCE)
     run = dict(model=model, layout=dict(micro_batch=2), output=str(folder / "run"), optimizer=dict(global_batch=2, steps=1, lr=1e-3),
                data=dict(train=str(folder / "data/train"), sequence=SEQUENCE))
     (folder / "run.yaml").write_text(json.dumps(run))
