@@ -320,7 +320,8 @@ def test_weights_that_are_no_numbers(tmp_path, made, whole, value):
     for arguments in (["import", plain, tmp_path / "new"], ["export", plain, tmp_path / "new"],
                       ["eval", plain, made / "data/train", "--json"], ["generate", plain, "--prompt", "a"]):
         done = trireme(*arguments, status=4)
-        assert done.stderr == line and done.stdout == ""
+        assert done.stderr.endswith(line) and done.stdout == ""
+        assert done.stderr == line or arguments[0] == "eval"
         assert [path.name for path in tmp_path.iterdir()] == ["plain"]
 
 
@@ -395,6 +396,10 @@ def test_generate_of_nothing(tmp_path, whole):
     last = max(tokenizer["model"]["vocab"].values())
     tokenizer["added_tokens"] = []
     (plain / "tokenizer.json").write_text(json.dumps(tokenizer))
+    for name in "config.json", "generation_config.json", "tokenizer_config.json":  # it is not the end of the text either
+        if (plain / name).exists():
+            said = json.loads((plain / name).read_text())
+            (plain / name).write_text(json.dumps({key: value for key, value in said.items() if not key.startswith("eos_token")}))
     set_logits(plain, last + 1)
     done = trireme("generate", plain, "--prompt", "S", "--temperature", "0", "--tokens", "3", status=3)
     assert done.stderr.endswith(f"trireme: generate: none of the 3 tokens that the model made has any text in the tokenizer, which knows "

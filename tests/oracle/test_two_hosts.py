@@ -10,9 +10,10 @@ import pytest
 from parity import TRIREME, trireme, yaml_of
 
 LAUNCHER = os.environ.get("TRIREME_MPIEXEC", "mpiexec")
-# Names are the machine's, so those of another run of this test must differ; addresses are the namespaces' own.
-A, B = f"trireme-a-{os.getpid()}", f"trireme-b-{os.getpid()}"
-HOSTS = {"10.77.31.1": A, "10.77.31.2": B}
+# address: name. Names are the machine's, so those of another process that runs this test must differ, and processes of the runner are
+# forked from one that has read this file: create_hosts() chooses them. Addresses are the namespaces' own.
+FIRST, SECOND = "10.77.31.1", "10.77.31.2"
+HOSTS = {}
 MODEL = dict(family="gpt2", num_layers=4, hidden_size=64, num_heads=4, vocab_size=257, max_sequence=32)
 
 
@@ -29,9 +30,11 @@ def create_hosts():
     """None, or why it cannot be done."""
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return "making network namespaces takes root and the program `ip`"
+    HOSTS.update({FIRST: f"trireme-a-{os.getpid()}", SECOND: f"trireme-b-{os.getpid()}"})
     remove_hosts()
     steps = [["ip", "netns", "add", name] for name in HOSTS.values()]
-    steps.append(["ip", "link", "add", "cable", "netns", A, "type", "veth", "peer", "name", "cable", "netns", B])
+    steps.append(["ip", "link", "add", "cable", "netns", HOSTS[FIRST], "type", "veth", "peer", "name", "cable", "netns",
+                  HOSTS[SECOND]])
     for address, name in HOSTS.items():
         steps += [["ip", "-n", name, "address", "add", f"{address}/24", "dev", "cable"],
                   ["ip", "-n", name, "link", "set", "lo", "up"], ["ip", "-n", name, "link", "set", "cable", "up"]]
@@ -102,7 +105,7 @@ def launch_line(shell):
 
 
 def bytes_through_the_cable():
-    return int(run("ip", "netns", "exec", A, "cat", "/sys/class/net/cable/statistics/tx_bytes").stdout)
+    return int(run("ip", "netns", "exec", HOSTS[FIRST], "cat", "/sys/class/net/cable/statistics/tx_bytes").stdout)
 
 
 @pytest.mark.parametrize("layout", [dict(data=2, zero=1), dict(data=2, zero=3), dict(pipeline=2), dict(tensor=2)],
@@ -112,13 +115,13 @@ def test_train(tmp_path, corpus, hosts, layout):
     trireme("train", local, "-n", 2)
     far = write_run(tmp_path, corpus, "far", **layout)
     before = bytes_through_the_cable()
-    command = [*enter("10.77.31.1"), *launch_line(write_remote_shell(tmp_path)), TRIREME, "train", far]
+    command = [*enter(FIRST), *launch_line(write_remote_shell(tmp_path)), TRIREME, "train", far]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     moved = bytes_through_the_cable() - before
     assert losses(tmp_path, "far") == losses(tmp_path, "local")
     summary = json.loads((tmp_path / "far/summary.json").read_text())
-    assert summary["host"] == A
+    assert summary["host"] == HOSTS[FIRST]
     hidden, tokens = MODEL["hidden_size"], 6 * 8 * 32
     least = dict(data=6 * 12 * hidden * hidden * 4 * 4, pipeline=tokens * hidden * 4, tensor=tokens * hidden * 4 * 4 * 2)
     assert moved > min(least[key] for key in layout if key in least), (moved, least)
