@@ -242,6 +242,9 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 /* Whether there are two, each by itself. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
+/* From here on the one of two tied tensors that is not there is read as the other; of one pair. */
+void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, const char *present);
+
 /* LOCAL. Reads a whole tensor into dst, which lies in `memory` (NULL: the host's), as `type` (see tri_safetensors_read
  * for the conversions). A missing one, another shape or, where there are checksums, another one is TRI_BAD_FILE. A name
  * that begins with the base model's prefix

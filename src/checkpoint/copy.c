@@ -1,11 +1,14 @@
 #include "checkpoint/copy.h"
 
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/companions.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/huggingface_parts.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
+#include "checkpoint/ties.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -164,6 +167,35 @@ tri_status tri_checkpoint_copy(const tri_copy_request *request) {
 
 /* ---- an adapter by itself ---------------------------------------------------------------------------------------- */
 
+/* PEFT wants both of two tied tensors that are trained: the name of the one that is not there, or "". */
+static void find_tied(const tri_copy_adapter_request *request, char out[TRI_PARAMETER_NAME_BYTES]) {
+  char path[TRI_PATH_BYTES], head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
+  const char *folder = tri_checkpoint_path(request->from);
+  tri_model model;
+  out[0] = '\0';
+  if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK || !tri_path_exists(path)) return; /* PEFT's own */
+  if (tri_huggingface_load_unverified(folder, &model) != TRI_OK || !tri_ties_names(&model, head, embedding)) return;
+  if (!tri_checkpoint_has(request->from, embedding) || tri_checkpoint_has(request->from, head)) return;
+  tri_checkpoint_read_as((tri_checkpoint *)(uintptr_t)request->from, head, embedding);
+  snprintf(out, TRI_PARAMETER_NAME_BYTES, "%s", head);
+}
+
+/* adapter_config.json with one key set. */
+static tri_status set_true(const char *key, char **config) {
+  json_t *document = NULL;
+  TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
+  json_object_set_new(document, key, json_true());
+  char *text = tri_huggingface_text(document), *copy = NULL;
+  json_decref(document);
+  if (text == NULL) return tri_fail(TRI_INTERNAL, "an adapter's description cannot be written as JSON");
+  tri_status status = tri_strdup(text, &copy);
+  free(text);
+  TRI_TRY(status);
+  tri_free(*config);
+  *config = copy;
+  return TRI_OK;
+}
+
 /* Its tensors as parameters, by our names. */
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
@@ -176,9 +208,10 @@ static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const ch
   return TRI_OK;
 }
 
-static tri_status copy_described(const tri_copy_adapter_request *request, const char *config,
+/* `also`: the name of a tensor that the checkpoint reads as another one, or "". */
+static tri_status copy_described(const tri_copy_adapter_request *request, const char *config, const char *also,
                                  tri_parameter *parameters) {
-  const int64_t count = tri_checkpoint_num_tensors(request->from);
+  int64_t count = tri_checkpoint_num_tensors(request->from);
   const tri_merged from = {.named = (tri_checkpoint *)(uintptr_t)request->from};
   copying c = {.from = &from, .type = request->type};
   tri_checkpoint_request save = {.folder = request->to,
@@ -190,11 +223,15 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(request->from, i);
     TRI_TRY(describe_tensor(entry.tensor, entry.file, &parameters[i]));
   }
+  if (also[0] != '\0') {
+    parameters[count] = parameters[tri_checkpoint_index_of(request->from, also)];
+    snprintf(parameters[count++].name, sizeof parameters->name, "%s", also);
+  }
   return copy_listed(&c, parameters, count, &save);
 }
 
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) {
-  char path[TRI_PATH_BYTES], *config = NULL;
+  char path[TRI_PATH_BYTES], also[TRI_PARAMETER_NAME_BYTES], *config = NULL;
   size_t bytes = 0;
   tri_parameter *parameters = NULL;
   const int64_t count = tri_checkpoint_num_tensors(request->from);
@@ -203,7 +240,9 @@ tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) 
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &config, &bytes));
   tri_status status = tri_alloc("the tensors of an adapter", (size_t)count + 1, sizeof *parameters, &parameters);
   if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
-  if (status == TRI_OK) status = copy_described(request, config, parameters);
+  find_tied(request, also);
+  if (status == TRI_OK && also[0] != '\0') status = set_true("ensure_weight_tying", &config);
+  if (status == TRI_OK) status = copy_described(request, config, also, parameters);
   tri_free(parameters);
   tri_free(config);
   return status;

@@ -20,12 +20,12 @@
 
 struct tri_checkpoint {
   char path[TRI_PATH_BYTES];
-  json_t *document;                         /* of state.json, or NULL */
-  bool unverified;                          /* nothing is compared with the document */
-  bool adapter;                             /* its weights are those of an adapter */
-  bool average;                             /* the averages of weights are read in their place */
-  char tied_head[TRI_PARAMETER_NAME_BYTES]; /* stands for the embedding, which is not there (ties.h); or "" */
-  char tied_embedding[TRI_PARAMETER_NAME_BYTES];
+  json_t *document;                       /* of state.json, or NULL */
+  bool unverified;                        /* nothing is compared with the document */
+  bool adapter;                           /* its weights are those of an adapter */
+  bool average;                           /* the averages of weights are read in their place */
+  char absent[TRI_PARAMETER_NAME_BYTES];  /* of a pair that is tied, the tensor that is not there, or "" (ties.h) */
+  char present[TRI_PARAMETER_NAME_BYTES]; /* and the one that is read in its place */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
   int64_t num_files, num_tensors; /* tensors: not those of files that only averages are read from */
@@ -267,6 +267,11 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   return TRI_OK;
 }
 
+void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, const char *present) {
+  snprintf(checkpoint->absent, sizeof checkpoint->absent, "%s", absent);
+  snprintf(checkpoint->present, sizeof checkpoint->present, "%s", present);
+}
+
 /* A tied model of which the file has the output projection alone, as safetensors' save_model may leave it. A
  * config.json that cannot be read is told of where it is asked for. */
 static void take_tied(tri_checkpoint *checkpoint) {
@@ -276,8 +281,7 @@ static void take_tied(tri_checkpoint *checkpoint) {
   if (!tri_path_exists(path) || tri_huggingface_load_unverified(checkpoint->path, &model) != TRI_OK) return;
   if (!tri_ties_names(&model, head, embedding)) return;
   if (!tri_checkpoint_has(checkpoint, head) || tri_checkpoint_has(checkpoint, embedding)) return;
-  memcpy(checkpoint->tied_head, head, sizeof head);
-  memcpy(checkpoint->tied_embedding, embedding, sizeof embedding);
+  tri_checkpoint_read_as(checkpoint, embedding, head);
 }
 
 static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use *use, bool frame) {
@@ -388,7 +392,7 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
 
 static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoint, const char *name,
                                                  const tri_safetensors_file **file) {
-  if (checkpoint->tied_head[0] != '\0' && strcmp(name, checkpoint->tied_embedding) == 0) name = checkpoint->tied_head;
+  if (checkpoint->absent[0] != '\0' && strcmp(name, checkpoint->absent) == 0) name = checkpoint->present;
   static const char *const prefixes[] = {"transformer.", "model.", "gpt_neox."};
   const tri_safetensors_tensor *tensor = find_exactly(checkpoint, name, file);
   for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0] && tensor == NULL; p++) {
@@ -418,8 +422,7 @@ int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *na
 }
 
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other) {
-  return checkpoint->tied_head[0] == '\0' && tri_checkpoint_has(checkpoint, name) &&
-         tri_checkpoint_has(checkpoint, other);
+  return checkpoint->absent[0] == '\0' && tri_checkpoint_has(checkpoint, name) && tri_checkpoint_has(checkpoint, other);
 }
 
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {

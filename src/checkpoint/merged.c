@@ -56,6 +56,13 @@ static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
   return TRI_OK;
 }
 
+/* The second one of two tied tensors is the first one. */
+static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
+  char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
+  int64_t index = -1;
+  if (tri_ties_names(model, head, embedding)) mark(adapter, head, used, &index);
+}
+
 /* Every tensor of the adapter has its place. */
 static tri_status check_adapter(const tri_checkpoint *adapter, const tri_model *model) {
   tri_parameter_table *table = NULL;
@@ -68,6 +75,7 @@ static tri_status check_adapter(const tri_checkpoint *adapter, const tri_model *
         tri_alloc("the tensors of an adapter", (size_t)tri_checkpoint_num_tensors(adapter) + 1, sizeof *used, &used);
   }
   for (int64_t t = 0; t < list.count && status == TRI_OK; t++) status = mark_tensor(adapter, &list.tensors[t], used);
+  if (status == TRI_OK) mark_tied(adapter, model, used);
   if (status == TRI_OK) status = check_used(adapter, used);
   tri_free(used);
   tri_tensor_list_release(&list);
@@ -126,6 +134,25 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
   return TRI_OK;
 }
 
+/* An adapter that trains one of two tensors that the base has tied. In PEFT the other one stays the base's then, unless
+ * adapter_config.json says ensure_weight_tying (tests/oracle/test_peft_ties.py). */
+static void open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
+  char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
+  if (!tri_ties_names(base, head, embedding)) return;
+  const bool has_head = tri_checkpoint_has(merged->named, head);
+  const bool has_embedding = tri_checkpoint_has(merged->named, embedding);
+  if (!has_head && !has_embedding) return;
+  if (peft->keeps_ties) {
+    if (!has_embedding) tri_checkpoint_read_as(merged->named, embedding, head);
+    return;
+  }
+  model->tied = false;
+  if (!tri_checkpoint_has(merged->base, head)) tri_checkpoint_read_as(merged->base, head, embedding);
+  tri_log("%s has %s%s%s of its own and no `ensure_weight_tying`: `%s` and `%s` are not tied in its model",
+          tri_checkpoint_path(merged->named), has_head ? head : embedding, has_head && has_embedding ? " and " : "",
+          has_head && has_embedding ? embedding : "", head, embedding);
+}
+
 static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char *given, const tri_checkpoint_use *use,
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
@@ -142,6 +169,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   }
   TRI_TRY(load_models(merged, verify, &own, model));
   TRI_TRY(check_signature(merged, peft, &own, verify));
+  open_ties(merged, peft, &own, model);
   return check_adapter(merged->named, model);
 }
 

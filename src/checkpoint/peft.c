@@ -127,6 +127,15 @@ static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table 
   return json_null();
 }
 
+/* Whether one of two tied tensors is trained, and so the other. */
+static bool trains_tied(const tri_adapter *adapter, const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const int64_t other = table->entries[i].tied_to;
+    if (other >= 0 && is_trained(adapter, table->entries[other].name)) return true;
+  }
+  return false;
+}
+
 static json_t *words_json(const tri_tuning_words *words) {
   json_t *list = json_array();
   for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
@@ -147,16 +156,16 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
   const tri_adapter *adapter = &peft->adapter;
   const double alpha = adapter->alpha;
   return json_pack(
-      "{s:{}, s:n, s:s?, s:s, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
+      "{s:{}, s:n, s:s?, s:s, s:b, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
       "s:I, s:{}, s:n, s:o, s:s, s:o, s:b, s:b}",
       "alpha_pattern", "auto_mapping", "base_model_name_or_path", peft->base[0] == '\0' ? NULL : peft->base, "bias",
-      "none", "exclude_modules", "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1,
-      "init_lora_weights", 1, "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config",
-      "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
-      "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
-      (json_int_t)adapter->rank, "rank_pattern", "revision", "target_modules",
-      targets_json(adapter, table, model->num_experts > 0), "task_type", "CAUSAL_LM", OBJECT, own_json(peft),
-      "use_dora", 0, "use_rslora", 0);
+      "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
+      tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", 1, "layer_replication",
+      "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha), "lora_bias", 0,
+      "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core", "modules_to_save",
+      saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank, "rank_pattern", "revision",
+      "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type", "CAUSAL_LM", OBJECT,
+      own_json(peft), "use_dora", 0, "use_rslora", 0);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -184,6 +193,7 @@ static bool is_known(const char *key) {
                                       "base_model_name_or_path",
                                       "bias",
                                       "corda_config",
+                                      "ensure_weight_tying",
                                       "eva_config",
                                       "exclude_modules",
                                       "fan_in_fan_out",
@@ -322,6 +332,7 @@ static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
+  out->keeps_ties = true; /* of before it was said */
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
   TRI_TRY(read_quantise(&own, &out->adapter.quantise));
@@ -334,6 +345,7 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   bool given = false;
   TRI_TRY(check_keys(from));
   TRI_TRY(read_numbers(from, &out->adapter));
+  TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
   TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */
   TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
   TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));

@@ -24,6 +24,8 @@ typedef struct tri_peft {
    * modules have factors the tensors say. */
   tri_adapter adapter;
   char base[TRI_PATH_BYTES]; /* base_model_name_or_path, or "" */
+  bool keeps_ties;           /* ensure_weight_tying: what trains one of two tied tensors trains both; PEFT else leaves
+                                the other one as the base has it */
   tri_base_signature signature;
 } tri_peft;
 

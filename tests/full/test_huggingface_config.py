@@ -3,10 +3,15 @@
 import json
 import os
 import subprocess
+import sys
 
 import pytest
 
 transformers = pytest.importorskip("transformers")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
+
+import config_keys  # noqa: E402
+import make_config_keys  # noqa: E402
 
 TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "huggingface_tool")
 
@@ -138,3 +143,14 @@ def test_round_trip(tmp_path, name):
     first_json, second_json = json.loads(result.stdout), json.loads(second.stdout)
     first_json.pop("_name_or_path"), second_json.pop("_name_or_path")
     assert first_json == second_json
+
+
+@pytest.mark.parametrize("model_type", config_keys.BASES)
+def test_keys_of_others(model_type):
+    """What config_keys.json has is what transformers finds: the losses with each key of any model_type in this one's file."""
+    with open(os.path.join(os.path.dirname(config_keys.__file__), "config_keys.json")) as stored:
+        expected = json.load(stored)[model_type]
+    found = make_config_keys.losses_of(model_type)
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-10) and set(found["differs"]) == set(expected["differs"])
+    for change, loss in expected["differs"].items():
+        assert isinstance(found["differs"][change], str) if isinstance(loss, str) else found["differs"][change] == pytest.approx(loss, rel=1e-10), change

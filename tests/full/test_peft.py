@@ -3,6 +3,7 @@ of A and B to 1e-10, and files both ways, what one saved the other loads and fin
 compute norms, angles and softmax in single, here in double as well (transformers_models.py). Four bits beside bitsandbytes'."""
 import json
 import os
+import struct
 import sys
 
 import numpy
@@ -14,8 +15,10 @@ peft = pytest.importorskip("peft")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
 
 import lora  # noqa: E402
+import make_peft_ties  # noqa: E402
 import models  # noqa: E402
 import optimizer_runs as runs  # noqa: E402
+import peft_ties  # noqa: E402
 import transformers_models as theirs_of  # noqa: E402
 from parity import trireme  # noqa: E402
 
@@ -213,6 +216,24 @@ def test_plain_four_bits(shape):
     theirs, mine = functional.dequantize_4bit(codes, state).double().numpy(), lora.through_nf4(values.double().numpy())
     apart = numpy.abs(theirs - mine) > 1e-6 * numpy.abs(theirs).max()
     assert apart.mean() < 1e-2 and numpy.abs(theirs - mine).max() < 0.02 * numpy.abs(theirs).max(), apart.mean()
+
+
+def test_ties(tmp_path):
+    """What peft_ties.json has is what PEFT finds; and an adapter of ours that trains two tied tensors as one is that in PEFT."""
+    with open(os.path.join(os.path.dirname(make_peft_ties.__file__), "peft_ties.json")) as stored:
+        expected = json.load(stored)
+    found = make_peft_ties.all_losses(tmp_path)
+    assert found == pytest.approx(expected, rel=1e-6)
+    tokens = peft_ties.tokens()
+    (tmp_path / "window.bin").write_bytes(tokens.astype("<i4").tobytes())
+    (tmp_path / "window.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(tokens), 0, 0, 1))
+    (tmp_path / "run.yaml").write_text(json.dumps(dict(
+        model=str(tmp_path / "base"), init=str(tmp_path / "base"), adapter=dict(rank=2, alpha=4, targets=["q_proj"], train=["*embed_tokens*"]), threads=1,
+        data=dict(train=str(tmp_path / "window"), sequence=peft_ties.LENGTH), optimizer=dict(global_batch=1, steps=3, lr=1e-2), output=str(tmp_path / "run"))))
+    trireme("train", tmp_path / "run.yaml")
+    trireme("export", tmp_path / "run", tmp_path / "adapter")
+    ours = json.loads(trireme("eval", tmp_path / "run", tmp_path / "window", "--json").stdout)["loss"]
+    assert make_peft_ties.loss_of(tmp_path / "base", tmp_path / "adapter") == pytest.approx(ours, rel=1e-6)
 
 
 if __name__ == "__main__":

@@ -49,14 +49,15 @@ def loss_of(model_type, changed):
         return f"{type(error).__name__}: {' '.join(str(error).split())[:80]}"
 
 
-def main():
-    chosen = sys.argv[2:] or config_keys.BASES
-    stored = {}
+def losses_of(model_type):
     with transformers_models.in_double():
-        for model_type in chosen:
-            plain = loss_of(model_type, {})
-            found = {json.dumps(change): loss_of(model_type, change) for change in config_keys.changes()}
-            stored[model_type] = dict(loss=plain, differs={change: loss for change, loss in found.items() if loss != plain})
+        plain = loss_of(model_type, {})
+        found = {json.dumps(change): loss_of(model_type, change) for change in config_keys.changes()}
+    return dict(loss=plain, differs={change: loss for change, loss in found.items() if loss != plain})
+
+
+def main():
+    stored = {model_type: losses_of(model_type) for model_type in sys.argv[2:] or config_keys.BASES}
     with open(sys.argv[1], "w") as f:
         json.dump(stored, f, indent=1)
         f.write("\n")

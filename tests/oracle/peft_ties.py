@@ -1,0 +1,67 @@
+"""A base whose output projection is tied to its embedding, and adapters as PEFT writes them that train one of the two, or both:
+weights follow from a formula. make_peft_ties.py stores PEFT's losses, and test_peft_ties.py compares ours."""
+import json
+import struct
+
+import numpy
+from families import PLAIN, rope, sizes, tensor_of
+
+HEAD, EMBEDDING, LENGTH, VOCAB, RANK = "lm_head.weight", "model.embed_tokens.weight", 23, 61, 2
+CONFIG = dict(PLAIN, model_type="llama", architectures=["LlamaForCausalLM"], tie_word_embeddings=True, **sizes(2, 24, 4, 37, VOCAB, kv=2), **rope())
+# modules_to_save, ensure_weight_tying, and the tensors that PEFT writes for them
+CASES = {
+    "the embedding": (["embed_tokens"], False, [EMBEDDING]),
+    "the output projection": (["lm_head"], False, [HEAD]),
+    "each by itself": (["embed_tokens", "lm_head"], False, [EMBEDDING, HEAD]),
+    "both as one": (["embed_tokens", "model.embed_tokens"], True, [EMBEDDING, HEAD]),
+    "neither": (None, False, []),
+}
+
+
+def write_tensors(path, tensors):
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        content = tensor.astype("<f4").tobytes()
+        header[name] = dict(dtype="F32", shape=list(tensor.shape), data_offsets=[len(data), len(data) + len(content)])
+        data += content
+    text = json.dumps(header | dict(__metadata__=dict(format="pt"))).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def base_tensors():
+    d, f, kv, v = CONFIG["hidden_size"], CONFIG["intermediate_size"], 12, VOCAB
+    shapes = {EMBEDDING: (v, d), "model.norm.weight": (d,)}
+    for layer in range(CONFIG["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        shapes |= {at + "input_layernorm.weight": (d,), at + "post_attention_layernorm.weight": (d,), at + "self_attn.q_proj.weight": (d, d),
+                   at + "self_attn.k_proj.weight": (kv, d), at + "self_attn.v_proj.weight": (kv, d), at + "self_attn.o_proj.weight": (d, d),
+                   at + "mlp.gate_proj.weight": (f, d), at + "mlp.up_proj.weight": (f, d), at + "mlp.down_proj.weight": (d, f)}
+    return {name: tensor_of("llama", name, shape) for name, shape in shapes.items()}
+
+
+def write_base(folder):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    write_tensors(folder / "model.safetensors", base_tensors())
+    return folder
+
+
+def write_adapter(folder, base, name):
+    modules, ensure, trained = CASES[name]
+    tensors, d = {}, CONFIG["hidden_size"]
+    for layer in range(CONFIG["num_hidden_layers"]):
+        module = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
+        tensors[module + ".lora_A.weight"] = tensor_of("llama", module + "A", (RANK, d))
+        tensors[module + ".lora_B.weight"] = tensor_of("llama", module + "B", (d, RANK))
+    for k, tensor in enumerate(trained):
+        tensors["base_model.model." + tensor] = tensor_of("llama", "trained" if ensure else f"trained {k}", (VOCAB, d))
+    folder.mkdir()
+    write_tensors(folder / "adapter_model.safetensors", tensors)
+    (folder / "adapter_config.json").write_text(json.dumps(dict(
+        base_model_name_or_path=str(base), bias="none", fan_in_fan_out=False, inference_mode=True, init_lora_weights=True, lora_alpha=4, lora_dropout=0.0,
+        modules_to_save=modules, peft_type="LORA", r=RANK, target_modules=["q_proj"], task_type="CAUSAL_LM", ensure_weight_tying=ensure)))
+    return folder
+
+
+def tokens():
+    return ((numpy.arange(LENGTH + 1) * 17 + 5) % VOCAB).astype(numpy.int32)

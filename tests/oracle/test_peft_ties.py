@@ -1,0 +1,62 @@
+"""An adapter that trains one of two tied tensors is one model in PEFT and here: beside PEFT's losses (peft_ties.json, which
+make_peft_ties.py wrote)."""
+import json
+import os
+import struct
+
+import peft_ties
+import pytest
+from parity import trireme, yaml_of
+from peft_ties import CASES, EMBEDDING, HEAD, LENGTH
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "peft_ties.json")) as stored:
+    LOSSES = json.load(stored)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    peft_ties.write_base(folder / "base")
+    tokens = peft_ties.tokens()
+    (folder / "window.bin").write_bytes(tokens.astype("<i4").tobytes())
+    (folder / "window.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(tokens), 0, 0, 1))
+    return folder
+
+
+def loss(made, folder, *words):
+    return json.loads(trireme("eval", folder, made / "window", "--sequence", LENGTH, "--json", *words).stdout)["loss"]
+
+
+def names_in(path):
+    raw = path.read_bytes()
+    return {name for name in json.loads(raw[8:8 + struct.unpack("<Q", raw[:8])[0]])}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_adapters_of_peft(made, tmp_path, name):
+    adapter = peft_ties.write_adapter(tmp_path / "adapter", made / "base", name)
+    assert abs(loss(made, adapter) / LOSSES[name] - 1) < 1e-6
+    said = trireme("export", "--merge", adapter, tmp_path / "merged").stderr
+    assert abs(loss(made, tmp_path / "merged") / LOSSES[name] - 1) < 1e-6
+    untied = CASES[name][2] != [] and not CASES[name][1]
+    assert ("and no `ensure_weight_tying`: `lm_head.weight` and `model.embed_tokens.weight` are not tied in its model" in said) == untied
+    assert json.loads((tmp_path / "merged/config.json").read_text())["tie_word_embeddings"] == (not untied)
+    assert (HEAD in names_in(tmp_path / "merged/model.safetensors")) == untied
+
+
+@pytest.mark.parametrize("train", ["*embed_tokens*", "*input_layernorm*"])
+def test_our_own(made, tmp_path, train):
+    """A run trains two tied tensors as one, and its adapter says so: what PEFT wants then is both of them (test-full loads them there)."""
+    (tmp_path / "run.yaml").write_text(yaml_of(dict(
+        model=str(made / "base"), init=str(made / "base"), adapter=dict(rank=2, alpha=4, targets=["q_proj"], train=[train]), threads=1,
+        data=dict(train=str(made / "window"), sequence=LENGTH), optimizer=dict(global_batch=1, steps=3, lr=1e-2), output=str(tmp_path / "run"))))
+    trireme("train", tmp_path / "run.yaml")
+    trireme("export", tmp_path / "run", tmp_path / "adapter")
+    config, names = json.loads((tmp_path / "adapter/adapter_config.json").read_text()), names_in(tmp_path / "adapter/adapter_model.safetensors")
+    tied = "embed" in train
+    assert config["ensure_weight_tying"] == tied
+    assert {f"base_model.model.{name}" for name in (HEAD, EMBEDDING)} <= names if tied else not any("embed" in name or "head" in name for name in names)
+    trireme("export", "--merge", tmp_path / "run", tmp_path / "merged")
+    losses = [loss(made, tmp_path / name) for name in ("run", "adapter", "merged")]
+    assert max(losses) - min(losses) < 1e-6 * losses[0]
+    assert HEAD not in names_in(tmp_path / "merged/model.safetensors")
