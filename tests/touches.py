@@ -30,16 +30,17 @@ TOUCHES = {
     "src/api": ["oracle/test_install.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
-    "src/chat": ["oracle/test_chat.py", "oracle/test_generate.py"],
+    "src/chat": ["oracle/test_chat.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_readers.py", "oracle/test_damage.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_carried.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
-        "oracle/test_model_folder.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
+        "oracle/test_model_folder.py", "oracle/test_ties.py", "oracle/test_peft_ties.py", "oracle/test_run_notes.py", "oracle/test_other_forms.py",
+        "oracle/test_config_keys.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
         "guarded/test_readers.py"],
     "src/cli": [
         "oracle/test_options.py", "oracle/test_bad_input.py", "oracle/test_endings.py", "oracle/test_golden.py",
         "oracle/test_man_examples.py", "oracle/test_printed.py", "oracle/test_device_range.py", "oracle/test_without_running.py",
-        "oracle/test_generate.py", "oracle/test_ensemble.py", "oracle/test_merge.py"],
+        "oracle/test_generate.py", "oracle/test_ensemble.py", "oracle/test_merge.py", "oracle/test_bits_per_byte.py"],
     "src/comm": [
         "comm/*", "oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py",
         "oracle/test_layouts.py", "guarded/test_ranks.py"],
@@ -68,7 +69,7 @@ TOUCHES = {
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
     "src/model": [
         "oracle/test_recompute.py",
-        "oracle/test_families.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
+        "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_adding.py", "oracle/test_folders.py"],
     "src/ops": [
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",

