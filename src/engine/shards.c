@@ -46,6 +46,7 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   switch (use) {
     case TRI_SHARDS_SAVE:
     case TRI_SHARDS_LOAD: return !entry->frozen;
+    case TRI_SHARDS_LOAD_FACTORS: return entry->factor;
     case TRI_SHARDS_LOAD_BASE: break;
   }
   return !entry->factor;
@@ -294,6 +295,7 @@ static bool is_to_save(tri_shards_use use) {
   switch (use) {
     case TRI_SHARDS_SAVE: return true;
     case TRI_SHARDS_LOAD:
+    case TRI_SHARDS_LOAD_FACTORS:
     case TRI_SHARDS_LOAD_BASE: return false;
   }
   return false;
@@ -497,7 +499,7 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
 }
 
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out) {
-  tri_shards shards = {.base = use == TRI_SHARDS_LOAD_BASE};
+  tri_shards shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
   const tri_engine_options *options = &engine->options;
   tri_status status = list_tensors(engine->parts.table, options, use, &shards);
   if (status == TRI_OK) status = list_slices(engine, use, &shards);

@@ -24,15 +24,21 @@ typedef struct tri_shards {
    * numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool base;                        /* TRI_SHARDS_LOAD_BASE */
+  bool elsewhere;                   /* what a checkpoint of the model itself does not have in this way */
   struct tri_shards_staged *staged; /* [num_staged]: of slices that are made on the way */
   int64_t num_staged;
   tri_quantised *quantised; /* [num_quantised]: matrices that are in 4 bits */
   int64_t num_quantised;
 } tri_shards;
 
-/* With an adapter (model/tuning.h) the first two are of what is trained, and the last of the model beneath it. */
-typedef enum tri_shards_use { TRI_SHARDS_SAVE, TRI_SHARDS_LOAD, TRI_SHARDS_LOAD_BASE } tri_shards_use;
+/* With an adapter (model/tuning.h) the first two are of what is trained, the third of its factors alone, and the last
+ * of the model beneath it. */
+typedef enum tri_shards_use {
+  TRI_SHARDS_SAVE,
+  TRI_SHARDS_LOAD,
+  TRI_SHARDS_LOAD_FACTORS,
+  TRI_SHARDS_LOAD_BASE
+} tri_shards_use;
 
 /* LOCAL. Release with tri_shards_release; slices stay valid as long as the engine. */
 tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out);

@@ -140,7 +140,7 @@ static tri_status read_and_verify(const loading *l, const tri_checkpoint *checkp
   const char *path = tri_checkpoint_path(checkpoint);
   bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
   bool optimizer = takes_optimizer(l, checkpoint);
-  bool whole = has_state && (l->held.base || converts(l->engine, checkpoint, &l->held));
+  bool whole = has_state && (l->held.elsewhere || converts(l->engine, checkpoint, &l->held));
   tri_status status = optimizer ? tri_shards_check_joined(l->engine, checkpoint) : TRI_OK;
   *damaged = false;
   TRI_TRY(tri_common_status(world, status));
@@ -226,13 +226,36 @@ static tri_status load_named(loading *l, const char *given, bool optimizer, char
   return load_from(l, path, &damaged);
 }
 
+/* Says what else the adapter has that a run begins with factors of. */
+static tri_status note_others(const char *folder) {
+  tri_checkpoint *adapter = NULL;
+  const char *first = NULL;
+  int64_t others = 0;
+  TRI_TRY(tri_checkpoint_open(folder, &adapter));
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
+    const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
+    if (strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL) continue;
+    if (others++ == 0) first = name;
+  }
+  if (others > 0) {
+    tri_log(
+        "`adapter.from` takes factors alone: %ld tensor%s of %s that %s not factors (`%.100s`) %s left out; a run that "
+        "is "
+        "to begin with all of it begins with what `trireme export --merge` makes of it",
+        (long)others, others == 1 ? "" : "s", folder, others == 1 ? "is" : "are", first, others == 1 ? "is" : "are");
+  }
+  tri_checkpoint_close(adapter);
+  return TRI_OK;
+}
+
 /* What a run begins with factors of must have some. */
 static tri_status check_factors(const loading *l, const char *given) {
   const tri_checkpoint_use use = {.settings_only = true};
   char folder[TRI_PATH_BYTES];
   if (tri_engine_mesh(l->engine)->world.rank > 0) return TRI_OK;
   TRI_TRY(tri_checkpoint_find(given, &use, folder));
-  return tri_peft_check_from(folder, &l->config->model.tuning.adapter, NULL);
+  TRI_TRY(tri_peft_check_from(folder, &l->config->model.tuning.adapter, NULL));
+  return note_others(folder);
 }
 
 /* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with
@@ -241,9 +264,15 @@ static tri_status load_init(loading *l) {
   char path[TRI_PATH_BYTES];
   const char *from = has_adapter(l) ? l->config->adapter_from : l->config->init;
   if (from[0] == '\0') return TRI_OK;
-  if (has_adapter(l)) TRI_TRY(tri_first_rank_status(&tri_engine_mesh(l->engine)->world, check_factors(l, from)));
   l->how = TRI_TAKE_UP_WEIGHTS;
-  return load_named(l, from, false, path);
+  if (!has_adapter(l)) return load_named(l, from, false, path);
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  TRI_TRY(tri_first_rank_status(world, check_factors(l, from)));
+  loading factors = *l;
+  TRI_TRY(tri_common_status(world, tri_shards_create(l->engine, TRI_SHARDS_LOAD_FACTORS, &factors.held)));
+  tri_status status = load_named(&factors, from, false, path);
+  tri_shards_release(&factors.held);
+  return status;
 }
 
 /* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
