@@ -239,10 +239,10 @@ static tri_status note_others(const char *folder) {
   }
   if (others > 0) {
     tri_log(
-        "`adapter.from` takes factors alone: %ld tensor%s of %s that %s not factors (`%.100s`) %s left out; a run that "
-        "is "
-        "to begin with all of it begins with what `trireme export --merge` makes of it",
-        (long)others, others == 1 ? "" : "s", folder, others == 1 ? "is" : "are", first, others == 1 ? "is" : "are");
+        "`adapter.from` takes the factors alone: %ld other tensor%s of %s (`%.100s`%s) %s left out; to begin with all "
+        "of "
+        "it, name what `trireme export --merge` makes of it as `init`",
+        (long)others, others == 1 ? "" : "s", folder, first, others == 1 ? "" : ", ...", others == 1 ? "is" : "are");
   }
   tri_checkpoint_close(adapter);
   return TRI_OK;

@@ -60,3 +60,17 @@ def test_our_own(made, tmp_path, train):
     losses = [loss(made, tmp_path / name) for name in ("run", "adapter", "merged")]
     assert max(losses) - min(losses) < 1e-6 * losses[0]
     assert HEAD not in names_in(tmp_path / "merged/model.safetensors")
+
+
+@pytest.mark.parametrize("name, train", [("neither", ["*layernorm*"]), ("the embedding", ["*embed_tokens*"]), ("both as one", [])])
+def test_factors_alone(made, tmp_path, name, train):
+    """`adapter.from` takes the factors, whatever else its folder and the run train: the first loss is that of the base with them."""
+    adapter = peft_ties.write_adapter(tmp_path / "adapter", made / "base", name)
+    (tmp_path / "run.yaml").write_text(yaml_of(dict(
+        model=str(made / "base"), init=str(made / "base"), adapter={"rank": 2, "alpha": 4, "targets": ["q_proj"], "train": train, "from": str(adapter)}, threads=1,
+        data=dict(train=str(made / "window"), sequence=LENGTH), optimizer=dict(global_batch=1, steps=1, lr=1e-2), output=str(tmp_path / "run"))))
+    said = trireme("train", tmp_path / "run.yaml").stderr
+    assert abs(json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[0])["loss"] / LOSSES["neither"] - 1) < 1e-6
+    others = len(CASES[name][2])
+    assert ("`adapter.from` takes the factors alone" in said) == (others > 0)
+    assert f"alone: {others} other tensor" in said or others == 0
