@@ -497,14 +497,28 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   return NULL;
 }
 
+/* Whether a key changes what a run learns or reports: whole sections, and some keys of others. */
+static bool changes_answers(const char *key) {
+  static const char *const sections[] = {"optimizer.", "data.", "evaluation.", "average.", NULL};
+  static const char *const keys[] = {"precision",
+                                     "layout.reduce_precision",
+                                     "layout.expert_capacity",
+                                     "adapter.dropout",
+                                     "model.dropout",
+                                     "model.balance",
+                                     "model.balance_rate",
+                                     "model.z_loss",
+                                     NULL};
+  for (const char *const *section = sections; *section != NULL; section++) {
+    if (strncmp(key, *section, strlen(*section)) == 0) return true;
+  }
+  return is_among(key, keys);
+}
+
 /* Differences of keys that are compared elsewhere are said there. */
 static void tell_difference(void *context, const char *key, const char *there, const char *here) {
-  static const char *const sections[] = {"optimizer.", "data.", "evaluation.", NULL};
   (void)context;
-  bool compared = is_among(key, other_keys);
-  for (const char *const *section = sections; *section != NULL && !compared; section++) {
-    if (strncmp(key, *section, strlen(*section)) == 0) tri_log("%s was %s and is %s from here on", key, there, here);
-  }
+  if (!is_among(key, other_keys) && changes_answers(key)) tri_log("%s was %s and is %s from here on", key, there, here);
 }
 
 static void tell_rates(const tri_run_config *there, const tri_run_config *here, int64_t step) {

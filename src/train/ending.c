@@ -180,7 +180,12 @@ static void tell_next(const tri_training *t) {
   const char *run = quoted(config->output, output);
   if (t->data.tokenizer[0] != '\0' && !has_risen(t)) tri_log("  trireme generate %s --prompt 'The'", run);
   tri_log("  trireme eval %s %s", run, quoted(judged, data));
-  tell_more_steps(config);
+  if (tri_training_stops_early(t)) {
+    tri_log("  more steps: the same command with --set evaluation.stop_after=%ld, or 0 to make all of the %ld steps",
+            2 * (long)config->evaluation.stop_after, (long)config->optimizer.steps);
+  } else {
+    tell_more_steps(config);
+  }
 }
 
 void tri_training_tell_end(const tri_training *t) {

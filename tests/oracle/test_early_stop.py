@@ -89,6 +89,7 @@ def test_the_rule(tmp_path, corpus, whole):
     assert best < end < STEPS - 10, whole  # else this tests nothing
     done = trireme("train", write_run(tmp_path, corpus))
     assert f"ended early, after step {end}: in {AFTER} looks" in done.stderr and f"of step {best} " in done.stderr
+    assert f"more steps: the same command with --set evaluation.stop_after={2 * AFTER}, or 0 to make all of the {STEPS} steps" in done.stderr
     lines, root = lines_of(tmp_path), tmp_path / "run/checkpoints"
     assert [line["step"] for line in lines] == list(range(1, end + 1)) and looks_of(lines) == [look for look in whole if look[0] <= end]
     assert sorted(path.name for path in root.glob("step-*")) == [f"step-{best:08d}", f"step-{end:08d}"]  # keep 1, and the best

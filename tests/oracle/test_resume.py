@@ -252,10 +252,13 @@ def test_what_else_changes_is_said(tmp_path, corpus):
     path = tiny_run(tmp_path, corpus, keys, checkpoint=dict(every=10))
     said = trireme("train", path).stderr
     assert "more steps: the same command with --set optimizer.steps=40; the learning rate then goes from 0.001 at step 20 to 0.00515 at step 21" in said
-    said = trireme("train", path, "--set", "optimizer.steps=22", "--set", "optimizer.clip=0.5", "--set", "evaluation.sequences=3", "--set", "data.ignore_token=5").stderr
+    said = trireme("train", path, "--set", "optimizer.steps=22", "--set", "optimizer.clip=0.5", "--set", "evaluation.sequences=3", "--set", "data.ignore_token=5",
+                   "--set", "precision=bf16", "--set", "average.every=2", "--set", "checkpoint.keep=5").stderr
     for line in ("optimizer.steps was 20 and is 22 from here on", "optimizer.clip was 1.0 and is 0.5 from here on", "evaluation.sequences was 64 and is 3 from here on",
+                 "precision was fp32 and is bf16 from here on", "average.every was 0 and is 2 from here on",
                  "data.ignore_token was -1 and is 5 from here on", "the learning rate of step 21 is 0.00105, and would have been 0.001 before"):
         assert line in said, (line, said)
+    assert "checkpoint.keep" not in said
     said = trireme("train", path, "--set", "optimizer.steps=22", "--resume", tmp_path / "run/checkpoints/step-00000020", "--set", "optimizer.clip=0.5").stderr
     assert "optimizer.lr" not in said
     trireme("train", tiny_run(tmp_path / "again", corpus, dict(keys, decay="constant")))
