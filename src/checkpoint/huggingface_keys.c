@@ -71,6 +71,7 @@ static bool asks_for_nothing(const char *key, const json_t *value) {
       "decoder_sparse_step", "embedding_multiplier", "logits_scaling",        "n_group",   "partial_rotary_factor",
       "residual_multiplier", "rotary_pct",           "routed_scaling_factor", "topk_group"};
   if (tri_huggingface_is_off(value) || (json_is_array(value) && json_array_size(value) == 0)) return true;
+  if (json_is_true(value)) return strcmp(key, "scale_attn_weights") == 0;
   if (!json_is_number(value)) return false;
   return json_number_value(value) == (IS_AMONG(key, factors) ? 1 : 0);
 }
@@ -91,6 +92,8 @@ static void note_ignored(const tri_json_reader *from, const tri_dialect *dialect
   int found = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (tri_huggingface_reads(dialect, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
+    if (strcmp(key, "max_window_layers") == 0 && !json_is_true(json_object_get(from->object, "use_sliding_window")))
+      continue;
     char *text = json_dumps(value, TEXT_FLAGS), one[120];
     snprintf(one, sizeof one, "%s`%.40s` (%.40s)", found++ == 0 ? "" : ", ", key, text == NULL ? "?" : text);
     free(text);
@@ -179,13 +182,14 @@ static void note_rope(const tri_json_reader *from, const tri_dialect *dialect) {
 
 /* ---- what is of training ----------------------------------------------------------------------------------------- */
 
-static void note_attention_dropout(const tri_json_reader *from) {
-  static const char *const keys[] = {"attention_dropout", "attn_pdrop"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    const double dropout = json_number_value(json_object_get(from->object, keys[i]));
+/* Dropout that is not done here, of attention weights or of the embedding: written as 0. */
+static void note_undone(const tri_json_reader *from, const tri_dialect *dialect) {
+  const tri_dialect_key *row = NULL;
+  for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
+    if (row->kind != TRI_DIALECT_FIXED || !row->only_written) continue;
+    const double dropout = json_number_value(json_object_get(from->object, row->key));
     if (dropout == 0) continue;
-    tri_log("%s: `%s` is %g: dropout of attention weights is not done here; training goes without", from->path, keys[i],
-            dropout);
+    tri_log("%s: `%s` is %g, and this dropout is not done here: training goes without", from->path, row->key, dropout);
   }
 }
 
@@ -209,6 +213,6 @@ void tri_huggingface_note_keys(const tri_json_reader *from, const tri_dialect *d
   note_pairs(from, dialect);
   note_rope(from, dialect);
   if (!training) return;
-  note_attention_dropout(from);
+  note_undone(from, dialect);
   note_dropouts(from, dialect);
 }

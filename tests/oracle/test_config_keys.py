@@ -24,7 +24,7 @@ OTHERWISE = [
 # length of positions that are not stretched.
 UNSAID = [(None, "rope_theta", 10000.0), (None, "rotary_emb_base", 10000), (None, "partial_rotary_factor", 0.5), ("gemma3_text", "rope_local_base_freq", 100.0),
           *[(model_type, "sliding_window", 4) for model_type in ("qwen2", "qwen3", "qwen3_moe", "smollm3", "dots1")],
-          *[(model_type, "max_window_layers", 2) for model_type in ("qwen2", "qwen3", "dots1")],
+          (None, "max_window_layers", 2),
           *[("phi3", "original_max_position_embeddings", length) for length in (24, 64)],
           ]
 
@@ -124,7 +124,7 @@ def test_lines(tmp_path):
     scaling = dict(rope_type="linear", factor=2.0)
     assert said("llama", rope_scaling=scaling)[0].endswith("stand for one thing here and differ; `rope_scaling` counts")
     assert said("gpt2", attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.2) == [
-        "`attn_pdrop` is 0.1: dropout of attention weights is not done here; training goes without",
+        "`attn_pdrop` is 0.1, and this dropout is not done here: training goes without",
         "`embd_pdrop` (0.1) and `resid_pdrop` (0.2) stand for one thing here and differ; `resid_pdrop` counts"]
     done = describe(tmp_path / "other", config_keys.config_of("qwen2", dict(layer_types=config_keys.SLIDING)))
     assert done.returncode != 0
