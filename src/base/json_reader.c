@@ -1,6 +1,7 @@
 #include "base/json_reader.h"
 
 #include "base/file_kind.h"
+#include "base/log.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -21,6 +22,16 @@ tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size
   for (char *c = reason; *c != '\0'; c++) *c = (char)(iscntrl((unsigned char)*c) ? '?' : *c);
   return tri_fail(TRI_BAD_FILE, "%s is not valid JSON at line %d, column %d: %s", path, fault.line, fault.column,
                   reason);
+}
+
+tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out) {
+  const tri_status strict = tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, out);
+  if (strict == TRI_OK) return TRI_OK;
+  char why[1024];
+  snprintf(why, sizeof why, "%s", tri_status_message());
+  TRI_TRY(tri_json_parse(path, text, bytes, 0, out));
+  tri_warn("%s; the last one counts, as in Python", why);
+  return TRI_OK;
 }
 
 const json_t *tri_reader_get(const tri_json_reader *from, const char *key) {

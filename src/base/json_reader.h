@@ -14,6 +14,10 @@
  * is TRI_BAD_FILE: the message says where, or what the file is instead (file_kind.h). Release *out with json_decref. */
 tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size_t flags, json_t **out);
 
+/* LOCAL. The same of a file that Python programs write and read: a key that stands twice has its last value, as there,
+ * and a warning says so. */
+tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
+
 typedef struct tri_json_reader {
   const char *path; /* of the file, for messages */
   const json_t *object;

@@ -252,7 +252,7 @@ static tri_status read_model(const tri_json_reader *from, tri_model *out) {
 
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out) {
   json_t *document = NULL;
-  TRI_TRY(tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &document));
+  TRI_TRY(tri_json_parse_last(path, text, bytes, &document));
   tri_model model;
   tri_status status = read_model(&(tri_json_reader){.path = path, .object = document}, &model);
   json_decref(document);

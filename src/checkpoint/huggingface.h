@@ -1,8 +1,8 @@
 /* Models as Hugging Face describes them: config.json <-> tri_model, by the dialects of the families (model/dialect.h).
  *
  * Whatever would change the function that the model computes and has no place in tri_model is TRI_UNSUPPORTED by name.
- * Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no model here has, is not, and training says
- * so (tri_huggingface_note). */
+ * Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no model here has, is not, and training
+ * says so (tri_huggingface_note). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_H
 #define TRI_CHECKPOINT_HUGGINGFACE_H
 

@@ -357,7 +357,7 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
 
 tri_status tri_peft_parse(const char *path, const char *text, size_t bytes, tri_peft *out) {
   json_t *document = NULL;
-  TRI_TRY(tri_json_parse(path, text, bytes, JSON_REJECT_DUPLICATES, &document));
+  TRI_TRY(tri_json_parse_last(path, text, bytes, &document));
   *out = (tri_peft){.base = ""};
   tri_status status = read_config(&(tri_json_reader){.path = path, .object = document}, out);
   json_decref(document);

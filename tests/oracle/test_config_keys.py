@@ -131,6 +131,10 @@ def test_lines(tmp_path):
     assert "`layer_types` has sliding_attention, and `use_sliding_window` is false or missing; correct one of them" in done.stderr
     done = describe(tmp_path / "other", config_keys.config_of("gemma3_text", dict(rope_scaling=scaling)))
     assert "`rope_scaling` and `rope_parameters` are both there, which transformers refuses for this model_type; remove one of them" in done.stderr
+    text = json.dumps(config_keys.config_of("llama", {}))
+    (tmp_path / "other/config.json").write_text('{"hidden_size": 64, ' + text[1:])
+    done = subprocess.run([os.path.join(TOOLS, "parity_tool"), "describe", str(tmp_path / "other")], capture_output=True, text=True)
+    assert "hidden_size: 32" in done.stdout and "duplicate object key" in done.stderr and "the last one counts, as in Python" in done.stderr
 
 
 def test_all_keys_are_tried():
