@@ -349,7 +349,7 @@ def test_killed_and_resumed(tmp_path, corpora, packing):
                          ids=["one rank", "two of 23 tokens", "a window in one layer"])
 def test_mfu_counts_what_masks_leave(tmp_path, corpora, layout, sequence, window):
     """Share of peak / (tokens/s x FLOPs a token) is 1 / peak in every step, with attention by what the documents of the step's
-    own samples see, and what windows let them."""
+    own samples see, and what windows let them. The peak is measured again where a step is above it, so it may rise, and seldom."""
     model = {**LLAMA, "vocab_size": 64, "head_dim": 6, **(dict(window=window, window_layers="1 of 2") if window else {})}
     width, layers, heads = model["hidden_size"], model["num_layers"], model["num_heads"] * 6
     weights = layers * width * (2 * heads + 2 * model["num_kv_heads"] * 6 + 3 * model["ffn_size"]) + width * 64
@@ -365,7 +365,8 @@ def test_mfu_counts_what_masks_leave(tmp_path, corpora, layout, sequence, window
             assert (area == 1) == (name == "joined" and not window)
             flops = 3 * (2 * weights + layers * 4 * sequence * heads * area)
             peaks.append(line["tokens_per_s"] * flops / line["mfu"])
-        assert max(peaks) / min(peaks) - 1 < 1e-9
+        changes = [after / before - 1 for before, after in zip(peaks, peaks[1:]) if abs(after / before - 1) > 1e-9]
+        assert len(changes) <= 2 and all(change > 0 for change in changes), peaks
 
 
 def test_other_samples_are_not_taken_up_unsaid(tmp_path, corpora):
