@@ -126,6 +126,18 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
   return TRI_OK;
 }
 
+/* To PEFT a trained embedding is a copy of its own, and a tied output projection stays with the base's; we have one
+ * tensor for both. */
+static tri_status check_tied(const tri_checkpoint *adapter, const tri_peft *peft, const tri_model *model) {
+  char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
+  if (peft->own || !tri_ties_names(model, head, embedding) || !tri_checkpoint_has(adapter, embedding)) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "%s: `modules_to_save` has the embedding of a tied base, and PEFT leaves `%s` as it is in the base, "
+                  "which is not known here: merge this adapter with PEFT's merge_and_unload and use the model that "
+                  "comes of it",
+                  tri_checkpoint_path(adapter), head);
+}
+
 static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char *given, const tri_checkpoint_use *use,
                             tri_model *model) {
   char path[TRI_PATH_BYTES];
@@ -142,6 +154,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   }
   TRI_TRY(load_models(merged, verify, &own, model));
   TRI_TRY(check_signature(merged, peft, &own, verify));
+  TRI_TRY(check_tied(merged->named, peft, model));
   return check_adapter(merged->named, model);
 }
 

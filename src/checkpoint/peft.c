@@ -320,7 +320,8 @@ static tri_status read_quantise(const tri_json_reader *from, tri_quantise *out) 
 /* What we wrote ourselves says more than PEFT's keys. */
 static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
-  if (own.object == NULL) return TRI_OK;
+  out->own = own.object != NULL;
+  if (!out->own) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));

@@ -25,6 +25,7 @@ typedef struct tri_peft {
   tri_adapter adapter;
   char base[TRI_PATH_BYTES]; /* base_model_name_or_path, or "" */
   tri_base_signature signature;
+  bool own; /* of one that was read: a run of ours wrote it */
 } tri_peft;
 
 /* The adapter_config.json of an adapter of a complete model. Release *out with tri_free. */

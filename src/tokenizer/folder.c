@@ -206,6 +206,29 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
   return json_boolean(json_is_boolean(value) ? json_is_true(value) : otherwise);
 }
 
+/* How an added token of tokenizer.json is found in a text, where added_tokens_decoder says it otherwise: transformers
+ * adds the token once more, and what it says of it then counts. */
+static tri_status take_flags(const char *file, const extra *one, json_t *root, bool *changed) {
+  static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  const json_t *list = json_object_get(root, "added_tokens");
+  if (one->facts == NULL || one->id < 0) return TRI_OK; /* of a named token, which changes nothing */
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    json_t *entry = json_array_get(list, i);
+    const char *content = json_string_value(json_object_get(entry, "content"));
+    if (content == NULL || strcmp(content, one->content) != 0) continue;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+      const bool otherwise = strcmp(keys[k], "normalized") == 0 && !one->special;
+      json_t *value = flag(one->facts, keys[k], otherwise);
+      if (json_is_true(value) == json_is_true(json_object_get(entry, keys[k]))) continue;
+      if (json_object_set(entry, keys[k], value) != 0) {
+        return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the added tokens of %s", file);
+      }
+      *changed = true;
+    }
+  }
+  return TRI_OK;
+}
+
 static tri_status put_extra(const char *file, const extra *one, json_t *root, bool *changed) {
   bool is_added = false;
   const int64_t known = known_id(root, one->content, &is_added), next = highest_id(root) + 1;
@@ -215,7 +238,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
     return tri_fail(TRI_BAD_FILE, "%s gives the token \"%s\" the id %lld, and %s gives it %lld; make them agree",
                     one->file, shown, (long long)one->id, file, (long long)known);
   }
-  if (is_added) return TRI_OK;
+  if (is_added) return take_flags(file, one, root, changed);
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "

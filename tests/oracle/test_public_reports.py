@@ -1,0 +1,95 @@
+"""Folders as public reports about other programs describe them, each named; right values are those of transformers 5.24 and peft 0.21 on the
+same folders, or of the same folder without what the report is about."""
+import json
+import struct
+
+import pytest
+import test_text_ends as ends
+import test_ties as ties
+from parity import trireme, yaml_of
+
+IM_START, IM_END = ends.IM_START, ends.IM_END
+
+
+# ---- how added tokens are found: axolotl 678, transformers 26536 --------------------------------------------------------
+
+def with_flags(json_flags, decoder_flags, drop=()):
+    """tokenizer.json with these flags of all added tokens, and tokenizer_config.json with those, or without some."""
+    described = ends.tokenizer_json()
+    decoder = {str(token["id"]): {key: value for key, value in {**token, **decoder_flags}.items() if key not in ("id", *drop)}
+               for token in described["added_tokens"]}
+    for token in described["added_tokens"]:
+        token.update(json_flags)
+    return described, dict(added_tokens_decoder=decoder)
+
+
+FLAGS = {  # of "a <|im_start|> b<|im_end|>c", as transformers' from_pretrained gives it
+    "lstrip and rstrip there alone": (with_flags({}, dict(lstrip=True, rstrip=True)), [97, IM_START, 98, IM_END, 99]),
+    "not there": (with_flags(dict(lstrip=True, rstrip=True), {}), [97, 32, IM_START, 32, 98, IM_END, 99]),
+    "not named there": (with_flags(dict(lstrip=True), {}, drop=("lstrip", "rstrip", "single_word")), [97, 32, IM_START, 32, 98, IM_END, 99]),
+    "single_word": (with_flags({}, dict(single_word=True)), [97, 32, IM_START, 32, 98, *b"<|im_end|>", 99]),
+    "no single_word": (with_flags(dict(single_word=True), {}), [97, 32, IM_START, 32, 98, IM_END, 99]),
+}
+
+
+@pytest.mark.parametrize("case", FLAGS)
+def test_flags_of_added_tokens(tmp_path, case):
+    (described, config), expected = FLAGS[case]
+    folder = ends.folder_of(tmp_path / "tokenizer", tokenizer_config=config)
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    (tmp_path / "template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+    text = "a <|im_start|> b<|im_end|>c"
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content=text)])) + "\n")
+
+    def ids(tokenizer, out):
+        trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", tokenizer, "--validation", 0, "--out", out, tmp_path / "chat.jsonl")
+        return ends.tokens_of(out / "train")
+
+    assert ids(folder, tmp_path / "corpus") == expected
+    assert ids(tmp_path / "corpus", tmp_path / "again") == expected  # the tokenizer that is written says the same
+
+
+# ---- an index and files that hold more: vllm 54230 ----------------------------------------------------------------------
+
+made = ties.made  # a tied and an untied model
+
+
+@pytest.mark.parametrize("place", ["before", "behind"])
+def test_the_index_places_a_tensor(made, tmp_path, place):
+    """A file that was another model's has a tensor of a name that the index places elsewhere."""
+    tensors, config = ties.read(made / "untied"), json.loads((made / "untied/config.json").read_text())
+    names = sorted(tensors)
+    stale = names[-1] if place == "before" else names[0]
+    halves = [{name: tensors[name] for name in names[:4]}, {name: tensors[name] for name in names[4:]}]
+    halves[0 if place == "before" else 1][stale] = ties.changed(tensors[stale])
+    folder, files, index = tmp_path / "model", ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"], {}
+    folder.mkdir()
+    for i, half in enumerate(halves):
+        ties.write(tmp_path / f"half{i}", half)
+        (tmp_path / f"half{i}/model.safetensors").rename(folder / files[i])
+        index |= {name: files[i] for name in half if name != stale}
+    index[stale] = files[1 if place == "before" else 0]
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors.index.json").write_text(json.dumps(dict(metadata={}, weight_map=index)))
+    value, lines = ties.loss(folder, made)
+    other = files[0 if place == "before" else 1]
+    assert value == ties.loss(made / "untied", made)[0] and lines.count(f"not read: `{stale}` of {other}, which the index places in another file") == 1
+    trireme("export", folder, tmp_path / "out")
+    assert ties.read(tmp_path / "out") == tensors
+
+
+# ---- an embedding that an adapter has trained, over a tied base: peft 2777 ----------------------------------------------
+
+def test_an_embedding_over_a_tied_base(made, tmp_path):
+    """To PEFT the output projection stays the base's: refused. What a run of ours wrote is one tensor."""
+    run = dict(init=str(made / "tied"), adapter=dict(rank=2, train=["model.embed_tokens.weight"]), output=str(tmp_path / "run"), **ties.training(made, 2))
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    trireme("train", tmp_path / "run.yaml")
+    trireme("export", tmp_path / "run", tmp_path / "adapter")
+    ties.loss(tmp_path / "adapter", made)
+    described = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert "model.embed_tokens" in described["modules_to_save"]
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps({key: value for key, value in described.items() if key != "trireme"}))
+    for words in (["eval", tmp_path / "adapter", made / "corpus/train"], ["export", "--merge", tmp_path / "adapter", tmp_path / "merged"]):
+        done = trireme(*words, status=7)
+        assert "`modules_to_save` has the embedding of a tied base, and PEFT leaves `lm_head.weight` as it is in the base" in done.stderr
