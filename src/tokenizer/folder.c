@@ -51,12 +51,20 @@ static bool is_named_token(const char *key) {
   return length > of_ending && strcmp(key + length - of_ending, ending) == 0;
 }
 
+/* special_tokens_map.json is of older folders: transformers reads it where tokenizer_config.json has no
+ * added_tokens_decoder, and takes what it names, null as well, in the place of what that file names. NULL where it is
+ * not read. Release *map with json_decref. */
+static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
+  *map = NULL;
+  return json_object_get(config, "added_tokens_decoder") == NULL ? load(folder, TOKENS_MAP, map) : TRI_OK;
+}
+
 static void visit_named(const json_t *root, const json_t *before, tri_named_token_visit *visit, void *context) {
   const char *key = NULL;
   json_t *value = NULL;
   json_object_foreach((json_t *)(uintptr_t)root, key, value) {
     const char *token = token_text(value);
-    if (token == NULL || !is_named_token(key) || token_text(json_object_get(before, key)) != NULL) continue;
+    if (token == NULL || !is_named_token(key) || json_object_get(before, key) != NULL) continue;
     visit(context, key, token);
   }
 }
@@ -64,10 +72,10 @@ static void visit_named(const json_t *root, const json_t *before, tri_named_toke
 tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *visit, void *context) {
   json_t *config = NULL, *map = NULL;
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
-  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) {
-    visit_named(config, NULL, visit, context);
-    visit_named(map, config, visit, context);
+    visit_named(map, NULL, visit, context);
+    visit_named(config, map, visit, context);
   }
   json_decref(map);
   json_decref(config);
@@ -266,7 +274,7 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   extras found = {0};
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
   *changed = false;
-  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, ADDED_TOKENS, &added);
   if (status == TRI_OK) status = add_decoder(&found, json_object_get(config, "added_tokens_decoder"));
   if (status == TRI_OK) status = add_numbered(&found, added);
@@ -331,8 +339,15 @@ static tri_status read_ids(const char *folder, const char *name, tri_tokenizer *
 }
 
 static tri_status read_name(const char *folder, const char *name, tri_tokenizer *tokenizer) {
-  json_t *root = NULL;
-  TRI_TRY(load(folder, name, &root));
+  json_t *root = NULL, *config = NULL;
+  if (strcmp(name, TOKENS_MAP) == 0) {
+    TRI_TRY(load(folder, TOKENIZER_CONFIG, &config));
+    tri_status status = load_map(folder, config, &root);
+    json_decref(config);
+    TRI_TRY(status);
+  } else {
+    TRI_TRY(load(folder, name, &root));
+  }
   const char *token = token_text(json_object_get(root, "eos_token"));
   const int32_t id = token == NULL ? -1 : id_of_token(tokenizer, token);
   if (id >= 0) tokenizer->ends[tokenizer->num_ends++] = id;
@@ -355,8 +370,8 @@ static tri_status find_said(const char *folder, tri_tokenizer *tokenizer, said_e
     tri_status (*read)(const char *folder, const char *name, tri_tokenizer *tokenizer);
   } files[] = {{"generation_config.json", read_ids},
                {"config.json", read_ids},
-               {TOKENIZER_CONFIG, read_name},
-               {TOKENS_MAP, read_name}};
+               {TOKENS_MAP, read_name},
+               {TOKENIZER_CONFIG, read_name}};
   for (size_t i = 0; i < sizeof files / sizeof *files && out->end_of_text < 0; i++) {
     tokenizer->num_ends = 0;
     TRI_TRY(files[i].read(folder, files[i].name, tokenizer));
@@ -401,6 +416,18 @@ static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *c
   return TRI_OK;
 }
 
+/* What the map of an older folder names, so that the file says it alone. */
+static tri_status put_map(const char *folder, json_t *config) {
+  json_t *map = NULL, *value = NULL;
+  const char *key = NULL;
+  TRI_TRY(load_map(folder, config, &map));
+  json_object_foreach(map, key, value) {
+    if (is_named_token(key)) json_object_set(config, key, value);
+  }
+  json_decref(map);
+  return TRI_OK;
+}
+
 tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
                                   const json_t *chat_template, char **out) {
   json_t *config = NULL;
@@ -408,7 +435,8 @@ tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *token
   if (config == NULL) {
     config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
   }
-  tri_status status = put_end(tokenizer, end, config);
+  tri_status status = folder == NULL ? TRI_OK : put_map(folder, config);
+  if (status == TRI_OK) status = put_end(tokenizer, end, config);
   if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
   char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;
   json_decref(config);

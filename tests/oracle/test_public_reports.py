@@ -49,6 +49,37 @@ def test_flags_of_added_tokens(tmp_path, case):
     assert ids(tmp_path / "corpus", tmp_path / "again") == expected  # the tokenizer that is written says the same
 
 
+# ---- two files that name the end and the beginning of a text: transformers 31099 ----------------------------------------
+
+NAMED = {  # what tokenizer_config.json and special_tokens_map.json say, whether there is an added_tokens_decoder, and what transformers has
+    "the map": ("<|im_end|>", "<|im_start|>", False, "<|im_start|>"),
+    "the map alone": (None, "<|im_start|>", False, "<|im_start|>"),
+    "not read": ("<|im_end|>", "<|im_start|>", True, "<|im_end|>"),
+    "no map": ("<|im_end|>", None, False, "<|im_end|>"),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_who_names_tokens(tmp_path, case):
+    config, named, decoder, expected = NAMED[case]
+    files = dict(tokenizer_config=dict(eos_token=config, bos_token=config))
+    if named:
+        files["special_tokens_map"] = dict(eos_token=named, bos_token=dict(content=named, special=True))
+    if decoder:
+        files["tokenizer_config"] |= with_flags({}, {})[1]
+    folder = ends.folder_of(tmp_path / "tokenizer", **files)
+    (tmp_path / "template.jinja").write_text("{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ eos_token }}")
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content="a")])) + "\n")
+    trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    token = dict(zip(["<|endoftext|>", "<|im_start|>", "<|im_end|>"], [ends.DOCUMENT, IM_START, IM_END]))[expected]
+    assert ends.tokens_of(tmp_path / "corpus/train") == [token, 97, token]
+    (tmp_path / "text.txt").write_text("a\n")
+    done = trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "plain", tmp_path / "text.txt")
+    assert f"behind each document stands {expected} ({token})" in done.stderr
+    for corpus in ("corpus", "plain"):  # which says it in one file
+        assert json.loads((tmp_path / corpus / "tokenizer_config.json").read_text())["eos_token"] == expected
+
+
 # ---- an index and files that hold more: vllm 54230 ----------------------------------------------------------------------
 
 made = ties.made  # a tied and an untied model
