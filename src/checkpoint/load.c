@@ -328,6 +328,12 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   }
   if (checkpoint->document == NULL) {
     if (frame) say_misplaced(checkpoint);
+    if (frame && has_model && tri_peft_is_folder(checkpoint->path)) {
+      tri_warn(
+          "%s: its %s is not used, since there is a model beside it; transformers puts it on top of "
+          "that model",
+          checkpoint->path, TRI_FILE_ADAPTER_CONFIG);
+    }
     TRI_TRY(unwrap(checkpoint, frame));
     take_tied(checkpoint);
   }

@@ -1,7 +1,7 @@
 """Folders as public reports about other programs describe them, each named; right values are those of transformers 5.24 and peft 0.21 on the
 same folders, or of the same folder without what the report is about."""
 import json
-import struct
+import shutil
 
 import pytest
 import test_text_ends as ends
@@ -124,3 +124,14 @@ def test_an_embedding_over_a_tied_base(made, tmp_path):
     for words in (["eval", tmp_path / "adapter", made / "corpus/train"], ["export", "--merge", tmp_path / "adapter", tmp_path / "merged"]):
         done = trireme(*words, status=7)
         assert "`modules_to_save` has the embedding of a tied base, and PEFT leaves `lm_head.weight` as it is in the base" in done.stderr
+
+
+# ---- an adapter beside a model that has it in it: transformers loads both ------------------------------------------------
+
+def test_an_adapter_beside_a_model(made, tmp_path):
+    """What was merged into the folder of its adapter: the model is meant, and a line says what other programs do."""
+    shutil.copytree(made / "untied", tmp_path / "model")
+    (tmp_path / "model/adapter_config.json").write_text(json.dumps(dict(peft_type="LORA", r=2, lora_alpha=4)))
+    value, lines = ties.loss(tmp_path / "model", made)
+    assert value == ties.loss(made / "untied", made)[0]
+    assert lines.count(f"{tmp_path}/model: its adapter_config.json is not used, since there is a model beside it") == 1
