@@ -269,6 +269,22 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   return TRI_OK;
 }
 
+/* GPT2Tokenizer makes its ByteLevel of tokenizer_config.json alone, where no key means no space before a text. */
+static tri_status take_prefix_space(const json_t *config, json_t *root, bool *changed) {
+  static const char key[] = "add_prefix_space";
+  json_t *stage = json_object_get(root, "pre_tokenizer");
+  const char *class = json_string_value(json_object_get(config, "tokenizer_class"));
+  const char *type = json_string_value(json_object_get(stage, "type"));
+  if (class == NULL || type == NULL || strcmp(type, "ByteLevel") != 0) return TRI_OK;
+  if (strcmp(class, "GPT2Tokenizer") != 0 && strcmp(class, "GPT2TokenizerFast") != 0) return TRI_OK;
+  const bool wanted = json_is_true(json_object_get(config, key));
+  if (wanted == json_is_true(json_object_get(stage, key))) return TRI_OK;
+  *changed = true;
+  return json_object_set_new(stage, key, json_boolean(wanted)) == 0
+             ? TRI_OK
+             : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
+}
+
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed) {
   json_t *config = NULL, *map = NULL, *added = NULL;
   extras found = {0};
@@ -282,6 +298,7 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
   if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
   for (int64_t i = 0; status == TRI_OK && i < found.count; i++) status = put_extra(file, &found.list[i], root, changed);
+  if (status == TRI_OK) status = take_prefix_space(config, root, changed);
   tri_free(found.list);
   json_decref(added);
   json_decref(map);

@@ -24,7 +24,8 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
 /* LOCAL. Adds the tokens that only the other files of the folder have to the "added_tokens" of a tokenizer.json
  * (`file`, for messages). Those with a number keep it, the others get the next ones, as transformers has it.
  * TRI_BAD_FILE where two files contradict each other; but how a token is found (lstrip, rstrip, single_word,
- * normalized) is as added_tokens_decoder says it, as in transformers. *changed: whether there was anything. */
+ * normalized) is as added_tokens_decoder says it, and a space before texts as GPT2Tokenizer has it, as in transformers.
+ * *changed: whether there was anything. */
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed);
 
 /* LOCAL. The text of a tokenizer_config.json: that of a folder (NULL, or without one: transformers' class for a

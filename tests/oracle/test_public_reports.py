@@ -80,6 +80,29 @@ def test_who_names_tokens(tmp_path, case):
         assert json.loads((tmp_path / corpus / "tokenizer_config.json").read_text())["eos_token"] == expected
 
 
+# ---- a space before a text: transformers 29625 --------------------------------------------------------------------------
+
+SPACE = {  # tokenizer_class, add_prefix_space of tokenizer.json and of tokenizer_config.json, and whether transformers puts one before "ab"
+    "by the class": ("GPT2Tokenizer", False, True, True),
+    "by the class, no key": ("GPT2Tokenizer", True, None, False),
+    "by the class of before": ("GPT2TokenizerFast", True, False, False),
+    "another class": ("PreTrainedTokenizerFast", True, False, True),
+    "another class, without": ("PreTrainedTokenizerFast", False, True, False),
+}
+
+
+@pytest.mark.parametrize("case", SPACE)
+def test_a_space_before_a_text(tmp_path, case):
+    tokenizer_class, there, config, expected = SPACE[case]
+    folder = ends.folder_of(tmp_path / "tokenizer", tokenizer_config=dict(tokenizer_class=tokenizer_class, **({} if config is None else dict(add_prefix_space=config))))
+    described = ends.tokenizer_json()
+    described["pre_tokenizer"]["add_prefix_space"] = there
+    (folder / "tokenizer.json").write_text(json.dumps(described))
+    (tmp_path / "text.txt").write_text("ab")
+    trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "text.txt")
+    assert ends.tokens_of(tmp_path / "corpus/train") == [*([32] if expected else []), *b"ab", ends.DOCUMENT]
+
+
 # ---- an index and files that hold more: vllm 54230 ----------------------------------------------------------------------
 
 made = ties.made  # a tied and an untied model
