@@ -2,7 +2,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/ties.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
 #include "cli/options.h"
@@ -112,6 +115,19 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   return status;
 }
 
+/* PEFT has an embedding that was trained as a copy of its own, and leaves a tied output projection with the base's. */
+static void say_tied(const tri_checkpoint *adapter) {
+  char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES], path[TRI_PATH_BYTES];
+  tri_model model;
+  if (tri_path_join(path, tri_checkpoint_path(adapter), TRI_FILE_CONFIG) != TRI_OK || !tri_path_exists(path)) return;
+  if (tri_huggingface_load_unverified(tri_checkpoint_path(adapter), &model) != TRI_OK) return;
+  if (!tri_ties_names(&model, head, embedding) || !tri_checkpoint_has(adapter, embedding)) return;
+  tri_warn(
+      "the embedding was trained, and its base is tied: PEFT leaves `%s` as it is in the base, so that there it is "
+      "another model; --merge writes one that is the same everywhere",
+      head);
+}
+
 /* The factors by themselves, as PEFT has them. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
@@ -124,6 +140,7 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
                                             .notes = &notes,
                                             .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL};
   TRI_TRY(tri_checkpoint_copy_adapter(&request));
+  say_tied(adapter);
   tri_log("%s is written, an adapter for PEFT in %s; --merge writes a model", arguments->to,
           tri_dtype_name(arguments->type));
   return TRI_OK;

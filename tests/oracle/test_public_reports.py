@@ -139,7 +139,8 @@ def test_an_embedding_over_a_tied_base(made, tmp_path):
     run = dict(init=str(made / "tied"), adapter=dict(rank=2, train=["model.embed_tokens.weight"]), output=str(tmp_path / "run"), **ties.training(made, 2))
     (tmp_path / "run.yaml").write_text(yaml_of(run))
     trireme("train", tmp_path / "run.yaml")
-    trireme("export", tmp_path / "run", tmp_path / "adapter")
+    done = trireme("export", tmp_path / "run", tmp_path / "adapter")
+    assert "the embedding was trained, and its base is tied: PEFT leaves `lm_head.weight` as it is in the base" in done.stderr
     ties.loss(tmp_path / "adapter", made)
     described = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert "model.embed_tokens" in described["modules_to_save"]
