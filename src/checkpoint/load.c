@@ -28,7 +28,9 @@ struct tri_checkpoint {
   char present[TRI_PARAMETER_NAME_BYTES]; /* and the one that is read in its place */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
-  int64_t num_files, num_tensors; /* tensors: not those of files that only averages are read from */
+  int64_t num_files, num_tensors;     /* tensors: not those of files that only averages are read from */
+  int64_t num_misplaced;              /* tensors left out, which the index places in another file */
+  char misplaced[2 * TRI_PATH_BYTES]; /* the first of them, and its file */
 };
 
 enum { INDEX_LIMIT_BYTES = 1 << 28, TOKENIZER_LIMIT_BYTES = 1 << 30 };
@@ -159,6 +161,26 @@ static tri_status add_file(tri_checkpoint *checkpoint, const char *name) {
   return TRI_OK;
 }
 
+/* Leaves out of a file what the index places in another one: an index places each name once, and a file that an earlier
+ * model or another one had may have more (of quantised or continued models). */
+static tri_status leave_out_misplaced(tri_checkpoint *checkpoint, const char *file, const json_t *map, int64_t number) {
+  tri_safetensors_file *shard = &checkpoint->files[number];
+  tri_safetensors_header *header = &shard->header;
+  int64_t kept = 0;
+  for (int64_t t = 0; t < header->num_tensors; t++) {
+    const char *name = header->tensors[t].name, *place = json_string_value(json_object_get(map, name));
+    if (place == NULL || strcmp(place, file) == 0) {
+      header->tensors[kept++] = header->tensors[t];
+    } else if (checkpoint->num_misplaced++ == 0) {
+      snprintf(checkpoint->misplaced, sizeof checkpoint->misplaced, "`%.200s` of %s", name, file);
+    }
+  }
+  if (kept == header->num_tensors) return TRI_OK;
+  checkpoint->num_tensors -= header->num_tensors - kept;
+  header->num_tensors = kept;
+  return tri_safetensors_index(shard->input.path, header);
+}
+
 /* Each file of the index once. It must hold the tensors that the index places there, and be in this folder. */
 static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const json_t *index) {
   json_t *map = json_object_get(index, "weight_map"), *value = NULL, *seen = NULL;
@@ -184,6 +206,9 @@ static tri_status add_shards(tri_checkpoint *checkpoint, const char *path, const
           tri_fail(TRI_BAD_FILE, "%s has no tensor `%.200s`, which %s places there", shard->input.path, name, path);
       goto drop_seen;
     }
+  }
+  json_object_foreach(seen, name, value) {
+    TRI_TRY_GOTO(leave_out_misplaced(checkpoint, name, map, json_integer_value(value)), drop_seen);
   }
 drop_seen:
   json_decref(seen);
@@ -272,6 +297,12 @@ void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, cons
   snprintf(checkpoint->present, sizeof checkpoint->present, "%s", present);
 }
 
+static void say_misplaced(const tri_checkpoint *checkpoint) {
+  if (checkpoint->num_misplaced == 0) return;
+  tri_warn("%s: not read: %s%s, which the index places in another file; transformers takes those of the last file",
+           checkpoint->path, checkpoint->misplaced, checkpoint->num_misplaced > 1 ? " and others" : "");
+}
+
 /* A tied model of which the file has the output projection alone, as safetensors' save_model may leave it. A
  * config.json that cannot be read is told of where it is asked for. */
 static void take_tied(tri_checkpoint *checkpoint) {
@@ -300,6 +331,13 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
                     checkpoint->path, stem, stem, tri_folder_hint(checkpoint->path, TRI_CONTENT_WEIGHTS, hint));
   }
   if (checkpoint->document == NULL) {
+    if (frame) say_misplaced(checkpoint);
+    if (frame && has_model && tri_peft_is_folder(checkpoint->path)) {
+      tri_warn(
+          "%s: its %s is not used, since there is a model beside it; transformers puts it on top of "
+          "that model",
+          checkpoint->path, TRI_FILE_ADAPTER_CONFIG);
+    }
     TRI_TRY(unwrap(checkpoint, frame));
     take_tied(checkpoint);
   }

@@ -51,12 +51,20 @@ static bool is_named_token(const char *key) {
   return length > of_ending && strcmp(key + length - of_ending, ending) == 0;
 }
 
+/* special_tokens_map.json is of older folders: transformers reads it where tokenizer_config.json has no
+ * added_tokens_decoder, and takes what it names, null as well, in the place of what that file names. NULL where it is
+ * not read. Release *map with json_decref. */
+static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
+  *map = NULL;
+  return json_object_get(config, "added_tokens_decoder") == NULL ? load(folder, TOKENS_MAP, map) : TRI_OK;
+}
+
 static void visit_named(const json_t *root, const json_t *before, tri_named_token_visit *visit, void *context) {
   const char *key = NULL;
   json_t *value = NULL;
   json_object_foreach((json_t *)(uintptr_t)root, key, value) {
     const char *token = token_text(value);
-    if (token == NULL || !is_named_token(key) || token_text(json_object_get(before, key)) != NULL) continue;
+    if (token == NULL || !is_named_token(key) || json_object_get(before, key) != NULL) continue;
     visit(context, key, token);
   }
 }
@@ -64,10 +72,10 @@ static void visit_named(const json_t *root, const json_t *before, tri_named_toke
 tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *visit, void *context) {
   json_t *config = NULL, *map = NULL;
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
-  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) {
-    visit_named(config, NULL, visit, context);
-    visit_named(map, config, visit, context);
+    visit_named(map, NULL, visit, context);
+    visit_named(config, map, visit, context);
   }
   json_decref(map);
   json_decref(config);
@@ -206,6 +214,29 @@ static json_t *flag(const json_t *facts, const char *key, bool otherwise) {
   return json_boolean(json_is_boolean(value) ? json_is_true(value) : otherwise);
 }
 
+/* How an added token of tokenizer.json is found in a text, where added_tokens_decoder says it otherwise: transformers
+ * adds the token once more, and what it says of it then counts. */
+static tri_status take_flags(const char *file, const extra *one, json_t *root, bool *changed) {
+  static const char *const keys[] = {"single_word", "lstrip", "rstrip", "normalized"};
+  const json_t *list = json_object_get(root, "added_tokens");
+  if (one->facts == NULL || one->id < 0) return TRI_OK; /* of a named token, which changes nothing */
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    json_t *entry = json_array_get(list, i);
+    const char *content = json_string_value(json_object_get(entry, "content"));
+    if (content == NULL || strcmp(content, one->content) != 0) continue;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+      const bool otherwise = strcmp(keys[k], "normalized") == 0 && !one->special;
+      json_t *value = flag(one->facts, keys[k], otherwise);
+      if (json_is_true(value) == json_is_true(json_object_get(entry, keys[k]))) continue;
+      if (json_object_set(entry, keys[k], value) != 0) {
+        return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the added tokens of %s", file);
+      }
+      *changed = true;
+    }
+  }
+  return TRI_OK;
+}
+
 static tri_status put_extra(const char *file, const extra *one, json_t *root, bool *changed) {
   bool is_added = false;
   const int64_t known = known_id(root, one->content, &is_added), next = highest_id(root) + 1;
@@ -215,7 +246,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
     return tri_fail(TRI_BAD_FILE, "%s gives the token \"%s\" the id %lld, and %s gives it %lld; make them agree",
                     one->file, shown, (long long)one->id, file, (long long)known);
   }
-  if (is_added) return TRI_OK;
+  if (is_added) return take_flags(file, one, root, changed);
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "
@@ -238,12 +269,28 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   return TRI_OK;
 }
 
+/* GPT2Tokenizer makes its ByteLevel of tokenizer_config.json alone, where no key means no space before a text. */
+static tri_status take_prefix_space(const json_t *config, json_t *root, bool *changed) {
+  static const char key[] = "add_prefix_space";
+  json_t *stage = json_object_get(root, "pre_tokenizer");
+  const char *class = json_string_value(json_object_get(config, "tokenizer_class"));
+  const char *type = json_string_value(json_object_get(stage, "type"));
+  if (class == NULL || type == NULL || strcmp(type, "ByteLevel") != 0) return TRI_OK;
+  if (strcmp(class, "GPT2Tokenizer") != 0 && strcmp(class, "GPT2TokenizerFast") != 0) return TRI_OK;
+  const bool wanted = json_is_true(json_object_get(config, key));
+  if (wanted == json_is_true(json_object_get(stage, key))) return TRI_OK;
+  *changed = true;
+  return json_object_set_new(stage, key, json_boolean(wanted)) == 0
+             ? TRI_OK
+             : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
+}
+
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed) {
   json_t *config = NULL, *map = NULL, *added = NULL;
   extras found = {0};
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
   *changed = false;
-  if (status == TRI_OK) status = load(folder, TOKENS_MAP, &map);
+  if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, ADDED_TOKENS, &added);
   if (status == TRI_OK) status = add_decoder(&found, json_object_get(config, "added_tokens_decoder"));
   if (status == TRI_OK) status = add_numbered(&found, added);
@@ -251,6 +298,7 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
   if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
   for (int64_t i = 0; status == TRI_OK && i < found.count; i++) status = put_extra(file, &found.list[i], root, changed);
+  if (status == TRI_OK) status = take_prefix_space(config, root, changed);
   tri_free(found.list);
   json_decref(added);
   json_decref(map);
@@ -308,8 +356,15 @@ static tri_status read_ids(const char *folder, const char *name, tri_tokenizer *
 }
 
 static tri_status read_name(const char *folder, const char *name, tri_tokenizer *tokenizer) {
-  json_t *root = NULL;
-  TRI_TRY(load(folder, name, &root));
+  json_t *root = NULL, *config = NULL;
+  if (strcmp(name, TOKENS_MAP) == 0) {
+    TRI_TRY(load(folder, TOKENIZER_CONFIG, &config));
+    tri_status status = load_map(folder, config, &root);
+    json_decref(config);
+    TRI_TRY(status);
+  } else {
+    TRI_TRY(load(folder, name, &root));
+  }
   const char *token = token_text(json_object_get(root, "eos_token"));
   const int32_t id = token == NULL ? -1 : id_of_token(tokenizer, token);
   if (id >= 0) tokenizer->ends[tokenizer->num_ends++] = id;
@@ -332,8 +387,8 @@ static tri_status find_said(const char *folder, tri_tokenizer *tokenizer, said_e
     tri_status (*read)(const char *folder, const char *name, tri_tokenizer *tokenizer);
   } files[] = {{"generation_config.json", read_ids},
                {"config.json", read_ids},
-               {TOKENIZER_CONFIG, read_name},
-               {TOKENS_MAP, read_name}};
+               {TOKENS_MAP, read_name},
+               {TOKENIZER_CONFIG, read_name}};
   for (size_t i = 0; i < sizeof files / sizeof *files && out->end_of_text < 0; i++) {
     tokenizer->num_ends = 0;
     TRI_TRY(files[i].read(folder, files[i].name, tokenizer));
@@ -378,6 +433,18 @@ static tri_status put_end(const tri_tokenizer *tokenizer, int32_t end, json_t *c
   return TRI_OK;
 }
 
+/* What the map of an older folder names, so that the file says it alone. */
+static tri_status put_map(const char *folder, json_t *config) {
+  json_t *map = NULL, *value = NULL;
+  const char *key = NULL;
+  TRI_TRY(load_map(folder, config, &map));
+  json_object_foreach(map, key, value) {
+    if (is_named_token(key)) json_object_set(config, key, value);
+  }
+  json_decref(map);
+  return TRI_OK;
+}
+
 tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
                                   const json_t *chat_template, char **out) {
   json_t *config = NULL;
@@ -385,7 +452,8 @@ tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *token
   if (config == NULL) {
     config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
   }
-  tri_status status = put_end(tokenizer, end, config);
+  tri_status status = folder == NULL ? TRI_OK : put_map(folder, config);
+  if (status == TRI_OK) status = put_end(tokenizer, end, config);
   if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
   char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;
   json_decref(config);
