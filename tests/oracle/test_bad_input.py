@@ -220,6 +220,35 @@ def test_json_stays_json(made):
     assert done.returncode == 5 and "standard output" in done.stderr
 
 
+@pytest.mark.parametrize("where,said", [(">&-", "it is closed"), (">/dev/full", "")])
+def test_results_that_go_nowhere(tmp_path, made, where, said):
+    """Whatever prints results fails, also with long ones, which are written before the end."""
+    plan = ["--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--global-batch", "16"]
+    for words in (["validate"], ["validate", "--json"], ["plan", *plan], ["simulate", *plan, "--layout", "tensor=4,pipeline=4"], ["board", tmp_path, "--port", "0"],
+                  ["compare", made / "run", made / "run"], ["inspect", made / "run", "--json"], ["doctor", "--quick", "--json"],
+                  ["prepare", "--tokenizer", "bytes", "--out", tmp_path / "corpus", "--json", made / "text.txt"],
+                  ["help", "train"], ["--version"], ["--help"],
+                  ["train", made / "run/config.yaml", "--dry-run"], ["tune", "--keys"], ["help", "--man", "train"]):
+        done = subprocess.run(["sh", "-c", f'exec "$@" {where}', "sh", TRIREME, *words], capture_output=True, text=True, timeout=120)
+        if "was built without libmicrohttpd" not in done.stderr:
+            assert done.returncode == 5 and "cannot write to standard output: " + said in done.stderr, (words, done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("threads,said", [("100000", "OMP_NUM_THREADS=100000 is more than the "), ("99999999999999999999", "is more than the "),
+                                          ("0", "OMP_NUM_THREADS is `0`, which is not a number of threads"), ("-1", "which is not a number of threads"),
+                                          ("abc", "OMP_NUM_THREADS is `abc`, which is not a number of threads"), ("1,2", None), (" 1 ", None)])
+def test_threads_of_the_environment(tmp_path, made, threads, said):
+    """No loop asks for as many threads as the environment says before somebody has looked at the number."""
+    environment = {**os.environ, "OMP_NUM_THREADS": threads}
+    environment.pop("GOMP_SPINCOUNT", None)
+    path = write_run(tmp_path, made, output=str(tmp_path / "run"))
+    for words in (["plan", "--model", "gpt2-124m", "--cluster", "frontier", "--devices", "8", "--global-batch", "64"], ["train", path], ["export", tmp_path / "run", tmp_path / "out"],
+                  ["eval", tmp_path / "run", made / "corpus/validation"]):
+        done = subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, (words, done.stderr)
+        assert done.stderr.count("warning: OMP_NUM_THREADS") == (said is not None) and (said or "") in done.stderr, (words, done.stderr)
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
 
