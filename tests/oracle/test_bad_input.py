@@ -220,6 +220,19 @@ def test_json_stays_json(made):
     assert done.returncode == 5 and "standard output" in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_lock_that_is_no_file(tmp_path, made, kind):
+    """Nobody waits for a pipe, and what a link leads to is not touched."""
+    path, lock, other = write_run(tmp_path, made, output=str(tmp_path / "run")), tmp_path / "run/LOCK", tmp_path / "other"
+    (tmp_path / "run").mkdir()
+    other.write_text("kept")
+    {"pipe": os.mkfifo, "link": lambda at: at.symlink_to(other), "folder": os.mkdir}[kind](lock)
+    before = other.stat().st_mtime_ns
+    done = subprocess.run([TRIREME, "train", path], capture_output=True, text=True, timeout=60)
+    check(done, "run/LOCK is not a plain file, as a lock is; remove it")
+    assert done.returncode == 4 and other.read_text() == "kept" and other.stat().st_mtime_ns == before
+
+
 @pytest.mark.parametrize("where,said", [(">&-", "it is closed"), (">/dev/full", "")])
 def test_results_that_go_nowhere(tmp_path, made, where, said):
     """Whatever prints results fails, also with long ones, which are written before the end."""
