@@ -220,6 +220,20 @@ def test_json_stays_json(made):
     assert done.returncode == 5 and "standard output" in done.stderr
 
 
+@pytest.mark.parametrize("kept,rest", [("tokenizer.json", ""), ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"), ("merges.txt", "vocab.json")])
+def test_a_pipe_in_place_of_a_tokenizer(tmp_path, made, kept, rest):
+    """Nobody waits for it in a folder that others may have filled."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.mkfifo(folder / kept)
+    if rest:
+        (folder / rest).write_text("{}" if rest.endswith("json") else "#version\n")
+    name = f"gpt2:{folder}" if kept == "encoder.json" else folder
+    done = subprocess.run([TRIREME, "prepare", "--tokenizer", name, "--out", tmp_path / "out", made / "text.txt"], capture_output=True, text=True, timeout=60)
+    check(done, f"{kept} is a pipe, not a plain file")
+    assert done.returncode == 4
+
+
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_a_lock_that_is_no_file(tmp_path, made, kind):
     """Nobody waits for a pipe, and what a link leads to is not touched."""
