@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_LINE_BYTES = 1 << 20 };
+enum { MOST_LINE_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
@@ -55,7 +55,8 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   double step_s = line->values[TRI_BOARD_STEP_S];
   s->steps[at] = line->step;
   s->tokens[at] = line->tokens;
-  s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (step_s > 0 ? step_s : 0);
+  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* else no run has written it */
+  s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (is_time ? step_s : 0);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) s->columns[c][at] = (float)line->values[c];
   return TRI_OK;
 }

@@ -2,7 +2,9 @@
 of its kind, and nothing left half done. (Hostile files, byte by byte, are the unit tests' and the fuzzers'.)"""
 import json
 import os
+import re
 import resource
+import shutil
 import struct
 import subprocess
 
@@ -218,6 +220,21 @@ def test_json_stays_json(made):
     done = subprocess.run([TRIREME, "eval", made / "run", made / "corpus/validation"], stdout=open("/dev/full", "w"),
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 5 and "standard output" in done.stderr
+
+
+def test_compare_of_odd_metrics(tmp_path, made):
+    """What no step comes to is as if it were not there: in the table, the JSON, the picture and the page."""
+    shutil.copytree(made / "run", tmp_path / "run")
+    path = tmp_path / "run/metrics.jsonl"
+    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    for number in (1e308, -1e308, 1e31):
+        path.write_text("".join(json.dumps({**step, **dict.fromkeys(("step_s", "mfu", "loss", "validation_loss", "tokens_per_s"), number)}) + "\n" for step in steps))
+        words = ("compare", tmp_path / "run", made / "run")
+        text = trireme(*words, "--svg", tmp_path / "a.svg", "--html", tmp_path / "a.html").stdout
+        for said in (text, (tmp_path / "a.svg").read_text(), (tmp_path / "a.html").read_text()):
+            assert not re.search(r"(?<![a-z])(inf|nan)(?![a-z])", said), said
+        found = json.loads(trireme(*words, "--json").stdout)
+        assert len(found) == 2 and found[0]["mfu"] is None and found[0]["loss"] is None and found[0]["seconds"] == 0
 
 
 @pytest.mark.parametrize("kept,rest", [("tokenizer.json", ""), ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"), ("merges.txt", "vocab.json")])
