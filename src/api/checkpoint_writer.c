@@ -3,17 +3,14 @@
 #include "api/api.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/named_folder.h"
 #include "checkpoint/safetensors.h"
 
 #include "trireme/checkpoint.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct trireme_checkpoint_writer {
   char folder[TRI_PATH_BYTES];

@@ -1,6 +1,5 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
-#include "base/format.h"
 #include "report/html.h"
 #include "tune/explain.h"
 #include "tune/page.h"
