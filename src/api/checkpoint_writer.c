@@ -3,19 +3,17 @@
 #include "api/api.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/named_folder.h"
 #include "checkpoint/safetensors.h"
 
 #include "trireme/checkpoint.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct trireme_checkpoint_writer {
-  char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
+  char folder[TRI_PATH_BYTES];
   char *config;
   tri_safetensors_tensor *tensors; /* their names are copies */
   const void **data;
@@ -28,15 +26,12 @@ trireme_status trireme_checkpoint_writer_create(const char *folder, const char *
   TRI_API_WANTS(folder);
   TRI_API_WANTS(config);
   TRI_API_WANTS(out);
-  char ending[32];
   trireme_checkpoint_writer *made = NULL;
   if (tri_path_exists(folder)) {
     return tri_api_status(tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", folder));
   }
   TRI_API_TRY(tri_alloc("a writer", 1, sizeof *made, &made));
-  snprintf(ending, sizeof ending, ".tmp-%ld", (long)getpid());
   tri_status status = tri_path_with(made->folder, folder, "");
-  if (status == TRI_OK) status = tri_path_with(made->temporary, folder, ending);
   if (status == TRI_OK) status = tri_strdup(config, &made->config);
   if (status == TRI_OK) {
     *out = made;
@@ -102,36 +97,33 @@ trireme_status trireme_checkpoint_writer_add(trireme_checkpoint_writer *writer, 
   return TRIREME_OK;
 }
 
-static tri_status write_files(const trireme_checkpoint_writer *writer) {
+static tri_status write_files(const trireme_checkpoint_writer *writer, const char *temporary) {
   char path[TRI_PATH_BYTES];
   char *header = NULL;
   size_t header_bytes = 0;
   uint64_t file_bytes = 0;
-  TRI_TRY(tri_directory_create(writer->temporary));
-  TRI_TRY(tri_path_join(path, writer->temporary, TRI_FILE_CONFIG));
+  TRI_TRY(tri_path_join(path, temporary, TRI_FILE_CONFIG));
   TRI_TRY(tri_file_replace(path, writer->config, strlen(writer->config)));
-  TRI_TRY(tri_path_join(path, writer->temporary, TRI_FILE_MODEL));
+  TRI_TRY(tri_path_join(path, temporary, TRI_FILE_MODEL));
   TRI_TRY(tri_safetensors_layout(writer->tensors, writer->count, "pt", &header, &header_bytes, &file_bytes));
   tri_status status =
       tri_safetensors_write(path, writer->tensors, writer->data, writer->count, header, header_bytes, file_bytes, NULL);
   tri_free(header);
-  TRI_TRY(status);
-  TRI_TRY(tri_directory_sync(writer->temporary));
-  if (rename(writer->temporary, writer->folder) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot give %s its name: %s", writer->folder, tri_write_fault(errno));
-  }
-  return tri_file_sync_folder(writer->folder);
+  return status;
 }
 
 trireme_status trireme_checkpoint_writer_commit(trireme_checkpoint_writer *writer) {
   TRI_API_PLAIN_NUMBERS;
   TRI_API_WANTS(writer);
-  tri_status status = write_files(writer);
+  tri_named_folder folder = {.lock = NULL};
+  tri_status status = tri_named_folder_begin(writer->folder, &folder);
+  if (status == TRI_OK) status = write_files(writer, folder.temporary);
+  if (status == TRI_OK) status = tri_named_folder_finish(&folder);
   if (status == TRI_OK) return TRIREME_OK;
   tri_kept *failure = NULL; /* the words of the failure, whatever becomes of the clean-up */
   if (tri_alloc("a message", 1, sizeof *failure, &failure) != TRI_OK) return TRIREME_OUT_OF_MEMORY;
   tri_keep(failure, status);
-  (void)tri_directory_remove(writer->temporary);
+  (void)tri_named_folder_drop(&folder);
   status = tri_kept_tell(failure);
   tri_free(failure);
   return tri_api_status(status);

@@ -38,9 +38,11 @@
 #define LOCK_NAME "LOCK"
 
 static const double beat_s = 5, silence_s = 60; /* between touches; without one, after which an owner is dead */
-static const double dying_s = 10;               /* in which a process of this host may still be on its way out */
+static const double left_s = 600; /* the same, where one look has to tell, and clocks of hosts may differ */
+static const double dying_s = 10; /* in which a process of this host may still be on its way out */
 static const double look_here_s = 0.1, look_elsewhere_s = 1;
 
+enum { NOT_PLAIN = -1 }; /* beside the system's reasons */
 enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = 200, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
@@ -159,14 +161,15 @@ static void parse_owner(const char *text, owner *out) {
 }
 
 /* The lock at `path` and when it was last touched; the system's reason where that fails. Opening it makes a network
- * file system ask its server. */
+ * file system ask its server. Others may write there: a link is not followed, and a pipe not waited for. */
 static int try_lock(const char *path, owner *out, struct timespec *touched) {
   char text[TEXT_BYTES];
   struct stat facts = {0};
-  int file = open(path, O_RDONLY | O_CLOEXEC);
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return errno;
-  ssize_t got = read(file, text, sizeof text - 1);
-  int reason = got < 0 || fstat(file, &facts) != 0 ? errno : 0;
+  int reason = fstat(file, &facts) != 0 ? errno : S_ISREG(facts.st_mode) ? 0 : NOT_PLAIN;
+  ssize_t got = reason == 0 ? read(file, text, sizeof text - 1) : 0;
+  if (got < 0) reason = errno;
   close(file);
   if (reason != 0) return reason;
   text[got] = '\0';
@@ -179,8 +182,11 @@ static int try_lock(const char *path, owner *out, struct timespec *touched) {
 static tri_status read_lock(const char *path, owner *out, struct timespec *touched, bool *there) {
   int reason = try_lock(path, out, touched);
   *there = reason == 0;
-  return reason == 0 || reason == ENOENT ? TRI_OK
-                                         : tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(reason));
+  if (reason == 0 || reason == ENOENT) return TRI_OK;
+  if (reason == NOT_PLAIN || reason == ELOOP || reason == ENXIO) {
+    return tri_fail(TRI_BAD_FILE, "%s is not a plain file, as a lock is; remove it", path);
+  }
+  return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", path, strerror(reason));
 }
 
 static bool is_ours(const tri_folder_lock *lock) {
@@ -379,6 +385,33 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
   }
 }
 
+static bool is_empty(const char *folder) {
+  DIR *directory = opendir(folder);
+  int names = 0;
+  if (directory == NULL) return false;
+  while (names <= 2 && readdir(directory) != NULL) names++;
+  closedir(directory);
+  return names == 2; /* itself and the one above */
+}
+
+bool tri_folder_lock_is_left(const char *folder) {
+  tri_folder_lock lock = {.file = -1};
+  owner other = {.process = -1};
+  struct timespec touched = {0};
+  struct stat facts;
+  double silent = 0;
+  snprintf(lock.folder, sizeof lock.folder, "%s", folder);
+  if (tri_path_join(lock.path, folder, LOCK_NAME) != TRI_OK || find_self(&lock.self) != TRI_OK) return false;
+  const int reason = try_lock(lock.path, &other, &touched);
+  if (reason == ENOENT && is_empty(folder) && stat(folder, &facts) == 0) {
+    touched = facts.st_mtim; /* it may have been made just now */
+  } else if (reason != 0 || other.mark[0] == '\0') {
+    return false;
+  }
+  if (reason == 0 && judge(&other, &lock.self) != VERDICT_UNKNOWN) return judge(&other, &lock.self) == VERDICT_DEAD;
+  return silent_for(&lock, touched, &silent) == TRI_OK && silent > left_s;
+}
+
 /* ---- holding it -------------------------------------------------------------------------------------------------- */
 
 tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
@@ -443,7 +476,7 @@ static void clear_attempts(const tri_folder_lock *lock) {
 
 static tri_status start_keeping(tri_folder_lock *lock) {
   pthread_condattr_t attributes;
-  lock->file = open(lock->path, O_WRONLY | O_CLOEXEC);
+  lock->file = open(lock->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (lock->file < 0) return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", lock->path, strerror(errno));
   clear_attempts(lock);
   pthread_condattr_init(&attributes);

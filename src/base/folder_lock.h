@@ -34,6 +34,11 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock);
 /* Whether that was found between checks; asks nobody, and may be called at every step. */
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock);
 
+/* LOCAL. Whether nobody writes in a folder any more that has once been locked to do so: its owner is dead, or of
+ * another host and silent for ten minutes. One without a lock is left if it is empty and as old. At one look, nobody is
+ * waited for. */
+bool tri_folder_lock_is_left(const char *folder);
+
 /* LOCAL. Removes the lock if it is still this one's. NULL is ignored. */
 void tri_folder_lock_release(tri_folder_lock *lock);
 

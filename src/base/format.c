@@ -9,9 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What is not known, as a rate without a time, is a dash. */
+static bool is_unknown(double value, char *buffer, size_t buffer_bytes) {
+  if (isfinite(value)) return false;
+  snprintf(buffer, buffer_bytes, "-");
+  return true;
+}
+
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
   static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t unit = 0;
+  if (is_unknown(bytes, buffer, buffer_bytes)) return buffer;
   while (fabs(bytes) >= 1024.0 && unit + 1 < sizeof units / sizeof units[0]) {
     bytes /= 1024.0;
     unit++;
@@ -23,6 +31,7 @@ char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes) {
   static const char *const units[] = {"", "K", "M", "B", "T", "P", "E"};
   size_t unit = 0;
+  if (is_unknown(count, buffer, buffer_bytes)) return buffer;
   while (fabs(count) >= 999.95 && unit + 1 < sizeof units / sizeof units[0]) {
     count /= 1000.0;
     unit++;

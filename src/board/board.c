@@ -1,4 +1,5 @@
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "board/internal.h"
 #include "checkpoint/folder.h"
@@ -6,13 +7,21 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SLICE_BYTES = 4 << 20, MOST_SUMMARY_BYTES = 1 << 18 };
+/* A step takes 64 bytes of memory or so, and its line a dozen where somebody has written it to that end. */
+enum {
+  SLICE_BYTES = 4 << 20,
+  MOST_SUMMARY_BYTES = 1 << 18,
+  MOST_STEPS = 1 << 22,     /* of a run */
+  MOST_ALL_STEPS = 1 << 24, /* of all runs together */
+  MOST_CHECKPOINTS = 10000  /* the newest */
+};
 
 /* Who has let go of a mutex has it again before those who wait are awake: the thread that reads would keep all others
  * out. So there is a second one, held by who is next: it keeps that thread from coming again before somebody who waits.
@@ -103,6 +112,7 @@ static tri_status board_add_item(tri_board *board, const tri_found *found) {
   name_item(board, item);
   if (item->kind == TRI_FOUND_RUN) {
     item->series.root = item->root;
+    item->series.most = MOST_STEPS;
     tri_status status = tri_path_join(item->series.path, tri_path_below(item->root, item->path), "metrics.jsonl");
     if (status != TRI_OK) {
       tri_free(item);
@@ -206,6 +216,7 @@ static void look_at_checkpoints(tri_board_item *item) {
   int64_t count = 0, kept = 0;
   tri_board_checkpoint *checkpoints = NULL;
   if (list_checkpoints(item, &folders, &count) != TRI_OK) count = 0;
+  if (count > MOST_CHECKPOINTS) count = MOST_CHECKPOINTS; /* whole ones come first, and the newest of them */
   if (tri_alloc("names of checkpoints", (size_t)count, sizeof *checkpoints, &checkpoints) == TRI_OK) {
     for (int64_t i = 0; i < count; i++) {
       if (folders[i].kind != TRI_FOLDER_FINAL || !has_mark(item, &folders[i], TRI_FILE_COMPLETE)) continue;
@@ -270,15 +281,33 @@ tri_status tri_board_look(tri_board *board) {
   return status;
 }
 
+/* Said once: the page shows how much is not read. */
+static void say_full(bool *said, const char *who, int64_t steps) {
+  if (!*said) {
+    tri_warn("%s: the board holds %" PRId64 " steps, and no more: what follows is not shown; name fewer folders", who,
+             steps);
+  }
+  *said = true;
+}
+
 bool tri_board_read(tri_board *board) {
   bool any = false;
+  int64_t held = 0;
+  for (int64_t i = 0; i < board->num_items; i++) held += board->items[i]->series.count;
   for (int64_t i = 0; i < board->num_items; i++) {
     tri_board_item *item = board->items[i];
     bool more = false;
     if (item->gone || item->kind != TRI_FOUND_RUN) continue;
+    if (held >= MOST_ALL_STEPS) {
+      say_full(&board->said_full, "all runs", held);
+      break;
+    }
+    held -= item->series.count;
     tri_board_lock(board);
     (void)tri_series_read(&item->series, SLICE_BYTES, &more); /* what cannot be read now is as it was */
     tri_board_unlock(board);
+    held += item->series.count;
+    if (tri_series_is_full(&item->series)) say_full(&item->said_full, item->name, item->series.count);
     any = any || more;
   }
   return any;

@@ -22,6 +22,7 @@ typedef struct tri_board_item {
   int64_t version; /* of studies and timelines: another whenever their files are */
   /* Of runs. */
   tri_series series;
+  bool said_full;  /* that the series holds as much as it may */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
   int64_t samples;     /* another number whenever samples.jsonl is; 0: there is none */
@@ -38,6 +39,7 @@ struct tri_board {
   tri_board_item **items;
   int64_t num_items, room;
   bool looked;
+  bool said_full; /* that all series together do */
 };
 
 /* Of all items and what they hold; not for longer than a run takes. */

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_LINE_BYTES = 1 << 20 };
+enum { MOST_LINE_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
@@ -55,7 +55,8 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   double step_s = line->values[TRI_BOARD_STEP_S];
   s->steps[at] = line->step;
   s->tokens[at] = line->tokens;
-  s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (step_s > 0 ? step_s : 0);
+  const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* else no run has written it */
+  s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (is_time ? step_s : 0);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) s->columns[c][at] = (float)line->values[c];
   return TRI_OK;
 }
@@ -85,13 +86,15 @@ static void keep_tail(tri_series *s, const char *text, size_t bytes) {
   s->tail_bytes = kept;
 }
 
+bool tri_series_is_full(const tri_series *s) { return s->most > 0 && s->count >= s->most; }
+
 /* The whole lines at the beginning of what was read; *used is how long they are. */
 static tri_status take_lines(tri_series *s, const char *text, size_t bytes, size_t *used) {
   *used = 0;
   for (;;) {
     const char *line = text + *used, *end = memchr(line, '\n', bytes - *used);
     tri_board_line found;
-    if (end == NULL) return TRI_OK;
+    if (end == NULL || tri_series_is_full(s)) return TRI_OK;
     size_t length = (size_t)(end - line);
     if (s->passing || !tri_board_line_read(line, length, &found)) {
       s->num_odd++;
@@ -109,14 +112,15 @@ static tri_status read_on(tri_series *s, int file, char *buffer, size_t most_byt
   if (got < 0) return tri_fail(TRI_IO_FAILED, "cannot read %s: %s", s->path, strerror(errno));
   if (got == 0) return TRI_OK;
   TRI_TRY(take_lines(s, buffer, (size_t)got, &used));
-  if (used == 0 && (size_t)got == most_bytes) { /* no line is so long: on to behind the next newline */
+  if (used == 0 && (size_t)got == most_bytes &&
+      !tri_series_is_full(s)) { /* no line is so long: on to behind the next newline */
     s->passing = true;
     used = (size_t)got;
   }
   s->offset += (int64_t)used;
   keep_tail(s, buffer, used);
   s->version += used > 0;
-  *more = used > 0 && (size_t)got == most_bytes;
+  *more = used > 0 && (size_t)got == most_bytes && !tri_series_is_full(s);
   return TRI_OK;
 }
 
@@ -129,7 +133,7 @@ static tri_status follow(tri_series *s, int file, size_t most_bytes, bool *more)
   s->inode = now.st_ino;
   s->bytes = now.st_size;
   s->changed = now.st_mtim;
-  if (now.st_size <= s->offset) return TRI_OK;
+  if (now.st_size <= s->offset || tri_series_is_full(s)) return TRI_OK;
   if (most_bytes < MOST_LINE_BYTES) most_bytes = MOST_LINE_BYTES;
   TRI_TRY(tri_alloc("lines of metrics", most_bytes, 1, &buffer));
   tri_status status = read_on(s, file, buffer, most_bytes, more);

@@ -22,6 +22,7 @@ typedef struct tri_series {
   double *seconds;
   float *columns[TRI_BOARD_COLUMNS];
   int64_t count, room;
+  int64_t most;    /* of `count`: when it is reached nothing is read on; 0: no limit */
   int64_t version; /* another whenever anything above has changed */
   int64_t rewinds; /* how often the file went back to an earlier step, or was cut or replaced, while it was read */
   int64_t num_odd; /* lines that are no step's */
@@ -40,6 +41,8 @@ typedef struct tri_series {
  * held stays. */
 tri_status tri_series_read(tri_series *series, size_t most_bytes, bool *more);
 void tri_series_release(tri_series *series);
+/* Whether it holds as many steps as it may; what else is in the file is not read, unless that is cut or replaced. */
+bool tri_series_is_full(const tri_series *series);
 
 /* ---- drawing (buckets.c) ----------------------------------------------------------------------------------------- */
 

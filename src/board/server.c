@@ -5,6 +5,7 @@
 #include "board/server.h"
 
 #include "base/memory.h"
+#include "board/clients.h"
 #include "board/page.h"
 
 #include <stdlib.h>
@@ -38,16 +39,47 @@ const char *tri_server_address(const tri_server *server) {
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TOKEN_BYTES = 24, THREADS = 2, MOST_CONNECTIONS = 64, IDLE_S = 30, ADDRESS_BYTES = 512 };
+/* Of the connections some are free for who comes next: clients.h ends others before all are taken. Where other machines
+ * are let in, one of them has half at most. */
+enum { TOKEN_BYTES = 24, THREADS = 2, MOST_CONNECTIONS = 64, PEER_CONNECTIONS = 32, IDLE_S = 30, ADDRESS_BYTES = 512 };
+/* A browser keeps a connection for its next request, and IDLE_S ends one on which nothing moves at all. */
+static const tri_clients_limits client_limits = {.most = 40, .request_s = 45, .answer_s = 30, .slowest_bytes_s = 32768};
 
 struct tri_server {
   struct MHD_Daemon *daemon;
+  tri_clients *clients;
   tri_board *board;
   int64_t port;
   bool is_open;                    /* to other machines: the token, and not the name, says who may ask */
   char token[2 * TOKEN_BYTES + 1]; /* "": none */
   char address[ADDRESS_BYTES];
 };
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
+
+static tri_client *client_of(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info == NULL ? NULL : info->socket_context;
+}
+
+/* A connection that begins, and one that ends, whose socket is still open. */
+static void note_connection(void *context, struct MHD_Connection *connection, void **client,
+                            enum MHD_ConnectionNotificationCode what) {
+  const tri_server *server = context;
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+    tri_client_remove(*client);
+    *client = NULL;
+  } else if (info != NULL) {
+    *client = tri_clients_add(server->clients, info->connect_fd);
+  }
+}
+
+static void note_end(void *context, struct MHD_Connection *connection, void **state,
+                     enum MHD_RequestTerminationCode how) {
+  (void)context, (void)state, (void)how;
+  tri_client_wait(client_of(connection));
+}
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
@@ -76,6 +108,7 @@ static enum MHD_Result give(struct MHD_Connection *to, unsigned code, const char
   }
   add_headers(response, type);
   if (code == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(response, "Allow", "GET, HEAD");
+  tri_client_answer(client_of(to), bytes);
   enum MHD_Result result = MHD_queue_response(to, code, response);
   MHD_destroy_response(response);
   return result;
@@ -241,6 +274,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
     *body_bytes = 0;
     return MHD_YES;
   }
+  tri_client_think(client_of(to));
   if (!may_name(server, to)) return give_words(to, MHD_HTTP_MISDIRECTED_REQUEST, other);
   if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
     return give_words(to, MHD_HTTP_METHOD_NOT_ALLOWED, "This board only shows.\n");
@@ -315,10 +349,13 @@ static void write_address(tri_server *server, const char *host) {
 }
 
 static tri_status begin_daemon(tri_server *server, int listener) {
-  server->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
-                                    MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
-                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS,
-                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_END);
+  const unsigned of_one = server->is_open ? PEER_CONNECTIONS : 0; /* 0: all */
+  server->daemon =
+      MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL, 0, NULL, NULL, answer, server,
+                       MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)THREADS,
+                       MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                       of_one, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_CONNECTION,
+                       note_connection, server, MHD_OPTION_NOTIFY_COMPLETED, note_end, server, MHD_OPTION_END);
   if (server->daemon != NULL) return TRI_OK;
   close(listener);
   return tri_fail(TRI_IO_FAILED, "board: libmicrohttpd cannot start its threads: %s", strerror(errno));
@@ -329,6 +366,7 @@ static tri_status server_open(tri_server *server, const tri_server_options *opti
   int listener = -1;
   server->is_open = !is_loopback(at->ai_addr);
   if (server->is_open || options->wants_token) TRI_TRY(draw_token(server));
+  TRI_TRY(tri_clients_create(&client_limits, &server->clients));
   TRI_TRY(open_port(options, host, at, &listener, &server->port));
   write_address(server, host);
   return begin_daemon(server, listener);
@@ -349,16 +387,19 @@ tri_status tri_server_start(const tri_server_options *options, tri_board *board,
     status = server_open(server, options, host, found);
   }
   freeaddrinfo(found);
-  if (status == TRI_OK)
+  if (status == TRI_OK) {
     *out = server;
-  else
+  } else if (server != NULL) {
+    tri_clients_destroy(server->clients);
     tri_free(server);
+  }
   return status;
 }
 
 void tri_server_stop(tri_server *server) {
   if (server == NULL) return;
   MHD_stop_daemon(server->daemon);
+  tri_clients_destroy(server->clients);
   tri_free(server);
 }
 

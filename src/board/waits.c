@@ -1,14 +1,19 @@
 /* Who waits, from a timeline as tri_timeline_write_json writes it: a line an event. A line is read at a time, so that a
- * timeline may be larger than memory. */
+ * timeline may be larger than memory. Numbers that none has, which somebody else may have written, are passed over with
+ * their events: sums of them would be no numbers. */
 #include "base/lines.h"
 #include "base/memory.h"
 #include "board/internal.h"
 #include "timeline/timeline.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20 };
+enum { MOST_RANKS = 4096, COMPUTE_THREAD = 0, LONGEST_LINE_BYTES = 1 << 20, MOST_BYTES = 1 << 30 };
+static const double most_us = 1e15; /* thirty years */
 
 /* Of one rank's own thread: the seconds in which it could not go on, along each axis. */
 typedef struct rank_waits {
@@ -41,15 +46,18 @@ static void take_label(rank_waits *rank, const json_t *event) {
 static void take_event(waits *w, rank_waits *rank, const json_t *event) {
   const json_t *about = json_object_get(event, "args");
   double begin_us = json_number_value(json_object_get(event, "ts"));
-  double end_us = begin_us + json_number_value(json_object_get(event, "dur"));
+  double length_us = json_number_value(json_object_get(event, "dur")), end_us = begin_us + length_us;
+  double waited_us = json_number_value(json_object_get(about, "waited_us"));
   int64_t step = json_integer_value(json_object_get(about, "step"));
+  if (fabs(begin_us) > most_us || !(length_us >= 0 && length_us <= most_us)) return;
+  if (!(waited_us >= 0 && waited_us <= most_us)) return;
   if (step > 0 && (w->first_step == 0 || step < w->first_step)) w->first_step = step;
   if (step > w->last_step) w->last_step = step;
   if (begin_us < w->begin_us) w->begin_us = begin_us;
   if (end_us > w->end_us) w->end_us = end_us;
   if (json_integer_value(json_object_get(event, "tid")) != COMPUTE_THREAD) return; /* in the background */
   int axis = axis_of(json_string_value(json_object_get(about, "axis")));
-  rank->wait_s[axis] += 1e-6 * json_number_value(json_object_get(about, "waited_us"));
+  rank->wait_s[axis] += 1e-6 * waited_us;
 }
 
 static void take_line(waits *w, const tri_line *line) {
@@ -69,7 +77,12 @@ static tri_status read_waits(const char *root, const char *relative, waits *w) {
   int file = -1;
   tri_lines *lines = NULL;
   tri_status status = TRI_OK;
+  struct stat about;
   TRI_TRY(tri_file_open_below(root, relative, &file));
+  if (fstat(file, &about) == 0 && about.st_size > MOST_BYTES) { /* it is read at every look, and others wait */
+    close(file);
+    return tri_fail(TRI_BAD_FILE, "%s/%s has more than %d MB, more than is shown", root, relative, MOST_BYTES >> 20);
+  }
   TRI_TRY(tri_lines_of(file, relative, LONGEST_LINE_BYTES, &lines));
   for (bool there = true; status == TRI_OK && there;) {
     tri_line line;

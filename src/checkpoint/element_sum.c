@@ -1,5 +1,7 @@
 #include "checkpoint/element_sum.h"
 
+#include "base/loop_threads.h"
+
 #include <string.h>
 
 static inline uint64_t term(uint64_t element, uint64_t place) {
@@ -36,7 +38,7 @@ uint64_t tri_element_sum_parallel(size_t element_bytes, int64_t first, int64_t c
   enum { BLOCK = 1 << 16 };
   uint64_t sum = 0;
   if (count <= BLOCK) return tri_element_sum(element_bytes, first, count, data);
-#pragma omp parallel for reduction(+ : sum)
+#pragma omp parallel for num_threads(tri_loop_threads()) reduction(+ : sum)
   for (int64_t at = 0; at < count; at += BLOCK) {
     int64_t some = count - at < BLOCK ? count - at : BLOCK;
     sum += tri_element_sum(element_bytes, first + at, some, (const char *)data + (size_t)at * element_bytes);

@@ -3,6 +3,7 @@
  * buffer that is aligned as the disk wants it. */
 #include "checkpoint/input.h"
 
+#include "base/loop_threads.h"
 #include "base/memory.h"
 #include "checkpoint/output.h"
 
@@ -67,7 +68,7 @@ static void note(tri_kept *first, tri_status status) {
 static tri_status read_pieces(const tri_input *input, uint64_t offset, uint64_t bytes, char *out) {
   tri_kept first = {0};
   int64_t pieces = (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
-#pragma omp parallel
+#pragma omp parallel num_threads(tri_loop_threads())
   {
     char *pages = NULL;
     tri_status status = TRI_OK;

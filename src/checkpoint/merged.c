@@ -1,6 +1,7 @@
 #include "checkpoint/merged.h"
 
 #include "base/log.h"
+#include "base/loop_threads.h"
 #include "base/memory.h"
 #include "checkpoint/base_signature.h"
 #include "checkpoint/contradiction.h"
@@ -341,7 +342,7 @@ static void add_to_row(const tri_low_rank *factors, int64_t row, int64_t first, 
 /* Elements [first, first + count) of the matrix. */
 static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values) {
   const int64_t columns = factors->columns, end = first + count;
-#pragma omp parallel for
+#pragma omp parallel for num_threads(tri_loop_threads())
   for (int64_t row = first / columns; row <= (end - 1) / columns; row++) {
     const int64_t begin = row * columns < first ? first : row * columns;
     const int64_t stop = (row + 1) * columns < end ? (row + 1) * columns : end;

@@ -13,6 +13,7 @@
 #include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/named_folder.h"
 #include "checkpoint/output.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
@@ -49,6 +50,7 @@ struct tri_checkpoint_saving {
   tri_group alone;
   const tri_group *group;
   char temporary[TRI_PATH_BYTES], final[TRI_PATH_BYTES]; /* on the first rank; temporary on all */
+  tri_named_folder named;                                /* where the request names the folder */
   int64_t num_tensors;                                   /* weights, then the optimizer's */
   tri_safetensors_tensor *tensors;
   char (*names)[TRI_PEFT_NAME_BYTES]; /* of an adapter's weights in their files */
@@ -279,15 +281,10 @@ static tri_status create_root(const char *root) {
   return tri_directory_sync(parent);
 }
 
-/* A folder by its own name becomes so from NAME.tmp-PID. */
 static tri_status create_named(saving *s) {
-  char temporary[TRI_PATH_BYTES];
-  int length = snprintf(temporary, sizeof temporary, "%s.tmp-%ld", s->request.folder, (long)getpid());
-  if (length >= (int)sizeof temporary) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", s->request.folder);
-  snprintf(s->final, sizeof s->final, "%s", s->request.folder);
-  TRI_TRY(tri_directory_remove(temporary)); /* of a killed process that had the same number */
-  TRI_TRY(tri_directory_create(temporary));
-  memcpy(s->temporary, temporary, sizeof temporary);
+  TRI_TRY(tri_named_folder_begin(s->request.folder, &s->named));
+  memcpy(s->temporary, s->named.temporary, sizeof s->temporary);
+  memcpy(s->final, s->named.name, sizeof s->final);
   s->facts = json_object();
   return fill_folder(s);
 }
@@ -317,11 +314,13 @@ static tri_status create_folder(saving *s) {
 /* ---- beginning --------------------------------------------------------------------------------------------------- */
 
 /* Removes the temporary folder, if there is one, without losing the message of what went wrong before. */
-static void drop_folder(const saving *s) {
+static void drop_folder(saving *s) {
   tri_kept failure = {TRI_OK, ""};
   if (!is_first(s) || s->temporary[0] == '\0') return;
   tri_keep(&failure, TRI_IO_FAILED); /* whatever its code: that is the caller's */
-  if (tri_directory_remove(s->temporary) != TRI_OK) tri_warn("%s", tri_status_message());
+  const tri_status status =
+      s->request.folder != NULL ? tri_named_folder_drop(&s->named) : tri_directory_remove(s->temporary);
+  if (status != TRI_OK) tri_warn("%s", tri_status_message());
   (void)tri_kept_tell(&failure);
 }
 
@@ -447,19 +446,9 @@ tri_status tri_checkpoint_save_join(tri_checkpoint_saving *s, tri_status written
   return tri_all_sum_int64(s->group, s->num_tensors, (int64_t *)s->sums);
 }
 
-static tri_status rename_named(const saving *s) {
-  char parent[TRI_PATH_BYTES];
-  TRI_TRY(tri_directory_sync(s->temporary));
-  if (rename(s->temporary, s->final) != 0) {
-    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", s->temporary, s->final, tri_write_fault(errno));
-  }
-  TRI_TRY(tri_path_join(parent, s->final, ".."));
-  return tri_directory_sync(parent);
-}
-
 /* Gives the finished folder its name, in place of one of the same step. */
-static tri_status rename_folder(const saving *s) {
-  if (s->request.folder != NULL) return rename_named(s);
+static tri_status rename_folder(saving *s) {
+  if (s->request.folder != NULL) return tri_named_folder_finish(&s->named);
   const char *root = s->request.root;
   int64_t step = s->request.state.step;
   bool replaces = tri_path_exists(s->final);

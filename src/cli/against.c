@@ -3,9 +3,11 @@
 #include "base/count.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/yaml.h"
 #include "cli/expert_loads.h"
 #include "cli/inspect_corpus.h"
 #include "cli/json.h"
@@ -19,7 +21,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30 };
+enum { MOST_KINDS = 24, JSON_LIMIT_BYTES = 1 << 30, MOST_SECONDS = 1 << 30, CELL_BYTES = 48 };
 
 /* All instructions of one name. */
 typedef struct kind {
@@ -45,7 +47,7 @@ static tri_status read_json(const char *folder, const char *name, json_t **out) 
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, folder, name));
-  TRI_TRY(tri_file_read(path, JSON_LIMIT_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, JSON_LIMIT_BYTES, &text, &bytes));
   const tri_status status = tri_json_parse(path, text, bytes, 0, out);
   tri_free(text);
   return status;
@@ -75,7 +77,9 @@ static void add_measured(comparison *c, const json_t *trace) {
     if (name == NULL || category == NULL || !is_work(category)) continue;
     kind *of = kind_of(c, name);
     if (of == NULL) continue;
-    of->measured_s += json_number_value(json_object_get(event, "dur")) / 1e6;
+    const double length_s = json_number_value(json_object_get(event, "dur")) / 1e6;
+    if (!(length_s >= 0 && length_s <= MOST_SECONDS)) continue; /* no run has written that */
+    of->measured_s += length_s;
     of->measured += 1;
   }
 }
@@ -98,13 +102,30 @@ static tri_status add_predicted(comparison *c) {
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
+/* A number of the summary's; NaN where none is, as where somebody has edited it. */
+static double measured_of(const json_t *object, const char *name) {
+  const json_t *value = json_object_get(object, name);
+  const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
+  return fabs(number) <= most ? number : NAN;
+}
+
 static double measured_share(const comparison *c, const char *name) {
-  return json_number_value(json_object_get(json_object_get(c->summary, "share"), name));
+  return measured_of(json_object_get(c->summary, "share"), name);
 }
 
 static double measured_step_s(const comparison *c) {
   double step_s = measured_share(c, "step_s");
-  return step_s > 0 ? step_s : json_number_value(json_object_get(c->summary, "step_s"));
+  return step_s > 0 ? step_s : measured_of(c->summary, "step_s");
+}
+
+/* What was not measured is a dash, and so is how far a prediction is from it. */
+static const char *cell(const char *format, double value, char out[CELL_BYTES]) {
+  snprintf(out, CELL_BYTES, isfinite(value) ? format : "-", value); /* formats are this file's */
+  return out;
+}
+
+static double error_of(double predicted, double measured) {
+  return measured > 0 ? tri_format_rounded(100 * (predicted / measured - 1), 1) : NAN;
 }
 
 typedef struct share {
@@ -121,7 +142,8 @@ static void shares_of(const comparison *c, share out[SHARES]) {
     const char *name = tri_axis_name(tri_step_axis(i));
     *out++ = (share){name, t->along[tri_step_axis(i)] / step, measured_share(c, name)};
   }
-  *out++ = (share){"bubble", t->bubble / step, measured_share(c, "bubble") + measured_share(c, "all")};
+  const double all = measured_share(c, "all"); /* summaries of older versions have none */
+  *out++ = (share){"bubble", t->bubble / step, measured_share(c, "bubble") + (isfinite(all) ? all : 0)};
   *out++ = (share){"optimizer", t->optimizer / step, measured_share(c, "optimizer")};
 }
 
@@ -130,30 +152,31 @@ static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * s
 static void against_print_text(const comparison *c) {
   share shares[SHARES];
   char layout[TRI_LAYOUT_TEXT_BYTES];
-  double measured = measured_step_s(c), peak = json_number_value(json_object_get(c->summary, "peak_bytes_measured"));
+  double measured = measured_step_s(c), peak = measured_of(c->summary, "peak_bytes_measured");
+  char found[CELL_BYTES], error[CELL_BYTES];
   shares_of(c, shares);
   printf("%s on %s, %s\n", c->config->model.name, c->cluster->name,
          tri_layout_text(&c->config->layout, layout, sizeof layout));
   printf("%-22s %14s %14s %10s\n", "", "predicted", "measured", "error");
-  printf("%-22s %12.4f s %12.4f s %+8.1f %%\n", "step", c->prediction.step_s, measured,
-         tri_format_rounded(100 * (c->prediction.step_s / measured - 1), 1));
-  printf("%-22s %14.0f %14.0f %+8.1f %%\n", "bytes of rank 0", c->memory.peak, peak,
-         tri_format_rounded(100 * (c->memory.peak / peak - 1), 1));
+  printf("%-22s %12.4f s %14s %10s\n", "step", c->prediction.step_s, cell("%.4f s", measured, found),
+         cell("%+.1f %%", error_of(c->prediction.step_s, measured), error));
+  printf("%-22s %14.0f %14s %10s\n", "bytes of rank 0", c->memory.peak, cell("%.0f", peak, found),
+         cell("%+.1f %%", error_of(c->memory.peak, peak), error));
   if (c->config->model.num_experts > 0 && c->request.expert_imbalance > 0) {
     printf("experts of the busiest rank had %.2f times the rows of equally busy ones, and are priced so\n",
            c->request.expert_imbalance);
   }
   for (int i = 0; i < SHARES; i++) {
-    printf("%-22s %12.1f %% %12.1f %% %+8.1f points\n", shares[i].name,
-           tri_format_rounded(100 * shares[i].predicted, 1), tri_format_rounded(100 * shares[i].measured, 1),
-           tri_format_rounded(100 * (shares[i].predicted - shares[i].measured), 1));
+    printf("%-22s %12.1f %% %14s %15s\n", shares[i].name, tri_format_rounded(100 * shares[i].predicted, 1),
+           cell("%.1f %%", tri_format_rounded(100 * shares[i].measured, 1), found),
+           cell("%+.1f points", tri_format_rounded(100 * (shares[i].predicted - shares[i].measured), 1), error));
   }
   for (int i = 0; i < c->num_kinds; i++) {
     const kind *k = &c->kinds[i];
-    double predicted = mean_ms(k->predicted_s, k->predicted), found = mean_ms(k->measured_s, k->measured);
-    if (k->measured == 0 || found < 0.01) continue;
-    printf("%-22s %11.2f ms %11.2f ms %+8.1f %%\n", k->name, predicted, found,
-           tri_format_rounded(100 * (predicted / found - 1), 1));
+    double predicted = mean_ms(k->predicted_s, k->predicted), took = mean_ms(k->measured_s, k->measured);
+    if (k->measured == 0 || took < 0.01) continue;
+    printf("%-22s %11.2f ms %11.2f ms %10s\n", k->name, predicted, took,
+           cell("%+.1f %%", error_of(predicted, took), error));
   }
 }
 
@@ -163,7 +186,8 @@ static tri_status against_print_json(const comparison *c) {
   shares_of(c, shares);
   for (int i = 0; i < SHARES; i++) {
     json_object_set_new(list, shares[i].name,
-                        json_pack("{s:f, s:f}", "predicted", shares[i].predicted, "measured", shares[i].measured));
+                        json_pack("{s:o, s:o}", "predicted", tri_json_number(shares[i].predicted), "measured",
+                                  tri_json_number(shares[i].measured)));
   }
   for (int i = 0; i < c->num_kinds; i++) {
     const kind *k = &c->kinds[i];
@@ -172,10 +196,10 @@ static tri_status against_print_json(const comparison *c) {
                                            mean_ms(k->measured_s, k->measured) / 1e3));
   }
   json_t *document =
-      json_pack("{s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o}", "step_s", "predicted", c->prediction.step_s, "measured",
-                measured_step_s(c), "peak_bytes", "predicted", c->memory.peak, "measured",
-                json_number_value(json_object_get(c->summary, "peak_bytes_measured")), "share", list, "instructions",
-                kinds, "layout", tri_report_layout(&c->config->layout));
+      json_pack("{s:{s:f, s:o}, s:{s:f, s:o}, s:o, s:o, s:o}", "step_s", "predicted", c->prediction.step_s, "measured",
+                tri_json_number(measured_step_s(c)), "peak_bytes", "predicted", c->memory.peak, "measured",
+                tri_json_number(measured_of(c->summary, "peak_bytes_measured")), "share", list, "instructions", kinds,
+                "layout", tri_report_layout(&c->config->layout));
   if (c->config->model.num_experts > 0) {
     json_object_set_new(document, "expert_imbalance", json_real(c->request.expert_imbalance));
   }
@@ -298,6 +322,16 @@ static tri_status find_imbalance(comparison *c, const char *run) {
   return tri_expert_loads_imbalance(path, c->config->layout.expert, &c->request.expert_imbalance);
 }
 
+static tri_status load_config(const char *path, tri_run_config *out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes));
+  const tri_status status = tri_run_config_parse(path, text, bytes, NULL, 0, out);
+  tri_free(text);
+  if (status == TRI_OK) tri_run_settle_older(out);
+  return status;
+}
+
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json) {
   char path[TRI_PATH_BYTES];
   tri_run_config *config = NULL;
@@ -307,8 +341,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
   TRI_TRY(tri_path_join(path, run, "config.yaml"));
   TRI_TRY_GOTO(tri_alloc("a comparison", 1, sizeof *c, &c), done);
   TRI_TRY_GOTO(tri_alloc("a run's configuration", 1, sizeof *config, &config), done);
-  TRI_TRY_GOTO(tri_run_config_load(path, NULL, 0, config), done);
-  tri_run_settle_older(config);
+  TRI_TRY_GOTO(load_config(path, config), done);
   TRI_TRY_GOTO(read_json(run, "summary.json", &c->summary), done);
   TRI_TRY_GOTO(resolve_layout(c, config), done);
   TRI_TRY_GOTO(create_device(config, &device), done);

@@ -2,10 +2,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/stop.h"
+#include "base/write_fault.h"
 #include "board/server.h"
 #include "cli/cli.h"
 #include "cli/options.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,9 +68,13 @@ static tri_status board_run(int count, char **given) {
   TRI_TRY_GOTO(tri_board_look(board), destroy);
   TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);
   printf("%s\n", tri_server_address(server));
-  fflush(stdout);
+  if (fflush(stdout) != 0) { /* who cannot see the address cannot come */
+    status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+    goto stop;
+  }
   tri_log("the board is at the address above until this is interrupted (Ctrl-C)");
   status = keep_up(board);
+stop:
   tri_server_stop(server);
 destroy:
   tri_board_destroy(board);

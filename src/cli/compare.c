@@ -24,7 +24,7 @@ typedef struct compare_arguments {
 } compare_arguments;
 
 enum { OPTION_BY = 256, OPTION_SVG, OPTION_HTML, OPTION_JSON };
-enum { SUMMARY_LIMIT_BYTES = 1 << 20 };
+enum { SUMMARY_LIMIT_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
 
 static const struct option compare_options[] = {
     {"by", required_argument, NULL, OPTION_BY},
@@ -89,7 +89,8 @@ static tri_status read_run(const char *folder, compared_run *run) {
   TRI_TRY(tri_alloc("the time of steps", (size_t)h->count, sizeof *run->seconds, &run->seconds));
   double sum = 0;
   for (int64_t i = 0; i < h->count; i++) {
-    if (isfinite(h->steps[i].step_s)) sum += h->steps[i].step_s;
+    const double step_s = h->steps[i].step_s;
+    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* no run has written another */
     run->seconds[i] = sum;
   }
   run->summary.peak_bytes_measured = h->steps[h->count - 1].peak_bytes;

@@ -1,13 +1,14 @@
 #include "cli/expert_loads.h"
 
 #include "base/file.h"
-#include "base/memory.h"
+#include "base/lines.h"
 #include "base/parts.h"
 
 #include <jansson.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 30 };
+enum { LONGEST_LINE_BYTES = 1 << 24 }; /* a load for every expert of every layer */
+static const double most_rows = 1e15;  /* more are none that a run has written, and their sums no numbers */
 
 typedef struct sums {
   double imbalance;
@@ -22,7 +23,9 @@ static void add_layer(const json_t *layer, int64_t holders, sums *to) {
   for (int64_t h = 0; h < holders; h++) {
     double rows = 0;
     for (int64_t e = tri_part_begin(experts, holders, h); e < tri_part_begin(experts, holders, h + 1); e++) {
-      rows += json_number_value(json_array_get(load, (size_t)e));
+      const double of_expert = json_number_value(json_array_get(load, (size_t)e));
+      if (!(of_expert >= 0 && of_expert <= most_rows)) return;
+      rows += of_expert;
     }
     all += rows;
     if (rows > most) most = rows;
@@ -40,20 +43,21 @@ static void add_step(const char *line, size_t bytes, int64_t holders, sums *to) 
 }
 
 tri_status tri_expert_loads_imbalance(const char *metrics, int64_t holders, double *out) {
-  char *text = NULL;
-  size_t bytes = 0;
+  tri_lines *lines = NULL;
   sums sum = {0};
+  tri_status status = TRI_OK;
   *out = 0;
   if (!tri_path_exists(metrics)) return TRI_OK;
-  TRI_TRY(tri_file_read(metrics, MOST_BYTES, &text, &bytes));
-  for (const char *line = text; line != NULL && *line != '\0';) {
-    const char *end = strchr(line, '\n');
-    add_step(line, end == NULL ? strlen(line) : (size_t)(end - line), holders, &sum);
-    line = end == NULL ? NULL : end + 1;
+  TRI_TRY(tri_lines_open(metrics, LONGEST_LINE_BYTES, &lines));
+  for (bool there = true; there;) {
+    tri_line line;
+    TRI_TRY_GOTO(tri_lines_next_any(lines, &line, &there), close_lines);
+    if (there && !line.too_long) add_step(line.text, line.bytes, holders, &sum);
   }
-  tri_free(text);
-  if (sum.layers == 0) return TRI_OK;
+  if (sum.layers == 0) goto close_lines;
   const double mean = sum.imbalance / (double)sum.layers;
   *out = mean < 1 ? 1 : mean;
-  return TRI_OK;
+close_lines:
+  tri_lines_close(lines);
+  return status;
 }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,32 @@ static void limit_spinning(char **arguments) {
   execv(path, arguments); /* comes back only if it failed: then without */
 }
 
+/* OpenMP takes OMP_NUM_THREADS at its word: 100000 threads end the program where the first loop asks for them, before
+ * `threads` of a run file is read. More than the machine has cores are of no use to anybody. What is no number of
+ * threads OpenMP leaves aside with a line of its own. Processes that this one starts get what it takes. */
+static void limit_threads(void) {
+  const char *asked = getenv("OMP_NUM_THREADS");
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  char *end = NULL, most[24];
+  if (asked == NULL || cores < 1) return;
+  const long long threads = strtoll(asked, &end, 10); /* or a list: one for each level of loops in loops */
+  end += strspn(end, " \t");
+  const bool is_number = end != asked && (*end == '\0' || *end == ',') && threads >= 1;
+  if (is_number && threads <= cores) return;
+  if (is_number) {
+    tri_warn("OMP_NUM_THREADS=%.40s is more than the %ld cores of this machine: %ld threads are used", asked, cores,
+             cores);
+  } else {
+    tri_warn(
+        "OMP_NUM_THREADS is `%.40s`, which is not a number of threads: %ld are used; set it to 1 to %ld, or "
+        "unset it",
+        asked, cores, cores);
+  }
+  snprintf(most, sizeof most, "%ld", cores);
+  (void)setenv("OMP_NUM_THREADS", most, 1);
+  omp_set_num_threads((int)cores);
+}
+
 /* For tests: whatever a command that went well allocated through tri_alloc, it has released. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
@@ -69,6 +96,17 @@ static void open_standard_files(void) {
     const int file = open("/dev/null", number == STDOUT_FILENO ? O_RDONLY : O_RDWR); /* the lowest that is free */
     if (file < 0) return;
   }
+}
+
+/* A long text is written as it comes: where that failed, nothing is left to flush, and the stream remembers it. */
+static tri_status finish_output(void) {
+  const bool failed = ferror(stdout) != 0;
+  if (fflush(stdout) != 0)
+    return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+  if (!failed) return TRI_OK;
+  const bool is_closed = (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY;
+  return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s",
+                  is_closed ? tri_write_fault(EBADF) : "some of the results were not taken, as where a disk is full");
 }
 
 static tri_status main_run(const tri_command *command, int count, char **arguments) {
@@ -109,6 +147,7 @@ int main(int count, char **arguments) {
   tri_stop_hold();
   signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
   open_standard_files();
+  limit_threads();
   limit_spinning(arguments);
   const char *launched = getenv(TRI_LAUNCHED);
   if (launched != NULL) {
@@ -118,9 +157,9 @@ int main(int count, char **arguments) {
   tri_status status = run_any(count, arguments);
   /* An empty message: another rank of the job has said it, or this one has. */
   if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
-  if (fflush(stdout) != 0 && status == TRI_OK) {
-    status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
-    tri_log_failure(status, tri_status_message());
+  if (status == TRI_OK) {
+    status = finish_output();
+    if (status != TRI_OK) tri_log_failure(status, tri_status_message());
   }
   tri_parent_leave(tri_status_exit(status));
   return tri_status_exit(status);

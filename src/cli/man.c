@@ -209,7 +209,9 @@ static void put_environment(FILE *to) {
       {"TRIREME_CACHE",
        "where compiled GPU kernels and the best measured peaks are kept; ~/.cache/trireme unless set; none: nowhere"},
       {"TRIREME_RANKS_PER_NODE", "ranks of a node in runs on one machine, to try layouts that span nodes"},
-      {"OMP_NUM_THREADS", "threads of each rank; its share of the node's cores unless set"},
+      {"OMP_NUM_THREADS",
+       "threads of loops that are not a device's, no more than the machine has cores; a run file's `threads` says "
+       "those of a rank"},
       {"NO_COLOR", "no colours on a terminal"},
   };
   fputs(".SH ENVIRONMENT\n", to);

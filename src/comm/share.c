@@ -6,6 +6,7 @@
  *
  * Every rank of the machine takes part in every sharing, so a segment has one number on all of them, and `shared` is
  * agreed on. */
+#include "base/loop_threads.h"
 #include "base/memory.h"
 #include "comm/internal.h"
 
@@ -62,7 +63,7 @@ static bool replace_piece(char *pages, size_t bytes, int file, off_t at) {
 static bool replace_pages(const tri_segment *segment, int file) {
   int64_t pieces = (int64_t)(segment->bytes / PIECE_BYTES + (segment->bytes % PIECE_BYTES != 0));
   int64_t replaced = 0;
-#pragma omp parallel for schedule(static) reduction(+ : replaced)
+#pragma omp parallel for schedule(static) num_threads(tri_loop_threads()) reduction(+ : replaced)
   for (int64_t i = 0; i < pieces; i++) {
     size_t at = (size_t)i * PIECE_BYTES;
     size_t bytes = segment->bytes - at < PIECE_BYTES ? segment->bytes - at : PIECE_BYTES;

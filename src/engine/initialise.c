@@ -1,5 +1,6 @@
 #include "engine/initialise.h"
 
+#include "base/loop_threads.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/queue.h"
@@ -24,7 +25,7 @@ static double value_of(const tri_parameter *parameter, tri_random_key key, int64
 static void fill_chunk(const tri_parameter *tensor, tri_random_key key, int64_t before, int64_t first, int64_t count,
                        tri_dtype wide, void *host) {
   int64_t length = tri_parameter_run_length(tensor);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     int64_t at = first + i;
     double value = value_of(tensor, key, before + tri_parameter_run(tensor, at / length) + at % length);

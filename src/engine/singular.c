@@ -3,6 +3,7 @@
  * below the root of the precision, relative to the first value, which no step asks of directions so short. */
 #include "engine/singular.h"
 
+#include "base/loop_threads.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
@@ -53,7 +54,7 @@ static void add_tile(const product *p, int64_t i, int64_t j, int64_t first, int6
 static void multiply(const product *p) {
   for (int64_t first = 0; first < p->length; first += COLUMNS) {
     const int64_t end = first + COLUMNS < p->length ? first + COLUMNS : p->length;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
     for (int64_t i = 0; i < p->side; i += PAIR) {
       for (int64_t j = 0; j <= i; j += PAIR) add_tile(p, i, j, first, end);
     }

@@ -1,6 +1,7 @@
 #include "plan/search.h"
 
 #include "base/format.h"
+#include "base/loop_threads.h"
 #include "base/memory.h"
 #include "plan/bounds.h"
 #include "plan/row_pairs.h"
@@ -139,7 +140,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
 static tri_status simulate_all(search *s, candidate **some, int64_t count, double room) {
   char message[1024] = "";
   tri_status worst = TRI_OK;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) num_threads(tri_loop_threads())
   for (int64_t i = 0; i < count; i++) {
     tri_status status = search_simulate(s, some[i], room);
 #pragma omp critical(tri_search_failure)

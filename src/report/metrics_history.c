@@ -16,9 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* NaN also for what no step comes to: sums and shares of such numbers would be none. */
 static double real_of(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
-  return json_is_number(value) ? json_number_value(value) : NAN;
+  const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;
+  return fabs(number) <= most ? number : NAN;
 }
 
 static int64_t integer_of(const json_t *object, const char *key) {

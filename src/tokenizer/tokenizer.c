@@ -180,8 +180,8 @@ static tri_status create_gpt2(const char *directory, tri_tokenizer **out) {
     return tri_fail(TRI_BAD_FILE, "%s has neither encoder.json with vocab.bpe nor vocab.json with merges.txt%s",
                     directory, tri_folder_hint(directory, TRI_CONTENT_TOKENIZER, hint));
   }
-  TRI_TRY_GOTO(tri_file_read(encoder_file, LONGEST_FILE_BYTES, &encoder, &encoder_bytes), free_texts);
-  TRI_TRY_GOTO(tri_file_read(merges_file, LONGEST_FILE_BYTES, &merges, &merges_bytes), free_texts);
+  TRI_TRY_GOTO(tri_file_read_plain(encoder_file, LONGEST_FILE_BYTES, &encoder, &encoder_bytes), free_texts);
+  TRI_TRY_GOTO(tri_file_read_plain(merges_file, LONGEST_FILE_BYTES, &merges, &merges_bytes), free_texts);
   TRI_TRY_GOTO(tri_tokenizer_parse_gpt2(encoder_file, encoder, encoder_bytes, merges_file, merges, merges_bytes, out),
                free_texts);
 free_texts:
@@ -226,7 +226,8 @@ static tri_status create_json(const char *source, tri_tokenizer **out) {
                       tri_folder_hint(folder, TRI_CONTENT_TOKENIZER, hint));
     }
   }
-  TRI_TRY(tri_file_read(source, LONGEST_FILE_BYTES, &text, &bytes));
+  /* A file of a folder's may be somebody else's; what is named by itself may be a pipe of the user's. */
+  TRI_TRY((has_folder ? tri_file_read_plain : tri_file_read)(source, LONGEST_FILE_BYTES, &text, &bytes));
   const tri_status status = tri_tokenizer_parse_json_in(has_folder ? folder : NULL, source, text, bytes, &tokenizer);
   tri_free(text);
   TRI_TRY(status);

@@ -64,7 +64,7 @@ static tri_status load_merges(const char *folder, json_t *list) {
   const char *text = NULL;
   size_t bytes = 0;
   TRI_TRY(tri_path_join(path, folder, "merges.txt"));
-  TRI_TRY(tri_file_read(path, LONGEST_FILE_BYTES, &memory, &bytes));
+  TRI_TRY(tri_file_read_plain(path, LONGEST_FILE_BYTES, &memory, &bytes));
   text = memory;
   tri_status status = tri_text_begin(path, "merges", &text, &bytes);
   for (size_t at = 0, number = 0; status == TRI_OK && at < bytes; number++) {
@@ -85,7 +85,7 @@ static tri_status load_merges(const char *folder, json_t *list) {
 static tri_status load_vocab(const char *path, json_t **out) {
   char *text = NULL;
   size_t bytes = 0;
-  TRI_TRY(tri_file_read(path, LONGEST_FILE_BYTES, &text, &bytes));
+  TRI_TRY(tri_file_read_plain(path, LONGEST_FILE_BYTES, &text, &bytes));
   tri_status status = tri_tokenizer_load_json(path, text, bytes, out);
   tri_free(text);
   return status;

@@ -163,15 +163,21 @@ static void print_best(const tri_explanation *e, FILE *to) {
   tri_free(sorted);
 }
 
+const char *tri_explain_beside_best(const tri_explanation *e, double value, char out[TRI_EXPLAIN_BESIDE_BYTES]) {
+  const double share = e->best < 0 ? NAN : value / e->trials[e->best].value - 1;
+  snprintf(out, TRI_EXPLAIN_BESIDE_BYTES, isfinite(share) ? "%+.1f %%" : "-", tri_format_rounded(100 * share, 1));
+  return out;
+}
+
 static void print_known(const tri_explanation *e, FILE *to) {
+  char beside[TRI_EXPLAIN_BESIDE_BYTES];
   for (int64_t r = 0; r < e->study->num_known; r++) {
     const tri_recipe *recipe = &e->study->known[r];
     const tri_trial *t = &e->known[r];
     if (t->state == TRI_TRIAL_FAILED) fprintf(to, "%s (%s): %s\n", recipe->name, recipe->layout, t->reason);
     if (t->state != TRI_TRIAL_DONE) continue;
-    fprintf(to, "%s (%s): %.4f, place %ld of %ld, %+.1f %% of the best\n", recipe->name, recipe->layout, t->value,
-            (long)tri_explain_rank(e, t->value), (long)e->done + 1,
-            tri_format_rounded(100 * (t->value / e->trials[e->best].value - 1), 1));
+    fprintf(to, "%s (%s): %.4f, place %ld of %ld, %s of the best\n", recipe->name, recipe->layout, t->value,
+            (long)tri_explain_rank(e, t->value), (long)e->done + 1, tri_explain_beside_best(e, t->value, beside));
   }
 }
 

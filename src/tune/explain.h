@@ -45,4 +45,8 @@ json_t *tri_explain_json(const tri_explanation *e);
 /* Self-contained: no script, no file beside it (explain_html.c). */
 void tri_explain_html(const tri_explanation *e, FILE *to);
 
+/* How a value compares with the best: "+3.1 %", or "-" where the best is 0, as in a store that somebody else wrote. */
+enum { TRI_EXPLAIN_BESIDE_BYTES = 48 };
+const char *tri_explain_beside_best(const tri_explanation *e, double value, char out[TRI_EXPLAIN_BESIDE_BYTES]);
+
 #endif

@@ -1,6 +1,5 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
-#include "base/format.h"
 #include "report/html.h"
 #include "tune/explain.h"
 #include "tune/page.h"
@@ -267,6 +266,7 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
 }
 
 static void print_known(const tri_explanation *e, FILE *to) {
+  char beside[TRI_EXPLAIN_BESIDE_BYTES];
   if (e->study->num_known == 0) return;
   fprintf(to,
           "<h2>Known recipes</h2>\n<div class=\"wide\"><table><tr><th>recipe</th><th>layout</th><th>value</th>"
@@ -279,9 +279,8 @@ static void print_known(const tri_explanation *e, FILE *to) {
     tri_html_text(e->study->known[r].layout, to);
     fprintf(to, "</td>");
     if (t->state == TRI_TRIAL_DONE) {
-      fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%+.1f %%</td></tr>\n", t->value,
-              (long)tri_explain_rank(e, t->value), (long)e->done + 1,
-              tri_format_rounded(100 * (t->value / e->trials[e->best].value - 1), 1));
+      fprintf(to, "<td>%.4f</td><td>%ld of %ld</td><td>%s</td></tr>\n", t->value, (long)tri_explain_rank(e, t->value),
+              (long)e->done + 1, tri_explain_beside_best(e, t->value, beside));
     } else {
       fprintf(to, "<td colspan=\"3\">");
       tri_html_text(t->reason, to);

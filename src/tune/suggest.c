@@ -14,7 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_LOOKED_AT = 4000, LEAST_LOOKED_AT = 400, STARTS = 4, DRAWS = 64, MOST_MODELLED = 300 };
+enum {
+  MOST_LOOKED_AT = 4000,
+  LEAST_LOOKED_AT = 400,
+  STARTS = 4,
+  DRAWS = 64,
+  MOST_MODELLED = 300,
+  MOST_LEARNT_FROM = 1000
+};
 enum { FOR_REPORTS = 0, FOR_RANDOM_POINTS = 1, FOR_PLACES = 2 };
 
 const char *tri_trial_state_name(tri_trial_state state) {
@@ -156,6 +163,7 @@ tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, in
 typedef struct models {
   tri_gaussian *value, *success, *memory;
   double best, scale; /* of values, as they are modelled; what the prior is multiplied by */
+  int64_t all;        /* trials there are, of which those modelled may be a part */
 } models;
 
 static void release_models(models *m) {
@@ -209,7 +217,7 @@ static tri_status model_values(tri_suggester *s, const tri_trial *trials, int64_
   }
   tri_status status = s->prior == NULL && values.count > 1 ? draw_together(&values, &m->best) : TRI_OK;
   bool matters = status == TRI_OK && values.count > 1;
-  if (matters) status = fit(s->space, &values, effort(count, 0), &s->value, &m->value);
+  if (matters) status = fit(s->space, &values, effort(m->all, 0), &s->value, &m->value);
   tri_free(values.x);
   return status;
 }
@@ -224,7 +232,7 @@ static tri_status model_memory(tri_suggester *s, const tri_trial *trials, int64_
     any = any || trials[i].memory > 0.5;
   }
   bool matters = any && taken.count > 1;
-  tri_status status = matters ? fit(s->space, &taken, effort(count, 2), &s->memory, &m->memory) : TRI_OK;
+  tri_status status = matters ? fit(s->space, &taken, effort(m->all, 2), &s->memory, &m->memory) : TRI_OK;
   tri_free(taken.x);
   return status;
 }
@@ -241,7 +249,7 @@ static tri_status model_success(tri_suggester *s, const tri_trial *trials, int64
   /* Failures alone say nothing about lengths: then the model only keeps away from where it has been. */
   bool matters = ends.count > 1 && done < ends.count;
   tri_status status =
-      matters ? fit(s->space, &ends, done == 0 ? 0 : effort(count, 4), &s->success, &m->success) : TRI_OK;
+      matters ? fit(s->space, &ends, done == 0 ? 0 : effort(m->all, 4), &s->success, &m->success) : TRI_OK;
   tri_free(ends.x);
   return status;
 }
@@ -442,11 +450,44 @@ done:
   return status;
 }
 
+static int better_first(const void *left, const void *right) {
+  const tri_trial *a = *(const tri_trial *const *)left, *b = *(const tri_trial *const *)right;
+  const double of_a = worth_of(a), of_b = worth_of(b);
+  if (of_a != of_b) return of_a > of_b ? -1 : 1;
+  return (a->number > b->number) - (a->number < b->number);
+}
+
+/* Models cost the cube of their trials: of very many the newest are modelled, which those that run are among, and the
+ * best of those before. Release *out with tri_free. */
+static tri_status pick_modelled(const tri_trial *trials, int64_t count, tri_trial **out, int64_t *kept) {
+  const tri_trial **before = NULL;
+  const int64_t newest = MOST_LEARNT_FROM / 2, older = count - newest;
+  TRI_TRY(tri_alloc("trials", (size_t)older, sizeof(const tri_trial *), (void *)&before));
+  for (int64_t i = 0; i < older; i++) before[i] = &trials[i];
+  qsort((void *)before, (size_t)older, sizeof *before, better_first);
+  const tri_status status = tri_alloc("trials", MOST_LEARNT_FROM, sizeof **out, out);
+  if (status == TRI_OK) {
+    for (int64_t i = 0; i < MOST_LEARNT_FROM - newest; i++) (*out)[i] = *before[i];
+    memcpy(*out + (MOST_LEARNT_FROM - newest), trials + older, (size_t)newest * sizeof **out);
+    *kept = MOST_LEARNT_FROM;
+  }
+  tri_free((void *)before);
+  return status;
+}
+
 static tri_status by_models(tri_suggester *s, const tri_trial *trials, int64_t count, tri_point *out, bool *found) {
-  models m = {0};
-  tri_status status = model_values(s, trials, count, &m);
-  if (status == TRI_OK) status = model_memory(s, trials, count, &m);
-  if (status == TRI_OK) status = model_success(s, trials, count, &m);
+  models m = {.all = count};
+  const tri_trial *modelled = trials;
+  tri_trial *some = NULL;
+  int64_t num_modelled = count;
+  if (count > MOST_LEARNT_FROM) {
+    TRI_TRY(pick_modelled(trials, count, &some, &num_modelled));
+    modelled = some;
+  }
+  tri_status status = model_values(s, modelled, num_modelled, &m);
+  if (status == TRI_OK) status = model_memory(s, modelled, num_modelled, &m);
+  if (status == TRI_OK) status = model_success(s, modelled, num_modelled, &m);
+  tri_free(some);
   if (status == TRI_OK) status = choose(s, &m, trials, count, out, found);
   release_models(&m);
   return status;

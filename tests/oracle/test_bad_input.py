@@ -2,7 +2,9 @@
 of its kind, and nothing left half done. (Hostile files, byte by byte, are the unit tests' and the fuzzers'.)"""
 import json
 import os
+import re
 import resource
+import shutil
 import struct
 import subprocess
 
@@ -218,6 +220,77 @@ def test_json_stays_json(made):
     done = subprocess.run([TRIREME, "eval", made / "run", made / "corpus/validation"], stdout=open("/dev/full", "w"),
                           stderr=subprocess.PIPE, text=True)
     assert done.returncode == 5 and "standard output" in done.stderr
+
+
+def test_compare_of_odd_metrics(tmp_path, made):
+    """What no step comes to is as if it were not there: in the table, the JSON, the picture and the page."""
+    shutil.copytree(made / "run", tmp_path / "run")
+    path = tmp_path / "run/metrics.jsonl"
+    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    for number in (1e308, -1e308, 1e31):
+        path.write_text("".join(json.dumps({**step, **dict.fromkeys(("step_s", "mfu", "loss", "validation_loss", "tokens_per_s"), number)}) + "\n" for step in steps))
+        words = ("compare", tmp_path / "run", made / "run")
+        text = trireme(*words, "--svg", tmp_path / "a.svg", "--html", tmp_path / "a.html").stdout
+        for said in (text, (tmp_path / "a.svg").read_text(), (tmp_path / "a.html").read_text()):
+            assert not re.search(r"(?<![a-z])(inf|nan)(?![a-z])", said), said
+        found = json.loads(trireme(*words, "--json").stdout)
+        assert len(found) == 2 and found[0]["mfu"] is None and found[0]["loss"] is None and found[0]["seconds"] == 0
+
+
+@pytest.mark.parametrize("kept,rest", [("tokenizer.json", ""), ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"), ("merges.txt", "vocab.json")])
+def test_a_pipe_in_place_of_a_tokenizer(tmp_path, made, kept, rest):
+    """Nobody waits for it in a folder that others may have filled."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    os.mkfifo(folder / kept)
+    if rest:
+        (folder / rest).write_text("{}" if rest.endswith("json") else "#version\n")
+    name = f"gpt2:{folder}" if kept == "encoder.json" else folder
+    done = subprocess.run([TRIREME, "prepare", "--tokenizer", name, "--out", tmp_path / "out", made / "text.txt"], capture_output=True, text=True, timeout=60)
+    check(done, f"{kept} is a pipe, not a plain file")
+    assert done.returncode == 4
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_a_lock_that_is_no_file(tmp_path, made, kind):
+    """Nobody waits for a pipe, and what a link leads to is not touched."""
+    path, lock, other = write_run(tmp_path, made, output=str(tmp_path / "run")), tmp_path / "run/LOCK", tmp_path / "other"
+    (tmp_path / "run").mkdir()
+    other.write_text("kept")
+    {"pipe": os.mkfifo, "link": lambda at: at.symlink_to(other), "folder": os.mkdir}[kind](lock)
+    before = other.stat().st_mtime_ns
+    done = subprocess.run([TRIREME, "train", path], capture_output=True, text=True, timeout=60)
+    check(done, "run/LOCK is not a plain file, as a lock is; remove it")
+    assert done.returncode == 4 and other.read_text() == "kept" and other.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("where,said", [(">&-", "it is closed"), (">/dev/full", "")])
+def test_results_that_go_nowhere(tmp_path, made, where, said):
+    """Whatever prints results fails, also with long ones, which are written before the end."""
+    plan = ["--model", "frontier-22b", "--cluster", "frontier", "--devices", "16", "--global-batch", "16"]
+    for words in (["validate"], ["validate", "--json"], ["plan", *plan], ["simulate", *plan, "--layout", "tensor=4,pipeline=4"], ["board", tmp_path, "--port", "0"],
+                  ["compare", made / "run", made / "run"], ["inspect", made / "run", "--json"], ["doctor", "--quick", "--json"],
+                  ["prepare", "--tokenizer", "bytes", "--out", tmp_path / "corpus", "--json", made / "text.txt"],
+                  ["help", "train"], ["--version"], ["--help"],
+                  ["train", made / "run/config.yaml", "--dry-run"], ["tune", "--keys"], ["help", "--man", "train"]):
+        done = subprocess.run(["sh", "-c", f'exec "$@" {where}', "sh", TRIREME, *words], capture_output=True, text=True, timeout=120)
+        if "was built without libmicrohttpd" not in done.stderr:
+            assert done.returncode == 5 and "cannot write to standard output: " + said in done.stderr, (words, done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("threads,said", [("100000", "OMP_NUM_THREADS=100000 is more than the "), ("99999999999999999999", "is more than the "),
+                                          ("0", "OMP_NUM_THREADS is `0`, which is not a number of threads"), ("-1", "which is not a number of threads"),
+                                          ("abc", "OMP_NUM_THREADS is `abc`, which is not a number of threads"), ("1,2", None), (" 1 ", None)])
+def test_threads_of_the_environment(tmp_path, made, threads, said):
+    """No loop asks for as many threads as the environment says before somebody has looked at the number."""
+    environment = {**os.environ, "OMP_NUM_THREADS": threads}
+    environment.pop("GOMP_SPINCOUNT", None)
+    path = write_run(tmp_path, made, output=str(tmp_path / "run"))
+    for words in (["plan", "--model", "gpt2-124m", "--cluster", "frontier", "--devices", "8", "--global-batch", "64"], ["train", path], ["export", tmp_path / "run", tmp_path / "out"],
+                  ["eval", tmp_path / "run", made / "corpus/validation"]):
+        done = subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0, (words, done.stderr)
+        assert done.stderr.count("warning: OMP_NUM_THREADS") == (said is not None) and (said or "") in done.stderr, (words, done.stderr)
 
 
 if __name__ == "__main__":

@@ -362,6 +362,27 @@ def test_many_at_once(tmp_path):
         b.wait(lambda found: found["runs"][0]["step"] == 2200)
 
 
+def test_slow_clients(tmp_path):
+    """Who sends a byte now and then, or takes nothing of an answer, keeps nobody out, however many connections they hold."""
+    make_run(tmp_path / "out", 20000)
+    with board(tmp_path) as b, contextlib.ExitStack() as stack:
+        b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 20000)
+        host = f"Host: 127.0.0.1:{b.port}\r\n".encode()
+        slow = []
+        for i in range(150):
+            slow.append(stack.enter_context(socket.create_connection(("127.0.0.1", b.port), timeout=30)))
+            slow[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with contextlib.suppress(OSError):
+                slow[-1].sendall([b"G", b"GET /api/list HTTP/1.1\r\n" + host + b"X: ", b"GET /api/series?runs=0&points=4000 HTTP/1.1\r\n" + host + b"\r\n"][i % 3])
+            if i % 10 == 9:
+                for one in slow:
+                    with contextlib.suppress(OSError):
+                        one.send(b"x")
+                assert b.runs()["out"]["step"] == 20000
+        with contextlib.suppress(ConnectionResetError):
+            assert slow[0].recv(1) == b""  # it has made room for others
+
+
 # ---- studies and timelines
 
 STUDY = dict(name="small", model="frontier-22b", cluster="frontier", devices=16, global_batch=64, trials=12,
@@ -470,6 +491,54 @@ def test_a_timeline(tmp_path):
         found = {rank["rank"]: rank["waits_s"] for rank in ranks if rank["waits_s"]}
         wanted = waits_of(tmp_path / "t.json")
         assert found.keys() == wanted.keys() and all(found[rank] == pytest.approx(wanted[rank]) for rank in wanted) and len(ranks) == 4
+
+
+def test_a_timeline_with_odd_numbers(tmp_path):
+    """What no timeline holds is passed over, and the rest is shown."""
+    make_timeline(tmp_path)
+    path = tmp_path / "t.json"
+    wanted, good = waits_of(path), path.read_text().splitlines()
+    odd = [dict(ph="X", pid=0, tid=0, name="x", cat="y", ts=1.0, dur=1.0, args=dict(step=1, axis="all", waited_us=1.0)) for _ in range(9)]
+    for event, changes in zip(odd, [dict(ts=1e308), dict(ts=-1e308), dict(dur=1e308), dict(dur=-5.0), dict(ts=1e308, dur=1e308)]):
+        event.update(changes)
+    for event, number in zip(odd[5:], [1e308, -1.0, 10**18, 1e16]):
+        event["args"]["waited_us"] = number
+    lines = [json.dumps(event) + "," for event in odd + odd]
+    path.write_text("\n".join([*good[:2], '{"ph":"X","pid":0,"tid":0,"ts":1e999},', *lines, *good[2:]]) + "\n")
+    with board(tmp_path) as b:
+        item = b.wait(lambda found: len(found["timelines"]) == 1)["timelines"][0]
+        shown = b.json("/api/timeline", id=item["id"])
+        found = {rank["rank"]: rank["waits_s"] for rank in shown["ranks"] if rank["waits_s"]}
+        assert 0 < shown["seconds"] < 1e4
+        assert found.keys() == wanted.keys() and all(found[rank] == pytest.approx(wanted[rank]) for rank in wanted)
+        with path.open("a") as file:
+            file.truncate(2 << 30)  # a hole, which takes no room on the disk
+        assert b.get("/api/timeline", id=item["id"])[0] == 503 and b"more than is shown" in b.get("/api/timeline", id=item["id"])[2]
+
+
+def resident_bytes(process):
+    return 1024 * int(re.search(r"VmHWM:\s*(\d+)", pathlib.Path(f"/proc/{process.pid}/status").read_text())[1])
+
+
+def test_huge_files(tmp_path):
+    """Of files of hundreds of megabytes no more is held than is shown."""
+    path = make_run(tmp_path / "out", 100)
+    line = json.dumps(dict(step=1, prompt="p", text="t" * 900)) + "\n"
+    for name, text in (("samples.jsonl", line), ("config.yaml", "key: " + "v" * 100 + "\n"), ("failures.txt", "rank 0: " + "f" * 90 + "\n"), ("summary.json", " ")):
+        with (tmp_path / "out" / name).open("w") as file:
+            file.truncate(300 << 20)
+            file.seek(0, 2)
+            file.write("\n" + text * 12000)
+    with path.open("a") as file:
+        file.truncate(path.stat().st_size + (300 << 20))
+        file.seek(0, 2)
+        file.write("\n" + line_of(101))
+    with board(tmp_path) as b:
+        b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 101)
+        shown = b.json("/api/run", id=0)
+        assert shown["config"].endswith("v\n") and shown["samples"].endswith(line) and shown["failures"].endswith("f\n")
+        assert sum(len(text) for text in shown.values()) < 3 << 20
+        assert resident_bytes(b.process) < 150 << 20
 
 
 # ---- the page

@@ -774,3 +774,32 @@ def test_a_run_whose_layout_is_left_to_the_ranks(tmp_path, edit):
     assert json.loads(run(*against)) == usual
     path.write_text(path.read_text().replace("micro_batch: 1 ", "micro_batch: 3 "))
     assert "global_batch" in run(*against, status=3)
+
+
+def test_against_a_summary_with_odd_numbers(tmp_path):
+    """What was not measured is a dash or null, and no pipe in a run's folder is waited for."""
+    (tmp_path / "text.txt").write_text("".join(f"Oar {i} of {i * 7919 % 1000}.\n" for i in range(300)))
+    run("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")
+    config = dict(model=dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32), checkpoint=dict(at_end=False),
+                  data=dict(train=str(tmp_path / "data/train"), sequence=32), optimizer=dict(global_batch=4, steps=4, lr=1e-3), output=str(tmp_path / "run"), threads=1)
+    run("train", write(tmp_path / "run.yaml", config), "--timeline", tmp_path / "run/timeline")
+    against, path = ("simulate", "--against", tmp_path / "run", "--cluster", "frontier"), tmp_path / "run/summary.json"
+    usual, lines = json.loads(path.read_text()), (tmp_path / "run/timeline.json").read_text().splitlines()
+    assert "%" in run(*against) and len(json.loads(run(*against, "--json"))["instructions"]) > 0
+    odd = [json.dumps(dict(ph="X", pid=0, tid=0, name=name, cat="work", ts=0, dur=number)) + "," for name in ("forward", "new") for number in (1e308, -1, 1e200)]
+    (tmp_path / "run/timeline.json").write_text("\n".join(lines[:2] + odd + odd + lines[2:]) + "\n")
+    for number in (None, 0, -1, 1e308, "much"):
+        changed = dict(usual, step_s=number, peak_bytes_measured=number, share=dict.fromkeys(usual["share"], number))
+        for summary in (changed, {k: v for k, v in usual.items() if k not in ("step_s", "peak_bytes_measured", "share")}):
+            path.write_text(json.dumps(summary))
+            text, found = run(*against), json.loads(run(*against, "--json"))
+            assert not re.search(r"\b(inf|nan)\b", text), text
+            assert re.search(r"^step .* s +\S+( s)? +-$", text, re.M) and re.search(r"^bytes of rank 0 +\d+ +\S+ +-$", text, re.M), text
+            assert found["peak_bytes"]["predicted"] > 0 and all(kind["measured_s"] < 1e3 for kind in found["instructions"])
+    for name in ("summary.json", "config.yaml", "timeline.json"):
+        kept = (tmp_path / "run" / name).rename(tmp_path / "kept")
+        os.mkfifo(tmp_path / "run" / name)
+        done = subprocess.run([TRIREME, *map(str, against)], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 4 and f"{name} is a pipe, not a plain file" in done.stderr
+        (tmp_path / "run" / name).unlink()
+        kept.rename(tmp_path / "run" / name)

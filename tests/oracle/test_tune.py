@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import sqlite3
@@ -177,6 +178,36 @@ def test_tuners_elsewhere(tmp_path):
     found = trials_of(tmp_path, STUDY, "--trials", 5)
     states = {t["point"]: t["state"] for t in found["trials"]}
     assert len(states) == 5 and states[points[2]] == "running" and list(states.values()).count("running") == 1
+
+
+def test_very_many_trials(tmp_path):
+    """A store of twelve thousand trials: a model is made of some of them, in the memory that there is; values that are all
+    the same, however large, are drawn and told as numbers."""
+    ranges = dict(micro_batch=32, accumulation=32)
+    study = dict(name="many", model="frontier-22b", cluster="frontier", devices=16,
+                 space=[*(dict(name=name, low=1, high=high) for name, high in ranges.items()), dict(name="tensor", values="1 2 4 8"), dict(name="zero", values="0 1 2 3")])
+    words, store = ["tune", str(write(tmp_path / "study.yaml", study)), "--store", str(tmp_path / "study.db")], tmp_path / "study.db"
+
+    def start(*words):
+        done = subprocess.run([TRIREME, *words], capture_output=True, text=True, timeout=300, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30)))
+        assert done.returncode == 0, done.stderr
+        return done
+    start(*words, "--method", "random", "--trials", "1")
+    points = [f"micro_batch={m},accumulation={a},tensor={t},zero={z}" for m in range(1, 33) for a in range(1, 33) for t in (1, 2, 4, 8) for z in range(4)][:12000]
+    with contextlib.closing(sqlite3.connect(store)) as of:
+        of.execute("DELETE FROM trials")
+        of.executemany("INSERT INTO trials (point, state, value, memory, seconds, node_s, reason, layout, host, pid) VALUES (?, 1, ?, 0.6, 1, 1, '', 'tensor=1', 'x', 1)",
+                       [(point, 10 + (i * 7919 % 1000) / 1000) for i, point in enumerate(points)])
+        of.commit()
+    start(*words, "--method", "gaussian", "--trials", "12001")
+    assert rows_of(store, "trials") == 12001
+    for value in (0.0, 1e30, -1e30):
+        with contextlib.closing(sqlite3.connect(store)) as of:
+            of.execute("UPDATE trials SET value = ?, memory = 0 WHERE state = 1", (value,))
+            of.commit()
+        done = start("tune", "report", str(store), "--html", str(tmp_path / "page.html"))
+        for said in (done.stdout, (tmp_path / "page.html").read_text()):
+            assert not re.search(r"(?<![A-Za-z])(inf|nan)(?![A-Za-z])", said)
 
 
 def test_importance_adds_up(tmp_path):

@@ -6,6 +6,7 @@
 
 #include "trireme/trireme.h"
 
+#include <dirent.h>
 #include <locale.h>
 #include <math.h>
 #include <unistd.h>
@@ -193,13 +194,13 @@ static void test_checkpoint(void **state) {
   API_OK(trireme_checkpoint_writer_add(writer, "numbers", TRIREME_INT32, 1, shape, numbers));
   assert_int_equal(tri_path_join(below, path, "mine"), TRI_OK);
   assert_int_equal(tri_directory_create(below), TRI_OK);
-  API_FAILS(trireme_checkpoint_writer_commit(writer), TRIREME_IO_FAILED, "its name");
+  API_FAILS(trireme_checkpoint_writer_commit(writer), TRIREME_IO_FAILED, "cannot rename");
   trireme_checkpoint_writer_destroy(writer);
   assert_true(tri_path_is_directory(below));
-  char ending[32];
-  snprintf(ending, sizeof ending, ".tmp-%ld", (long)getpid());
-  assert_int_equal(tri_path_with(below, path, ending), TRI_OK);
-  assert_false(tri_path_exists(below));
+  DIR *directory = opendir(in_folder(state, ".", path));
+  assert_non_null(directory);
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) assert_null(strstr(entry->d_name, ".tmp-"));
+  closedir(directory);
 }
 
 /* ---- corpora and tokenizers -------------------------------------------------------------------------------------- */

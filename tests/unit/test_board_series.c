@@ -237,6 +237,39 @@ static void takes_the_newer_of_two(void **state) {
   assert_int_equal(f->series.rewinds, 1);
 }
 
+/* Times that no step takes: their sum stays one. */
+static void sums_what_is_a_time(void **state) {
+  fixture *f = *state;
+  put(f, "w", "{\"step\": 1, \"step_s\": 0.5}\n{\"step\": 2, \"step_s\": 1e308}\n{\"step\": 3, \"step_s\": 1e308}\n");
+  put(f, "a", "{\"step\": 4, \"step_s\": -1}\n{\"step\": 5, \"step_s\": 0.5}\n");
+  read_all(f);
+  assert_int_equal(f->series.count, 5);
+  assert_true(f->series.seconds[3] == 0.5 && f->series.seconds[4] == 1.0);
+}
+
+/* However long the file is, no more steps are held; one that was cut is read anew. */
+static void holds_as_much_as_it_may(void **state) {
+  fixture *f = *state;
+  f->series.most = 7;
+  put_steps(f, "w", 1, 20, 0);
+  read_all(f);
+  check_steps(&f->series, 7, 7);
+  assert_true(tri_series_is_full(&f->series) && f->series.offset < f->series.bytes);
+  int64_t version = f->series.version;
+  put_steps(f, "a", 21, 30, 0);
+  read_all(f);
+  check_steps(&f->series, 7, 7);
+  assert_int_equal(f->series.version, version);
+  assert_int_equal(f->series.num_odd, 0);
+  put_steps(f, "w", 1, 5, 100);
+  read_all(f);
+  check_steps(&f->series, 5, 105);
+  assert_false(tri_series_is_full(&f->series));
+  put_steps(f, "a", 6, 30, 100);
+  read_all(f);
+  check_steps(&f->series, 7, 107);
+}
+
 static void passes_over_odd_lines(void **state) {
   fixture *f = *state;
   char *noise = calloc((3 << 20) + 1, 1);
@@ -390,6 +423,8 @@ int main(void) {
       WITH_FILE(follows_a_file_that_was_cut),
       WITH_FILE(follows_a_file_that_was_replaced),
       WITH_FILE(takes_the_newer_of_two),
+      WITH_FILE(sums_what_is_a_time),
+      WITH_FILE(holds_as_much_as_it_may),
       WITH_FILE(passes_over_odd_lines),
       WITH_FILE(reads_no_link_and_no_pipe),
       WITH_FILE(does_not_depend_on_when_it_is_read),

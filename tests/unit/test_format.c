@@ -24,6 +24,17 @@ static void rounds_to_plain_zero(void **state) {
   assert_true(isnan(tri_format_rounded(NAN, 1)));
 }
 
+static void what_is_not_known_is_a_dash(void **state) {
+  (void)state;
+  static const double unknown[] = {NAN, INFINITY, -INFINITY};
+  for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+    char text[32];
+    assert_string_equal(tri_format_count(unknown[i], text, sizeof text), "-");
+    assert_string_equal(tri_format_bytes(unknown[i], text, sizeof text), "-");
+    assert_string_equal(tri_format_seconds(unknown[i], text, sizeof text), "?");
+  }
+}
+
 static void meant_words_are_near_or_known_elsewhere(void **state) {
   (void)state;
   static const char *const names[] = {"num_layers", "lr", "global_batch", "r", "--out", "warmup", "context"};
@@ -63,6 +74,7 @@ static void meant_words_are_near_or_known_elsewhere(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_to_plain_zero),
+                                     cmocka_unit_test(what_is_not_known_is_a_dash),
                                      cmocka_unit_test(meant_words_are_near_or_known_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,6 +45,7 @@ static void logarithms(void **state) {
 
 static void no_range(void **state) {
   (void)state;
+  check_near(tri_plot_place(&(tri_plot_axis){.low = 1e30, .high = 1e30 + 1, .start = 10, .size = 40}, 1e30), 30, 0);
   check(&(tri_plot_axis){.low = 1, .high = 1}, 4, 0, NULL);
   check(&(tri_plot_axis){.low = INFINITY, .high = -INFINITY}, 4, 0, NULL);
   check(&(tri_plot_axis){.low = NAN, .high = NAN}, 4, 0, NULL);

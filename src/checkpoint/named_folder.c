@@ -1,0 +1,92 @@
+#include "checkpoint/named_folder.h"
+
+#include "base/log.h"
+#include "base/system.h"
+#include "base/write_fault.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ENDING ".tmp-"
+
+/* NAME.tmp-MARK, as begin calls them, or NAME.tmp-PID, as older versions did. */
+static bool is_temporary(const char *name, const char *last) {
+  const size_t bytes = strlen(last);
+  if (strncmp(name, last, bytes) != 0 || strncmp(name + bytes, ENDING, sizeof ENDING - 1) != 0) return false;
+  const char *mark = name + bytes + sizeof ENDING - 1;
+  return *mark != '\0' && mark[strspn(mark, "0123456789abcdef")] == '\0';
+}
+
+static bool is_left(const char *path) {
+  struct stat facts;
+  if (lstat(path, &facts) != 0 || !S_ISDIR(facts.st_mode)) return false; /* no link is followed */
+  return tri_folder_lock_is_left(path);
+}
+
+/* What killed processes have left. What cannot be removed stays, which harms nobody. */
+static void clear_left(const char *name) {
+  char above[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  const char *slash = strrchr(name, '/'), *last = slash == NULL ? name : slash + 1;
+  snprintf(above, sizeof above, "%.*s", slash == NULL ? 1 : (int)(slash - name) + (slash == name),
+           slash == NULL ? "." : name);
+  DIR *directory = opendir(above);
+  if (directory == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    if (!is_temporary(entry->d_name, last) || tri_path_join(path, above, entry->d_name) != TRI_OK) continue;
+    if (!is_left(path)) continue;
+    if (tri_directory_remove(path) == TRI_OK) {
+      tri_log("%s is removed, which a killed process has left", path);
+    } else if (tri_path_exists(path)) {
+      tri_warn("%s stays, which a killed process has left: %s", path, tri_status_message());
+    }
+  }
+  closedir(directory);
+}
+
+tri_status tri_named_folder_begin(const char *name, tri_named_folder *out) {
+  char ending[sizeof ENDING + TRI_UNIQUE_BYTES], mark[TRI_UNIQUE_BYTES];
+  tri_named_folder made = {.lock = NULL};
+  TRI_TRY(tri_path_with(made.name, name, ""));
+  TRI_TRY(tri_system_unique(mark));
+  snprintf(ending, sizeof ending, ENDING "%s", mark);
+  TRI_TRY(tri_path_with(made.temporary, name, ending));
+  clear_left(name);
+  TRI_TRY(tri_directory_create(made.temporary));
+  const tri_status status = tri_folder_lock_take(made.temporary, &made.lock);
+  if (status != TRI_OK) {
+    (void)rmdir(made.temporary);
+    return status;
+  }
+  *out = made;
+  return TRI_OK;
+}
+
+static void unlock(tri_named_folder *folder) {
+  tri_folder_lock_release(folder->lock);
+  folder->lock = NULL;
+}
+
+/* A folder is in use until it has its name; the lock goes just before. */
+tri_status tri_named_folder_finish(tri_named_folder *folder) {
+  TRI_TRY(tri_directory_sync(folder->temporary));
+  unlock(folder);
+  if (rename(folder->temporary, folder->name) != 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", folder->temporary, folder->name,
+                    tri_write_fault(errno));
+  }
+  folder->temporary[0] = '\0';
+  TRI_TRY(tri_directory_sync(folder->name));
+  return tri_file_sync_folder(folder->name);
+}
+
+tri_status tri_named_folder_drop(tri_named_folder *folder) {
+  if (folder->temporary[0] == '\0') return TRI_OK;
+  unlock(folder);
+  const tri_status status = tri_directory_remove(folder->temporary);
+  folder->temporary[0] = '\0';
+  return status;
+}
