@@ -149,6 +149,23 @@ static tri_status read_files(tri_chat_format *format, const char *folder) {
   return tri_path_exists(path) ? read_file(path, &format->tools_template) : TRI_OK;
 }
 
+/* transformers reads the special tokens of a template as letters then. */
+static tri_status check_split(const char *folder) {
+  char path[TRI_PATH_BYTES];
+  json_t *config = NULL;
+  TRI_TRY(tri_path_join(path, folder, "tokenizer_config.json"));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(load_json(path, &config));
+  const bool split = json_is_true(json_object_get(config, "split_special_tokens"));
+  json_decref(config);
+  if (!split) return TRI_OK;
+  return tri_fail(
+      TRI_UNSUPPORTED,
+      "%s: \"split_special_tokens\" is true: special tokens that a template writes would be letters, which is "
+      "not supported; set it to false",
+      path);
+}
+
 static tri_status read_template(tri_chat_format *format, const tri_chat_format_options *options) {
   char folder[TRI_PATH_BYTES];
   token_reader reader = {format, TRI_OK};
@@ -158,6 +175,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
   if (folder[0] != '\0') {
     TRI_TRY(tri_folder_named_tokens(folder, take_token, &reader));
     TRI_TRY(reader.status);
+    TRI_TRY(check_split(folder));
     if (options->file == NULL) TRI_TRY(read_files(format, folder));
     if (options->file == NULL && format->template == NULL) TRI_TRY(read_config(format, folder));
   }

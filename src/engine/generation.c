@@ -57,8 +57,9 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
       (int64_t)choose((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k", said, sizeof said);
   g->sampling.top_p = choose(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
   g->sampling.min_p = choose(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
-  g->penalty = choose(given->repetition_penalty, folder->repetition_penalty, draws, 1, "--repetition-penalty", said,
-                      sizeof said);
+  /* Which is for the likeliest token, too. */
+  g->penalty =
+      choose(given->repetition_penalty, folder->repetition_penalty, true, 1, "--repetition-penalty", said, sizeof said);
   if (said[0] != '\0') tri_log("as the folder's generation_config.json has it: %s", said);
 }
 

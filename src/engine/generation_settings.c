@@ -3,9 +3,11 @@
 #include "base/file.h"
 #include "base/json_kind.h"
 #include "base/json_reader.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LARGEST_BYTES = 1 << 20 };
@@ -36,6 +38,52 @@ static tri_status read_settings(const char *path, const json_t *root, tri_genera
   return TRI_OK;
 }
 
+/* What transformers' generate does and this one does not, with the value that asks for nothing beside null, false, 0
+ * and an empty list. */
+static const struct {
+  const char *key;
+  double nothing;
+} not_obeyed[] = {{"bad_words_ids", 0},
+                  {"begin_suppress_tokens", 0},
+                  {"constraints", 0},
+                  {"dola_layers", 0},
+                  {"encoder_repetition_penalty", 1},
+                  {"epsilon_cutoff", 0},
+                  {"eta_cutoff", 0},
+                  {"exponential_decay_length_penalty", 0},
+                  {"force_words_ids", 0},
+                  {"forced_bos_token_id", -1},
+                  {"forced_eos_token_id", -1},
+                  {"guidance_scale", 1},
+                  {"min_length", 0},
+                  {"min_new_tokens", 0},
+                  {"no_repeat_ngram_size", 0},
+                  {"num_beam_groups", 1},
+                  {"num_beams", 1},
+                  {"penalty_alpha", 0},
+                  {"sequence_bias", 0},
+                  {"stop_strings", 0},
+                  {"suppress_tokens", 0},
+                  {"top_h", 1},
+                  {"typical_p", 1},
+                  {"watermarking_config", 0}};
+
+static void say_not_obeyed(const char *path, const json_t *root) {
+  char said[400] = "";
+  for (size_t i = 0; i < sizeof not_obeyed / sizeof *not_obeyed; i++) {
+    const json_t *value = json_object_get(root, not_obeyed[i].key);
+    const bool empty = (json_is_array(value) && json_array_size(value) == 0) ||
+                       (json_is_object(value) && json_object_size(value) == 0);
+    if (value == NULL || json_is_null(value) || json_is_false(value) || empty) continue;
+    if (json_is_number(value) && (json_number_value(value) == not_obeyed[i].nothing || json_number_value(value) == 0)) {
+      continue;
+    }
+    const size_t held = strlen(said);
+    snprintf(said + held, sizeof said - held, "%s`%s`", held == 0 ? "" : ", ", not_obeyed[i].key);
+  }
+  if (said[0] != '\0') tri_warn("%s: not done here: %s; texts differ from transformers'", path, said);
+}
+
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -50,6 +98,7 @@ tri_status tri_generation_settings_read(const char *folder, tri_generation_setti
     status = tri_fail(TRI_BAD_FILE, "%s is %s, not a JSON object", path, tri_json_kind(root));
   }
   if (status == TRI_OK) status = read_settings(path, root, out);
+  if (status == TRI_OK) say_not_obeyed(path, root);
   json_decref(root);
   return status;
 }

@@ -12,10 +12,11 @@
 typedef struct tri_generation_settings {
   double temperature, top_p, min_p, repetition_penalty;
   int64_t top_k;
-  bool draws; /* do_sample: the numbers above are meant */
+  bool draws; /* do_sample: the numbers above are meant; repetition_penalty is in any case */
 } tri_generation_settings;
 
-/* A folder without the file says nothing. A number that cannot be one is TRI_BAD_FILE. */
+/* A folder without the file says nothing. A number that cannot be one is TRI_BAD_FILE. What the file asks for and no
+ * generation here does is told in a warning. */
 tri_status tri_generation_settings_read(const char *folder, tri_generation_settings *out);
 
 #endif

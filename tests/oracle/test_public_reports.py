@@ -80,6 +80,17 @@ def test_who_names_tokens(tmp_path, case):
         assert json.loads((tmp_path / corpus / "tokenizer_config.json").read_text())["eos_token"] == expected
 
 
+def test_special_tokens_that_are_split(tmp_path):
+    """With split_special_tokens transformers reads a template's special tokens as letters: refused; false says nothing."""
+    (tmp_path / "template.jinja").write_text("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}")
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content="a")])) + "\n")
+    for split in (False, True):
+        folder = ends.folder_of(tmp_path / f"tokenizer-{split}", tokenizer_config=dict(split_special_tokens=split))
+        done = trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / f"corpus-{split}",
+                       tmp_path / "chat.jsonl", status=7 if split else 0)
+        assert ('"split_special_tokens" is true: special tokens that a template writes would be letters' in done.stderr) == split
+
+
 # ---- a space before a text: transformers 29625 --------------------------------------------------------------------------
 
 SPACE = {  # tokenizer_class, add_prefix_space of tokenizer.json and of tokenizer_config.json, and whether transformers puts one before "ab"
