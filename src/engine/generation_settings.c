@@ -75,9 +75,8 @@ static void say_not_obeyed(const char *path, const json_t *root) {
     const bool empty = (json_is_array(value) && json_array_size(value) == 0) ||
                        (json_is_object(value) && json_object_size(value) == 0);
     if (value == NULL || json_is_null(value) || json_is_false(value) || empty) continue;
-    if (json_is_number(value) && (json_number_value(value) == not_obeyed[i].nothing || json_number_value(value) == 0)) {
-      continue;
-    }
+    const double number = json_number_value(value), nothing = not_obeyed[i].nothing;
+    if (json_is_number(value) && (number == nothing || (number == 0 && nothing >= 0))) continue; /* 0 is a token, too */
     const size_t held = strlen(said);
     snprintf(said + held, sizeof said - held, "%s`%s`", held == 0 ? "" : ", ", not_obeyed[i].key);
   }

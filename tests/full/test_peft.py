@@ -3,7 +3,6 @@ of A and B to 1e-10, and files both ways, what one saved the other loads and fin
 compute norms, angles and softmax in single, here in double as well (transformers_models.py). Four bits beside bitsandbytes'."""
 import json
 import os
-import struct
 import sys
 
 import numpy
@@ -224,9 +223,7 @@ def test_ties(tmp_path):
         expected = json.load(stored)
     found = make_peft_ties.all_losses(tmp_path)
     assert found == pytest.approx(expected, rel=1e-6)
-    tokens = peft_ties.tokens()
-    (tmp_path / "window.bin").write_bytes(tokens.astype("<i4").tobytes())
-    (tmp_path / "window.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(tokens), 0, 0, 1))
+    peft_ties.write_window(tmp_path / "window")
     (tmp_path / "run.yaml").write_text(json.dumps(dict(
         model=str(tmp_path / "base"), init=str(tmp_path / "base"), adapter=dict(rank=2, alpha=4, targets=["q_proj"], train=["*embed_tokens*"]), threads=1,
         data=dict(train=str(tmp_path / "window"), sequence=peft_ties.LENGTH), optimizer=dict(global_batch=1, steps=3, lr=1e-2), output=str(tmp_path / "run"))))

@@ -65,3 +65,9 @@ def write_adapter(folder, base, name):
 
 def tokens():
     return ((numpy.arange(LENGTH + 1) * 17 + 5) % VOCAB).astype(numpy.int32)
+
+
+def write_window(prefix):
+    """A corpus of these tokens."""
+    prefix.with_suffix(".bin").write_bytes(tokens().astype("<i4").tobytes())
+    prefix.with_suffix(".idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, LENGTH + 1, 0, 0, 1))

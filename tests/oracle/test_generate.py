@@ -149,9 +149,9 @@ def test_end_tokens_and_settings_of_the_folder(folder, tmp_path):
     # A penalty is for the likeliest token, too; what is asked for and not done is told.
     (copy / "generation_config.json").write_text(json.dumps(dict(repetition_penalty=1.5)))
     assert generate(copy, *words, *GREEDY).stdout == generate(folder, *words, *GREEDY, "--repetition-penalty", 1.5).stdout
-    (copy / "generation_config.json").write_text(json.dumps(dict(suppress_tokens=[1], num_beams=4, typical_p=1.0, min_length=0, no_repeat_ngram_size=0, bad_words_ids=None)))
+    (copy / "generation_config.json").write_text(json.dumps(dict(suppress_tokens=[1], forced_eos_token_id=0, num_beams=4, typical_p=1.0, min_length=0, no_repeat_ngram_size=0, bad_words_ids=None)))
     said = generate(copy, *words).stderr
-    assert b"generation_config.json: not done here: `num_beams`, `suppress_tokens`; texts differ from transformers'" in said
+    assert b"generation_config.json: not done here: `forced_eos_token_id`, `num_beams`, `suppress_tokens`; texts differ from transformers'" in said
     for bad in (dict(eos_token_id="no such"), dict(eos_token_id=[1, 2.5]), dict(eos_token_id=-2), dict(temperature="hot"), dict(top_p=3)):
         (copy / "generation_config.json").write_text(json.dumps(bad))
         assert b"generation_config.json" in generate(copy, *words, status=4).stderr

@@ -17,9 +17,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "peft_ties.js
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
     peft_ties.write_base(folder / "base")
-    tokens = peft_ties.tokens()
-    (folder / "window.bin").write_bytes(tokens.astype("<i4").tobytes())
-    (folder / "window.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(tokens), 0, 0, 1))
+    peft_ties.write_window(folder / "window")
     return folder
 
 
