@@ -7,10 +7,15 @@ TEST_MINUTES ?= 8
 PREFIX ?= /usr/local
 export JOBS
 
-.PHONY: help build install uninstall tests-ready tests-ready-full test test-one test-all test-costs test-full test-guarded test-emulated test-slurm check-all bench validate demo format lint fuzz soak bundle deb docs clean
+.PHONY: help build build-tests install uninstall tests-ready tests-ready-full test test-one test-all test-costs test-full test-guarded test-emulated test-slurm check-all bench validate demo format lint fuzz soak bundle deb docs clean
 
-build: ## the program, build/trireme
+build: ## the program, build/trireme, and libtrireme
 	@scripts/install-deps.sh
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --parallel $(JOBS) --target product
+
+build-tests: ## all that tests need, too: build/trireme-test, which has two devices for tests, and the test programs
+	@scripts/install-deps.sh --tests
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
 
@@ -28,7 +33,7 @@ help: ## this list
 tests-ready:
 	@scripts/install-deps.sh --tests
 	@scripts/python-env.sh
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build-tests
 
 tests-ready-full: tests-ready
 	@scripts/python-env.sh --full
@@ -73,7 +78,7 @@ bench: ## speed and memory beside PyTorch's, on this machine
 	@test -f tests/bench/bench.py || { echo "make bench: tests/bench/bench.py is not there" >&2; exit 1; }
 	@scripts/install-deps.sh --bench
 	@scripts/python-env.sh --full
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory build-tests
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_scaling.py
 	@TRIREME=$(CURDIR)/build/trireme TRIREME_TOOLS=$(CURDIR)/build/tools build/venv-full/bin/python3 tests/bench/bench_checkpoint.py

@@ -1,7 +1,7 @@
 # tests/comm: ranks that work together, started by the mpiexec of the MPI that this folder is built with (mpi.cmake). A
 # second build folder, `cmake --preset mpich`, tests the other one. tests/table.py says what is run.
 add_executable(comm_test tests/comm/comm_test.c)
-target_link_libraries(comm_test PRIVATE trireme_core)
+target_link_libraries(comm_test PRIVATE trireme_for_tests)
 
 # More ranks than cores, all of them free to move, and root as in a container.
 if(TRIREME_MPI_IS_OPEN_MPI)
@@ -12,7 +12,7 @@ endif()
 
 # The same of device memory: staged, where the host sees it, and where MPI reaches it.
 add_executable(exchange_test tests/comm/exchange_test.c)
-target_link_libraries(exchange_test PRIVATE trireme_core)
+target_link_libraries(exchange_test PRIVATE trireme_for_tests)
 file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/lost-ranks)
 
 # The wrong launcher, if there is one.

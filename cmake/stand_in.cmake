@@ -1,6 +1,6 @@
 # tests/gpu/stand_in_*.c: libraries of the names of vendors' drivers and compilers, for LD_LIBRARY_PATH of tests: NVIDIA's in
 # build/stand-in, AMD's of ROCm 7 in build/stand-in-hip and of ROCm 5 in build/stand-in-hip-5. They run the emulator's
-# kernels, which are compiled once more for what a library needs: with warps of 32 for the one and of 64 for the other.
+# kernels (devices_for_tests.cmake): with warps of 32 for the one and of 64 for the other.
 set(TRIREME_STAND_IN ${CMAKE_BINARY_DIR}/stand-in)
 
 function(trireme_stand_in_options name)
@@ -9,22 +9,14 @@ function(trireme_stand_in_options name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
 endfunction()
 
-foreach(warp 32 64)
-  foreach(type 64 32 16)
-    add_library(stand_in_kernels_${type}_w${warp} OBJECT EXCLUDE_FROM_ALL ${TRIREME_GPU_KERNELS})
-    target_compile_definitions(stand_in_kernels_${type}_w${warp} PRIVATE TRI_GPU_TYPE=${type} TRI_GPU_WARP=${warp})
-    trireme_stand_in_options(stand_in_kernels_${type}_w${warp})
-    set_target_properties(stand_in_kernels_${type}_w${warp} PROPERTIES EXPORT_COMPILE_COMMANDS OFF) # as in gpu_kernels.cmake
-  endforeach()
-endforeach()
-add_library(stand_in_emulator OBJECT EXCLUDE_FROM_ALL src/device/gpu/emulator.c src/device/gpu/fiber.c src/base/status.c
+add_library(stand_in_emulator OBJECT EXCLUDE_FROM_ALL src/device/emulated/emulator.c src/device/emulated/fiber.c src/base/status.c
             src/base/memory.c src/base/random.c src/base/format.c src/base/other_names.c)
 trireme_stand_in_options(stand_in_emulator)
 
 # A driver, as FOLDER/libNAME.so.VERSION.
 function(trireme_stand_in target warp folder name version)
   add_library(${target} SHARED tests/gpu/stand_in_cuda.c tests/gpu/stand_in_work.c ${ARGN})
-  foreach(object stand_in_emulator stand_in_kernels_64_w${warp} stand_in_kernels_32_w${warp} stand_in_kernels_16_w${warp})
+  foreach(object stand_in_emulator trireme_emulated_64_w${warp} trireme_emulated_32_w${warp} trireme_emulated_16_w${warp})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${object}>)
   endforeach()
   trireme_stand_in_options(${target})

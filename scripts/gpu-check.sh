@@ -5,7 +5,8 @@
 #
 # Runs from a bundle (scripts/bundle.sh) or from the source tree. FOLDER gets report.txt, a page to read, report.json, and
 # what each step printed in STEP.log. A step that fails is said and the next one begins; the status is 1 if one failed. Each
-# has its own time; nothing is waited for longer. --device emulated with --quick tries the script itself, without a GPU.
+# has its own time; nothing is waited for longer. --device emulated with --quick tries the script itself, without a GPU, by
+# the programs that have this device (make build-tests).
 #
 #   versions   the machine, its GPUs, driver, libraries               doctor
 #   kernels    every kernel beside the reference device               kernel_check
@@ -31,10 +32,12 @@ while [ $# -gt 0 ]; do
 done
 [ -n "$folder" ] || { echo "gpu-check: say which folder gets the report: scripts/gpu-check.sh FOLDER" >&2; exit 2; }
 
+for_tests= # what the programs with the devices for tests are called by
+case $device in emulated* | guarded*) for_tests=-test ;; esac
 if [ -x "$here/libexec/trireme" ]; then # a bundle
   trireme=$here/bin/trireme tools=$here/bin text=$here/scripts/text.txt
 else
-  trireme=${TRIREME:-$here/build/trireme} tools=${TRIREME_TOOLS:-$here/build/tools} text=
+  trireme=${TRIREME:-$here/build/trireme$for_tests} tools=${TRIREME_TOOLS:-$here/build/tools} text=
 fi
 [ -x "$trireme" ] || { echo "gpu-check: there is no program at $trireme; build it, or set TRIREME" >&2; exit 2; }
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || exit 2
@@ -97,7 +100,7 @@ near() {
     }'
 }
 export -f run losses near
-export folder device quick trireme tools here text
+export folder device quick trireme tools for_tests here text
 
 gpt2='{family: gpt2, num_layers: 2, hidden_size: 64, num_heads: 4, vocab_size: 512, max_sequence: 32, dropout: 0.1}'
 llama='{family: llama, num_layers: 2, hidden_size: 64, num_heads: 4, num_kv_heads: 2, ffn_size: 96, vocab_size: 512, max_sequence: 32}'
@@ -128,7 +131,7 @@ data() {
 
 kernels() {
   if [ -n "$quick" ]; then set -- --quick; else set --; fi
-  "$tools/kernel_check" "$device" "$@" --json "$folder/kernels.json"
+  "$tools/kernel_check$for_tests" "$device" "$@" --json "$folder/kernels.json"
 }
 
 compare_losses() {
@@ -175,7 +178,7 @@ sanitizer() {
   local found tool bad=0
   found=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer /opt/nvidia/*/compute-sanitizer 2>/dev/null | head -n 1)
   [ -n "$found" ] || { echo "there is no compute-sanitizer"; exit 77; }
-  local program=$tools/kernel_check
+  local program=$tools/kernel_check$for_tests
   [ -x "$here/libexec/kernel_check" ] && program=$here/libexec/kernel_check
   for tool in memcheck racecheck initcheck; do
     timeout -k 5 50 "$found" --tool $tool --error-exitcode 9 "$program" "$device" --quick --types bf16
@@ -190,8 +193,8 @@ sanitizer() {
 }
 
 speeds() {
-  "$tools/kernel_speed" "$device" $quick --type bf16 --json "$folder/speeds.json" || return 1
-  [ -n "$quick" ] || "$tools/kernel_speed" "$device" --type fp32 --json "$folder/speeds-fp32.json" | grep -E '^(gpt2-124m|copy)'
+  "$tools/kernel_speed$for_tests" "$device" $quick --type bf16 --json "$folder/speeds.json" || return 1
+  [ -n "$quick" ] || "$tools/kernel_speed$for_tests" "$device" --type fp32 --json "$folder/speeds-fp32.json" | grep -E '^(gpt2-124m|copy)'
   echo "products, attention and kernels: speeds.json"
 }
 

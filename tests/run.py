@@ -137,7 +137,7 @@ def find_cases(build, names, seed, environment, temporary):
     cases = [Case(program.name, program.name.split("/")[0], program) for program in table.programs(build)]
     cases = [case for case in cases if wants(case, names)]
     suites, failures = {}, []
-    for suite in table.suites(seed) if build["running"] else []:
+    for suite in table.suites(build, seed) if build["running"] else []:
         if suite_is_wanted(suite, names):
             only = files_of(suite, names)
             if only.files or not suite.files and only is suite:
@@ -157,9 +157,9 @@ def find_cases(build, names, seed, environment, temporary):
 
 def environment_of(build, seed):
     """Of all cases."""
-    own = {"TRIREME": build["trireme"], "TRIREME_TOOLS": build["tools"], "TRIREME_TEST_SEED": str(seed), **table.ENVIRONMENT}
-    if not build["running"]:
-        own = table.ENVIRONMENT | {"TRIREME_TEST_SEED": str(seed)}
+    own = {"TRIREME_TEST_SEED": str(seed), **table.ENVIRONMENT}
+    if build["running"]:
+        own |= {"TRIREME": build["trireme"], "TRIREME_WITH_TEST_DEVICES": build["trireme-test"], "TRIREME_TOOLS": build["tools"]}
     return {"TRIREME_SHARED": os.path.join(os.path.dirname(SOURCE), "shared"), **os.environ, **own}
 
 

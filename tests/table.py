@@ -57,12 +57,13 @@ EMULATED_FILES = ("layouts", "context", "experts", "expert_models", "parity", "c
 EMULATED_DEVICES = ("emulated", "emulated:seed=6", "emulated:seed=3,warp=64", "emulated:seed=4,peer=1,warp=64")
 
 
-def suites(seed):
+def suites(build, seed):
     """All suites. `seed` (int) is that of this run of the tests."""
+    with_devices = {"TRIREME": build["trireme-test"]}  # the program that has the devices for tests
     emulated = EMULATED_DEVICES[seed % len(EMULATED_DEVICES)]
     return [
         Suite("oracle", "oracle"),
-        Suite("guarded", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **FEW_LAYOUTS}, files={
+        Suite("guarded", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices, **FEW_LAYOUTS}, files={
             "test_layouts.py": "test_matrix",
             "test_each_layout.py": "zero3 or context-ring or (expert and not expert-)",
             "test_context.py": "(test_matrix and (llama or gpt_neox)) or (bits and joined)",
@@ -74,7 +75,7 @@ def suites(seed):
             "test_tune.py": "test_ranks_from_the_command_line",
             "test_readers.py": "everything or test_every_tensor",
         }),
-        Suite("emulated", "oracle", environment={"TRIREME_TEST_DEVICE": emulated, "TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "2"},
+        Suite("emulated", "oracle", environment={"TRIREME_TEST_DEVICE": emulated, **with_devices, "TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "2"},
               slow=5, files={
             "test_experts.py": "test_matrix and mixtral",
             "test_layouts.py": "test_matrix and (gpt2 or llama)",
@@ -82,8 +83,8 @@ def suites(seed):
             "test_context.py": "test_matrix and llama",
             "test_parity.py": "(gradients and ((tied and not untied) or 4:2 or odd)) or (schedules and llama) or (twenty_steps and bf16 and llama)",
         }),
-        Suite("guarded-all", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded"}, files={f"test_{name}.py": "" for name in GUARDED_FILES}),
-        Suite("emulated-all", "oracle", environment={"TRIREME_TEST_DEVICE": "emulated"}, slow=5, files={f"test_{name}.py": "" for name in EMULATED_FILES}),
+        Suite("guarded-all", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices}, files={f"test_{name}.py": "" for name in GUARDED_FILES}),
+        Suite("emulated-all", "oracle", environment={"TRIREME_TEST_DEVICE": "emulated", **with_devices}, slow=5, files={f"test_{name}.py": "" for name in EMULATED_FILES}),
         # The other MPI: of layouts in fp64 nothing but what passes between ranks is another's, and four steps pass all of it.
         Suite("mpich", "oracle", environment={"TRIREME_MPIEXEC": "mpiexec.mpich", **FEW_LAYOUTS}, files={
             "test_layouts.py": "test_matrix or long or reduce or twice", "test_context.py": "test_matrix or long or reduce or twice"}),
@@ -156,7 +157,7 @@ def comm_programs(build):
 def gpu_programs(build):
     """What can be said of the GPU's kernels and of the vendors' libraries without a GPU."""
     source, tools = build["source"], build["tools"]
-    check = os.path.join(tools, "kernel_check")
+    check = os.path.join(tools, "kernel_check-test")
     # Warps of 32 and of 64, orders of threads over them, each with inputs of its own. Sanitizers take eight times as long:
     # there each seed has one type, and each type one width of warps.
     types = ("fp64", "fp32", "bf16")
@@ -173,7 +174,7 @@ def gpu_programs(build):
         yield Program(f"gpu/prototypes-{vendor}", (build["compiler"], "-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", f"{source}/src",
                                                    "-isystem", include, f"{source}/tests/gpu/prototypes_{vendor}.c"),
                       skip="" if include else f"there is no {header}; it comes with {package}")
-    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme"], tools))
+    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme-test"], tools))
 
 
 def floor_programs(build):
@@ -190,7 +191,7 @@ def floor_programs(build):
 def same_bits(build):
     """A program's own losses, weights, moments and texts on another device: the same bits as on the reference device, or in
     another order of threads and with sums that MPI brings to the device in place of those in the host's memory."""
-    command = (build["python"], build["source"] + "/scripts/same-bits.py", build["trireme"], build["trireme"])
+    command = (build["python"], build["source"] + "/scripts/same-bits.py", build["trireme-test"], build["trireme-test"])
     for name, *words in (("guarded", "--layouts", "4", "--devices", "reference-fp64", "--after-device", "guarded"),
                          ("guarded-all", "--devices", "reference-fp64,reference-fp32", "--after-device", "guarded"),
                          ("emulated", "--layouts", "3", "--devices", "emulated-bf16", "--after-device", "emulated:seed=5,peer=1"),

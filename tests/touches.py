@@ -58,6 +58,8 @@ TOUCHES = {
         "gpu/*", "oracle/test_gpu_driver.py", "oracle/test_gpu_hip.py", "oracle/test_gpu_choice.py", "oracle/test_device_faults.py",
         "oracle/test_products.py", "oracle/test_copies.py", "oracle/test_kernel_check.py", "oracle/test_without_vendors.py",
         "oracle/test_attention.py", "emulated/*"],
+    "src/device/emulated": ["gpu/*", "oracle/test_gpu_choice.py", "oracle/test_device_faults.py", "oracle/test_kernel_check.py", "emulated/*"],
+    "src/device/kinds": ["oracle/test_program_for_tests.py", "oracle/test_kernel_check.py"],
     "src/device/guarded": ["guarded/*", "oracle/test_attention.py", "comm/exchange-*"],
     "src/device/reference": [
         "oracle/test_attention.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_nf4.py",

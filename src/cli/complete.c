@@ -79,7 +79,7 @@ static void offer_list(const wanted *w, const char *const *words) {
 static bool offer_named(const char *command, const char *option, const wanted *w) {
   static const struct {
     const char *option, *words[8];
-  } rows[] = {{"device", {"auto", "cpu", "gpu", "reference", "guarded", "emulated"}},
+  } rows[] = {{"device", {"auto", "cpu", "gpu", "reference"}},
               {"precision", {"bf16", "fp32", "fp64", "fp16"}},
               {"dtype", {"fp32", "bf16"}},
               {"by", {"step", "tokens", "time"}},

@@ -30,7 +30,7 @@ enum {
   "  --base FOLDER       of an adapter (LoRA): its base, if it is not at the path that it names\n"                     \
   "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
   "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"                              \
-  "  --device D          auto (the default), cpu, reference, gpu (gpu:2 ...), guarded or emulated\n"                   \
+  "  --device D          auto (the default), cpu, reference or gpu (gpu:2 ...)\n"                                      \
   "  --threads N         cores to use; all unless given\n"                                                             \
   "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
 

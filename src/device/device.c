@@ -3,47 +3,43 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "device/cpu/cpu.h"
 #include "device/gpu/gpu.h"
-#include "device/guarded/guarded.h"
+#include "device/kinds.h"
 #include "device/libraries.h"
 #include "device/queue.h"
-#include "device/reference/reference.h"
 
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The kinds of devices. A name is a kind's own, or that, a colon and what the kind knows about. */
-typedef struct kind {
-  const char *name;
-  unsigned types; /* as in tri_device_info */
-  bool for_tests; /* known, and recommended to nobody */
-  /* Whether options are such as the kind has, wherever that can be said without the machine. May be empty. */
-  tri_status (*check)(const char *rest);
-  tri_status (*fill)(const char *rest, const tri_device_request *request, tri_device *out);
-} kind;
+/* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
-static const kind kinds[] = {
-    {"cpu", 1u << TRI_FP32 | 1u << TRI_BF16, false, NULL, tri_cpu_create},
-    {"reference", 1u << TRI_FP64 | 1u << TRI_FP32, false, tri_reference_check, tri_reference_create},
-    {"gpu", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, false, tri_gpu_check, tri_gpu_create},
-    {"guarded", 1u << TRI_FP64 | 1u << TRI_FP32, true, tri_guarded_check, tri_guarded_create},
-    {"emulated", 1u << TRI_FP64 | 1u << TRI_FP32 | 1u << TRI_BF16, true, tri_gpu_check_emulated,
-     tri_gpu_create_emulated},
-};
-enum { NUM_KINDS = sizeof kinds / sizeof kinds[0] };
+enum { MOST_KINDS = 16 };
 
-const char *tri_device_kind_name(int index) { return index < NUM_KINDS ? kinds[index].name : NULL; }
+static bool is_here(const tri_device_kind *kind) { return kind->create != NULL; }
 
-/* *rest: what stands behind the colon. NULL for an unknown name. */
-static const kind *find_kind(const char *name, const char **rest) {
-  *rest = "";
-  for (int i = 0; i < NUM_KINDS; i++) {
-    size_t length = strlen(kinds[i].name);
-    if (strncmp(name, kinds[i].name, length) != 0 || (name[length] != '\0' && name[length] != ':')) continue;
-    if (name[length] == ':') *rest = name + length + 1;
-    return &kinds[i];
+const char *tri_device_kind_name(int index) {
+  for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
+    if (is_here(kind) && index-- == 0) return kind->name;
+  }
+  return NULL;
+}
+
+bool tri_device_has_kinds_for_tests(void) {
+  for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
+    if (is_here(kind) && kind->for_tests) return true;
+  }
+  return false;
+}
+
+/* *options: what stands behind the colon. NULL for an unknown name. */
+static const tri_device_kind *find_kind(const char *name, const char **options) {
+  *options = "";
+  for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
+    size_t length = strlen(kind->name);
+    if (strncmp(name, kind->name, length) != 0 || (name[length] != '\0' && name[length] != ':')) continue;
+    if (name[length] == ':') *options = name + length + 1;
+    return kind;
   }
   return NULL;
 }
@@ -53,18 +49,25 @@ static bool is_auto(const char *name) { return strcmp(name, "auto") == 0; }
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static tri_status no_such_kind(const char *name) {
-  const char *known[NUM_KINDS + 1] = {"auto"}, *nearest = NULL;
+  const char *known[MOST_KINDS] = {"auto"}, *nearest = NULL;
   char begin[16], meant[48] = "";
-  for (int i = 0; i < NUM_KINDS; i++) known[i + 1] = kinds[i].name;
+  int count = 1;
+  for (const char *kind; count < MOST_KINDS && (kind = tri_device_kind_name(count - 1)) != NULL; count++) {
+    known[count] = kind;
+  }
   snprintf(begin, sizeof begin, "%.*s", (int)strcspn(name, ":"), name);
   for (char *at = begin; *at != '\0'; at++) *at = (char)tolower((unsigned char)*at);
-  nearest = tri_nearest_word(begin, known, NUM_KINDS + 1);
+  nearest = tri_nearest_word(begin, known, count);
   if (nearest != NULL) snprintf(meant, sizeof meant, "; did you mean `%s`?", nearest);
   return tri_fail(
       TRI_BAD_CONFIG,
       "`%s` is not a device; there are auto, cpu (cpu:avx2, ... for one vector unit), reference, gpu (gpu:2, ... for "
-      "one of several), and for tests guarded (guarded:seed=7, ...) and emulated (emulated:warp=64, ...)%s",
-      name, meant);
+      "one of several)%s%s",
+      name,
+      tri_device_has_kinds_for_tests()
+          ? ", and for tests guarded (guarded:seed=7, ...) and emulated (emulated:warp=64, ...)"
+          : "",
+      meant);
 }
 
 /* Whether an option of the words before `word` has its name, which ends at a `=` or with it. */
@@ -98,38 +101,47 @@ static tri_status check_words(const char *name, const char *rest) {
   }
 }
 
-/* *rest: what stands behind the colon. */
-static tri_status find(const char *name, const kind **out, const char **rest) {
-  *out = find_kind(name, rest);
+static tri_status find(const char *name, const tri_device_kind **out, const char **options) {
+  *out = find_kind(name, options);
   if (*out == NULL) return no_such_kind(name);
-  if (strchr(name, ':') != NULL) TRI_TRY(check_words(name, *rest));
-  return (*out)->check == NULL ? TRI_OK : (*out)->check(*rest);
+  if (!is_here(*out)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "this build has no device `%s`, which is for tests: `make build-tests` makes build/trireme-test, "
+                    "which has it; to train, use `device: auto`, cpu, reference or gpu",
+                    name);
+  }
+  if (strchr(name, ':') != NULL) TRI_TRY(check_words(name, *options));
+  return (*out)->check == NULL ? TRI_OK : (*out)->check(*options);
 }
 
 static tri_status fill(const tri_device_request *request, tri_device *device) {
-  const kind *found = NULL;
-  const char *rest;
-  TRI_TRY(find(request->name, &found, &rest));
-  device->info.types = found->types;
-  return found->fill(rest, request, device);
+  const tri_device_kind *kind = NULL;
+  const char *options;
+  TRI_TRY(find(request->name, &kind, &options));
+  device->info.types = kind->types;
+  return kind->create(options, request, device);
 }
 
 tri_status tri_device_check_name(const char *name) {
-  const kind *found = NULL;
-  const char *rest;
-  return is_auto(name) ? TRI_OK : find(name, &found, &rest);
+  const tri_device_kind *kind = NULL;
+  const char *options;
+  return is_auto(name) ? TRI_OK : find(name, &kind, &options);
+}
+
+static bool kind_runs(const tri_device_kind *kind, tri_dtype activations) {
+  return (kind->types >> (unsigned)activations & 1u) != 0;
 }
 
 tri_status tri_device_check_type(const char *name, tri_dtype activations) {
-  const char *rest;
-  const kind *found = find_kind(is_auto(name) ? "cpu" : name, &rest);
+  const char *options;
+  const tri_device_kind *found = find_kind(is_auto(name) ? "cpu" : name, &options);
   char others[128] = "";
-  if (found == NULL || (found->types >> (unsigned)activations & 1u) != 0) return TRI_OK;
+  if (found == NULL || !is_here(found) || kind_runs(found, activations)) return TRI_OK;
   if (is_auto(name) && tri_gpu_is_visible()) return TRI_OK;
-  for (int i = 0; i < NUM_KINDS; i++) {
+  for (const tri_device_kind *kind = tri_device_kinds; kind->name != NULL; kind++) {
     size_t used = strlen(others);
-    if (kinds[i].for_tests || (kinds[i].types >> (unsigned)activations & 1u) == 0) continue;
-    snprintf(others + used, sizeof others - used, "%s`device: %s`", used == 0 ? "" : " or ", kinds[i].name);
+    if (kind->for_tests || !kind_runs(kind, activations)) continue;
+    snprintf(others + used, sizeof others - used, "%s`device: %s`", used == 0 ? "" : " or ", kind->name);
   }
   return tri_fail(TRI_BAD_CONFIG, "`precision` %s needs %s, not `device: %s`", tri_dtype_name(activations), others,
                   name);

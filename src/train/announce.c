@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "base/log.h"
+#include "device/libraries.h"
 
 static int64_t samples_of_run(const tri_run_config *config) {
   return config->optimizer.steps * config->optimizer.global_batch;
@@ -64,6 +65,16 @@ static void announce_ignored(const tri_training *t) {
       (long)ignored);
 }
 
+/* The program with the devices for tests does the same work, and is not what is installed, packed and measured. */
+static void announce_program(const tri_training *t) {
+  enum { MANY_STEPS = 1000 };
+  const int64_t steps = t->config->optimizer.steps - t->progress.step;
+  if (!tri_device_has_kinds_for_tests() || steps < MANY_STEPS) return;
+  tri_warn(
+      "this is trireme-test, which is for tests of its devices `guarded` and `emulated`; train %ld steps with trireme",
+      (long)steps);
+}
+
 static double tokens_to_train_on(const tri_training *t) {
   double tokens = 0;
   for (int64_t k = 0; k < t->config->data.num_train; k++) {
@@ -123,4 +134,5 @@ void tri_training_announce(const tri_training *t) {
   announce_sources(t);
   announce_documents(t);
   announce_ignored(t);
+  announce_program(t);
 }

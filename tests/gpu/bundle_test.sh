@@ -44,7 +44,7 @@ device: cpu
 RUN
 bin/trireme train /tmp/run.yaml
 bin/trireme train /tmp/run.yaml --resume never -n 2 --set layout.data=2
-bin/kernel_check emulated --quick --types fp32 --kernels add,matmul | tail -n 1
+bin/kernel_check cpu --quick --types fp32 --kernels add,matmul | tail -n 1
 bin/trireme train /tmp/run.yaml --resume never --set device=gpu && { echo "there is no GPU in an empty root"; exit 1; }
 echo everything ran
 INSIDE

@@ -2,8 +2,8 @@
 #ifndef TRI_TESTS_GPU_STAND_IN_WORK_H
 #define TRI_TESTS_GPU_STAND_IN_WORK_H
 
+#include "device/emulated/emulator.h"
 #include "device/gpu/cuda_calls.h"
-#include "device/gpu/emulator.h"
 
 #include <stdbool.h>
 

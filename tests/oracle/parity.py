@@ -5,6 +5,8 @@ test-emulated`): run files, tools, `eval` and `generate`. It has to have the ref
 for bf16 stays where it was if it lacks that."""
 import json
 import os
+import pathlib
+import re
 import struct
 import subprocess
 
@@ -12,6 +14,7 @@ import numpy
 
 TOOLS = os.environ["TRIREME_TOOLS"]
 TRIREME = os.environ["TRIREME"]
+WITH_TEST_DEVICES = os.environ.get("TRIREME_WITH_TEST_DEVICES", TRIREME + "-test")  # the same program, which has these devices, too
 DEVICE = os.environ.get("TRIREME_TEST_DEVICE", "")
 DEVICE_HAS_BF16 = DEVICE.split(":")[0] in ("emulated", "gpu")
 
@@ -37,9 +40,17 @@ def tool(*arguments):
     return json.loads(done.stdout) if done.stdout.strip() else None
 
 
+def program_of(*words):
+    """The product; or, where a word of the command or a run file among them names a device for tests, the program that has it."""
+    texts = [re.sub(r"^--device$", "device:", str(word)) for word in words]
+    files = [pathlib.Path(text) for text in texts if text.endswith(".yaml")]
+    texts = [" ".join(texts), *(file.read_text(errors="replace") for file in files if file.is_file())]
+    return WITH_TEST_DEVICES if any(re.search(r"""\bdevice["']?[:=]\s*["']?(guarded|emulated)\b""", text, re.IGNORECASE) for text in texts) else TRIREME
+
+
 def words_of(*arguments):
     """The command line of the program: what reads a checkpoint runs on the device of these tests, too."""
-    words = [TRIREME, *map(str, arguments)]
+    words = [program_of(*arguments), *map(str, arguments)]
     if DEVICE and words[1] in ("eval", "generate") and "--device" not in words:
         words += ["--device", DEVICE]
     return words

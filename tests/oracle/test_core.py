@@ -37,8 +37,8 @@ def keys_of_runs():
 
 
 def device_kinds():
-    table = re.search(r"^static const kind kinds\[\] = \{\n(.*?)^\};", (ROOT / "src/device/device.c").read_text(), re.M | re.S)
-    return set(re.findall(r'^    \{"([a-z]+)", 1u <<', table[1], re.M))
+    """Of the product, and those for tests."""
+    return {name for path in (ROOT / "src/device/kinds").glob("*.[ch]") for name in re.findall(r'\{"([a-z]+)", 1u <<', path.read_text())}
 
 
 def operations_of(text, file):

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from parity import TRIREME, trireme
+from parity import program_of, trireme
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=16, dropout=0.1)
 STEPS, EVERY = 12, 2
@@ -36,7 +36,7 @@ def write_run(folder, corpus, ranks, device="guarded", **more):
 
 def train(path, ranks, *sets):
     words = [word for change in sets for word in ("--set", change)]
-    return subprocess.run([TRIREME, "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True, text=True, timeout=300)
+    return subprocess.run([program_of(path, *words), "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True, text=True, timeout=300)
 
 
 def last_words(done, status):
@@ -100,7 +100,7 @@ def undisturbed(tmp_path_factory, corpus):
 def test_no_such_device(tmp_path, corpus, name, ranks):
     path = write_run(tmp_path, corpus, ranks, device=name)
     said = last_words(train(path, ranks), 3)
-    assert f"`{name}` is not a device" in said and re.search("auto.*cpu.*reference.*guarded", said), said
+    assert f"`{name}` is not a device" in said and re.search("auto.*cpu.*reference.*gpu", said), said
     expect_nothing_left(path)
     assert not steps_of(tmp_path)
 

@@ -10,7 +10,7 @@ import sys
 
 import numpy
 import pytest
-from parity import TOOLS, TRIREME
+from parity import TOOLS, program_of
 from test_device_faults import RANKS, corpus, last_words, write_run  # noqa: F401: fixtures
 
 pytestmark = pytest.mark.cpu  # names its devices itself
@@ -408,7 +408,7 @@ def test_many_at_once_and_killed(tmp_path):
 
 
 def train(path, ranks, env, *words):
-    return subprocess.run([TRIREME, "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True, text=True, env=env, timeout=600)
+    return subprocess.run([program_of(path, *words), "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True, text=True, env=env, timeout=600)
 
 
 def losses(folder):

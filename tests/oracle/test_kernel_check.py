@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-PROGRAM = pathlib.Path(os.environ["TRIREME_TOOLS"]) / "kernel_check"
+TOOLS = pathlib.Path(os.environ["TRIREME_TOOLS"])
+PROGRAM = TOOLS / "kernel_check-test"  # with the devices for tests
 
 
 def check(*words):
@@ -59,3 +60,10 @@ def test_bad_input(words, status, text):
     done = check(*words)
     assert done.returncode == status and text in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_the_one_of_the_bundle_has_no_device_for_tests():
+    done = subprocess.run([TOOLS / "kernel_check", "emulated", "--quick"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 3 and "this build has no device `emulated`" in done.stderr, done.stderr
+    done = subprocess.run([TOOLS / "kernel_check", "cpu", "--quick", "--kernels", "add", "--types", "fp32"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import torch
 from optimizer_runs import MIXTRAL
-from parity import TRIREME, Weights, device_for, relative, trireme, yaml_of
+from parity import Weights, device_for, relative, trireme, words_of, yaml_of
 from test_layouts import BATCH, GPT2, LLAMA, SEQUENCE, compare, draw_tokens, launcher, needs_launcher, run_on
 
 # device, precision, largest relative error of the loss and of any gradient; the emulated GPU runs the GPU's kernels
@@ -96,7 +96,7 @@ def train(folder, corpora, label_weights, layout=None, steps=4, status=0, more=(
     os.makedirs(folder, exist_ok=True)
     (folder / "run.yaml").write_text(yaml_of(run))
     ranks = layout.get("data", 1) * layout.get("pipeline", 1) * layout.get("tensor", 1)
-    command = [TRIREME, "train", folder / "run.yaml", *more]
+    command = words_of("train", folder / "run.yaml", *more)
     done = subprocess.run([str(c) for c in ([*launcher(), "-n", ranks, *command] if ranks > 1 else command)], capture_output=True, text=True)
     assert done.returncode == status, done.stderr
     if status:

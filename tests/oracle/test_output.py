@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy
 import pytest
-from parity import TRIREME, Weights, trireme, yaml_of
+from parity import TRIREME, Weights, program_of, trireme, yaml_of
 
 GPT2 = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
 LLAMA = dict(family="llama", num_layers=2, hidden_size=32, num_heads=4, num_kv_heads=2, ffn_size=64, vocab_size=257,
@@ -517,7 +517,7 @@ def test_what_stands_in_the_way_is_said_before_the_run(tmp_path, corpus, kind, m
         file, kept = tmp_path / "run" / name, tmp_path / "kept"
         file.rename(kept)
         make(file)
-        done = subprocess.run([TRIREME, "train", path, "--set", "optimizer.steps=3"], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([program_of(path), "train", path, "--set", "optimizer.steps=3"], capture_output=True, text=True, timeout=120)
         assert done.returncode == 4
         assert done.stderr == f"trireme: {file} is a {kind}, where the run writes a file; move it away or remove it\n"
         (os.rmdir if kind == "folder" else os.unlink)(file)

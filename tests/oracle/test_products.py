@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from parity import TRIREME, trireme
+from parity import program_of, trireme
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=16, dropout=0.1)
 needs_mpi = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
@@ -29,7 +29,7 @@ def write_run(folder, corpus, ranks, **more):
 
 
 def train(path, ranks, *words):
-    done = subprocess.run([TRIREME, "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True,
+    done = subprocess.run([program_of(path, *words), "train", path, *(["-n", str(ranks)] if ranks > 1 else []), *words], capture_output=True,
                           text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stderr

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 
 import pytest
-from parity import TRIREME, trireme
+from parity import TRIREME, program_of, trireme
 
 SYMBOLS = re.compile(r"(__)?(cu[A-Z]|cuda|nvrtc|nvJitLink|nvml|cublas|cudnn|nccl|hip|rocblas|rccl|hsa_|amd_comgr|miopen)\w*")
 LIBRARIES = re.compile(r"lib(cuda|nvrtc|nvidia|nvJitLink|cublas|cudnn|nccl|amdhip|hiprtc|hipblas|rocblas|rccl|hsa-runtime|MIOpen|amd_comgr)")
@@ -72,7 +72,7 @@ def bare(folder, *words):
     log = folder / "looked-for"
     log.write_text("")
     environment = {**os.environ, "LD_PRELOAD": str(TOOLS / "libno_vendors.so"), "TRI_NO_VENDORS_LOG": str(log)}
-    done = subprocess.run([TRIREME, *map(str, words)], capture_output=True, text=True, timeout=300, env=environment)
+    done = subprocess.run([program_of(*words), *map(str, words)], capture_output=True, text=True, timeout=300, env=environment)
     return done, log.read_text().split()
 
 

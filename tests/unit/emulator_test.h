@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-#include "device/gpu/emulator.h"
+#include "device/emulated/emulator.h"
 #include "device/kernels.h"
 
 #define TRI_GPU_TYPE 32

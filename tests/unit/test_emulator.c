@@ -2,7 +2,7 @@
  * kernels here. Those that are about warps alone run with 64 too. */
 #include "emulator_test.h"
 
-#include "device/gpu/fiber.h"
+#include "device/emulated/fiber.h"
 
 #include <pthread.h>
 

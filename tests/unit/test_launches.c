@@ -4,7 +4,7 @@
 #include "check.h"
 
 #include "base/sanitizer.h"
-#include "device/gpu/emulator.h"
+#include "device/emulated/emulator.h"
 #include "device/gpu/kernel_list.h"
 #include "device/kernels.h"
 

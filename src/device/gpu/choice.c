@@ -51,7 +51,6 @@ static bool read_number(const char *text, size_t length, int least, int *out) {
 
 /* One word; what is not known here is the runtime's. */
 static tri_status read_word(const char *kind, const char *word, size_t length, wish *asked, tri_gpu_choice *out) {
-  const bool emulated = out->runtime == &tri_gpu_emulated;
   size_t used = strlen(out->options);
   const int before = asked->number;
   if (read_number(word, length, 0, &asked->number)) {
@@ -65,12 +64,12 @@ static tri_status read_word(const char *kind, const char *word, size_t length, w
     out->blocking = true;
     return TRI_OK;
   }
-  if (emulated && length > 5 && strncmp(word, "gpus=", 5) == 0) {
+  if (out->runtime->any_count && length > 5 && strncmp(word, "gpus=", 5) == 0) {
     if (read_number(word + 5, length - 5, 1, &asked->count)) return TRI_OK;
     return tri_fail(TRI_BAD_CONFIG, "`%.*s` of `device: %s` should be gpus=NUMBER, from 1 to %d", (int)length, word,
                     kind, MOST);
   }
-  if (!emulated || used + length + 2 > sizeof out->options) {
+  if (out->runtime->check == NULL || used + length + 2 > sizeof out->options) {
     return tri_fail(
         TRI_BAD_CONFIG,
         "`%.*s` is not an option of `device: %s`; there are the number of a GPU, from 0 to %d, and blocking (each "

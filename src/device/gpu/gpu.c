@@ -160,22 +160,15 @@ bool tri_gpu_is_visible(void) {
   return tri_gpu_count(tri_gpu_runtimes, &count, NULL, 0) == TRI_OK && count > 0;
 }
 
-static const tri_gpu_runtime *const emulated[] = {&tri_gpu_emulated, NULL};
-
 tri_status tri_gpu_check(const char *options) { return tri_gpu_choice_check("gpu", tri_gpu_runtimes, options); }
 
-tri_status tri_gpu_check_emulated(const char *options) { return tri_gpu_choice_check("emulated", emulated, options); }
-
-tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out) {
+tri_status tri_gpu_create_from(const char *kind, const tri_gpu_runtime *const *runtimes, const char *options, int place,
+                               tri_device *out) {
   tri_gpu_choice choice;
-  TRI_TRY(tri_gpu_choose("gpu", tri_gpu_runtimes, options, request->place, &choice));
+  TRI_TRY(tri_gpu_choose(kind, runtimes, options, place, &choice));
   return create(&choice, out);
 }
 
-tri_status tri_gpu_create_emulated(const char *options, const tri_device_request *request, tri_device *out) {
-  tri_gpu_choice choice;
-  TRI_TRY(tri_gpu_choose("emulated", emulated, options, request->place, &choice));
-  TRI_TRY(create(&choice, out));
-  out->info.host_memory = true;
-  return TRI_OK;
+tri_status tri_gpu_create(const char *options, const tri_device_request *request, tri_device *out) {
+  return tri_gpu_create_from("gpu", tri_gpu_runtimes, options, request->place, out);
 }

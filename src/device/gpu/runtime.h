@@ -1,5 +1,6 @@
-/* A GPU as its vendor's driver shows it: a table of run-time calls with three fillings, a file each: cuda.c, hip.c and
- * emulated.c. Everything above it is written once (gpu.c, queues.c, modules.c, products.c and the kernels' files).
+/* A GPU as its vendor's driver shows it: a table of run-time calls with three fillings, a file each: cuda.c, hip.c and,
+ * for tests, emulated/emulated.c. Everything above it is written once (gpu.c, queues.c, modules.c, products.c and the
+ * kernels' files).
  *
  * A filling opens its library when it is asked to, with dlopen and prototypes of its own. It says what failed in one
  * message: the call, the driver's word for the error, and what to do where that is known. It holds nothing but the
@@ -69,12 +70,13 @@ typedef struct tri_gpu_product_library tri_gpu_product_library; /* products.h */
 typedef struct tri_gpu_runtime {
   const char *name;                        /* "CUDA", "HIP", "emulated" */
   const tri_gpu_product_library *products; /* the vendor's library of matrix products; NULL: there is none */
+  bool any_count;                          /* `gpus=N` in a device's name asks for N of them, however many there are */
 
   /* How many there are that this process may use; 0 with TRI_OK where there is no driver, or no GPU. `*why` says in a
    * few words what was looked for and found, for who asked for a GPU by name; lives as long as the program. */
   tri_status (*count)(int *out, const char **why);
-  /* `options` is what the device's name says to the filling itself, or ""; whether they make sense, without a GPU. May
-   * be empty where there are none. */
+  /* `options` is what the device's name says to the filling itself, or ""; whether they make sense, without a GPU.
+   * Empty: it has none. */
   tri_status (*check)(const char *options);
   tri_status (*open)(int ordinal, const char *options, tri_gpu_context **out);
   void (*close)(tri_gpu_context *context);
@@ -122,6 +124,6 @@ typedef struct tri_gpu_runtime {
   void (*graph_destroy)(tri_gpu_graph *graph);
 } tri_gpu_runtime;
 
-extern const tri_gpu_runtime tri_gpu_cuda, tri_gpu_hip, tri_gpu_emulated;
+extern const tri_gpu_runtime tri_gpu_cuda, tri_gpu_hip;
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HOST_H
 #define TRI_DEVICE_GPU_KERNELS_PRIMITIVES_HOST_H
 
-#include "device/gpu/emulator.h"
+#include "device/emulated/emulator.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,14 +1,18 @@
-/* The third filling of the table of run-time calls: no GPU at all. Memory, copies and queues are those of the guarded
+/* A third filling of gpu/runtime.h's table: no GPU at all. Memory, copies and queues are those of the guarded
  * device (device/guarded): nobody but a kernel reaches device memory, and work runs late, in an order drawn from a
  * seed. Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and
  * run by emulator.h.
  *
  * A kernel's arguments hold addresses that are given out; it runs on those where the memory lies. So as a launch runs,
  * each word of its arguments that is an address of this device's is replaced. */
+#include "device/emulated/emulated.h"
+
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/system.h"
-#include "device/gpu/emulator.h"
+#include "device/emulated/emulator.h"
+#include "device/gpu/choice.h"
+#include "device/gpu/gpu.h"
 #include "device/gpu/kernel_list.h"
 #include "device/gpu/runtime.h"
 #include "device/guarded/internal.h"
@@ -454,8 +458,9 @@ static tri_status emulated_event_seconds(const tri_gpu_event *from, const tri_gp
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
-const tri_gpu_runtime tri_gpu_emulated = {
+static const tri_gpu_runtime runtime = {
     .name = "emulated",
+    .any_count = true,
     .count = emulated_count,
     .check = emulated_check,
     .open = emulated_open,
@@ -488,3 +493,15 @@ const tri_gpu_runtime tri_gpu_emulated = {
     .graph_launch = emulated_graph_launch,
     .graph_destroy = emulated_graph_destroy,
 };
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+static const tri_gpu_runtime *const runtimes[] = {&runtime, NULL};
+
+tri_status tri_emulated_check(const char *options) { return tri_gpu_choice_check("emulated", runtimes, options); }
+
+tri_status tri_emulated_create(const char *options, const tri_device_request *request, tri_device *out) {
+  TRI_TRY(tri_gpu_create_from("emulated", runtimes, options, request->place, out));
+  out->info.host_memory = true;
+  return TRI_OK;
+}

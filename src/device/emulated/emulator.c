@@ -1,7 +1,7 @@
-#include "device/gpu/emulator.h"
+#include "device/emulated/emulator.h"
 
 #include "base/memory.h"
-#include "device/gpu/fiber.h"
+#include "device/emulated/fiber.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "device/gpu/fiber.h"
+#include "device/emulated/fiber.h"
 
 #include "base/memory.h"
 #include "base/sanitizer.h"

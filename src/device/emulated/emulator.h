@@ -5,8 +5,8 @@
  * wait. Shared memory is full of not-a-number when a block begins, and lies at the end of a page behind which nothing
  * may be touched. What is copied asynchronously arrives when it is waited for, and not before. It does not find
  * conflicts of banks, races inside one turn, nor what the memory model of a GPU allows beyond that. */
-#ifndef TRI_DEVICE_GPU_EMULATOR_H
-#define TRI_DEVICE_GPU_EMULATOR_H
+#ifndef TRI_DEVICE_EMULATED_EMULATOR_H
+#define TRI_DEVICE_EMULATED_EMULATOR_H
 
 #include "base/status.h"
 

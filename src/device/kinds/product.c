@@ -1,0 +1,10 @@
+#include "device/kinds.h"
+#include "device/kinds/in_both.h"
+
+/* The devices for tests are in trireme-test. */
+const tri_device_kind tri_device_kinds[] = {
+    TRI_KINDS_IN_BOTH,
+    {"guarded", 0, true, NULL, NULL},
+    {"emulated", 0, true, NULL, NULL},
+    {0},
+};
