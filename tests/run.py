@@ -138,7 +138,9 @@ def find_cases(build, names, seed, environment, temporary):
     cases = [case for case in cases if wants(case, names)]
     suites, failures = {}, []
     for suite in table.suites(build, seed) if build["running"] else []:
-        if suite_is_wanted(suite, names):
+        if suite_is_wanted(suite, names) and suite.skip:
+            failures.append((Case(suite.name, suite.name), "skipped", suite.skip))
+        elif suite_is_wanted(suite, names):
             only = files_of(suite, names)
             if only.files or not suite.files and only is suite:
                 suites[suite.name] = schedule.Suite(only, SOURCE, environment, temporary)
@@ -163,12 +165,14 @@ def environment_of(build, seed):
     return {"TRIREME_SHARED": os.path.join(os.path.dirname(SOURCE), "shared"), **os.environ, **own}
 
 
-def check_core(cases, options):
+def check_core(cases, build, options):
     """Every case of the core is a case, as far as its group was asked for."""
     if options.names:
         return
     have = {case.name for case in cases}
     groups = {case.group for case in cases}
+    if build["running"]:
+        groups -= {suite.name for suite in table.suites(build, 1) if suite.skip}
     missing = sorted(name for name in core.CASES - have if name.split("/")[0] in groups)
     if missing:
         raise SystemExit(f"tests: tests/core.py names cases that are not there: {', '.join(missing)}")
@@ -176,7 +180,7 @@ def check_core(cases, options):
 
 def select(options, cases, build, costs, seed):
     """The cases of this run."""
-    check_core(cases, options)
+    check_core(cases, build, options)
     if options.core:
         mine = [case for case in cases if core.has(case.name)]
         return choice.Chosen(mine, [], [], len(cases) - len(mine), 1, 1, choice.Loads(costs).of(mine), {})

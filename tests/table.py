@@ -42,6 +42,13 @@ class Suite:
     environment: dict = dataclasses.field(default_factory=dict)
     venv: str = "venv"
     slow: int = 1  # how many times longer than usual a case may take before it counts as hanging
+    skip: str = ""  # why it cannot run here
+
+
+def left_out(build):
+    """Why cases on the devices for tests cannot run, or "": their program was not built (a compiler that cannot make the emulator's
+    kernels, or `make build` alone)."""
+    return "" if os.path.exists(build["trireme-test"]) else f"there is no {build['trireme-test']}, which has the devices for tests; make build-tests makes it"
 
 
 # ---- pytest ------------------------------------------------------------------------------------------------------------
@@ -60,10 +67,11 @@ EMULATED_DEVICES = ("emulated", "emulated:seed=6", "emulated:seed=3,warp=64", "e
 def suites(build, seed):
     """All suites. `seed` (int) is that of this run of the tests."""
     with_devices = {"TRIREME": build["trireme-test"]}  # the program that has the devices for tests
+    missing = left_out(build)
     emulated = EMULATED_DEVICES[seed % len(EMULATED_DEVICES)]
     return [
         Suite("oracle", "oracle"),
-        Suite("guarded", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices, **FEW_LAYOUTS}, files={
+        Suite("guarded", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices, **FEW_LAYOUTS}, files={
             "test_layouts.py": "test_matrix",
             "test_each_layout.py": "zero3 or context-ring or (expert and not expert-)",
             "test_context.py": "(test_matrix and (llama or gpt_neox)) or (bits and joined)",
@@ -75,7 +83,7 @@ def suites(build, seed):
             "test_tune.py": "test_ranks_from_the_command_line",
             "test_readers.py": "everything or test_every_tensor",
         }),
-        Suite("emulated", "oracle", environment={"TRIREME_TEST_DEVICE": emulated, **with_devices, "TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "2"},
+        Suite("emulated", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": emulated, **with_devices, "TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "2"},
               slow=5, files={
             "test_experts.py": "test_matrix and mixtral",
             "test_layouts.py": "test_matrix and (gpt2 or llama)",
@@ -83,8 +91,8 @@ def suites(build, seed):
             "test_context.py": "test_matrix and llama",
             "test_parity.py": "(gradients and ((tied and not untied) or 4:2 or odd)) or (schedules and llama) or (twenty_steps and bf16 and llama)",
         }),
-        Suite("guarded-all", "oracle", environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices}, files={f"test_{name}.py": "" for name in GUARDED_FILES}),
-        Suite("emulated-all", "oracle", environment={"TRIREME_TEST_DEVICE": "emulated", **with_devices}, slow=5, files={f"test_{name}.py": "" for name in EMULATED_FILES}),
+        Suite("guarded-all", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": "guarded", **with_devices}, files={f"test_{name}.py": "" for name in GUARDED_FILES}),
+        Suite("emulated-all", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": "emulated", **with_devices}, slow=5, files={f"test_{name}.py": "" for name in EMULATED_FILES}),
         # The other MPI: of layouts in fp64 nothing but what passes between ranks is another's, and four steps pass all of it.
         Suite("mpich", "oracle", environment={"TRIREME_MPIEXEC": "mpiexec.mpich", **FEW_LAYOUTS}, files={
             "test_layouts.py": "test_matrix or long or reduce or twice", "test_context.py": "test_matrix or long or reduce or twice"}),
@@ -156,7 +164,7 @@ def comm_programs(build):
 
 def gpu_programs(build):
     """What can be said of the GPU's kernels and of the vendors' libraries without a GPU."""
-    source, tools = build["source"], build["tools"]
+    source, tools, missing = build["source"], build["tools"], left_out(build)
     check = os.path.join(tools, "kernel_check-test")
     # Warps of 32 and of 64, orders of threads over them, each with inputs of its own. Sanitizers take eight times as long:
     # there each seed has one type, and each type one width of warps.
@@ -165,7 +173,7 @@ def gpu_programs(build):
         words = ("--types", types[seed % 3]) if build["sanitize"] else ()
         warp = 32 + 32 * (seed % 2)
         yield Program(f"gpu/kernel-check-emulated-warp{warp}-seed{seed}",
-                      (check, f"emulated:warp={warp},seed={seed}", "--quick", "--seed", str(seed), *words), {"OMP_NUM_THREADS": "1"}, groups=("unit",))
+                      (check, f"emulated:warp={warp},seed={seed}", "--quick", "--seed", str(seed), *words), {"OMP_NUM_THREADS": "1"}, groups=("unit",), skip=missing)
     for chip in ("sm_80", "sm_90a", "sm_100a", "gfx90a"):  # SKIPPED where its compiler cannot be had
         yield Program(f"gpu/compile-{chip}", (build["compile_kernels"], chip), {"VIRTUAL_ENV": os.path.join(source, "build/venv")})
     # Our prototypes, structs and numbers beside the vendor's headers: the test is whether the file compiles.
@@ -174,7 +182,7 @@ def gpu_programs(build):
         yield Program(f"gpu/prototypes-{vendor}", (build["compiler"], "-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", f"{source}/src",
                                                    "-isystem", include, f"{source}/tests/gpu/prototypes_{vendor}.c"),
                       skip="" if include else f"there is no {header}; it comes with {package}")
-    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme-test"], tools))
+    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme-test"], tools), skip=missing)
 
 
 def floor_programs(build):
@@ -196,7 +204,7 @@ def same_bits(build):
                          ("guarded-all", "--devices", "reference-fp64,reference-fp32", "--after-device", "guarded"),
                          ("emulated", "--layouts", "3", "--devices", "emulated-bf16", "--after-device", "emulated:seed=5,peer=1"),
                          ("emulated-all", "--devices", "emulated-fp64,emulated-fp32,emulated-bf16", "--after-device", "emulated:seed=5,peer=1")):
-        yield Program(f"{name}/same-bits", (*command, *words))
+        yield Program(f"{name}/same-bits", (*command, *words), skip=left_out(build))
 
 
 def programs(build):

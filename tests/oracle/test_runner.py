@@ -281,3 +281,24 @@ def test_what_becomes_of_programs(tmp_path, short_limit, script, expected, outco
 def test_a_name_that_no_test_has():
     done = subprocess.run([sys.executable, TESTS / "run.py", "--build", os.path.dirname(os.environ["TRIREME"]), "unit/test_nothing"], capture_output=True, text=True)
     assert done.returncode == 1 and "there is no test of the name unit/test_nothing; tests/run.py --list prints all names" in done.stderr
+
+
+def test_what_is_left_out_without_the_program_for_tests():
+    """Cases on the devices for tests are skipped by name, in the core too; all others are as they were."""
+    whole = json.loads((pathlib.Path(os.environ["TRIREME"]).parent / "tests.json").read_text()) | {"python": sys.executable}
+    without = whole | {"trireme-test": "/nonexistent/trireme-test"}
+    reason = "there is no /nonexistent/trireme-test, which has the devices for tests; make build-tests makes it"
+    skipped = {suite.name for suite in table.suites(without, 1) if suite.skip}
+    assert skipped == {"guarded", "emulated", "guarded-all", "emulated-all"}
+    assert {suite.skip for suite in table.suites(without, 1)} == {"", reason} and not any(suite.skip for suite in table.suites(whole, 1))
+    programs = {program.name for program in table.programs(without) if program.skip == reason}
+    assert programs == {program.name for program in table.programs(whole) if "same-bits" in program.name or "emulated" in program.name}
+    cases = [Case(program.name, program.name.split("/")[0], program) for program in table.programs(without)]
+    cases += [Case(name, name.split("/")[0]) for name in run.core.CASES if name.startswith("oracle/")]
+
+    class Options:
+        names = ()
+
+    run.check_core(cases, without, Options)
+    with pytest.raises(SystemExit, match="names cases that are not there: emulated/test_each_layout"):
+        run.check_core(cases, whole, Options)
