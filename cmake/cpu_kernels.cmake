@@ -18,8 +18,18 @@ endif()
 # Its sums have the same bits on all devices: a product that is rounded, and then a sum.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/nf4.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
+# What rounds nothing to bf16 is the same in both variants of AVX-512: compiled for the first, cpu.c gives it to both.
+set(TRIREME_CPU_WITHOUT_BF16 attention_floats nf4 quantised router)
+list(TRANSFORM TRIREME_CPU_WITHOUT_BF16 REPLACE "(.+)" "${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/\\1.c")
+
 function(trireme_cpu_variant name vector_bytes)
-  add_library(trireme_kernels_${name} OBJECT ${TRIREME_CPU_KERNELS})
+  set(files ${TRIREME_CPU_KERNELS})
+  if(name STREQUAL "avx512bf16")
+    list(REMOVE_ITEM files ${TRIREME_CPU_WITHOUT_BF16})
+  else() # pairs of bf16 are multiplied there alone
+    list(REMOVE_ITEM files ${CMAKE_SOURCE_DIR}/src/device/cpu/kernels/attention_pairs.c)
+  endif()
+  add_library(trireme_kernels_${name} OBJECT ${files})
   target_include_directories(trireme_kernels_${name} PRIVATE src)
   target_link_libraries(trireme_kernels_${name} PRIVATE trireme_options trireme_dependencies)
   target_compile_definitions(trireme_kernels_${name} PRIVATE TRI_ISA=${name} TRI_VECTOR_BYTES=${vector_bytes})
@@ -35,7 +45,8 @@ if(TRIREME_CPU_KERNELS)
     trireme_cpu_variant(avx512 64 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mbmi2 -mprefer-vector-width=512)
     trireme_cpu_variant(avx512bf16 64 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mbmi2
                         -mprefer-vector-width=512)
-    # clang-tidy runs once for each command of a file: avx512bf16 has all of this one's lines
+    # clang-tidy runs once for each command of a file: avx512bf16 has all of this one's lines but those that they share, which
+    # avx2 has
     set_target_properties(trireme_kernels_avx512 PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
   endif()
 endif()

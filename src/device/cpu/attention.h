@@ -68,7 +68,7 @@ TRI_ATTENTION_STEP(avx512)
 TRI_ATTENTION_STEP(avx512bf16)
 
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
-    tri_attention_floats_avx512, tri_attention_floats_avx512bf16, tri_attention_pairs_avx512bf16;
+    tri_attention_floats_avx512, tri_attention_pairs_avx512bf16;
 
 /* What the device's table calls, with the kernels named: bytes of the workspace, and both directions. */
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,

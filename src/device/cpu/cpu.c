@@ -46,12 +46,13 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_nf4_##isa(tri_device_kernels *);                                                                  \
   void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
   void tri_cpu_table_grouping_##isa(tri_device_kernels *);
-#define FILL(isa)                                                                                                      \
+/* `plain`: the variant that this one shares what rounds nothing to bf16 with (cmake/cpu_kernels.cmake). */
+#define FILL(isa, plain)                                                                                               \
   {                                                                                                                    \
     tri_cpu_table_elements_##isa, tri_cpu_table_embedding_##isa, tri_cpu_table_norm_##isa, tri_cpu_table_loss_##isa,   \
         tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
         tri_cpu_table_matrices_##isa, tri_cpu_table_factored_##isa, tri_cpu_table_low_rank_##isa,                      \
-        tri_cpu_table_quantised_##isa, tri_cpu_table_nf4_##isa, tri_cpu_table_router_##isa,                            \
+        tri_cpu_table_quantised_##plain, tri_cpu_table_nf4_##plain, tri_cpu_table_router_##plain,                      \
         tri_cpu_table_grouping_##isa                                                                                   \
   }
 
@@ -64,15 +65,15 @@ DECLARE(avx512bf16)
 
 /* Best last. */
 static const variant variants[] = {
-    {"baseline", always, FILL(baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
+    {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
      tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline},
 #if defined(__x86_64__)
-    {"avx2", has_avx2, FILL(avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
+    {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
      tri_cpu_few_rows_avx2},
-    {"avx512", has_avx512, FILL(avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
+    {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
      tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512},
-    {"avx512bf16", has_avx512bf16, FILL(avx512bf16), &tri_attention_floats_avx512bf16, &tri_attention_pairs_avx512bf16,
-     tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16},
+    {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
+     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
