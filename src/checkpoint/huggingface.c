@@ -219,6 +219,18 @@ static tri_status read_type(const tri_json_reader *from, const char **said, cons
   return TRI_OK;
 }
 
+/* Keys that transformers reads whatever the `model_type` is. */
+static const tri_dialect_key of_all_types[] = {
+    TRI_DIALECT_ONLY("is_causal", "true", "attention to what comes later"),
+    TRI_DIALECT_ONLY("per_layer_config", "{}", "a layer with settings of its own"),
+    {.key = "transformers_weights",
+     .kind = TRI_DIALECT_FIXED,
+     .value = "\"model.safetensors\"",
+     .other_value = "\"model.safetensors.index.json\"",
+     .what = "a file of weights by another name"},
+    {.key = NULL},
+};
+
 /* What the document says by Hugging Face's keys. */
 static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL, *type = NULL;
@@ -227,6 +239,7 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   if (tri_reader_get(from, "quantization_config") != NULL) {
     return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
   }
+  for (const tri_dialect_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
   const tri_dialect *dialect = find_dialect(type, &family);
   if (dialect == NULL) {
     const tri_dialect *all[MOST_DIALECTS];

@@ -171,7 +171,12 @@ static void note_rope(const tri_json_reader *from, const tri_dialect *dialect) {
   if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, object);
   note_inner(from, rope->local, "rope_parameters.sliding_attention", json_object_get(object, "sliding_attention"),
              "rope_theta");
-  if (full != NULL) object = full;
+  if (full != NULL && rope->local == NULL) {
+    tri_log("%s: ignored: what `%s` has for each kind of layer; transformers does not read it for model_type %s either",
+            from->path, key, dialect->model_type);
+  } else if (full != NULL) {
+    object = full;
+  }
   note_inner(from, "rope_theta", key, object, "rope_theta");
   note_inner(from, rope->theta, key, object, "rope_theta");
   note_inner(from, rope->fraction == NULL ? NULL : "partial_rotary_factor", key, object, "partial_rotary_factor");

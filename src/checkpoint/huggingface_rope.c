@@ -202,6 +202,14 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dial
   }
   const char *theta = dialect->rope.theta == NULL ? "rope_theta" : dialect->rope.theta;
   const json_t *parameters = tri_reader_get(from, key), *full = json_object_get(parameters, "full_attention");
+  if (dialect->rope.local == NULL && full != NULL) {
+    if (dialect->window.by_layer) {
+      return tri_fail(TRI_UNSUPPORTED,
+                      "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
+                      from->path, key);
+    }
+    full = NULL; /* ignored, and told of (huggingface_keys.c) */
+  }
   rope_reader rope = {.from = {.path = from->path, .object = full == NULL ? parameters : full}, .key = key};
   TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
   TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));

@@ -8,6 +8,23 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static bool is_full(const char *type) { return type != NULL && strcmp(type, "full_attention") == 0; }
+static bool is_sliding(const char *type) { return type != NULL && strcmp(type, "sliding_attention") == 0; }
+
+/* Whatever else may be switched off: what a layer is must be known. */
+static tri_status check_layer_types(const tri_json_reader *from, const json_t *types) {
+  const json_t *type = NULL;
+  size_t i = 0;
+  json_array_foreach(types, i, type) {
+    const char *word = json_string_value(type);
+    if (is_full(word) || is_sliding(word)) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `layer_types` has `%.40s`; full_attention and sliding_attention are supported", from->path,
+                    word == NULL ? "?" : word);
+  }
+  return TRI_OK;
+}
+
 /* ["full_attention", "sliding_attention", ...], for each layer. */
 static tri_status read_layer_types(const tri_json_reader *from, const json_t *types, tri_model *out) {
   bool *windowed = NULL;
@@ -16,16 +33,10 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
                     out->num_layers);
   }
   TRI_TRY(tri_alloc("layers", (size_t)out->num_layers, sizeof *windowed, &windowed));
-  tri_status status = TRI_OK;
-  for (size_t i = 0; i < json_array_size(types) && status == TRI_OK; i++) {
-    const char *type = json_string_value(json_array_get(types, i));
-    windowed[i] = type != NULL && strcmp(type, "sliding_attention") == 0;
-    if (windowed[i] || (type != NULL && strcmp(type, "full_attention") == 0)) continue;
-    status =
-        tri_fail(TRI_UNSUPPORTED, "%s: `layer_types` has `%.40s`; full_attention and sliding_attention are supported",
-                 from->path, type == NULL ? "?" : type);
+  for (size_t i = 0; i < json_array_size(types); i++) {
+    windowed[i] = is_sliding(json_string_value(json_array_get(types, i)));
   }
-  if (status == TRI_OK) status = tri_layer_set_print(windowed, "layer_types", out->num_layers, out->window_layers);
+  const tri_status status = tri_layer_set_print(windowed, "layer_types", out->num_layers, out->window_layers);
   tri_free(windowed);
   return status;
 }
@@ -52,8 +63,7 @@ static bool has_windows(const json_t *types) {
   size_t i = 0;
   const json_t *type = NULL;
   json_array_foreach(types, i, type) {
-    const char *word = json_string_value(type);
-    if (word != NULL && strcmp(word, "sliding_attention") == 0) return true;
+    if (is_sliding(json_string_value(type))) return true;
   }
   return false;
 }
@@ -63,7 +73,9 @@ tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_di
   bool used = true;
   out->window = 0;
   if (!window->known) return TRI_OK;
-  const bool asked = (window->by_layer || window->reads_layers) && has_windows(tri_reader_get(from, "layer_types"));
+  const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
+  const bool asked = has_windows(types);
+  TRI_TRY(check_layer_types(from, types));
   if (window->switched) TRI_TRY(tri_reader_bool(from, "use_sliding_window", false, &used));
   if (used || (asked && window->layers_first)) {
     TRI_TRY(tri_reader_size_or_null(from, "sliding_window", dialect->absent.window, &out->window));

@@ -8,6 +8,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_targets.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "device/kernels.h"
@@ -57,11 +58,14 @@ static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
   return TRI_OK;
 }
 
-/* The second one of two tied tensors is the first one. */
+/* The second one of two tied tensors is the first one, whichever is read. */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
-  int64_t index = -1;
-  if (tri_ties_names(model, head, embedding)) mark(adapter, head, used, &index);
+  if (!tri_ties_names(model, head, embedding)) return;
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
+    const char *name = tri_peft_own_name(tri_checkpoint_get_entry(adapter, i).tensor->name);
+    used[i] = used[i] || strcmp(name, head) == 0 || strcmp(name, embedding) == 0;
+  }
 }
 
 /* Every tensor of the adapter has its place. */
@@ -136,22 +140,30 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
 }
 
 /* An adapter that trains one of two tensors that the base has tied. In PEFT the other one stays the base's then, unless
- * adapter_config.json says ensure_weight_tying (tests/oracle/test_peft_ties.py). */
-static void open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
+ * adapter_config.json says ensure_weight_tying, or does not have the tensor among modules_to_save: then it is written
+ * over the base's, which is both, the output projection last (tests/oracle/test_peft_ties.py). */
+static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_model *base, tri_model *model) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
-  if (!tri_ties_names(base, head, embedding)) return;
+  const char *folder = tri_checkpoint_path(merged->named);
+  bool saves_head = false, saves_embedding = false;
+  if (!tri_ties_names(base, head, embedding)) return TRI_OK;
   const bool has_head = tri_checkpoint_has(merged->named, head);
   const bool has_embedding = tri_checkpoint_has(merged->named, embedding);
-  if (!has_head && !has_embedding) return;
-  if (peft->keeps_ties) {
-    if (!has_embedding) tri_checkpoint_read_as(merged->named, embedding, head);
-    return;
+  if (!has_head && !has_embedding) return TRI_OK;
+  if (!peft->keeps_ties) {
+    TRI_TRY(tri_peft_saves(folder, head, &saves_head));
+    TRI_TRY(tri_peft_saves(folder, embedding, &saves_embedding));
+  }
+  if (!saves_head && !saves_embedding) {
+    if (has_head && (!has_embedding || !peft->keeps_ties)) tri_checkpoint_read_as(merged->named, embedding, head);
+    return TRI_OK;
   }
   model->tied = false;
   if (!tri_checkpoint_has(merged->base, head)) tri_checkpoint_read_as(merged->base, head, embedding);
-  tri_log("%s has %s%s%s of its own and no `ensure_weight_tying`: `%s` and `%s` are not tied in its model",
-          tri_checkpoint_path(merged->named), has_head ? head : embedding, has_head && has_embedding ? " and " : "",
+  tri_log("%s has %s%s%s of its own and no `ensure_weight_tying`: `%s` and `%s` are not tied in its model", folder,
+          has_head ? head : embedding, has_head && has_embedding ? " and " : "",
           has_head && has_embedding ? embedding : "", head, embedding);
+  return TRI_OK;
 }
 
 static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char *given, const tri_checkpoint_use *use,
@@ -170,8 +182,9 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   }
   TRI_TRY(load_models(merged, verify, &own, model));
   TRI_TRY(check_signature(merged, peft, &own, verify));
-  open_ties(merged, peft, &own, model);
-  return check_adapter(merged->named, model);
+  TRI_TRY(open_ties(merged, peft, &own, model));
+  TRI_TRY(check_adapter(merged->named, model));
+  return tri_peft_check_targets(merged->named);
 }
 
 /* The CPU does it as every device does, to the bit. */

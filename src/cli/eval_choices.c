@@ -46,7 +46,8 @@ tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model,
   TRI_TRY(tri_tokenizer_create(source, tokenizer));
   TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
   TRI_TRY(tri_tokenizer_fits_model(*tokenizer, model->vocab_size));
-  return tri_pair_encoder_create(*tokenizer, source, encoder);
+  tri_tokenizer_say_class(*tokenizer);
+  return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
 /* What the first checkpoint's tokenizer makes of the questions holds for all of a run. */

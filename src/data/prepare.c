@@ -328,6 +328,19 @@ static void say_end(const prepare *p) {
           tri_tokenizer_end_source(p->tokenizer));
 }
 
+/* Likewise. */
+static void say_beginning(const prepare *p) {
+  int count = 0;
+  size_t bytes = 0;
+  const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &count);
+  if (count == 0 || learns(p->options)) return;
+  const char *token = tri_tokenizer_token(p->tokenizer, beginning[0], &bytes);
+  tri_log(
+      "documents begin as they stand; other programs would begin them with %.*s (%d), as the tokenizer's "
+      "post_processor says",
+      (int)bytes, token, (int)beginning[0]);
+}
+
 static tri_status make_tokenizer(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   if (learns(p->options)) {
@@ -338,8 +351,10 @@ static tri_status make_tokenizer(prepare *p) {
     TRI_TRY(tri_tokenizer_create(p->tokenizer_path, &p->tokenizer));
   }
   p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
+  tri_tokenizer_say_class(p->tokenizer);
   if (p->options->chat) return make_format(p);
   say_end(p);
+  say_beginning(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
     return tri_fail(TRI_BAD_FILE,
                     "the tokenizer %s has no end-of-text token, which has to stand between documents; name one as "

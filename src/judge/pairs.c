@@ -1,79 +1,24 @@
 #include "judge/pairs.h"
 
-#include "base/file.h"
-#include "base/json_reader.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
 #include <string.h>
 
-enum { MOST_BEGINNING = 8, LONGEST_FILE_BYTES = 256 << 20 };
-
 struct tri_pair_encoder {
   const tri_tokenizer *tokenizer;
   tri_encoder *encoder;
-  int32_t beginning[MOST_BEGINNING]; /* what every text begins with */
-  int64_t num_beginning;
+  const int32_t *beginning; /* what every text begins with: the tokenizer's */
+  int num_beginning;
   tri_token_list context; /* scratch */
 };
 
-/* ---- what texts begin with --------------------------------------------------------------------------------------- */
-
-/* The special tokens in front of the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
- * {"Sequence": ...}], "special_tokens": {"<s>": {"ids": [1]}}}. */
-static tri_status take_template(tri_pair_encoder *encoder, const json_t *processor) {
-  const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
-  for (size_t i = 0; i < json_array_size(parts); i++) {
-    const json_t *special = json_object_get(json_array_get(parts, i), "SpecialToken");
-    if (special == NULL) return TRI_OK;
-    const char *name = json_string_value(json_object_get(special, "id"));
-    const json_t *list = json_object_get(name == NULL ? NULL : json_object_get(ids, name), "ids");
-    for (size_t k = 0; k < json_array_size(list); k++) {
-      const int64_t id = json_integer_value(json_array_get(list, k));
-      if (encoder->num_beginning == MOST_BEGINNING || id < 0 || id >= tri_tokenizer_vocab_size(encoder->tokenizer)) {
-        return tri_fail(TRI_BAD_FILE,
-                        "the tokenizer's post_processor begins texts with token %ld, or with more than %d", (long)id,
-                        MOST_BEGINNING);
-      }
-      encoder->beginning[encoder->num_beginning++] = (int32_t)id;
-    }
-  }
-  return TRI_OK;
-}
-
-static tri_status take_processor(tri_pair_encoder *encoder, const json_t *processor) {
-  const char *type = json_string_value(json_object_get(processor, "type"));
-  const json_t *list = json_object_get(processor, "processors");
-  if (type == NULL) return TRI_OK;
-  if (strcmp(type, "TemplateProcessing") == 0) return take_template(encoder, processor);
-  if (strcmp(type, "Sequence") != 0) return TRI_OK;
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *inner = json_array_get(list, i);
-    type = json_string_value(json_object_get(inner, "type"));
-    if (type != NULL && strcmp(type, "TemplateProcessing") == 0) TRI_TRY(take_template(encoder, inner));
-  }
-  return TRI_OK;
-}
-
-/* What is no tokenizer.json (gpt2:DIR, bytes) begins texts with nothing. */
-static tri_status find_beginning(tri_pair_encoder *encoder, const char *source) {
-  char *text = NULL;
-  size_t bytes = 0;
-  if (tri_file_read_plain(source, LONGEST_FILE_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
-  json_t *root = NULL;
-  (void)tri_json_parse(source, text, bytes, 0, &root);
-  tri_free(text);
-  tri_status status = take_processor(encoder, json_object_get(root, "post_processor"));
-  json_decref(root);
-  return status;
-}
-
-tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, const char *source, tri_pair_encoder **out) {
+tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out) {
   tri_pair_encoder *encoder = NULL;
   TRI_TRY(tri_alloc("an encoder of questions", 1, sizeof *encoder, &encoder));
   encoder->tokenizer = tokenizer;
-  tri_status status = tri_encoder_create(tokenizer, &encoder->encoder);
-  if (status == TRI_OK) status = find_beginning(encoder, source);
+  encoder->beginning = tri_tokenizer_beginning(tokenizer, &encoder->num_beginning);
+  const tri_status status = tri_encoder_create(tokenizer, &encoder->encoder);
   if (status != TRI_OK) {
     tri_pair_encoder_destroy(encoder);
     return status;
@@ -135,7 +80,7 @@ static bool begins_itself(const tri_pair_encoder *encoder, const char *text, siz
 
 static tri_status encode(tri_pair_encoder *encoder, const char *text, size_t bytes, tri_token_list *out) {
   if (encoder->num_beginning > 0 && !begins_itself(encoder, text, bytes)) {
-    for (int64_t i = 0; i < encoder->num_beginning; i++) TRI_TRY(add_id(out, encoder->beginning[i]));
+    for (int i = 0; i < encoder->num_beginning; i++) TRI_TRY(add_id(out, encoder->beginning[i]));
   }
   return tri_encoder_encode(encoder->encoder, text, bytes, 1, out);
 }

@@ -8,9 +8,9 @@
 
 typedef struct tri_pair_encoder tri_pair_encoder;
 
-/* LOCAL. `source` is what the tokenizer was made from: a tokenizer.json also says which tokens every text begins with
- * (its post_processor). The tokenizer outlives the encoder; release with tri_pair_encoder_destroy. */
-tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, const char *source, tri_pair_encoder **out);
+/* LOCAL. Texts begin with what the tokenizer's post_processor says. The tokenizer outlives the encoder; release with
+ * tri_pair_encoder_destroy. */
+tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out);
 void tri_pair_encoder_destroy(tri_pair_encoder *encoder);
 
 /* Appends the tokens of context and continuation to *out; those of the continuation are the last *count. Spaces that

@@ -4,6 +4,7 @@
 #include "base/recorder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_targets.h"
 #include "comm/agreement.h"
 #include "engine/shards.h"
 #include "run/output.h"
@@ -226,7 +227,7 @@ static tri_status load_named(loading *l, const char *given, bool optimizer, char
   return load_from(l, path, &damaged);
 }
 
-/* Says what else the adapter has that a run begins with factors of. */
+/* Says what else the adapter has that a run begins with factors of; PEFT must take those. */
 static tri_status note_others(const char *folder) {
   tri_checkpoint *adapter = NULL;
   const char *first = NULL;
@@ -244,8 +245,9 @@ static tri_status note_others(const char *folder) {
         "it, name what `trireme export --merge` makes of it as `init`",
         (long)others, others == 1 ? "" : "s", folder, first, others == 1 ? "" : ", ...", others == 1 ? "is" : "are");
   }
+  const tri_status status = tri_peft_check_targets(adapter);
   tri_checkpoint_close(adapter);
-  return TRI_OK;
+  return status;
 }
 
 /* What a run begins with factors of must have some. */

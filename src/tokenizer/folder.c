@@ -4,6 +4,7 @@
 #include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "tokenizer/tokenizer_class.h"
 #include "tokenizer/tokenizer_internal.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define TOKENIZER_CONFIG "tokenizer_config.json"
 #define TOKENS_MAP "special_tokens_map.json"
 #define ADDED_TOKENS "added_tokens.json"
+#define MODEL_CONFIG "config.json"
 
 /* *out is NULL where there is no such file. Release with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
@@ -270,13 +272,14 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
 }
 
 /* GPT2Tokenizer makes its ByteLevel of tokenizer_config.json alone, where no key means no space before a text. */
-static tri_status take_prefix_space(const json_t *config, json_t *root, bool *changed) {
+static tri_status take_prefix_space(const json_t *config, const json_t *model, json_t *root, bool *changed) {
   static const char key[] = "add_prefix_space";
   json_t *stage = json_object_get(root, "pre_tokenizer");
-  const char *class = json_string_value(json_object_get(config, "tokenizer_class"));
+  const char *class = tri_tokenizer_class_of(config, model, root);
   const char *type = json_string_value(json_object_get(stage, "type"));
-  if (class == NULL || type == NULL || strcmp(type, "ByteLevel") != 0) return TRI_OK;
-  if (strcmp(class, "GPT2Tokenizer") != 0 && strcmp(class, "GPT2TokenizerFast") != 0) return TRI_OK;
+  if (class == NULL || type == NULL || strcmp(type, "ByteLevel") != 0 || strcmp(class, "GPT2Tokenizer") != 0) {
+    return TRI_OK;
+  }
   const bool wanted = json_is_true(json_object_get(config, key));
   if (wanted == json_is_true(json_object_get(stage, key))) return TRI_OK;
   *changed = true;
@@ -286,10 +289,11 @@ static tri_status take_prefix_space(const json_t *config, json_t *root, bool *ch
 }
 
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed) {
-  json_t *config = NULL, *map = NULL, *added = NULL;
+  json_t *config = NULL, *model = NULL, *map = NULL, *added = NULL;
   extras found = {0};
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
   *changed = false;
+  if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, ADDED_TOKENS, &added);
   if (status == TRI_OK) status = add_decoder(&found, json_object_get(config, "added_tokens_decoder"));
@@ -298,10 +302,24 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
   if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
   for (int64_t i = 0; status == TRI_OK && i < found.count; i++) status = put_extra(file, &found.list[i], root, changed);
-  if (status == TRI_OK) status = take_prefix_space(config, root, changed);
+  if (status == TRI_OK) status = take_prefix_space(config, model, root, changed);
   tri_free(found.list);
   json_decref(added);
   json_decref(map);
+  json_decref(model);
+  json_decref(config);
+  return status;
+}
+
+tri_status tri_folder_other_class(const char *folder, const json_t *root, const char **out) {
+  json_t *config = NULL, *model = NULL;
+  tri_status status = load(folder, TOKENIZER_CONFIG, &config);
+  if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
+  if (status == TRI_OK) {
+    const char *class = tri_tokenizer_class_of(config, model, root);
+    *out = class != NULL && tri_tokenizer_class_differs(class, config, root) ? class : NULL;
+  }
+  json_decref(model);
   json_decref(config);
   return status;
 }
@@ -386,7 +404,7 @@ static tri_status find_said(const char *folder, tri_tokenizer *tokenizer, said_e
     const char *name;
     tri_status (*read)(const char *folder, const char *name, tri_tokenizer *tokenizer);
   } files[] = {{"generation_config.json", read_ids},
-               {"config.json", read_ids},
+               {MODEL_CONFIG, read_ids},
                {TOKENS_MAP, read_name},
                {TOKENIZER_CONFIG, read_name}};
   for (size_t i = 0; i < sizeof files / sizeof *files && out->end_of_text < 0; i++) {

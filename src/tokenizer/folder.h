@@ -28,6 +28,10 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
  * *changed: whether there was anything. */
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed);
 
+/* LOCAL. The class with which transformers cuts texts otherwise than a tokenizer.json has it (tokenizer_class.h), or
+ * NULL. */
+tri_status tri_folder_other_class(const char *folder, const json_t *root, const char **out);
+
 /* LOCAL. The text of a tokenizer_config.json: that of a folder (NULL, or without one: transformers' class for a
  * tokenizer.json), with `end` as its eos_token if it names none, and with a chat template if that is not NULL. Release
  * *out with tri_free. */

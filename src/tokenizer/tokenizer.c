@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/file_kind.h"
 #include "base/generation.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
 
@@ -125,6 +126,19 @@ int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer) { return token
 int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer) { return tokenizer->named_end; }
 
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer) { return tokenizer->end_source; }
+
+const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count) {
+  *count = tokenizer->num_beginning;
+  return tokenizer->beginning;
+}
+
+void tri_tokenizer_say_class(const tri_tokenizer *tokenizer) {
+  if (tokenizer->other_class == NULL) return;
+  tri_log(
+      "the tokenizer's folder asks for %s: transformers 5 cuts texts in a way of that class, some of them to other "
+      "tokens; here they are cut as tokenizer.json says",
+      tokenizer->other_class);
+}
 
 const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count) {
   *count = tokenizer->num_ends;

@@ -45,6 +45,12 @@ bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
 /* Where that is said: "tokenizer_config.json", or "its name". */
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
+/* What its post_processor begins texts with, as other programs have it: no encoder does. */
+enum { TRI_MOST_BEGINNING = 8 };
+const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count);
+/* Says in a line if the folder names a class with which transformers cuts texts otherwise than tokenizer.json has it.
+ */
+void tri_tokenizer_say_class(const tri_tokenizer *tokenizer);
 /* All tokens that end a text which a model writes; the list is the tokenizer's. Ids may be beyond its vocabulary: a
  * model can have more tokens. */
 enum { TRI_MOST_ENDS = 64 };

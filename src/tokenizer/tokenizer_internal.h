@@ -30,7 +30,10 @@ struct tri_tokenizer {
   const char *end_source;
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
-  char *json; /* the tokenizer.json it was read from, which saving writes back; NULL: none */
+  int32_t beginning[TRI_MOST_BEGINNING]; /* what its post_processor begins texts with */
+  int num_beginning;
+  const char *other_class; /* with which transformers cuts texts otherwise; NULL: it reads tokenizer.json as here */
+  char *json;              /* the tokenizer.json it was read from, which saving writes back; NULL: none */
   size_t json_bytes;
 };
 

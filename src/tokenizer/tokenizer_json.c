@@ -1,7 +1,8 @@
 /* Hugging Face's tokenizer.json: the model (vocabulary and merges) and the added tokens. Normalizer and pre-tokenizer
  * are in tokenizer_stages.c, the decoder in tokenizer_decoder.c. With ByteLevel among the pre-tokenizers the vocabulary
  * is one of bytes, without of characters. What only decorates a result (post-processor, truncation, padding) does not
- * matter to documents and is left alone; what would change ids and is not supported is refused, never passed over. */
+ * matter to documents and is left alone, but for what a text begins with, which is kept for those who ask; what would
+ * change ids and is not supported is refused, never passed over. */
 #include "tokenizer/tokenizer_internal.h"
 
 #include "base/memory.h"
@@ -187,6 +188,56 @@ static tri_status read_model_options(json_reader *reader, tri_tokenizer *tokeniz
   return TRI_OK;
 }
 
+/* ---- what texts begin with --------------------------------------------------------------------------------------- */
+
+static tri_status add_beginning(json_reader *reader, const json_t *id, tri_tokenizer *tokenizer) {
+  const json_int_t value = json_integer_value(id);
+  if (tokenizer->num_beginning == TRI_MOST_BEGINNING || !json_is_integer(id) || value < 0 ||
+      value >= tokenizer->vocabulary.size) {
+    return tri_fail(TRI_BAD_FILE, "%s begins texts with token %lld, or with more than %d",
+                    at_key(reader, "post_processor"), (long long)value, TRI_MOST_BEGINNING);
+  }
+  tokenizer->beginning[tokenizer->num_beginning++] = (int32_t)value;
+  return TRI_OK;
+}
+
+/* The special tokens in front of the text in {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}},
+ * {"Sequence": ...}], "special_tokens": {"<s>": {"ids": [1]}}}. */
+static tri_status read_template(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
+  const json_t *parts = json_object_get(processor, "single"), *ids = json_object_get(processor, "special_tokens");
+  for (size_t i = 0; i < json_array_size(parts); i++) {
+    const json_t *special = json_object_get(json_array_get(parts, i), "SpecialToken");
+    if (special == NULL) return TRI_OK;
+    const char *name = json_string_value(json_object_get(special, "id"));
+    const json_t *list = json_object_get(name == NULL ? NULL : json_object_get(ids, name), "ids");
+    for (size_t k = 0; k < json_array_size(list); k++) {
+      TRI_TRY(add_beginning(reader, json_array_get(list, k), tokenizer));
+    }
+  }
+  return TRI_OK;
+}
+
+/* {"type": "RobertaProcessing", "cls": ["<s>", 0], ...} */
+static tri_status read_processor(json_reader *reader, const json_t *processor, tri_tokenizer *tokenizer) {
+  const char *type = json_string_value(json_object_get(processor, "type"));
+  if (type == NULL) return TRI_OK;
+  if (strcmp(type, "TemplateProcessing") == 0) return read_template(reader, processor, tokenizer);
+  if (strcmp(type, "RobertaProcessing") != 0 && strcmp(type, "BertProcessing") != 0) return TRI_OK;
+  return add_beginning(reader, json_array_get(json_object_get(processor, "cls"), 1), tokenizer);
+}
+
+static tri_status read_beginning(json_reader *reader, tri_tokenizer *tokenizer) {
+  const json_t *processor = json_object_get(reader->root, "post_processor");
+  const json_t *list = json_object_get(processor, "processors");
+  TRI_TRY(read_processor(reader, processor, tokenizer));
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    TRI_TRY(read_processor(reader, json_array_get(list, i), tokenizer));
+  }
+  return TRI_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
 static tri_status keep_text(tri_tokenizer *tokenizer, const char *text, size_t bytes) {
   TRI_TRY(tri_alloc("a tokenizer", bytes, 1, &tokenizer->json));
   memcpy(tokenizer->json, text, bytes);
@@ -228,6 +279,8 @@ tri_status tri_tokenizer_parse_json_in(const char *folder, const char *file, con
   if (options.characters) TRI_TRY_GOTO(tri_tokenizer_read_decoder(file, reader.root, tokenizer), release);
   TRI_TRY_GOTO(read_added(&reader, tokenizer), release);
   TRI_TRY_GOTO(tri_tokenizer_end(tokenizer, at_key(&reader, "model.vocab")), release);
+  TRI_TRY_GOTO(read_beginning(&reader, tokenizer), release);
+  if (folder != NULL) TRI_TRY_GOTO(tri_folder_other_class(folder, reader.root, &tokenizer->other_class), release);
   TRI_TRY_GOTO(changed ? keep_document(tokenizer, reader.root) : keep_text(tokenizer, text, bytes), release);
   *out = tokenizer;
   tokenizer = NULL;

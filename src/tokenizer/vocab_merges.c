@@ -99,11 +99,26 @@ static json_t *stages(const tokenizer_class *of, bool prefix_space) {
                    "pattern", "Regex", of->pattern, "behavior", "Isolated", "invert", 0, bytes);
 }
 
+/* With `add_bos_token` texts begin with one, which is GPT-2's end where nobody names it; OPT's is `</s>`. */
+static json_t *processor(const tokenizer_class *of, const json_t *config, const json_t *vocab) {
+  const json_t *named = json_object_get(config, "bos_token"), *content = json_object_get(named, "content");
+  const char *token = json_string_value(content == NULL ? named : content);
+  if (token == NULL && named == NULL && !of->composes) token = "<|endoftext|>";
+  const json_t *id = token == NULL ? NULL : json_object_get(vocab, token);
+  if (!json_is_true(json_object_get(config, "add_bos_token")) || !json_is_integer(id)) return json_null();
+  return json_pack(
+      "{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}], s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}], "
+      "s:{s:{s:s, s:[I], s:[s]}}}",
+      "type", "TemplateProcessing", "single", "SpecialToken", "id", token, "type_id", 0, "Sequence", "id", "A",
+      "type_id", 0, "pair", "SpecialToken", "id", token, "type_id", 0, "Sequence", "id", "A", "type_id", 0, "Sequence",
+      "id", "B", "type_id", 1, "special_tokens", token, "id", token, "ids", json_integer_value(id), "tokens", token);
+}
+
 /* Takes vocab and merges. */
 static json_t *compose(const tokenizer_class *of, const json_t *config, json_t *vocab, json_t *merges) {
   static const char end[] = "<|endoftext|>";
   const json_t *id = json_object_get(vocab, end);
-  json_t *added = json_array();
+  json_t *added = json_array(), *post_processor = processor(of, config, vocab);
   if (json_is_integer(id)) {
     json_array_append_new(added,
                           json_pack("{s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "id", json_integer_value(id), "content", end,
@@ -112,11 +127,12 @@ static json_t *compose(const tokenizer_class *of, const json_t *config, json_t *
   json_t *model =
       json_pack("{s:s, s:n, s:n, s:n, s:n, s:b, s:o, s:o}", "type", "BPE", "dropout", "unk_token",
                 "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "vocab", vocab, "merges", merges);
-  return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:n, s:{s:s, s:b, s:b, s:b}, s:o}", "version", "1.0", "truncation",
+  return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, s:o}", "version", "1.0", "truncation",
                    "padding", "added_tokens", added, "normalizer",
                    of->composes ? json_pack("{s:s}", "type", "NFC") : json_null(), "pre_tokenizer",
-                   stages(of, json_is_true(json_object_get(config, "add_prefix_space"))), "post_processor", "decoder",
-                   "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model", model);
+                   stages(of, json_is_true(json_object_get(config, "add_prefix_space"))), "post_processor",
+                   post_processor, "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1,
+                   "use_regex", 1, "model", model);
 }
 
 tri_status tri_tokenizer_compose_json(const char *folder, const char *vocab_file, char **out) {

@@ -8,6 +8,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import test_text_ends as oracle  # noqa: E402
+import test_tokenizer_class as classes  # noqa: E402
+import tokenizers  # noqa: E402
 from parity import trireme  # noqa: E402
 
 
@@ -18,6 +20,22 @@ def test_tokens_of_other_files(tmp_path, case):
     theirs = transformers.AutoTokenizer.from_pretrained(str(folder))
     ids = theirs("x<|a|>y<|b|>z", add_special_tokens=False).input_ids
     assert ids == [ord("x"), expected["<|a|>"], ord("y"), expected["<|b|>"], ord("z")]
+
+
+@pytest.mark.parametrize("case", classes.CASES)
+def test_classes_that_cut_otherwise(tmp_path, case):
+    folder = classes.folder_of(tmp_path / "tokenizer", case)
+    theirs, of_the_file = transformers.AutoTokenizer.from_pretrained(str(folder)), tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    same = all(theirs(text, add_special_tokens=False).input_ids == of_the_file.encode(text, add_special_tokens=False).ids for text in classes.TEXTS)
+    assert same == (classes.CASES[case][3] is None)
+
+
+@pytest.mark.parametrize("case", classes.BEGINNINGS)
+def test_what_texts_begin_with(tmp_path, case):
+    processor, expected = classes.BEGINNINGS[case]
+    document = oracle.tokenizer_json() | dict(post_processor=processor)
+    ids = tokenizers.Tokenizer.from_str(json.dumps(document)).encode("ab").ids
+    assert ids[:2] == ([expected, ord("a")] if expected else list(b"ab"))
 
 
 @pytest.mark.parametrize("chat", [False, True])

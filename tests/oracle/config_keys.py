@@ -43,7 +43,7 @@ DROPOUT = "attention_dropout", "attn_pdrop", "dropout", "embd_pdrop", "embedding
 # key: values of which at least one is not what goes without saying
 VALUES = {
     **{key: BOTH for key in (
-        "_remove_final_layer_norm", "add_cross_attention", "alibi", "attention_bias", "bias", "do_layer_norm_before", "enable_bias",
+        "_remove_final_layer_norm", "add_cross_attention", "alibi", "attention_bias", "bias", "do_layer_norm_before", "enable_bias", "is_causal",
         "layer_norm_elementwise_affine", "mlp_bias", "multi_query", "new_decoder_architecture", "norm_topk_prob", "parallel_attn", "qk_layernorm",
         "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "tie_word_embeddings", "use_bias", "use_bidirectional_attention",
         "use_parallel_residual", "use_qkv_bias", "use_sliding_window")},
@@ -114,6 +114,11 @@ TOGETHER = [
     dict(rms_norm_eps=1e-2, layer_norm_eps=1e-3),
     dict(layer_norm_epsilon=1e-2, layer_norm_eps=1e-3),
     dict(norm_epsilon=1e-2, layer_norm_epsilon=1e-3),
+    # What is of transformers' every model_type, layers of another kind, and rotary positions of each kind of layer.
+    dict(per_layer_config={}),
+    dict(per_layer_config={"1": dict(rms_norm_eps=1e-2, layer_norm_eps=1e-2, layer_norm_epsilon=1e-2, norm_epsilon=1e-2)}),
+    dict(layer_types=["full_attention", "chunked_attention", "full_attention"]),
+    dict(rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=50.0))),
 ]
 
 

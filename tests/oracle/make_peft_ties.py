@@ -26,7 +26,8 @@ def loss_of(base, adapter):
 
 def all_losses(folder):
     base = peft_ties.write_base(folder / "base")
-    return {name: loss_of(base, peft_ties.write_adapter(folder / name.replace(" ", "-"), base, name)) for name in peft_ties.CASES}
+    cases = {name: (name, {}) for name in peft_ties.CASES} | {name: ("neither", settings) for name, (settings, _) in peft_ties.LEAVES_OUT.items()}
+    return {name: loss_of(base, peft_ties.write_adapter(folder / name.replace(" ", "-"), base, case, **settings)) for name, (case, settings) in cases.items()}
 
 
 if __name__ == "__main__":

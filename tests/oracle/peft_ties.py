@@ -15,6 +15,29 @@ CASES = {
     "each by itself": (["embed_tokens", "lm_head"], False, [EMBEDDING, HEAD]),
     "both as one": (["embed_tokens", "model.embed_tokens"], True, [EMBEDDING, HEAD]),
     "neither": (None, False, []),
+    # as save_embedding_layers has them in the file: written over the base's
+    "over the base's embedding": (None, False, [EMBEDDING]),
+    "over the base's output projection": (None, False, [HEAD]),
+    "over both": (None, False, [EMBEDDING, HEAD]),
+    "over one, and the other by itself": (["lm_head"], False, [EMBEDDING, HEAD]),
+}
+UNTIED = [name for name, (modules, ensure, _) in CASES.items() if modules and not ensure]
+# What adapter_config.json leaves out of the factors that are in the file, which PEFT passes over then, and the key that it stands in;
+# and what leaves out none of them.
+LEAVES_OUT = {
+    "another module": (dict(target_modules=["v_proj"]), "target_modules"),
+    "the end of another name": (dict(target_modules=["proj", "v_proj"]), "target_modules"),
+    "one layer by its name": (dict(target_modules=["model.layers.1.self_attn.q_proj"]), "target_modules"),
+    "a pattern": (dict(target_modules=r".*layers\.0\..*(?:q|v)_proj"), "target_modules"),
+    "excluded": (dict(exclude_modules=["1.self_attn.q_proj"]), "exclude_modules"),
+    "excluded by a pattern": (dict(exclude_modules=r"(?:.*?)layers\.[0]+?\.self_attn\.\w+"), "exclude_modules"),
+    "the first layer": (dict(layers_to_transform=[0]), "layers_to_transform"),
+    "the second layer": (dict(layers_to_transform=1, layers_pattern="layers"), "layers_to_transform"),
+    "more modules": (dict(target_modules=["q_proj", "k_proj"]), None),
+    "by whole names": (dict(target_modules=[f"model.layers.{layer}.self_attn.q_proj" for layer in (0, 1)], layers_to_transform=[0]), None),
+    "a pattern of all": (dict(target_modules=r"(?:.*?\.)*layers\.[\d]{1,}\.(?:self_attn|mlp)\.(?:q_proj|up_proj)"), None),
+    "excluded others": (dict(exclude_modules=["v_proj", "proj"]), None),
+    "all layers": (dict(layers_to_transform=[0, 1], layers_pattern="layers"), None),
 }
 
 
@@ -46,7 +69,7 @@ def write_base(folder):
     return folder
 
 
-def write_adapter(folder, base, name):
+def write_adapter(folder, base, name, **settings):
     modules, ensure, trained = CASES[name]
     tensors, d = {}, CONFIG["hidden_size"]
     for layer in range(CONFIG["num_hidden_layers"]):
@@ -59,7 +82,7 @@ def write_adapter(folder, base, name):
     write_tensors(folder / "adapter_model.safetensors", tensors)
     (folder / "adapter_config.json").write_text(json.dumps(dict(
         base_model_name_or_path=str(base), bias="none", fan_in_fan_out=False, inference_mode=True, init_lora_weights=True, lora_alpha=4, lora_dropout=0.0,
-        modules_to_save=modules, peft_type="LORA", r=RANK, target_modules=["q_proj"], task_type="CAUSAL_LM", ensure_weight_tying=ensure)))
+        modules_to_save=modules, peft_type="LORA", r=RANK, target_modules=["q_proj"], task_type="CAUSAL_LM", ensure_weight_tying=ensure) | settings))
     return folder
 
 

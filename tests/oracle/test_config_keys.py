@@ -137,6 +137,23 @@ def test_lines(tmp_path):
     assert "hidden_size: 32" in done.stdout and "duplicate object key" in done.stderr and "the last one counts, as in Python" in done.stderr
 
 
+REFUSED = {  # of every model_type in transformers 5.24
+    "is_causal": (dict(is_causal=False), "`is_causal` is false: attention to what comes later is not supported"),
+    "per_layer_config": (dict(per_layer_config={"1": dict(rms_norm_eps=0.5)}), '`per_layer_config` is {"1":{"rms_norm_eps":0.5}}: a layer with settings of its own is not supported'),
+    "transformers_weights": (dict(transformers_weights="pruned.safetensors"), "`transformers_weights` is `pruned.safetensors`: a file of weights by another name is not supported"),
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+@pytest.mark.parametrize("model_type", ["gpt2", "llama", "gemma3_text"])
+def test_keys_of_every_type(tmp_path, model_type, key):
+    change, words = REFUSED[key]
+    done = describe(tmp_path / "other", config_keys.config_of(model_type, change))
+    assert done.returncode != 0 and words in done.stderr, done.stderr
+    for nothing in ({key: None}, dict(is_causal=True), dict(per_layer_config={}), dict(transformers_weights="model.safetensors")):
+        assert describe(tmp_path / "other", config_keys.config_of(model_type, nothing)).stderr == ""
+
+
 def test_all_keys_are_tried():
     """Every key that a dialect of ours has a row for."""
     keys = set()

@@ -36,10 +36,39 @@ def test_adapters_of_peft(made, tmp_path, name):
     assert abs(loss(made, adapter) / LOSSES[name] - 1) < 1e-6
     said = trireme("export", "--merge", adapter, tmp_path / "merged").stderr
     assert abs(loss(made, tmp_path / "merged") / LOSSES[name] - 1) < 1e-6
-    untied = CASES[name][2] != [] and not CASES[name][1]
+    untied = name in peft_ties.UNTIED
     assert ("and no `ensure_weight_tying`: `lm_head.weight` and `model.embed_tokens.weight` are not tied in its model" in said) == untied
     assert json.loads((tmp_path / "merged/config.json").read_text())["tie_word_embeddings"] == (not untied)
     assert (HEAD in names_in(tmp_path / "merged/model.safetensors")) == untied
+
+
+@pytest.mark.parametrize("name", peft_ties.LEAVES_OUT)
+def test_what_is_left_out(made, tmp_path, name):
+    """Factors in the file that adapter_config.json leaves out: PEFT passes over them, so that its loss is another one, and here they are refused."""
+    settings, key = peft_ties.LEAVES_OUT[name]
+    adapter = peft_ties.write_adapter(tmp_path / "adapter", made / "base", "neither", **settings)
+    assert (LOSSES[name] == LOSSES["neither"]) == (key is None)
+    if key is None:
+        assert abs(loss(made, adapter) / LOSSES[name] - 1) < 1e-6
+        return
+    (tmp_path / "run.yaml").write_text(yaml_of(dict(
+        model=str(made / "base"), init=str(made / "base"), adapter={"rank": 2, "alpha": 4, "targets": ["q_proj"], "from": str(adapter)}, threads=1,
+        data=dict(train=str(made / "window"), sequence=LENGTH), optimizer=dict(global_batch=1, steps=1, lr=1e-2), output=str(tmp_path / "run"))))
+    for command in (["eval", adapter, made / "window"], ["export", "--merge", adapter, tmp_path / "merged"], ["train", tmp_path / "run.yaml"]):
+        said = trireme(*command, status=4).stderr
+        assert "PEFT passes over the tensor `base_model.model.model.layers." in said and f"since `{key}` of adapter_config.json leaves its module out" in said
+
+
+def test_names_without_a_prefix(made, tmp_path):
+    """PEFT finds none of them, and says so; here they are refused."""
+    adapter = peft_ties.write_adapter(tmp_path / "adapter", made / "base", "neither")
+    file, prefix = adapter / "adapter_model.safetensors", b"base_model.model."
+    raw = file.read_bytes()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = raw[8:8 + length].replace(prefix, b"").ljust(length)
+    file.write_bytes(raw[:8] + header + raw[8 + length:])
+    said = trireme("eval", adapter, made / "window", status=4).stderr
+    assert "PEFT passes over the tensor `model.layers.0.self_attn.q_proj.lora_A.weight`, whose name it would have as `base_model.model.model.layers.0" in said
 
 
 @pytest.mark.parametrize("train", ["*embed_tokens*", "*input_layernorm*"])

@@ -1,0 +1,208 @@
+#include "checkpoint/peft_targets.h"
+
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/peft.h"
+#include "model/tuning.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_LIMIT_BYTES = 1 << 24, PATTERN_BYTES = 4096 };
+
+/* ---- patterns -----------------------------------------------------------------------------------------------------
+ *
+ * A string in the place of a list is a pattern of Python's that must match a whole name. Which names match does not
+ * depend on how greedy a part is, so that POSIX's patterns do as well, but for what they have no word for. */
+
+static bool put(char *out, size_t *used, const char *text) {
+  const size_t length = strlen(text);
+  if (*used + length + 1 > PATTERN_BYTES) return false;
+  memcpy(out + *used, text, length + 1);
+  *used += length;
+  return true;
+}
+
+/* The next part of a pattern in POSIX's words; how many characters it took, or 0. */
+static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
+  snprintf(out, 8, "%c", *at);
+  if (*at == '\\' && at[1] == 'd') {
+    snprintf(out, 8, "%s", in_brackets ? "0-9" : "[0-9]");
+    return 2;
+  }
+  if (*at == '\\' && !in_brackets && ispunct((unsigned char)at[1])) {
+    snprintf(out, 8, "\\%c", at[1]);
+    return 2;
+  }
+  if (strncmp(at, "\\w", 2) == 0 && !in_brackets) {
+    snprintf(out, 8, "\\w");
+    return 2;
+  }
+  if (*at == '\\' || (*at == '[' && in_brackets)) return 0;
+  if (in_brackets || *at != '(' || at[1] != '?') return 1;
+  return at[2] == ':' ? 3 : 0;
+}
+
+static bool translate(const char *pattern, char out[PATTERN_BYTES]) {
+  bool in_brackets = false;
+  size_t used = 0;
+  if (!put(out, &used, "^(")) return false;
+  for (const char *at = pattern; *at != '\0';) {
+    char part[8];
+    const size_t taken = translate_part(at, in_brackets, part);
+    if (taken == 0 || !put(out, &used, part)) return false;
+    if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
+    const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
+    at += taken;
+    if (repeats && *at == '+') return false;
+    if (repeats && *at == '?') at++;
+  }
+  return put(out, &used, ")$");
+}
+
+/* `otherwise` where it is not known. */
+static bool matches(const char *pattern, const char *module, bool otherwise) {
+  char translated[PATTERN_BYTES];
+  regex_t compiled;
+  if (!translate(pattern, translated) || regcomp(&compiled, translated, REG_EXTENDED | REG_NOSUB) != 0)
+    return otherwise;
+  const bool found = regexec(&compiled, module, 0, NULL, 0) == 0;
+  regfree(&compiled);
+  return found;
+}
+
+/* ---- what the keys say --------------------------------------------------------------------------------------------
+ */
+
+/* "q_proj" and "self_attn.q_proj" of "model.layers.0.self_attn.q_proj", and all of it. */
+static bool ends_in(const char *module, const char *word) {
+  const size_t length = strlen(module), tail = strlen(word);
+  return length >= tail && strcmp(module + length - tail, word) == 0 &&
+         (length == tail || module[length - tail - 1] == '.');
+}
+
+/* *whole: by all of its name. `otherwise` where a pattern's meaning is not known. */
+static bool is_named(const json_t *value, const char *module, bool otherwise, bool *whole) {
+  const char *pattern = json_string_value(value);
+  const json_t *entry = NULL;
+  bool found = false;
+  size_t i = 0;
+  *whole = pattern != NULL;
+  if (pattern != NULL) return matches(pattern, module, otherwise);
+  json_array_foreach(value, i, entry) {
+    const char *word = json_string_value(entry);
+    if (word == NULL || !ends_in(module, word)) continue;
+    found = true;
+    *whole = *whole || strcmp(word, module) == 0;
+  }
+  return found;
+}
+
+/* The first number in a module's name that stands behind two other parts, or behind one of these. */
+static int64_t layer_of(const char *module, const json_t *patterns) {
+  const json_t *one = NULL;
+  size_t i = 0;
+  const bool any = json_array_size(patterns) == 0 && json_string_length(patterns) == 0;
+  for (const char *dot = strchr(module, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+    char *end = NULL, before[TRI_PEFT_NAME_BYTES];
+    const long long number = strtoll(dot + 1, &end, 10);
+    if (end == dot + 1 || *end != '.') continue;
+    snprintf(before, sizeof before, "%.*s", (int)(dot - module), module);
+    if (any && strchr(before, '.') != NULL) return number;
+    if (json_is_string(patterns) && ends_in(before, json_string_value(patterns))) return number;
+    json_array_foreach(patterns, i, one) {
+      if (json_is_string(one) && ends_in(before, json_string_value(one))) return number;
+    }
+  }
+  return -1;
+}
+
+static bool is_of_layers(const json_t *layers, int64_t layer) {
+  const json_t *one = NULL;
+  size_t i = 0;
+  if (json_is_integer(layers)) return json_integer_value(layers) == layer;
+  json_array_foreach(layers, i, one) {
+    if (json_integer_value(one) == layer) return true;
+  }
+  return false;
+}
+
+/* The key that leaves a module without factors; NULL: it has some. */
+static const char *left_out_by(const json_t *config, const char *module) {
+  const json_t *targets = json_object_get(config, "target_modules"),
+               *excluded = json_object_get(config, "exclude_modules"),
+               *layers = json_object_get(config, "layers_to_transform");
+  bool whole = false;
+  if (is_named(excluded, module, false, &whole)) return "exclude_modules";
+  if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* those that PEFT has for the model_type */
+  if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TUNING_ALL_LINEAR) == 0) return NULL;
+  if (!is_named(targets, module, true, &whole)) return "target_modules";
+  if (whole || !(json_is_integer(layers) || json_array_size(layers) > 0)) return NULL;
+  return is_of_layers(layers, layer_of(module, json_object_get(config, "layers_pattern"))) ? NULL
+                                                                                           : "layers_to_transform";
+}
+
+/* ---- the tensors --------------------------------------------------------------------------------------------------
+ */
+
+static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *config) {
+  const char *name = entry->tensor->name, *own = tri_peft_own_name(name), *factor = strstr(own, ".lora_");
+  char module[TRI_PEFT_NAME_BYTES], wanted[TRI_PEFT_NAME_BYTES];
+  if (own == name) {
+    tri_peft_name(name, wanted);
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: PEFT passes over the tensor `%.200s`, whose name it would have as `%s`; save the adapter with "
+                    "PEFT, or rename its tensors",
+                    entry->file, name, wanted);
+  }
+  if (factor == NULL) return TRI_OK;
+  snprintf(module, sizeof module, "%.*s", (int)(factor - own), own);
+  const char *key = left_out_by(config, module);
+  if (key == NULL) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: PEFT passes over the tensor `%.200s`, since `%s` of %s leaves its module out; correct that, or "
+                  "remove such tensors",
+                  entry->file, name, key, TRI_FILE_ADAPTER_CONFIG);
+}
+
+static tri_status load(const char *folder, json_t **out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_ADAPTER_CONFIG));
+  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
+  const tri_status status = tri_json_parse(path, text, bytes, 0, out);
+  tri_free(text);
+  return status;
+}
+
+tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
+  json_t *config = NULL, *entry = NULL;
+  const char *dot = strrchr(tensor, '.');
+  const size_t length = dot == NULL ? strlen(tensor) : (size_t)(dot - tensor);
+  size_t i = 0;
+  *out = false;
+  TRI_TRY(load(folder, &config));
+  json_array_foreach(json_object_get(config, "modules_to_save"), i, entry) {
+    const size_t tail = json_string_length(entry);
+    *out = *out || (tail <= length && memcmp(tensor + length - tail, json_string_value(entry), tail) == 0);
+  }
+  json_decref(config);
+  return TRI_OK;
+}
+
+tri_status tri_peft_check_targets(const tri_checkpoint *adapter) {
+  json_t *config = NULL;
+  tri_status status = load(tri_checkpoint_path(adapter), &config);
+  const bool own = json_object_get(config, "trireme") != NULL; /* whose tensors are those that were trained */
+  for (int64_t i = 0; status == TRI_OK && !own && i < tri_checkpoint_num_tensors(adapter); i++) {
+    const tri_checkpoint_entry entry = tri_checkpoint_get_entry(adapter, i);
+    status = check_tensor(&entry, config);
+  }
+  json_decref(config);
+  return status;
+}
