@@ -253,7 +253,11 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   if (given->sequence > 0) s->sequence = given->sequence;
   if (given->batch > 0) s->batch = given->batch;
   const bool all_given = given->sequence > 0 && given->documents != NULL && given->packing != NULL;
+  const bool some_given = given->sequence > 0 || given->documents != NULL || given->packing != NULL;
   say_shape(s, all_given      ? ", as the options say"
+               : some_given   ? masked         ? ", as the options say, and else as a corpus with a mask is read"
+                                : notes->known ? ", as the options say, and else as in training"
+                                               : ", as the options say; how the model was trained is not known"
                : masked       ? ", since the corpus has a mask"
                : notes->known ? ", as in training"
                               : ", since nothing says how the model was trained; --sequence, --documents and "

@@ -182,6 +182,21 @@ static void take_up_average(const loading *l, const tri_checkpoint *checkpoint) 
   if (!kept || begins) progress->averaged = 0;
 }
 
+/* What is judged by another measure from here on is not held against the lowest loss of before: nothing might ever be
+ * better, or all of it. */
+static void take_up_best(const loading *l, const tri_checkpoint_state *state) {
+  tri_progress *progress = l->progress;
+  const char *key = tri_identity_other_measure(l->identity, l->config, state);
+  if (key[0] == '\0' || progress->best_step == 0) return;
+  tri_log(
+      "with another %s the validation loss measures something else: the lowest so far, %.4f after step %ld, counts no "
+      "more for "
+      "checkpoint.best and evaluation.stop_after",
+      key, progress->best_loss, (long)progress->best_step);
+  progress->best_step = progress->not_better = 0;
+  progress->best_loss = 0;
+}
+
 /* The state of a checkpoint into the engine: a tri_checkpoint_try. */
 static tri_status load_from(void *context, const char *path, bool *damaged) {
   const loading *l = context;
@@ -202,6 +217,7 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
         l->progress->averaged = 0;
       }
       take_up_average(l, checkpoint);
+      take_up_best(l, state);
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);
