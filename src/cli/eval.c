@@ -558,6 +558,12 @@ static tri_status eval_report(const session *s) {
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
+  if (s->total.counted == 0 && s->ignore_token < 0 && tri_corpus_has_mask(s->corpus)) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: no label counts, since none of its answers is within the first %" PRId64
+                    " tokens of a conversation (too_long: %s); --sequence takes another length",
+                    s->arguments->data, s->sequence, tri_run_config_too_long(s->too_long));
+  }
   if (s->total.counted == 0 && s->ignore_token < 0) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: no label counts, since no document has more than one token and documents do not see each "

@@ -182,6 +182,21 @@ static void take_up_average(const loading *l, const tri_checkpoint *checkpoint) 
   if (!kept || begins) progress->averaged = 0;
 }
 
+/* Whoever begins with a run's weights may have meant its average. */
+static void say_average_stays(const tri_checkpoint *checkpoint) {
+  const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
+    const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
+    const size_t length = strlen(name);
+    if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
+    tri_log(
+        "%s has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme "
+        "export --average",
+        tri_checkpoint_path(checkpoint));
+    return;
+  }
+}
+
 /* What is judged by another measure from here on is not held against the lowest loss of before: nothing might ever be
  * better, or all of it. */
 static void take_up_best(const loading *l, const tri_checkpoint_state *state) {
@@ -221,6 +236,7 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);
+      say_average_stays(checkpoint);
     }
     tri_engine_parameters_changed(l->engine);
   }

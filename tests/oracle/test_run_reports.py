@@ -82,6 +82,15 @@ def test_what_an_optimizer_keeps_is_not_left_out(tmp_path, corpora, name):
     assert "after step 2" in done.stderr and "left out" not in done.stderr, done.stderr
 
 
+def test_begun_with_weights_of_an_averaged_run(tmp_path, corpora):
+    said = "has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme export --average"
+    for every in (0, 1):
+        base = tmp_path / f"base-{every}"
+        trireme("train", write_run(tmp_path, corpora, average=dict(every=every), output=str(base)))
+        done = trireme("train", write_run(tmp_path, corpora, init=str(base), output=str(tmp_path / f"from-{every}")))
+        assert (said in done.stderr) == (every > 0) and "left out" not in done.stderr
+
+
 def test_shares_of_a_changed_mixture(tmp_path, corpora):
     """metrics.jsonl counts by the mixture of now; who changes it is told."""
     def mixture(first, second):
@@ -175,6 +184,26 @@ def test_beside_the_messages(tmp_path, case):
 def test_the_system_without_a_template(tmp_path):
     done = chat(tmp_path, dict(system="S", prompt="q", completion="a"), "--chat-template", "none", status=4)
     assert "`system` has no place beside `prompt` and `completion` as they are" in done.stderr
+
+
+# ---- answers that nobody sees --------------------------------------------------------------------------------------------
+
+def test_truncated_before_the_answer(tmp_path, corpora):
+    """Half of the conversations ask for longer than a sequence; held-out ones all do."""
+    long, short = dict(messages=[dict(ASKED, content="q" * 80), ANSWERED]), dict(messages=[ASKED, ANSWERED])
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}")
+    for name, lines in (("some", [long, short]), ("none", [long, long])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines * 10))
+        trireme("prepare", "--chat", "--chat-template", tmp_path / "t.jinja", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / name, tmp_path / f"{name}.jsonl")
+    said = "warning: 10 of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave them out with data.too_long: drop"
+    nothing = "warning: none of the labels of the held-out text counts, so there is no validation loss; look at data.sequence, data.too_long and data.ignore_token"
+    model = dict(MODEL, max_sequence=64)
+    for rule, validation in (("truncate", "none"), ("drop", "some")):
+        data = dict(train=str(tmp_path / "some/train"), validation=str(tmp_path / validation / "train"), sequence=64, too_long=rule)
+        done = trireme("train", write_run(tmp_path, corpora, model=model, data=data, output=str(tmp_path / rule)))
+        assert done.stderr.count(said) == (rule == "truncate") and done.stderr.count(nothing) == (validation == "none"), done.stderr
+    done = trireme("eval", tmp_path / "truncate", tmp_path / "none/train", status=4)
+    assert "no label counts, since none of its answers is within the first 64 tokens of a conversation (too_long: truncate)" in done.stderr
 
 
 # ---- loops of templates: values are Jinja's 3.1 --------------------------------------------------------------------------
