@@ -21,6 +21,17 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* Held-out text that is learnt, under whatever name, says nothing of other text. */
+static void announce_held_out(const tri_training *t) {
+  const tri_identity *identity = &t->identity;
+  for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
+    if (strcmp(identity->train[k], identity->validation) != 0) continue;
+    tri_warn("data.validation has the content of %s, which the run learns: its loss says nothing of other text",
+             t->config->data.train[k].path);
+    return;
+  }
+}
+
 /* What becomes of documents that are longer than a sequence. */
 static void announce_too_long(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
@@ -129,5 +140,6 @@ void tri_training_announce(const tri_training *t) {
   announce_length(t);
   announce_sources(t);
   announce_documents(t);
+  announce_held_out(t);
   announce_ignored(t);
 }

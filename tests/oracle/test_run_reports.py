@@ -102,6 +102,15 @@ def test_shares_of_a_changed_mixture(tmp_path, corpora):
     assert said in trireme("train", write_run(tmp_path, corpora, **changed, allow_change="data.train")).stderr
 
 
+def test_held_out_text_that_is_learnt(tmp_path, corpora):
+    """By its content, not by its name."""
+    shutil.copytree(corpora / "first", tmp_path / "copy")
+    for i, (validation, learnt) in enumerate([(corpora / "first/train", True), (tmp_path / "copy/train", True), (tmp_path / "copy/validation", False)]):
+        done = trireme("train", write_run(tmp_path, corpora, data=dict(validation=str(validation)), output=str(tmp_path / f"run{i}")))
+        said = f"warning: data.validation has the content of {corpora / 'first/train'}, which the run learns: its loss says nothing of other text"
+        assert done.stderr.count(said) == learnt, done.stderr
+
+
 # ---- the line that says how text was judged ------------------------------------------------------------------------------
 
 def test_as_in_training_or_not(tmp_path, corpora):
