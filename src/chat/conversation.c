@@ -70,6 +70,11 @@ static tri_status read_weight(const json_t *message, const char *where, bool is_
   if (!is_null(weight) && (!json_is_number(weight) || (number != 0 && number != 1))) {
     return tri_fail(TRI_BAD_FILE, "%s: `weight` must be 0 (context only) or 1 (learnt)", where);
   }
+  if (!is_null(json_object_get(message, "train_detail"))) { /* axolotl's */
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
+                    where);
+  }
   if (!is_null(train)) trained = json_is_true(train);
   if (!is_null(weight)) trained = trained && number == 1;
   if (given && trained && !is_answer) {
@@ -223,17 +228,36 @@ static tri_status no_answer(const tri_chat_conversation *c) {
                   "no answer of the conversation is to be learnt: all have `train`: false or `weight`: 0");
 }
 
-static tri_status read_messages(tri_chat_arena *arena, const char *key, json_t *root, tri_chat_conversation *out) {
-  json_t *list = json_object_get(root, key), *system = json_object_get(root, "system");
-  bool shared = json_object_get(json_array_get(list, 0), "from") != NULL;
-  TRI_TRY(make_room(arena, out, json_array_size(list) + 1));
-  if (shared && json_string_length(system) > 0 && json_object_get(root, "messages") == NULL) {
-    json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
-    if (message == NULL || json_object_set_new(root, "system", message) != 0) {
-      return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
-    }
-    TRI_TRY(add_message(arena, out, message, "`system`"));
+static bool is_system(const json_t *message) {
+  const char *role = json_string_value(json_object_get(message, "role"));
+  if (role == NULL) role = json_string_value(json_object_get(message, "from"));
+  return role != NULL && strcmp(role, "system") == 0;
+}
+
+/* What the system says may stand beside the messages, in every form; `first` is the first of them, or NULL. */
+static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *first, tri_chat_conversation *to) {
+  json_t *system = json_object_get(root, "system");
+  const bool empty = (json_is_string(system) && json_string_length(system) == 0) ||
+                     (json_is_array(system) && json_array_size(system) == 0);
+  if (is_null(system) || empty) return TRI_OK;
+  if (is_system(first)) {
+    if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
+      return TRI_OK; /* said twice */
+    return tri_fail(TRI_BAD_FILE,
+                    "`system` stands beside messages whose first is one of the system, too, and says something else; "
+                    "remove one of them");
   }
+  json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
+  if (message == NULL || json_object_set_new(root, "system", message) != 0) { /* the line's tree keeps it */
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
+  }
+  return add_message(arena, to, message, "`system`");
+}
+
+static tri_status read_messages(tri_chat_arena *arena, const char *key, json_t *root, tri_chat_conversation *out) {
+  json_t *list = json_object_get(root, key);
+  TRI_TRY(make_room(arena, out, json_array_size(list) + 1));
+  TRI_TRY(add_system(arena, root, json_array_get(list, 0), out));
   return add_messages(arena, key, list, out);
 }
 
@@ -248,7 +272,8 @@ static tri_status read_strings(tri_chat_arena *arena, json_t *root, tri_chat_con
       json_object_set_new(root, "completion", assistant) != 0) {
     return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
   }
-  TRI_TRY(make_room(arena, out, 2));
+  TRI_TRY(make_room(arena, out, 3));
+  TRI_TRY(add_system(arena, root, NULL, out));
   TRI_TRY(add_message(arena, out, user, "`prompt`"));
   TRI_TRY(add_message(arena, out, assistant, "`completion`"));
   out->prompt = tri_chat_string(json_string_value(prompt), json_string_length(prompt));
@@ -264,7 +289,8 @@ static tri_status read_pair(tri_chat_arena *arena, json_t *root, tri_chat_conver
                     "`prompt` is %s and `completion` is %s; they must be two strings or two lists of messages",
                     tri_json_kind(prompt), tri_json_kind(completion));
   }
-  TRI_TRY(make_room(arena, out, json_array_size(prompt) + json_array_size(completion)));
+  TRI_TRY(make_room(arena, out, json_array_size(prompt) + json_array_size(completion) + 1));
+  TRI_TRY(add_system(arena, root, json_array_get(prompt, 0), out));
   TRI_TRY(add_messages(arena, "prompt", prompt, out));
   for (int64_t i = 0; i < out->num_messages; i++) out->trained[i] = false; /* only the completion is learnt */
   out->num_answers = out->num_trained = 0;
@@ -277,6 +303,11 @@ static tri_status read_pair(tri_chat_arena *arena, json_t *root, tri_chat_conver
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
   json_t *tools = json_object_get(root, "tools");
   out->tools = tri_chat_none();
+  if (json_array_size(json_object_get(root, "functions")) > 0 && is_null(tools)) {
+    return tri_fail(TRI_BAD_FILE,
+                    "`functions` is the older form of `tools`, which templates do not know; write each as "
+                    "{\"type\": \"function\", \"function\": ...} into `tools`");
+  }
   if (is_null(tools) || (json_is_string(tools) && json_string_length(tools) == 0)) return TRI_OK;
   if (json_is_string(tools)) {
     json_error_t error;

@@ -28,8 +28,8 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
       {"length", tri_chat_integer(count)},
       {"revindex", tri_chat_integer(count - index)},
       {"revindex0", tri_chat_integer(count - index - 1)},
-      {"depth", tri_chat_integer(loop->depth)},
-      {"depth0", tri_chat_integer(loop->depth - 1)},
+      {"depth", tri_chat_integer(1)}, /* deeper ones are of recursive loops alone */
+      {"depth0", tri_chat_integer(0)},
       {"previtem", index > 0 ? loop->list->items[index - 1] : tri_chat_undefined(name.text, name.bytes)},
       {"nextitem", index + 1 < count ? loop->list->items[index + 1] : tri_chat_undefined(name.text, name.bytes)}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

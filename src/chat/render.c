@@ -174,10 +174,12 @@ static tri_status filter_items(tri_chat_renderer *renderer, const tri_chat_node 
   return TRI_OK;
 }
 
-static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken) {
+/* *through: one round at least was not left by `break` or `continue`, without which Jinja takes the loop's `else`. */
+static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_list *list, bool *broken,
+                           bool *through) {
   tri_chat_loop *loop = NULL;
   TRI_TRY(tri_chat_arena_alloc(&renderer->arena, 1, sizeof *loop, &loop));
-  *loop = (tri_chat_loop){.list = list, .depth = renderer->loops};
+  *loop = (tri_chat_loop){.list = list};
   tri_chat_value value = {.kind = TRI_CHAT_LOOP, .loop = loop};
   for (; loop->index < list->count && renderer->flow != TRI_FLOW_BREAK; loop->index++) {
     renderer->num_bindings = renderer->scope;
@@ -185,6 +187,7 @@ static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *nod
     TRI_TRY(bind_targets(renderer, node, list->items[loop->index], true));
     renderer->flow = TRI_FLOW_ON;
     TRI_TRY(tri_chat_execute(renderer, node->b));
+    *through = *through || renderer->flow == TRI_FLOW_ON;
   }
   *broken = renderer->flow == TRI_FLOW_BREAK;
   renderer->flow = TRI_FLOW_ON;
@@ -194,19 +197,17 @@ static tri_status run_loop(tri_chat_renderer *renderer, const tri_chat_node *nod
 static tri_status execute_for(tri_chat_renderer *renderer, const tri_chat_node *node) {
   tri_chat_value value;
   tri_chat_list *list = NULL, *source = NULL;
-  bool broken = false;
+  bool broken = false, through = false;
   TRI_TRY(tri_chat_evaluate(renderer, node->a, &value));
   TRI_CHAT_TRY_AT(renderer, node, tri_chat_iterate_some(renderer, value, &source));
   if (source->failure != NULL) return TRI_CHAT_FAIL_AT(renderer, node, TRI_BAD_FILE, "%s", source->failure);
   list = source;
   scope kept = open_scope(renderer);
   if (node->filter != NULL) TRI_TRY(filter_items(renderer, node, &list));
-  renderer->loops++;
-  if (list->count > 0) TRI_TRY(run_loop(renderer, node, list, &broken));
+  if (list->count > 0) TRI_TRY(run_loop(renderer, node, list, &broken, &through));
   if (!broken) source->use = (uint8_t)TRI_CHAT_GONE;
-  renderer->loops--;
   close_scope(renderer, kept);
-  return list->count == 0 && node->c != NULL ? tri_chat_execute(renderer, node->c) : TRI_OK;
+  return !through && node->c != NULL ? tri_chat_execute(renderer, node->c) : TRI_OK;
 }
 
 static tri_status set_in_namespace(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value value) {
@@ -403,7 +404,7 @@ tri_status tri_chat_render(tri_chat_renderer *renderer, const tri_chat_value *va
                            int64_t num_messages, tri_chat_rendered *out) {
   tri_chat_arena_reset(&renderer->arena);
   renderer->num_bindings = renderer->scope = renderer->frame = renderer->num_top = 0;
-  renderer->scopes = renderer->loops = renderer->depth = 0;
+  renderer->scopes = renderer->depth = 0;
   renderer->capture = NULL;
   renderer->flow = TRI_FLOW_ON;
   renderer->out = out;

@@ -14,7 +14,6 @@ typedef struct tri_chat_binding {
 typedef struct tri_chat_loop {
   const tri_chat_list *list;
   int64_t index;
-  int32_t depth;
 } tri_chat_loop;
 
 typedef enum tri_chat_flow { TRI_FLOW_ON, TRI_FLOW_BREAK, TRI_FLOW_CONTINUE } tri_chat_flow;
@@ -30,7 +29,7 @@ struct tri_chat_renderer {
   int32_t num_bindings, binding_room;
   int32_t scope, frame, num_top; /* where the scope and the macro begin */
   int32_t scopes;                /* around; 0: at the top level */
-  int32_t loops, depth;
+  int32_t depth;
   int32_t loop_symbol;
   tri_chat_value *capture; /* where printed text goes; NULL: to `out` */
   tri_chat_rendered *out;

@@ -280,6 +280,12 @@ static tri_status join_plain(tri_chat_session *session, const tri_chat_conversat
                     "strings");
   }
   whole->bytes = 0;
+  if (c->num_messages > 2) {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "`system` has no place beside `prompt` and `completion` as they are (`--chat-template none`); write "
+        "it into the prompt");
+  }
   TRI_TRY(append(whole, c->prompt));
   TRI_TRY(append(whole, c->completion));
   bool ended = c->completion.bytes >= end.bytes &&

@@ -2,7 +2,9 @@
 
 #include "base/memory.h"
 #include "checkpoint/peft.h"
+#include "optimizers/optimizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,12 +73,41 @@ bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name) {
          may_be_left(name);
 }
 
+/* ---- what an optimizer keeps ------------------------------------------------------------------------------------- */
+
+/* "NAME.exp_avg", or of a part of a tensor "NAME.PART.exp_avg": whether NAME is of the model. */
+static bool is_of(const tri_tensor_list *list, const char *name, const char *suffix) {
+  char own[TRI_PARAMETER_NAME_BYTES + 64];
+  const size_t length = strlen(name);
+  if (suffix == NULL || !ends_with(name, suffix) || length >= sizeof own) return false;
+  snprintf(own, sizeof own, "%.*s", (int)(length - strlen(suffix)), name);
+  if (tri_tensor_list_knows(list, own)) return true;
+  char *dot = strrchr(own, '.');
+  if (dot == NULL) return false;
+  *dot = '\0';
+  return tri_tensor_list_knows(list, own);
+}
+
+/* Whether a tensor is the state of some optimizer: which ones are taken up is told elsewhere. */
+static bool is_kept(const tri_tensor_list *list, const char *name) {
+#define OPTIMIZER(VALUE, NAME) &tri_optimizer_##NAME,
+  static const tri_optimizer *const all[] = {TRI_OPTIMIZERS(OPTIMIZER)};
+#undef OPTIMIZER
+  bool found = is_of(list, name, TRI_CHECKPOINT_AVERAGE);
+  for (size_t i = 0; i < sizeof all / sizeof all[0] && !found; i++) {
+    found = is_of(list, name, all[i]->trained);
+    for (int64_t s = 0; s < all[i]->num_states; s++) found = found || is_of(list, name, all[i]->states[s].suffix);
+  }
+  return found;
+}
+
 /* ---- what a model has no place for ------------------------------------------------------------------------------- */
 
 static void look_through(const tri_checkpoint *from, const tri_tensor_list *list, tri_left_out *out) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
-    if (tri_tensor_list_knows(list, tri_peft_own_name(entry.tensor->name))) continue;
+    const char *name = tri_peft_own_name(entry.tensor->name);
+    if (tri_tensor_list_knows(list, name) || is_kept(list, name)) continue;
     if (out->count++ == 0) out->first = entry.tensor->name;
   }
 }

@@ -253,7 +253,11 @@ static tri_status choose_alone(session *s, const tri_run_notes *notes) {
   if (given->sequence > 0) s->sequence = given->sequence;
   if (given->batch > 0) s->batch = given->batch;
   const bool all_given = given->sequence > 0 && given->documents != NULL && given->packing != NULL;
+  const bool some_given = given->sequence > 0 || given->documents != NULL || given->packing != NULL;
   say_shape(s, all_given      ? ", as the options say"
+               : some_given   ? masked         ? ", as the options say, and else as a corpus with a mask is read"
+                                : notes->known ? ", as the options say, and else as in training"
+                                               : ", as the options say; how the model was trained is not known"
                : masked       ? ", since the corpus has a mask"
                : notes->known ? ", as in training"
                               : ", since nothing says how the model was trained; --sequence, --documents and "
@@ -554,6 +558,12 @@ static tri_status eval_report(const session *s) {
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
+  if (s->total.counted == 0 && s->ignore_token < 0 && tri_corpus_has_mask(s->corpus)) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s: no label counts, since none of its answers is within the first %" PRId64
+                    " tokens of a conversation (too_long: %s); --sequence takes another length",
+                    s->arguments->data, s->sequence, tri_run_config_too_long(s->too_long));
+  }
   if (s->total.counted == 0 && s->ignore_token < 0) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: no label counts, since no document has more than one token and documents do not see each "

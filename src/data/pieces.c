@@ -3,13 +3,15 @@
 #include "base/memory.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- how many of each length ------------------------------------------------------------------------------------- */
 
 typedef struct counter {
+  const tri_corpus *corpus;
   int64_t sequence;
   tri_too_long rule;
-  int64_t documents, too_long, left_out;
+  int64_t documents, too_long, left_out, unlearnt;
   int64_t *counts;     /* [sequence + 1] */
   double windows_area; /* of documents that windows of `sequence` tokens cut, from the first token on */
 } counter;
@@ -28,12 +30,19 @@ static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   return length;
 }
 
+/* Whether none of the labels of tokens first .. first + count - 1, which are those behind them, is learnt. */
+static bool nothing_is_learnt(const tri_corpus *corpus, int64_t first, int64_t count) {
+  const uint8_t *mask = tri_corpus_mask(corpus, first + 1, count);
+  return mask != NULL && memchr(mask, 1, (size_t)count) == NULL;
+}
+
 static tri_status count_pieces(void *context, int64_t first, int64_t length) {
   counter *c = context;
   const int64_t taken = taken_of(c->rule, c->sequence, length);
   c->documents++;
   c->too_long += length > c->sequence;
   c->left_out += length - taken;
+  c->unlearnt += 0 < taken && taken < length && nothing_is_learnt(c->corpus, first, taken);
   length = taken;
   const int64_t rest = length % c->sequence, head = c->sequence - first % c->sequence;
   c->counts[c->sequence] += length / c->sequence;
@@ -48,7 +57,7 @@ static tri_status count_pieces(void *context, int64_t first, int64_t length) {
 }
 
 static tri_status count_all(const tri_documents *documents, int64_t sequence, tri_too_long rule, counter *out) {
-  *out = (counter){.sequence = sequence, .rule = rule};
+  *out = (counter){.corpus = documents->corpus, .sequence = sequence, .rule = rule};
   TRI_TRY(tri_alloc("lengths of documents", (size_t)sequence + 1, sizeof *out->counts, &out->counts));
   return tri_documents_walk(documents, count_pieces, out);
 }
@@ -121,6 +130,7 @@ tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri
   pieces.documents = c.documents;
   pieces.too_long = c.too_long;
   pieces.left_out = c.left_out;
+  pieces.unlearnt = c.unlearnt;
   tri_free(c.counts);
   if (status != TRI_OK) {
     tri_pieces_release(&pieces);

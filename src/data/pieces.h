@@ -16,6 +16,7 @@ typedef enum tri_too_long {
 typedef struct tri_pieces {
   int64_t documents, too_long; /* all that there are, and those longer than a sequence */
   int64_t left_out;            /* tokens of these that are in no piece */
+  int64_t unlearnt;            /* those that are truncated before anything that is learnt */
   tri_packing *packing;
   int64_t *begins; /* [sequence + 2]: where the pieces of each length begin in `places` */
   int64_t

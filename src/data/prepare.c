@@ -11,12 +11,14 @@
 #include "base/memory.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
+#include "data/text_input.h"
 #include "data/text_stream.h"
 #include "tokenizer/folder.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +96,69 @@ static void say_table(const char *path) {
       path);
 }
 
+enum { LOOK_BYTES = 1 << 16 };
+
+/* So is a file of JSON lines under another name: its keys and quotes would be learnt. The first line tells. */
+static tri_status say_json(const char *path, const char *key) {
+  char *text = NULL;
+  size_t got = 0;
+  tri_text_stream *stream = NULL;
+  TRI_TRY(tri_alloc("the first line of an input", LOOK_BYTES, 1, &text));
+  tri_status status = tri_text_stream_open(path, &stream);
+  if (status == TRI_OK) status = tri_text_stream_read(stream, text, LOOK_BYTES, &got);
+  tri_text_stream_close(stream);
+  const char *end = status == TRI_OK ? memchr(text, '\n', got) : NULL;
+  if (status == TRI_OK && end == NULL && got < LOOK_BYTES) end = text + got;
+  json_t *line = end == NULL ? NULL : json_loadb(text, (size_t)(end - text), 0, NULL);
+  if (json_is_object(line)) {
+    tri_log(
+        "%s is taken as plain text, though its first line is JSON: keys and quotes are learnt, too; of a file that is "
+        "named .jsonl the key `%s` of each line is a document",
+        path, key);
+  }
+  json_decref(line);
+  tri_free(text);
+  return status;
+}
+
+typedef struct input_file {
+  dev_t device;
+  ino_t number;
+  int place;
+} input_file;
+
+static int compare_files(const void *a, const void *b) {
+  const input_file *x = a, *y = b;
+  if (x->device != y->device) return x->device < y->device ? -1 : 1;
+  if (x->number != y->number) return x->number < y->number ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+/* A file that is named twice, or has two names, is learnt twice, and held-out documents may be among the learnt ones.
+ */
+static tri_status say_twice(const tri_prepare_options *options) {
+  const int count = options->num_inputs;
+  input_file *files = NULL;
+  int found = 0, twice = 0;
+  TRI_TRY(tri_alloc("the inputs", (size_t)count, sizeof *files, &files));
+  for (int i = 0; i < count; i++) {
+    struct stat facts;
+    if (stat(options->inputs[i], &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
+    files[found++] = (input_file){facts.st_dev, facts.st_ino, i};
+  }
+  qsort(files, (size_t)found, sizeof *files, compare_files);
+  for (int i = 1; i < found; i++) {
+    if (files[i].device != files[i - 1].device || files[i].number != files[i - 1].number || twice++ > 0) continue;
+    tri_warn("%s and %s are one file: its documents are in the corpus twice, and held-out ones may be among the learnt",
+             options->inputs[files[i - 1].place], options->inputs[files[i].place]);
+  }
+  if (twice > 1) tri_warn("%d inputs in all are files that were named before", twice);
+  tri_free(files);
+  return TRI_OK;
+}
+
 static tri_status check_inputs(prepare *p) {
+  TRI_TRY(say_twice(p->options));
   for (int i = 0; i < p->options->num_inputs; i++) {
     const char *path = p->options->inputs[i];
     int64_t bytes = 0;
@@ -106,6 +170,8 @@ static tri_status check_inputs(prepare *p) {
       return tri_fail(TRI_BAD_USAGE, "%s is not named .jsonl, .ndjson or .json: conversations are JSON, one a line",
                       path);
     }
+    const bool plain = stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+    if (plain && !tri_text_input_is_json(path) && !p->options->binary) TRI_TRY(say_json(path, p->options->key));
     if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
       return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,
                       learns_characters(p->options) ? "char" : "train:VOCAB");

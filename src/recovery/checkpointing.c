@@ -183,6 +183,36 @@ static void take_up_average(const loading *l, const tri_checkpoint *checkpoint) 
   if (!kept || begins) progress->averaged = 0;
 }
 
+/* Whoever begins with a run's weights may have meant its average. */
+static void say_average_stays(const tri_checkpoint *checkpoint) {
+  const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
+    const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
+    const size_t length = strlen(name);
+    if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
+    tri_log(
+        "%s has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme "
+        "export --average",
+        tri_checkpoint_path(checkpoint));
+    return;
+  }
+}
+
+/* What is judged by another measure from here on is not held against the lowest loss of before: nothing might ever be
+ * better, or all of it. */
+static void take_up_best(const loading *l, const tri_checkpoint_state *state) {
+  tri_progress *progress = l->progress;
+  const char *key = tri_identity_other_measure(l->identity, l->config, state);
+  if (key[0] == '\0' || progress->best_step == 0) return;
+  tri_log(
+      "with another %s the validation loss measures something else: the lowest so far, %.4f after step %ld, counts no "
+      "more for "
+      "checkpoint.best and evaluation.stop_after",
+      key, progress->best_loss, (long)progress->best_step);
+  progress->best_step = progress->not_better = 0;
+  progress->best_loss = 0;
+}
+
 /* The state of a checkpoint into the engine: a tri_checkpoint_try. */
 static tri_status load_from(void *context, const char *path, bool *damaged) {
   const loading *l = context;
@@ -203,9 +233,11 @@ static tri_status load_from(void *context, const char *path, bool *damaged) {
         l->progress->averaged = 0;
       }
       take_up_average(l, checkpoint);
+      take_up_best(l, state);
       tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
     } else {
       tri_log("beginning with the weights of %s", path);
+      say_average_stays(checkpoint);
     }
     tri_engine_parameters_changed(l->engine);
   }

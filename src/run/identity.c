@@ -560,15 +560,38 @@ int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpo
   return samples;
 }
 
+/* The first key that makes the validation loss another measure than it was when the checkpoint was saved: other text,
+ * or the same cut, seen or counted in another way. "" where none does. */
+const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
+                                       const tri_checkpoint_state *state) {
+  const json_t *said = json_object_get(state->progress, "identity");
+  if (identity != NULL && differ(text_at(json_object_get(said, "validation"), "fingerprint"), identity->validation))
+    return "data.validation";
+  tri_run_config *there = config_there(state);
+  const char *key = "";
+  if (there == NULL) return key;
+  if (there->evaluation.sequences != config->evaluation.sequences) key = "evaluation.sequences";
+  if (there->data.ignore_token != config->data.ignore_token) key = "data.ignore_token";
+  if (there->data.too_long != config->data.too_long) key = "data.too_long";
+  if (there->data.packing != config->data.packing) key = "data.packing";
+  if (there->data.documents != config->data.documents) key = "data.documents";
+  if (there->data.sequence != config->data.sequence) key = "data.sequence";
+  tri_free(there);
+  return key;
+}
+
 /* What becomes of the text where other samples follow. */
-static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[256]) {
+static const char *describe_samples(const changes *c, const tri_checkpoint_state *state, char out[512]) {
   out[0] = '\0';
   if (!c->other_samples || state == NULL) return out;
-  snprintf(out, 256,
+  snprintf(out, 512,
            "; other samples follow with it: up to %" PRId64
            " tokens that the run has read are read again before all of the text has been read, and as many others are "
-           "skipped",
-           state->tokens);
+           "skipped%s",
+           state->tokens,
+           c->config->data.num_train > 1
+               ? "; `sources` in metrics.jsonl and summary.json count as if all samples so far had been read so"
+               : "");
   return out;
 }
 
@@ -694,7 +717,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   changes c = {.config = config, .fits = true};
-  char samples[256];
+  char samples[512];
   if (how == TRI_TAKE_UP_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
     TRI_TRY(check_adapter(identity, config, folder));
   }

@@ -57,6 +57,11 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
  * the batch was; where samples have become longer or shorter (`allow_change`), the one behind as many tokens. */
 int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
 
+/* LOCAL. The key with which the validation loss is another measure than it was when the checkpoint was saved, so that
+ * no loss of then compares with one of now; "" where there is none. */
+const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
+                                       const tri_checkpoint_state *state);
+
 /* LOCAL. Whether the checkpoint's optimizer states are of the run's optimizers. */
 bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);
 

@@ -22,20 +22,38 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* Held-out text that is learnt, under whatever name, says nothing of other text. */
+static void announce_held_out(const tri_training *t) {
+  const tri_identity *identity = &t->identity;
+  for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
+    if (strcmp(identity->train[k], identity->validation) != 0) continue;
+    tri_warn("data.validation has the content of %s, which the run learns: its loss says nothing of other text",
+             t->config->data.train[k].path);
+    return;
+  }
+}
+
 /* What becomes of documents that are longer than a sequence. */
 static void announce_too_long(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
-  long documents = 0, too_long = 0, left_out = 0;
+  long documents = 0, too_long = 0, left_out = 0, unlearnt = 0;
   for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
     const tri_pieces *pieces = &train->sources[k].pieces;
     documents += (long)pieces->documents;
     too_long += (long)pieces->too_long;
     left_out += (long)pieces->left_out;
+    unlearnt += (long)pieces->unlearnt;
   }
   if (too_long == 0) return;
   const char *rule = tri_run_config_too_long(t->config->data.too_long);
   tri_log("%ld of %ld documents are longer than a sequence of %ld tokens (data.too_long: %s): %ld tokens are left out",
           too_long, documents, (long)train->sequence, rule, left_out);
+  if (unlearnt == 0) return;
+  tri_warn(
+      "%ld of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave "
+      "them "
+      "out with data.too_long: drop",
+      unlearnt);
 }
 
 /* How the text becomes sequences, where that is not by windows of joined documents. */
@@ -133,6 +151,7 @@ void tri_training_announce(const tri_training *t) {
   announce_length(t);
   announce_sources(t);
   announce_documents(t);
+  announce_held_out(t);
   announce_ignored(t);
   announce_program(t);
 }

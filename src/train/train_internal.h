@@ -37,6 +37,7 @@ typedef struct tri_training {
   double loss;                       /* of the last step; on the first rank */
   double first_losses, last_losses;  /* means of a tenth of all steps: the first and the last; NaN of short runs */
   double validation_loss;            /* the last one; NaN before the first */
+  bool unjudged;                     /* it was told that no label of the held-out text counts */
   int64_t evaluated_step;            /* whose state the last evaluation found finite, or -1 */
   size_t predicted_bytes;
   int64_t sampled_step; /* of the newest checkpoint that there are samples of, or -1 */

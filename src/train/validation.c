@@ -1,12 +1,20 @@
 /* Now and then, and after the last step, a look at text that is not trained on. */
 #include "train/train_internal.h"
 
+#include "base/log.h"
+
 #include <math.h>
 
 static tri_status trainer_evaluate(tri_training *t) {
   tri_evaluation sums = {0};
   TRI_TRY(tri_engine_evaluate(t->engine, &t->data.validation, t->config->evaluation.sequences, &sums));
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / sums.counted;
+  if (sums.counted == 0 && !t->unjudged) {
+    tri_warn(
+        "none of the labels of the held-out text counts, so there is no validation loss; look at data.sequence, "
+        "data.too_long and data.ignore_token");
+    t->unjudged = true;
+  }
   t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
   return TRI_OK;
 }

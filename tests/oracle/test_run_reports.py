@@ -1,0 +1,237 @@
+"""What public reports about other trainers describe as silently wrong, tried on runs and data of our own: what a resumed run compares with,
+lines that say something else than what happens, parts of conversations that nobody reads."""
+import json
+import os
+import shutil
+import subprocess
+
+import pytest
+from parity import trireme, yaml_of
+
+MODEL = dict(family="gpt2", num_layers=1, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
+CHAT_TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "chat_tool")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """`first`, and `second`, which is the harder one for whoever learns the first."""
+    folder = tmp_path_factory.mktemp("corpora")
+    for name, letters in (("first", "the rowers pull"), ("second", "QZXJ 0123#%&@~")):
+        (folder / f"{name}.txt").write_text("".join(f"{letters[i % 7:]} {i * 7919 % 1000}\n" for i in range(1500)))
+        trireme("prepare", "--tokenizer", "bytes", "--validation", 0.1, "--out", folder / name, folder / f"{name}.txt")
+    return folder
+
+
+def write_run(folder, corpora, **changes):
+    run = dict(model=MODEL, data=dict(train=str(corpora / "first/train"), validation=str(corpora / "first/validation"), sequence=32),
+               layout=dict(micro_batch=2), optimizer=dict(global_batch=4, steps=8, lr=1e-2), evaluation=dict(every=2, sequences=8),
+               checkpoint=dict(every=0), seed=5, threads=1, output=str(folder / "run"))
+    for key, value in changes.items():
+        run[key] = {**run[key], **value} if isinstance(value, dict) and isinstance(run.get(key), dict) else value
+    path = folder / "run.yaml"
+    path.write_text(yaml_of(run))
+    return path
+
+
+def looks_of(folder):
+    lines = [json.loads(line) for line in open(folder / "run/metrics.jsonl")]
+    return {line["step"]: line["validation_loss"] for line in lines if "validation_loss" in line}
+
+
+# ---- the lowest validation loss, where what is measured has changed ------------------------------------------------------
+
+@pytest.mark.parametrize("key", ["data.validation", "evaluation.sequences", "data.sequence"])
+def test_another_validation_loss(tmp_path, corpora, key):
+    """What was the lowest on other text neither ends the run nor stays the best."""
+    judged = dict(evaluation=dict(stop_after=2), checkpoint=dict(best=True))
+    trireme("train", write_run(tmp_path, corpora, **judged))
+    before = looks_of(tmp_path)
+    other = {"data.validation": dict(data=dict(validation=str(corpora / "second/validation"))), "evaluation.sequences": dict(evaluation=dict(sequences=16, stop_after=2)),
+             "data.sequence": dict(data=dict(sequence=16), allow_change="data.sequence")}[key]
+    done = trireme("train", write_run(tmp_path, corpora, **{**judged, **other, "optimizer": dict(steps=14)}))
+    assert done.stderr.count(f"with another {key} the validation loss measures something else: the lowest so far, {min(before.values()):.4f} after step ") == 1
+    later = {step: loss for step, loss in looks_of(tmp_path).items() if step > 8}
+    best = min(later, key=later.get)
+    assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{best:08d}"
+    newest = sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1]
+    assert json.loads((newest / "state.json").read_text())["progress"]["best_loss"] == later[best]
+    if key == "data.validation":
+        assert min(later.values()) > min(before.values())  # else nothing would have ended
+
+
+def test_the_same_validation_loss(tmp_path, corpora):
+    trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True)))
+    done = trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True), optimizer=dict(steps=14, lr=1e-9), evaluation=dict(every=3)))
+    assert "measures something else" not in done.stderr
+
+
+# ---- warnings without a reason -------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["adamw", "muon", "lion", "sgd", "schedule_free", "adafactor", "galore", "fira", "average", "factors"])
+def test_what_an_optimizer_keeps_is_not_left_out(tmp_path, corpora, name):
+    """A run that goes on has a place for all that its optimizer and its average keep."""
+    more = dict(average=dict(every=1)) if name in ("average", "factors") else dict(optimizer=dict(name=name))
+    if name in ("galore", "fira"):
+        more["optimizer"][name] = dict(rank=4)
+    if name == "factors":
+        trireme("train", write_run(tmp_path, corpora, output=str(tmp_path / "base")))
+        more |= dict(init=str(tmp_path / "base"), adapter=dict(rank=2))
+    steps = more.get("optimizer", {})
+    trireme("train", write_run(tmp_path, corpora, **{**more, "optimizer": dict(steps, steps=2)}))
+    done = trireme("train", write_run(tmp_path, corpora, **{**more, "optimizer": dict(steps, steps=4)}))
+    assert "after step 2" in done.stderr and "left out" not in done.stderr, done.stderr
+
+
+def test_begun_with_weights_of_an_averaged_run(tmp_path, corpora):
+    said = "has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme export --average"
+    for every in (0, 1):
+        base = tmp_path / f"base-{every}"
+        trireme("train", write_run(tmp_path, corpora, average=dict(every=every), output=str(base)))
+        done = trireme("train", write_run(tmp_path, corpora, init=str(base), output=str(tmp_path / f"from-{every}")))
+        assert (said in done.stderr) == (every > 0) and "left out" not in done.stderr
+
+
+def test_shares_of_a_changed_mixture(tmp_path, corpora):
+    """metrics.jsonl counts by the mixture of now; who changes it is told."""
+    def mixture(first, second):
+        return dict(data=dict(train=[dict(path=str(corpora / "first/train"), weight=first), dict(path=str(corpora / "second/train"), weight=second)]))
+    trireme("train", write_run(tmp_path, corpora, **mixture(9, 1)))
+    changed = mixture(1, 9) | dict(optimizer=dict(steps=10))
+    said = "`sources` in metrics.jsonl and summary.json count as if all samples so far had been read so"
+    assert said in trireme("train", write_run(tmp_path, corpora, **changed), status=3).stderr
+    assert said in trireme("train", write_run(tmp_path, corpora, **changed, allow_change="data.train")).stderr
+
+
+def test_held_out_text_that_is_learnt(tmp_path, corpora):
+    """By its content, not by its name."""
+    shutil.copytree(corpora / "first", tmp_path / "copy")
+    for i, (validation, learnt) in enumerate([(corpora / "first/train", True), (tmp_path / "copy/train", True), (tmp_path / "copy/validation", False)]):
+        done = trireme("train", write_run(tmp_path, corpora, data=dict(validation=str(validation)), output=str(tmp_path / f"run{i}")))
+        said = f"warning: data.validation has the content of {corpora / 'first/train'}, which the run learns: its loss says nothing of other text"
+        assert done.stderr.count(said) == learnt, done.stderr
+
+
+# ---- the line that says how text was judged ------------------------------------------------------------------------------
+
+def test_as_in_training_or_not(tmp_path, corpora):
+    trireme("train", write_run(tmp_path, corpora))
+
+    def line(*options, model=tmp_path / "run"):
+        done = trireme("eval", model, corpora / "first/validation", *options)
+        return next(line for line in done.stderr.split("\n") if line.startswith("in sequences of "))
+
+    windows = "(documents: joined, packing: windows)"
+    assert line() == f"in sequences of 32 tokens {windows}, as in training"
+    assert line("--sequence", 8) == f"in sequences of 8 tokens {windows}, as the options say, and else as in training"
+    assert line("--sequence", 8, "--documents", "joined", "--packing", "windows") == f"in sequences of 8 tokens {windows}, as the options say"
+
+
+# ---- inputs of prepare ---------------------------------------------------------------------------------------------------
+
+def test_json_under_another_name(tmp_path):
+    (tmp_path / "lines.txt").write_text('{"text": "a"}\n{"text": "b"}\n')
+    (tmp_path / "prose.txt").write_text("{a} is a set\n")
+    (tmp_path / "lines.jsonl").write_text('{"text": "a"}\n')
+    for name, said in (("lines.txt", True), ("prose.txt", False), ("lines.jsonl", False)):
+        done = trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--force", "--out", tmp_path / "out", tmp_path / name)
+        assert ("is taken as plain text, though its first line is JSON: keys and quotes are learnt, too" in done.stderr) == said, done.stderr
+
+
+def test_one_file_twice(tmp_path):
+    (tmp_path / "a.txt").write_text("text\n" * 20)
+    shutil.copy(tmp_path / "a.txt", tmp_path / "b.txt")
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    for names, pair in ((["a.txt", "b.txt"], None), (["a.txt", "b.txt", "a.txt"], ("a.txt", "a.txt")), (["link.txt", "b.txt", "a.txt"], ("link.txt", "a.txt"))):
+        done = trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--force", "--out", tmp_path / "out", *(tmp_path / name for name in names))
+        said = [line for line in done.stderr.split("\n") if "are one file" in line]
+        expected = [f"warning: {tmp_path / pair[0]} and {tmp_path / pair[1]} are one file: its documents are in the corpus twice, "
+                    "and held-out ones may be among the learnt"] if pair else []
+        assert said == expected
+
+
+# ---- parts of conversations ----------------------------------------------------------------------------------------------
+
+ASKED, ANSWERED = dict(role="user", content="q"), dict(role="assistant", content="a")
+SHARED = [{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]
+WHOLE, WITHOUT = "<system>S</system><user>q</user><assistant>a</assistant>", "<user>q</user><assistant>a</assistant>"
+SYSTEM = {  # what stands on a line, and what becomes of it: a text, or words of the refusal
+    "messages": (dict(system="S", messages=[ASKED, ANSWERED]), WHOLE),
+    "roles under ShareGPT's key": (dict(system="S", conversations=[ASKED, ANSWERED]), WHOLE),
+    "ShareGPT": (dict(system="S", conversations=SHARED), WHOLE),
+    "strings": (dict(system="S", prompt="q", completion="a"), WHOLE),
+    "lists": (dict(system="S", prompt=[ASKED], completion=[ANSWERED]), WHOLE),
+    "null": (dict(system=None, messages=[ASKED, ANSWERED]), WITHOUT),
+    "empty": (dict(system="", conversations=SHARED), WITHOUT),
+    "said twice": (dict(system="S", messages=[dict(role="system", content="S"), ASKED, ANSWERED]), WHOLE),
+    "two of them": (dict(system="S", conversations=[{"from": "system", "value": "T"}, *SHARED]), "whose first is one of the system, too, and says something else"),
+    "a number": (dict(system=3, messages=[ASKED, ANSWERED]), "`system`: `content` is a number"),
+    "functions": (dict(functions=[dict(name="f")], messages=[ASKED, ANSWERED]), "`functions` is the older form of `tools`"),
+    "train_detail": (dict(messages=[ASKED, dict(ANSWERED, train_detail=[dict(begin_offset=0, end_offset=1, train=False)])]), "`train_detail` names parts of an answer"),
+}
+
+
+def chat(folder, given, *options, status=0):
+    (folder / "t.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+                                       "{% if add_generation_prompt %}<assistant>{% endif %}")
+    (folder / "chat.jsonl").write_text(json.dumps(given) + "\n")
+    return trireme("prepare", "--chat", "--chat-template", folder / "t.jinja", "--tokenizer", "bytes", "--validation", 0, "--out", folder / "out", folder / "chat.jsonl",
+                   *options, status=status)
+
+
+@pytest.mark.parametrize("case", SYSTEM)
+def test_beside_the_messages(tmp_path, case):
+    given, expected = SYSTEM[case]
+    if not expected.startswith("<"):
+        assert expected in chat(tmp_path, given, status=7 if case == "train_detail" else 4).stderr
+        return
+    chat(tmp_path, given)
+    ids = (tmp_path / "out/train.bin").read_bytes()[::2]
+    learnt = bytes(token for token, mask in zip(ids, (tmp_path / "out/train.mask").read_bytes()) if mask)
+    assert ids.decode() == expected and learnt == b"a</assistant>"
+
+
+def test_the_system_without_a_template(tmp_path):
+    done = chat(tmp_path, dict(system="S", prompt="q", completion="a"), "--chat-template", "none", status=4)
+    assert "`system` has no place beside `prompt` and `completion` as they are" in done.stderr
+
+
+# ---- answers that nobody sees --------------------------------------------------------------------------------------------
+
+def test_truncated_before_the_answer(tmp_path, corpora):
+    """Half of the conversations ask for longer than a sequence; held-out ones all do."""
+    long, short = dict(messages=[dict(ASKED, content="q" * 80), ANSWERED]), dict(messages=[ASKED, ANSWERED])
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}")
+    for name, lines in (("some", [long, short]), ("none", [long, long])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines * 10))
+        trireme("prepare", "--chat", "--chat-template", tmp_path / "t.jinja", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / name, tmp_path / f"{name}.jsonl")
+    said = "warning: 10 of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave them out with data.too_long: drop"
+    nothing = "warning: none of the labels of the held-out text counts, so there is no validation loss; look at data.sequence, data.too_long and data.ignore_token"
+    model = dict(MODEL, max_sequence=64)
+    for rule, validation in (("truncate", "none"), ("drop", "some")):
+        data = dict(train=str(tmp_path / "some/train"), validation=str(tmp_path / validation / "train"), sequence=64, too_long=rule)
+        done = trireme("train", write_run(tmp_path, corpora, model=model, data=data, output=str(tmp_path / rule)))
+        assert done.stderr.count(said) == (rule == "truncate") and done.stderr.count(nothing) == (validation == "none"), done.stderr
+    done = trireme("eval", tmp_path / "truncate", tmp_path / "none/train", status=4)
+    assert "no label counts, since none of its answers is within the first 64 tokens of a conversation (too_long: truncate)" in done.stderr
+
+
+# ---- loops of templates: values are Jinja's 3.1 --------------------------------------------------------------------------
+
+LOOPS = {
+    "{% for i in [1, 2] %}{% for j in [3] %}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}{{ loop.depth }}{% endfor %}": "101101",
+    "{% for i in [1, 2] %}{% break %}{% else %}none{% endfor %}": "none",
+    "{% for i in [1, 2] %}{{ i }}{% continue %}{% else %}none{% endfor %}": "12none",
+    "{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% else %}none{% endfor %}": "1",
+    "{% for i in [1, 2] %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% else %}none{% endfor %}": "2",
+    "{% for i in [1] %}{% for j in [] %}{% else %}{% break %}{% endfor %}{{ i }}{% else %}none{% endfor %}": "none",
+    "{% for i in [1, 2] if i > 2 %}{{ i }}{% else %}none{% endfor %}": "none",
+}
+
+
+@pytest.mark.parametrize("template", LOOPS)
+def test_loops(tmp_path, template):
+    jinja2 = pytest.importorskip("jinja2")
+    assert jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).from_string(template).render() == LOOPS[template]
+    (tmp_path / "t.jinja").write_text(template)
+    done = subprocess.run([CHAT_TOOL, tmp_path / "t.jinja"], input="{}\n", capture_output=True, text=True)
+    assert json.loads(done.stdout)["text"] == LOOPS[template]
