@@ -35,7 +35,7 @@ TOUCHES = {
         "oracle/test_checkpoints.py", "oracle/test_readers.py", "oracle/test_damage.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_carried.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
         "oracle/test_model_folder.py", "oracle/test_ties.py", "oracle/test_peft_ties.py", "oracle/test_run_notes.py", "oracle/test_other_forms.py",
-        "oracle/test_config_keys.py", "oracle/test_public_reports.py", "oracle/test_left_folders.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
+        "oracle/test_config_keys.py", "oracle/test_public_reports.py", "oracle/test_run_reports.py", "oracle/test_left_folders.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
         "guarded/test_readers.py"],
     "src/cli": [
         "oracle/test_options.py", "oracle/test_bad_input.py", "oracle/test_endings.py", "oracle/test_golden.py",

@@ -38,7 +38,7 @@ def keys_of_runs():
 
 def device_kinds():
     """Of the product, and those for tests."""
-    return {name for path in (ROOT / "src/device/kinds").glob("*.[ch]") for name in re.findall(r'\{"([a-z]+)", 1u <<', path.read_text())}
+    return {name for path in (ROOT / "src/device/kinds").glob("*.[ch]") for name in re.findall(r'\{[\s\\]*"([a-z]+)",', path.read_text())}
 
 
 def operations_of(text, file):
