@@ -123,13 +123,17 @@ tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *vi
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
   if (status == TRI_OK) status = load_map(folder, config, &map);
   if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
-  if (status == TRI_OK) status = load(folder, "tokenizer.json", &root);
+  const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
+  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) { /* which is one of characters */
+    status = load(folder, "tokenizer.json", &root);
+    class = tri_tokenizer_class_of(config, model, root);
+  }
   if (status == TRI_OK) {
     visit_named(map, NULL, visit, context);
     visit_named(config, map, visit, context);
     visit_objects(map, visit, context);
     visit_objects(config, visit, context);
-    visit_usual(tri_tokenizer_class_of(config, model, root), config, map, visit, context);
+    visit_usual(class, config, map, visit, context);
   }
   json_decref(root);
   json_decref(model);
@@ -539,14 +543,34 @@ static tri_status put_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
+/* The beginning of a text that transformers' class names where no file does: the folder that is written may have
+ * another class. */
+static tri_status put_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
+  static const char beginning[] = "bos_token";
+  json_t *model = NULL;
+  const char *key = NULL, *token = NULL;
+  if (json_object_get(config, beginning) != NULL) return TRI_OK;
+  TRI_TRY(load(folder, MODEL_CONFIG, &model));
+  const char *class = tri_tokenizer_class_of(has_config ? config : NULL, model, NULL);
+  const bool is_llama = class != NULL && strcmp(class, "LlamaTokenizer") == 0;
+  for (int i = 0; (token = tri_tokenizer_class_token(class, i, &key)) != NULL; i++) {
+    if (strcmp(key, beginning) != 0 || id_of_token(tokenizer, token) < 0) continue;
+    if (!is_llama || tokenizer->vocabulary.characters) json_object_set_new(config, beginning, json_string(token));
+  }
+  json_decref(model);
+  return TRI_OK;
+}
+
 tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
                                   const json_t *chat_template, char **out) {
   json_t *config = NULL;
   if (folder != NULL) TRI_TRY(load(folder, TOKENIZER_CONFIG, &config));
-  if (config == NULL) {
+  const bool has_config = config != NULL;
+  if (!has_config) {
     config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
   }
   tri_status status = folder == NULL ? TRI_OK : put_map(folder, config);
+  if (status == TRI_OK && folder != NULL) status = put_beginning(folder, has_config, tokenizer, config);
   if (status == TRI_OK) status = put_end(tokenizer, end, config);
   if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
   char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;

@@ -98,6 +98,8 @@ def test_what_classes_name(tmp_path, case):
         found.append(ids[token] if token else ord(text[0]))
         text = text[len(token or "x"):]
     assert ends.tokens_of(tmp_path / "corpus/train") == found
+    written = json.loads((tmp_path / "corpus/tokenizer_config.json").read_text())  # which says it in one file, whatever model has it then
+    assert written.get("bos_token") == (END if NAMED[case][2].startswith(END) else None)
 
 
 TEMPLATES = {  # tokenizer_config.json's chat_template, the other files, and what transformers 5.24 renders of "ab"
