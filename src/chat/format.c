@@ -1,6 +1,6 @@
 /* Where a template is: --chat-template, or beside the tokenizer as transformers looks for it: chat_template.jinja with
- * additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string or a list of
- * named ones. Of those "default" is taken, and "tool_use" for conversations with tools. */
+ * additional_chat_templates/NAME.jinja, else "chat_template" of tokenizer_config.json, which is a string, a list of
+ * named ones or an object of them. Of those "default" is taken, and "tool_use" for conversations with tools. */
 #include "chat/format.h"
 
 #include "base/file.h"
@@ -111,6 +111,16 @@ static tri_status read_named(tri_chat_format *format, const char *path, const js
                   path, names);
 }
 
+/* {"default": "...", "tool_use": "..."}, as a list. */
+static json_t *list_of(const json_t *named) {
+  json_t *list = json_array(), *text = NULL;
+  const char *name = NULL;
+  json_object_foreach((json_t *)(uintptr_t)named, name, text) {
+    json_array_append_new(list, json_pack("{s:s, s:O}", "name", name, "template", text));
+  }
+  return list;
+}
+
 static tri_status read_config(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES], where[TRI_PATH_BYTES + 32];
   json_t *config = NULL;
@@ -124,6 +134,10 @@ static tri_status read_config(tri_chat_format *format, const char *folder) {
     status = compile(where, text, &format->template);
   } else if (json_is_array(text)) {
     status = read_named(format, path, text);
+  } else if (json_is_object(text)) {
+    json_t *list = list_of(text);
+    status = read_named(format, path, list);
+    json_decref(list);
   }
   json_decref(config);
   return status;
@@ -140,10 +154,12 @@ static tri_status read_file(const char *path, tri_chat_template **out) {
   return status;
 }
 
-/* chat_template.jinja, and of those with names of their own that for conversations with tools. */
+/* chat_template.jinja, and of those with names of their own that for conversations with tools; one that is called
+ * default goes before the first. */
 static tri_status read_files(tri_chat_format *format, const char *folder) {
   char path[TRI_PATH_BYTES];
-  TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
+  TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/default.jinja"));
+  if (!tri_path_exists(path)) TRI_TRY(tri_path_join(path, folder, "chat_template.jinja"));
   if (tri_path_exists(path)) TRI_TRY(read_file(path, &format->template));
   TRI_TRY(tri_path_join(path, folder, "additional_chat_templates/tool_use.jinja"));
   return tri_path_exists(path) ? read_file(path, &format->tools_template) : TRI_OK;

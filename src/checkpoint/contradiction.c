@@ -164,12 +164,26 @@ static tri_status fail_no_place(const tri_checkpoint *checkpoint, const tri_chec
                   entry->file, entry->tensor->name, keys);
 }
 
+/* Names may lack their first part, but not have it and lack it. */
+static tri_status check_once(const tri_checkpoint *checkpoint, const tri_parameter *tensor) {
+  const char *dot = strchr(tensor->name, '.');
+  const int64_t index = tri_checkpoint_index_of(checkpoint, tensor->name);
+  const int64_t other = dot == NULL ? -1 : tri_checkpoint_index_of(checkpoint, dot + 1);
+  if (other < 0 || other == index) return TRI_OK;
+  const tri_checkpoint_entry one = tri_checkpoint_get_entry(checkpoint, index);
+  return tri_fail(TRI_BAD_FILE, "%s has `%s` and `%s`, which are one tensor of the model; remove one of them", one.file,
+                  one.tensor->name, tri_checkpoint_get_entry(checkpoint, other).tensor->name);
+}
+
 static tri_status check_listed(const tri_checkpoint *checkpoint, const tri_tensor_list *list) {
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);
     if (!tri_tensor_list_knows(list, entry.tensor->name)) return fail_no_place(checkpoint, &entry);
   }
-  for (int64_t t = 0; t < list->count; t++) TRI_TRY(check_tensor(checkpoint, &list->tensors[t]));
+  for (int64_t t = 0; t < list->count; t++) {
+    TRI_TRY(check_tensor(checkpoint, &list->tensors[t]));
+    TRI_TRY(check_once(checkpoint, &list->tensors[t]));
+  }
   return TRI_OK;
 }
 

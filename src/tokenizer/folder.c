@@ -71,14 +71,72 @@ static void visit_named(const json_t *root, const json_t *before, tri_named_toke
   }
 }
 
+/* Those that every tokenizer of transformers has, in its order. What pads or masks stands in no text. */
+static const char *const usual_tokens[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                           "pad_token", "cls_token", "mask_token"};
+enum { USUAL_TOKENS = sizeof usual_tokens / sizeof *usual_tokens, IN_TEXTS = 2 };
+
+static bool is_usual(const char *key) {
+  for (size_t i = 0; i < USUAL_TOKENS; i++) {
+    if (strcmp(key, usual_tokens[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* Objects of named tokens, whatever their names are: {"image_token": "<image>"}. */
+static const char *const objects_of_tokens[] = {"model_specific_special_tokens", "extra_special_tokens"};
+enum { OBJECTS = sizeof objects_of_tokens / sizeof *objects_of_tokens };
+
+/* model_specific_special_tokens counts where nothing else names such tokens. */
+static bool counts(const json_t *root, const char *object) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  if (strcmp(object, objects_of_tokens[0]) != 0) return true;
+  json_object_foreach((json_t *)(uintptr_t)root, key, value) {
+    if (is_named_token(key) && !is_usual(key) && token_text(value) != NULL) return false;
+  }
+  return !json_is_object(json_object_get(root, objects_of_tokens[1]));
+}
+
+static void visit_objects(const json_t *root, tri_named_token_visit *visit, void *context) {
+  for (size_t i = 0; i < OBJECTS; i++) {
+    const char *key = NULL;
+    json_t *value = NULL;
+    if (!counts(root, objects_of_tokens[i])) continue;
+    json_object_foreach(json_object_get(root, objects_of_tokens[i]), key, value) {
+      if (token_text(value) != NULL) visit(context, key, token_text(value));
+    }
+  }
+}
+
+/* Of those that no file names, null neither. */
+static void visit_usual(const char *class, const json_t *config, const json_t *map, tri_named_token_visit *visit,
+                        void *context) {
+  const char *key = NULL, *token = NULL;
+  for (int i = 0; (token = tri_tokenizer_class_token(class, i, &key)) != NULL; i++) {
+    if (json_object_get(config, key) == NULL && json_object_get(map, key) == NULL) visit(context, key, token);
+  }
+}
+
 tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *visit, void *context) {
-  json_t *config = NULL, *map = NULL;
+  json_t *config = NULL, *map = NULL, *model = NULL, *root = NULL;
   tri_status status = load(folder, TOKENIZER_CONFIG, &config);
   if (status == TRI_OK) status = load_map(folder, config, &map);
+  if (status == TRI_OK) status = load(folder, MODEL_CONFIG, &model);
+  const char *class = status == TRI_OK ? tri_tokenizer_class_of(config, model, NULL) : NULL;
+  if (class != NULL && strcmp(class, "LlamaTokenizer") == 0) { /* which is one of characters */
+    status = load(folder, "tokenizer.json", &root);
+    class = tri_tokenizer_class_of(config, model, root);
+  }
   if (status == TRI_OK) {
     visit_named(map, NULL, visit, context);
     visit_named(config, map, visit, context);
+    visit_objects(map, visit, context);
+    visit_objects(config, visit, context);
+    visit_usual(class, config, map, visit, context);
   }
+  json_decref(root);
+  json_decref(model);
   json_decref(map);
   json_decref(config);
   return status;
@@ -93,6 +151,7 @@ typedef struct extra {
   const json_t *facts;        /* {"lstrip": ...} or NULL */
   int64_t id;                 /* -1: none is said */
   bool special;
+  bool takes_id; /* stands in no text, but may have an id before others that do */
 } extra;
 
 typedef struct extras {
@@ -112,6 +171,7 @@ static tri_status add_extra(extras *to, extra one) {
     }
     if (to->list[i].id < 0) to->list[i].id = one.id;
     to->list[i].special = to->list[i].special || one.special;
+    to->list[i].takes_id = to->list[i].takes_id && one.takes_id;
     return TRI_OK;
   }
   if (to->count == to->room) {
@@ -134,8 +194,8 @@ static tri_status add_decoder(extras *to, const json_t *decoder) {
       return tri_fail(TRI_BAD_FILE, TOKENIZER_CONFIG
                       ": \"added_tokens_decoder\" must have ids as keys, and in each an object with \"content\"");
     }
-    TRI_TRY(
-        add_extra(to, (extra){TOKENIZER_CONFIG, content, value, id, json_is_true(json_object_get(value, "special"))}));
+    TRI_TRY(add_extra(
+        to, (extra){TOKENIZER_CONFIG, content, value, id, json_is_true(json_object_get(value, "special")), false}));
   }
   return TRI_OK;
 }
@@ -151,32 +211,37 @@ static tri_status add_numbered(extras *to, const json_t *added) {
       return tri_fail(TRI_BAD_FILE, ADDED_TOKENS ": the id of \"%s\" must be a whole number below %d, not %s",
                       tri_tokenizer_show(key, strlen(key), shown), TRI_MAX_VOCABULARY, tri_json_kind(value));
     }
-    TRI_TRY(add_extra(to, (extra){ADDED_TOKENS, key, NULL, id, false}));
+    TRI_TRY(add_extra(to, (extra){ADDED_TOKENS, key, NULL, id, false, false}));
   }
   return TRI_OK;
 }
 
-/* Those that have no number: special, and behind all others. What pads or masks is nothing here. */
-static tri_status add_special(extras *to, const char *file, const json_t *root) {
-  static const char *const keys[] = {"bos_token", "eos_token"}, *const lists[] = {"additional_special_tokens",
-                                                                                  "extra_special_tokens"};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-    const json_t *value = json_object_get(root, keys[i]);
-    TRI_TRY(add_extra(to, (extra){file, token_text(value), json_is_object(value) ? value : NULL, -1, true}));
-  }
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-    const json_t *list = json_object_get(root, lists[i]);
-    const char *key = NULL;
-    json_t *value = NULL;
-    for (size_t k = 0; k < json_array_size(list); k++) {
-      const json_t *entry = json_array_get(list, k);
-      TRI_TRY(add_extra(to, (extra){file, token_text(entry), json_is_object(entry) ? entry : NULL, -1, true}));
-    }
-    json_object_foreach((json_t *)(uintptr_t)list, key, value) {
-      TRI_TRY(add_extra(to, (extra){file, token_text(value), json_is_object(value) ? value : NULL, -1, true}));
-    }
-  }
+static tri_status add_named(extras *to, const char *file, const json_t *value, bool takes_id) {
+  return add_extra(to, (extra){file, token_text(value), json_is_object(value) ? value : NULL, -1, true, takes_id});
+}
+
+static tri_status add_list(extras *to, const char *file, const json_t *list) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  for (size_t i = 0; i < json_array_size(list); i++) TRI_TRY(add_named(to, file, json_array_get(list, i), false));
+  json_object_foreach((json_t *)(uintptr_t)list, key, value) TRI_TRY(add_named(to, file, value, false));
   return TRI_OK;
+}
+
+/* Those that have no number: special, and behind all others, in transformers' order. What pads or masks is nothing
+ * here, but for its id. */
+static tri_status add_special(extras *to, const char *file, const json_t *root) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  for (size_t i = 0; i < USUAL_TOKENS; i++) {
+    TRI_TRY(add_named(to, file, json_object_get(root, usual_tokens[i]), i >= IN_TEXTS));
+  }
+  json_object_foreach((json_t *)(uintptr_t)root, key, value) {
+    if (is_named_token(key) && !is_usual(key)) TRI_TRY(add_named(to, file, value, false));
+  }
+  if (counts(root, objects_of_tokens[0])) TRI_TRY(add_list(to, file, json_object_get(root, objects_of_tokens[0])));
+  TRI_TRY(add_list(to, file, json_object_get(root, "additional_special_tokens")));
+  return add_list(to, file, json_object_get(root, objects_of_tokens[1]));
 }
 
 static int compare_extras(const void *left, const void *right) {
@@ -288,6 +353,21 @@ static tri_status take_prefix_space(const json_t *config, const json_t *model, j
              : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the tokenizer of " TOKENIZER_CONFIG);
 }
 
+/* All but what only pads or masks, has no id and stands before none that gets one. */
+static tri_status put_extras(const char *file, const extras *found, json_t *root, bool *changed) {
+  bool is_added = false;
+  int64_t needed = found->count;
+  while (needed > 0 &&
+         (found->list[needed - 1].takes_id || known_id(root, found->list[needed - 1].content, &is_added) >= 0))
+    needed--;
+  for (int64_t i = 0; i < found->count; i++) {
+    const extra *one = &found->list[i];
+    if (i >= needed && one->takes_id && known_id(root, one->content, &is_added) < 0) continue;
+    TRI_TRY(put_extra(file, one, root, changed));
+  }
+  return TRI_OK;
+}
+
 tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *root, bool *changed) {
   json_t *config = NULL, *model = NULL, *map = NULL, *added = NULL;
   extras found = {0};
@@ -301,7 +381,7 @@ tri_status tri_folder_add_tokens(const char *folder, const char *file, json_t *r
   if (status == TRI_OK) status = add_special(&found, TOKENIZER_CONFIG, config);
   if (status == TRI_OK) status = add_special(&found, TOKENS_MAP, map);
   if (found.count > 0) qsort(found.list, (size_t)found.count, sizeof *found.list, compare_extras);
-  for (int64_t i = 0; status == TRI_OK && i < found.count; i++) status = put_extra(file, &found.list[i], root, changed);
+  if (status == TRI_OK) status = put_extras(file, &found, root, changed);
   if (status == TRI_OK) status = take_prefix_space(config, model, root, changed);
   tri_free(found.list);
   json_decref(added);
@@ -463,14 +543,34 @@ static tri_status put_map(const char *folder, json_t *config) {
   return TRI_OK;
 }
 
+/* The beginning of a text that transformers' class names where no file does: the folder that is written may have
+ * another class. */
+static tri_status put_beginning(const char *folder, bool has_config, const tri_tokenizer *tokenizer, json_t *config) {
+  static const char beginning[] = "bos_token";
+  json_t *model = NULL;
+  const char *key = NULL, *token = NULL;
+  if (json_object_get(config, beginning) != NULL) return TRI_OK;
+  TRI_TRY(load(folder, MODEL_CONFIG, &model));
+  const char *class = tri_tokenizer_class_of(has_config ? config : NULL, model, NULL);
+  const bool is_llama = class != NULL && strcmp(class, "LlamaTokenizer") == 0;
+  for (int i = 0; (token = tri_tokenizer_class_token(class, i, &key)) != NULL; i++) {
+    if (strcmp(key, beginning) != 0 || id_of_token(tokenizer, token) < 0) continue;
+    if (!is_llama || tokenizer->vocabulary.characters) json_object_set_new(config, beginning, json_string(token));
+  }
+  json_decref(model);
+  return TRI_OK;
+}
+
 tri_status tri_folder_config_text(const char *folder, const tri_tokenizer *tokenizer, int32_t end,
                                   const json_t *chat_template, char **out) {
   json_t *config = NULL;
   if (folder != NULL) TRI_TRY(load(folder, TOKENIZER_CONFIG, &config));
-  if (config == NULL) {
+  const bool has_config = config != NULL;
+  if (!has_config) {
     config = json_pack("{s:s, s:b}", "tokenizer_class", "PreTrainedTokenizerFast", "clean_up_tokenization_spaces", 0);
   }
   tri_status status = folder == NULL ? TRI_OK : put_map(folder, config);
+  if (status == TRI_OK && folder != NULL) status = put_beginning(folder, has_config, tokenizer, config);
   if (status == TRI_OK) status = put_end(tokenizer, end, config);
   if (chat_template != NULL) json_object_set(config, "chat_template", (json_t *)(uintptr_t)chat_template);
   char *text = status == TRI_OK ? json_dumps(config, JSON_INDENT(2)) : NULL;

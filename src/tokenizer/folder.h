@@ -18,7 +18,8 @@
 typedef void tri_named_token_visit(void *context, const char *key, const char *token);
 
 /* LOCAL. Visits the named tokens of a folder, "bos_token" and so on, each key once: special_tokens_map.json's, where it
- * is read, then those that only tokenizer_config.json has. A file that is not a JSON object is TRI_BAD_FILE. */
+ * is read, then those that only tokenizer_config.json has, then those that transformers' class names itself. A file
+ * that is not a JSON object is TRI_BAD_FILE. */
 tri_status tri_folder_named_tokens(const char *folder, tri_named_token_visit *visit, void *context);
 
 /* LOCAL. Adds the tokens that only the other files of the folder have to the "added_tokens" of a tokenizer.json

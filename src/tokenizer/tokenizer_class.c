@@ -162,3 +162,30 @@ bool tri_tokenizer_class_differs(const char *class, const json_t *config, const 
   return stage_differs(makes[at].normalizer, json_object_get(root, "normalizer"), "normalizers") ||
          stage_differs(pre_tokenizer, json_object_get(root, "pre_tokenizer"), "pretokenizers");
 }
+
+/* ---- what it names ------------------------------------------------------------------------------------------------
+ */
+
+#define NAMES_ENDS(CLASS, TOKEN)                                                                                       \
+  {CLASS, "bos_token", TOKEN}, {CLASS, "eos_token", TOKEN}, { CLASS, "unk_token", TOKEN }
+
+const char *tri_tokenizer_class_token(const char *class, int number, const char **key) {
+  static const struct {
+    const char *class, *key, *token;
+  } names[] = {
+      NAMES_ENDS("GPT2Tokenizer", "<|endoftext|>"),     NAMES_ENDS("CodeGenTokenizer", "<|endoftext|>"),
+      NAMES_ENDS("GPTNeoXTokenizer", "<|endoftext|>"),  {"GPTNeoXTokenizer", "pad_token", "<|padding|>"},
+      {"Qwen2Tokenizer", "eos_token", "<|endoftext|>"}, {"Qwen2Tokenizer", "unk_token", "<|endoftext|>"},
+      {"Qwen2Tokenizer", "pad_token", "<|endoftext|>"}, {"LlamaTokenizer", "bos_token", "<s>"},
+      {"LlamaTokenizer", "eos_token", "</s>"},          {"LlamaTokenizer", "unk_token", "<unk>"},
+      {"GemmaTokenizer", "bos_token", "<bos>"},         {"GemmaTokenizer", "eos_token", "<eos>"},
+      {"GemmaTokenizer", "unk_token", "<unk>"},         {"GemmaTokenizer", "pad_token", "<pad>"},
+      {"GemmaTokenizer", "mask_token", "<mask>"},
+  };
+  for (size_t i = 0; class != NULL && i < sizeof names / sizeof names[0]; i++) {
+    if (strcmp(names[i].class, class) != 0 || number-- > 0) continue;
+    *key = names[i].key;
+    return names[i].token;
+  }
+  return NULL;
+}

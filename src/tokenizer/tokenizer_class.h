@@ -13,4 +13,8 @@ const char *tri_tokenizer_class_of(const json_t *config, const json_t *model, co
 /* Whether that class makes another normalizer or pre-tokenizer than the file has. */
 bool tri_tokenizer_class_differs(const char *class, const json_t *config, const json_t *root);
 
+/* The tokens that a class names where no file does: the first, the second, ...; NULL behind the last, and for NULL.
+ * *key: "bos_token" and so on. */
+const char *tri_tokenizer_class_token(const char *class, int number, const char **key);
+
 #endif

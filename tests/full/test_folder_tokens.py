@@ -30,6 +30,18 @@ def test_classes_that_cut_otherwise(tmp_path, case):
     assert same == (classes.CASES[case][3] is None)
 
 
+@pytest.mark.parametrize("case", classes.NAMED)
+def test_what_classes_name(tmp_path, case):
+    theirs = transformers.AutoTokenizer.from_pretrained(str(classes.named_folder(tmp_path / "tokenizer", case)))
+    assert theirs.apply_chat_template([dict(role="user", content="")], chat_template=classes.NAMES, tokenize=False) == classes.NAMED[case][2]
+
+
+@pytest.mark.parametrize("case", classes.TEMPLATES)
+def test_which_template(tmp_path, case):
+    theirs = transformers.AutoTokenizer.from_pretrained(str(classes.template_folder(tmp_path / "tokenizer", case)))
+    assert theirs.apply_chat_template([dict(role="assistant", content="ab")], tokenize=False) == classes.TEMPLATES[case][2]
+
+
 @pytest.mark.parametrize("case", classes.BEGINNINGS)
 def test_what_texts_begin_with(tmp_path, case):
     processor, expected = classes.BEGINNINGS[case]

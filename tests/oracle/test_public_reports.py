@@ -152,3 +152,18 @@ def test_an_adapter_beside_a_model(made, tmp_path):
     value, lines = ties.loss(tmp_path / "model", made)
     assert value == ties.loss(made / "untied", made)[0]
     assert lines.count(f"{tmp_path}/model: its adapter_config.json is not used, since there is a model beside it") == 1
+
+
+# ---- a model that was saved twice into one file: transformers mixes the two -----------------------------------------------
+
+@pytest.mark.parametrize("name", ["model.norm.weight", "model.layers.0.mlp.up_proj.weight"])
+def test_a_tensor_under_two_names(made, tmp_path, name):
+    """With and without the first part of its name: neither is the one that is meant."""
+    tensors, config = ties.read(made / "untied"), json.loads((made / "untied/config.json").read_text())
+    both = tensors | {name.removeprefix("model."): ties.changed(tensors[name])}
+    folder = ties.write(tmp_path / "model", both, **config)
+    words = f"{folder}/model.safetensors has `{name}` and `{name.removeprefix('model.')}`, which are one tensor of the model"
+    for command in (["eval", folder, made / "corpus/train"], ["export", folder, tmp_path / "out"]):
+        assert words in trireme(*command, status=4).stderr
+    value, _ = ties.loss(ties.write(tmp_path / "without", {key.removeprefix("model."): tensor for key, tensor in tensors.items()}, **config), made)
+    assert value == ties.loss(made / "untied", made)[0]

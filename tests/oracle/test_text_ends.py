@@ -112,6 +112,8 @@ EXTRA = {
     "added_tokens.json": (dict(added_tokens={"<|b|>": 260, "<|a|>": 259}), {"<|a|>": 259, "<|b|>": 260}),
     "additional_special_tokens": (dict(tokenizer_config=dict(additional_special_tokens=["<|im_end|>", "<|a|>", "<|b|>"])), {"<|a|>": 259, "<|b|>": 260}),
     "special_tokens_map.json": (dict(special_tokens_map=dict(additional_special_tokens=["<|a|>"], bos_token="<|b|>")), {"<|a|>": 260, "<|b|>": 259}),
+    "what pads before them": (dict(tokenizer_config=dict(pad_token="<|pad|>", mask_token="<|mask|>", additional_special_tokens=["<|a|>", "<|b|>"])), {"<|a|>": 261, "<|b|>": 262}),
+    "names of a model's own": (dict(tokenizer_config=dict(image_token="<|b|>", additional_special_tokens=["<|a|>"])), {"<|a|>": 260, "<|b|>": 259}),
     "with and without a number": (dict(added_tokens={"<|b|>": 259}, tokenizer_config=dict(eos_token="<|a|>")), {"<|a|>": 260, "<|b|>": 259}),
 }
 

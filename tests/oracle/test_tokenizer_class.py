@@ -57,6 +57,76 @@ def test_another_cut_is_told(tmp_path, case):
     assert expected is None or f"asks for {expected}: " in said
 
 
+# What a template writes of NAMES with tokenizer_config.json and config.json, as transformers 5.24 has it.
+NAMES = "{{ bos_token }}|{{ eos_token }}|{{ unk_token }}|{{ pad_token }}|{{ image_token }}"
+END = "<|endoftext|>"
+NAMED = {
+    "GPT-2's own file": (dict(model_max_length=1024), "gpt2", f"{END}|{END}|{END}||"),
+    "no file": (None, "gpt2", f"{END}|{END}|{END}||"),
+    "null": (dict(tokenizer_class="GPT2Tokenizer", bos_token=None, eos_token=None), "gpt2", f"||{END}||"),
+    "one of them": (dict(tokenizer_class="GPT2Tokenizer", eos_token="<|im_end|>"), None, f"{END}|<|im_end|>|{END}||"),
+    "CodeGen": (dict(tokenizer_class="CodeGenTokenizer"), "phi", f"{END}|{END}|{END}||"),
+    "NeoX": (dict(tokenizer_class="GPTNeoXTokenizerFast"), "gpt_neox", f"{END}|{END}|{END}|<|padding|>|"),
+    "Qwen": (dict(tokenizer_class="Qwen2Tokenizer"), "qwen3", f"|{END}|{END}|{END}|"),
+    "Gemma": (dict(tokenizer_class="GemmaTokenizer"), "gemma2", "<bos>|<eos>|<unk>|<pad>|"),
+    "Llama of bytes": (dict(tokenizer_class="LlamaTokenizer"), "llama", "||||"),
+    "a file": (dict(tokenizer_class="PreTrainedTokenizerFast"), "llama", "||||"),
+    "a class of its own": (dict(tokenizer_class="PreTrainedTokenizerFast", image_token="<|im_start|>"), "llama", "||||<|im_start|>"),
+    "an object": (dict(tokenizer_class="PreTrainedTokenizerFast", extra_special_tokens=dict(image_token="<|im_end|>")), "llama", "||||<|im_end|>"),
+    "a newer object": (dict(tokenizer_class="PreTrainedTokenizerFast", model_specific_special_tokens=dict(image_token="<|im_end|>")), "llama", "||||<|im_end|>"),
+}
+
+
+def named_folder(path, case):
+    config, model_type, _ = NAMED[case]
+    files = dict(tokenizer_config=config, config=model_type and dict(model_type=model_type))
+    return ends.folder_of(path, **{name: content for name, content in files.items() if content is not None})
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_what_classes_name(tmp_path, case):
+    """Tokens that no file names have the names that transformers' class gives them."""
+    folder = named_folder(tmp_path / "tokenizer", case)
+    (tmp_path / "template.jinja").write_text("{% for m in messages %}" + NAMES.replace("}}", "or '' }}") + "{{ m.content }}{% endfor %}")
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content="ab")])) + "\n")
+    trireme("prepare", "--chat", "--chat-template", tmp_path / "template.jinja", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    ids = {END: ends.DOCUMENT, "<|im_start|>": ends.IM_START, "<|im_end|>": ends.IM_END}
+    text = NAMED[case][2] + "ab"
+    found = []
+    while text:
+        token = next((name for name in ids if text.startswith(name)), None)
+        found.append(ids[token] if token else ord(text[0]))
+        text = text[len(token or "x"):]
+    assert ends.tokens_of(tmp_path / "corpus/train") == found
+    written = json.loads((tmp_path / "corpus/tokenizer_config.json").read_text())  # which says it in one file, whatever model has it then
+    assert written.get("bos_token") == (END if NAMED[case][2].startswith(END) else None)
+
+
+TEMPLATES = {  # tokenizer_config.json's chat_template, the other files, and what transformers 5.24 renders of "ab"
+    "an object": (dict(default="1{{ messages[0].content }}", tool_use="2"), {}, "1ab"),
+    "named default beside": (None, {"additional_chat_templates/default.jinja": "3{{ messages[0].content }}"}, "3ab"),
+    "named default before": ("1{{ messages[0].content }}", {"additional_chat_templates/default.jinja": "3{{ messages[0].content }}",
+                                                            "chat_template.jinja": "2{{ messages[0].content }}"}, "3ab"),
+}
+
+
+def template_folder(path, case):
+    config, files, _ = TEMPLATES[case]
+    folder = ends.folder_of(path, tokenizer_config=dict(tokenizer_class="PreTrainedTokenizerFast") | (dict(chat_template=config) if config else {}))
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("case", TEMPLATES)
+def test_which_template(tmp_path, case):
+    folder = template_folder(tmp_path / "tokenizer", case)
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(messages=[dict(role="assistant", content="ab")])) + "\n")
+    trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    assert bytes(ends.tokens_of(tmp_path / "corpus/train")) == TEMPLATES[case][2].encode()
+
+
 def template(token, id):
     return dict(type="TemplateProcessing", single=[dict(SpecialToken=dict(id=token, type_id=0)), dict(Sequence=dict(id="A", type_id=0))],
                 pair=[dict(Sequence=dict(id="A", type_id=0)), dict(Sequence=dict(id="B", type_id=1))],
