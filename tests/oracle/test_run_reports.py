@@ -111,6 +111,37 @@ def test_held_out_text_that_is_learnt(tmp_path, corpora):
         assert done.stderr.count(said) == learnt, done.stderr
 
 
+# ---- keys that change nothing ---------------------------------------------------------------------------------------------
+
+IDLE = {  # what the run file says beside its defaults, and the warnings
+    "nothing": (dict(), []),
+    "constant": (dict(optimizer=dict(decay="constant", min_lr=1e-4)), ["optimizer.min_lr 0.0001 is not reached: with this optimizer.decay the rate of the last step is 0.01"]),
+    "cosine": (dict(optimizer=dict(decay="cosine", min_lr=1e-4)), []),
+    "wsd": (dict(optimizer=dict(decay="wsd", min_lr=1e-4)), []),
+    "a short wsd": (dict(optimizer=dict(decay="wsd", decay_fraction=0.01)), ["optimizer.decay_fraction 0.01 of 8 steps is none: the rate does not fall"]),
+    "only warm-up": (dict(optimizer=dict(warmup=8, min_lr=1e-4)), []),
+    "average": (dict(average=dict(decay=0.5)), ["average.decay and average.after change nothing: with average.every 0 no average is kept"]),
+    "averages": (dict(average=dict(decay=0.5, every=1)), []),
+    "muon": (dict(optimizer=dict(muon=dict(momentum=0.5))), ["optimizer.muon.momentum 0.5 changes nothing: no group of parameters has that optimizer (optimizer.name)"]),
+    "of a group": (dict(optimizer=dict(muon=dict(momentum=0.5), matrices=dict(name="muon"))), []),
+    "by name": (dict(optimizer=dict(name="sgd", sgd=dict(momentum=0.5))), []),
+}
+
+
+@pytest.mark.parametrize("case", IDLE)
+def test_keys_that_change_nothing(tmp_path, corpora, case):
+    changes, said = IDLE[case]
+    done = trireme("train", write_run(tmp_path, corpora, **changes))
+    assert [line for line in done.stderr.split("\n") if line.startswith("warning: ")] == [f"warning: {line}" for line in said]
+
+
+@pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0)])
+def test_an_adapter_without_a_rank(tmp_path, corpora, adapter):
+    """Which would train the whole model."""
+    assert "`adapter.rank` is 0, so there is no adapter" in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
+    assert not (tmp_path / "run").exists()
+
+
 # ---- the line that says how text was judged ------------------------------------------------------------------------------
 
 def test_as_in_training_or_not(tmp_path, corpora):
