@@ -1,9 +1,11 @@
 /* What a run says of itself before its first step. */
 #include "train/train_internal.h"
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "run/learning_rate.h"
 
 #include <string.h>
@@ -86,6 +88,19 @@ static void announce_idle(const tri_training *t) {
   if (average->every == 0 && (average->decay != usual->decay || average->after != usual->after))
     tri_warn("average.decay and average.after change nothing: with average.every 0 no average is kept");
   tell_of_other_optimizers(config);
+}
+
+/* A run that kept no best checkpoints before, or goes on from another run's, may have none of its lowest loss. */
+static void announce_best(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  if (!t->config->checkpoint.best || progress->best_step == 0) return;
+  if (tri_path_join(root, t->config->output, "checkpoints") != TRI_OK) return;
+  if (tri_path_join(path, root, TRI_LINK_BEST) != TRI_OK || tri_path_exists(path)) return;
+  tri_warn(
+      "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will lead to the first below "
+      "it",
+      progress->best_loss, (long)progress->best_step, path);
 }
 
 /* Held-out text that is learnt, under whatever name, says nothing of other text. */
@@ -209,5 +224,6 @@ void tri_training_announce(const tri_training *t) {
   announce_documents(t);
   announce_held_out(t);
   announce_idle(t);
+  announce_best(t);
   announce_ignored(t);
 }

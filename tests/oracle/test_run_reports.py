@@ -65,6 +65,19 @@ def test_the_same_validation_loss(tmp_path, corpora):
     assert "measures something else" not in done.stderr
 
 
+def test_no_best_checkpoint_yet(tmp_path, corpora):
+    """A run that goes on from another run's checkpoint counts on its lowest loss, of which it has nothing."""
+    trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True)))
+    folder = tmp_path / "run/checkpoints/step-00000008"
+    lowest = json.loads((folder / "state.json").read_text())["progress"]
+    branch = dict(checkpoint=dict(best=True), optimizer=dict(steps=12, lr=1e-12), output=str(tmp_path / "branch"))
+    done = trireme("train", write_run(tmp_path, corpora, **branch), "--resume", folder)
+    assert (f"warning: the lowest validation loss so far, {lowest['best_loss']:.4f} after step {lowest['best_step']}, has no checkpoint here: "
+            f"{tmp_path / 'branch/checkpoints/best'} will lead to the first below it") in done.stderr
+    done = trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True), optimizer=dict(steps=12)))
+    assert "has no checkpoint here" not in done.stderr
+
+
 # ---- warnings without a reason -------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "lion", "sgd", "schedule_free", "adafactor", "galore", "fira", "average", "factors"])
@@ -135,10 +148,11 @@ def test_keys_that_change_nothing(tmp_path, corpora, case):
     assert [line for line in done.stderr.split("\n") if line.startswith("warning: ")] == [f"warning: {line}" for line in said]
 
 
-@pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0)])
+@pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0), {"from": "factors"}])
 def test_an_adapter_without_a_rank(tmp_path, corpora, adapter):
     """Which would train the whole model."""
-    assert "`adapter.rank` is 0, so there is no adapter" in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
+    said = "`adapter.from` names factors to begin with, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so there is no adapter"
+    assert said in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
     assert not (tmp_path / "run").exists()
 
 
