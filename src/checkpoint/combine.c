@@ -112,10 +112,10 @@ static void combine_ties(const tri_combine_settings *s, int models, int64_t coun
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const tri_combine_method methods[] = {
-    {.name = "linear", .combine = combine_linear},
-    {.name = "task_arithmetic", .combine = combine_task, .base = true},
-    {.name = "slerp", .combine = combine_slerp, .models = 2},
-    {.name = "ties", .combine = combine_ties, .base = true},
+    {.name = "linear", .combine = combine_linear, .weights = true},
+    {.name = "task_arithmetic", .combine = combine_task, .base = true, .weights = true, .scale = true},
+    {.name = "slerp", .combine = combine_slerp, .models = 2, .t = true},
+    {.name = "ties", .combine = combine_ties, .base = true, .weights = true, .scale = true, .density = true},
 };
 
 const tri_combine_method *tri_combine_find(const char *name) {

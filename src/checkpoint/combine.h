@@ -23,8 +23,9 @@ typedef void tri_combine(const tri_combine_settings *settings, int models, int64
 typedef struct tri_combine_method {
   const char *name;
   tri_combine *combine;
-  int models; /* how many it takes; 0: any number */
-  bool base;  /* it needs one */
+  int models;                      /* how many it takes; 0: any number */
+  bool base;                       /* it needs one */
+  bool weights, scale, density, t; /* which of the settings it takes */
 } tri_combine_method;
 
 /* NULL if there is none of that name. */

@@ -24,6 +24,7 @@ typedef struct merge_arguments {
   char **from;
   int count;
   const char *to, *base, *method, *weights;
+  bool scale, density, t; /* which were given */
   tri_combine_settings settings;
   tri_dtype type;
   bool typed; /* it was given */
@@ -82,9 +83,11 @@ static tri_status merge_take_option(int result, char **arguments, merge_argument
     case MERGE_METHOD: out->method = optarg; return TRI_OK;
     case MERGE_WEIGHTS: out->weights = optarg; return TRI_OK;
     case MERGE_BASE: out->base = optarg; return TRI_OK;
-    case MERGE_SCALE: return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
-    case MERGE_DENSITY: return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
-    case MERGE_T: return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
+    case MERGE_SCALE: out->scale = true; return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
+    case MERGE_DENSITY:
+      out->density = true;
+      return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
+    case MERGE_T: out->t = true; return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
     case MERGE_DTYPE: out->typed = true; return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
     case MERGE_SHARD_BYTES: return tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes);
     case MERGE_NO_VERIFY: out->no_verify = true; return TRI_OK;
@@ -131,6 +134,18 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
                     method->base ? "merge: %s needs --base FOLDER, the model that all began as"
                                  : "merge: --base is not for %s; task_arithmetic and ties take one",
                     method->name);
+  }
+  const struct {
+    const char *name;
+    bool given, taken;
+  } settings[] = {{"--weights", a->weights != NULL, method->weights},
+                  {"--scale", a->scale, method->scale},
+                  {"--density", a->density, method->density},
+                  {"--t", a->t, method->t}};
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    if (!settings[i].given || settings[i].taken) continue;
+    return tri_fail(TRI_BAD_USAGE, "merge: %s is not for %s, which would take no notice of it; --help says whose it is",
+                    settings[i].name, method->name);
   }
   *out = method;
   return TRI_OK;

@@ -56,11 +56,12 @@ static tri_status take_asked(void *context, int64_t line, const json_t *object) 
   }
   tri_asked *a = &all->list[all->count++];
   *a = (tri_asked){.line = line};
-  const json_t *prompt = tri_judge_find(object, prompt_keys, COUNT_OF(prompt_keys), &key);
+  const json_t *prompt = NULL, *answer = NULL;
+  TRI_TRY(tri_judge_find_context(object, prompt_keys, COUNT_OF(prompt_keys), &key, &prompt));
   if (prompt == NULL) return tri_fail(TRI_BAD_FILE, "there is no `prompt`: give the text to go on from");
   if (!json_is_string(prompt)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(prompt));
   TRI_TRY(tri_judge_text_of(prompt, &a->prompt));
-  const json_t *answer = tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key);
+  TRI_TRY(tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key, &answer));
   if (answer == NULL) return tri_fail(TRI_BAD_FILE, "nothing says what is right: give `answer`, a text");
   return set_answers(a, key, answer);
 }

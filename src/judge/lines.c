@@ -93,11 +93,35 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
   return tri_fail(TRI_BAD_FILE, "%s has no question: each line is a JSON object", path);
 }
 
-const json_t *tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key) {
+tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
+                          const json_t **out) {
+  *out = NULL;
   for (int64_t i = 0; i < count; i++) {
     const json_t *value = json_object_get(object, keys[i]);
+    if (value == NULL || json_is_null(value)) continue;
+    if (*out != NULL && !json_equal(*out, value)) {
+      return tri_fail(TRI_BAD_FILE,
+                      "`%s` and `%s` are both there, and one alone is read: write what belongs together into one of "
+                      "them, and leave the other out",
+                      *key, keys[i]);
+    }
+    if (*out != NULL) continue;
     *key = keys[i];
-    if (value != NULL) return value;
+    *out = value;
   }
-  return NULL;
+  return TRI_OK;
+}
+
+tri_status tri_judge_find_context(const json_t *object, const char *const *keys, int64_t count, const char **key,
+                                  const json_t **out) {
+  static const char *const others[] = {"passage", "article", "story", "premise", "hypothesis", "support"};
+  TRI_TRY(tri_judge_find(object, keys, count, key, out));
+  for (size_t i = 0; *out != NULL && i < sizeof others / sizeof others[0]; i++) {
+    if (json_string_length(json_object_get(object, others[i])) == 0) continue;
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s` stands beside `%s` and is not read: write both into one, as the model is to see "
+                    "them",
+                    others[i], *key);
+  }
+  return TRI_OK;
 }

@@ -142,10 +142,21 @@ static tri_status set_answer(tri_question *q, const char *key, const json_t *val
                   tri_json_kind(value));
 }
 
+/* By whichever of the keys, each in its own words; they must mean one choice. */
 static tri_status find_answer(tri_question *q, const json_t *object) {
-  const char *key = NULL;
-  const json_t *value = tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key);
-  if (value != NULL && !json_is_null(value)) return set_answer(q, key, value);
+  const char *found = NULL;
+  for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {
+    const json_t *value = json_object_get(object, answer_keys[i]);
+    const int64_t before = q->answer;
+    if (value == NULL || json_is_null(value)) continue;
+    TRI_TRY(set_answer(q, answer_keys[i], value));
+    if (found != NULL && q->answer != before) {
+      return tri_fail(TRI_BAD_FILE, "`%s` means choice %" PRId64 " and `%s` choice %" PRId64 ": keep one of them",
+                      found, before, answer_keys[i], q->answer);
+    }
+    found = answer_keys[i];
+  }
+  if (found != NULL) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "nothing says which choice is right: give `answer`, `gold` or `label`, its number from 0");
 }
@@ -220,10 +231,21 @@ static tri_status read_arc(const json_t *object, tri_question *q) {
   TRI_TRY(string_of(object, "answerKey", &right));
   TRI_TRY(set_choices(q, "choices.text", json_object_get(choices, "text")));
   TRI_TRY(SET_TEXT(&q->context, "Question: ", question, "\nAnswer:"));
-  for (size_t i = 0; i < json_array_size(labels); i++) {
-    const char *label = json_string_value(json_array_get(labels, i));
-    if (label != NULL && strcmp(label, right) == 0) return check_answer(q, "answerKey", (int64_t)i);
+  if ((int64_t)json_array_size(labels) != q->num_choices) {
+    return tri_fail(TRI_BAD_FILE, "`choices.label` has %zu labels for %" PRId64 " texts", json_array_size(labels),
+                    q->num_choices);
   }
+  int64_t found = -1;
+  for (int64_t i = 0; i < q->num_choices; i++) {
+    const char *label = json_string_value(json_array_get(labels, (size_t)i));
+    if (label == NULL || strcmp(label, right) != 0) continue;
+    if (found >= 0) {
+      return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is the label of choices %" PRId64 " and %" PRId64, right,
+                      found, i);
+    }
+    found = i;
+  }
+  if (found >= 0) return check_answer(q, "answerKey", found);
   return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is none of `choices.label`", right);
 }
 
@@ -268,13 +290,14 @@ static tri_status read_hellaswag(const json_t *object, tri_question *q) {
 
 static tri_status read_plain(const json_t *object, tri_question *q) {
   const char *key = NULL;
-  const json_t *context = tri_judge_find(object, context_keys, COUNT_OF(context_keys), &key);
+  const json_t *context = NULL, *choices = NULL;
+  TRI_TRY(tri_judge_find_context(object, context_keys, COUNT_OF(context_keys), &key, &context));
   if (context == NULL) return tri_fail(TRI_BAD_FILE, "there is no question: give `question`, `context` or `query`");
   if (!json_is_string(context)) {
     return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(context));
   }
   TRI_TRY(tri_judge_text_of(context, &q->context));
-  const json_t *choices = tri_judge_find(object, choice_keys, COUNT_OF(choice_keys), &key);
+  TRI_TRY(tri_judge_find(object, choice_keys, COUNT_OF(choice_keys), &key, &choices));
   if (choices == NULL) return tri_fail(TRI_BAD_FILE, "there are no `choices`: give an array of two texts or more");
   TRI_TRY(set_choices(q, key, choices));
   return find_answer(q, object);

@@ -349,7 +349,9 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
 
 static tri_status check_words(const tri_tuning *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
-  const bool says_more = !is_for_all(adapter) || adapter->train.count > 0 || is_quantised(tuning);
+  const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: nobody has said it */
+  const bool says_more =
+      !is_for_all(adapter) || adapter->train.count > 0 || is_quantised(tuning) || scaled || adapter->dropout > 0;
   if (!tri_tuning_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }

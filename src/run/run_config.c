@@ -385,6 +385,12 @@ static tri_status finish_evaluation(tri_run_config *c) {
 }
 
 static tri_status check_run(const tri_run_config *c) {
+  if (c->adapter_from[0] != '\0' && c->model.tuning.adapter.rank == 0) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.from` names factors to begin with, and adapter.rank is 0, so there is no adapter; give it "
+        "their rank");
+  }
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {
     return tri_fail(TRI_BAD_CONFIG,

@@ -1,9 +1,15 @@
 /* What a run says of itself before its first step. */
 #include "train/train_internal.h"
 
+#include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "device/libraries.h"
+#include "run/learning_rate.h"
+
+#include <string.h>
 
 static int64_t samples_of_run(const tri_run_config *config) {
   return config->optimizer.steps * config->optimizer.global_batch;
@@ -20,6 +26,82 @@ static void announce_sources(const tri_training *t) {
             tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpora[k]), tokens, sizeof tokens),
             tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps);
   }
+}
+
+/* ---- keys that change nothing --------------------------------------------------------------------------------------
+ */
+
+static bool is_used(const tri_run_config *config, const char *optimizer) {
+  for (int g = 0; g < TRI_NUM_GROUPS; g++) {
+    const tri_parameter_group group = (tri_parameter_group)g;
+    if (strcmp(tri_optimizer_of_group(&config->optimizer.settings, group)->name, optimizer) == 0) return true;
+  }
+  return false;
+}
+
+/* Optimizers that have a section of this name, "optimizer.muon.": whether none of the run's is. */
+static bool is_of_another(const tri_run_config *config, const char *key) {
+#define OPTIMIZER(VALUE, NAME) #NAME,
+  static const char *const names[] = {TRI_OPTIMIZERS(OPTIMIZER)};
+#undef OPTIMIZER
+  const char *section = "optimizer.";
+  if (strncmp(key, section, strlen(section)) != 0) return false;
+  const char *name = key + strlen(section);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    const size_t length = strlen(names[i]);
+    if (strncmp(name, names[i], length) == 0 && name[length] == '.') return !is_used(config, names[i]);
+  }
+  return false;
+}
+
+/* `here` is what the run has where the defaults are `there`. */
+static void tell_of_another(void *context, const char *key, const char *there, const char *here) {
+  (void)there;
+  if (is_of_another(context, key))
+    tri_warn("%s %s changes nothing: no group of parameters has that optimizer (optimizer.name)", key, here);
+}
+
+static void tell_of_other_optimizers(const tri_run_config *config) {
+  tri_run_config *plain = NULL;
+  if (tri_alloc("a run with defaults", 1, sizeof *plain, &plain) != TRI_OK) return;
+  *plain = *config;
+  plain->optimizer.settings = *tri_optimizer_settings_default();
+  tri_config_differences(tri_run_config_table(), plain, config, tell_of_another, (void *)(uintptr_t)config);
+  tri_free(plain);
+}
+
+/* What somebody has set, and another key switches off. */
+static void announce_idle(const tri_training *t) {
+  const tri_run_config *config = t->config;
+  const tri_average_settings *average = &config->optimizer.settings.average,
+                             *usual = &tri_optimizer_settings_default()->average;
+  const double lr = config->optimizer.lr, min_lr = config->optimizer.min_lr;
+  const int64_t steps = config->optimizer.steps;
+  if (tri_run_config_rate(config, steps) != min_lr && min_lr > 0 && steps > config->optimizer.warmup) {
+    tri_warn("optimizer.min_lr %g is not reached: with this optimizer.decay the rate of the last step is %g", min_lr,
+             tri_run_config_rate(config, steps));
+  }
+  if (config->optimizer.decay == TRI_DECAY_WSD && steps > config->optimizer.warmup && lr > min_lr &&
+      tri_run_config_rate(config, steps) == lr) {
+    tri_warn("optimizer.decay_fraction %g of %ld steps is none: the rate does not fall",
+             config->optimizer.decay_fraction, (long)steps);
+  }
+  if (average->every == 0 && (average->decay != usual->decay || average->after != usual->after))
+    tri_warn("average.decay and average.after change nothing: with average.every 0 no average is kept");
+  tell_of_other_optimizers(config);
+}
+
+/* A run that kept no best checkpoints before, or goes on from another run's, may have none of its lowest loss. */
+static void announce_best(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
+  if (!t->config->checkpoint.best || progress->best_step == 0) return;
+  if (tri_path_join(root, t->config->output, "checkpoints") != TRI_OK) return;
+  if (tri_path_join(path, root, TRI_LINK_BEST) != TRI_OK || tri_path_exists(path)) return;
+  tri_warn(
+      "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will lead to the first below "
+      "it",
+      progress->best_loss, (long)progress->best_step, path);
 }
 
 /* Held-out text that is learnt, under whatever name, says nothing of other text. */
@@ -152,6 +234,8 @@ void tri_training_announce(const tri_training *t) {
   announce_sources(t);
   announce_documents(t);
   announce_held_out(t);
+  announce_idle(t);
+  announce_best(t);
   announce_ignored(t);
   announce_program(t);
 }

@@ -579,6 +579,6 @@ tri_status tri_store_study(const char *path, tri_study *out) {
 }
 
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes) {
-  TRI_TRY(text_of(path, "SELECT layout FROM trials WHERE state = 1 ORDER BY value DESC LIMIT 1", text, bytes));
+  TRI_TRY(text_of(path, "SELECT layout FROM trials WHERE state = 1 ORDER BY value DESC, number LIMIT 1", text, bytes));
   return text[0] != '\0' ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s: no trial has succeeded yet", path);
 }

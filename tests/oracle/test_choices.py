@@ -113,6 +113,12 @@ def without(key):
     (without("question"), "there is no question: give `question`"),
     (dict(GOOD, question=1), "`question` is a number, not a string"),
     (dict(question="a", choices=dict(text=["b", "c"], label=["A", "B"]), answerKey="D"), "`answerKey` \"D\" is none of `choices.label`"),
+    (dict(question="a", choices=dict(text=["b", "c"], label=["A", "A"]), answerKey="A"), "`answerKey` \"A\" is the label of choices 0 and 1"),
+    (dict(question="a", choices=dict(text=["b", "c"], label=["A"]), answerKey="A"), "`choices.label` has 1 labels for 2 texts"),
+    (dict(GOOD, context="a text that the question is about"), "`context` and `question` are both there, and one alone is read"),
+    (dict(GOOD, article="a text that the question is about"), "`article` stands beside `question` and is not read"),
+    (dict(GOOD, answer=0, label=1), "`answer` means choice 0 and `label` choice 1: keep one of them"),
+    (dict(GOOD, options=["c", "b"]), "`choices` and `options` are both there"),
     (dict(goal="a", sol1="b", sol2=""), "choice 1 of `sol2` is empty"),
     (dict(GOOD, choices=["b " * 100, "c"]), "shorten it, or leave the question out"),
     ([GOOD], "the line is an array, not an object"),
@@ -260,6 +266,8 @@ def test_several_answers_and_spaces(run, tmp_path):
 @pytest.mark.parametrize("line, words", [
     (dict(answer="a"), "there is no `prompt`"), (dict(prompt=1, answer="a"), "`prompt` is a number, not a string"),
     (dict(prompt="a"), "nothing says what is right: give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
+    (dict(prompt="a", context="b", answer="c"), "`prompt` and `context` are both there"), (dict(prompt="a", answer="b", target="c"), "`answer` and `target` are both there"),
+    (dict(question="a", passage="b", answer="c"), "`passage` stands beside `question` and is not read"),
     (dict(prompt="a", answer=[]), "`answer` is empty"), (dict(prompt="a", answers=["a", 2]), "`answers` is a number: write a text"),
 ])
 def test_bad_answers(model, tmp_path, line, words):

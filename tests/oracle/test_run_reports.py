@@ -65,6 +65,19 @@ def test_the_same_validation_loss(tmp_path, corpora):
     assert "measures something else" not in done.stderr
 
 
+def test_no_best_checkpoint_yet(tmp_path, corpora):
+    """A run that goes on from another run's checkpoint counts on its lowest loss, of which it has nothing."""
+    trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True)))
+    folder = tmp_path / "run/checkpoints/step-00000008"
+    lowest = json.loads((folder / "state.json").read_text())["progress"]
+    branch = dict(checkpoint=dict(best=True), optimizer=dict(steps=12, lr=1e-12), output=str(tmp_path / "branch"))
+    done = trireme("train", write_run(tmp_path, corpora, **branch), "--resume", folder)
+    assert (f"warning: the lowest validation loss so far, {lowest['best_loss']:.4f} after step {lowest['best_step']}, has no checkpoint here: "
+            f"{tmp_path / 'branch/checkpoints/best'} will lead to the first below it") in done.stderr
+    done = trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True), optimizer=dict(steps=12)))
+    assert "has no checkpoint here" not in done.stderr
+
+
 # ---- warnings without a reason -------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", ["adamw", "muon", "lion", "sgd", "schedule_free", "adafactor", "galore", "fira", "average", "factors"])
@@ -109,6 +122,38 @@ def test_held_out_text_that_is_learnt(tmp_path, corpora):
         done = trireme("train", write_run(tmp_path, corpora, data=dict(validation=str(validation)), output=str(tmp_path / f"run{i}")))
         said = f"warning: data.validation has the content of {corpora / 'first/train'}, which the run learns: its loss says nothing of other text"
         assert done.stderr.count(said) == learnt, done.stderr
+
+
+# ---- keys that change nothing ---------------------------------------------------------------------------------------------
+
+IDLE = {  # what the run file says beside its defaults, and the warnings
+    "nothing": (dict(), []),
+    "constant": (dict(optimizer=dict(decay="constant", min_lr=1e-4)), ["optimizer.min_lr 0.0001 is not reached: with this optimizer.decay the rate of the last step is 0.01"]),
+    "cosine": (dict(optimizer=dict(decay="cosine", min_lr=1e-4)), []),
+    "wsd": (dict(optimizer=dict(decay="wsd", min_lr=1e-4)), []),
+    "a short wsd": (dict(optimizer=dict(decay="wsd", decay_fraction=0.01)), ["optimizer.decay_fraction 0.01 of 8 steps is none: the rate does not fall"]),
+    "only warm-up": (dict(optimizer=dict(warmup=8, min_lr=1e-4)), []),
+    "average": (dict(average=dict(decay=0.5)), ["average.decay and average.after change nothing: with average.every 0 no average is kept"]),
+    "averages": (dict(average=dict(decay=0.5, every=1)), []),
+    "muon": (dict(optimizer=dict(muon=dict(momentum=0.5))), ["optimizer.muon.momentum 0.5 changes nothing: no group of parameters has that optimizer (optimizer.name)"]),
+    "of a group": (dict(optimizer=dict(muon=dict(momentum=0.5), matrices=dict(name="muon"))), []),
+    "by name": (dict(optimizer=dict(name="sgd", sgd=dict(momentum=0.5))), []),
+}
+
+
+@pytest.mark.parametrize("case", IDLE)
+def test_keys_that_change_nothing(tmp_path, corpora, case):
+    changes, said = IDLE[case]
+    done = trireme("train", write_run(tmp_path, corpora, **changes))
+    assert [line for line in done.stderr.split("\n") if line.startswith("warning: ")] == [f"warning: {line}" for line in said]
+
+
+@pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0), {"from": "factors"}])
+def test_an_adapter_without_a_rank(tmp_path, corpora, adapter):
+    """Which would train the whole model."""
+    said = "`adapter.from` names factors to begin with, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so there is no adapter"
+    assert said in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
+    assert not (tmp_path / "run").exists()
 
 
 # ---- the line that says how text was judged ------------------------------------------------------------------------------
