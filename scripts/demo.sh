@@ -63,7 +63,7 @@ head -n 2 wordnet.txt | cut -c1-110
 say "a vocabulary of 4096 tokens, and the corpus"
 "$trireme" prepare --tokenizer train:4096 --documents line --validation 0.02 --out corpus --force wordnet.txt
 
-say "training (about three minutes on two cores; the line below says how long)"
+say "training (one to three minutes on two cores; the line below says how long)"
 "$trireme" train "$root/configs/runs/demo.yaml" --resume never ${steps:+--set "optimizer.steps=$steps"}
 
 say "what it has learnt: its loss on text it has not seen, and that of a bigram model on the same tokens"
