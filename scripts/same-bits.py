@@ -8,7 +8,8 @@ anything differs.
 
   --layouts N        the first N layouts only (all)
   --list             what the layouts are
-  --devices D,...    which of cpu-fp32, cpu-bf16, reference-fp64, reference-fp32 (the first three), or emulated-fp64, ...
+  --devices D,...    which of cpu-fp32, cpu-bf16, reference-fp64, reference-fp32 (the first three), or, of two trireme-test,
+                     emulated-fp64, guarded-fp64, ...
   --after-device D   AFTER trains on D where BEFORE does not train on the cpu device
   --instructions     count instead the instructions of a step on one rank and on two, with valgrind
   --time K           measure instead the seconds of a step on one rank and on two: K runs of each binary, in turn

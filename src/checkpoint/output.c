@@ -46,8 +46,8 @@ static tri_status write_failed(const char *path, uint64_t bytes, int reason) {
     bool known = free_bytes(path, &room);
     return tri_fail(TRI_IO_FAILED,
                     "cannot write %s: %s; the file needs %s (%" PRIu64
-                    " bytes) and there is room for %s; make room, "
-                    "lower `checkpoint.keep` or choose another `output`",
+                    " bytes) and there is room for %s; make room "
+                    "there, or choose another folder (of a run: a lower `checkpoint.keep`, or another `output`)",
                     path, strerror(reason), wanted, bytes,
                     known ? tri_format_bytes(room, there, sizeof there) : "less");
   }

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/file_kind.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -56,7 +57,39 @@ tri_status tri_prompts_add_file(tri_prompts *prompts, const char *path) {
   return status;
 }
 
-static tri_status add_json(tri_prompts *prompts, const char *path, int64_t number, const char *line, size_t bytes) {
+/* The first key of an object that is not read. */
+static const char *other_key(json_t *root) {
+  const char *key = NULL;
+  json_t *value = NULL;
+  json_object_foreach(root, key, value) {
+    if (strcmp(key, "prompt") != 0) return key;
+  }
+  return NULL;
+}
+
+/* Once for a file. */
+static void say_other_key(const char *path, int64_t number, json_t *root, bool *said) {
+  const char *key = other_key(root);
+  if (*said || key == NULL) return;
+  *said = true;
+  tri_warn("%s line %ld: of each line `prompt` is read, and nothing else: `%.40s` is not part of the text", path,
+           (long)number, key);
+}
+
+/* A file of JSON lines under another name: braces and keys would be part of each prompt. */
+static void say_json(const char *path, const char *line, size_t bytes) {
+  json_t *root = json_loadb(line, bytes, 0, NULL);
+  if (json_is_object(root)) {
+    tri_warn(
+        "%s is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl to have `prompt` "
+        "of each line",
+        path == NULL ? "standard input" : path);
+  }
+  json_decref(root);
+}
+
+static tri_status add_json(tri_prompts *prompts, const char *path, int64_t number, const char *line, size_t bytes,
+                           bool *said) {
   json_error_t error;
   json_t *root = json_loadb(line, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
   if (root == NULL) {
@@ -70,6 +103,7 @@ static tri_status add_json(tri_prompts *prompts, const char *path, int64_t numbe
                                            "%s line %ld has no prompt: it must be {\"prompt\": \"...\"}, "
                                            "or a string",
                                            path, (long)number);
+  say_other_key(path, number, root, said);
   json_decref(root);
   return status;
 }
@@ -78,12 +112,14 @@ static tri_status add_lines(tri_prompts *prompts, const char *path, const char *
   const char *ending = path == NULL ? NULL : strrchr(path, '.');
   const bool json = ending != NULL && strcmp(ending, ".jsonl") == 0;
   int64_t number = 0;
+  bool said = false;
   for (size_t at = 0; at < bytes;) {
     const char *newline = memchr(text + at, '\n', bytes - at);
     const size_t length = newline == NULL ? bytes - at : (size_t)(newline - text) - at;
     const size_t kept = without_newline(text + at, length);
     number++;
-    if (kept > 0 && json) TRI_TRY(add_json(prompts, path, number, text + at, kept));
+    if (kept > 0 && json) TRI_TRY(add_json(prompts, path, number, text + at, kept, &said));
+    if (kept > 0 && !json && number == 1) say_json(path, text + at, kept);
     if (kept > 0 && !json) TRI_TRY(tri_prompts_add(prompts, text + at, kept));
     at += length + 1;
   }

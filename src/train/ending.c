@@ -111,6 +111,10 @@ tri_status tri_training_write_summary(tri_training *t) {
   compare_losses(t, &history);
   tri_engine_waits(t->engine, &summary.result_waits, &summary.staging_waits);
   tri_status status = tri_run_summary_fill(&history, &summary);
+  if (t->progress.best_step > 0) { /* earlier steps may have been measured on other held-out text */
+    summary.best_validation_loss = t->progress.best_loss;
+    summary.best_validation_step = t->progress.best_step;
+  }
   if (status == TRI_OK) status = tri_path_join(path, config->output, "loss.svg");
   if (status == TRI_OK) status = tri_loss_curve_write(&history, title, path);
   if (status == TRI_OK) status = tri_path_join(path, config->output, "summary.json");

@@ -134,7 +134,7 @@ def test_full_disk(tmp_path, corpus):
         done = train(run, 4)
         assert done.returncode == 5, done.stderr
         assert re.search(r"cannot write \S*step-00000004\S*: No space left on device", done.stderr), done.stderr
-        assert "make room, lower `checkpoint.keep` or choose another `output`" in done.stderr
+        assert "make room there, or choose another folder (of a run: a lower `checkpoint.keep`, or another `output`)" in done.stderr
         assert sorted(path.name for path in (disk / "run/checkpoints").iterdir()) == ["step-00000002"]
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         resumes_from(disk, corpus, 2, 2)

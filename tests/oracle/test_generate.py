@@ -90,6 +90,11 @@ def test_many_prompts(folder, tmp_path):
     plain = generate(folder, "--prompts", tmp_path / "p.txt", "--tokens", 20, *GREEDY).stdout.decode()
     assert plain == "".join(f"--- prompt {i + 1} ---\n{p}{line['text']}\n" for i, (p, line) in enumerate(zip(prompts[:4], got)))
     (tmp_path / "bad.jsonl").write_text('{"prompt": 3}\n')
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=i, system="be brief", prompt=p)) + "\n" for i, p in enumerate(prompts)))
+    done = generate(folder, "--prompts", tmp_path / "more.jsonl", *words)
+    assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: of each line `prompt` is read, and nothing else: `id` is not part of the text") == 1
+    (tmp_path / "p.jsonl").rename(tmp_path / "p.json")
+    assert b"p.json is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl" in generate(folder, "--prompts", tmp_path / "p.json", *words).stderr
     assert b"bad.jsonl line 1 has no prompt" in generate(folder, "--prompts", tmp_path / "bad.jsonl", status=4).stderr
     (tmp_path / "none.txt").write_text("\n\n")
     assert b"has no prompt" in generate(folder, "--prompts", tmp_path / "none.txt", status=4).stderr

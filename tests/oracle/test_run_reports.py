@@ -55,6 +55,8 @@ def test_another_validation_loss(tmp_path, corpora, key):
     assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{best:08d}"
     newest = sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1]
     assert json.loads((newest / "state.json").read_text())["progress"]["best_loss"] == later[best]
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    assert summary["best_validation_step"] == best and summary["best_validation_loss"] == pytest.approx(later[best], rel=1e-12)
     if key == "data.validation":
         assert min(later.values()) > min(before.values())  # else nothing would have ended
 
