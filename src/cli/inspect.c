@@ -1,4 +1,6 @@
 /* What a model or a checkpoint is made of. */
+#include "base/file.h"
+#include "base/file_kind.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -346,11 +348,23 @@ static tri_status compare_checkpoints(const char *first, const char *second, boo
   return tri_fail(TRI_DIFFERENT, "%" PRId64 " tensors differ", different);
 }
 
-/* Whether PREFIX.idx is there: that is how a corpus is named. */
-static bool names_corpus(const char *prefix) {
+static bool exists_with(const char *prefix, const char *ending) {
   char path[TRI_PATH_BYTES];
-  int length = snprintf(path, sizeof path, "%s.idx", prefix);
+  int length = snprintf(path, sizeof path, "%s%s", prefix, ending);
   return length > 0 && (size_t)length < sizeof path && tri_path_exists(path);
+}
+
+/* Whether a corpus is named: by the prefix of its .bin and .idx, one of which may be missing, or by either file, whose
+ * ending is then taken off. */
+static bool names_corpus(char *name) {
+  if (exists_with(name, ".idx") || exists_with(name, ".bin")) return true;
+  const size_t length = strlen(name);
+  char *ending = length > 4 ? name + length - 4 : name + length;
+  const bool is_file = strcmp(ending, ".bin") == 0 || strcmp(ending, ".idx") == 0;
+  if (!is_file || !tri_path_exists(name) || tri_path_is_directory(name)) return false;
+  if (tri_file_kind_find(name) != NULL) return false; /* another program's, such as pytorch_model.bin */
+  *ending = '\0';
+  return true;
 }
 
 enum {
@@ -408,6 +422,8 @@ static tri_status inspect_run(int count, char **arguments) {
         "inspect: name one preset, model file, corpus or checkpoint, or two checkpoints; see trireme inspect --help");
   }
   const char *what = arguments[optind];
+  const tri_file_kind *kind = tri_path_is_directory(what) ? NULL : tri_file_kind_find(what);
+  if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, what, kind, "a model file, a corpus or a checkpoint");
   if (!tri_path_is_directory(what)) return inspect_model(what, json, all);
   return inspect_checkpoint(what, verify, no_verify, json);
 }

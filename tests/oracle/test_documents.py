@@ -501,6 +501,7 @@ def test_inspect(tmp_path):
     cuts = sorted({*begins.tolist(), *range(0, sum(lengths), 128)})
     assert abs(at["windows_area"] - area(numpy.diff(cuts)) / (sum(lengths) / 128 * area([128]))) < 1e-12
     text = trireme("inspect", prefix).stdout
+    assert all(trireme("inspect", prefix + ending).stdout == text for ending in (".bin", ".idx"))
     assert f"{len(lengths)} documents" in text and "filling" in text and " 8192 " in text
     # The same of a corpus whose index has one document, by the end-of-text token of the tokenizer beside it.
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, "--binary", prefix + ".bin")

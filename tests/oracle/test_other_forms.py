@@ -104,6 +104,9 @@ def test_files_named_as_folders(made, tmp_path):
     refused("m.gguf is a GGUF file of llama.cpp, not the folder of a model", "import", tmp_path / "m.gguf", tmp_path / "out")
     refused("model.safetensors is a file of weights (.safetensors), not the folder of a model: name the folder", "import", made / "good/model.safetensors", tmp_path / "out")
     refused("is not a folder; a model and a checkpoint are folders", "import", made / "text.txt", tmp_path / "out")
+    refused("m.gguf is a GGUF file of llama.cpp, not a model file, a corpus or a checkpoint", "inspect", tmp_path / "m.gguf")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"PK\x03\x04" + b"\0" * 600)
+    refused("pytorch_model.bin is a ZIP archive (as PyTorch's .bin", "inspect", tmp_path / "pytorch_model.bin")
     folder = copy_of(made, tmp_path / "bin")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     refused("it holds pytorch_model.bin, pickled weights of PyTorch, which are not read; save the model with transformers", "import", folder, tmp_path / "out")
@@ -131,6 +134,8 @@ def test_corpora_of_another_kind(made, tmp_path):
         shutil.copytree(made / "corpus", tmp_path / suffix)
         (tmp_path / suffix / f"train.{suffix}").write_bytes(POINTER)
         refused(f"train.{suffix} is a Git LFS pointer", "eval", made / "good", tmp_path / suffix / "train")
+    (tmp_path / "idx/train.idx").unlink()
+    refused("train.idx: No such file or directory (a corpus is named without .bin or .idx", "inspect", tmp_path / "idx/train.bin")
 
 
 # ---- tokenizers ------------------------------------------------------------------------------------------------------

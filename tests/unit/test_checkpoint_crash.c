@@ -91,8 +91,9 @@ static int fill_disk(void) {
       .name = "w", .type = TRI_FP32, .num_dims = 1, .shape = {(int64_t)(bytes / 4)}, .data = data};
   const tri_checkpoint_request request = {
       .root = root, .state = {.step = 2}, .weights = &tensor, .num_weights = 1, .model_config = "{}"};
-  CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED,
-              " MiB; make room there, or choose another folder (of a run: a lower `checkpoint.keep`, or another `output`)");
+  CHECK_FAILS(
+      tri_checkpoint_save(&request, NULL), TRI_IO_FAILED,
+      " MiB; make room there, or choose another folder (of a run: a lower `checkpoint.keep`, or another `output`)");
   CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED,
               "/model.safetensors: No space left on device; the file needs 8.00 MiB (8388");
   CHECK_FAILS(tri_checkpoint_save(&request, NULL), TRI_IO_FAILED, " and there is room for 1.9");
