@@ -362,7 +362,7 @@ static bool names_corpus(char *name) {
   char *ending = length > 4 ? name + length - 4 : name + length;
   const bool is_file = strcmp(ending, ".bin") == 0 || strcmp(ending, ".idx") == 0;
   if (!is_file || !tri_path_exists(name) || tri_path_is_directory(name)) return false;
-  if (tri_file_kind_find(name) != NULL) return false; /* another program's, such as pytorch_model.bin */
+  if (strcmp(ending, ".bin") == 0 && tri_file_kind_find(name) != NULL) return false; /* such as pytorch_model.bin */
   *ending = '\0';
   return true;
 }
