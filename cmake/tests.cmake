@@ -38,6 +38,8 @@ if(CMOCKA_FOUND)
   foreach(function open write fsync ftruncate rename unlink mkdir rmdir)
     target_link_options(test_prepare_crash PRIVATE -Wl,--wrap=${function})
   endforeach()
+  # It tells in which order these are called.
+  target_link_options(test_checkpoint_sync PRIVATE -Wl,--wrap=fsync -Wl,--wrap=rename)
 endif()
 
 # A family whose file forgets something does not build.
