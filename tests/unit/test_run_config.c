@@ -442,8 +442,9 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   any_model(&c->model, index);
   tri_adapter *adapter = &c->model.tuning.adapter;
   adapter->rank = next(index, 20) == 0 ? 1 : 0; /* whose checks list all parameters */
-  adapter->alpha = 0.5 + next_double(index, 100);
-  adapter->dropout = next_double(index, 1);
+  const double alpha = 0.5 + next_double(index, 100), dropout = next_double(index, 1);
+  adapter->alpha = adapter->rank > 0 ? alpha : 1; /* both are refused without a rank */
+  adapter->dropout = adapter->rank > 0 ? dropout : 0;
   adapter->quantise = adapter->rank > 0 ? TRI_QUANTISE_NF4 : TRI_QUANTISE_NONE;
   snprintf(c->init, sizeof c->init, "models/base");
   adapter->targets.count = 1;
