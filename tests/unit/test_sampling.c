@@ -35,6 +35,8 @@ static void test_frequencies(void **state) {
   check((tri_sampling){.temperature = 1, .top_p = 0.75, .seed = 3},
         (double[]){0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85});
   check((tri_sampling){.temperature = 1, .top_p = 0.01, .seed = 3}, (double[]){1, 0, 0, 0, 0});
+  /* top-p is a share of what top-k leaves: 0.4 is more than half of 0.7. */
+  check((tri_sampling){.temperature = 1, .top_k = 2, .top_p = 0.5, .seed = 6}, (double[]){1, 0, 0, 0, 0});
   /* min-p is a share of 0.4: 0.3 is the last to be above 0.24. */
   check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 0.6, .seed = 5}, (double[]){4 / 7.0, 0, 3 / 7.0, 0, 0});
   check((tri_sampling){.temperature = 1, .top_p = 1, .min_p = 1}, (double[]){1, 0, 0, 0, 0});
