@@ -157,7 +157,7 @@ CORE = {
             "tensor", "sequence-parallel", "1f1b", "interleaved", "data", "zero1", "zero2", "zero3", "full-recompute", "selective-recompute",
             "norms-behind-full-recompute", "norms-behind-selective-recompute",
             "context-gather", "context-heads", "context-ring", "expert", "expert-tensor", "expert-of-tensor-ranks", "expert-recompute",
-            "expert-room", "whole-norms", "masked-documents")] + ["oracle/test_optimizer_layouts.py::test_muon_on_the_cpu[llama-fp32-0.0001]"],
+            "expert-room", "whole-norms", "masked-documents")],
         "resume": ["oracle/test_resume.py::test_interrupt_and_go_on", "oracle/test_average.py::test_taken_up_under_another_layout"],
         "checkpoints": ["unit/test_checkpoint", "oracle/test_checkpoints.py::test_files", "oracle/test_checkpoints.py::test_checksums",
                         "oracle/test_resume.py::test_resume_passes_over_a_bad_checkpoint", "oracle/test_safetensors.py::test_they_read_what_we_write"],
