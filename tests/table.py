@@ -45,10 +45,11 @@ class Suite:
     skip: str = ""  # why it cannot run here
 
 
-def left_out(build):
-    """Why cases on the devices for tests cannot run, or "": their program was not built (a compiler that cannot make the emulator's
-    kernels, or `make build` alone)."""
-    return "" if os.path.exists(build["trireme-test"]) else f"there is no {build['trireme-test']}, which has the devices for tests; make build-tests makes it"
+def left_out(build, program=""):
+    """Why cases on the devices for tests cannot run, or "": their program (by default trireme-test) was not built (a compiler that
+    cannot make the emulator's kernels, or `make build` alone)."""
+    program = program or build["trireme-test"]
+    return "" if os.path.exists(program) else f"there is no {program}, which has the devices for tests; make build-tests makes it"
 
 
 # ---- pytest ------------------------------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ def comm_programs(build):
 
 def gpu_programs(build):
     """What can be said of the GPU's kernels and of the vendors' libraries without a GPU."""
-    source, tools, missing = build["source"], build["tools"], left_out(build)
+    source, tools = build["source"], build["tools"]
     check = os.path.join(tools, "kernel_check-test")
     # Warps of 32 and of 64, orders of threads over them, each with inputs of its own. Sanitizers take eight times as long:
     # there each seed has one type, and each type one width of warps.
@@ -173,7 +174,7 @@ def gpu_programs(build):
         words = ("--types", types[seed % 3]) if build["sanitize"] else ()
         warp = 32 + 32 * (seed % 2)
         yield Program(f"gpu/kernel-check-emulated-warp{warp}-seed{seed}",
-                      (check, f"emulated:warp={warp},seed={seed}", "--quick", "--seed", str(seed), *words), {"OMP_NUM_THREADS": "1"}, groups=("unit",), skip=missing)
+                      (check, f"emulated:warp={warp},seed={seed}", "--quick", "--seed", str(seed), *words), {"OMP_NUM_THREADS": "1"}, groups=("unit",), skip=left_out(build, check))
     for chip in ("sm_80", "sm_90a", "sm_100a", "gfx90a"):  # SKIPPED where its compiler cannot be had
         yield Program(f"gpu/compile-{chip}", (build["compile_kernels"], chip), {"VIRTUAL_ENV": os.path.join(source, "build/venv")})
     # Our prototypes, structs and numbers beside the vendor's headers: the test is whether the file compiles.
@@ -182,7 +183,7 @@ def gpu_programs(build):
         yield Program(f"gpu/prototypes-{vendor}", (build["compiler"], "-std=gnu17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", f"{source}/src",
                                                    "-isystem", include, f"{source}/tests/gpu/prototypes_{vendor}.c"),
                       skip="" if include else f"there is no {header}; it comes with {package}")
-    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme-test"], tools), skip=missing)
+    yield Program("gpu/gpu-check-emulated", (f"{source}/tests/gpu/gpu_check_test.sh", source, build["trireme-test"], tools), skip=left_out(build))
 
 
 def floor_programs(build):
