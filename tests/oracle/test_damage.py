@@ -152,7 +152,7 @@ def test_one_rank_cannot_write(tmp_path, corpus, background):
     mpiexec.write_text(f"""#!/usr/bin/env python3
 import os, sys
 real = {shutil.which("mpiexec")!r}
-at = next((i for i, word in enumerate(sys.argv) if os.path.basename(word) == "trireme"), len(sys.argv))
+at = next((i for i, word in enumerate(sys.argv) if os.path.basename(word) in ("trireme", "trireme-test")), len(sys.argv))
 os.execv(real, [real, *sys.argv[1:at], *(["sh", {str(limit)!r}] if at < len(sys.argv) else []), *sys.argv[at:]])
 """)
     mpiexec.chmod(0o755)
