@@ -246,6 +246,7 @@ def test_other_samples_are_refused_by_name(tmp_path, lines, key):
     assert samples == (48 * 2 if key == "data.sequence" else 48) + 16, "behind as many tokens"
 
 
+@pytest.mark.cpu  # bf16
 def test_what_else_changes_is_said(tmp_path, corpus):
     """One line for each key of the optimizer, the data and the evaluation, and the rate before and now; nothing where nothing changed."""
     keys = dict(steps=20, lr=1e-2, min_lr=1e-3, decay="cosine")
