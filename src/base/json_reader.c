@@ -1,7 +1,9 @@
 #include "base/json_reader.h"
 
+#include "base/file.h"
 #include "base/file_kind.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -32,6 +34,16 @@ tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes,
   TRI_TRY(tri_json_parse(path, text, bytes, 0, out));
   tri_warn("%s; the last one counts, as in Python", why);
   return TRI_OK;
+}
+
+tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_path_join(path, folder, name));
+  TRI_TRY(tri_file_read_plain(path, limit_bytes, &text, &bytes));
+  const tri_status status = tri_json_parse(path, text, bytes, 0, out);
+  tri_free(text);
+  return status;
 }
 
 const json_t *tri_reader_get(const tri_json_reader *from, const char *key) {

@@ -18,6 +18,9 @@ tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size
  * and a warning says so. */
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
+/* LOCAL. Reads and parses FOLDER/NAME, which has at most `limit_bytes`, as tri_json_parse does without flags. */
+tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out);
+
 typedef struct tri_json_reader {
   const char *path; /* of the file, for messages */
   const json_t *object;

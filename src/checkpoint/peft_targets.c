@@ -1,8 +1,6 @@
 #include "checkpoint/peft_targets.h"
 
-#include "base/file.h"
 #include "base/json_reader.h"
-#include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
 #include "model/tuning.h"
@@ -171,13 +169,7 @@ static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *
 }
 
 static tri_status load(const char *folder, json_t **out) {
-  char path[TRI_PATH_BYTES], *text = NULL;
-  size_t bytes = 0;
-  TRI_TRY(tri_path_join(path, folder, TRI_FILE_ADAPTER_CONFIG));
-  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
-  const tri_status status = tri_json_parse(path, text, bytes, 0, out);
-  tri_free(text);
-  return status;
+  return tri_json_read_in(folder, TRI_FILE_ADAPTER_CONFIG, CONFIG_LIMIT_BYTES, out);
 }
 
 tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
@@ -189,7 +181,8 @@ tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out) {
   TRI_TRY(load(folder, &config));
   json_array_foreach(json_object_get(config, "modules_to_save"), i, entry) {
     const size_t tail = json_string_length(entry);
-    *out = *out || (tail <= length && memcmp(tensor + length - tail, json_string_value(entry), tail) == 0);
+    *out = *out || (json_is_string(entry) && tail <= length &&
+                    memcmp(tensor + length - tail, json_string_value(entry), tail) == 0);
   }
   json_decref(config);
   return TRI_OK;

@@ -44,13 +44,7 @@ typedef struct comparison {
 } comparison;
 
 static tri_status read_json(const char *folder, const char *name, json_t **out) {
-  char path[TRI_PATH_BYTES], *text = NULL;
-  size_t bytes = 0;
-  TRI_TRY(tri_path_join(path, folder, name));
-  TRI_TRY(tri_file_read_plain(path, JSON_LIMIT_BYTES, &text, &bytes));
-  const tri_status status = tri_json_parse(path, text, bytes, 0, out);
-  tri_free(text);
-  return status;
+  return tri_json_read_in(folder, name, JSON_LIMIT_BYTES, out);
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
