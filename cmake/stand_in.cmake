@@ -10,7 +10,7 @@ function(trireme_stand_in_options name)
 endfunction()
 
 add_library(stand_in_emulator OBJECT EXCLUDE_FROM_ALL src/device/emulated/emulator.c src/device/emulated/fiber.c src/base/status.c
-            src/base/memory.c src/base/random.c src/base/format.c src/base/other_names.c)
+            src/base/memory.c src/base/random.c src/base/format.c)
 trireme_stand_in_options(stand_in_emulator)
 
 # A driver, as FOLDER/libNAME.so.VERSION.

@@ -1,6 +1,6 @@
 #include "api/api.h"
-#include "base/format.h"
 #include "base/memory.h"
+#include "base/nearest_word.h"
 #include "cli/plan_options.h"
 #include "plan/report.h"
 #include "plan/search.h"

@@ -1,8 +1,8 @@
 #include "base/config.h"
 
 #include "base/config_value.h"
-#include "base/format.h"
 #include "base/home.h"
+#include "base/nearest_word.h"
 #include "base/other_names.h"
 
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #include "base/config_value.h"
 
-#include "base/format.h"
 #include "base/home.h"
+#include "base/nearest_word.h"
 
 #include <errno.h>
 #include <inttypes.h>

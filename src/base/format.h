@@ -16,10 +16,4 @@ char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
 /* A number that is printed with so many decimals: what rounds to 0 is 0, and never -0.0. */
 double tri_format_rounded(double value, int decimals);
 
-/* The candidate that was probably meant by a word that is none: the one that another program calls so (other_names.h),
- * else the nearest in spelling, or NULL if none is near enough. */
-const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count);
-/* The first alone. */
-const char *tri_known_word(const char *word, const char *const *candidates, size_t count);
-
 #endif

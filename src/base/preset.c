@@ -1,6 +1,6 @@
 #include "base/preset.h"
 
-#include "base/format.h"
+#include "base/nearest_word.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 #include "cli/help.h"
 
 #include "base/file.h"
-#include "base/format.h"
+#include "base/nearest_word.h"
 #include "base/write_fault.h"
 #include "cli/man.h"
 #include "cli/topics.h"

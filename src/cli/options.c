@@ -1,6 +1,6 @@
 #include "cli/options.h"
 
-#include "base/format.h"
+#include "base/nearest_word.h"
 
 #include <errno.h>
 #include <inttypes.h>

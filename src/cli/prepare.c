@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/nearest_word.h"
 #include "base/stop.h"
 #include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"

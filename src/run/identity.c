@@ -1,9 +1,9 @@
 #include "run/identity.h"
 
 #include "base/config.h"
-#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/nearest_word.h"
 #include "base/system.h"
 #include "checkpoint/contradiction.h"
 #include "checkpoint/huggingface.h"

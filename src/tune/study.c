@@ -2,8 +2,8 @@
 
 #include "base/count.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "base/memory.h"
+#include "base/nearest_word.h"
 #include "checkpoint/model_source.h"
 #include "model/tuning_config.h"
 #include "run/run_config.h"

@@ -1,4 +1,5 @@
 #include "base/format.h"
+#include "base/nearest_word.h"
 
 #include "check.h"
 

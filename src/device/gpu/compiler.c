@@ -1,6 +1,6 @@
 #include "device/gpu/compiler.h"
 
-#include "base/format.h"
+#include "base/nearest_word.h"
 
 #include <ctype.h>
 #include <stdio.h>
