@@ -20,11 +20,9 @@ if(NOT TRIREME_RUNNING)
 endif()
 configure_file(include/trireme/version.h.in ${CMAKE_BINARY_DIR}/include/trireme/version.h @ONLY)
 
-# Of the program's own files what reads a question's keys, which are options of its commands.
-set(files plan_options lengths inspect_corpus options json)
-list(TRANSFORM files REPLACE "(.+)" "src/cli/\\1.c")
-file(GLOB sources CONFIGURE_DEPENDS src/api/*.c)
-add_library(trireme_api OBJECT ${sources} ${files})
+# With what it shares with the program's commands: their options are the keys of its questions.
+file(GLOB sources CONFIGURE_DEPENDS src/api/*.c src/options/*.c)
+add_library(trireme_api OBJECT ${sources})
 target_include_directories(trireme_api PUBLIC include ${CMAKE_BINARY_DIR}/include)
 target_link_libraries(trireme_api PUBLIC trireme_plan trireme_text)
 

@@ -21,7 +21,7 @@ set(TRIREME_CONFIG_DIR "${PROJECT_SOURCE_DIR}/configs" CACHE STRING "The last fo
 
 add_library(trireme_options INTERFACE)
 target_compile_definitions(trireme_options INTERFACE _GNU_SOURCE TRIREME_VERSION="${PROJECT_VERSION}")
-set_source_files_properties(src/base/preset.c PROPERTIES COMPILE_DEFINITIONS "TRIREME_CONFIG_DIR=\"${TRIREME_CONFIG_DIR}\"")
+set_source_files_properties(src/config/preset.c PROPERTIES COMPILE_DEFINITIONS "TRIREME_CONFIG_DIR=\"${TRIREME_CONFIG_DIR}\"")
 target_compile_options(trireme_options INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror=implicit-function-declaration -Wpointer-arith -Wvla -Wundef
   -Wswitch-enum # a switch names every value of an enum, so that a new one stops the build where it has a meaning

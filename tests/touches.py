@@ -22,13 +22,14 @@ import re
 TESTS = pathlib.Path(__file__).resolve().parent
 
 # Headers that unit tests build their inputs with: a test that includes one is not about it, unless it includes nothing else.
-INPUT_HEADERS = {"base/file.h", "base/label.h", "base/memory.h", "base/parts.h", "base/random.h"}
+INPUT_HEADERS = {"base/file.h", "base/label.h", "base/memory.h", "mesh/parts.h", "base/random.h"}
 
 TOUCHES = {
     # A folder that has no entry of its own yet.
     "src": ["oracle/test_touches.py", "floors/*"],
     "src/api": ["oracle/test_install.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
+    "src/config": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
@@ -69,6 +70,8 @@ TOUCHES = {
         "oracle/test_average.py", "oracle/test_copies.py", "oracle/test_experts.py", "oracle/test_context.py",
         "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "guarded/test_parity.py", "emulated/test_layouts.py"],
     "src/judge": ["oracle/test_choices.py", "oracle/test_ensemble.py"],
+    "src/launch": ["oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py"],
+    "src/mesh": ["oracle/test_layouts.py", "oracle/test_context.py", "oracle/test_experts.py", "oracle/test_documents.py"],
     "src/model": [
         "oracle/test_recompute.py",
         "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
@@ -77,6 +80,7 @@ TOUCHES = {
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",
         "guarded/test_experts.py", "emulated/test_context.py", "emulated/test_experts.py"],
+    "src/options": ["oracle/test_options.py", "oracle/test_plan.py", "oracle/test_device_range.py", "oracle/test_install.py"],
     "src/optimizers": ["oracle/test_optimizers.py", "oracle/test_optimizer_*.py", "oracle/test_average.py", "oracle/test_adding.py"],
     "src/plan": [
         "oracle/test_plan.py", "oracle/test_plan_*.py", "oracle/test_validate.py", "oracle/test_costs.py", "oracle/test_network.py",

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-/* Ranks that a parent started (comm/launch.c) say everything to it (base/parent.h). Those that cannot reach it write
+/* Ranks that a parent started (launch/launch.c) say everything to it (base/parent.h). Those that cannot reach it write
  * lines for the launcher to pass on, and mark them, so that the parent can tell them from the launcher's. */
 #define TRI_LOG_MARK '\x1e'
 #define TRI_LOG_PROGRESS_MARK '\x1f'

@@ -1,4 +1,4 @@
-/* The line from a rank to the parent that `-n` leaves behind (comm/launch.c): a socket of the parent's, past the
+/* The line from a rank to the parent that `-n` leaves behind (launch/launch.c): a socket of the parent's, past the
  * launcher.
  *
  * A launcher that is told to end a job kills, and what ranks had written to it an instant before it may or may not have

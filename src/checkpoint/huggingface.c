@@ -1,6 +1,5 @@
 #include "checkpoint/huggingface.h"
 
-#include "base/config.h"
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
@@ -12,6 +11,7 @@
 #include "checkpoint/huggingface_unknown.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/state.h"
+#include "config/config.h"
 #include "model/family.h"
 #include "model/model_config.h"
 

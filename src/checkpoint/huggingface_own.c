@@ -1,8 +1,8 @@
 #include "checkpoint/huggingface_own.h"
 
 #include "base/memory.h"
-#include "base/yaml.h"
 #include "checkpoint/run_notes.h"
+#include "config/yaml.h"
 #include "model/model_config.h"
 
 #include <stdio.h>

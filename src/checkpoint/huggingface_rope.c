@@ -1,5 +1,5 @@
-#include "base/config.h"
 #include "checkpoint/huggingface_parts.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
-#include "base/preset.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
+#include "config/preset.h"
 #include "model/model_config.h"
 
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef TRI_CHECKPOINT_MODEL_SOURCE_H
 #define TRI_CHECKPOINT_MODEL_SOURCE_H
 
-#include "base/yaml.h"
+#include "config/yaml.h"
 #include "model/model.h"
 
 /* LOCAL. For a row of a table, in the place of tri_model_expand: the keys that the name stands for. A folder is given

@@ -1,11 +1,11 @@
 #include "checkpoint/peft.h"
 
-#include "base/config.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/state.h"
+#include "config/config.h"
 #include "model/family.h"
 
 #include <fnmatch.h>

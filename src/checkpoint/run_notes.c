@@ -2,10 +2,10 @@
 
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "base/yaml.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/safetensors.h"
+#include "config/yaml.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* The subcommands: one file each, src/cli/NAME.c, found through the table in main.c. */
+/* The subcommands: one file each, src/cli/NAME.c where plans are enough and src/cli/running/NAME.c where it
+ * needs MPI and kernels, found through the table in main.c. */
 #ifndef TRI_CLI_CLI_H
 #define TRI_CLI_CLI_H
 

@@ -2,8 +2,8 @@
  * keys and presets are looked up where they are. */
 #include "cli/complete.h"
 
-#include "base/preset.h"
 #include "cli/topics.h"
+#include "config/preset.h"
 #include "optimizers/optimizer.h"
 #include "plan/trained.h"
 #include "schedule/layout_config.h"

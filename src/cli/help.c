@@ -1,10 +1,10 @@
 #include "cli/help.h"
 
 #include "base/file.h"
-#include "base/nearest_word.h"
 #include "base/write_fault.h"
 #include "cli/man.h"
 #include "cli/topics.h"
+#include "config/nearest_word.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,9 +8,9 @@
 #include "checkpoint/model_source.h"
 #include "checkpoint/peft.h"
 #include "cli/cli.h"
-#include "cli/inspect_corpus.h"
-#include "cli/options.h"
 #include "model/family.h"
+#include "options/inspect_corpus.h"
+#include "options/options.h"
 
 #include <getopt.h>
 #include <inttypes.h>

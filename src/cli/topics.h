@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_TOPICS_H
 #define TRI_CLI_TOPICS_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 typedef struct tri_topic {
   const char *name;    /* "run"; NULL ends a list */

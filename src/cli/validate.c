@@ -1,10 +1,10 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/memory.h"
-#include "base/preset.h"
 #include "cli/cli.h"
-#include "cli/json.h"
-#include "cli/options.h"
+#include "config/preset.h"
+#include "options/json.h"
+#include "options/options.h"
 #include "plan/accuracy.h"
 #include "plan/published.h"
 

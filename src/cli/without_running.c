@@ -1,10 +1,10 @@
 /* What a program that was built without MPI or without oneDNN says where one with both would run something. It is
  * linked in place of the commands' own files (CMakeLists.txt), and has plan, simulate, validate and inspect. */
-#include "cli/against.h"
 #include "cli/cli.h"
-#include "cli/inspect_corpus.h"
+#include "cli/running/compare_measured.h"
 #include "cli/topics.h"
 #include "cli/version.h"
+#include "options/inspect_corpus.h"
 
 static tri_status refuse(const char *what) {
   return tri_fail(TRI_UNSUPPORTED,

@@ -1,8 +1,8 @@
 /* What passes between the nodes of a group in one round of a collective: partial sums to the rank whose part they are
  * of, and values from it. Messages of one kind between two ranks are matched by their order, which is that of the
  * group's requests and of their rounds. */
-#include "base/parts.h"
 #include "comm/internal.h"
+#include "mesh/parts.h"
 
 enum { TAG_SUMS = 1, TAG_VALUES = 2 };
 

@@ -1,10 +1,10 @@
-/* The process mesh: ranks laid out over the dimensions of a layout, fastest first (base/place.h).
+/* The process mesh: ranks laid out over the dimensions of a layout, fastest first (mesh/place.h).
  * Tensor groups are therefore neighbours, inside a node where a node holds enough ranks. */
 #ifndef TRI_COMM_MESH_H
 #define TRI_COMM_MESH_H
 
-#include "base/domain.h"
 #include "comm/comm.h"
+#include "mesh/domain.h"
 
 typedef struct tri_mesh {
   tri_mesh_shape shape;

@@ -1,8 +1,8 @@
 #include "comm/placement.h"
 
 #include "base/parent.h"
-#include "base/parts.h"
 #include "comm/comm.h"
+#include "mesh/parts.h"
 
 #include <sched.h>
 #include <stdlib.h>

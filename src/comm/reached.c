@@ -1,9 +1,9 @@
 #include "comm/reached.h"
 
 #include "base/memory.h"
-#include "base/parts.h"
 #include "comm/internal.h"
 #include "device/kernels.h"
+#include "mesh/parts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/generation.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest_word.h"
+#include "config/nearest_word.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
 #include "data/text_input.h"

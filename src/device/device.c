@@ -3,7 +3,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest_word.h"
+#include "config/nearest_word.h"
 #include "device/gpu/gpu.h"
 #include "device/kinds.h"
 #include "device/libraries.h"

@@ -1,7 +1,7 @@
 /* A micro-batch as a rank sees it: of whole sequences the rows that are its own, and which rows see which.
  *
  * Sources of batches fill in whole sequences; everybody who shares a sequence reads all of it. What a rank keeps of it,
- * and the lists of slices by which its attention runs, follow from the cut (base/sequence_cut.h) and the positions. */
+ * and the lists of slices by which its attention runs, follow from the cut (mesh/sequence_cut.h) and the positions. */
 #ifndef TRI_ENGINE_BATCH_H
 #define TRI_ENGINE_BATCH_H
 

@@ -2,7 +2,7 @@
 #ifndef TRI_ENGINE_BATCH_CUTS_H
 #define TRI_ENGINE_BATCH_CUTS_H
 
-#include "base/document_cut.h"
+#include "mesh/document_cut.h"
 #include "ops/context.h"
 
 typedef struct tri_batch_cuts {

@@ -1,9 +1,9 @@
 /* Collectives and messages, as the engine makes them: values in device memory, gradients where the ranks of a node see
  * each other's, and stretches of them taken in turn. */
 #include "base/memory.h"
-#include "base/parts.h"
 #include "comm/agreement.h"
 #include "engine/measure_internal.h"
+#include "mesh/parts.h"
 
 enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20, PASSING_BYTES = 128 << 20 };
 

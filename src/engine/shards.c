@@ -1,8 +1,8 @@
 #include "engine/shards.h"
 
 #include "base/memory.h"
-#include "base/parts.h"
 #include "engine/engine_internal.h"
+#include "mesh/parts.h"
 #include "optimizers/run.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "base/config.h"
+#include "config/config.h"
 #include "model/family.h"
 #include "model/model_config.h"
 

@@ -1,6 +1,6 @@
 #include "model/model_config.h"
 
-#include "base/preset.h"
+#include "config/preset.h"
 #include "model/family.h"
 
 #include <assert.h>

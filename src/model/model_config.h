@@ -2,8 +2,8 @@
 #ifndef TRI_MODEL_MODEL_CONFIG_H
 #define TRI_MODEL_MODEL_CONFIG_H
 
-#include "base/config.h"
 #include "base/status.h"
+#include "config/config.h"
 #include "model/model.h"
 
 /* The keys of `model:` and of a model file; offsets into tri_model. Its limits keep every count that is derived from a

@@ -1,8 +1,8 @@
 #include "model/parameters.h"
 
 #include "base/memory.h"
-#include "base/parts.h"
 #include "device/nf4.h"
+#include "mesh/parts.h"
 #include "model/blocks.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
-#include "base/domain.h"
+#include "mesh/domain.h"
 #include "model/model.h"
 #include "ops/op.h"
 

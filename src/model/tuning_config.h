@@ -2,7 +2,7 @@
 #ifndef TRI_MODEL_TUNING_CONFIG_H
 #define TRI_MODEL_TUNING_CONFIG_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "model/tuning.h"
 
 /* An entry of a list of patterns or targets; offsets into tri_tuning_word. */

@@ -1,6 +1,6 @@
 #include "ops/context.h"
 
-#include "base/sequence_cut.h"
+#include "mesh/sequence_cut.h"
 
 tri_op_context tri_op_list_context(const tri_op_list *list) {
   return (tri_op_context){

@@ -1,6 +1,6 @@
 /* Context parallelism as a list sees it: how the ranks that share its sequences bring queries and keys together.
  *
- * Each of them has some tokens of every sequence (base/sequence_cut.h), and all of the layer. What is computed token by
+ * Each of them has some tokens of every sequence (mesh/sequence_cut.h), and all of the layer. What is computed token by
  * token asks nothing of the others. Attention does: `inner` neighbours exchange heads for tokens, so that each has all
  * of their tokens for some of the heads (DeepSpeed-Ulysses, arXiv 2309.14509); what is left of the sequence is with the
  * `outer` ranks that have the same heads, and they gather keys (Llama 3, arXiv 2407.21783) or pass them round a ring
@@ -13,7 +13,7 @@
 typedef struct tri_op_context {
   tri_context_exchange exchange;
   bool masked;                 /* documents do not see each other */
-  double row_pairs;            /* base/document_cut.h */
+  double row_pairs;            /* mesh/document_cut.h */
   int64_t tokens;              /* of a sequence */
   int64_t ranks, inner, outer; /* that share it: ranks = inner * outer */
   int64_t rank, inner_rank, outer_rank;

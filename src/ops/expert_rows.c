@@ -1,7 +1,7 @@
 #include "base/count.h"
 #include "base/memory.h"
-#include "base/parts.h"
 #include "device/kernels.h"
+#include "mesh/parts.h"
 #include "ops/context.h"
 #include "ops/experts_internal.h"
 

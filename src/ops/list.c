@@ -2,8 +2,8 @@
 
 #include "base/count.h"
 #include "base/memory.h"
-#include "base/parts.h"
-#include "base/sequence_cut.h"
+#include "mesh/parts.h"
+#include "mesh/sequence_cut.h"
 
 #include <assert.h>
 #include <string.h>

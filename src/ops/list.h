@@ -6,7 +6,7 @@
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
-#include "base/domain.h"
+#include "mesh/domain.h"
 #include "ops/op.h"
 
 typedef struct tri_slot {
@@ -41,7 +41,7 @@ typedef struct tri_op_shard {
   tri_mesh_seat seat;
   bool sequence_parallel;
   tri_context_exchange context_exchange;
-  double context_row_pairs; /* base/document_cut.h */
+  double context_row_pairs; /* mesh/document_cut.h */
   double expert_capacity;   /* room for the rows of experts, as a multiple of those of a rank where all have equally
                                many; 0: 1.5 */
   bool capacity_drop;       /* rows beyond it are dropped, of each expert by their order; else they take more rounds */

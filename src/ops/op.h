@@ -10,10 +10,10 @@
 #ifndef TRI_OPS_OP_H
 #define TRI_OPS_OP_H
 
-#include "base/domain.h"
 #include "base/status.h"
 #include "device/description.h"
 #include "device/dtype.h"
+#include "mesh/domain.h"
 
 #include <stdbool.h>
 #include <stddef.h>

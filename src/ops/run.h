@@ -3,10 +3,10 @@
 #ifndef TRI_OPS_RUN_H
 #define TRI_OPS_RUN_H
 
-#include "base/domain.h"
 #include "base/exact_terms.h"
 #include "device/device.h"
 #include "device/step_values.h"
+#include "mesh/domain.h"
 #include "ops/op.h"
 
 typedef struct tri_ranks tri_ranks; /* of whoever fills the table: the engine's, engine/collectives.h */

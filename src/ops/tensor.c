@@ -1,6 +1,6 @@
 /* Where what passes between ranks (between_ranks.c) stands: the layers' code says where tensor parallelism begins and
  * ends, and a list for one rank of one has none of them. */
-#include "base/parts.h"
+#include "mesh/parts.h"
 #include "ops/ops.h"
 
 void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count) {

@@ -10,7 +10,7 @@
 #ifndef TRI_OPTIMIZERS_OPTIMIZER_H
 #define TRI_OPTIMIZERS_OPTIMIZER_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "device/description.h"
 #include "model/parameters.h"
 #include "ops/op.h"

@@ -3,7 +3,7 @@
 #ifndef TRI_PLAN_CLUSTER_H
 #define TRI_PLAN_CLUSTER_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "device/description.h"
 #include "device/dtype.h"
 #include "plan/measured.h"

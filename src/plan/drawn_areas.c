@@ -1,9 +1,9 @@
 #include "plan/drawn_areas.h"
 
-#include "base/document_cut.h"
-#include "base/domain.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "mesh/document_cut.h"
+#include "mesh/domain.h"
 
 #include <math.h>
 #include <stdlib.h>

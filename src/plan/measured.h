@@ -6,7 +6,7 @@
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "device/dtype.h"
 #include "ops/op.h"
 #include "ops/work.h"

@@ -2,7 +2,7 @@
 #ifndef TRI_PLAN_NETWORK_H
 #define TRI_PLAN_NETWORK_H
 
-#include "base/domain.h"
+#include "mesh/domain.h"
 #include "ops/op.h"
 #include "plan/cluster.h"
 #include "plan/system.h"

@@ -1,6 +1,6 @@
 #include "plan/preset_file.h"
 
-#include "base/preset.h"
+#include "config/preset.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TRI_PLAN_PRESET_FILE_H
 #define TRI_PLAN_PRESET_FILE_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 typedef struct tri_preset_file {
   const char *folder; /* of configs/ */

@@ -1,5 +1,5 @@
 /* What a row of keys from another rank is worth, by the planner's prices: `layout.context_row_pairs`, by which the cut
- * of documents decides how many ranks share one (base/document_cut.h). */
+ * of documents decides how many ranks share one (mesh/document_cut.h). */
 #ifndef TRI_PLAN_ROW_PAIRS_H
 #define TRI_PLAN_ROW_PAIRS_H
 

@@ -4,7 +4,7 @@
 #ifndef TRI_PLAN_SYSTEM_H
 #define TRI_PLAN_SYSTEM_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "ops/recompute.h"
 
 typedef struct tri_system {

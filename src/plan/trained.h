@@ -3,7 +3,7 @@
 #ifndef TRI_PLAN_TRAINED_H
 #define TRI_PLAN_TRAINED_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "model/model.h"
 #include "optimizers/optimizer.h"
 

@@ -1,11 +1,11 @@
 #include "report/summary.h"
 
-#include "base/domain.h"
 #include "base/file.h"
 #include "base/json_kind.h"
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/system.h"
+#include "mesh/domain.h"
 
 #include <jansson.h>
 #include <math.h>

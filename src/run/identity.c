@@ -1,9 +1,7 @@
 #include "run/identity.h"
 
-#include "base/config.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest_word.h"
 #include "base/system.h"
 #include "checkpoint/contradiction.h"
 #include "checkpoint/huggingface.h"
@@ -12,6 +10,8 @@
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "comm/agreement.h"
+#include "config/config.h"
+#include "config/nearest_word.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
 #include "run/settle.h"

@@ -5,13 +5,13 @@
  * of more than one rank, a precision without kernels) is theirs to say. */
 #include "run/run_config.h"
 
-#include "base/config.h"
 #include "base/count.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/ties.h"
+#include "config/config.h"
 #include "device/device.h"
 #include "model/model_config.h"
 #include "model/tuning_config.h"

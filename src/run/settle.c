@@ -2,8 +2,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/yaml.h"
 #include "checkpoint/checkpoint.h"
+#include "config/yaml.h"
 #include "data/corpus.h"
 
 #include <stdio.h>

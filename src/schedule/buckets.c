@@ -1,7 +1,7 @@
 #include "schedule/buckets.h"
 
 #include "base/memory.h"
-#include "base/parts.h"
+#include "mesh/parts.h"
 #include "schedule/cut_between.h"
 
 static int32_t chunk_of(const tri_model_share *share, int64_t layer) {

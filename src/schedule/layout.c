@@ -1,8 +1,8 @@
 #include "schedule/layout.h"
 
 #include "base/count.h"
-#include "base/parts.h"
-#include "base/sequence_cut.h"
+#include "mesh/parts.h"
+#include "mesh/sequence_cut.h"
 #include "model/family.h"
 #include "schedule/schedule.h"
 

@@ -2,8 +2,8 @@
 #ifndef TRI_SCHEDULE_LAYOUT_H
 #define TRI_SCHEDULE_LAYOUT_H
 
-#include "base/place.h"
 #include "base/status.h"
+#include "mesh/place.h"
 #include "model/parameters.h"
 #include "ops/recompute.h"
 
@@ -25,11 +25,11 @@ typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
 
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data; /* data 0 is "auto" until resolved */
-  int64_t expert_tensor, expert;           /* the ranks of a stage as layers of experts see them (base/place.h) */
+  int64_t expert_tensor, expert;           /* the ranks of a stage as layers of experts see them (mesh/place.h) */
   double expert_capacity;                  /* room for rows, as a multiple of those that a rank gets when balanced */
   bool capacity_drop;                      /* rows beyond it are left out: for comparison; else they come in rounds */
   tri_context_exchange context_exchange;
-  int64_t context_row_pairs; /* of positions: as long to compute as a row of keys takes to come (base/document_cut.h) */
+  int64_t context_row_pairs; /* of positions: as long to compute as a row of keys takes to come (mesh/document_cut.h) */
   int64_t context_inner; /* of the context ranks, neighbours that exchange heads first; 0 is "auto" until resolved */
   int64_t virtual_stages;
   tri_schedule_kind schedule;

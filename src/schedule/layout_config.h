@@ -2,7 +2,7 @@
 #ifndef TRI_SCHEDULE_LAYOUT_CONFIG_H
 #define TRI_SCHEDULE_LAYOUT_CONFIG_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "schedule/layout.h"
 
 /* The keys of `layout:`; offsets into tri_layout. */

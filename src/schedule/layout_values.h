@@ -5,7 +5,7 @@
 #ifndef TRI_SCHEDULE_LAYOUT_VALUES_H
 #define TRI_SCHEDULE_LAYOUT_VALUES_H
 
-#include "base/config.h"
+#include "config/config.h"
 #include "schedule/layout.h"
 
 /* What is to be laid out. */

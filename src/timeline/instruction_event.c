@@ -1,6 +1,6 @@
 #include "timeline/instruction_event.h"
 
-#include "base/domain.h"
+#include "mesh/domain.h"
 
 /* The words of the column `domain`. */
 enum {

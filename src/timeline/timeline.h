@@ -14,8 +14,8 @@
 #ifndef TRI_TIMELINE_TIMELINE_H
 #define TRI_TIMELINE_TIMELINE_H
 
-#include "base/place.h"
 #include "base/status.h"
+#include "mesh/place.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef TRI_TUNE_SPACE_H
 #define TRI_TUNE_SPACE_H
 
-#include "base/config.h"
+#include "config/config.h"
 
 #include <stdint.h>
 

@@ -68,7 +68,7 @@ ALL = {
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],
     "tri_folder_kind": ["checkpoint/folder.c"],
-    "tri_config_type": ["base/config_value.c", "base/config_print.c"],
+    "tri_config_type": ["config/config_value.c", "config/config_print.c"],
     "tri_list_purpose": ["model/family.c"],
     "tri_collective": ["plan/network.c"],
 }

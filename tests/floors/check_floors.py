@@ -12,8 +12,8 @@ import re
 import sys
 
 # From the ground up.
-FLOORS = ["base", "device", "comm", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data", "checkpoint", "engine", "run",
-          "report", "recovery", "train", "plan", "tune", "judge", "board", "cli", "api"]
+FLOORS = ["base", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
+          "checkpoint", "engine", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
 # Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
 # device: every floor may say "bf16".
@@ -21,8 +21,8 @@ FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/desc
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.
-RUNNING = {"device", "comm", "engine", "run", "report", "recovery", "train", "judge"}
-CLOSED = {"base": RUNNING, "model": RUNNING, "schedule": RUNNING, "timeline": RUNNING, "plan": RUNNING, "api": RUNNING}
+RUNNING = {"device", "comm", "launch", "engine", "run", "report", "recovery", "train", "judge"}
+CLOSED = {floor: RUNNING for floor in ("base", "config", "mesh", "model", "schedule", "timeline", "plan", "options", "api")}
 
 # libtrireme's headers (include/trireme), which are not the program's own words.
 PUBLIC, PUBLIC_FLOOR = "trireme/", "api"
@@ -51,11 +51,11 @@ OPENERS = {
     "checkpoint/output.c": "writes files of its own, also past the page cache",
     "cli/help.c": "writes a file that the user names",
     "cli/main.c": "gives a program without standard streams /dev/null",
-    "cli/train.c": "adds to a file of its run, after a look at its kind",
-    "comm/attend.c": "reads /proc",
-    "comm/leftovers.c": "reads /proc and what this user's processes have left in /dev/shm",
+    "cli/running/train.c": "adds to a file of its run, after a look at its kind",
+    "launch/supervisor.c": "reads /proc",
+    "launch/stale_shm.c": "reads /proc and what this user's processes have left in /dev/shm",
     "comm/share.c": "opens memory of another rank through /proc",
-    "comm/word_folder.c": "reads a folder that this user alone may write in",
+    "launch/error_files.c": "reads a folder that this user alone may write in",
     "data/corpus.c": "maps a corpus, without waiting for a pipe, and refuses what is no plain file",
     "data/output_file.c": "writes a file that the user names",
     "data/text_stream.c": "reads texts that the user names, pipes too",

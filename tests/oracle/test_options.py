@@ -121,8 +121,8 @@ def test_names_of_other_programs(tmp_path):
 
 
 def test_no_other_name_is_stale():
-    """What base/other_names.c leads to is there: a key, an option, a word that a key takes, a preset or a command."""
-    rows = re.findall(r'\{"([\w.-]+)",\s*"', (ROOT / "src/base/other_names.c").read_text())
+    """What config/name_aliases.c leads to is there: a key, an option, a word that a key takes, a preset or a command."""
+    rows = re.findall(r'\{"([\w.-]+)",\s*"', (ROOT / "src/config/name_aliases.c").read_text())
     there = set(commands()) | {option for options in commands().values() for option in options}
     for line in "".join(trireme(*words, "--keys", *what).stdout for words, what in ((["train"], []), (["tune"], []), (["plan"], ["clusters"]))).splitlines():
         key, kind = (line.split() + ["", ""])[:2]

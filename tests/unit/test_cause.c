@@ -1,6 +1,6 @@
-#include "comm/cause.h"
+#include "launch/cause.h"
 
-#include "comm/attend.h"
+#include "launch/supervisor.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* The table-driven reader, on a table made for the purpose: every type, a section in a section, a name that expands. */
-#include "base/config.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "config/config.h"
 
 #include <math.h>
 #include <setjmp.h>

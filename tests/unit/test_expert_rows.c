@@ -1,7 +1,7 @@
 /* Windows of the rows of experts, found by each rank for itself, against the order that they are to have: every pair
  * comes to its holder once, in the order (expert, source rank, place), in windows of `capacity` rows. */
-#include "base/parts.h"
 #include "check.h"
+#include "mesh/parts.h"
 #include "ops/experts_internal.h"
 
 #include <stdlib.h>

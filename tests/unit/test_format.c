@@ -1,5 +1,5 @@
 #include "base/format.h"
-#include "base/nearest_word.h"
+#include "config/nearest_word.h"
 
 #include "check.h"
 

@@ -1,9 +1,9 @@
 /* A leading `~/` of a path: in a text, and as the value of a key of any kind that takes paths. */
 #include "base/home.h"
 
-#include "base/config.h"
 #include "base/memory.h"
 #include "check.h"
+#include "config/config.h"
 
 #include <stdlib.h>
 

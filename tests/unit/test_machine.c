@@ -1,7 +1,7 @@
 /* Machines and launchers that are not here, replayed from small trees of files. */
 #include "base/file.h"
 #include "base/machine.h"
-#include "comm/launcher.h"
+#include "launch/launcher.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

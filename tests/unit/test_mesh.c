@@ -1,8 +1,8 @@
 /* Where a rank stands in a mesh, and a process that no launcher started. */
-#include "base/parts.h"
 #include "base/random.h"
 #include "check.h"
 #include "comm/mesh.h"
+#include "mesh/parts.h"
 
 #include <mpi.h>
 #include <stdio.h>

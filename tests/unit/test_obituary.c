@@ -1,4 +1,4 @@
-#include "comm/obituary.h"
+#include "launch/launcher_messages.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Figures of the clusters that come with the program, beside what such machines are known to have. */
-#include "base/preset.h"
 #include "check.h"
+#include "config/preset.h"
 #include "plan/published.h"
 #include "plan/range.h"
 

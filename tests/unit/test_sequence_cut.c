@@ -1,9 +1,9 @@
 /* Cuts of sequences over ranks: every token is with one rank, every rank has the rows that memory was planned for, work
  * is even, and documents stay together where that costs nothing. */
-#include "base/document_cut.h"
 #include "base/memory.h"
 #include "check.h"
 #include "draws.h"
+#include "mesh/document_cut.h"
 
 #include <math.h>
 #include <string.h>

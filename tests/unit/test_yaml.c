@@ -1,5 +1,5 @@
 #include "base/memory.h"
-#include "base/yaml.h"
+#include "config/yaml.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

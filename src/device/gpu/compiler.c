@@ -1,6 +1,6 @@
 #include "device/gpu/compiler.h"
 
-#include "base/nearest_word.h"
+#include "config/nearest_word.h"
 
 #include <ctype.h>
 #include <stdio.h>

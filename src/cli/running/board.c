@@ -1,0 +1,106 @@
+#include "board/board.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/stop.h"
+#include "base/write_fault.h"
+#include "board/server.h"
+#include "cli/cli.h"
+#include "options/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+
+enum { OPTION_PORT = 256, OPTION_HOST, OPTION_TOKEN, DEFAULT_PORT = 8650 };
+
+static const struct option board_options[] = {{"port", required_argument, NULL, OPTION_PORT},
+                                              {"host", required_argument, NULL, OPTION_HOST},
+                                              {"token", no_argument, NULL, OPTION_TOKEN},
+                                              {NULL, 0, NULL, 0}};
+
+static tri_status board_parse(int count, char **given, tri_server_options *out) {
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, given, ":", board_options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case OPTION_PORT: TRI_TRY(tri_option_int("--port", optarg, 0, 65535, &out->port)); break;
+      case OPTION_HOST: out->host = optarg; break;
+      case OPTION_TOKEN: out->wants_token = true; break;
+      default: return tri_option_fault("board", result, given, board_options);
+    }
+  }
+  if (optind < count) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "board: which folders? For example: trireme board out");
+}
+
+/* New lines twice a second, new files every two: what is there at first is read in between, as fast as it can be. */
+static tri_status keep_up(tri_board *board) {
+  const double look_every_s = 2, read_every_s = 0.5, nap_s = 0.05;
+  double look_s = tri_clock_s() + look_every_s, read_s = 0;
+  while (!tri_stop_asked()) {
+    if (tri_clock_s() >= look_s) {
+      TRI_TRY(tri_board_look(board));
+      look_s = tri_clock_s() + look_every_s;
+    }
+    if (tri_clock_s() >= read_s) {
+      bool more = tri_board_read(board);
+      read_s = tri_clock_s() + (more ? 0 : read_every_s);
+    } else {
+      tri_pause_s(nap_s);
+    }
+  }
+  return tri_fail(TRI_INTERRUPTED, "the board is closed; the runs go on without it");
+}
+
+static tri_status board_run(int count, char **given) {
+  tri_server_options options = {.port = DEFAULT_PORT};
+  tri_board *board = NULL;
+  tri_server *server = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(board_parse(count, given, &options));
+  TRI_TRY(tri_stop_listen("the board is closed"));
+  tri_stop_defer();
+  signal(SIGPIPE, SIG_IGN); /* a browser that goes away is no reason to end */
+  TRI_TRY(tri_board_create((const char *const *)given + optind, count - optind, &board));
+  TRI_TRY_GOTO(tri_board_look(board), destroy);
+  TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);
+  printf("%s\n", tri_server_address(server));
+  if (fflush(stdout) != 0) { /* who cannot see the address cannot come */
+    status = tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+    goto stop;
+  }
+  tri_log("the board is at the address above until this is interrupted (Ctrl-C)");
+  status = keep_up(board);
+stop:
+  tri_server_stop(server);
+destroy:
+  tri_board_destroy(board);
+  return status;
+}
+
+const tri_command tri_command_board = {
+    .name = "board",
+    .summary = "show runs, studies and timelines in a browser, as they go on",
+    .help =
+        "usage: trireme board FOLDER... [--port N] [--host ADDRESS] [--token]\n"
+        "\n"
+        "Serves a page about all that lies in the folders and below them: runs (outputs of `trireme train`), studies\n"
+        "(stores of `trireme tune`) and timelines (`--timeline`). The page follows what is written, needs no network\n"
+        "and loads nothing; the folders are only read. The address is the one line on standard output; Ctrl-C ends "
+        "it.\n"
+        "\n"
+        "  --port N        instead of 8650; 0 takes any that is free\n"
+        "  --host ADDRESS  listen there instead of on 127.0.0.1, which only this machine reaches; 0.0.0.0 is all of\n"
+        "                  this machine's addresses. The page's address then has a secret word that is asked for. It\n"
+        "                  is not encrypted: on a network that is not yours, `ssh -L 8650:127.0.0.1:8650 HOST` is\n"
+        "                  better, and needs no --host\n"
+        "  --token         ask for a secret word on 127.0.0.1 too, where others have accounts on this machine\n"
+        "\n"
+        "example: trireme board out\n",
+    .holds_signals = true,
+    .options = board_options,
+    .run = board_run,
+};

@@ -1,0 +1,267 @@
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/memory.h"
+#include "base/stop.h"
+#include "base/system.h"
+#include "cli/cli.h"
+#include "cli/running/calibrate_tables.h"
+#include "cli/running/model_options.h"
+#include "comm/agreement.h"
+#include "comm/placement.h"
+#include "engine/measure.h"
+#include "engine/rank_device.h"
+#include "launch/launcher.h"
+#include "model/model_config.h"
+#include "options/options.h"
+#include "plan/calibration.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct arguments {
+  const char *out;
+  int64_t ranks;
+  const char *device;
+  tri_dtype precision;
+  const char *model_name; /* or NULL */
+  tri_model model;
+  int64_t sequence, micro_batch;
+  int64_t time_s;
+  char **given;
+} arguments;
+
+enum { OPTION_PRECISION = 256, OPTION_DEVICE, OPTION_MODEL, OPTION_SEQUENCE, OPTION_MICRO_BATCH, OPTION_TIME };
+
+static const double PATIENCE_S = 600;
+static const struct option calibrate_options[] = {{"ranks", required_argument, NULL, 'n'},
+                                                  {"precision", required_argument, NULL, OPTION_PRECISION},
+                                                  {"device", required_argument, NULL, OPTION_DEVICE},
+                                                  {"model", required_argument, NULL, OPTION_MODEL},
+                                                  {"sequence", required_argument, NULL, OPTION_SEQUENCE},
+                                                  {"micro-batch", required_argument, NULL, OPTION_MICRO_BATCH},
+                                                  {"time", required_argument, NULL, OPTION_TIME},
+                                                  {NULL, 0, NULL, 0}};
+
+/* with ranks that give no sign of life */
+
+static tri_status calibrate_parse(int count, char **given, arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, given, ":n:", calibrate_options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 16, &out->ranks)); break;
+      case OPTION_DEVICE: out->device = optarg; break;
+      case OPTION_MODEL: out->model_name = optarg; break;
+      case OPTION_TIME: TRI_TRY(tri_option_int("--time", optarg, 0, 86400, &out->time_s)); break;
+      case OPTION_SEQUENCE: TRI_TRY(tri_option_int("--sequence", optarg, 1, 1 << 24, &out->sequence)); break;
+      case OPTION_MICRO_BATCH: TRI_TRY(tri_option_int("--micro-batch", optarg, 1, 1 << 20, &out->micro_batch)); break;
+      case OPTION_PRECISION: TRI_TRY(tri_option_fp32_or_bf16("--precision", optarg, &out->precision)); break;
+      default: return tri_option_fault("calibrate", result, given, calibrate_options);
+    }
+  }
+  if (optind == count) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "calibrate: which file is to be written? For example: trireme calibrate this-machine.yaml");
+  }
+  if (optind + 1 < count)
+    return tri_fail(TRI_BAD_USAGE, "calibrate: one file at a time, not `%s` too", given[optind + 1]);
+  out->out = given[optind];
+  size_t length = strlen(out->out);
+  if (length < 6 || strcmp(out->out + length - 5, ".yaml") != 0) {
+    return tri_fail(TRI_BAD_USAGE, "calibrate: %s must end in .yaml, as a cluster file does", out->out);
+  }
+  if (out->model_name == NULL && (out->sequence > 0 || out->micro_batch > 0)) {
+    return tri_fail(TRI_BAD_USAGE, "calibrate: --sequence and --micro-batch are those of a --model; name it, too");
+  }
+  if (out->model_name == NULL) return TRI_OK;
+  TRI_TRY(tri_model_load(out->model_name, &out->model));
+  if (out->sequence == 0) out->sequence = out->model.max_sequence;
+  if (out->micro_batch == 0) out->micro_batch = 1;
+  return TRI_OK;
+}
+
+/* Where and how, as comments above the description. */
+static void print_heading(FILE *to, const arguments *given, const tri_calibration *from, const tri_device *device,
+                          const tri_residuals *r) {
+  char host[64] = "", day[32] = "";
+  time_t now = time(NULL);
+  struct tm date;
+  const tri_device_info *info = &device->info;
+  if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  if (localtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
+  fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld ranks at once, %ld threads each.\n", host, day,
+          (long)from->devices, (long)from->devices, (long)from->threads);
+  fprintf(to, "# Device: %s%s%s\n", info->name, info->chip[0] == '\0' ? "" : ": ", info->chip);
+  if (given->model_name != NULL) {
+    fprintf(to, "# With the shapes of %s at %ld positions and %ld sequences a micro-batch.\n", given->model_name,
+            (long)given->sequence, (long)given->micro_batch);
+  }
+  fprintf(
+      to,
+      "# The tables below `measured:` are what was measured. What stands above them is fitted to the same and answers "
+      "only\n# for what they do not hold; half of the measurements lie within: products %.1f %%",
+      100 * r->products);
+  if (from->devices > 1) fprintf(to, ", all-reduces %.1f %%, messages %.1f %%", 100 * r->reduces, 100 * r->messages);
+  fprintf(to, " of it.\n");
+}
+
+/* 0 where the system does not say. */
+static int64_t cores_of_node(void) {
+  tri_machine machine;
+  return tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;
+}
+
+/* "sm_90a, 132 processors at 1.98 GHz" */
+static int64_t processors_of(const tri_device *device) {
+  const char *word = strstr(device->info.chip, " processors");
+  if (word == NULL) return 0;
+  while (word > device->info.chip && word[-1] >= '0' && word[-1] <= '9') word--;
+  return (int64_t)strtol(word, NULL, 10);
+}
+
+static tri_status write_cluster(const arguments *given, const tri_calibration *from, const tri_device *device) {
+  char *heading = NULL, *text = NULL;
+  size_t bytes = 0;
+  tri_cluster *cluster = NULL;
+  tri_residuals residuals;
+  TRI_TRY(tri_alloc("a cluster", 1, sizeof *cluster, &cluster));
+  tri_calibrate(from, cluster, &residuals);
+  FILE *to = open_memstream(&heading, &bytes);
+  if (to == NULL) {
+    tri_free(cluster);
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a cluster file");
+  }
+  print_heading(to, given, from, device, &residuals);
+  fclose(to);
+  tri_status status = tri_config_print(&tri_cluster_table, cluster, heading, &text);
+  if (status == TRI_OK) status = tri_file_replace(given->out, text, strlen(text));
+  if (status == TRI_OK) tri_log("wrote %s: use it as --cluster %s", given->out, given->out);
+  tri_free(text);
+  tri_free(cluster);
+  free(heading);
+  return status;
+}
+
+/* Products of one grid take no longer than that each, on a device that computes as fast as it can. */
+static const double HOST_LONGEST_S = 0.06, DEVICE_LONGEST_S = 0.02, EACH_S = 0.03;
+static const int64_t USUAL_TIME_S = 60;
+
+/* Rank 0 writes. */
+static tri_status measure_and_write(const arguments *given, tri_device *device, const tri_group *world,
+                                    tri_measured *tables) {
+  tri_measure *measure = NULL;
+  double peak = 0, begin_s = tri_clock_s();
+  const tri_measure_request request = {device, given->precision, world, EACH_S};
+  TRI_TRY(tri_measure_create(&request, &measure));
+  tri_status status = tri_measure_peak(measure, &peak);
+  const tri_calibrate_request wanted = {.measure = measure,
+                                        .world = world,
+                                        .until_s = begin_s + (double)given->time_s,
+                                        .precision = given->precision,
+                                        .ranks = world->size,
+                                        .peak = peak,
+                                        .longest_s = device->info.host_memory ? HOST_LONGEST_S : DEVICE_LONGEST_S,
+                                        .model = given->model_name == NULL ? NULL : &given->model,
+                                        .sequence = given->sequence,
+                                        .micro_batch = given->micro_batch};
+  if (status == TRI_OK) status = tri_calibrate_tables(&wanted, tables);
+  tri_measure_destroy(measure);
+  TRI_TRY(status);
+  for (int64_t i = 0; i < tables->num_products; i++) { /* of one product; another shape may do better */
+    const tri_measured_product *p = &tables->products[i];
+    double rate = 2 * (double)p->rows * (double)p->inner * (double)p->columns / p->seconds;
+    if (rate > peak) peak = rate;
+  }
+  char name[64];
+  const char *slash = strrchr(given->out, '/'), *file = slash == NULL ? given->out : slash + 1;
+  snprintf(name, sizeof name, "%.*s", (int)(strlen(file) - 5), file);
+  const tri_calibration from = {.name = name,
+                                .accelerator = !device->info.host_memory,
+                                .devices = world->size,
+                                .threads = device->description.threads,
+                                .cores = cores_of_node(),
+                                .nodes = tri_comm_num_nodes(),
+                                .precision = given->precision,
+                                .peak = peak,
+                                .memory_bytes = device->info.host_memory
+                                                    ? (double)tri_system_memory_of_node() / (double)world->size
+                                                    : (double)device->info.memory_bytes,
+                                .processors = processors_of(device),
+                                .measured = tables};
+  return tri_first_rank_status(world, world->rank == 0 ? write_cluster(given, &from, device) : TRI_OK);
+}
+
+static tri_status calibrate_measure(const arguments *given) {
+  int threads = 0;
+  tri_measured *tables = NULL;
+  TRI_TRY(tri_comm_open());
+  TRI_TRY(tri_placement_apply(&threads));
+  tri_device *device = NULL;
+  TRI_TRY(tri_rank_device_create(given->device, threads, &device));
+  tri_group world = tri_group_world();
+  char what[128];
+  if (world.rank == 0) tri_log("measuring %d ranks of %s", world.size, tri_device_describe(device, what, sizeof what));
+  tri_status status = tri_alloc("tables of measurements", 1, sizeof *tables, &tables);
+  if (status == TRI_OK) status = measure_and_write(given, device, &world, tables);
+  tri_free(tables);
+  tri_device_destroy(device);
+  return status;
+}
+
+static tri_status join_and_measure(const arguments *given) {
+  tri_status status = calibrate_measure(given);
+  if (status != TRI_OK && tri_comm_size() > 1) tri_comm_fail(status);
+  tri_comm_close();
+  return status;
+}
+
+static tri_status calibrate_run(int count, char **given) {
+  arguments parsed = {.precision = TRI_FP32, .device = "auto", .time_s = USUAL_TIME_S, .given = given};
+  TRI_TRY(calibrate_parse(count, given, &parsed));
+  if (parsed.ranks > 1) {
+    tri_launch_options options = {.ranks = parsed.ranks, .hang_timeout_s = PATIENCE_S};
+    return tri_launch(&options, given);
+  }
+  tri_stop_release();
+  return join_and_measure(&parsed);
+}
+
+const tri_command tri_command_calibrate = {
+    .name = "calibrate",
+    .summary = "measure this machine and write its cluster file",
+    .help =
+        "usage: trireme calibrate OUT.yaml [-n RANKS] [--precision fp32|bf16] [--device D]\n"
+        "                         [--model M [--sequence N] [--micro-batch B]] [--time S]\n"
+        "\n"
+        "Measures matrix products over shapes, attention, element-wise work, collectives and messages over sizes, "
+        "while "
+        "all\n"
+        "ranks are at it, and writes a cluster whose devices are such ranks, with all of it as tables: one file for "
+        "each\n"
+        "number of ranks and of threads a rank that you plan for.\n"
+        "\n"
+        "  -n, --ranks N     start so many ranks through this machine's mpiexec\n"
+        "  --precision P     of the activations: fp32 (the default) or bf16\n"
+        "  --device D        what is measured, as in a run file: auto (the default), cpu, gpu, gpu:2\n"
+        "  --model M         measure the products and the attention of this model, too, and not only a grid\n"
+        "  --sequence N      its positions (its max_sequence where none is given)\n"
+        "  --micro-batch B   its sequences in a micro-batch (1 where none is given)\n"
+        "  --time S          begin no more products of the grid after so many seconds (60); the coarsest grid is "
+        "measured "
+        "in\n"
+        "                    any case\n"
+        "\n"
+        "example: trireme calibrate this-machine.yaml -n 2\n",
+    .holds_signals = true,
+    .options = calibrate_options,
+    .paths = "model",
+    .run = calibrate_run,
+};

@@ -1,0 +1,25 @@
+/* Which products, collectives and the like `trireme calibrate` measures. */
+#ifndef TRI_CLI_RUNNING_CALIBRATE_TABLES_H
+#define TRI_CLI_RUNNING_CALIBRATE_TABLES_H
+
+#include "engine/measure.h"
+#include "model/model.h"
+#include "plan/measured.h"
+
+typedef struct tri_calibrate_request {
+  tri_measure *measure;
+  const tri_group *world;
+  tri_dtype precision;
+  int64_t ranks;
+  double peak;      /* FLOP/s */
+  double longest_s; /* products of the grid that would take longer are left out, */
+  double until_s;   /* and so are those that nobody has come to by then, on tri_clock_s of the slowest rank */
+  const tri_model
+      *model; /* or NULL: whose shapes are measured, too, in each layout of tensor ranks that there can be */
+  int64_t sequence, micro_batch;
+} tri_calibrate_request;
+
+/* COLLECTIVE over the job. */
+tri_status tri_calibrate_tables(const tri_calibrate_request *request, tri_measured *out);
+
+#endif

@@ -1,0 +1,207 @@
+/* Runs beside each other, while they go on or behind their ends: a table, a picture, a page. */
+#include "base/file.h"
+#include "base/format.h"
+#include "base/json_kind.h"
+#include "base/memory.h"
+#include "cli/cli.h"
+#include "options/json.h"
+#include "options/options.h"
+#include "report/comparison.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct compare_arguments {
+  char **runs; /* [count] */
+  int64_t count;
+  const char *svg, *html;
+  tri_course course;
+  bool json;
+} compare_arguments;
+
+enum { OPTION_BY = 256, OPTION_SVG, OPTION_HTML, OPTION_JSON };
+enum { SUMMARY_LIMIT_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
+
+static const struct option compare_options[] = {
+    {"by", required_argument, NULL, OPTION_BY},
+    {"svg", required_argument, NULL, OPTION_SVG},
+    {"html", required_argument, NULL, OPTION_HTML},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {NULL, 0, NULL, 0},
+};
+
+static tri_status compare_parse(int count, char **arguments, compare_arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", compare_options, NULL)) != -1;) {
+    switch (result) {
+      case OPTION_BY:
+        if (tri_course_named(optarg, &out->course)) break;
+        return tri_option_word("compare: --by", optarg, (const char *const[]){"step", "tokens", "time"}, 3, &(int){0});
+      case OPTION_SVG: out->svg = optarg; break;
+      case OPTION_HTML: out->html = optarg; break;
+      case OPTION_JSON: out->json = true; break;
+      default: return tri_option_fault("compare", result, arguments, compare_options);
+    }
+  }
+  out->runs = arguments + optind;
+  out->count = count - optind;
+  if (out->count > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "compare: which runs? For example: trireme compare runs/first runs/second");
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+typedef struct compared_run {
+  tri_metrics_history history;
+  tri_run_summary summary;
+  double *seconds;
+  char model[128];
+} compared_run;
+
+/* What a run that has ended says of itself. */
+static void read_model(const char *folder, char model[128]) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  if (tri_path_join(path, folder, "summary.json") != TRI_OK || !tri_path_exists(path)) return;
+  if (tri_file_read_plain(path, SUMMARY_LIMIT_BYTES, &text, &bytes) != TRI_OK) return;
+  json_t *summary = json_loadb(text, bytes, 0, NULL);
+  const char *name = json_string_value(json_object_get(summary, "model"));
+  if (name != NULL) snprintf(model, 128, "%s", name);
+  json_decref(summary);
+  tri_free(text);
+}
+
+static tri_status read_run(const char *folder, compared_run *run) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, "metrics.jsonl"));
+  if (!tri_path_exists(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is no run's output: it has no metrics.jsonl", folder);
+  }
+  TRI_TRY(tri_metrics_history_read(path, INT64_MAX, &run->history));
+  const tri_metrics_history *h = &run->history;
+  if (h->count == 0) return tri_fail(TRI_BAD_FILE, "%s has made no step yet", folder);
+  TRI_TRY(tri_run_summary_fill(h, &run->summary));
+  TRI_TRY(tri_alloc("the time of steps", (size_t)h->count, sizeof *run->seconds, &run->seconds));
+  double sum = 0;
+  for (int64_t i = 0; i < h->count; i++) {
+    const double step_s = h->steps[i].step_s;
+    if (step_s >= 0 && step_s <= MOST_STEP_S) sum += step_s; /* no run has written another */
+    run->seconds[i] = sum;
+  }
+  run->summary.peak_bytes_measured = h->steps[h->count - 1].peak_bytes;
+  read_model(folder, run->model);
+  return TRI_OK;
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static const char *number_text(char *out, size_t bytes, const char *unit, double value) {
+  if (isfinite(value)) {
+    snprintf(out, bytes, "%.4f%s", value, unit);
+  } else {
+    snprintf(out, bytes, "-");
+  }
+  return out;
+}
+
+static int name_width(const tri_compared *runs, int64_t count) {
+  size_t width = 3;
+  for (int64_t r = 0; r < count; r++) width = strlen(runs[r].name) > width ? strlen(runs[r].name) : width;
+  return width < 60 ? (int)width : 60;
+}
+
+static void print_table(const tri_compared *runs, int64_t count) {
+  const int width = name_width(runs, count);
+  printf("%-*s  %9s  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s\n", width, "run", "steps", "tokens", "loss",
+         "validation", "its lowest", "tokens/s", "MFU", "time", "memory");
+  for (int64_t r = 0; r < count; r++) {
+    const tri_run_summary *s = runs[r].summary;
+    char tokens[32], loss[32], validation[32], best[40] = "-", rate[32], mfu[32] = "-", seconds[32], memory[32];
+    if (s->best_validation_step > 0) {
+      snprintf(best, sizeof best, "%.4f @ %lld", s->best_validation_loss, (long long)s->best_validation_step);
+    }
+    if (isfinite(s->mfu)) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * s->mfu);
+    printf("%-*s  %9lld  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s\n", width, runs[r].name, (long long)s->steps,
+           tri_format_count((double)s->tokens, tokens, sizeof tokens), number_text(loss, sizeof loss, "", s->loss),
+           number_text(validation, sizeof validation, "", s->validation_loss), best,
+           tri_format_count(s->tokens_per_s, rate, sizeof rate), mfu,
+           tri_format_seconds(runs[r].seconds[runs[r].history->count - 1], seconds, sizeof seconds),
+           tri_format_bytes((double)s->peak_bytes_measured, memory, sizeof memory));
+  }
+}
+
+static json_t *run_json(const tri_compared *run) {
+  const tri_run_summary *s = run->summary;
+  return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:f, s:I, s:I}", "run", run->name, "model",
+                   run->model, "steps", (json_int_t)s->steps, "tokens", (json_int_t)s->tokens, "loss",
+                   tri_json_number(s->loss), "validation_loss", tri_json_number(s->validation_loss),
+                   "best_validation_loss", tri_json_number(s->best_validation_loss), "best_validation_step",
+                   (json_int_t)s->best_validation_step, "tokens_per_s", tri_json_number(s->tokens_per_s), "mfu",
+                   tri_json_number(s->mfu), "seconds", run->seconds[run->history->count - 1], "bad_steps",
+                   (json_int_t)s->bad_steps, "peak_bytes", (json_int_t)s->peak_bytes_measured);
+}
+
+static tri_status print_json(const tri_compared *runs, int64_t count) {
+  json_t *list = json_array();
+  for (int64_t r = 0; r < count; r++) json_array_append_new(list, run_json(&runs[r]));
+  return tri_print_json(list);
+}
+
+static tri_status tell(const compare_arguments *a, const tri_compared *runs) {
+  if (a->svg != NULL) TRI_TRY(tri_comparison_draw(runs, a->count, a->course, a->svg));
+  if (a->html != NULL) TRI_TRY(tri_comparison_write_page(runs, a->count, a->html));
+  if (a->json) return print_json(runs, a->count);
+  print_table(runs, a->count);
+  return TRI_OK;
+}
+
+static tri_status read_all(const compare_arguments *a, compared_run *read, tri_compared *runs) {
+  for (int64_t r = 0; r < a->count; r++) {
+    TRI_TRY(read_run(a->runs[r], &read[r]));
+    runs[r] = (tri_compared){a->runs[r], read[r].model, &read[r].history, read[r].seconds, &read[r].summary};
+  }
+  return TRI_OK;
+}
+
+static tri_status compare_run(int count, char **arguments) {
+  compare_arguments parsed = {.course = TRI_COURSE_STEP};
+  compared_run *read = NULL;
+  tri_compared *runs = NULL;
+  TRI_TRY(compare_parse(count, arguments, &parsed));
+  TRI_TRY(tri_alloc("runs", (size_t)parsed.count, sizeof *read, &read));
+  tri_status status = tri_alloc("runs", (size_t)parsed.count, sizeof *runs, &runs);
+  if (status == TRI_OK) status = read_all(&parsed, read, runs);
+  if (status == TRI_OK) status = tell(&parsed, runs);
+  for (int64_t r = 0; r < parsed.count; r++) {
+    tri_metrics_history_release(&read[r].history);
+    tri_free(read[r].seconds);
+  }
+  tri_free(runs);
+  tri_free(read);
+  return status;
+}
+
+const tri_command tri_command_compare = {
+    .name = "compare",
+    .summary = "runs beside each other: a table, one picture of their losses",
+    .help =
+        "usage: trireme compare RUN RUN... [--svg FILE] [--by step|tokens|time] [--html FILE] [--json]\n"
+        "\n"
+        "RUN is a run's output folder; the run may still go on. Prints last losses, rates (medians) and memory of\n"
+        "each.\n"
+        "\n"
+        "  --svg FILE          draw all losses in one picture\n"
+        "  --by step           what lies along its lower axis: step, tokens, or time (of steps alone)\n"
+        "  --html FILE         a page with that picture over all three, and the table; it fetches nothing\n"
+        "  --json              the table as one JSON document on standard output\n"
+        "\n"
+        "example: trireme compare runs/first runs/second --html compared.html\n",
+    .options = compare_options,
+    .paths = "svg html",
+    .run = compare_run,
+};

@@ -1,0 +1,38 @@
+/* A token's bytes depend on what stands before it: at the beginning of a document a decoder takes away the space that
+ * encoding has put there. So all tokens are gone through in their order, those whose labels do not count too. */
+#include "cli/running/eval_bytes.h"
+
+/* Whether the label of token `i` is not the token behind it here, but one that stands in the corpus only. */
+static bool ends_here(const tri_label_rows *rows, int64_t i) {
+  if (rows->packed && (i + 1) % rows->sequence == 0) return true;
+  switch (rows->places[i + 1]) {
+    case TRI_TOKEN_INSIDE: return false;
+    case TRI_TOKEN_CONTINUES:
+    case TRI_TOKEN_BEGINS: return rows->packed && rows->masked;
+    case TRI_TOKEN_NONE: return true;
+  }
+  return true;
+}
+
+static tri_status count_token(tri_label_bytes *counter, const tri_label_rows *rows, int64_t i) {
+  size_t bytes = 0;
+  switch (rows->places[i]) {
+    case TRI_TOKEN_INSIDE: break;
+    case TRI_TOKEN_CONTINUES: tri_decoder_restart(counter->decoder, false); break;
+    case TRI_TOKEN_BEGINS: tri_decoder_restart(counter->decoder, true); break;
+    case TRI_TOKEN_NONE: return TRI_OK;
+  }
+  TRI_TRY(tri_decoder_count(counter->decoder, rows->tokens[i], &bytes));
+  if (counter->awaited) counter->bytes += (int64_t)bytes;
+  counter->awaited = rows->labels[i] >= 0;
+  if (!counter->awaited || !ends_here(rows, i)) return TRI_OK;
+  TRI_TRY(tri_decoder_count(counter->decoder, rows->labels[i], &bytes));
+  counter->bytes += (int64_t)bytes;
+  counter->awaited = false;
+  return TRI_OK;
+}
+
+tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows) {
+  for (int64_t i = 0; i < rows->count && counter->decoder != NULL; i++) TRI_TRY(count_token(counter, rows, i));
+  return TRI_OK;
+}

@@ -1,0 +1,26 @@
+/* The bytes of text that the labels of an evaluation stand for: bits per byte are counted by them. */
+#ifndef TRI_CLI_RUNNING_EVAL_BYTES_H
+#define TRI_CLI_RUNNING_EVAL_BYTES_H
+
+#include "data/source.h"
+#include "tokenizer/tokenizer.h"
+
+/* A batch of tokens in order, each the label of the one before it unless a piece or a row ends between them. */
+typedef struct tri_label_rows {
+  const int32_t *tokens, *labels; /* [count]; a label below 0 does not count */
+  const tri_token_place *places;  /* [count + 1]: of the tokens, and of the one that follows */
+  int64_t count, sequence;
+  bool packed; /* a row is by itself; otherwise it goes on where the one before it ended */
+  bool masked; /* no label leads from one piece to the next */
+} tri_label_rows;
+
+/* Starts as {.decoder}, which the caller releases; NULL: nothing is counted. */
+typedef struct tri_label_bytes {
+  tri_decoder *decoder;
+  int64_t bytes; /* so far */
+  bool awaited;  /* the next token is a label that counts */
+} tri_label_bytes;
+
+tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows);
+
+#endif

@@ -1,0 +1,307 @@
+/* `eval MODEL --choices FILE`: of one checkpoint, or of all of a run's. */
+#include "base/file.h"
+#include "base/json_kind.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/running/eval_questions.h"
+#include "data/same_tokenizer.h"
+#include "engine/weights.h"
+#include "judge/quality.h"
+#include "options/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { BATCH_TOKENS = 2048, LEAST_SEQUENCE = 512, SEQUENCE_UNIT = 64 };
+
+typedef struct session {
+  const tri_eval_questions *asked;
+  tri_questions questions;
+  tri_choice_set set;    /* made for the first model that can be read */
+  bool encoded, refused; /* it is there; or the questions will not do for that model */
+  int64_t vocabulary, positions;
+  tri_device *device;
+} session;
+
+/* ---- one checkpoint ---------------------------------------------------------------------------------------------- */
+
+static void tell_shortened(const session *s) {
+  const tri_choice_set *set = &s->set;
+  if (set->shortened == 0) return;
+  tri_warn("%s line %" PRId64 ": with a choice the question is longer than the model's %" PRId64
+           " positions, and its beginning is left out; so it is with %" PRId64 " of %" PRId64 " choices of the file",
+           s->asked->file, set->first_shortened, s->positions, set->shortened, set->num_texts);
+}
+
+tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
+                              tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
+  char source[TRI_PATH_BYTES];
+  TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, source));
+  if (source[0] == '\0') {
+    return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
+                    tri_checkpoint_path(weights->named));
+  }
+  TRI_TRY(tri_tokenizer_create(source, tokenizer));
+  TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *tokenizer));
+  TRI_TRY(tri_tokenizer_fits_model(*tokenizer, model->vocab_size));
+  tri_tokenizer_say_class(*tokenizer);
+  return tri_pair_encoder_create(*tokenizer, encoder);
+}
+
+/* What the first checkpoint's tokenizer makes of the questions holds for all of a run. */
+static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
+  tri_tokenizer *tokenizer = NULL;
+  tri_pair_encoder *encoder = NULL;
+  s->vocabulary = model->vocab_size;
+  s->positions = model->max_sequence;
+  tri_status status = tri_eval_tokenizer(weights, model, s->asked->options, &tokenizer, &encoder);
+  if (status == TRI_OK) {
+    status = tri_choice_set_create(s->asked->file, &s->questions, encoder, s->positions, &s->set);
+  }
+  if (status == TRI_OK) tell_shortened(s);
+  tri_pair_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+static tri_status take_questions(session *s, const tri_merged *weights, const tri_model *model) {
+  if (!s->encoded) {
+    tri_status status = encode_questions(s, weights, model);
+    s->encoded = status == TRI_OK;
+    s->refused = status != TRI_OK;
+    return status;
+  }
+  if (s->vocabulary == model->vocab_size && s->positions == model->max_sequence) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s is another model than the checkpoints before it",
+                  tri_checkpoint_path(weights->named));
+}
+
+/* Sequences that hold the longest text, and no more of them at a time than there are tokens for. */
+static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
+  int64_t sequence = (s->set.longest + SEQUENCE_UNIT - 1) / SEQUENCE_UNIT * SEQUENCE_UNIT, all = 0;
+  if (sequence < LEAST_SEQUENCE) sequence = LEAST_SEQUENCE;
+  if (sequence > model->max_sequence) sequence = model->max_sequence;
+  for (int64_t i = 0; i < s->set.num_texts; i++) all += s->set.texts[i].count - 1;
+  int64_t batch = s->asked->batch > 0 ? s->asked->batch : BATCH_TOKENS / sequence;
+  const int64_t needed = (all + sequence - 1) / sequence;
+  if (batch > needed && s->asked->batch == 0) batch = needed;
+  return tri_scorer_create(model, s->asked->options->precision, batch < 1 ? 1 : batch, sequence, s->device, out);
+}
+
+static void show_progress(int64_t done, int64_t all) {
+  tri_log_progress("%5.1f %%", 100.0 * (double)done / (double)all);
+}
+
+static tri_status judge_weights(session *s, const tri_merged *weights, const tri_model *model, tri_judgement *out) {
+  tri_scorer *scorer = NULL;
+  TRI_TRY(take_questions(s, weights, model));
+  TRI_TRY(create_scorer(s, model, &scorer));
+  tri_status status = tri_weights_load(weights, tri_scorer_parameters(scorer), tri_scorer_executor(scorer));
+  if (status == TRI_OK) status = tri_choices_judge(scorer, &s->set, show_progress, out);
+  tri_log_progress_end();
+  tri_scorer_destroy(scorer);
+  return status;
+}
+
+static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *out) {
+  const tri_model_options *options = s->asked->options;
+  const tri_checkpoint_use use = tri_model_options_use(options);
+  tri_model model;
+  tri_merged weights = {0};
+  TRI_TRY(tri_merged_open(path, options->base, &use, &model, &weights));
+  tri_status status = judge_weights(s, &weights, &model, out);
+  tri_merged_close(&weights);
+  return status;
+}
+
+/* JSON has no word for what is no number but null. */
+
+static void put_error(json_t *object, const char *name, double error) {
+  char key[64];
+  snprintf(key, sizeof key, "%s_stderr", name);
+  json_object_set_new(object, key, tri_json_number(error));
+}
+
+static json_t *question_json(const tri_question *q, const tri_judged_question *judged, const tri_scored_text *texts) {
+  json_t *likelihoods = json_array(), *tokens = json_array();
+  json_t *object = json_pack("{s:I, s:I}", "line", (json_int_t)q->line, "answer", (json_int_t)q->answer);
+  for (int64_t i = 0; i < q->num_choices; i++) {
+    json_array_append_new(likelihoods, json_real(judged->log_likelihoods[i]));
+    json_array_append_new(tokens, json_integer(texts[i].count - texts[i].first));
+  }
+  json_object_set_new(object, "log_likelihoods", likelihoods);
+  json_object_set_new(object, "tokens", tokens);
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
+    json_object_set_new(object, tri_choice_measure_name((tri_choice_measure)m),
+                        json_boolean(judged->chosen[m] == q->answer));
+  }
+  json_object_set_new(object, "chosen", json_integer(judged->chosen[TRI_CHOICE_ACC]));
+  json_object_set_new(object, "probability", json_real(judged->probability));
+  return object;
+}
+
+static tri_status print_one_json(const session *s, const tri_judgement *j) {
+  json_t *results = json_array();
+  json_t *object =
+      json_pack("{s:I, s:I}", "questions", (json_int_t)j->count, "shortened", (json_int_t)s->set.shortened);
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
+    const char *name = tri_choice_measure_name((tri_choice_measure)m);
+    json_object_set_new(object, name, json_real(j->accuracy[m]));
+    put_error(object, name, j->error[m]);
+  }
+  json_object_set_new(object, "probability", json_real(j->probability));
+  put_error(object, "probability", j->probability_error);
+  const tri_scored_text *texts = s->set.texts;
+  for (int64_t i = 0; i < j->count; i++) {
+    const tri_question *q = &s->questions.list[i];
+    json_array_append_new(results, question_json(q, &j->questions[i], texts));
+    texts += q->num_choices;
+  }
+  json_object_set_new(object, "results", results);
+  return tri_print_json(object);
+}
+
+static void print_line(const char *name, double value, double error, const char *what) {
+  char spread[32] = "";
+  if (isfinite(error)) snprintf(spread, sizeof spread, "+- %.4f", error);
+  printf("%-15s %.4f %-9s  %s\n", name, value, spread, what);
+}
+
+static void print_one(const tri_judgement *j) {
+  static const char *const what[] = {"by the likelihood of the whole choice", "by that a character", "by that a byte"};
+  printf("questions       %" PRId64 "\n", j->count);
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
+    print_line(tri_choice_measure_name((tri_choice_measure)m), j->accuracy[m], j->error[m], what[m]);
+  }
+  print_line("probability", j->probability, j->probability_error, "of the right choice among those given, in the mean");
+}
+
+static tri_status judge_one(session *s) {
+  tri_judgement judgement = {0};
+  tri_status status = judge_checkpoint(s, s->asked->model, &judgement);
+  if (status == TRI_OK && s->asked->json) status = print_one_json(s, &judgement);
+  if (status == TRI_OK && !s->asked->json) print_one(&judgement);
+  tri_judgement_release(&judgement);
+  return status;
+}
+
+/* ---- all checkpoints --------------------------------------------------------------------------------------------- */
+
+static tri_status print_all_json(const session *s, const tri_quality *q) {
+  json_t *points = json_array(), *noise = json_object(), *with_steps = json_object();
+  for (int64_t i = 0; i < q->count; i++) {
+    const tri_quality_point *p = &q->points[i];
+    json_t *object = json_pack("{s:I}", "step", (json_int_t)p->step);
+    for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
+      json_object_set_new(object, tri_quality_name(quality), json_real(p->value[quality]));
+      put_error(object, tri_quality_name(quality), p->error[quality]);
+    }
+    json_object_set_new(object, "rank_correlation_with_end", tri_json_number(p->with_end));
+    json_array_append_new(points, object);
+  }
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
+    json_object_set_new(noise, tri_quality_name(quality), tri_json_number(q->noise[quality]));
+    json_object_set_new(with_steps, tri_quality_name(quality), tri_json_number(q->with_steps[quality]));
+  }
+  return tri_print_json(json_pack("{s:I, s:I, s:o, s:I, s:o, s:o}", "questions", (json_int_t)s->questions.count,
+                                  "shortened", (json_int_t)s->set.shortened, "checkpoints", points, "last",
+                                  (json_int_t)q->last, "noise", noise, "rank_correlation_with_step", with_steps));
+}
+
+static void print_cell(double value) {
+  if (isfinite(value)) printf("  %11.4f", value);
+  if (!isfinite(value)) printf("  %11s", "-");
+}
+
+static void print_row(const char *name, const double values[TRI_NUM_QUALITIES]) {
+  printf("%-12s", name);
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) print_cell(values[quality]);
+  putchar('\n');
+}
+
+static void print_all(const tri_quality *q) {
+  char name[32];
+  printf("%-12s", "step");
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) printf("  %11s", tri_quality_name(quality));
+  printf("  %11s\n", "as at end");
+  for (int64_t i = 0; i < q->count; i++) {
+    printf("%-12" PRId64, q->points[i].step);
+    for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) print_cell(q->points[i].value[quality]);
+    print_cell(q->points[i].with_end);
+    putchar('\n');
+  }
+  print_row("+- at end", q->points[q->count - 1].error);
+  snprintf(name, sizeof name, "noise of %" PRId64, q->last);
+  print_row(name, q->noise);
+  print_row("with steps", q->with_steps);
+}
+
+static tri_status report_all(const session *s, const tri_judgement *judgements, const int64_t *steps, int64_t count) {
+  tri_quality quality = {0};
+  tri_status status = tri_quality_of(judgements, steps, count, &quality);
+  if (status == TRI_OK && s->asked->svg != NULL) status = tri_quality_draw(&quality, s->asked->model, s->asked->svg);
+  if (status == TRI_OK && s->asked->json) status = print_all_json(s, &quality);
+  if (status == TRI_OK && !s->asked->json) print_all(&quality);
+  tri_quality_release(&quality);
+  return status;
+}
+
+/* One that is damaged is passed over: the others say as much without it. */
+static tri_status judge_each(session *s, const tri_checkpoint_found *found, int64_t count, tri_judgement *judgements,
+                             int64_t *steps, int64_t *done) {
+  for (int64_t i = 0; i < count; i++) {
+    tri_log("step %" PRId64, found[i].step);
+    tri_status status = judge_checkpoint(s, found[i].path, &judgements[*done]);
+    if (status == TRI_BAD_FILE && !s->refused) {
+      tri_warn("passing over the checkpoint %s: %s", found[i].path, tri_status_message());
+      tri_judgement_release(&judgements[*done]);
+      continue;
+    }
+    steps[*done] = found[i].step;
+    *done += 1;
+    TRI_TRY(status);
+  }
+  if (*done > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "none of the %" PRId64 " checkpoints of %s can be judged", count, s->asked->model);
+}
+
+static tri_status find_all(const char *run, tri_checkpoint_found **found, int64_t *count) {
+  char root[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(root, run, "checkpoints"));
+  TRI_TRY(tri_checkpoint_list(tri_path_is_directory(root) ? root : run, found, count));
+  if (*count > 0) return TRI_OK;
+  tri_free(*found);
+  *found = NULL;
+  return tri_fail(TRI_BAD_FILE, "%s has no checkpoints: --all-checkpoints is for a run's output", run);
+}
+
+static tri_status judge_all(session *s) {
+  tri_checkpoint_found *found = NULL;
+  tri_judgement *judgements = NULL;
+  int64_t *steps = NULL, count = 0, done = 0;
+  TRI_TRY(find_all(s->asked->model, &found, &count));
+  tri_status status = tri_alloc("judgements", (size_t)count, sizeof *judgements, &judgements);
+  if (status == TRI_OK) status = tri_alloc("steps", (size_t)count, sizeof *steps, &steps);
+  if (status == TRI_OK) status = judge_each(s, found, count, judgements, steps, &done);
+  if (status == TRI_OK) status = report_all(s, judgements, steps, done);
+  for (int64_t i = 0; i < done && judgements != NULL; i++) tri_judgement_release(&judgements[i]);
+  tri_free(steps);
+  tri_free(judgements);
+  tri_free(found);
+  return status;
+}
+
+tri_status tri_eval_choices(const tri_eval_questions *asked) {
+  session s = {.asked = asked};
+  tri_status status = tri_questions_read(asked->file, &s.questions);
+  if (status == TRI_OK) {
+    status = tri_device_create(asked->options->device, (int)asked->options->threads, &s.device);
+  }
+  if (status == TRI_OK) status = asked->all_checkpoints ? judge_all(&s) : judge_one(&s);
+  tri_choice_set_release(&s.set);
+  tri_questions_release(&s.questions);
+  tri_device_destroy(s.device);
+  return status;
+}

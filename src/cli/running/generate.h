@@ -1,0 +1,23 @@
+/* What `trireme generate` was asked for. */
+#ifndef TRI_CLI_RUNNING_GENERATE_H
+#define TRI_CLI_RUNNING_GENERATE_H
+
+#include "engine/generation.h"
+
+enum { TRI_MOST_CHAT_SETS = 64 };
+
+/* Numbers that are 0 were not given. */
+typedef struct tri_generate_arguments {
+  tri_generation_request request;
+  const char *prompt, *prompt_file, *prompts; /* at most one */
+  int64_t tokens, samples, batch, context;
+  bool json, chat;
+  const char *system, *chat_template;
+  const char *chat_sets[TRI_MOST_CHAT_SETS];
+  int num_chat_sets;
+} tri_generate_arguments;
+
+/* A conversation on standard input and output (cli/running/generate_chat.c). */
+tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
+
+#endif

@@ -1,0 +1,209 @@
+/* A conversation: each line of standard input is a message, and each answer goes to standard output. What the model
+ * reads is the folder's chat template, rendered anew for each answer; what of it the generator holds already is not
+ * read again. */
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/write_fault.h"
+#include "chat/session.h"
+#include "cli/running/generate.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { USUAL_POSITIONS = 4096, USUAL_ANSWER = 512, LONGEST_LINE_BYTES = 16 << 20 };
+
+typedef struct chat {
+  const tri_generate_arguments *given;
+  tri_generation *generation;
+  tri_chat_format format;
+  tri_chat_session *session;
+  json_t *messages;
+  char turn_end[TRI_TURN_END_BYTES];
+  const char *stops[TRI_MOST_STOPS];
+  int num_stops;
+  tri_token_list held; /* what the generator has read */
+  bool forgot;         /* somebody has been told */
+  bool terminal;
+} chat;
+
+static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a conversation"); }
+
+/* ---- the template ------------------------------------------------------------------------------------------------ */
+
+static tri_status chat_format(chat *c) {
+  const tri_generation *g = c->generation;
+  const tri_generate_arguments *given = c->given;
+  const int32_t id = tri_tokenizer_end_of_text(g->tokenizer);
+  char end[256] = "";
+  size_t bytes = 0;
+  const char *token = tri_tokenizer_token(g->tokenizer, id, &bytes);
+  if (id >= 0 && bytes < sizeof end) snprintf(end, sizeof end, "%.*s", (int)bytes, token);
+  const tri_chat_format_options options = {
+      .tokenizer = g->tokenizer_file,
+      .file = given->chat_template,
+      .asked = true,
+      .set = given->chat_sets,
+      .num_set = given->num_chat_sets,
+      .end = end,
+  };
+  TRI_TRY(tri_chat_format_create(&options, &c->format));
+  TRI_TRY(tri_chat_session_create(&c->format, &c->session));
+  TRI_TRY(tri_chat_session_turn_end(c->session, c->turn_end));
+  for (int i = 0; i < given->request.num_stops; i++) c->stops[c->num_stops++] = given->request.stops[i];
+  if (c->turn_end[0] != '\0') c->stops[c->num_stops++] = c->turn_end;
+  return TRI_OK;
+}
+
+static tri_status say(chat *c, const char *role, const char *text, size_t bytes) {
+  json_t *content = tri_json_text(text, bytes);
+  json_t *message = json_pack("{s:s, s:o}", "role", role, "content", content);
+  if (message == NULL || json_array_append_new(c->messages, message) != 0) return out_of_memory();
+  return TRI_OK;
+}
+
+/* The tokens that ask for the next answer. */
+static tri_status render_chat(chat *c, tri_written *out) {
+  const tri_generate_arguments *given = c->given;
+  const char *text = NULL;
+  size_t bytes = 0;
+  json_t *root = json_pack("{s:o}", "messages", json_deep_copy(c->messages));
+  if (root == NULL) return out_of_memory();
+  tri_status status = tri_chat_session_prompt(c->session, root, &text, &bytes);
+  if (status == TRI_OK) {
+    status = tri_written_begin(c->generation, text, bytes, given->tokens > 0 ? given->tokens : USUAL_ANSWER, out);
+  }
+  json_decref(root);
+  return status;
+}
+
+/* The oldest question and its answer; false if but one question is left. */
+static bool forget_oldest(chat *c) {
+  const char *role = json_string_value(json_object_get(json_array_get(c->messages, 0), "role"));
+  const size_t first = role != NULL && strcmp(role, "system") == 0 ? 1 : 0;
+  if (json_array_size(c->messages) < first + 3) return false;
+  json_array_remove(c->messages, first);
+  json_array_remove(c->messages, first);
+  if (!c->forgot) tri_log("the conversation is longer than the positions there are; its oldest messages are left out");
+  c->forgot = true;
+  return true;
+}
+
+/* With room for a quarter of the positions, or the answer that may be written. */
+static tri_status begin_answer(chat *c, tri_written *out) {
+  const int64_t positions = c->generation->positions;
+  for (;;) {
+    TRI_TRY(render_chat(c, out));
+    const int64_t room = out->wanted < positions / 4 ? out->wanted : positions / 4;
+    if (out->tokens.count + room <= positions || !forget_oldest(c)) return TRI_OK;
+    tri_written_release(out);
+    *out = (tri_written){.prompt = NULL};
+  }
+}
+
+/* ---- an answer --------------------------------------------------------------------------------------------------- */
+
+/* How many of the tokens the generator holds: all that it has, or none. */
+static int64_t tokens_held(const chat *c, const tri_written *answer) {
+  const tri_token_list *next = &answer->tokens;
+  const int64_t held = c->held.count;
+  if (held == 0 || held >= next->count || next->count > c->generation->positions) return 0;
+  return memcmp(c->held.ids, next->ids, (size_t)held * sizeof *next->ids) == 0 ? held : 0;
+}
+
+/* Of a text that outgrew the positions nothing is known of what the generator holds. */
+static void keep_held(chat *c, tri_written *answer) {
+  const int64_t held = tri_generator_length(c->generation->generator, 0);
+  tri_free(c->held.ids);
+  c->held = answer->tokens;
+  c->held.count = answer->tokens.count > c->generation->positions ? 0 : held;
+  answer->tokens = (tri_token_list){.ids = NULL};
+}
+
+static tri_status print_answer(const chat *c, const tri_written *answer) {
+  if (!c->given->json) {
+    fputc('\n', stdout);
+    return fflush(stdout) == 0 ? TRI_OK
+                               : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+  }
+  json_t *line = tri_written_json(answer);
+  char *dumped = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
+  json_decref(line);
+  if (dumped == NULL) return out_of_memory();
+  printf("%s\n", dumped);
+  free(dumped);
+  return fflush(stdout) == 0 ? TRI_OK
+                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+}
+
+static tri_status answer_with(chat *c, tri_written *answer) {
+  TRI_TRY(begin_answer(c, answer));
+  answer->text.stops = c->stops;
+  answer->text.num_stops = c->num_stops;
+  answer->streams = !c->given->json;
+  TRI_TRY(tri_generation_write(c->generation, answer, 1, tokens_held(c, answer)));
+  keep_held(c, answer);
+  TRI_TRY(print_answer(c, answer));
+  return say(c, "assistant", answer->text.text, answer->text.bytes);
+}
+
+static tri_status answer_line(chat *c, const char *line, size_t bytes) {
+  tri_written answer = {.prompt = NULL};
+  TRI_TRY(say(c, "user", line, bytes));
+  const tri_status status = answer_with(c, &answer);
+  tri_written_release(&answer);
+  return status;
+}
+
+/* ---- the conversation -------------------------------------------------------------------------------------------- */
+
+static tri_status converse(chat *c) {
+  tri_status status = TRI_OK;
+  tri_lines *lines = NULL;
+  TRI_TRY(tri_lines_of(dup(STDIN_FILENO), "standard input", LONGEST_LINE_BYTES, &lines));
+  while (status == TRI_OK) {
+    tri_line line = {.bytes = 0};
+    bool there = false;
+    if (c->terminal) fputs("> ", stderr);
+    status = tri_lines_next(lines, &line, &there);
+    if (status != TRI_OK || !there) break;
+    while (line.bytes > 0 && line.text[line.bytes - 1] == '\r') line.bytes--;
+    if (line.bytes == 5 && memcmp(line.text, "/quit", 5) == 0) break;
+    if (line.bytes > 0) status = answer_line(c, line.text, line.bytes);
+  }
+  tri_lines_close(lines);
+  return status;
+}
+
+static tri_status chat_set_up(chat *c) {
+  tri_generation *g = c->generation;
+  const tri_generate_arguments *given = c->given;
+  const int64_t most = given->context > 0 ? given->context : USUAL_POSITIONS, prompt = 1;
+  const int64_t positions = most < g->model.max_sequence ? most : g->model.max_sequence;
+  TRI_TRY(chat_format(c));
+  c->messages = json_array();
+  if (c->messages == NULL) return out_of_memory();
+  if (given->system != NULL) TRI_TRY(say(c, "system", given->system, strlen(given->system)));
+  TRI_TRY(tri_generation_load(g, 1, positions, &prompt));
+  c->terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+  if (c->terminal) tri_log("write a message and a newline; /quit or the end of input (Ctrl-D) ends the conversation");
+  return TRI_OK;
+}
+
+tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation) {
+  chat *c = NULL;
+  TRI_TRY(tri_alloc("a conversation", 1, sizeof *c, &c));
+  c->given = given;
+  c->generation = generation;
+  tri_status status = chat_set_up(c);
+  if (status == TRI_OK) status = converse(c);
+  tri_free(c->held.ids);
+  json_decref(c->messages);
+  tri_chat_session_destroy(c->session);
+  tri_chat_format_release(&c->format);
+  tri_free(c);
+  return status;
+}

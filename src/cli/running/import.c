@@ -1,0 +1,235 @@
+/* Weights of Hugging Face's as a checkpoint, and back. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/copy.h"
+#include "checkpoint/peft.h"
+#include "cli/cli.h"
+#include "cli/running/model_options.h"
+#include "engine/weights.h"
+#include "options/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct copy_arguments {
+  const char *from, *to, *base;
+  tri_dtype type;
+  bool typed; /* it was given */
+  int64_t shard_bytes;
+  bool no_verify, merge, average;
+} copy_arguments;
+
+enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE };
+
+/* Export's, and behind its own those of both. */
+enum { EXPORTS_OWN = 5 };
+static const struct option export_options[] = {
+    {"precision", required_argument, NULL, OPTION_PRECISION},
+    {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's word for it */
+    {"merge", no_argument, NULL, OPTION_MERGE},
+    {"base", required_argument, NULL, OPTION_BASE},
+    {"average", no_argument, NULL, OPTION_AVERAGE},
+    {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
+    {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
+    {NULL, 0, NULL, 0},
+};
+
+static tri_status import_parse(const char *name, bool exports, int count, char **arguments, copy_arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", export_options, NULL)) != -1;) {
+    if (result == OPTION_SHARD_BYTES) {
+      TRI_TRY(tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes));
+    } else if (result == OPTION_NO_VERIFY) {
+      out->no_verify = true;
+    } else if (result == OPTION_MERGE && exports) {
+      out->merge = true;
+    } else if (result == OPTION_BASE && exports) {
+      out->base = optarg;
+    } else if (result == OPTION_AVERAGE && exports) {
+      out->average = true;
+    } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE) {
+      return tri_fail(TRI_BAD_USAGE, "import: --merge, --base and --average are export's");
+    } else if (result == OPTION_PRECISION && exports) {
+      TRI_TRY(tri_option_fp32_or_bf16("export: --precision", optarg, &out->type));
+      out->typed = true;
+    } else if (result == OPTION_PRECISION) {
+      return tri_fail(TRI_BAD_USAGE, "import: a checkpoint's weights are fp32; --precision is export's");
+    } else {
+      return tri_option_fault(name, result, arguments, export_options + (exports ? 0 : EXPORTS_OWN));
+    }
+  }
+  if (optind + 2 != count) {
+    return tri_fail(TRI_BAD_USAGE, "%s: name two folders, the one that is there and the new one; see trireme %s --help",
+                    name, name);
+  }
+  out->from = arguments[optind];
+  out->to = arguments[optind + 1];
+  size_t length = strlen(arguments[optind + 1]);
+  while (length > 1 && out->to[length - 1] == '/') arguments[optind + 1][--length] = '\0';
+  return TRI_OK;
+}
+
+/* A run that began with weights of a type is written in that type, unless another is asked for. */
+static tri_dtype type_of(const copy_arguments *arguments, bool plain, const tri_run_notes *notes, const char **why) {
+  *why = "";
+  if (arguments->typed || !plain) return arguments->type;
+  if (strcmp(notes->base_type, "bf16") == 0) {
+    *why = ", the type of the weights that it began with (--precision fp32 keeps all bits)";
+    return TRI_BF16;
+  }
+  if (strcmp(notes->base_type, "fp16") == 0) *why = "; those that it began with were in fp16, which is not written";
+  return TRI_FP32;
+}
+
+static tri_status copy(const copy_arguments *arguments, bool plain) {
+  char tokenizer[TRI_PATH_BYTES];
+  tri_model model;
+  tri_merged weights;
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
+  TRI_TRY(tri_merged_open(arguments->from, arguments->base, &use, &model, &weights));
+  tri_run_notes notes;
+  const char *why = "";
+  tri_status status = tri_path_join(tokenizer, tri_weights_tokenizer_folder(&weights), "tokenizer.json");
+  if (status == TRI_OK) status = tri_run_notes_of(&weights, &notes);
+  if (status != TRI_OK) {
+    tri_merged_close(&weights);
+    return status;
+  }
+  tri_copy_request request = {.from = &weights,
+                              .model = &model,
+                              .to = arguments->to,
+                              .type = type_of(arguments, plain, &notes, &why),
+                              .notes = &notes,
+                              .shard_bytes = arguments->shard_bytes,
+                              .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                              .companions = tri_weights_tokenizer_folder(&weights),
+                              .plain = plain};
+  status = tri_checkpoint_copy(&request);
+  tri_merged_close(&weights);
+  if (status == TRI_OK) tri_log("%s is written, in %s%s", arguments->to, tri_dtype_name(request.type), why);
+  return status;
+}
+
+/* The factors by themselves, as PEFT has them. */
+static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
+  char tokenizer[TRI_PATH_BYTES];
+  tri_run_notes notes;
+  TRI_TRY(tri_run_notes_read(adapter, &notes));
+  TRI_TRY(tri_path_join(tokenizer, tri_checkpoint_path(adapter), "tokenizer.json"));
+  const tri_copy_adapter_request request = {.from = adapter,
+                                            .to = arguments->to,
+                                            .type = arguments->type,
+                                            .notes = &notes,
+                                            .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL};
+  TRI_TRY(tri_checkpoint_copy_adapter(&request));
+  tri_log("%s is written, an adapter for PEFT in %s; --merge writes a model", arguments->to,
+          tri_dtype_name(arguments->type));
+  return TRI_OK;
+}
+
+/* Whether it is an adapter that is named: then *out is it. */
+static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out) {
+  char path[TRI_PATH_BYTES];
+  tri_peft *peft = NULL;
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
+  TRI_TRY(tri_checkpoint_find(arguments->from, &use, path));
+  if (!tri_peft_is_folder(path)) return TRI_OK;
+  TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
+  tri_status status = tri_peft_load(path, !arguments->no_verify, peft);
+  tri_free(peft);
+  TRI_TRY(status);
+  TRI_TRY(tri_checkpoint_open_verified(path, &use, out));
+  if (tri_checkpoint_is_adapter(*out)) return TRI_OK;
+  tri_checkpoint_close(*out); /* a model beside which an adapter lies */
+  *out = NULL;
+  return TRI_OK;
+}
+
+/* A checkpoint of a model needs a model. */
+static tri_status check_import(const copy_arguments *arguments) {
+  tri_checkpoint *adapter = NULL;
+  TRI_TRY(open_adapter(arguments, &adapter));
+  if (adapter == NULL) return TRI_OK;
+  tri_checkpoint_close(adapter);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s is an adapter: `trireme export --merge` makes a model of it and its base, and a run "
+                  "begins with its factors by adapter.from",
+                  arguments->from);
+}
+
+static tri_status run_import(int count, char **arguments) {
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  TRI_TRY(import_parse("import", false, count, arguments, &parsed));
+  TRI_TRY(check_import(&parsed));
+  return copy(&parsed, false);
+}
+
+static tri_status run_export(int count, char **arguments) {
+  copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
+  tri_checkpoint *adapter = NULL;
+  TRI_TRY(import_parse("export", true, count, arguments, &parsed));
+  TRI_TRY(open_adapter(&parsed, &adapter));
+  tri_status status = TRI_OK;
+  if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
+    status = copy_adapter(&parsed, adapter);
+  } else if (adapter == NULL && parsed.merge) {
+    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is none", parsed.from);
+  } else if (!parsed.merge && parsed.base != NULL) {
+    status = tri_fail(TRI_BAD_USAGE, "export: --base goes with --merge");
+  } else {
+    status = copy(&parsed, true);
+  }
+  tri_checkpoint_close(adapter);
+  return status;
+}
+
+const tri_command tri_command_import = {
+    .name = "import",
+    .summary = "make a checkpoint of a Hugging Face folder",
+    .help =
+        "usage: trireme import HF_FOLDER CHECKPOINT [--shard-bytes N] [--no-verify]\n"
+        "\n"
+        "Reads any family of the program's (docs/families.md) in fp32, bf16 or fp16, from one file or from shards, "
+        "and\n"
+        "writes a checkpoint of step 0 with fp32 weights and a fresh optimizer: `trireme train RUN.yaml --resume "
+        "CHECKPOINT`.\n"
+        "\n"
+        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "  --no-verify        where the folder is a checkpoint: do not compare it with its checksums, and say so\n"
+        "\n"
+        "example: trireme import models/Llama-3.2-1B llama-1b\n",
+    .options = export_options + EXPORTS_OWN,
+    .run = run_import,
+};
+
+const tri_command tri_command_export = {
+    .name = "export",
+    .summary = "write a checkpoint's weights as a Hugging Face folder",
+    .help =
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--shard-bytes N]\n"
+        "                      [--no-verify]\n"
+        "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
+        "\n"
+        "A checkpoint, or a run's output, whose newest one it is. The folder gets the weights alone, config.json and "
+        "the\n"
+        "tokenizer; transformers loads a checkpoint as it is, too, with the optimizer's files beside it.\n"
+        "\n"
+        "Of an adapter (LoRA: a run's, or a folder of PEFT's) the folder is PEFT's; with --merge it has a model, "
+        "W + alpha / rank B A.\n"
+        "\n"
+        "  --average          the average of the weights that the run has kept (average.every), in their place\n"
+        "  --merge            a model of an adapter and its base\n"
+        "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
+        "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights that "
+        "the\n"
+        "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"
+        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "  --no-verify        do not compare what is read with the checkpoint's checksums, and say so\n"
+        "\n"
+        "example: trireme export runs/gpt2-124m gpt2-mine --precision bf16\n",
+    .options = export_options,
+    .paths = "base",
+    .run = run_export,
+};

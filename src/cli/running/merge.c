@@ -1,0 +1,407 @@
+/* One model of several, tensor by tensor. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/combine.h"
+#include "checkpoint/companions.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/merged.h"
+#include "checkpoint/run_notes.h"
+#include "checkpoint/tensor_list.h"
+#include "cli/cli.h"
+#include "cli/running/model_options.h"
+#include "data/fingerprint.h"
+#include "model/model_config.h"
+#include "options/options.h"
+#include "tokenizer/tokenizer.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct merge_arguments {
+  char **from;
+  int count;
+  const char *to, *base, *method, *weights;
+  bool scale, density, t; /* which were given */
+  tri_combine_settings settings;
+  tri_dtype type;
+  bool typed; /* it was given */
+  int64_t shard_bytes;
+  bool no_verify;
+} merge_arguments;
+
+enum {
+  MERGE_OUT = 256,
+  MERGE_METHOD,
+  MERGE_WEIGHTS,
+  MERGE_BASE,
+  MERGE_SCALE,
+  MERGE_DENSITY,
+  MERGE_T,
+  MERGE_DTYPE,
+  MERGE_SHARD_BYTES,
+  MERGE_NO_VERIFY
+};
+
+typedef struct merging {
+  const merge_arguments *arguments;
+  const tri_combine_method *method;
+  int models; /* with the base, which is the last */
+  tri_merged weights[TRI_COMBINE_MODELS + 1];
+  tri_model model;                             /* the first one's */
+  float *values[TRI_COMBINE_MODELS + 1], *out; /* room for the largest tensor */
+  uint16_t *narrow;
+  tri_checkpoint_saving *saving;
+  tri_run_notes notes; /* what all of the models say */
+  tri_dtype type;      /* of what is written */
+} merging;
+
+static const char *folder_of(const merging *m, int i) { return tri_checkpoint_path(m->weights[i].named); }
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+
+static const struct option merge_options[] = {
+    {"out", required_argument, NULL, MERGE_OUT},
+    {"method", required_argument, NULL, MERGE_METHOD},
+    {"weights", required_argument, NULL, MERGE_WEIGHTS},
+    {"base", required_argument, NULL, MERGE_BASE},
+    {"scale", required_argument, NULL, MERGE_SCALE},
+    {"density", required_argument, NULL, MERGE_DENSITY},
+    {"t", required_argument, NULL, MERGE_T},
+    {"dtype", required_argument, NULL, MERGE_DTYPE},
+    {"precision", required_argument, NULL, MERGE_DTYPE}, /* export's word for it */
+    {"shard-bytes", required_argument, NULL, MERGE_SHARD_BYTES},
+    {"no-verify", no_argument, NULL, MERGE_NO_VERIFY},
+    {NULL, 0, NULL, 0},
+};
+
+static tri_status merge_take_option(int result, char **arguments, merge_arguments *out) {
+  switch (result) {
+    case MERGE_OUT: out->to = optarg; return TRI_OK;
+    case MERGE_METHOD: out->method = optarg; return TRI_OK;
+    case MERGE_WEIGHTS: out->weights = optarg; return TRI_OK;
+    case MERGE_BASE: out->base = optarg; return TRI_OK;
+    case MERGE_SCALE: out->scale = true; return tri_option_double("--scale", optarg, -1e6, 1e6, &out->settings.scale);
+    case MERGE_DENSITY:
+      out->density = true;
+      return tri_option_double("--density", optarg, 0, 1, &out->settings.density);
+    case MERGE_T: out->t = true; return tri_option_double("--t", optarg, 0, 1, &out->settings.t);
+    case MERGE_DTYPE: out->typed = true; return tri_option_fp32_or_bf16("merge: --dtype", optarg, &out->type);
+    case MERGE_SHARD_BYTES: return tri_option_int("--shard-bytes", optarg, 1, (int64_t)1 << 50, &out->shard_bytes);
+    case MERGE_NO_VERIFY: out->no_verify = true; return TRI_OK;
+    default: return tri_option_fault("merge", result, arguments, merge_options);
+  }
+}
+
+/* "1,0.5,2": one for each model. */
+static tri_status take_weights(merge_arguments *a) {
+  double sum = 0;
+  const char *at = a->weights;
+  for (int i = 0; i < a->count; i++) {
+    char number[64] = "1";
+    if (at != NULL) {
+      const size_t length = strcspn(at, ",");
+      const bool last = i + 1 == a->count;
+      if ((at[length] == '\0') != last || length >= sizeof number) {
+        return tri_fail(TRI_BAD_USAGE, "merge: --weights %.100s is not one number for each of the %d models",
+                        a->weights, a->count);
+      }
+      snprintf(number, sizeof number, "%.*s", (int)length, at);
+      at += length + 1;
+    }
+    TRI_TRY(tri_option_double("--weights", number, -1e6, 1e6, &a->settings.weights[i]));
+    sum += a->settings.weights[i];
+  }
+  if ((float)sum != 0) return TRI_OK;
+  if (strcmp(a->method, "linear") != 0) return TRI_OK; /* others divide by no sum of them */
+  return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
+}
+
+static tri_status check_method(const merge_arguments *a, const tri_combine_method **out) {
+  const tri_combine_method *method = tri_combine_find(a->method);
+  if (method == NULL) {
+    static const char *const methods[] = {"linear", "task_arithmetic", "slerp", "ties"};
+    return tri_option_word("merge: --method", a->method, methods, 4, &(int){0});
+  }
+  if (method->models > 0 && a->count != method->models) {
+    return tri_fail(TRI_BAD_USAGE, "merge: %s takes %d models, and %d are named", method->name, method->models,
+                    a->count);
+  }
+  if (method->base != (a->base != NULL)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    method->base ? "merge: %s needs --base FOLDER, the model that all began as"
+                                 : "merge: --base is not for %s; task_arithmetic and ties take one",
+                    method->name);
+  }
+  const struct {
+    const char *name;
+    bool given, taken;
+  } settings[] = {{"--weights", a->weights != NULL, method->weights},
+                  {"--scale", a->scale, method->scale},
+                  {"--density", a->density, method->density},
+                  {"--t", a->t, method->t}};
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    if (!settings[i].given || settings[i].taken) continue;
+    return tri_fail(TRI_BAD_USAGE, "merge: %s is not for %s, which would take no notice of it; --help says whose it is",
+                    settings[i].name, method->name);
+  }
+  *out = method;
+  return TRI_OK;
+}
+
+static tri_status merge_parse(int count, char **arguments, merge_arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", merge_options, NULL)) != -1;) {
+    TRI_TRY(merge_take_option(result, arguments, out));
+  }
+  out->from = arguments + optind;
+  out->count = count - optind;
+  if (out->to == NULL) return tri_fail(TRI_BAD_USAGE, "merge: name the new folder with --out");
+  if (out->count < 1 || out->count > TRI_COMBINE_MODELS) {
+    return tri_fail(TRI_BAD_USAGE, "merge: name 1 to %d models", TRI_COMBINE_MODELS);
+  }
+  if (tri_path_exists(out->to)) {
+    return tri_fail(TRI_BAD_USAGE, "%s is there already; name a folder that is not", out->to);
+  }
+  return take_weights(out);
+}
+
+/* ---- whether the models go together ------------------------------------------------------------------------------ */
+
+/* A model's name says nothing of what it computes, nor do the comments behind the keys. */
+static char *next_line(char **rest) {
+  char *line;
+  do line = strsep(rest, "\n");
+  while (line != NULL && strncmp(line, "name:", 5) == 0);
+  char *comment = line == NULL ? NULL : strstr(line, " #");
+  if (comment == NULL) return line;
+  while (comment > line && comment[-1] == ' ') comment--;
+  *comment = '\0';
+  return line;
+}
+
+static tri_status compare_text(const char *first, char *text, const char *second, char *other) {
+  for (;;) {
+    const char *a = next_line(&text), *b = next_line(&other);
+    if (a == NULL && b == NULL) return TRI_OK;
+    if (a != NULL && b != NULL && strcmp(a, b) == 0) continue;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "the models differ: %s has `%s` and %s has `%s`; only models of one configuration "
+                    "are merged",
+                    first, a == NULL ? "" : a, second, b == NULL ? "" : b);
+  }
+}
+
+static tri_status compare_models(const merging *m, int i, const tri_model *other) {
+  char *texts[2] = {NULL, NULL};
+  TRI_TRY(tri_model_print(&m->model, &texts[0]));
+  tri_status status = tri_model_print(other, &texts[1]);
+  if (status == TRI_OK) status = compare_text(folder_of(m, 0), texts[0], folder_of(m, i), texts[1]);
+  tri_free(texts[1]);
+  tri_free(texts[0]);
+  return status;
+}
+
+static tri_status fingerprint_of(const char *folder, char out[TRI_FINGERPRINT_BYTES]) {
+  char path[TRI_PATH_BYTES];
+  tri_tokenizer *tokenizer = NULL;
+  out[0] = '\0';
+  bool found = false;
+  TRI_TRY(tri_tokenizer_of_folder(folder, path, &found));
+  if (!found) return TRI_OK;
+  TRI_TRY(tri_tokenizer_create(path, &tokenizer));
+  tri_status status = tri_tokenizer_fingerprint(tokenizer, out);
+  tri_tokenizer_destroy(tokenizer);
+  return status;
+}
+
+/* Those that have none are taken to have the others'. */
+static tri_status compare_tokenizers(const merging *m, int i) {
+  char first[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
+  TRI_TRY(fingerprint_of(folder_of(m, 0), first));
+  TRI_TRY(fingerprint_of(folder_of(m, i), other));
+  if (first[0] == '\0' || other[0] == '\0' || strcmp(first, other) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "the tokenizers differ: %s/" TRI_FILE_TOKENIZER " has fingerprint %.8s and %s/" TRI_FILE_TOKENIZER
+                  " %.8s; only models of one tokenizer are merged",
+                  folder_of(m, 0), first, folder_of(m, i), other);
+}
+
+static tri_status open_model(merging *m, int i) {
+  const merge_arguments *a = m->arguments;
+  const tri_checkpoint_use use = {.unverified = a->no_verify};
+  tri_model model;
+  TRI_TRY(tri_merged_open(i < a->count ? a->from[i] : a->base, NULL, &use, &model, &m->weights[i]));
+  m->models = i + 1;
+  if (m->weights[i].base != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "%s is an adapter; make a model of it with `trireme export --merge`",
+                    folder_of(m, i));
+  }
+  tri_run_notes notes;
+  TRI_TRY(tri_run_notes_of(&m->weights[i], &notes));
+  if (i > 0 && i < a->count) tri_run_notes_join(&m->notes, &notes);
+  if (i == 0) {
+    m->model = model;
+    m->notes = notes;
+    return TRI_OK;
+  }
+  TRI_TRY(compare_models(m, i, &model));
+  return compare_tokenizers(m, i);
+}
+
+/* ---- tensor by tensor -------------------------------------------------------------------------------------------- */
+
+static tri_status read_tensor(const merging *m, int i, const tri_parameter *tensor) {
+  uint64_t sum = 0;
+  const tri_checkpoint *from = m->weights[i].named;
+  const tri_checkpoint_slice slice = {.count = tri_parameter_global_count(tensor), .data = m->values[i]};
+  TRI_TRY(tri_checkpoint_read_part(from, tensor->name, TRI_FP32, tensor->num_dims, tensor->shape, &slice, &sum));
+  TRI_TRY(tri_checkpoint_compare(from, tensor->name, sum));
+  return tri_checkpoint_check_finite(from, tensor, TRI_FP32, &slice);
+}
+
+static tri_status merge_tensor(merging *m, const tri_parameter *tensor, int64_t number) {
+  const merge_arguments *a = m->arguments;
+  const int64_t count = tri_parameter_global_count(tensor);
+  tri_checkpoint_slice slice = {.tensor = number, .count = count, .data = m->out};
+  int64_t strange = -1;
+  for (int i = 0; i < m->models; i++) TRI_TRY(read_tensor(m, i, tensor));
+  m->method->combine(&a->settings, a->count, count, m->values, a->base == NULL ? NULL : m->values[a->count], m->out);
+  if (m->type == TRI_BF16) {
+    for (int64_t i = 0; i < count; i++) m->narrow[i] = tri_bf16_of(m->out[i]);
+    slice.data = m->narrow;
+  }
+  TRI_TRY(tri_checkpoint_slice_not_finite(&slice, m->type, &strange));
+  if (strange >= 0) {
+    return tri_fail(TRI_BAD_USAGE, "merge: element %ld of `%s` would be no finite %s; take smaller weights or --scale",
+                    (long)strange, tensor->name, tri_dtype_name(m->type));
+  }
+  return tri_checkpoint_save_slice(m->saving, &slice);
+}
+
+static tri_status merge_tensors(merging *m, const tri_tensor_list *list) {
+  for (int64_t t = 0; t < list->count; t++) TRI_TRY(merge_tensor(m, &list->tensors[t], t));
+  TRI_TRY(tri_checkpoint_save_write(m->saving));
+  return tri_checkpoint_save_publish(m->saving);
+}
+
+static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_checkpoint_tensor *tensors,
+                              const char *tokenizer, const tri_companion_texts *texts, const char *config) {
+  int64_t largest = 0;
+  for (int64_t t = 0; t < list->count; t++) {
+    const tri_parameter *parameter = &list->tensors[t];
+    const int64_t count = tri_parameter_global_count(parameter);
+    if (count > largest) largest = count;
+    tensors[t] = (tri_checkpoint_tensor){.name = parameter->name, .type = m->type, .num_dims = parameter->num_dims};
+    for (int d = 0; d < parameter->num_dims; d++) tensors[t].shape[d] = parameter->shape[d];
+  }
+  for (int i = 0; i < m->models; i++) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->values[i]));
+  TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(float), &m->out));
+  if (m->type == TRI_BF16) TRI_TRY(tri_alloc("a tensor", (size_t)largest, sizeof(uint16_t), &m->narrow));
+  const tri_checkpoint_request save = {.folder = m->arguments->to,
+                                       .plain = true,
+                                       .shard_bytes = m->arguments->shard_bytes,
+                                       .model_config = config,
+                                       .tokenizer = tokenizer,
+                                       .companions = folder_of(m, 0),
+                                       .companion_texts = texts,
+                                       .weights = tensors,
+                                       .num_weights = list->count};
+  TRI_TRY(tri_checkpoint_save_begin(&save, &m->saving));
+  tri_status status = merge_tensors(m, list);
+  tri_checkpoint_save_end(m->saving, status == TRI_OK);
+  return status;
+}
+
+static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
+  tri_checkpoint_tensor *tensors = NULL;
+  char *config = NULL, path[TRI_PATH_BYTES];
+  tri_companion_texts texts;
+  TRI_TRY(tri_path_join(path, folder_of(m, 0), TRI_FILE_TOKENIZER));
+  const char *tokenizer = tri_path_exists(path) ? path : NULL;
+  TRI_TRY(tri_companion_texts_make(folder_of(m, 0), tokenizer, -1, &texts));
+  tri_status status = tri_huggingface_print(&m->model, m->type, texts.end_of_text, folder_of(m, 0), &config);
+  if (status == TRI_OK) status = tri_run_notes_add(&m->notes, &config);
+  if (status == TRI_OK) status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
+  if (status == TRI_OK) status = save_merged(m, list, tensors, tokenizer, &texts, config);
+  tri_companion_texts_release(&texts);
+  tri_free(tensors);
+  tri_free(config);
+  return status;
+}
+
+static tri_status merge_all(merging *m) {
+  tri_parameter_table *table = NULL;
+  tri_tensor_list list = {0};
+  const int models = m->arguments->count + (m->arguments->base == NULL ? 0 : 1);
+  for (int i = 0; i < models; i++) TRI_TRY(open_model(m, i));
+  m->type = m->arguments->typed || strcmp(m->notes.base_type, "bf16") != 0 ? m->arguments->type : TRI_BF16;
+  TRI_TRY(tri_parameter_table_create(&m->model, NULL, &table));
+  tri_status status = tri_tensor_list_create(table, &list);
+  if (status == TRI_OK) status = merge_listed(m, &list);
+  tri_tensor_list_release(&list);
+  tri_parameter_table_destroy(table);
+  return status;
+}
+
+static tri_status run_merge(int count, char **arguments) {
+  merge_arguments parsed = {.method = "linear",
+                            .type = TRI_FP32,
+                            .shard_bytes = 5000000000,
+                            .settings = {.scale = 1, .density = 1, .t = 0.5}};
+  merging *m = NULL;
+  const tri_combine_method *method = NULL;
+  TRI_TRY(merge_parse(count, arguments, &parsed));
+  TRI_TRY(check_method(&parsed, &method));
+  TRI_TRY(tri_alloc("a merge", 1, sizeof *m, &m));
+  m->arguments = &parsed;
+  m->method = method;
+  tri_status status = merge_all(m);
+  for (int i = 0; i < m->models; i++) {
+    tri_free(m->values[i]);
+    tri_merged_close(&m->weights[i]);
+  }
+  if (status == TRI_OK) {
+    tri_log("%s is written, in %s%s", parsed.to, tri_dtype_name(m->type),
+            m->type == parsed.type
+                ? ""
+                : ", the type of the weights that the runs began with (--dtype fp32 keeps all bits)");
+  }
+  tri_free(m->out);
+  tri_free(m->narrow);
+  tri_free(m);
+  return status;
+}
+
+const tri_command tri_command_merge = {
+    .name = "merge",
+    .summary = "make one model of several: means, task vectors, slerp, TIES",
+    .help =
+        "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
+        "\n"
+        "Models are Hugging Face folders, checkpoints, or runs' outputs, whose newest checkpoint it is; all of one\n"
+        "configuration and one tokenizer. Computes in fp32, one tensor of each model in memory at a time.\n"
+        "\n"
+        "  --method M         linear (the default): (w1 A + w2 B + ...) / (w1 + w2 + ...)\n"
+        "                     task_arithmetic: base + scale (w1 (A - base) + w2 (B - base) + ...)\n"
+        "                     slerp: along the circle between two models, tensor by tensor\n"
+        "                     ties: trims the differences from the base, elects their signs, averages those\n"
+        "  --weights W,W,...  one for each model; 1 each unless given\n"
+        "  --base FOLDER      of task_arithmetic and ties: the model that all began as\n"
+        "  --scale L          of task_arithmetic and ties (1)\n"
+        "  --density D        of ties: the part of each tensor's differences that is kept, the largest (1)\n"
+        "  --t T              of slerp: 0 is the first model, 1 the second (0.5)\n"
+        "  --dtype D          fp32, or bf16, rounded to nearest; --precision is the same [the type of the weights "
+        "that\n"
+        "                     all of the runs began with, where it is one; fp32 for others]\n"
+        "  --shard-bytes N    the most bytes of tensors in one file (5000000000)\n"
+        "  --no-verify        do not compare what is read with checksums, and say so\n"
+        "\n"
+        "example: trireme merge runs/code runs/maths --weights 2,1 --out both\n",
+    .options = merge_options,
+    .paths = "out base",
+    .run = run_merge,
+};

@@ -1,0 +1,43 @@
+/* The options that commands on a trained model share: where it runs and how. */
+#ifndef TRI_CLI_RUNNING_MODEL_OPTIONS_H
+#define TRI_CLI_RUNNING_MODEL_OPTIONS_H
+
+#include "base/status.h"
+#include "engine/model_options.h"
+
+#include <getopt.h>
+#include <stdbool.h>
+
+/* The rows for getopt_long, and what it returns for them. */
+enum {
+  TRI_OPTION_DEVICE = 900,
+  TRI_OPTION_THREADS,
+  TRI_OPTION_PRECISION,
+  TRI_OPTION_TOKENIZER,
+  TRI_OPTION_NO_VERIFY,
+  TRI_OPTION_BASE,
+  TRI_OPTION_AVERAGE
+};
+#define TRI_MODEL_OPTION_ROWS                                                                                          \
+  {"device", required_argument, NULL, TRI_OPTION_DEVICE}, {"threads", required_argument, NULL, TRI_OPTION_THREADS},    \
+      {"no-verify", no_argument, NULL, TRI_OPTION_NO_VERIFY}, {"average", no_argument, NULL, TRI_OPTION_AVERAGE},      \
+      {"precision", required_argument, NULL, TRI_OPTION_PRECISION},                                                    \
+      {"base", required_argument, NULL, TRI_OPTION_BASE}, {                                                            \
+    "tokenizer", required_argument, NULL, TRI_OPTION_TOKENIZER                                                         \
+  }
+#define TRI_MODEL_OPTION_HELP                                                                                          \
+  "  --average           the average of the weights that the run has kept (average.every), in their place\n"           \
+  "  --base FOLDER       of an adapter (LoRA): its base, if it is not at the path that it names\n"                     \
+  "  --tokenizer FILE    tokenizer.json, if it is not the checkpoint's own\n"                                          \
+  "  --precision P       fp32 (the default), bf16, or fp64 (devices reference and gpu)\n"                              \
+  "  --device D          auto (the default), cpu, reference or gpu (gpu:2 ...)\n"                                      \
+  "  --threads N         cores to use; all unless given\n"                                                             \
+  "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
+
+/* Takes one of the rows above; false if `result` is none of them. */
+tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
+
+/* The precision that numbers are written or measured in, where there are these two. */
+tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
+
+#endif

@@ -1,0 +1,410 @@
+#include "data/prepare.h"
+
+#include "base/file.h"
+#include "base/format.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/stop.h"
+#include "base/write_fault.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/cli.h"
+#include "config/config.h"
+#include "config/nearest_word.h"
+#include "options/inspect_corpus.h"
+#include "options/options.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SET = 64, LITTLE_TOKENS = 1024 };
+
+typedef struct arguments {
+  tri_prepare_options options;
+  const char *chat_set[MOST_SET];
+  bool json;
+} arguments;
+
+/* ---- the command line ------------------------------------------------------------------------------------------ */
+
+static tri_status parse_integer(const char *name, const char *text, int64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || *end != '\0' || errno != 0) {
+    return tri_fail(TRI_BAD_USAGE, "%s wants a whole number, not `%s`", name, text);
+  }
+  *out = value;
+  return TRI_OK;
+}
+
+static tri_status set_tokenizer(arguments *to, const char *text) {
+  to->options.tokenizer = text;
+  return TRI_OK;
+}
+
+static tri_status set_out(arguments *to, const char *text) {
+  to->options.out = text;
+  return TRI_OK;
+}
+
+static tri_status set_key(arguments *to, const char *text) {
+  to->options.key = text;
+  return TRI_OK;
+}
+
+static tri_status set_validation(arguments *to, const char *text) {
+  char *end = NULL;
+  to->options.validation = strtod(text, &end);
+  if (end != text && *end == '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--validation wants a fraction such as 0.01, not `%s`", text);
+}
+
+static tri_status set_threads(arguments *to, const char *text) {
+  int64_t value = 0;
+  TRI_TRY(parse_integer("--threads", text, &value));
+  if (value < 1 || value > INT32_MAX) return tri_fail(TRI_BAD_USAGE, "--threads is %s; it goes from 1 to 1024", text);
+  to->options.threads = (int)value;
+  return TRI_OK;
+}
+
+static tri_status set_seed(arguments *to, const char *text) {
+  int64_t value = 0;
+  TRI_TRY(parse_integer("--seed", text, &value));
+  to->options.seed = (uint64_t)value;
+  return TRI_OK;
+}
+
+#define DOCUMENT_RULES(X) X("file", TRI_DOCUMENT_FILE) X("blank", TRI_DOCUMENT_BLANK) X("line", TRI_DOCUMENT_LINE)
+TRI_CONFIG_WORDS(document_rules, tri_document_rule, DOCUMENT_RULES)
+
+static tri_status set_documents(arguments *to, const char *text) {
+  if (document_rules_find(text, &to->options.documents)) return TRI_OK;
+  return tri_option_word("--documents", text, (const char *const[]){"file", "blank", "line"}, 3, &(int){0});
+}
+
+/* "1000000", "512M", "2G": powers of 1024. */
+static tri_status set_train_bytes(arguments *to, const char *text) {
+  static const char units[] = "KMGT";
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  const char *unit = *end == '\0' ? NULL : strchr(units, *end);
+  unsigned shift = unit == NULL ? 0 : 10 * (unsigned)(unit - units + 1);
+  if (end == text || errno != 0 || value < 1 || (*end != '\0' && (unit == NULL || end[1] != '\0')) ||
+      value > INT64_MAX >> shift) {
+    return tri_fail(TRI_BAD_USAGE, "--train-bytes wants a number of bytes such as 1000000, 512M or 2G, not `%s`", text);
+  }
+  to->options.train_bytes = value << shift;
+  return TRI_OK;
+}
+
+static tri_status set_force(arguments *to, const char *text) {
+  (void)text;
+  to->options.force = true;
+  return TRI_OK;
+}
+
+static tri_status set_chat(arguments *to, const char *text) {
+  (void)text;
+  to->options.chat = true;
+  return TRI_OK;
+}
+
+static tri_status set_chat_template(arguments *to, const char *text) {
+  to->options.chat_template = text;
+  return TRI_OK;
+}
+
+static tri_status add_chat_set(arguments *to, const char *text) {
+  if (to->options.num_chat_set == MOST_SET)
+    return tri_fail(TRI_BAD_USAGE, "--chat-set is given more than %d times", MOST_SET);
+  to->chat_set[to->options.num_chat_set++] = text;
+  return TRI_OK;
+}
+
+static tri_status set_skip_bad(arguments *to, const char *text) {
+  (void)text;
+  to->options.skip_bad = true;
+  return TRI_OK;
+}
+
+static tri_status set_binary(arguments *to, const char *text) {
+  (void)text;
+  to->options.binary = true;
+  return TRI_OK;
+}
+
+static tri_status set_json(arguments *to, const char *text) {
+  (void)text;
+  to->json = true;
+  return TRI_OK;
+}
+
+/* Each option with what sets it. */
+#define PREPARE_OPTIONS(X)                                                                                             \
+  X("tokenizer", required_argument, set_tokenizer)                                                                     \
+  X("out", required_argument, set_out)                                                                                 \
+  X("validation", required_argument, set_validation)                                                                   \
+  X("key", required_argument, set_key)                                                                                 \
+  X("documents", required_argument, set_documents)                                                                     \
+  X("threads", required_argument, set_threads)                                                                         \
+  X("seed", required_argument, set_seed)                                                                               \
+  X("train-bytes", required_argument, set_train_bytes)                                                                 \
+  X("chat", no_argument, set_chat)                                                                                     \
+  X("chat-template", required_argument, set_chat_template)                                                             \
+  X("chat-set", required_argument, add_chat_set)                                                                       \
+  X("skip-bad", no_argument, set_skip_bad)                                                                             \
+  X("binary", no_argument, set_binary)                                                                                 \
+  X("force", no_argument, set_force)                                                                                   \
+  X("json", no_argument, set_json)
+#define PREPARE_OPTION_ROW(NAME, TAKES, SET) {NAME, TAKES, NULL, 0},
+#define PREPARE_OPTION_SETTER(NAME, TAKES, SET) SET,
+static const struct option prepare_options[] = {PREPARE_OPTIONS(PREPARE_OPTION_ROW){NULL, 0, NULL, 0}};
+static tri_status (*const setters[])(arguments *to, const char *text) = {PREPARE_OPTIONS(PREPARE_OPTION_SETTER)};
+enum { NUM_OPTIONS = sizeof setters / sizeof setters[0], NAME_BYTES = 64 };
+
+static tri_status unknown_option(const char *name) {
+  char written[NUM_OPTIONS][NAME_BYTES];
+  const char *names[NUM_OPTIONS + 1];
+  for (int i = 0; i < NUM_OPTIONS; i++) {
+    snprintf(written[i], NAME_BYTES, "--%s", prepare_options[i].name);
+    names[i] = written[i];
+  }
+  names[NUM_OPTIONS] = "--help";
+  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS + 1);
+  if (nearest != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
+  }
+  return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
+}
+
+/* One option, with its value behind `=` or in the next word; *i moves to the last word that was used. */
+static tri_status parse_option(int count, char **words, int *i, arguments *to) {
+  char name[NAME_BYTES];
+  const char *equals = strchr(words[*i], '=');
+  size_t length = equals == NULL ? strlen(words[*i]) : (size_t)(equals - words[*i]);
+  snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), words[*i]);
+  for (int k = 0; k < NUM_OPTIONS; k++) {
+    if (strncmp(name, "--", 2) != 0 || strcmp(name + 2, prepare_options[k].name) != 0) continue;
+    if (prepare_options[k].has_arg == no_argument) {
+      return equals == NULL ? setters[k](to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
+    }
+    if (equals != NULL) return setters[k](to, equals + 1);
+    if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s wants a value", name);
+    return setters[k](to, words[++*i]);
+  }
+  return unknown_option(name);
+}
+
+static tri_status verify_tokenizer(const char *name) {
+  char path[TRI_PATH_BYTES];
+  if (!tri_path_is_directory(name)) return tri_checkpoint_verify_file(name);
+  TRI_TRY(tri_path_join(path, name, "tokenizer.json"));
+  return tri_checkpoint_verify_file(path);
+}
+
+static tri_status check_chat_options(arguments *to) {
+  tri_prepare_options *given = &to->options;
+  const char *alone = given->chat_template != NULL ? "--chat-template" : given->num_chat_set > 0 ? "--chat-set" : NULL;
+  if (!given->chat && alone != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
+  }
+  given->chat_set = to->chat_set;
+  if (!given->chat && given->key == NULL) given->key = "text";
+  return TRI_OK;
+}
+
+static tri_status prepare_parse(int count, char **words, const char **inputs, arguments *out) {
+  bool options_ended = false;
+  for (int i = 1; i < count; i++) {
+    if (!options_ended && strcmp(words[i], "--") == 0) {
+      options_ended = true;
+    } else if (!options_ended && words[i][0] == '-' && words[i][1] != '\0') {
+      TRI_TRY(parse_option(count, words, &i, out));
+    } else {
+      inputs[out->options.num_inputs++] = words[i];
+    }
+  }
+  out->options.inputs = inputs;
+  if (out->options.tokenizer == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer is missing: gpt2:DIR, train:VOCAB, char, bytes, FILE.json or its folder");
+  }
+  TRI_TRY(verify_tokenizer(out->options.tokenizer));
+  TRI_TRY(check_chat_options(out));
+  if (out->options.out == NULL) return tri_fail(TRI_BAD_USAGE, "--out is missing: the folder for the corpus");
+  return TRI_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------- */
+
+static double mb_per_s(const tri_prepare_report *report) {
+  return report->encode_s > 0 ? 1e-6 * (double)report->counts.text_bytes / report->encode_s : 0;
+}
+
+static double bytes_per_token(const tri_prepare_report *report) {
+  return (double)report->counts.text_bytes / (double)report->counts.tokens;
+}
+
+static void print_summary(const char *out, bool chat, const tri_prepare_report *report) {
+  const tri_split_counts *counts = &report->counts;
+  char documents[32], tokens[32], bytes[32], seconds[32];
+  tri_log("%s: %s documents, %s tokens of %" PRId64 ", from %s of text (%.2f bytes/token)", out,
+          tri_format_count((double)counts->documents, documents, sizeof documents),
+          tri_format_count((double)counts->tokens, tokens, sizeof tokens), report->vocab_size,
+          tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
+  if (chat) {
+    tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " were bad and skipped",
+            100.0 * (double)counts->learnt_tokens / (double)counts->tokens, counts->skipped_documents);
+  } else if (counts->skipped_documents > 0) {
+    tri_log("  %" PRId64 " documents were bad and skipped", counts->skipped_documents);
+  }
+  if (report->skipped[0] != '\0') tri_log("  the first that was skipped: %s", report->skipped);
+  tri_log("  training %" PRId64 " tokens, validation %" PRId64 " (%.2f %%)%s", counts->train_tokens,
+          counts->validation_tokens, 100.0 * (double)counts->validation_tokens / (double)counts->tokens,
+          counts->from_tail ? ", the end of the text" : "");
+  if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
+  tri_log("  %.1f MB/s with %d threads, in %s", mb_per_s(report), report->threads,
+          tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
+  const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
+  if (counts->validation_tokens > 0) {
+    tri_log("  in a run file: data: {train: %s%strain, validation: %s%svalidation}", out, slash, out, slash);
+  } else {
+    tri_log("  in a run file: data: {train: %s%strain}", out, slash);
+  }
+}
+
+static tri_status say_lengths(const char *out, bool chat, const tri_split_counts *counts) {
+  char train[TRI_PATH_BYTES], validation[TRI_PATH_BYTES];
+  const char *const prefixes[] = {train, validation};
+  TRI_TRY(tri_path_join(train, out, "train"));
+  TRI_TRY(tri_path_join(validation, out, "validation"));
+  if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, counts->validation_tokens > 0 ? 2 : 1));
+  return tri_inspect_say_filling(train);
+}
+
+/* A loss over a few tokens says little. */
+static void warn_of_little(const tri_split_counts *counts) {
+  if (counts->validation_tokens == 0 || counts->validation_tokens >= LITTLE_TOKENS) return;
+  tri_warn("the validation corpus has %" PRId64
+           " tokens; below %d a validation loss is mostly chance: prepare more text, or raise --validation",
+           counts->validation_tokens, LITTLE_TOKENS);
+}
+
+static tri_status prepare_print_json(const char *out, bool chat, const tri_prepare_report *report) {
+  const tri_split_counts *c = &report->counts;
+  json_t *root = json_pack(
+      "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:i, s:{s:I, s:I}, s:{s:I, s:I, s:b}}", "out", out,
+      "vocab_size", (json_int_t)report->vocab_size, "documents", (json_int_t)c->documents, "empty_documents",
+      (json_int_t)c->empty_documents, "tokens", (json_int_t)c->tokens, "text_bytes", (json_int_t)c->text_bytes,
+      "input_bytes", (json_int_t)report->input_bytes, "bytes_per_token", bytes_per_token(report), "mb_per_s",
+      mb_per_s(report), "learn_s", report->learn_s, "encode_s", report->encode_s, "threads", report->threads, "train",
+      "documents", (json_int_t)c->train_documents, "tokens", (json_int_t)c->train_tokens, "validation", "documents",
+      (json_int_t)c->validation_documents, "tokens", (json_int_t)c->validation_tokens, "from_tail", (int)c->from_tail);
+  if (root == NULL) return tri_fail(TRI_BAD_USAGE, "the name %s is not UTF-8 and cannot be printed as JSON", out);
+  json_object_set_new(root, "skipped_documents", json_integer(c->skipped_documents));
+  if (chat) {
+    json_object_set_new(root, "learnt_tokens", json_integer(c->learnt_tokens));
+    json_object_set_new(root, "skipped_conversations", json_integer(c->skipped_documents));
+  }
+  int result = json_dumpf(root, stdout, JSON_INDENT(2));
+  json_decref(root);
+  if (result != 0 || putchar('\n') == EOF)
+    return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+  return TRI_OK;
+}
+
+/* ---- the command ----------------------------------------------------------------------------------------------- */
+
+/* A signal has nowhere else to leave its mark. The second one ends the program at once, unless both are requests. */
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number) {
+  (void)number;
+  signalled = 1;
+}
+
+static bool prepare_interrupted(void *context) {
+  (void)context;
+  return signalled != 0;
+}
+
+static void catch_signals(void) {
+  const sigset_t set = tri_stop_signals();
+  struct sigaction once = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)},
+                   always = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  for (int number = 1; number < NSIG; number++) {
+    if (sigismember(&set, number) == 1) sigaction(number, tri_stop_is_request(number) ? &always : &once, NULL);
+  }
+}
+
+static tri_status prepare_run(int count, char **words) {
+  arguments given = {
+      .options = {.validation = 0.01, .train_bytes = INT64_C(1) << 30, .interrupted = prepare_interrupted}};
+  const char **inputs = NULL;
+  tri_prepare_report report = {0};
+  TRI_TRY(tri_alloc("the names of the inputs", (size_t)count, sizeof *inputs, &inputs));
+  tri_status status = prepare_parse(count, words, inputs, &given);
+  if (status == TRI_OK) {
+    catch_signals();
+    status = tri_prepare(&given.options, &report);
+  }
+  if (status == TRI_INTERRUPTED) tri_log("%s", tri_status_message());
+  if (status == TRI_OK) print_summary(given.options.out, given.options.chat, &report);
+  if (status == TRI_OK) status = say_lengths(given.options.out, given.options.chat, &report.counts);
+  if (status == TRI_OK) warn_of_little(&report.counts);
+  if (status == TRI_OK && given.json) status = prepare_print_json(given.options.out, given.options.chat, &report);
+  tri_free(inputs);
+  return status;
+}
+
+const tri_command tri_command_prepare = {
+    .name = "prepare",
+    .summary = "turn text into a tokenized corpus",
+    .help =
+        "usage: trireme prepare --tokenizer T --out DIR [options] INPUT...\n"
+        "\n"
+        "Encodes text and leaves DIR/train.bin and .idx, DIR/validation.bin and .idx (Megatron-LM's format) and\n"
+        "DIR/tokenizer.json. Beside each corpus a file .corpus.json says which tokenizer made it, so that another one\n"
+        "is refused. An INPUT is plain text or, named .jsonl, JSON lines; either may be compressed (.zst). Each\n"
+        "document is followed by the end-of-text token.\n"
+        "\n"
+        "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
+        "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
+        "                     train:VOCAB  learn a vocabulary of VOCAB tokens from the inputs\n"
+        "                     char         every character of the inputs is a token\n"
+        "                     bytes        every byte is a token\n"
+        "  --out DIR          the folder for the corpus\n"
+        "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
+        "[file]\n"
+        "  --key KEY          which string of a JSON line is its text [text]\n"
+        "  --chat             the inputs are conversations, one a JSON line: `messages`, `prompt` and `completion`, "
+        "or\n"
+        "                     `conversations` (docs/finetuning.md). Each is a document; DIR/train.mask and\n"
+        "                     DIR/validation.mask say which tokens are answers: only these are learnt. --key KEY says\n"
+        "                     where the messages are, if it is none of these keys\n"
+        "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
+        "                     chat_template.jinja or tokenizer_config.json]\n"
+        "  --chat-set N=V     tells the template a variable, such as enable_thinking=false; may be given again\n"
+        "  --skip-bad         passes over documents that are bad (conversations, JSON lines, texts with NUL bytes or\n"
+        "                     not in UTF-8), and says how many; otherwise the first ends all\n"
+        "  --binary           takes files that are not text, too, byte by byte. Without it NUL bytes, other encodings\n"
+        "                     and files of another kind are refused\n"
+        "  --validation F     fraction of the documents kept for validation; 0 for none [0.01]\n"
+        "  --seed S           chooses which they are [0]\n"
+        "  --threads N        threads that encode [all cores]\n"
+        "  --train-bytes N    train:VOCAB and char learn from the first N bytes; K, M, G, T are understood [1G]\n"
+        "  --force            replace the corpus that is in DIR; it stays until the new one is whole\n"
+        "  --json             print the result as JSON on standard output\n"
+        "\n"
+        "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
+        "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
+    .options = prepare_options,
+    .paths = "tokenizer out chat-template",
+    .run = prepare_run,
+};

@@ -1,0 +1,219 @@
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/parent.h"
+#include "base/stop.h"
+#include "cli/cli.h"
+#include "comm/comm.h"
+#include "comm/placement.h"
+#include "launch/launcher.h"
+#include "options/options.h"
+#include "run/run_config.h"
+#include "run/settle.h"
+#include "schedule/layout_config.h"
+#include "train/trainer.h"
+#include "tune/store.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct train_arguments {
+  const char *file;
+  const char **sets;
+  int64_t num_sets;
+  const char *resume, *timeline, *layout_from;
+  int64_t ranks, rank;
+  char **given; /* the command line as it was */
+  bool dry_run, keys;
+} train_arguments;
+
+enum { MOST_LAYOUT_KEYS = 24 };
+
+/* getopt_long's first return value for an option without a letter. */
+enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE, OPTION_LAYOUT_FROM };
+
+static const struct option train_options[] = {
+    {"set", required_argument, NULL, OPTION_SET},
+    {"resume", required_argument, NULL, OPTION_RESUME},
+    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+    {"keys", no_argument, NULL, OPTION_KEYS},
+    {"timeline", required_argument, NULL, OPTION_TIMELINE},
+    {"ranks", required_argument, NULL, 'n'},
+    {"rank", required_argument, NULL, OPTION_RANK},
+    {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
+    {NULL, 0, NULL, 0},
+};
+
+/* "optimizer.lr=1e-3", as some programs take what `--set` is for here, or another file. */
+static tri_status fault_of_further_word(const char *word) {
+  char name[128], key[128];
+  size_t length = strcspn(word, "=");
+  snprintf(name, sizeof name, "%.*s", (int)length, word);
+  if (word[length] == '=' && tri_config_meant(tri_run_config_table(), name, key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "train: `%.200s` is not an option; did you mean --set %s%.200s?", word, key,
+                    word + length);
+  }
+  return tri_fail(TRI_BAD_USAGE, "train: one run file at a time, not `%s` too", word);
+}
+
+static tri_status train_parse(int count, char **arguments, train_arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, arguments, ":n:", train_options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
+      case OPTION_RESUME:
+        if (*optarg == '\0')
+          return tri_fail(TRI_BAD_USAGE, "--resume takes auto, never or a folder, and was given nothing");
+        out->resume = optarg;
+        break;
+      case OPTION_TIMELINE: out->timeline = optarg; break;
+      case OPTION_LAYOUT_FROM: out->layout_from = optarg; break;
+      case OPTION_DRY_RUN: out->dry_run = true; break;
+      case OPTION_KEYS: out->keys = true; break;
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
+      case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
+      default:
+        return tri_option_fault_or_key("train", result, arguments, train_options, tri_run_config_table(), "--set");
+    }
+  }
+  if (out->keys) return TRI_OK;
+  if (optind == count) return tri_fail(TRI_BAD_USAGE, "train: which run file? For example: trireme train run.yaml");
+  if (optind + 1 < count) return fault_of_further_word(arguments[optind + 1]);
+  out->file = arguments[optind];
+  return TRI_OK;
+}
+
+/* Under a launcher of the user's own, words may get lost on their way: they are kept in OUTPUT/failures.txt too, if
+ * there is an output. */
+static void write_words(const char *output) {
+  char path[TRI_PATH_BYTES];
+  if (getenv(TRI_LAUNCHED) != NULL || tri_status_message()[0] == '\0' || !tri_path_is_directory(output)) return;
+  if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
+  FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* a pipe would be waited for */
+  if (to == NULL) return;
+  fprintf(to, "rank %d: %s\n", tri_comm_rank(), tri_status_message());
+  fclose(to);
+}
+
+static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
+  int threads = 0;
+  TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? "interrupted before the first step; nothing is lost" : NULL));
+  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it says */
+  if (!arguments->dry_run) TRI_TRY(tri_comm_open());
+  if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
+  tri_train_options options = {
+      .config = config,
+      .resume = arguments->resume,
+      .dry_run = arguments->dry_run,
+      .threads = threads,
+      .ranks = arguments->ranks,
+      .dry_run_rank = arguments->rank,
+      .timeline = arguments->timeline,
+  };
+  tri_status status = tri_train(&options);
+  if (status == TRI_OK || tri_comm_size() == 1) {
+    tri_comm_close();
+    return status;
+  }
+  if (status != TRI_BUSY) write_words(config->output); /* else it is another run's */
+  if (status != TRI_INTERRUPTED) tri_comm_fail(status);
+  if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
+  tri_comm_close(); /* said before: with the first rank that ends so, a launcher kills the others */
+  return tri_fail(status, "%s", "");
+}
+
+/* The options for the run file: those of a study's best layout, and behind them, so that they win, those given. */
+typedef struct found_layout {
+  char text[TRI_LAYOUT_TEXT_BYTES], words[MOST_LAYOUT_KEYS][TRI_LAYOUT_WORD_BYTES + 8];
+  const char **sets;
+  int64_t num_sets;
+} found_layout;
+
+static tri_status find_layout(const train_arguments *arguments, found_layout *out) {
+  char word[TRI_LAYOUT_WORD_BYTES];
+  TRI_TRY(tri_alloc("options", (size_t)arguments->num_sets + MOST_LAYOUT_KEYS, sizeof *out->sets, &out->sets));
+  if (arguments->layout_from != NULL) {
+    tri_status status = tri_store_best_layout(arguments->layout_from, out->text, sizeof out->text);
+    if (status != TRI_OK) tri_free(out->sets);
+    TRI_TRY(status);
+  }
+  for (const char *at = out->text; out->num_sets < MOST_LAYOUT_KEYS && tri_layout_next_word(&at, word);) {
+    if (strncmp(word, "data=", 5) == 0) continue; /* replicas follow from the ranks that this run has */
+    snprintf(out->words[out->num_sets], sizeof out->words[0], "layout.%s", word);
+    out->sets[out->num_sets] = out->words[out->num_sets];
+    out->num_sets++;
+  }
+  for (int64_t i = 0; i < arguments->num_sets; i++) out->sets[out->num_sets++] = arguments->sets[i];
+  return TRI_OK;
+}
+
+static tri_status train(const train_arguments *arguments) {
+  if (arguments->keys || arguments->dry_run) tri_stop_release();
+  if (arguments->keys) {
+    tri_run_config_help(stdout);
+    return TRI_OK;
+  }
+  tri_run_config *config = NULL;
+  found_layout found = {.num_sets = 0};
+  TRI_TRY(find_layout(arguments, &found));
+  tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
+  if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
+  if (status == TRI_OK) status = tri_run_settle(config, arguments->resume);
+  tri_free(found.sets);
+  if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
+    tri_launch_options options = {.ranks = arguments->ranks,
+                                  .max_restarts = config->max_restarts,
+                                  .elastic = config->elastic,
+                                  .hang_timeout_s = config->hang_timeout,
+                                  .output = config->output};
+    status = tri_launch(&options, arguments->given);
+  } else if (status == TRI_OK) {
+    status = join_and_train(arguments, config);
+  }
+  tri_free(config);
+  return status;
+}
+
+static tri_status train_run(int count, char **arguments) {
+  train_arguments parsed = {.resume = "auto", .given = arguments};
+  TRI_TRY(tri_alloc("options", (size_t)count, sizeof *parsed.sets, &parsed.sets));
+  tri_status status = train_parse(count, arguments, &parsed);
+  if (status == TRI_OK) status = train(&parsed);
+  tri_free(parsed.sets);
+  return status;
+}
+
+const tri_command tri_command_train = {
+    .name = "train",
+    .summary = "train a model as a run file says",
+    .help =
+        "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
+        "                     [--layout-from STUDY.db] [--timeline FILE] [--dry-run]\n"
+        "       trireme train --keys\n"
+        "\n"
+        "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
+        "\n"
+        "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
+        "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
+        "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
+        "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
+        "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
+        "it\n"
+        "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
+        "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
+        "  --rank RANK       the rank whose program a dry run prints (0)\n"
+        "  --keys            print every key of a run file with its default\n"
+        "  -n, --ranks N     start so many ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+        "it out\n"
+        "\n"
+        "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
+    .holds_signals = true,
+    .options = train_options,
+    .paths = "resume timeline layout-from",
+    .run = train_run,
+};

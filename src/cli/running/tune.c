@@ -1,0 +1,271 @@
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/stop.h"
+#include "cli/cli.h"
+#include "options/json.h"
+#include "options/options.h"
+#include "plan/report.h"
+#include "schedule/layout_config.h"
+#include "tune/explain.h"
+#include "tune/population.h"
+#include "tune/store.h"
+#include "tune/tuner.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHOD, OPTION_SEED, OPTION_KEYS };
+
+typedef struct arguments {
+  const char *study, *store, *html, *method;
+  int64_t trials, seed, ranks;
+  bool json, report, keys;
+} arguments;
+
+static const struct option tune_options[] = {{"store", required_argument, NULL, OPTION_STORE},
+                                             {"json", no_argument, NULL, OPTION_JSON},
+                                             {"html", required_argument, NULL, OPTION_HTML},
+                                             {"trials", required_argument, NULL, OPTION_TRIALS},
+                                             {"method", required_argument, NULL, OPTION_METHOD},
+                                             {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"keys", no_argument, NULL, OPTION_KEYS},
+                                             {"ranks", required_argument, NULL, 'n'},
+                                             {NULL, 0, NULL, 0}};
+
+static tri_status tune_parse(int count, char **given, arguments *out) {
+  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt"};
+  optind = 1;
+  opterr = 0;
+  for (;;) {
+    int result = getopt_long(count, given, ":n:", tune_options, NULL);
+    if (result == -1) break;
+    switch (result) {
+      case OPTION_STORE: out->store = optarg; break;
+      case OPTION_JSON: out->json = true; break;
+      case OPTION_KEYS: out->keys = true; break;
+      case OPTION_HTML: out->html = optarg; break;
+      case OPTION_METHOD:
+        TRI_TRY(tri_option_word("--method", optarg, methods, sizeof methods / sizeof methods[0], &(int){0}));
+        out->method = optarg;
+        break;
+      case OPTION_TRIALS: TRI_TRY(tri_option_int("--trials", optarg, 1, 100000, &out->trials)); break;
+      case OPTION_SEED: TRI_TRY(tri_option_int("--seed", optarg, 0, 1LL << 53, &out->seed)); break;
+      case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
+      default: return tri_option_fault("tune", result, given, tune_options);
+    }
+  }
+  if (out->keys) return TRI_OK;
+  if (optind < count && strcmp(given[optind], "report") == 0) {
+    out->report = true;
+    optind++;
+  }
+  if (optind == count)
+    return tri_fail(TRI_BAD_USAGE, "tune: which study? For example: trireme tune configs/studies/frontier-175b.yaml");
+  if (optind + 1 < count) return tri_fail(TRI_BAD_USAGE, "tune: one study at a time, not `%s` too", given[optind + 1]);
+  out->study = given[optind];
+  return TRI_OK;
+}
+
+/* NAME.db beside the study file, if no other is given. */
+static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) {
+  size_t length = strlen(given->study);
+  const char *from = given->store == NULL ? given->study : given->store;
+  if (strlen(from) + 4 >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", from);
+  snprintf(path, TRI_PATH_BYTES, "%s", from);
+  if (given->store == NULL && length > 5 && strcmp(given->study + length - 5, ".yaml") == 0) path[length - 5] = '\0';
+  if (given->store == NULL) strcat(path, ".db");
+  return TRI_OK;
+}
+
+/* What a report says, in its three forms. */
+typedef struct findings {
+  const tri_study *study;
+  const tri_explanation *explained; /* NULL of a population */
+  const tri_member *members;
+  int64_t num_members;
+  const char *layout; /* of the best trial; NULL where there is none */
+} findings;
+
+static tri_status write_page(const findings *f, const char *path) {
+  char *page = NULL;
+  size_t bytes = 0;
+  FILE *to = open_memstream(&page, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  if (f->explained != NULL) tri_explain_html(f->explained, to);
+  if (f->explained == NULL) tri_population_html(f->study, f->members, f->num_members, to);
+  tri_status status = fclose(to) == 0 ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
+  if (status == TRI_OK) status = tri_file_replace(path, page, bytes);
+  free(page);
+  return status;
+}
+
+static tri_status print_findings(const arguments *given, const findings *f) {
+  if (given->html != NULL) TRI_TRY(write_page(f, given->html));
+  if (given->json) {
+    json_t *document = f->explained != NULL ? tri_explain_json(f->explained)
+                                            : tri_population_json(f->study, f->members, f->num_members);
+    if (document != NULL && f->layout != NULL) json_object_set_new(document, "layout", json_string(f->layout));
+    return tri_print_json(document);
+  }
+  if (f->explained != NULL) tri_explain_text(f->explained, stdout);
+  if (f->explained == NULL) tri_population_text(f->study, f->members, f->num_members, stdout);
+  return TRI_OK;
+}
+
+static tri_status print_population(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+  findings f = {.study = study};
+  TRI_TRY(tri_store_members(store, &f.members, &f.num_members));
+  TRI_TRY(print_findings(given, &f));
+  const tri_member *best = tri_population_best(f.members, f.num_members);
+  if (given->json || best == NULL) return TRI_OK;
+  printf("\nits weights: %s.trials/member-%ld-round-%ld/checkpoints\n", path, (long)best->member, (long)best->round);
+  return TRI_OK;
+}
+
+static tri_status print_layouts(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+  const tri_trial *trials = NULL;
+  int64_t count = 0;
+  tri_explanation *e = NULL;
+  tri_trial known[TRI_RECIPES] = {{0}};
+  tri_status status = TRI_OK;
+  char text[TRI_LAYOUT_TEXT_BYTES];
+  tri_layout layout;
+  TRI_TRY(tri_store_trials(store, &trials, &count));
+  TRI_TRY_GOTO(tri_alloc("an explanation", 1, sizeof *e, &e), done);
+  for (int64_t r = 0; r < study->num_known; r++) {
+    bool found = false;
+    TRI_TRY_GOTO(tri_store_known(store, &study->known[r], &known[r], &found), done);
+  }
+  TRI_TRY_GOTO(tri_explain(study, trials, count, known, e), done);
+  findings found = {.study = study, .explained = e};
+  if (e->best >= 0) {
+    TRI_TRY_GOTO(tri_store_best_layout(path, text, sizeof text), done);
+    found.layout = text;
+  }
+  TRI_TRY_GOTO(print_findings(given, &found), done);
+  if (given->json || found.layout == NULL) goto done;
+  TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
+  printf("\n");
+  tri_report_paste(&layout, stdout);
+done:
+  tri_free(e);
+  return status;
+}
+
+static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+  bool population = study->search.method == TRI_METHOD_POPULATION;
+  return population ? print_population(given, study, path, store) : print_layouts(given, study, path, store);
+}
+
+/* What is asked for on the command line goes before what the file says. */
+static tri_status take_options(const arguments *given, tri_study *study) {
+  if (given->trials > 0) study->search.trials = given->trials;
+  if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
+  bool population = study->search.method == TRI_METHOD_POPULATION;
+  if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
+  if (population != (study->search.method == TRI_METHOD_POPULATION)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--method %s: a population has a space of its own; say `method: pbt`, or not, in the study file",
+                    given->method);
+  }
+  if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = 0; /* all */
+  return TRI_OK;
+}
+
+/* A store that somebody else has written may name a pipe, which would be waited for. */
+static bool may_read(const char *name) {
+  const char *kind = tri_path_odd_kind(name);
+  return kind == NULL || strcmp(kind, "folder") == 0; /* a preset's name may be a folder's */
+}
+
+static tri_status tune_report(const arguments *given, tri_study *study) {
+  char path[TRI_PATH_BYTES];
+  tri_store *store = NULL;
+  size_t length = strlen(given->study);
+  bool named = length > 3 && strcmp(given->study + length - 3, ".db") == 0;
+  if (named || tri_store_is_one(given->study)) {
+    if (length >= sizeof path) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given->study);
+    snprintf(path, sizeof path, "%s", given->study);
+  } else {
+    TRI_TRY(store_path(given, path));
+    if (!tri_path_exists(path)) {
+      return tri_fail(TRI_BAD_FILE, "there is no store %s yet; begin with: trireme tune %s", path, given->study);
+    }
+  }
+  TRI_TRY(tri_store_study(path, study));
+  /* Reports say what simulations rest on, where that is still there. */
+  if (!tri_study_is_real(study) &&
+      !(may_read(study->cluster_name) && tri_cluster_load(study->cluster_name, &study->cluster) == TRI_OK)) {
+    study->cluster = (tri_cluster){0};
+  }
+  TRI_TRY(tri_store_open(path, NULL, study, &store));
+  tri_status status = print_result(given, study, path, store);
+  tri_store_close(store);
+  return status;
+}
+
+static tri_status tune(const arguments *given, tri_study *study) {
+  char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
+  tri_store *store = NULL;
+  TRI_TRY(tri_study_load(given->study, given->ranks, study));
+  TRI_TRY(take_options(given, study));
+  TRI_TRY(store_path(given, path));
+  int length = snprintf(folder, sizeof folder, "%s.trials", path);
+  if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
+  TRI_TRY(tri_store_open(path, study->text, study, &store));
+  bool population = study->search.method == TRI_METHOD_POPULATION;
+  tri_status status = population ? tri_population_train(study, store, folder) : tri_tune(study, store, folder);
+  if (status == TRI_OK) status = print_result(given, study, path, store);
+  tri_store_close(store);
+  return status;
+}
+
+static tri_status tune_run(int count, char **given) {
+  arguments parsed = {.seed = -1};
+  tri_study *study = NULL;
+  TRI_TRY(tune_parse(count, given, &parsed));
+  if (parsed.keys) {
+    tri_config_help(tri_study_table(), stdout);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
+  TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
+  tri_status status = parsed.report ? tune_report(&parsed, study) : tune(&parsed, study);
+  tri_study_release(study);
+  tri_free(study);
+  return status;
+}
+
+const tri_command tri_command_tune = {
+    .name = "tune",
+    .summary = "find the best layout by trials, simulated or real, and say what mattered",
+    .help =
+        "usage: trireme tune STUDY.yaml [-n RANKS] [--store FILE.db] [--method M] [--trials N] [--seed S]\n"
+        "                    [--html FILE] [--json]\n"
+        "       trireme tune report STUDY.db [--html FILE] [--json]\n"
+        "       trireme tune --keys\n"
+        "\n"
+        "Makes the trials of a study, each a point of its space, and keeps them in an SQLite file; started again, or "
+        "by\n"
+        "several at once, it goes on where it was. With `report` it only says what was found.\n"
+        "\n"
+        "  -n, --ranks N       of each real trial, started through this machine's mpiexec; simulated studies say\n"
+        "                      `devices`\n"
+        "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
+        "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "
+        "random,\n"
+        "                      grid, exhaustive or pbt, whatever the study says\n"
+        "  --trials N          the budget, whatever the study says; with auto: gaussian\n"
+        "  --seed S            of what is chosen at random\n"
+        "  --html FILE         also write a page with plots\n"
+        "  --json              one JSON document on standard output\n"
+        "  --keys              print every key of a study file with its default\n"
+        "\n"
+        "example: trireme tune configs/studies/frontier-175b.yaml --store /tmp/frontier.db\n",
+    .holds_signals = true,
+    .options = tune_options,
+    .paths = "store html",
+    .run = tune_run,
+};

@@ -1,0 +1,305 @@
+/* Tables to text: a whole configuration as YAML, and the list of keys for people. */
+#include "base/memory.h"
+#include "config/config.h"
+#include "config/config_value.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COMMENT_COLUMN = 34, LINE_BYTES = 16384 };
+
+char *tri_config_format_double(double value, char buffer[32]) {
+  if (value == floor(value) && fabs(value) < 1e7) {
+    snprintf(buffer, 32, "%.1f", value); /* 10000.0, not 1.0e+04 */
+    return buffer;
+  }
+  for (int digits = 1; digits <= 17; digits++) {
+    snprintf(buffer, 32, "%.*g", digits, value);
+    if (strtod(buffer, NULL) == value) break;
+  }
+  /* YAML 1.1 readers take 1e-05 for a word and 1.0e-05 for a number. */
+  if (!isfinite(value) || strchr(buffer, '.') != NULL) return buffer;
+  char exponent[32] = "";
+  char *e = strchr(buffer, 'e');
+  if (e != NULL) {
+    snprintf(exponent, sizeof exponent, "%s", e);
+    *e = '\0';
+  }
+  size_t held = strlen(buffer);
+  snprintf(buffer + held, 32 - held, ".0%.8s", exponent);
+  return buffer;
+}
+
+/* ---- values as YAML -------------------------------------------------------------------------------------------- */
+
+/* Whether a text may stand without quotes: it begins and goes on as paths and names do. */
+static bool is_plain(const char *text) {
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  static const char more[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./+";
+  const tri_yaml as_scalar = {.kind = TRI_YAML_SCALAR, .text = text};
+  bool begins = text[0] == '/' || text[0] == '.' || (text[0] != '\0' && strchr(letters, text[0]) != NULL);
+  return begins && text[strspn(text, more)] == '\0' && !tri_yaml_is_null(&as_scalar);
+}
+
+static void format_string(const char *text, char *buffer, size_t bytes) {
+  if (is_plain(text)) {
+    snprintf(buffer, bytes, "%s", text);
+    return;
+  }
+  size_t held = 0;
+  buffer[held++] = '"';
+  for (; *text != '\0' && held + 4 < bytes; text++) {
+    if (*text == '"' || *text == '\\') buffer[held++] = '\\';
+    buffer[held++] = *text;
+  }
+  buffer[held++] = '"';
+  buffer[held] = '\0';
+}
+
+static const char *word_of(const tri_config_key *key, const void *at) {
+  int value = 0;
+  memcpy(&value, at, sizeof value);
+  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+    if (word->value == value) return word->name;
+  }
+  return "";
+}
+
+static void format_numbers(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
+  char text[32];
+  size_t held = (size_t)snprintf(buffer, bytes, "[");
+  for (size_t i = 0; i < key->bytes / sizeof(double); i++) {
+    double number = 0;
+    memcpy(&number, (const char *)at + i * sizeof number, sizeof number);
+    if (number == 0) break;
+    held += (size_t)snprintf(buffer + held, bytes - held, "%s%s", i == 0 ? "" : ", ",
+                             tri_config_format_double(number, text));
+  }
+  snprintf(buffer + held, bytes - held, "]");
+}
+
+static void format_value(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
+  int64_t whole = 0;
+  uint64_t seed = 0;
+  double numbers[2] = {0, 0};
+  char first[32];
+  char second[32];
+  switch (key->type) {
+    case TRI_CONFIG_INT:
+    case TRI_CONFIG_AUTO:
+      memcpy(&whole, at, sizeof whole);
+      if (key->type == TRI_CONFIG_AUTO && whole == 0) {
+        snprintf(buffer, bytes, "auto");
+      } else {
+        snprintf(buffer, bytes, "%" PRId64, whole);
+      }
+      break;
+    case TRI_CONFIG_SEED:
+      memcpy(&seed, at, sizeof seed);
+      snprintf(buffer, bytes, "%" PRIu64, seed);
+      break;
+    case TRI_CONFIG_DOUBLE:
+      memcpy(numbers, at, sizeof numbers[0]);
+      snprintf(buffer, bytes, "%s", tri_config_format_double(numbers[0], first));
+      break;
+    case TRI_CONFIG_PAIR:
+      memcpy(numbers, at, sizeof numbers);
+      snprintf(buffer, bytes, "[%s, %s]", tri_config_format_double(numbers[0], first),
+               tri_config_format_double(numbers[1], second));
+      break;
+    case TRI_CONFIG_NUMBERS: format_numbers(key, at, buffer, bytes); break;
+    case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
+    case TRI_CONFIG_STRING:
+    case TRI_CONFIG_PATH: format_string(at, buffer, bytes); break;
+    case TRI_CONFIG_CHOICE: snprintf(buffer, bytes, "%s", word_of(key, at)); break;
+    case TRI_CONFIG_LIST:
+    case TRI_CONFIG_SECTION: buffer[0] = '\0'; break;
+  }
+}
+
+/* The key that alone stands for an entry of a list. */
+static const tri_config_key *find_plain(const tri_config_key *list) {
+  const tri_config_key *key = list->table->keys;
+  while (strcmp(key->name, list->plain) != 0) key++;
+  return key;
+}
+
+static void print_in_line(const tri_config_table *table, const char *values, int indent, FILE *to) {
+  char value[LINE_BYTES];
+  fprintf(to, "%*s- {", indent, "");
+  for (size_t i = 0; i < table->num_keys; i++) {
+    format_value(&table->keys[i], values + table->keys[i].offset, value, sizeof value);
+    fprintf(to, "%s%s: %s", i == 0 ? "" : ", ", table->keys[i].name, value);
+  }
+  fprintf(to, "}\n");
+}
+
+/* An entry of a list begins with a dash in the place of its first key's last two blanks. */
+static void print_section(const tri_config_table *table, const char *values, int indent, bool dash, FILE *to) {
+  char value[LINE_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const char *at = values + key->offset;
+    format_value(key, at, value, sizeof value);
+    int64_t entries = 0;
+    if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
+    if (key->type == TRI_CONFIG_LIST && entries == 0) snprintf(value, sizeof value, "[]");
+    if (key->plain != NULL && entries == 1) {
+      format_value(find_plain(key), at + find_plain(key)->offset, value, sizeof value);
+      entries = 0;
+    }
+    const char *blank = value[0] == '\0' ? "" : " ";
+    int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
+    fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
+    if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
+    for (int64_t n = 0; n < entries; n++) {
+      const char *entry = at + (size_t)n * key->bytes;
+      if (key->in_line) {
+        print_in_line(key->table, entry, indent + 2, to);
+      } else {
+        print_section(key->table, entry, indent + 4, true, to);
+      }
+    }
+  }
+}
+
+tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_config_check(table, values));
+  FILE *to = open_memstream(&text, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory while printing a %s", table->noun);
+  fputs(heading, to);
+  print_section(table, values, 0, false, to);
+  bool failed = ferror(to) != 0;
+  failed = fclose(to) != 0 || failed;
+  tri_status status =
+      failed ? tri_fail(TRI_OUT_OF_MEMORY, "out of memory while printing a %s", table->noun) : tri_strdup(text, out);
+  free(text);
+  return status;
+}
+
+/* ---- two structs ------------------------------------------------------------------------------------------------- */
+
+enum { NAME_BYTES = 256, TYPE_BYTES = 512 };
+
+static void full_name(const char *prefix, const char *key, char out[NAME_BYTES]) {
+  int length = snprintf(out, NAME_BYTES, "%s%s%s", prefix, prefix[0] == '\0' ? "" : ".", key);
+  if (length >= NAME_BYTES) out[0] = '\0'; /* no table is nested so deep */
+}
+
+typedef struct comparison {
+  void (*visit)(void *context, const char *key, const char *left, const char *right);
+  void *context;
+} comparison;
+
+static void compare_section(const tri_config_table *table, const char *prefix, const char *left, const char *right,
+                            const comparison *to) {
+  char name[NAME_BYTES], before[LINE_BYTES], after[LINE_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const char *a = left + key->offset, *b = right + key->offset;
+    full_name(prefix, key->name, name);
+    if (key->type == TRI_CONFIG_SECTION) {
+      compare_section(key->table, name, a, b, to);
+      continue;
+    }
+    format_value(key, a, before, sizeof before);
+    format_value(key, b, after, sizeof after);
+    if (strcmp(before, after) != 0) to->visit(to->context, name, before, after);
+  }
+}
+
+void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
+                            void (*visit)(void *context, const char *key, const char *left, const char *right),
+                            void *context) {
+  compare_section(table, "", left, right, &(comparison){visit, context});
+}
+
+static void name_section(const tri_config_table *table, const char *prefix,
+                         void (*visit)(void *context, const char *key), void *context) {
+  char name[NAME_BYTES];
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    full_name(prefix, key->name, name);
+    if (key->type == TRI_CONFIG_SECTION) {
+      name_section(key->table, name, visit, context);
+    } else {
+      visit(context, name);
+    }
+  }
+}
+
+void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context) {
+  name_section(table, "", visit, context);
+}
+
+/* ---- help ------------------------------------------------------------------------------------------------------ */
+
+static const char *plain_type_name(tri_config_type type) {
+  switch (type) {
+    case TRI_CONFIG_INT:
+    case TRI_CONFIG_SEED: return "integer";
+    case TRI_CONFIG_AUTO: return "integer|auto";
+    case TRI_CONFIG_DOUBLE: return "number";
+    case TRI_CONFIG_PAIR: return "[number, number]";
+    case TRI_CONFIG_NUMBERS: return "[number, ...]";
+    case TRI_CONFIG_BOOL: return "true|false";
+    case TRI_CONFIG_STRING: return "text";
+    case TRI_CONFIG_PATH: return "path";
+    case TRI_CONFIG_CHOICE: return "word";
+    case TRI_CONFIG_SECTION: return "keys";
+    case TRI_CONFIG_LIST: return "list of keys";
+  }
+  return "?";
+}
+
+static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
+  if (key->type != TRI_CONFIG_CHOICE) {
+    const char *name = key->plain != NULL ? "text|list of keys" : plain_type_name(key->type);
+    snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : name);
+    return;
+  }
+  buffer[0] = '\0';
+  for (const tri_config_word *word = key->words; word->name != NULL; word++) {
+    size_t held = strlen(buffer);
+    snprintf(buffer + held, bytes - held, "%s%s", held == 0 ? "" : "|", word->name);
+  }
+}
+
+typedef struct description {
+  void (*visit)(void *context, const tri_config_described *described);
+  void *context;
+} description;
+
+static void describe_section(const tri_config_table *table, const char *path, const description *to) {
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    char full[NAME_BYTES];
+    char type[TYPE_BYTES];
+    full_name(path, key->name, full);
+    type_name(key, type, sizeof type);
+    const char *standard = key->fallback != NULL ? key->fallback : key->derived;
+    if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
+    if (standard[0] == '\0' && tri_config_is_text(key)) standard = "(none)";
+    to->visit(to->context, &(tri_config_described){.name = full, .type = type, .standard = standard, .key = key});
+    if (key->table != NULL) describe_section(key->table, full, to);
+  }
+}
+
+void tri_config_describe(const tri_config_table *table,
+                         void (*visit)(void *context, const tri_config_described *described), void *context) {
+  describe_section(table, "", &(description){visit, context});
+}
+
+static void help_line(void *to, const tri_config_described *key) {
+  fprintf(to, "  %-42s %-34s %-24s %s\n", key->name, key->type, key->standard, key->key->help);
+}
+
+void tri_config_help(const tri_config_table *table, FILE *to) {
+  fprintf(to, "  %-42s %-34s %-24s %s\n", "key", "type", "default", "meaning");
+  tri_config_describe(table, help_line, to);
+}

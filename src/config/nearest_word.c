@@ -1,0 +1,65 @@
+#include "config/nearest_word.h"
+
+#include "config/name_aliases.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+static char plain(char letter) { return letter == '_' ? '-' : (char)tolower((unsigned char)letter); }
+
+/* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment). */
+static size_t edit_distance(const char *a, const char *b) {
+  size_t rows[3][65];
+  size_t *before = rows[0], *above = rows[1], *row = rows[2];
+  size_t length_b = strlen(b);
+  if (length_b > 64) return 64;
+  for (size_t j = 0; j <= length_b; j++) row[j] = j;
+  for (size_t i = 0; a[i] != '\0'; i++) {
+    size_t *oldest = before;
+    before = above;
+    above = row;
+    row = oldest;
+    row[0] = i + 1;
+    for (size_t j = 1; j <= length_b; j++) {
+      char letter = plain(a[i]), other = plain(b[j - 1]);
+      size_t best = above[j - 1] + (letter != other);
+      if (above[j] + 1 < best) best = above[j] + 1;
+      if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+      bool exchanged = i > 0 && j > 1 && letter == plain(b[j - 2]) && plain(a[i - 1]) == other;
+      if (exchanged && before[j - 2] + 1 < best) best = before[j - 2] + 1;
+      row[j] = best;
+    }
+  }
+  return row[length_b];
+}
+
+const char *tri_known_word(const char *word, const char *const *candidates, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (tri_is_other_name(word, candidates[i])) return candidates[i];
+  }
+  return NULL;
+}
+
+/* Which of a name of so many letters may be wrong: more, and it is another name. */
+static size_t most_edits(size_t length) { return length < 3 ? 0 : (length + 2) / 3; }
+
+const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count) {
+  const char *best = tri_known_word(word, candidates, count);
+  word += strspn(word, "-");
+  size_t length = strlen(word);
+  size_t best_distance = most_edits(length) + 1;
+  if (best != NULL) return best;
+  for (size_t i = 0; i < count; i++) {
+    const char *candidate = candidates[i] + strspn(candidates[i], "-");
+    size_t distance = edit_distance(word, candidate);
+    /* `layers` should find `num_layers`: one inside the other is near enough, and what differs by less is nearer. */
+    bool inside = strstr(candidate, word) != NULL || (strlen(candidate) >= 3 && strstr(word, candidate) != NULL);
+    if (length >= 3 && inside && distance > most_edits(length)) distance = most_edits(length);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidates[i];
+    }
+  }
+  return best;
+}

@@ -1,0 +1,129 @@
+#include "config/preset.h"
+
+#include "config/nearest_word.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef enum beside { CHOSEN, PROGRAM, OBJECT, BUILT } beside;
+
+/* Where to look, in this order: below the folder of what. */
+static const struct {
+  beside of;
+  const char *below;
+} places[] = {{CHOSEN, ""},
+              {PROGRAM, "/../share/trireme/configs"},
+              {OBJECT, "/../share/trireme/configs"},    /* lib/libtrireme.so.0 */
+              {OBJECT, "/../../share/trireme/configs"}, /* lib/x86_64-linux-gnu/libtrireme.so.0 */
+              {PROGRAM, "/../configs"},
+              {PROGRAM, "/../../configs"},
+              {BUILT, ""}};
+enum { NUM_PLACES = sizeof places / sizeof places[0] };
+
+static void cut_name(char path[TRI_PATH_BYTES]) {
+  char *slash = strrchr(path, '/');
+  if (slash != NULL) *slash = '\0';
+}
+
+/* The folder of the program's own file, or "" where the system does not say. */
+static void program_directory(char out[TRI_PATH_BYTES]) {
+  ssize_t length = readlink("/proc/self/exe", out, TRI_PATH_BYTES - 1);
+  out[length > 0 ? length : 0] = '\0';
+  cut_name(out);
+}
+
+/* The folder of the file that this code was loaded from, where that is a library; else the program's, or "". */
+static void object_directory(char out[TRI_PATH_BYTES]) {
+  static const char here = 0; /* an address of this file's */
+  Dl_info facts;
+  out[0] = '\0';
+  if (dladdr(&here, &facts) == 0 || facts.dli_fname == NULL || strchr(facts.dli_fname, '/') == NULL) return;
+  char *whole = realpath(facts.dli_fname, NULL);
+  if (whole == NULL) return;
+  snprintf(out, TRI_PATH_BYTES, "%s", whole);
+  free(whole);
+  cut_name(out);
+}
+
+/* Writes "PLACE/FOLDER" of the index-th place to look at; false if there is no such place. */
+static bool place(int index, const char *folder, char out[TRI_PATH_BYTES]) {
+  char base[TRI_PATH_BYTES] = "";
+  const char *chosen = NULL;
+  switch (places[index].of) {
+    case CHOSEN: chosen = getenv("TRIREME_CONFIGS"); break;
+    case PROGRAM: program_directory(base); break;
+    case OBJECT: object_directory(base); break;
+    case BUILT: chosen = TRIREME_CONFIG_DIR; break;
+  }
+  if (chosen != NULL) snprintf(base, sizeof base, "%s", chosen);
+  int length = snprintf(out, TRI_PATH_BYTES, "%s%s/%s", base, places[index].below, folder);
+  return base[0] != '\0' && length < TRI_PATH_BYTES;
+}
+
+bool tri_preset_find(const char *folder, const char *name, char path[TRI_PATH_BYTES]) {
+  char directory[TRI_PATH_BYTES];
+  if (name[0] == '\0' || name[0] == '.' || strchr(name, '/') != NULL) return false;
+  for (int i = 0; i < NUM_PLACES; i++) {
+    if (!place(i, folder, directory)) continue;
+    int length = snprintf(path, TRI_PATH_BYTES, "%s/%s.yaml", directory, name);
+    if (length < TRI_PATH_BYTES && tri_path_exists(path)) return true;
+  }
+  return false;
+}
+
+/* Puts a name where it belongs in the sorted list unless it is there. */
+static size_t insert_name(char names[][TRI_PRESET_NAME_BYTES], size_t count, const char *name) {
+  size_t at = 0;
+  while (at < count && strcmp(names[at], name) < 0) at++;
+  if (count == TRI_PRESET_MOST || (at < count && strcmp(names[at], name) == 0)) return count;
+  memmove(names[at + 1], names[at], (count - at) * TRI_PRESET_NAME_BYTES);
+  snprintf(names[at], TRI_PRESET_NAME_BYTES, "%s", name);
+  return count + 1;
+}
+
+size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES]) {
+  size_t count = 0;
+  char path[TRI_PATH_BYTES];
+  for (int i = 0; i < NUM_PLACES; i++) {
+    DIR *directory = place(i, folder, path) ? opendir(path) : NULL;
+    if (directory == NULL) continue;
+    for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+      char name[256];
+      snprintf(name, sizeof name, "%s", entry->d_name);
+      size_t length = strlen(name);
+      if (length <= 5 || strcmp(name + length - 5, ".yaml") != 0 || name[0] == '.') continue;
+      name[length - 5] = '\0';
+      if (length - 5 < TRI_PRESET_NAME_BYTES) count = insert_name(names, count, name);
+    }
+    closedir(directory);
+  }
+  return count;
+}
+
+static bool ends_in(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length >= end_length && strcmp(text + length - end_length, end) == 0;
+}
+
+bool tri_preset_is_path(const char *text) {
+  return strchr(text, '/') != NULL || ends_in(text, ".yaml") || ends_in(text, ".yml");
+}
+
+void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],
+                        char nearest[TRI_PRESET_NAME_BYTES]) {
+  char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
+  const char *pointers[TRI_PRESET_MOST];
+  size_t count = tri_preset_list(folder, names);
+  all[0] = '\0';
+  for (size_t i = 0; i < count; i++) {
+    size_t held = strlen(all);
+    snprintf(all + held, TRI_PRESET_ALL_BYTES - held, "%s%s", i == 0 ? "" : ", ", names[i]);
+    pointers[i] = names[i];
+  }
+  const char *meant = count == 0 ? NULL : tri_nearest_word(name, pointers, count);
+  snprintf(nearest, TRI_PRESET_NAME_BYTES, "%s", meant == NULL ? "" : meant);
+}

@@ -1,0 +1,65 @@
+/* YAML text as a small tree of nodes that remember where they stand. config.h turns such a tree into structs.
+ *
+ * Only the plain heart of YAML is taken: one document of mappings, lists and scalars. Anchors, aliases, tags and
+ * several documents are refused by name, for in a run file they are more often a slip than a wish. A tree holds at
+ * most TRI_YAML_MAX_NODES nodes, TRI_YAML_MAX_DEPTH deep, from at most TRI_YAML_MAX_BYTES of text per source. */
+#ifndef TRI_CONFIG_YAML_H
+#define TRI_CONFIG_YAML_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { TRI_YAML_MAX_BYTES = 1 << 20, TRI_YAML_MAX_DEPTH = 16, TRI_YAML_MAX_NODES = 32768 };
+
+typedef enum tri_yaml_kind { TRI_YAML_SCALAR, TRI_YAML_LIST, TRI_YAML_MAPPING } tri_yaml_kind;
+
+typedef struct tri_yaml tri_yaml;
+struct tri_yaml {
+  tri_yaml_kind kind;
+  bool quoted;        /* a scalar in quotes: text even if it looks like a number */
+  bool root;          /* the outermost node of its source                        */
+  const char *text;   /* a scalar's                                              */
+  const char *key;    /* its key, if it stands in a mapping                      */
+  const char *source; /* the file, or what was given on the command line         */
+  int line;           /* of the key in a mapping, else of the value; 0: the source is a command-line option */
+  tri_yaml *first, *last, *next; /* children in order; the next sibling */
+};
+
+/* Owns the nodes of any number of sources. */
+typedef struct tri_yaml_tree tri_yaml_tree;
+
+tri_status tri_yaml_create(tri_yaml_tree **out);
+void tri_yaml_destroy(tri_yaml_tree *tree);
+
+/* Reads one document. Bad syntax is TRI_BAD_CONFIG and says the line; a source without any content is too. `source` is
+ * copied. is_option: the text comes from the command line and has no line numbers. */
+tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
+                          tri_yaml **out);
+tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
+
+/* A node of our own making that claims to stand where `like` stands; `text` is copied, NULL makes an empty mapping. */
+tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
+
+tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key);
+
+/* Sets mapping[key] to a node that stands in no mapping yet, in the place of what was there. `key` is copied. */
+tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key, tri_yaml *value);
+
+/* An empty value (`key:`), `~` or `null`. */
+bool tri_yaml_is_null(const tri_yaml *node);
+
+/* Valid UTF-8 of printable characters on one line: what can be written in double quotes and read back the same. */
+bool tri_yaml_is_printable(const char *text);
+
+/* Records a failure as "SUBJECT at line 7 of FILE REST", or for a node of an option as "OPTION: SUBJECT REST"
+ * (without "OPTION: " if the source has no name). The format gives REST, with the blank or the semicolon that it begins
+ * with. Returns TRI_BAD_CONFIG. */
+tri_status tri_yaml_fail(const tri_yaml *node, const char *subject, const char *format, ...) TRI_PRINTF(3, 4);
+
+/* A scalar's text for a message: shortened, on one line, valid UTF-8. Returns buffer. */
+enum { TRI_YAML_EXCERPT_BYTES = 72 };
+char *tri_yaml_excerpt(const char *text, char buffer[TRI_YAML_EXCERPT_BYTES]);
+
+#endif

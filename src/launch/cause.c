@@ -1,0 +1,128 @@
+#include "launch/cause.h"
+
+#include "launch/launcher_messages.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* The first half stays; of the second the oldest lines make room. */
+void tri_noise_add(tri_noise *noise, const char *line) {
+  size_t length = strlen(line), half = TRI_NOISE_BYTES / 2;
+  if (length > half / 2) length = half / 2;
+  size_t need = length + 2;
+  if (noise->length + need > TRI_NOISE_BYTES) {
+    size_t dropped = noise->length + need - TRI_NOISE_BYTES;
+    const char *end = memchr(noise->text + half + dropped, '\n', noise->length - half - dropped);
+    if (end != NULL) dropped = (size_t)(end + 1 - noise->text) - half;
+    memmove(noise->text + half, noise->text + half + dropped, noise->length - half - dropped);
+    noise->length -= dropped;
+  }
+  memcpy(noise->text + noise->length, line, length);
+  noise->length += length;
+  noise->text[noise->length++] = '\n';
+  noise->text[noise->length] = '\0';
+}
+
+const char *tri_cause_name_rank(const tri_ending *ending, int64_t rank, char *text, size_t bytes) {
+  const char *place = rank < 0 || rank >= ending->num_ranks ? "" : ending->ranks[rank].place;
+  if (rank < 0) {
+    snprintf(text, bytes, "a rank");
+  } else {
+    snprintf(text, bytes, "rank %lld%s%s%s", (long long)rank, *place == '\0' ? "" : " (", place,
+             *place == '\0' ? "" : ")");
+  }
+  return text;
+}
+
+/* Which rank an obituary is of. */
+static int64_t rank_of(const tri_ending *e, const tri_obituary *obituary) {
+  if (obituary->rank >= 0 && obituary->rank < e->num_ranks) return obituary->rank;
+  for (int64_t r = 0; r < e->num_ranks; r++) {
+    if (obituary->pid > 0 && e->ranks[r].pid == obituary->pid) return r;
+  }
+  return -1;
+}
+
+static const char *when(const tri_ending *e, char text[64]) {
+  snprintf(text, 64, "before its first step");
+  if (e->steps >= 0) snprintf(text, 64, "at step %lld", (long long)e->steps + 1);
+  return text;
+}
+
+static const char *node_of(const tri_ending *e, int64_t rank) {
+  return rank < 0 || rank >= e->num_ranks || e->ranks[rank].host[0] == '\0' ? "its node" : e->ranks[rank].host;
+}
+
+static tri_status tell_death(const tri_ending *e, int64_t rank, const char *node, int number) {
+  char who[TRI_PLACE_BYTES + 64], at[64];
+  const char *hint = number == SIGKILL ? " (if nobody did, the system has, for want of memory: see dmesg there)" : "";
+  return tri_fail(TRI_COMM,
+                  "%s on %s was killed by signal %d (%s)%s, %s; the job of %lld ranks is ended, and the same command "
+                  "goes on from the newest checkpoint",
+                  tri_cause_name_rank(e, rank, who, sizeof who), node, number, strsignal(number), hint, when(e, at),
+                  (long long)e->num_ranks);
+}
+
+static tri_status tell_silence(const tri_ending *e) {
+  char who[TRI_PLACE_BYTES + 64], at[64];
+  return tri_fail(
+      TRI_COMM,
+      "%s on %s ended without a word, %s; the job of %lld ranks is ended, and the same command goes on from "
+      "the newest checkpoint. The launcher says:\n%s",
+      tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
+      (long long)e->num_ranks, e->noise.text);
+}
+
+bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->requested; }
+
+static tri_status tell_interruption(const tri_ending *e) {
+  if (e->interrupted.said) return tri_fail(TRI_INTERRUPTED, "%s", e->interrupted.text);
+  bool good = (WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0) || e->all_left;
+  if (good) return tri_fail(TRI_INTERRUPTED, "interrupted as the last step was made; the run is complete");
+  if (e->steps < 0) return tri_fail(TRI_INTERRUPTED, "interrupted before the first step; nothing is lost");
+  return tri_fail(TRI_INTERRUPTED,
+                  "interrupted%s after step %lld, without a checkpoint of it; the same command goes on from the newest",
+                  e->asked > 1 ? " twice, so at once," : "", (long long)e->steps);
+}
+
+static tri_status tell_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
+
+/* What is known from the launcher alone, or nearly. */
+static tri_status tell_launcher(const tri_ending *e) {
+  tri_obituary obituary;
+  int result = e->launcher_result;
+  tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
+  if (status == TRI_OK) status = TRI_COMM; /* some rank has failed all the same */
+  int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
+  bool killed = tri_obituary_find(e->noise.text, &obituary) && obituary.signal > 0;
+  if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);
+  if (WIFSIGNALED(result) && !e->ended) {
+    return tri_fail(
+        TRI_COMM,
+        "the launcher was killed by signal %d (%s), and took the job of %lld ranks with it; the same command "
+        "goes on from the newest checkpoint",
+        WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
+  }
+  if (killed) return tell_death(e, rank_of(e, &obituary), obituary.node, obituary.signal);
+  if (e->interrupted.said) return tell_words(&e->interrupted);
+  if (e->silent) return tell_silence(e);
+  if (e->echo.said) return tell_words(&e->echo);
+  if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
+  return tri_fail(TRI_COMM,
+                  "the job of %lld ranks ended with status %d, and no rank has said why; started again, the same "
+                  "command goes on from the newest checkpoint. The launcher says:\n%s",
+                  (long long)e->num_ranks, code, e->noise.text);
+}
+
+tri_status tri_cause_tell(const tri_ending *e) {
+  if (e->hang[0] != '\0') return tri_fail(TRI_COMM, "%s", e->hang);
+  if (e->own.said) return tell_words(&e->own);
+  if (e->crash_signal != 0) return tell_death(e, e->crashed, node_of(e, e->crashed), e->crash_signal);
+  bool good = WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0;
+  if (tri_ending_was_asked(e) && e->told.said && !e->ended && !good) return tell_launcher(e);
+  if (tri_ending_was_asked(e)) return tell_interruption(e);
+  if ((good && !e->silent && !e->echo.said && !e->interrupted.said && !e->told.said) || e->all_left) return TRI_OK;
+  return tell_launcher(e);
+}

@@ -1,0 +1,25 @@
+/* Where ranks that cannot reach their parent's socket (base/parent.h) leave their last words: a folder beside the
+ * output, since that is where other hosts look too. */
+#ifndef TRI_LAUNCH_ERROR_FILES_H
+#define TRI_LAUNCH_ERROR_FILES_H
+
+#include "base/file.h"
+
+#include <stdbool.h>
+
+/* What a rank left: last words, or ("echo") those of one that ended because another did. */
+typedef void (*tri_word_taking)(void *context, bool echo, int exit_status, const char *text);
+
+/* LOCAL. Makes a folder that nobody else has, in the nearest one to the output that there is and that lets us, or in
+ * $TMPDIR (/tmp); and removes those of this user there whose parents were killed: they have not touched them for a day,
+ * by the clock of the file system. NULL: no output. "" where none can be made; that is no failure, since words go
+ * through the launcher, too. */
+void tri_word_folder_make(const char *output, char out[TRI_PATH_BYTES]);
+
+/* LOCAL. Its parent is alive: now and then, much more often than once a day. */
+void tri_word_folder_touch(const char *folder);
+
+/* LOCAL. Takes what ranks have left, and removes the folder. */
+void tri_word_folder_empty(const char *folder, tri_word_taking take, void *context);
+
+#endif

@@ -1,0 +1,188 @@
+#include "launch/stale_shm.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define SEGMENTS "/dev/shm"
+
+enum { PATH_BYTES = 512 };
+
+typedef struct segment {
+  char path[PATH_BYTES];
+  dev_t device;
+  ino_t inode;
+  bool used;
+} segment;
+
+typedef struct segments {
+  segment *all; /* [count] */
+  size_t count, room;
+} segments;
+
+/* "vader_segment.HOST.UID.JOB.RANK" of Open MPI 4, "sm_segment." of 5: this host's and this user's. */
+static bool is_segment(const char *name, const char *host) {
+  static const char *const kinds[] = {"vader_segment.", "sm_segment."};
+  char begin[128];
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    int length = snprintf(begin, sizeof begin, "%s%s.%ld.", kinds[i], host, (long)geteuid());
+    unsigned job, rank;
+    char more;
+    if (strncmp(name, begin, (size_t)length) == 0 && sscanf(name + length, "%8x.%u%c", &job, &rank, &more) == 2) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void find_segments(const char *host, segments *out) {
+  DIR *folder = opendir(SEGMENTS);
+  if (folder == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    struct stat facts;
+    segment found = {.used = false};
+    if (!is_segment(entry->d_name, host)) continue;
+    snprintf(found.path, sizeof found.path, "%s/%s", SEGMENTS, entry->d_name);
+    if (lstat(found.path, &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_uid != geteuid()) continue;
+    found.device = facts.st_dev;
+    found.inode = facts.st_ino;
+    if (out->count == out->room) {
+      size_t room = out->room == 0 ? 64 : 2 * out->room;
+      if (tri_realloc("segments", room, sizeof *out->all, &out->all) != TRI_OK) break;
+      out->room = room;
+    }
+    out->all[out->count++] = found;
+  }
+  closedir(folder);
+}
+
+static void note_use(const segments *s, dev_t device, ino_t inode) {
+  for (size_t i = 0; i < s->count; i++) {
+    if (s->all[i].device == device && s->all[i].inode == inode) s->all[i].used = true;
+  }
+}
+
+/* False where it cannot be looked at though it is still there. */
+static bool look_at_files(const segments *s, const char *process) {
+  char path[PATH_BYTES];
+  snprintf(path, sizeof path, "/proc/%.20s/fd", process);
+  DIR *folder = opendir(path);
+  if (folder == NULL) return errno == ENOENT || errno == ESRCH;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    struct stat facts;
+    if (entry->d_name[0] == '.') continue;
+    if (fstatat(dirfd(folder), entry->d_name, &facts, 0) == 0) note_use(s, facts.st_dev, facts.st_ino);
+  }
+  closedir(folder);
+  return true;
+}
+
+static bool look_at_mappings(const segments *s, const char *process) {
+  char path[PATH_BYTES], line[4096 + PATH_BYTES];
+  snprintf(path, sizeof path, "/proc/%.20s/maps", process);
+  FILE *from = fopen(path, "re");
+  if (from == NULL) return errno == ENOENT || errno == ESRCH;
+  while (fgets(line, sizeof line, from) != NULL) {
+    unsigned major_number, minor_number;
+    unsigned long inode;
+    if (sscanf(line, "%*s %*s %*s %x:%x %lu", &major_number, &minor_number, &inode) == 3 && inode != 0) {
+      note_use(s, makedev(major_number, minor_number), (ino_t)inode);
+    }
+  }
+  fclose(from);
+  return true;
+}
+
+/* Whoever makes a segment maps it before it closes the file: so files are looked at first. The system's first process
+ * may be closed to us, and is no rank. */
+static bool find_users(const segments *s) {
+  DIR *folder = opendir("/proc");
+  bool all = folder != NULL;
+  for (const struct dirent *entry; all && (entry = readdir(folder)) != NULL;) {
+    char path[PATH_BYTES];
+    struct stat facts;
+    if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || strcmp(entry->d_name, "1") == 0) continue;
+    snprintf(path, sizeof path, "/proc/%.20s", entry->d_name);
+    if (stat(path, &facts) != 0 || facts.st_uid != geteuid()) continue;
+    all = look_at_files(s, entry->d_name) && look_at_mappings(s, entry->d_name);
+  }
+  if (folder != NULL) closedir(folder);
+  return all;
+}
+
+static void remove_segments(const char *host) {
+  segments s = {0};
+  find_segments(host, &s);
+  if (s.count > 0 && find_users(&s)) {
+    for (size_t i = 0; i < s.count; i++) {
+      if (!s.all[i].used) unlink(s.all[i].path);
+    }
+  }
+  tri_free(s.all);
+}
+
+static bool is_own_folder(const char *path) {
+  struct stat facts;
+  return lstat(path, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid();
+}
+
+/* Or dead, and nobody has taken note. */
+static bool is_gone(pid_t pid) {
+  char path[64], text[512] = "";
+  if (kill(pid, 0) != 0) return errno == ESRCH;
+  snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+  FILE *from = fopen(path, "re");
+  if (from == NULL) return false;
+  text[fread(text, 1, sizeof text - 1, from)] = '\0';
+  fclose(from);
+  const char *end = strrchr(text, ')'); /* of the name, which may hold any letter */
+  return end != NULL && strncmp(end, ") Z", 3) == 0;
+}
+
+/* TMPDIR/ompi.HOST.UID/pid.PID, of the mpiexec with that number. */
+static void remove_sessions(const char *host) {
+  char path[TRI_PATH_BYTES], name[160], session[TRI_PATH_BYTES];
+  const char *temporary = getenv("TMPDIR");
+  snprintf(name, sizeof name, "ompi.%s.%ld", host, (long)geteuid());
+  if (tri_path_join(path, temporary == NULL ? "/tmp" : temporary, name) != TRI_OK || !is_own_folder(path)) return;
+  DIR *folder = opendir(path);
+  if (folder == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    long pid;
+    char more;
+    if (sscanf(entry->d_name, "pid.%ld%c", &pid, &more) != 1 || pid < 2) continue;
+    if (!is_gone((pid_t)pid) || tri_path_join(session, path, entry->d_name) != TRI_OK || !is_own_folder(session))
+      continue;
+    (void)tri_directory_remove(session);
+  }
+  closedir(folder);
+}
+
+/* Whether every process of this host can be seen from here. */
+static bool sees_all(void) {
+  static const char first[] = "pid:[4026531836]"; /* what Linux has called the first one since 3.8 */
+  char text[64];
+  ssize_t length = readlink("/proc/self/ns/pid", text, sizeof text - 1);
+  return length == (ssize_t)sizeof first - 1 && memcmp(text, first, sizeof first - 1) == 0;
+}
+
+void tri_leftovers_remove(void) {
+  char host[65] = "";
+  if (!sees_all() || gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') return;
+  remove_segments(host);
+  remove_sessions(host);
+  char *domain = strchr(host, '.'); /* Open MPI 4 leaves it out, 5 does not */
+  if (domain == NULL || domain == host) return;
+  *domain = '\0';
+  remove_segments(host);
+  remove_sessions(host);
+}

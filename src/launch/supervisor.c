@@ -1,0 +1,605 @@
+/* The parent of a job: it starts the machine's launcher, which starts the ranks, and stands between them and the user.
+ *
+ * What ranks say comes on lines of their own (listener.h), so that neither the launcher's banners nor its haste at the
+ * end touch it. What comes through the launcher is kept: its obituary of a rank, and the words of ranks on other hosts.
+ *
+ * The launcher gets a process group of its own, out of the terminal's reach, since it would kill the ranks on Ctrl-C
+ * rather than let them save. A wish to stop goes to the ranks on their lines, and as SIGUSR1 through the launcher where
+ * some have none; before the first step there is nothing to save, and the job is ended.
+ *
+ * The clock counts only time in which this process runs: each wait counts for at most the length that was asked for, so
+ * that neither a laptop that slept nor a stopped parent makes a hang. All that has come is heard before anybody is
+ * judged.
+ *
+ * If this process dies the launcher is killed, and the ranks end by themselves when their lines go down. */
+#include "launch/supervisor.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/parent.h"
+#include "base/stop.h"
+#include "launch/error_files.h"
+#include "launch/listener.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LINE_BYTES = 1 << 16, ENVIRONMENT_BYTES = 8192, FEW_FILES = 64 };
+
+static const double SLICE_S = 0.25; /* the longest wait */
+static const double GRACE_S = 3;    /* for the first cause, where an echo came before it */
+static const double PATIENCE_S = 5; /* with a launcher that was told to end, before it is killed */
+static const double SETTLED_S = 30; /* at most, with a launcher whose job is over */
+static const double DRAIN_S = 2;    /* for the rest of what dead processes said */
+static const double TOUCH_S = 600;  /* between signs of life to who would remove the folder of words */
+static const double LATE_S = 30;    /* more than elsewhere from the first rank's first word to the last's */
+static const double START_S = 300;  /* more than elsewhere until the first process has come to life */
+
+/* One start, as it goes. */
+typedef struct attendance {
+  const tri_start *start;
+  tri_rank_news *ranks;
+  tri_ending *ending;
+  tri_listener listener;
+  int signals, output; /* descriptors; output -1: closed */
+  pid_t launcher;
+  bool reaped, stopped, alive; /* the launcher; whether any process of a rank has been heard */
+  double beat_s, limit_s;
+  double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
+  double touched_s;
+  bool wish_waits;             /* for the first step */
+  char folder[TRI_PATH_BYTES]; /* for the words that cannot be sent; "" where there is none */
+  char line[LINE_BYTES];
+  size_t held;
+  bool skips; /* the rest of a line that is too long */
+} attendance;
+
+double tri_attend_limit_s(double hang_timeout_s) {
+  double more_s = hang_timeout_s / 4 > 5 ? hang_timeout_s / 4 : 5;
+  return hang_timeout_s > 0 ? hang_timeout_s + more_s : 0;
+}
+
+/* ---- signals -----------------------------------------------------------------------------------------------------
+ */
+
+static sigset_t awaited(void) {
+  sigset_t set = tri_stop_signals();
+  sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+void tri_attend_prepare(void) {
+  sigset_t set = awaited();
+  struct sigaction ignore = {.sa_handler = SIG_IGN}, plain = {.sa_handler = SIG_DFL};
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  sigaction(SIGPIPE, &ignore, NULL);
+  sigaction(SIGCHLD, &plain, NULL);          /* ignored, children would leave nothing to wait for */
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* ranks whose launcher was killed come to us */
+}
+
+int tri_attend_asked(void) {
+  sigset_t set = tri_stop_signals();
+  struct timespec none = {0};
+  int asked = 0;
+  while (sigtimedwait(&set, NULL, &none) > 0) asked++;
+  return asked;
+}
+
+/* ---- the end of others ------------------------------------------------------------------------------------------- */
+
+/* Whether a process was started with this job's token in its environment. */
+static bool is_of_job(const attendance *a, pid_t pid) {
+  char path[64], text[1 << 16];
+  size_t length = strlen(a->listener.token), held = 0;
+  bool found = false;
+  snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  for (ssize_t got; !found && (got = read(file, text + held, sizeof text - held)) > 0;) {
+    held += (size_t)got;
+    found = memmem(text, held, a->listener.token, length) != NULL;
+    size_t kept = held < length ? held : length - 1; /* the token may begin here, and go on in the next piece */
+    memmove(text, text + held - kept, kept);
+    held = kept;
+  }
+  close(file);
+  return found;
+}
+
+/* Kills whatever there is of the job on this host but its launcher. */
+static void sweep(const attendance *a) {
+  DIR *folder = opendir("/proc");
+  if (folder == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+    pid_t pid = (pid_t)atol(entry->d_name);
+    if (pid <= 1 || pid == getpid() || pid == a->launcher || !is_of_job(a, pid)) continue;
+    int handle = (int)syscall(SYS_pidfd_open, pid, 0); /* the number may be another's by now: */
+    if (handle < 0) continue;
+    if (is_of_job(a, pid)) syscall(SYS_pidfd_send_signal, handle, SIGKILL, NULL, 0);
+    close(handle);
+  }
+  closedir(folder);
+}
+
+/* At once: ranks that were stopped would go on for a while if the launcher were asked alone. It is, then, to clean up.
+ */
+static void end_job(attendance *a) {
+  if (a->ending->ended || a->reaped) return;
+  a->ending->ended = true;
+  a->ending_s = 0;
+  sweep(a);
+  kill(a->launcher, SIGTERM);
+  kill(a->launcher, SIGCONT);
+}
+
+/* ---- what comes from below ----------------------------------------------------------------------------------------
+ */
+
+static void take_news(attendance *a, const char *line) {
+  long long rank = -1, step;
+  long pid;
+  int place = 0;
+  if (sscanf(line, "rank %lld %ld %n", &rank, &pid, &place) == 2 && rank >= 0 && rank < a->start->num_ranks) {
+    a->ranks[rank].pid = pid;
+    snprintf(a->ranks[rank].place, TRI_PLACE_BYTES, "%s", line + place);
+  } else if (sscanf(line, "step %lld", &step) == 1) {
+    a->ending->steps = step;
+    a->quiet_s = 0;
+  }
+}
+
+static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
+  tri_status status = tri_status_of_exit(exit_status);
+  if (status == TRI_OK) status = TRI_COMM; /* nobody has last words who ends well */
+  tri_words *words = echo ? &e->echo : &e->own;
+  if (status == TRI_INTERRUPTED) words = &e->interrupted;
+  if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
+  words->said = true;
+  words->status = status;
+  snprintf(words->text, sizeof words->text, "%s", text);
+}
+
+/* A line that came through the launcher. */
+static void take_line(attendance *a, char *line) {
+  static const char failure[] = "trireme: ";
+  tri_words *told = &a->ending->told;
+  if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) {
+    a->alive = true;
+    for (char *at = line; (at = strchr(at, TRI_LOG_NEW_LINE)) != NULL;) *at = '\n';
+  }
+  if (line[0] == TRI_LOG_PARENT_MARK) {
+    take_news(a, line + 1);
+  } else if (line[0] == TRI_LOG_MARK && strncmp(line + 1, failure, sizeof failure - 1) == 0) {
+    if (told->said || a->ending->ended) return;
+    told->said = true;
+    snprintf(told->text, sizeof told->text, "%s", line + sizeof failure);
+  } else if (line[0] == TRI_LOG_MARK) {
+    tri_log("%s", line + 1);
+  } else if (line[0] == TRI_LOG_PROGRESS_MARK) {
+    tri_log_progress("%s", line + 1);
+  } else {
+    tri_noise_add(&a->ending->noise, line);
+  }
+}
+
+/* Lines end with a newline, or with the room for them. */
+static void take_output(attendance *a) {
+  ssize_t got = read(a->output, a->line + a->held, LINE_BYTES - 1 - a->held);
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (got <= 0) {
+    if (a->held > 0 && !a->skips) take_line(a, a->line);
+    close(a->output);
+    a->output = -1;
+    return;
+  }
+  a->held += (size_t)got;
+  a->line[a->held] = '\0';
+  char *begin = a->line;
+  for (char *end; (end = memchr(begin, '\n', a->held - (size_t)(begin - a->line))) != NULL; begin = end + 1) {
+    *end = '\0';
+    if (!a->skips) take_line(a, begin);
+    a->skips = false;
+  }
+  a->held -= (size_t)(begin - a->line);
+  memmove(a->line, begin, a->held);
+  a->line[a->held] = '\0';
+  if (a->held < LINE_BYTES - 1) return;
+  if (!a->skips) take_line(a, a->line);
+  a->skips = true;
+  a->held = 0;
+}
+
+/* A line that went down without a goodbye and without last words: a failure that was not told. */
+static void take_end(attendance *a, const tri_speaker *from) {
+  tri_ending *e = a->ending;
+  if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;
+  e->silent = true;
+  e->silent_rank = from->rank < a->start->num_ranks ? from->rank : -1;
+}
+
+static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number, const char *text) {
+  attendance *a = context;
+  tri_ending *e = a->ending;
+  bool known = from->rank >= 0 && from->rank < a->start->num_ranks;
+  a->alive = true;
+  if (known) {
+    if (a->ranks[from->rank].pid == 0) a->ranks[from->rank].pid = from->pid;
+    memcpy(a->ranks[from->rank].host, from->host, sizeof from->host);
+  }
+  if (gone) {
+    take_end(a, from);
+    return;
+  }
+  switch (kind) {
+    case TRI_PARENT_LINE: tri_log("%s", text); break;
+    case TRI_PARENT_PROGRESS: tri_log_progress("%s", text); break;
+    case TRI_PARENT_NEWS: take_news(a, text); break;
+    case TRI_PARENT_WORDS:
+    case TRI_PARENT_ECHO:
+      from->spoke = true;
+      take_words(e, kind == TRI_PARENT_ECHO, number, text);
+      from->waits = kind == TRI_PARENT_ECHO && !e->own.said && e->crash_signal == 0 && !e->ended;
+      if (!from->waits) tri_listener_say(from, TRI_PARENT_HEARD);
+      break;
+    case TRI_PARENT_CRASH:
+      from->spoke = true;
+      if (e->own.said || e->crash_signal != 0 || e->ended) break;
+      e->crash_signal = number;
+      e->crashed = known ? from->rank : -1;
+      break;
+    case TRI_PARENT_LEAVE:
+      from->left = true;
+      from->exit_status = number;
+      break;
+    case TRI_PARENT_HELLO:
+    case TRI_PARENT_BEAT: break;
+  }
+}
+
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
+
+/* Echoes are held back from ending the job until the cause has come, or does not. */
+static void answer_echoes(attendance *a, double passed_s) {
+  bool waits = false;
+  for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
+  if (!waits) return;
+  a->grace_s += passed_s;
+  if (!a->ending->own.said && a->ending->crash_signal == 0 && a->grace_s < GRACE_S) return;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    tri_speaker *speaker = &a->listener.speakers[i];
+    if (speaker->waits) tri_listener_say(speaker, TRI_PARENT_HEARD);
+    speaker->waits = false;
+  }
+}
+
+static bool all_left(const attendance *a) {
+  int64_t left = 0, well = 0;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    left += a->listener.speakers[i].left ? 1 : 0;
+    well += a->listener.speakers[i].left && a->listener.speakers[i].exit_status == 0 ? 1 : 0;
+  }
+  return left >= a->start->num_ranks && well == left;
+}
+
+/* No rank of this host is there any more, and that is all of them, or one has taken the others with it. */
+static bool all_gone(const attendance *a) {
+  int64_t known = 0;
+  bool failed = false;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    const tri_speaker *speaker = &a->listener.speakers[i];
+    if (speaker->socket >= 0) return false;
+    known += speaker->known ? 1 : 0;
+    failed = failed || (speaker->known && (!speaker->left || speaker->exit_status != 0));
+  }
+  return known >= a->start->num_ranks || failed;
+}
+
+/* A job that is over, and a launcher that does not see it. */
+static void end_settled(attendance *a, double passed_s) {
+  const tri_ending *e = a->ending;
+  double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
+  a->ending->all_left = all_left(a);
+  bool settled = e->own.said || e->crash_signal != 0 || e->silent || e->interrupted.said || e->echo.said ||
+                 e->all_left || all_gone(a);
+  a->settled_s = settled ? a->settled_s + passed_s : 0;
+  if (a->settled_s > limit_s) end_job(a);
+}
+
+/* Processes of ranks that have been on the line, and as many as there are on this host, as the first has said. */
+static int64_t num_known(const attendance *a) {
+  int64_t count = 0;
+  for (size_t i = 0; i < a->listener.count; i++) count += a->listener.speakers[i].known ? 1 : 0;
+  return count;
+}
+
+static int64_t num_expected(const attendance *a) {
+  int64_t most = 0;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    if (a->listener.speakers[i].num_local > most) most = a->listener.speakers[i].num_local;
+  }
+  return most;
+}
+
+static const tri_speaker *most_silent(const attendance *a, int *num_silent, int *num_there) {
+  const tri_speaker *most = NULL;
+  *num_silent = *num_there = 0;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    const tri_speaker *speaker = &a->listener.speakers[i];
+    if (!speaker->known || speaker->socket < 0 || speaker->left) continue;
+    ++*num_there;
+    *num_silent += speaker->silent_s > a->limit_s - 2 * a->beat_s ? 1 : 0;
+    if (speaker->silent_s <= a->limit_s) continue;
+    if (most == NULL || speaker->silent_s > most->silent_s) most = speaker;
+  }
+  return most;
+}
+
+static void give_up(attendance *a, const char *who, double silent_s) {
+  char last[96] = "it had not made a step";
+  tri_ending *e = a->ending;
+  if (e->steps >= 0) snprintf(last, sizeof last, "the last step that was made is %lld", (long long)e->steps);
+  snprintf(
+      e->hang, sizeof e->hang,
+      "%s for %.0f s, longer than hang_timeout allows; %s. The job of %lld ranks is ended, and the same command goes "
+      "on from the newest checkpoint; a larger hang_timeout waits longer",
+      who, silent_s, last, (long long)a->start->num_ranks);
+  end_job(a);
+}
+
+/* Ranks that are alive watch each other (recovery/watchdog.h). Who is stopped, with all the others or before they do,
+ * is noticed here alone; a rank that starts, loads or saves gives signs of life all the while. */
+static void judge(attendance *a, double passed_s) {
+  const tri_ending *e = a->ending;
+  int num_silent, num_there;
+  char who[384], name[TRI_PLACE_BYTES + 64];
+  a->quiet_s += passed_s;
+  a->late_s = num_known(a) > 0 && num_known(a) < num_expected(a) ? a->late_s + passed_s : 0;
+  a->stopped_s = a->stopped ? a->stopped_s + passed_s : 0;
+  if (a->limit_s <= 0 || e->ended || a->settled_s > 0) return;
+  const tri_speaker *most = most_silent(a, &num_silent, &num_there);
+  if (most != NULL) {
+    tri_cause_name_rank(e, most->rank, name, sizeof name);
+    snprintf(who, sizeof who, "%s on %s, process %ld,%s has given no sign of life", name, most->host, most->pid,
+             num_silent < num_there ? ""
+             : num_there > 1        ? " like all others here,"
+                                    : "");
+    give_up(a, who, most->silent_s);
+  } else if (a->stopped_s > a->limit_s && a->quiet_s > a->limit_s) {
+    snprintf(who, sizeof who, "the launcher, process %ld, has been stopped", (long)a->launcher);
+    give_up(a, who, a->stopped_s);
+  } else if (a->late_s > a->limit_s + LATE_S) {
+    snprintf(who, sizeof who, "of %lld ranks on this host %lld have come to life, and no other",
+             (long long)num_expected(a), (long long)num_known(a));
+    give_up(a, who, a->late_s);
+  } else if (!a->alive && a->quiet_s > a->limit_s + START_S) {
+    snprintf(who, sizeof who, "the launcher, process %ld, has brought no rank to life", (long)a->launcher);
+    give_up(a, who, a->quiet_s);
+  }
+}
+
+static void keep_clock(attendance *a, double passed_s) {
+  if (passed_s > 2 * SLICE_S) passed_s = 2 * SLICE_S; /* this process was stopped, or the machine slept */
+  for (size_t i = 0; i < a->listener.count; i++) a->listener.speakers[i].silent_s += passed_s;
+  a->touched_s += passed_s;
+  if (a->touched_s > TOUCH_S) {
+    tri_word_folder_touch(a->folder);
+    a->touched_s = 0;
+  }
+  answer_echoes(a, passed_s);
+  end_settled(a, passed_s);
+  judge(a, passed_s);
+  if (!a->ending->ended || a->reaped) return;
+  a->ending_s += passed_s;
+  if (a->ending_s < PATIENCE_S) return;
+  kill(a->launcher, SIGKILL);
+  sweep(a);
+}
+
+/* ---- what comes from above --------------------------------------------------------------------------------------- */
+
+static void pass_wish_on(attendance *a) {
+  int64_t reached = 0;
+  for (size_t i = 0; i < a->listener.count; i++) {
+    const tri_speaker *speaker = &a->listener.speakers[i];
+    tri_listener_say(speaker, TRI_PARENT_STOP);
+    reached += speaker->known ? 1 : 0;
+  }
+  if (reached < a->start->num_ranks && !a->reaped) kill(a->launcher, SIGUSR1);
+}
+
+/* The first is a wish that the ranks be asked for, if there is something to save; the second an order. */
+static void take_wish(attendance *a) {
+  tri_ending *e = a->ending;
+  e->asked++;
+  if (e->asked > 1 || e->steps < 0) {
+    end_job(a);
+  } else {
+    pass_wish_on(a);
+  }
+}
+
+/* A scheduler's request, however often, never ends the job: before the first step it waits for it. */
+static void take_request(attendance *a) {
+  if (a->ending->requested || a->ending->asked > 0) return;
+  a->ending->requested = true;
+  a->wish_waits = true;
+}
+
+static void reap(attendance *a) {
+  int result;
+  for (pid_t child; (child = waitpid(-1, &result, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
+    if (child != a->launcher) continue;
+    if (WIFSTOPPED(result) || WIFCONTINUED(result)) {
+      a->stopped = WIFSTOPPED(result);
+    } else {
+      a->reaped = true;
+      a->ending->launcher_result = result;
+    }
+  }
+}
+
+static void take_signals(attendance *a) {
+  struct signalfd_siginfo facts;
+  while (read(a->signals, &facts, sizeof facts) == (ssize_t)sizeof facts) {
+    if (facts.ssi_signo == SIGCHLD) {
+      reap(a);
+    } else if (tri_stop_is_request((int)facts.ssi_signo)) {
+      take_request(a);
+    } else {
+      take_wish(a);
+    }
+  }
+}
+
+/* ---- one start --------------------------------------------------------------------------------------------------- */
+
+/* Waits for at most `wait_s` and takes what has come. */
+static tri_status wait_some(attendance *a, double wait_s) {
+  struct pollfd *polled = NULL;
+  size_t lines = tri_listener_num_polled(&a->listener);
+  TRI_TRY(tri_alloc("what is waited for", lines + 2, sizeof *polled, &polled));
+  tri_listener_fill(&a->listener, polled);
+  polled[lines] = (struct pollfd){.fd = a->signals, .events = POLLIN};
+  polled[lines + 1] = (struct pollfd){.fd = a->output, .events = POLLIN};
+  double begin_s = tri_clock_s();
+  int ready = poll(polled, lines + 2, (int)(1000 * wait_s));
+  if (ready > 0) {
+    tri_listener_hear(&a->listener, polled, lines, hear, a);
+    if (polled[lines + 1].revents != 0 && a->output >= 0) take_output(a);
+    if (polled[lines].revents != 0) take_signals(a);
+  }
+  tri_free(polled);
+  if (a->wish_waits && a->ending->steps >= 0) {
+    a->wish_waits = false;
+    pass_wish_on(a);
+  }
+  keep_clock(a, tri_clock_s() - begin_s);
+  return TRI_OK;
+}
+
+static bool has_lines(const attendance *a) {
+  for (size_t i = 0; i < a->listener.count; i++) {
+    if (a->listener.speakers[i].socket >= 0) return true;
+  }
+  return false;
+}
+
+/* The words of ranks that could not send them. */
+static void take_left_words(void *context, bool echo, int exit_status, const char *text) {
+  attendance *a = context;
+  take_words(a->ending, echo, exit_status, text);
+}
+
+/* To the end of the launcher, and then of what its ranks had said. */
+static tri_status attend(attendance *a) {
+  while (!a->reaped) TRI_TRY(wait_some(a, SLICE_S));
+  bool good = WIFEXITED(a->ending->launcher_result) && WEXITSTATUS(a->ending->launcher_result) == 0;
+  if (!good) sweep(a);
+  for (double end_s = tri_clock_s() + DRAIN_S; (a->output >= 0 || has_lines(a)) && tri_clock_s() < end_s;) {
+    TRI_TRY(wait_some(a, 0.02));
+  }
+  tri_log_progress_end();
+  a->ending->all_left = all_left(a);
+  tri_word_folder_empty(a->folder, take_left_words, a);
+  return TRI_OK;
+}
+
+/* LSF sends SIGXCPU to all processes of a job, and a launcher that does not know it would die of it. One that passes a
+ * signal on to its ranks catches it, whatever it was before; and ranks block them, so that they hear of them. */
+static void ignore_requests(void) {
+  struct sigaction ignore = {.sa_handler = SIG_IGN};
+  for (int number = 1; number < NSIG; number++) {
+    if (tri_stop_is_request(number)) sigaction(number, &ignore, NULL);
+  }
+}
+
+static void become_launcher(const attendance *a, int output, pid_t parent, bool terminal) {
+  char text[ENVIRONMENT_BYTES];
+  sigset_t none;
+  struct sigaction plain = {.sa_handler = SIG_DFL};
+  /* Not SIGTERM: what Open MPI's launcher does then deadlocks while it is forking. Ranks of this host go with it
+   * (job.c), those of others when its daemons there miss it. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setpgid(0, 0);
+  dup2(output, STDERR_FILENO);
+  dup2(output, STDOUT_FILENO); /* where MPICH's launcher writes its banner; a run has nothing to say there */
+  setenv(TRI_LAUNCHED, terminal ? "terminal" : "1", 1);
+  tri_listener_environment(&a->listener, (int)(1000 * a->beat_s), a->folder, text, sizeof text);
+  setenv(TRI_PARENT, text, 1);
+  sigaction(SIGPIPE, &plain, NULL);
+  ignore_requests();
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  if (getppid() != parent) _exit(127); /* it ended just before */
+  execv(a->start->line[0], a->start->line);
+  _exit(127);
+}
+
+static tri_status start_launcher(attendance *a) {
+  int ends[2];
+  bool terminal = isatty(STDERR_FILENO) == 1;
+  pid_t parent = getpid();
+  if (pipe2(ends, O_CLOEXEC) != 0) return tri_fail(TRI_IO_FAILED, "cannot make a pipe: %s", strerror(errno));
+  fflush(NULL);
+  a->launcher = fork();
+  if (a->launcher == 0) become_launcher(a, ends[1], parent, terminal);
+  close(ends[1]);
+  if (a->launcher < 0) {
+    close(ends[0]);
+    return tri_fail(TRI_IO_FAILED, "cannot start %s: %s", a->start->line[0], strerror(errno));
+  }
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  a->output = ends[0];
+  return TRI_OK;
+}
+
+/* A line for each rank of this host. */
+static void raise_limit(int64_t ranks) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= (rlim_t)ranks + FEW_FILES) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *ending) {
+  attendance *a = NULL;
+  sigset_t set = awaited();
+  TRI_TRY(tri_alloc("a job", 1, sizeof *a, &a));
+  a->start = start;
+  a->ranks = ranks;
+  a->ending = ending;
+  a->output = a->launcher = -1;
+  a->limit_s = tri_attend_limit_s(start->hang_timeout_s);
+  a->beat_s = a->limit_s > 0 && a->limit_s < 50 ? a->limit_s / 10 : 5;
+  a->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  raise_limit(start->num_ranks);
+  tri_word_folder_make(start->output, a->folder);
+  tri_status status = tri_listener_open(&a->listener);
+  if (status == TRI_OK && a->signals < 0) status = tri_fail(TRI_IO_FAILED, "no signalfd: %s", strerror(errno));
+  if (status == TRI_OK) status = start_launcher(a);
+  if (status == TRI_OK) status = attend(a);
+  if (status != TRI_OK && a->launcher > 0 && !a->reaped) {
+    kill(a->launcher, SIGKILL);
+    sweep(a);
+  }
+  tri_word_folder_empty(a->folder, take_left_words, a); /* where it was not reached before */
+  if (a->signals >= 0) close(a->signals);
+  if (a->output >= 0) close(a->output);
+  tri_listener_close(&a->listener);
+  tri_free(a);
+  return status;
+}

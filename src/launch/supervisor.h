@@ -1,0 +1,30 @@
+/* One start of a job, from the launcher's first breath to the end of the last rank. */
+#ifndef TRI_LAUNCH_SUPERVISOR_H
+#define TRI_LAUNCH_SUPERVISOR_H
+
+#include "launch/cause.h"
+
+typedef struct tri_start {
+  char **line; /* of the launcher */
+  int64_t num_ranks;
+  double hang_timeout_s; /* of the ranks' own watchdogs; 0: nobody watches */
+  const char *output;    /* of the run; NULL: none. Beside it ranks leave words that cannot be sent */
+} tri_start;
+
+/* LOCAL. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE: a job does not end because nobody reads
+ * what it says. Once, before the first start. */
+void tri_attend_prepare(void);
+
+/* LOCAL. How many signals have asked to stop that nobody had looked for: between starts. */
+int tri_attend_asked(void);
+
+/* LOCAL. Starts the launcher and stands between it and the user to the end of all: shows what ranks log, passes on a
+ * wish to stop, and keeps the clock. *ending, zero but for num_ranks, ranks (the same array) and steps (-1), becomes
+ * what there is to know. */
+tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
+
+/* How long a process of the job may be silent before it counts as stopped, for the ranks' own hang_timeout: they know
+ * more, and report first. 0: for ever. */
+double tri_attend_limit_s(double hang_timeout_s);
+
+#endif

@@ -1,0 +1,293 @@
+#include "mesh/document_cut.h"
+
+#include "base/memory.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct document {
+  int64_t first, length;
+} document;
+
+/* A range of tokens that a part has got. */
+typedef struct given {
+  int64_t part;
+  tri_token_range range;
+} given;
+
+/* One attempt. */
+typedef struct attempt {
+  double *load, *area; /* [parts] */
+  int64_t *room;       /* [parts]: tokens that are still wanted */
+  given *all;          /* [tokens] */
+  int64_t count;
+  bool shares; /* some document is on several ranks */
+} attempt;
+
+struct tri_document_cut {
+  int64_t tokens, parts;
+  double row_pairs;
+  int64_t *rows;       /* [parts] */
+  document *documents; /* [tokens] */
+  int64_t num_documents;
+  attempt now, best;
+  double *before; /* [parts]: load at the beginning */
+  int64_t *order; /* [parts] */
+};
+
+/* Tried one after the other: how far above the mean a rank's work may come before a document is shared by more. Below
+ * 0: every document is shared by all, which is balanced always. */
+static const double tolerances[] = {0.0, 0.01, 0.03, 0.05, 0.1, 0.2, 0.4, -1.0};
+
+/* Of the largest area of a rank to the mean, in a cut that counts as balanced. */
+static const double balanced = 1.05;
+
+static tri_status attempt_create(int64_t tokens, int64_t parts, attempt *out) {
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)parts, sizeof *out->load, &out->load));
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)parts, sizeof *out->area, &out->area));
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)parts, sizeof *out->room, &out->room));
+  return tri_alloc("a cut of documents", (size_t)tokens + 2 * (size_t)parts, sizeof *out->all, &out->all);
+}
+
+static void attempt_destroy(attempt *a) {
+  tri_free(a->load);
+  tri_free(a->area);
+  tri_free(a->room);
+  tri_free(a->all);
+}
+
+static tri_status fill(tri_document_cut *cut, const int64_t *rows) {
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->rows, &cut->rows));
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->before, &cut->before));
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->order, &cut->order));
+  TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->tokens, sizeof *cut->documents, &cut->documents));
+  memcpy(cut->rows, rows, (size_t)cut->parts * sizeof *rows);
+  TRI_TRY(attempt_create(cut->tokens, cut->parts, &cut->now));
+  return attempt_create(cut->tokens, cut->parts, &cut->best);
+}
+
+tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t *rows, double row_pairs,
+                                   tri_document_cut **out) {
+  tri_document_cut *cut = NULL;
+  TRI_TRY(tri_alloc("a cut of documents", 1, sizeof *cut, &cut));
+  *cut = (tri_document_cut){.tokens = tokens, .parts = parts, .row_pairs = row_pairs};
+  tri_status status = fill(cut, rows);
+  if (status != TRI_OK) {
+    tri_document_cut_destroy(cut);
+    return status;
+  }
+  *out = cut;
+  return TRI_OK;
+}
+
+void tri_document_cut_destroy(tri_document_cut *cut) {
+  if (cut == NULL) return;
+  attempt_destroy(&cut->now);
+  attempt_destroy(&cut->best);
+  tri_free(cut->documents);
+  tri_free(cut->order);
+  tri_free(cut->before);
+  tri_free(cut->rows);
+  tri_free(cut);
+}
+
+/* ---- what is to be cut ------------------------------------------------------------------------------------------- */
+
+static int longest_first(const void *a, const void *b) {
+  const document *x = a, *y = b;
+  if (x->length != y->length) return x->length < y->length ? 1 : -1;
+  return (x->first > y->first) - (x->first < y->first);
+}
+
+static void find_documents(tri_document_cut *cut, const int32_t *positions) {
+  cut->num_documents = 0;
+  for (int64_t t = 0; t < cut->tokens; t++) {
+    if (t == 0 || positions[t] == 0) cut->documents[cut->num_documents++] = (document){t, 0};
+    cut->documents[cut->num_documents - 1].length++;
+  }
+  qsort(cut->documents, (size_t)cut->num_documents, sizeof *cut->documents, longest_first);
+}
+
+/* Pairs of a query and a key of tokens [first, end) of a document. */
+static double area_of(int64_t first, int64_t end) {
+  return ((double)end * ((double)end + 1) - (double)first * ((double)first + 1)) / 2;
+}
+
+/* ---- one attempt ------------------------------------------------------------------------------------------------- */
+
+/* Of the parts with room for `least` tokens at least, the `count` with the least load, those with most room first;
+ * false where there are not as many. */
+static bool choose(tri_document_cut *cut, int64_t count, int64_t least) {
+  const attempt *a = &cut->now;
+  int64_t found = 0;
+  for (int64_t p = 0; p < cut->parts; p++) {
+    if (a->room[p] < least) continue;
+    int64_t at = found;
+    if (found == count) {
+      if (a->load[p] >= a->load[cut->order[count - 1]]) continue;
+      at = count - 1;
+    } else {
+      found++;
+    }
+    for (; at > 0 && a->load[cut->order[at - 1]] > a->load[p]; at--) cut->order[at] = cut->order[at - 1];
+    cut->order[at] = p;
+  }
+  if (found < count) return false;
+  for (int64_t i = 1; i < count; i++) {
+    int64_t p = cut->order[i], at = i;
+    for (; at > 0 && a->room[cut->order[at - 1]] < a->room[p]; at--) cut->order[at] = cut->order[at - 1];
+    cut->order[at] = p;
+  }
+  return true;
+}
+
+/* The zig-zag part of a document that comes at place i when they are ordered by their tokens, most first. */
+static int64_t by_size(int64_t length, int64_t degree, int64_t i) {
+  return length % (2 * degree) > degree ? degree - 1 - i : i;
+}
+
+/* What part i of a document in `degree` parts brings to the rank that has it. */
+static double work_of(const tri_document_cut *cut, int64_t length, int64_t degree, int64_t i, double *area) {
+  tri_token_range a = tri_zigzag_chunk(length, degree, i), b = tri_zigzag_chunk(length, degree, 2 * degree - 1 - i);
+  *area = area_of(a.first, a.end) + area_of(b.first, b.end);
+  return *area + cut->row_pairs * (double)(length - (a.end - a.first) - (b.end - b.first));
+}
+
+/* The load of the busiest of the chosen parts, with that document in it; below 0 where there is no room. */
+static double load_with(const tri_document_cut *cut, int64_t length, int64_t degree) {
+  double most = 0, area = 0;
+  for (int64_t i = 0; i < degree; i++) {
+    int64_t p = cut->order[i], part = by_size(length, degree, i);
+    double load = cut->now.load[p] + work_of(cut, length, degree, part, &area);
+    if (cut->now.room[p] < tri_zigzag_rows(length, degree, part)) return -1;
+    if (load > most) most = load;
+  }
+  return most;
+}
+
+static void give(attempt *a, int64_t part, int64_t first, int64_t end) {
+  if (first == end) return;
+  a->all[a->count++] = (given){part, {first, end}};
+  a->room[part] -= end - first;
+}
+
+static void give_shared(tri_document_cut *cut, const document *d, int64_t degree) {
+  cut->now.shares = cut->now.shares || degree > 1;
+  for (int64_t i = 0; i < degree; i++) {
+    int64_t p = cut->order[i], part = by_size(d->length, degree, i);
+    double area = 0;
+    tri_token_range a = tri_zigzag_chunk(d->length, degree, part);
+    tri_token_range b = tri_zigzag_chunk(d->length, degree, 2 * degree - 1 - part);
+    cut->now.load[p] += work_of(cut, d->length, degree, part, &area);
+    cut->now.area[p] += area;
+    give(&cut->now, p, d->first + a.first, d->first + a.end);
+    give(&cut->now, p, d->first + b.first, d->first + b.end);
+  }
+}
+
+/* To whoever has room, the part with the least work first, in one range each. */
+static void give_leftover(tri_document_cut *cut, const document *d) {
+  attempt *a = &cut->now;
+  a->shares = true;
+  for (int64_t at = 0; at < d->length;) {
+    int64_t to = -1;
+    for (int64_t p = 0; p < cut->parts; p++) {
+      if (a->room[p] > 0 && (to < 0 || a->load[p] < a->load[to])) to = p;
+    }
+    int64_t count = d->length - at < a->room[to] ? d->length - at : a->room[to];
+    a->area[to] += area_of(at, at + count);
+    a->load[to] += area_of(at, at + count) + cut->row_pairs * (double)at;
+    give(a, to, d->first + at, d->first + at + count);
+    at += count;
+  }
+}
+
+/* Degrees are tried upwards until the work stays within the limit; none does: the one that leaves the least. */
+static void place(tri_document_cut *cut, const document *d, double limit, int64_t first_degree) {
+  double least = -1;
+  int64_t best = 0;
+  for (int64_t degree = first_degree;; degree *= 2) {
+    if (degree > cut->parts) degree = cut->parts;
+    double load = choose(cut, degree, d->length / degree) ? load_with(cut, d->length, degree) : -1;
+    if (load >= 0 && (least < 0 || load < least)) {
+      least = load;
+      best = degree;
+    }
+    if ((load >= 0 && load <= limit) || degree == cut->parts) break;
+  }
+  if (best == 0) {
+    give_leftover(cut, d);
+    return;
+  }
+  (void)choose(cut, best, d->length / best);
+  give_shared(cut, d, best);
+}
+
+static void try_one(tri_document_cut *cut, double tolerance) {
+  attempt *a = &cut->now;
+  double total = 0;
+  a->count = 0;
+  a->shares = false;
+  for (int64_t p = 0; p < cut->parts; p++) {
+    total += cut->before[p];
+    a->load[p] = cut->before[p];
+    a->area[p] = 0;
+    a->room[p] = cut->rows[p];
+  }
+  for (int64_t i = 0; i < cut->num_documents; i++) total += area_of(0, cut->documents[i].length);
+  double limit = total / (double)cut->parts * (1 + tolerance);
+  for (int64_t i = 0; i < cut->num_documents; i++) {
+    place(cut, &cut->documents[i], limit, tolerance < 0 ? cut->parts : 1);
+  }
+}
+
+/* ---- the best of several ----------------------------------------------------------------------------------------- */
+
+static double most_of(const double *values, int64_t count, double *mean) {
+  double most = 0, sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    sum += values[i];
+    if (values[i] > most) most = values[i];
+  }
+  *mean = sum / (double)count;
+  return most;
+}
+
+static bool is_balanced(const tri_document_cut *cut, const attempt *a) {
+  double mean = 0, most = most_of(a->area, cut->parts, &mean);
+  return most <= balanced * mean;
+}
+
+static bool is_better(const tri_document_cut *cut) {
+  double mean = 0;
+  bool now = is_balanced(cut, &cut->now), best = is_balanced(cut, &cut->best);
+  if (cut->best.count == 0 || now != best) return cut->best.count == 0 || now;
+  return most_of(cut->now.load, cut->parts, &mean) < most_of(cut->best.load, cut->parts, &mean);
+}
+
+static int by_part(const void *a, const void *b) {
+  const given *x = a, *y = b;
+  if (x->part != y->part) return x->part < y->part ? -1 : 1;
+  return (x->range.first > y->range.first) - (x->range.first < y->range.first);
+}
+
+void tri_document_cut_sequence(tri_document_cut *cut, const int32_t *positions, double *load, tri_sequence_cut *out) {
+  find_documents(cut, positions);
+  memcpy(cut->before, load, (size_t)cut->parts * sizeof *load);
+  cut->best.count = 0;
+  for (size_t i = 0; i < sizeof tolerances / sizeof *tolerances; i++) {
+    try_one(cut, tolerances[i]);
+    if (!is_better(cut)) continue;
+    attempt worse = cut->best;
+    cut->best = cut->now;
+    cut->now = worse;
+    if (!cut->best.shares && is_balanced(cut, &cut->best)) break; /* nothing has to come from anywhere */
+  }
+  memcpy(load, cut->best.load, (size_t)cut->parts * sizeof *load);
+  qsort(cut->best.all, (size_t)cut->best.count, sizeof *cut->best.all, by_part);
+  tri_sequence_cut_clear(out);
+  for (int64_t i = 0; i < cut->best.count; i++) {
+    tri_sequence_cut_append(out, cut->best.all[i].part, cut->best.all[i].range);
+  }
+}

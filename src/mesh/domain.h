@@ -1,0 +1,66 @@
+/* Domains: the ranks over which something is split, copied or added up, said by what they have in common.
+ *
+ * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/place.h). Its ranks are those that
+ * differ along these axes alone; they are numbered in the order of the mesh, its fastest axis first. Who splits, adds
+ * or passes on names a domain, never an axis: what an axis more or less means for it stands here. Plain arithmetic, as
+ * place.h; the groups are comm/mesh.h's. */
+#ifndef TRI_MESH_DOMAIN_H
+#define TRI_MESH_DOMAIN_H
+
+#include "mesh/place.h"
+
+#include <stdbool.h>
+
+typedef enum tri_domain {
+  TRI_DOMAIN_BATCH,           /* read different sequences of the global batch */
+  TRI_DOMAIN_REPLICAS,        /* hold the same parameters and see different tokens: gradients are added up over it */
+  TRI_DOMAIN_LOSS,            /* have different labels of the global batch: losses and counts are added up over it */
+  TRI_DOMAIN_TENSOR,          /* hold different parts of a layer's parameters, and see the same tokens */
+  TRI_DOMAIN_CONTEXT,         /* hold different tokens of the same sequences: */
+  TRI_DOMAIN_CONTEXT_INNER,   /* those of them that exchange heads of attention for tokens, */
+  TRI_DOMAIN_CONTEXT_OUTER,   /* and those that have the same heads, and exchange keys */
+  TRI_DOMAIN_PIPELINE,        /* hold different layers */
+  TRI_DOMAIN_EXPERT,          /* hold different parts of the experts of a layer, and exchange rows for them: */
+  TRI_DOMAIN_EXPERT_HOLDERS,  /* those of them that hold different experts, */
+  TRI_DOMAIN_EXPERT_TENSOR,   /* and those that hold different parts of the same experts */
+  TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are added up over it */
+  TRI_DOMAIN_SEQUENCE,        /* have different tokens of the same sequences, or are to have the same of them */
+} tri_domain;
+enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
+
+/* Of its group, in messages and timelines. */
+const char *tri_domain_name(tri_domain domain);
+
+/* Whether it is a domain of that axis. */
+bool tri_domain_has(tri_domain domain, tri_axis axis);
+
+/* Whether its axes are of the second view. */
+bool tri_domain_is_folded(tri_domain domain);
+
+/* The axis under which time spent over it is shown: its slowest, that of the domain that it is a part of, or that of
+ * which it is a share. Of some axes that is no domain. */
+tri_axis tri_domain_axis(tri_domain domain);
+bool tri_axis_is_shown(tri_axis axis);
+
+/* Whether anything passes over it, and so it has a group: not over the ranks that share a sequence, which pass in two
+ * steps, nor over parts of those that exchange rows for experts. */
+bool tri_domain_has_group(tri_domain domain);
+
+/* Whether it is of layers with experts: without them nothing passes over it. */
+bool tri_domain_is_of_experts(tri_domain domain);
+
+/* Whether what passes over `domain` may wait behind what passes over `first` where both have the same ranks, and so use
+ * its group: gradients and losses wait for one another, but no layer for them, since they travel in the background of
+ * layers; and what routers add up waits for what else layers do. */
+bool tri_domain_may_share(tri_domain first, tri_domain domain);
+/* Whether both have the same ranks. */
+bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain b);
+
+/* How many ranks a domain has, and the number in it of the rank at `place`. */
+int tri_domain_size(const tri_mesh_shape *shape, tri_domain domain);
+int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain);
+
+/* Where the rank number `rank` of that domain stands, beside the one at `place`. */
+tri_mesh_place tri_domain_place(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain, int rank);
+
+#endif

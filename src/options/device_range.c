@@ -1,0 +1,120 @@
+#include "options/device_range.h"
+
+#include "base/format.h"
+#include "options/json.h"
+#include "plan/accuracy.h"
+#include "plan/expense.h"
+#include "plan/report.h"
+#include "schedule/layout_config.h"
+
+#include <string.h>
+
+/* Of the first number for which something fits; all others are measured by it. */
+typedef struct range {
+  const tri_device_range *of;
+  const tri_plan_options *options;
+  double tokens_per_s; /* of each device there; 0: not yet known */
+  json_t *list;        /* NULL: rows of a table */
+} range;
+
+static int64_t next_number(const tri_plan_options *options, int64_t devices) {
+  return options->devices_step > 0 ? devices + options->devices_step : 2 * devices;
+}
+
+/* Every number of the range before the first is searched for: that takes time. */
+static tri_status check_range(const tri_plan_options *o) {
+  for (int64_t n = o->devices; n <= o->devices_to; n = next_number(o, n)) {
+    TRI_TRY(tri_plan_options_check_devices(o, n));
+  }
+  return TRI_OK;
+}
+
+static void print_head(const range *r) {
+  const tri_plan_options *o = r->options;
+  printf("%s, a global batch of %ld sequences of %ld tokens%s, on %s: %s\n", o->model.name, (long)o->global_batch,
+         (long)o->sequence, tri_report_assumed(o->assumed_sequence), o->cluster.name, r->of->title);
+  printf("%8s %10s %12s %8s %10s", "devices", "step s", "tokens/s", "MFU", "efficiency");
+  if (o->cluster.failures.node_mtbf_hours > 0) printf(" %8s", "goodput");
+  if (o->tokens > 0) printf(" %8s", "days");
+  if (o->cluster.cost.price > 0) printf(" %12s", o->cluster.cost.currency);
+  if (o->cluster.cost.device_power > 0) printf(" %10s", "kWh");
+  printf("  layout\n");
+}
+
+static void print_row(const range *r, int64_t devices, const tri_simulation_request *request, const tri_prediction *p,
+                      double efficiency, const tri_expense *e) {
+  const tri_plan_options *o = r->options;
+  char rate[32], text[TRI_LAYOUT_TEXT_BYTES];
+  double steps = o->tokens > 0 ? tri_expense_steps(request, e, o->tokens) : 1;
+  printf("%8ld %10.4f %12s %6.1f %% %8.1f %%", (long)devices, p->step_s,
+         tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
+         tri_format_rounded(100 * efficiency, 1));
+  if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
+  if (o->tokens > 0) printf(" %8.1f", steps * p->step_s / 86400);
+  if (e->priced) printf(" %12.4g", steps * e->price);
+  if (e->powered) printf(" %10.4g", steps * e->kwh);
+  printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
+}
+
+/* The reason is the thread's last failure. */
+static void print_none(const range *r, int64_t devices) {
+  if (r->list == NULL) {
+    printf("%8ld %s: %s\n", (long)devices, r->of->nothing, tri_status_message());
+    return;
+  }
+  json_array_append_new(
+      r->list, json_pack("{s:I, s:b, s:s}", "devices", (json_int_t)devices, "fits", 0, "reason", tri_status_message()));
+}
+
+static tri_status add_answer(range *r, int64_t devices, const tri_answer *answer) {
+  const tri_prediction *p = &answer->prediction;
+  tri_simulation_request request = tri_plan_options_request(r->options, &answer->layout);
+  double each = p->tokens_per_s / (double)devices;
+  if (r->tokens_per_s == 0) r->tokens_per_s = each;
+  double efficiency = each / r->tokens_per_s;
+  if (r->list == NULL) {
+    tri_expense expense;
+    TRI_TRY(tri_expense_of(&request, p, &expense));
+    print_row(r, devices, &request, p, efficiency, &expense);
+    return TRI_OK;
+  }
+  json_t *object = tri_report_json(&request, p, r->options->tokens);
+  json_array_append_new(r->list, object);
+  json_object_set_new(object, "devices", json_integer((json_int_t)devices));
+  json_object_set_new(object, "scaling_efficiency", json_real(efficiency));
+  return tri_expense_json(&request, p, r->options->tokens, object);
+}
+
+static tri_status add_number(range *r, int64_t devices) {
+  tri_answer answer = {0};
+  tri_status status = r->of->answer(r->of->context, devices, &answer);
+  if (status == TRI_OK) return add_answer(r, devices, &answer);
+  if (status != TRI_BAD_LAYOUT && status != TRI_OUT_OF_MEMORY) return status;
+  print_none(r, devices);
+  return TRI_OK;
+}
+
+static void print_foot(const range *r) {
+  const tri_plan_options *o = r->options;
+  char accuracy[TRI_ACCURACY_TEXT_BYTES];
+  if (o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0) {
+    char tokens[32] = "a step";
+    if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
+    printf("money and energy are of %s%s\n", tokens, o->tokens > 0 ? " tokens" : "");
+  }
+  printf("efficiency: tokens/s of a device, beside the first row that fits\n%s\n",
+         tri_accuracy_text(&o->cluster, accuracy));
+}
+
+tri_status tri_device_range_print(const tri_plan_options *o, const tri_device_range *of) {
+  range r = {.of = of, .options = o, .list = o->json ? json_array() : NULL};
+  tri_status status = check_range(o);
+  if (status == TRI_OK && !o->json) print_head(&r);
+  for (int64_t n = o->devices; status == TRI_OK && n <= o->devices_to; n = next_number(o, n)) {
+    status = add_number(&r, n);
+  }
+  if (status == TRI_OK && o->json) return tri_print_json(r.list);
+  if (status == TRI_OK) print_foot(&r);
+  json_decref(r.list);
+  return status;
+}

@@ -1,0 +1,156 @@
+#include "options/options.h"
+
+#include "config/nearest_word.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out) {
+  char *end = NULL;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || *end != '\0') {
+    return tri_fail(TRI_BAD_USAGE, "%s takes a whole number, not `%s`", option, text);
+  }
+  if (errno == ERANGE || value < low || value > high) {
+    return tri_fail(TRI_BAD_USAGE, "%s must be from %" PRId64 " to %" PRId64 ", not %s", option, low, high, text);
+  }
+  *out = value;
+  return TRI_OK;
+}
+
+tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out) {
+  char *end = NULL;
+  double value = strtod(text, &end);
+  if (end == text || *end != '\0' || !isfinite(value)) {
+    return tri_fail(TRI_BAD_USAGE, "%s takes a number, not `%s`", option, text);
+  }
+  if (value < low || value > high) {
+    return tri_fail(TRI_BAD_USAGE, "%s must be from %g to %g, not %s", option, low, high, text);
+  }
+  *out = value;
+  return TRI_OK;
+}
+
+tri_status tri_option_word(const char *option, const char *text, const char *const *words, int count, int *out) {
+  char list[512] = "";
+  size_t held = 0;
+  for (int i = 0; i < count; i++) {
+    if (strcmp(text, words[i]) == 0) {
+      *out = i;
+      return TRI_OK;
+    }
+    const char *between = i == 0 ? "" : i + 1 == count ? " or " : ", ";
+    if (held < sizeof list) held += (size_t)snprintf(list + held, sizeof list - held, "%s%s", between, words[i]);
+  }
+  const char *nearest = tri_nearest_word(text, words, (size_t)count);
+  return tri_fail(TRI_BAD_USAGE, "%s is %s, not `%.60s`%s%s%s", option, list, text,
+                  nearest == NULL ? "" : "; did you mean `", nearest == NULL ? "" : nearest,
+                  nearest == NULL ? "" : "`?");
+}
+
+/* ---- what getopt_long did not know ------------------------------------------------------------------------------- */
+
+enum { MOST_OPTIONS = 96, LONGEST_OPTION = 64 };
+
+static tri_status unknown(const char *command, const char *word, const char *meant) {
+  if (meant == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; see trireme %s --help", command, word, command);
+  }
+  return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; did you mean --%s? See trireme %s --help", command, word,
+                  meant, command);
+}
+
+static size_t names_of(const struct option *options, const char *names[MOST_OPTIONS + 1]) {
+  size_t count = 0;
+  for (; options[count].name != NULL && count < MOST_OPTIONS; count++) names[count] = options[count].name;
+  names[count++] = "help"; /* which every command has, in no table */
+  return count;
+}
+
+/* The long option that `name` (without dashes) may have been meant for, or NULL. */
+static const char *nearest_option(const char *name, const struct option *options) {
+  const char *names[MOST_OPTIONS + 1];
+  return tri_nearest_word(name, names, names_of(options, names));
+}
+
+/* The one that other programs call so. */
+static const char *known_option(const char *name, const struct option *options) {
+  const char *names[MOST_OPTIONS + 1];
+  return tri_known_word(name, names, names_of(options, names));
+}
+
+/* "--to" of --tokens and --tokenizer: the options that begin so are all said. False if they are not several. */
+static bool list_beginnings(const char *name, const struct option *options, char *out, size_t out_bytes) {
+  int found = 0;
+  size_t held = 0;
+  for (int i = 0; options[i].name != NULL; i++) {
+    if (strncmp(name, options[i].name, strlen(name)) != 0) continue;
+    if (held < out_bytes) {
+      held += (size_t)snprintf(out + held, out_bytes - held, "%s--%s", found == 0 ? "" : ", ", options[i].name);
+    }
+    found++;
+  }
+  return found > 1;
+}
+
+static tri_status fault_of_long(const char *command, const char *word, const struct option *options) {
+  char name[LONGEST_OPTION], all[512];
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+  if (list_beginnings(name, options, all, sizeof all)) {
+    return tri_fail(TRI_BAD_USAGE, "%s: --%s can be %s; see trireme %s --help", command, name, all, command);
+  }
+  return unknown(command, word, nearest_option(name, options));
+}
+
+/* "-top-k 5" is read as the letter t, and those that follow; a word of several letters was meant as a long option. */
+static tri_status fault_of_letter(const char *command, int letter, char **arguments, const struct option *options) {
+  const char *word = arguments[optind - 1], *meant = NULL;
+  const char shown[3] = {'-', (char)letter, '\0'};
+  if (word[0] != '-' || word[1] != letter) word = arguments[optind];
+  if (word == NULL || word[0] != '-' || word[1] != letter) return unknown(command, shown, NULL);
+  if (strlen(word) == 2) meant = known_option(word, options);
+  if (strlen(word) > 2) {
+    char name[LONGEST_OPTION];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 1, "="), word + 1);
+    meant = nearest_option(name, options);
+  }
+  return unknown(command, meant == NULL ? shown : word, meant);
+}
+
+tri_status tri_option_fault(const char *command, int result, char **arguments, const struct option *options) {
+  const char *word = arguments[optind - 1];
+  if (result == ':') {
+    return tri_fail(TRI_BAD_USAGE, "%s: %s wants a value; see trireme %s --help", command, word, command);
+  }
+  if (optopt > UCHAR_MAX) {
+    return tri_fail(TRI_BAD_USAGE, "%s: %.*s takes no value; see trireme %s --help", command, (int)strcspn(word, "="),
+                    word, command);
+  }
+  if (optopt > 0) return fault_of_letter(command, optopt, arguments, options);
+  return fault_of_long(command, word, options);
+}
+
+tri_status tri_option_fault_or_key(const char *command, int result, char **arguments, const struct option *options,
+                                   const tri_config_table *table, const char *given_by) {
+  const char *word = arguments[optind - 1];
+  char name[LONGEST_OPTION], key[LONGEST_OPTION];
+  bool is_word = result == '?' && optopt == 0 && strncmp(word, "--", 2) == 0;
+  snprintf(name, sizeof name, "%.*s", is_word ? (int)strcspn(word + 2, "=") : 0, is_word ? word + 2 : "");
+  if (is_word && known_option(name, options) == NULL && tri_config_meant(table, name, key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "%s: --%s is not an option; did you mean %s %s=VALUE? See trireme %s --help",
+                    command, name, given_by, key, command);
+  }
+  return tri_option_fault(command, result, arguments, options);
+}
+
+tri_status tri_option_unknown(const char *command, const char *word, const char *const *names, int count) {
+  const char *nearest = tri_nearest_word(word, names, (size_t)count);
+  return unknown(command, word, nearest == NULL ? NULL : nearest + 2);
+}

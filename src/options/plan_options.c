@@ -1,0 +1,197 @@
+#include "options/plan_options.h"
+
+#include "checkpoint/model_source.h"
+#include "options/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+tri_plan_options tri_plan_options_default(void) {
+  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16};
+}
+
+static tri_status precision_of(const char *text, tri_dtype *out) {
+  static const char *const names[] = {"bf16", "fp16", "fp32", "fp64"};
+  static const tri_dtype types[] = {TRI_BF16, TRI_BF16, TRI_FP32, TRI_FP64};
+  int which = 0;
+  TRI_TRY(tri_option_word("--precision", text, names, sizeof names / sizeof names[0], &which));
+  *out = types[which];
+  return TRI_OK;
+}
+
+static tri_status packing_of(const char *text, bool *packed) {
+  static const char *const names[] = {"windows", "documents"};
+  int which = 0;
+  TRI_TRY(tri_option_word("--packing", text, names, 2, &which));
+  *packed = which == 1;
+  return TRI_OK;
+}
+
+/* With its settings' defaults, but for a rank behind a colon. */
+static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
+  char given[32];
+  const char *colon = strchr(text, ':');
+  int name = 0;
+  snprintf(given, sizeof given, "%.*s", colon == NULL ? (int)sizeof given - 1 : (int)(colon - text), text);
+  if (!tri_config_find_word(tri_optimizer_words, given, &name)) {
+    const char *names[32];
+    int count = 0;
+    for (; count < 32 && tri_optimizer_words[count].name != NULL; count++)
+      names[count] = tri_optimizer_words[count].name;
+    return tri_option_word("--optimizer", given, names, count, &name);
+  }
+  out->name = (tri_optimizer_name)name;
+  if (colon != NULL) {
+    TRI_TRY(tri_option_int("the rank of --optimizer", colon + 1, 1, 1 << 30, &out->galore.rank));
+    out->fira.rank = out->galore.rank;
+  }
+  if (tri_optimizer_settings_check(out) == TRI_OK) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "--optimizer is `%s`, which keeps moments of some directions of each matrix; say how many, for "
+                  "example --optimizer %s:128",
+                  given, given);
+}
+
+static tri_status add_set(const char *value, tri_plan_options *o) {
+  if (o->num_sets == TRI_PLAN_SETS) return tri_fail(TRI_BAD_USAGE, "--set is there more than %d times", TRI_PLAN_SETS);
+  o->sets[o->num_sets++] = value;
+  return TRI_OK;
+}
+
+/* What of the model is trained, and by what. */
+static tri_status find_trained(tri_plan_options *o) {
+  TRI_TRY(tri_trained_parse(o->sets, o->num_sets, &o->trained));
+  if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
+  return tri_trained_apply(&o->trained, &o->model);
+}
+
+enum { MOST = 1 << 24 };
+
+/* "512", "512..2048" or "512..2048:256". */
+static tri_status devices_of(const char *text, tri_plan_options *o) {
+  char first[32], last[32];
+  const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
+  o->devices_to = o->devices_step = 0;
+  if (dots == NULL) return tri_option_int("--devices", text, 1, MOST, &o->devices);
+  snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
+  snprintf(last, sizeof last, "%.*s", (int)strcspn(dots + 2, ":"), dots + 2);
+  TRI_TRY(tri_option_int("--devices, before the dots,", first, 1, MOST, &o->devices));
+  TRI_TRY(tri_option_int("--devices, behind the dots,", last, o->devices, MOST, &o->devices_to));
+  if (colon == NULL) return TRI_OK;
+  return tri_option_int("--devices, behind the colon,", colon + 1, 1, MOST, &o->devices_step);
+}
+
+tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
+  *taken = true;
+  switch (result) {
+    case TRI_OPTION_MODEL: o->model_name = value; return TRI_OK;
+    case TRI_OPTION_CLUSTER: o->cluster_name = value; return TRI_OK;
+    case TRI_OPTION_SYSTEM: o->system_name = value; return TRI_OK;
+    case TRI_OPTION_DEVICES: return devices_of(value, o);
+    case TRI_OPTION_GLOBAL_BATCH: return tri_option_int("--global-batch", value, 1, MOST, &o->global_batch);
+    case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
+    case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
+    case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
+    case TRI_OPTION_FIXED: o->fixed = *value == '\0' ? NULL : value; return TRI_OK;
+    case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
+    case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
+    case TRI_OPTION_LENGTHS: o->lengths = value; return TRI_OK;
+    case TRI_OPTION_EXPERT_IMBALANCE:
+      return tri_option_double("--expert-imbalance", value, 1, TRI_ROUTER_EXPERTS, &o->expert_imbalance);
+    case TRI_OPTION_OPTIMIZER: o->optimizer = value; return TRI_OK;
+    case TRI_OPTION_PLAN_SET: return add_set(value, o);
+    case TRI_OPTION_PACKING: return packing_of(value, &o->packed);
+    default: *taken = false; return TRI_OK;
+  }
+}
+
+tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t devices) {
+  int64_t node = o->cluster.node_devices, below = devices / node * node;
+  if (o->cluster.max_devices > 0 && devices > o->cluster.max_devices) {
+    return tri_fail(TRI_BAD_USAGE, "--devices is %ld, and %s has %ld (max_devices of its file)", (long)devices,
+                    o->cluster.name, (long)o->cluster.max_devices);
+  }
+  if (devices < node || devices % node == 0) return TRI_OK;
+  if (o->cluster.max_devices > 0 && below + node > o->cluster.max_devices) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld",
+                    (long)devices, o->cluster.name, (long)node, (long)below);
+  }
+  return tri_fail(TRI_BAD_USAGE,
+                  "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
+                  (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
+}
+
+tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
+  const struct {
+    const char *option, *example;
+    bool there;
+  } wanted[] = {{"--model", "frontier-175b", o->model_name != NULL},
+                {"--cluster", "frontier", o->cluster_name != NULL},
+                {"--devices", "1024", o->devices > 0},
+                {"--global-batch", "640", o->global_batch > 0}};
+  for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+    if (wanted[i].there) continue;
+    return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
+                    wanted[i].example);
+  }
+  TRI_TRY(tri_model_source_load(o->model_name, &o->model));
+  TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
+  if (o->price > 0) o->cluster.cost.price = o->price;
+  TRI_TRY(tri_system_load(o->system_name, &o->system));
+  TRI_TRY(find_trained(o));
+  o->assumed_sequence = o->sequence == 0;
+  if (o->assumed_sequence) {
+    TRI_TRY(tri_model_assume_sequence(&o->model, TRI_BAD_USAGE, "give --sequence, for example --sequence 4096",
+                                      &o->sequence));
+  }
+  if (o->sequence > o->model.max_sequence) {
+    return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
+                    (long)o->sequence, o->model.name, (long)o->model.max_sequence);
+  }
+  if (o->lengths != NULL) TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_area, &o->drawn));
+  if (o->packed && o->lengths == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--packing says how documents lie in sequences, and --lengths is missing, which says "
+                    "how long they are");
+  }
+  if (o->expert_imbalance > 0 && o->model.num_experts == 0) {
+    return tri_fail(TRI_BAD_USAGE, "--expert-imbalance is for models with experts, and %s has none", o->model.name);
+  }
+  return tri_plan_options_check_devices(o, o->devices);
+}
+
+tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const tri_layout *layout) {
+  return (tri_simulation_request){.model = &o->model,
+                                  .layout = layout,
+                                  .cluster = &o->cluster,
+                                  .system = &o->system,
+                                  .global_batch = o->global_batch,
+                                  .sequence = o->sequence,
+                                  .assumed_sequence = o->assumed_sequence,
+                                  .precision = o->precision,
+                                  .optimizer = &o->trained.optimizer,
+                                  .masked = o->lengths != NULL,
+                                  .masked_area = o->masked_area,
+                                  .drawn = o->drawn.table,
+                                  .expert_imbalance = o->expert_imbalance};
+}
+
+tri_search_request tri_plan_options_search(const tri_plan_options *o) {
+  return (tri_search_request){.model = &o->model,
+                              .cluster = &o->cluster,
+                              .system = &o->system,
+                              .devices = o->devices,
+                              .global_batch = o->global_batch,
+                              .sequence = o->sequence,
+                              .precision = o->precision,
+                              .optimizer = &o->trained.optimizer,
+                              .masked = o->lengths != NULL,
+                              .masked_area = o->masked_area,
+                              .drawn = o->drawn.table,
+                              .expert_imbalance = o->expert_imbalance,
+                              .fixed = o->fixed,
+                              .top = 1};
+}
+
+void tri_plan_options_release(tri_plan_options *o) { tri_length_draws_release(&o->drawn); }

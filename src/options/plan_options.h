@@ -1,0 +1,118 @@
+/* The options that commands on described machines share: what is to be trained, where, in which way. */
+#ifndef TRI_OPTIONS_PLAN_OPTIONS_H
+#define TRI_OPTIONS_PLAN_OPTIONS_H
+
+#include "model/model.h"
+#include "options/lengths.h"
+#include "plan/search.h"
+#include "plan/trained.h"
+
+#include <getopt.h>
+
+enum { TRI_PLAN_SETS = 64 };
+
+typedef struct tri_plan_options {
+  const char *model_name, *cluster_name, *system_name;
+  int64_t devices, global_batch, sequence;
+  int64_t devices_to, devices_step; /* of a range; to 0: none, step 0: it doubles */
+  bool assumed_sequence;            /* nobody gave it */
+  double tokens;
+  double price; /* of a device-hour, before the cluster's; 0: nobody gave it */
+  tri_dtype precision;
+  bool json;
+  const char *fixed;   /* keys that all layouts of a search have; or NULL */
+  const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
+  bool packed;         /* whole, not cut by windows */
+  double masked_area;  /* what masks leave of attention then, */
+  tri_length_draws drawn;          /* and micro-batches of such documents */
+  double expert_imbalance;         /* tri_simulation_request; 0: nobody gave it */
+  const char *optimizer;           /* "galore:128"; or NULL */
+  const char *sets[TRI_PLAN_SETS]; /* "adapter.rank=16" */
+  int64_t num_sets;
+
+  tri_model model; /* of which `trained` is trained */
+  tri_trained trained;
+  tri_cluster cluster;
+  tri_system system;
+} tri_plan_options;
+
+enum {
+  TRI_OPTION_MODEL = 800,
+  TRI_OPTION_CLUSTER,
+  TRI_OPTION_SYSTEM,
+  TRI_OPTION_DEVICES,
+  TRI_OPTION_GLOBAL_BATCH,
+  TRI_OPTION_SEQUENCE,
+  TRI_OPTION_TOKENS_TO_TRAIN,
+  TRI_OPTION_PLAN_PRECISION,
+  TRI_OPTION_PLAN_JSON,
+  TRI_OPTION_LENGTHS,
+  TRI_OPTION_PACKING,
+  TRI_OPTION_EXPERT_IMBALANCE,
+  TRI_OPTION_OPTIMIZER,
+  TRI_OPTION_PLAN_SET,
+  TRI_OPTION_PRICE,
+  TRI_OPTION_FIXED
+};
+/* Of what searches: "layout" is one layout elsewhere. */
+#define TRI_PLAN_OPTION_FIXED_ROW                                                                                      \
+  { "layout", required_argument, NULL, TRI_OPTION_FIXED }
+#define TRI_PLAN_OPTION_ROWS                                                                                           \
+  {"model", required_argument, NULL, TRI_OPTION_MODEL}, {"cluster", required_argument, NULL, TRI_OPTION_CLUSTER},      \
+      {"system", required_argument, NULL, TRI_OPTION_SYSTEM},                                                          \
+      {"devices", required_argument, NULL, TRI_OPTION_DEVICES},                                                        \
+      {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
+      {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
+      {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
+      {"price", required_argument, NULL, TRI_OPTION_PRICE}, {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},  \
+      {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
+      {"expert-imbalance", required_argument, NULL, TRI_OPTION_EXPERT_IMBALANCE},                                      \
+      {"optimizer", required_argument, NULL, TRI_OPTION_OPTIMIZER},                                                    \
+      {"set", required_argument, NULL, TRI_OPTION_PLAN_SET},                                                           \
+      {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
+    "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
+  }
+#define TRI_PLAN_OPTION_HELP                                                                                           \
+  "  --model M           a preset (configs/models), a model file, or a checkpoint's, a run's or a Hugging Face "       \
+  "folder\n"                                                                                                           \
+  "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
+  "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
+  "  --global-batch B    sequences in one step\n"                                                                      \
+  "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"           \
+  "  --lengths L         documents as long as L's, which do not see each other (data.documents: masked): a corpus, "   \
+  "or\n"                                                                                                               \
+  "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
+  "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
+  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
+  "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj], "     \
+  "freeze=[\"*norm*\"],\n"                                                                                             \
+  "                      optimizer.state=int8; as often as wanted\n"                                                   \
+  "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
+  "(1)\n"                                                                                                              \
+  "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
+  "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
+  "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
+  "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
+  "costs\n"                                                                                                            \
+  "  --json              one JSON document on standard output\n"
+
+tri_plan_options tri_plan_options_default(void);
+
+/* Takes one of the rows above; false if `result` is none of them. */
+tri_status tri_plan_option(int result, const char *value, tri_plan_options *options, bool *taken);
+
+/* After the last option: what must be there is, and the files are read. */
+tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
+
+/* So many are a part of one node, or whole nodes, and the cluster has them. */
+tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
+
+/* What a search is asked for; the options must outlive it. */
+tri_search_request tri_plan_options_search(const tri_plan_options *options);
+
+void tri_plan_options_release(tri_plan_options *options);
+
+/* The request for a layout; the options and the layout must outlive it. */
+tri_simulation_request tri_plan_options_request(const tri_plan_options *options, const tri_layout *layout);
+
+#endif
