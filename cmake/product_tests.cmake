@@ -21,7 +21,7 @@ function(trireme_stand_in_lt target driver folder name version)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} SOVERSION ${version} LIBRARY_OUTPUT_DIRECTORY
                                              ${TRIREME_STAND_IN}${folder})
   if(CMOCKA_FOUND)
-    add_executable(test_products_${name} tests/gpu/test_products.c)
+    add_executable(test_products_${name} tests/gpu/test_gemm_choices.c)
     target_include_directories(test_products_${name} PRIVATE tests/unit)
     target_compile_definitions(test_products_${name} PRIVATE ${ARGN})
     target_link_libraries(test_products_${name} PRIVATE trireme_for_tests PkgConfig::CMOCKA)

@@ -82,7 +82,7 @@ def suites(build, seed):
             "test_resume.py": "go_on or summary",
             "test_ranks.py": "whole or (test_elastic and not context)",
             "test_tune.py": "test_ranks_from_the_command_line",
-            "test_readers.py": "everything or test_every_tensor",
+            "test_bad_weights_everywhere.py": "everything or test_every_tensor",
         }),
         Suite("emulated", "oracle", skip=missing, environment={"TRIREME_TEST_DEVICE": emulated, **with_devices, "TRIREME_LAYOUTS": "few", "TRIREME_LAYOUT_STEPS": "2"},
               slow=5, files={

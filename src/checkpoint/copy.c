@@ -2,7 +2,7 @@
 
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "checkpoint/companions.h"
+#include "checkpoint/extra_files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_parts.h"

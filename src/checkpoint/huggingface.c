@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "checkpoint/companions.h"
+#include "checkpoint/extra_files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_keys.h"
 #include "checkpoint/huggingface_own.h"

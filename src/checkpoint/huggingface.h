@@ -1,4 +1,4 @@
-/* Models as Hugging Face describes them: config.json <-> tri_model, by the dialects of the families (model/dialect.h).
+/* Models as Hugging Face describes them: config.json <-> tri_model, by the dialects of the families (model/hf_keys.h).
  *
  * Whatever would change the function that the model computes and has no place in tri_model is TRI_UNSUPPORTED by name.
  * Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no model here has, is not, and training

@@ -4,7 +4,7 @@
 #define TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 
 #include "base/json_reader.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #define TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 
 #include "base/json_reader.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 #include "model/model.h"
 
 /* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first

@@ -1,7 +1,7 @@
 #include "checkpoint/huggingface_unknown.h"
 
 #include "checkpoint/huggingface_keys.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

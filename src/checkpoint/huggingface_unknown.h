@@ -3,7 +3,7 @@
 #define TRI_CHECKPOINT_HUGGINGFACE_UNKNOWN_H
 
 #include "base/json_reader.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 
 /* The failure; `dialects` [count] are all that there are. */
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,

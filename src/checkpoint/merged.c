@@ -4,7 +4,7 @@
 #include "base/loop_threads.h"
 #include "base/memory.h"
 #include "checkpoint/base_signature.h"
-#include "checkpoint/contradiction.h"
+#include "checkpoint/config_vs_weights.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
@@ -14,7 +14,7 @@
 #include "device/kernels.h"
 #include "device/nf4.h"
 #include "device/queue.h"
-#include "model/tuning.h"
+#include "model/trainable.h"
 
 #include <stdio.h>
 #include <string.h>

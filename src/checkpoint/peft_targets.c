@@ -3,7 +3,7 @@
 #include "base/json_reader.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
-#include "model/tuning.h"
+#include "model/trainable.h"
 
 #include <ctype.h>
 #include <regex.h>

@@ -9,7 +9,7 @@
  * Only the beginning and the adding up need other ranks. What lies between may be done by another thread while the rank
  * computes; so it is in pieces. */
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/companions.h"
+#include "checkpoint/extra_files.h"
 #include "checkpoint/element_sum.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
@@ -22,7 +22,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 

@@ -7,7 +7,7 @@
 #include "checkpoint/peft.h"
 
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "cli/topics.h"
 #include "config/preset.h"
 #include "optimizers/optimizer.h"
-#include "plan/trained.h"
+#include "plan/training_options.h"
 #include "schedule/layout_config.h"
 
 #include <stdio.h>

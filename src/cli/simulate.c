@@ -6,7 +6,7 @@
 #include "options/json.h"
 #include "options/options.h"
 #include "options/plan_options.h"
-#include "plan/expense.h"
+#include "plan/cost.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 

@@ -3,7 +3,7 @@
 #ifndef TRI_COMM_INTERNAL_H
 #define TRI_COMM_INTERNAL_H
 
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "comm/comm.h"
 #include "comm/sums.h"
 

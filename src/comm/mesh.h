@@ -1,4 +1,4 @@
-/* The process mesh: ranks laid out over the dimensions of a layout, fastest first (mesh/place.h).
+/* The process mesh: ranks laid out over the dimensions of a layout, fastest first (mesh/coordinates.h).
  * Tensor groups are therefore neighbours, inside a node where a node holds enough ranks. */
 #ifndef TRI_COMM_MESH_H
 #define TRI_COMM_MESH_H

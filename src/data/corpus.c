@@ -5,7 +5,7 @@
 #include "data/corpus.h"
 
 #include "base/file.h"
-#include "base/generation.h"
+#include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/corpus_index.h"

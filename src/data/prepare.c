@@ -1,12 +1,12 @@
 /* All that can be wrong is looked for first (options, inputs, the folder, the tokenizer), because encoding takes hours.
  * Everything is written into a folder of its own and put in the place of the older corpus as one when all of it is on
- * the disk (generation.h). */
+ * the disk (file_transaction.h). */
 #include "data/prepare.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "base/generation.h"
+#include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"

@@ -41,7 +41,7 @@ typedef struct tri_prepare_report {
 } tri_prepare_report;
 
 /* Leaves train.bin|idx|corpus.json (and mask, of conversations), the same of validation (unless validation is 0) and
- * tokenizer.json in the folder, all of them or what was there before (generation.h). Shows its progress. */
+ * tokenizer.json in the folder, all of them or what was there before (file_transaction.h). Shows its progress. */
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
 
 #endif

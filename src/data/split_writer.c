@@ -1,7 +1,7 @@
 #include "data/split_writer.h"
 
 #include "base/file.h"
-#include "base/generation.h"
+#include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"

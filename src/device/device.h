@@ -72,7 +72,7 @@ typedef struct tri_device_driver {
   tri_status (*time)(tri_queue *queue, tri_status (*work)(tri_queue *queue, void *context, int round), void *context,
                      int rounds, double *seconds);
 
-  /* choices.h. Empty: there is nothing to choose. */
+  /* gemm_choices.h. Empty: there is nothing to choose. */
   void (*allow_tf32)(tri_device *device);
   void (*chooser)(tri_device *device, char *out);
   tri_status (*products_asked)(tri_device *device, char **out);

@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "engine/engine_internal.h"
 #include "engine/initialise.h"
-#include "engine/shards.h"
+#include "engine/checkpoint_map.h"
 
 #include <string.h>
 

@@ -43,7 +43,7 @@ struct tri_engine {
   int64_t most_boxes;
   tri_exchange_request **reductions;      /* [buckets] */
   tri_exchange_request **gathers;         /* [buckets] */
-  const struct tri_shards_staged *staged; /* what lies in the place of gradients (shards.c), or NULL */
+  const struct tri_shards_staged *staged; /* what lies in the place of gradients (checkpoint_map.c), or NULL */
   bool staged_written;                    /* and was changed there */
   void *shared;                           /* gradients that other ranks see; or NULL */
 };

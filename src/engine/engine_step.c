@@ -1,10 +1,10 @@
 /* What each instruction of a step program does. */
 #include "base/exact_sum.h"
 #include "base/label.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "engine/engine_internal.h"
-#include "engine/narrow.h"
-#include "engine/singular.h"
+#include "engine/bf16_in_place.h"
+#include "engine/singular_vectors.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */

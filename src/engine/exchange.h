@@ -3,7 +3,7 @@
  * Where the host sees the device's memory they are those of comm.h, once the work queued before them is done. Where it
  * does not, values go through staging in host memory that the memory plan knows, piece by piece: while one piece is
  * added up, the next is on its way to the host and the one before on its way back, in a queue of their own. Where MPI
- * says that it reaches that memory itself, it does so, and the device adds (comm/reached.h). The sums are the same, to
+ * says that it reaches that memory itself, it does so, and the device adds (comm/device_aware.h). The sums are the same, to
  * the bit: a collective adds in the order of the ranks whatever its size.
  *
  * Results are there for what is queued behind the call, not for the host. */
@@ -11,7 +11,7 @@
 #define TRI_ENGINE_EXCHANGE_H
 
 #include "comm/comm.h"
-#include "comm/reached.h"
+#include "comm/device_aware.h"
 
 typedef struct tri_exchange tri_exchange;
 typedef struct tri_exchange_request tri_exchange_request;

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
-#include "comm/reached.h"
+#include "comm/device_aware.h"
 
 #include <stdio.h>
 #include <string.h>

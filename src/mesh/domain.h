@@ -1,13 +1,13 @@
 /* Domains: the ranks over which something is split, copied or added up, said by what they have in common.
  *
- * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/place.h). Its ranks are those that
+ * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/coordinates.h). Its ranks are those that
  * differ along these axes alone; they are numbered in the order of the mesh, its fastest axis first. Who splits, adds
  * or passes on names a domain, never an axis: what an axis more or less means for it stands here. Plain arithmetic, as
- * place.h; the groups are comm/mesh.h's. */
+ * coordinates.h; the groups are comm/mesh.h's. */
 #ifndef TRI_MESH_DOMAIN_H
 #define TRI_MESH_DOMAIN_H
 
-#include "mesh/place.h"
+#include "mesh/coordinates.h"
 
 #include <stdbool.h>
 

@@ -4,7 +4,7 @@
 #define TRI_MODEL_FAMILY_H
 
 #include "model/blocks.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 #include "model/model.h"
 #include "model/objective.h"
 #include "model/parameters.h"

@@ -3,7 +3,7 @@
 #define TRI_MODEL_GEMMA_H
 
 #include "base/json_reader.h"
-#include "model/dialect.h"
+#include "model/hf_keys.h"
 
 #define TRI_GEMMA_NORMS                                                                                                \
   .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \

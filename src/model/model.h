@@ -8,7 +8,7 @@
 #include "device/activation.h"
 #include "device/dtype.h"
 #include "model/layer_set.h"
-#include "model/tuning.h"
+#include "model/trainable.h"
 #include "ops/rope_scaling.h"
 
 #include <stdbool.h>

@@ -110,7 +110,7 @@ typedef struct tri_parameter {
   bool by_heads;      /* each rank of its parts has its gradient of the heads that it has, whatever the rows */
   bool joined;        /* lies directly behind the one before it: together they are one matrix of a product */
   int32_t tied_to;    /* the parameter whose values these are, or -1 */
-  bool frozen;        /* not trained (tuning.h): it has neither gradient nor states, and lies in no bucket */
+  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states, and lies in no bucket */
   tri_stored stored;  /* how it is kept; what is trained is wide */
   bool factor;        /* of an adapter */
   int32_t factors[2]; /* of a matrix: its adapter's A and B, or -1 */

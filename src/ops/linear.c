@@ -9,7 +9,7 @@
  * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
  * is the same on all. */
 #include "device/kernels.h"
-#include "ops/factors.h"
+#include "ops/lora.h"
 #include "ops/weight.h"
 
 typedef struct linear {

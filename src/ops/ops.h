@@ -24,7 +24,7 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
 /* Behind products whose rows are split: the ranks' parts are added, and sliced with sequence_parallel. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* What these append: a row of the table of what passes between ranks (between_ranks.c). */
+/* What these append: a row of the table of what passes between ranks (mesh_collectives.c). */
 typedef struct tri_between_ranks tri_between_ranks;
 extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_take_slice, tri_join_slices;

@@ -1,4 +1,4 @@
-/* Where what passes between ranks (between_ranks.c) stands: the layers' code says where tensor parallelism begins and
+/* Where what passes between ranks (mesh_collectives.c) stands: the layers' code says where tensor parallelism begins and
  * ends, and a list for one rank of one has none of them. */
 #include "mesh/parts.h"
 #include "ops/ops.h"

@@ -391,7 +391,7 @@ static int adafactor_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZ
   return 1;
 }
 
-/* In the measure of those of elements (schedule/cut_between.c). */
+/* In the measure of those of elements (schedule/bucket_cuts.c). */
 static double adafactor_work(const tri_optimizer_settings *settings, const tri_parameter *tensor) {
   const double of_an_element = 1000;
   (void)settings;

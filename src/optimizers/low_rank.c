@@ -399,7 +399,7 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   return 3;
 }
 
-/* Two products, and the elements in the measure of others (schedule/cut_between.c). The vectors, now and then, cost the
+/* Two products, and the elements in the measure of others (schedule/bucket_cuts.c). The vectors, now and then, cost the
  * most where updates are few: the host's products of the matrix with itself and of its shorter side. */
 double tri_low_rank_work(const tri_low_rank_settings *settings, const tri_parameter *tensor) {
   const sides s = sides_of(tensor);

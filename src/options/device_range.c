@@ -3,7 +3,7 @@
 #include "base/format.h"
 #include "options/json.h"
 #include "plan/accuracy.h"
-#include "plan/expense.h"
+#include "plan/cost.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 

@@ -2,7 +2,7 @@
 #ifndef TRI_OPTIONS_INSPECT_CORPUS_H
 #define TRI_OPTIONS_INSPECT_CORPUS_H
 
-#include "plan/draws.h"
+#include "plan/drawn_documents.h"
 
 /* Prints the histogram of lengths, and what packing and masks make of the documents in sequences of so many tokens (0:
  * of some usual numbers). tokenizer NULL: the tokenizer.json beside the corpus, if there is one. */

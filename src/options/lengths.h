@@ -2,7 +2,7 @@
 #ifndef TRI_OPTIONS_LENGTHS_H
 #define TRI_OPTIONS_LENGTHS_H
 
-#include "plan/drawn_areas.h"
+#include "plan/attention_fractions.h"
 
 /* Documents that share sequences: what is drawn of them, and from what. */
 typedef struct tri_length_draws {

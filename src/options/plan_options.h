@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "options/lengths.h"
 #include "plan/search.h"
-#include "plan/trained.h"
+#include "plan/training_options.h"
 
 #include <getopt.h>
 

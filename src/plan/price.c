@@ -1,7 +1,7 @@
 #include "plan/price.h"
 
 #include "plan/network.h"
-#include "plan/product.h"
+#include "plan/gemm_time.h"
 
 #include <math.h>
 

@@ -33,7 +33,7 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* The roofline: the longer of arithmetic (product.h) and memory traffic, with what the cluster says is reached of both.
+/* The roofline: the longer of arithmetic (gemm_time.h) and memory traffic, with what the cluster says is reached of both.
  * `shape` is the mesh of the layout. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);

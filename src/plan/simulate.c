@@ -2,8 +2,8 @@
 
 #include "model/family.h"
 #include "plan/row_pairs.h"
-#include "plan/uneven.h"
-#include "plan/walk.h"
+#include "plan/document_imbalance.h"
+#include "plan/event_sim.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,14 +5,14 @@
  * Ranks of one stage do the same at the same time, so one of them stands for all. A step of very many micro-batches
  * repeats itself in its middle: a shorter one is run, and where in its middle every turn of every stage comes as much
  * later than that of a period of micro-batches before, further periods are added without being run; if not, all is run
- * (walk.h). */
+ * (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
 #include "ops/experts.h"
 #include "optimizers/optimizer.h"
 #include "plan/cluster.h"
-#include "plan/drawn_areas.h"
+#include "plan/attention_fractions.h"
 #include "plan/system.h"
 #include "timeline/timeline.h"
 

@@ -1,12 +1,12 @@
 #include "recovery/checkpointing.h"
 
 #include "base/log.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_targets.h"
 #include "comm/agreement.h"
-#include "engine/shards.h"
+#include "engine/checkpoint_map.h"
 #include "run/output.h"
 
 #include <stdio.h>

@@ -6,13 +6,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/companions.h"
+#include "checkpoint/extra_files.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "comm/agreement.h"
-#include "engine/shards.h"
+#include "engine/checkpoint_map.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -16,7 +16,7 @@ typedef struct tri_saver tri_saver;
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
-/* LOCAL, on the first rank, before the first save. What travels with the model (companions.h) lies in that folder, and
+/* LOCAL, on the first rank, before the first save. What travels with the model (extra_files.h) lies in that folder, and
  * goes with every checkpoint, and so does what says which token ends a text; document_end: tri_companion_texts_make. */
 tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_t document_end);
 

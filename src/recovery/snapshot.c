@@ -7,11 +7,11 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "checkpoint/element_sum.h"
 #include "comm/agreement.h"
-#include "engine/shards.h"
+#include "engine/checkpoint_map.h"
 
 #include <dirent.h>
 #include <errno.h>

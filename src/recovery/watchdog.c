@@ -5,10 +5,10 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
-#include "recovery/flight.h"
+#include "recovery/flight_report.h"
 
 #include <errno.h>
 #include <fcntl.h>

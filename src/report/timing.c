@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "timeline/instruction_event.h"

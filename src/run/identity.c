@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
-#include "checkpoint/contradiction.h"
+#include "checkpoint/config_vs_weights.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/run_notes.h"
@@ -14,7 +14,7 @@
 #include "config/nearest_word.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
-#include "run/settle.h"
+#include "run/resolve_auto.h"
 #include "tokenizer/tokenizer.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "model/model_config.h"
-#include "model/tuning_config.h"
+#include "model/trainable_config.h"
 #include "optimizers/keys.h"
 #include "run/identity.h"
 #include "schedule/layout_config.h"

@@ -45,7 +45,7 @@ typedef struct tri_run_config {
     int64_t ignore_token; /* labels with this id do not count; -1 is none */
     tri_document_use documents;
     tri_packing_use packing;
-    tri_too_long too_long; /* as all three are settled (settle.h): auto is what a file says, or does not say */
+    tri_too_long too_long; /* as all three are settled (resolve_auto.h): auto is what a file says, or does not say */
   } data;
   tri_layout layout;
   struct {

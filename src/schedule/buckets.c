@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "mesh/parts.h"
-#include "schedule/cut_between.h"
+#include "schedule/bucket_cuts.h"
 
 static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   for (int64_t c = 0; c < share->num_chunks; c++) {

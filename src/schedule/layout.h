@@ -3,7 +3,7 @@
 #define TRI_SCHEDULE_LAYOUT_H
 
 #include "base/status.h"
-#include "mesh/place.h"
+#include "mesh/coordinates.h"
 #include "model/parameters.h"
 #include "ops/recompute.h"
 
@@ -25,7 +25,7 @@ typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
 
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data; /* data 0 is "auto" until resolved */
-  int64_t expert_tensor, expert;           /* the ranks of a stage as layers of experts see them (mesh/place.h) */
+  int64_t expert_tensor, expert;           /* the ranks of a stage as layers of experts see them (mesh/coordinates.h) */
   double expert_capacity;                  /* room for rows, as a multiple of those that a rank gets when balanced */
   bool capacity_drop;                      /* rows beyond it are left out: for comparison; else they come in rounds */
   tri_context_exchange context_exchange;

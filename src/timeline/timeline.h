@@ -1,6 +1,6 @@
 /* What ranks did when: events with a begin and an end in seconds, drawn and added up.
  *
- * Whoever knows when things happen fills a timeline: a run that measured itself (train/recorder.h), or a simulator that
+ * Whoever knows when things happen fills a timeline: a run that measured itself (train/flight_recorder.h), or a simulator that
  * computed it. Nothing here knows a clock, MPI or the engine.
  *
  * A rank has two lanes. The compute lane is what its own thread did, one thing after the other: an event may lie inside
@@ -15,7 +15,7 @@
 #define TRI_TIMELINE_TIMELINE_H
 
 #include "base/status.h"
-#include "mesh/place.h"
+#include "mesh/coordinates.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/file_kind.h"
-#include "base/generation.h"
+#include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "recovery/flight.h"
+#include "recovery/flight_report.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 #include "train/train_internal.h"
 
 #include "base/clock.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/stop.h"
 #include "run/learning_rate.h"
 

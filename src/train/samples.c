@@ -11,7 +11,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/recorder.h"
+#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"

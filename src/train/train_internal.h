@@ -74,9 +74,9 @@ tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks);
 
 tri_engine_options tri_training_engine_options(const tri_run_config *config, const tri_mesh *mesh);
 
-/* COLLECTIVE. Opens what the configuration names, makes the engine and takes the run up where it was (opening.c). */
+/* COLLECTIVE. Opens what the configuration names, makes the engine and takes the run up where it was (setup.c). */
 tri_status tri_training_open(tri_training *t, const char *resume);
-/* COLLECTIVE. The part of that which finds where the run goes on (taking_up.c). */
+/* COLLECTIVE. The part of that which finds where the run goes on (resume.c). */
 tri_status tri_training_take_up(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
@@ -97,7 +97,7 @@ tri_status tri_training_watch(tri_training *t);
 tri_status tri_training_name_failure(const tri_training *t, tri_status status);
 
 /* How the loop ends that a signal stopped, or whose last steps were bad; and what the first rank leaves behind
- * (ending.c). */
+ * (run_end.c). */
 tri_status tri_training_end(tri_training *t);
 tri_status tri_training_remove_summary(const tri_training *t);
 tri_status tri_training_write_summary(tri_training *t);

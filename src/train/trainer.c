@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "comm/agreement.h"
-#include "device/choices.h"
+#include "device/gemm_choices.h"
 #include "engine/rank_device.h"
 #include "model/family.h"
 #include "train/dry_run.h"

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
 #include "config/nearest_word.h"
-#include "model/tuning_config.h"
+#include "model/trainable_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
 #include "tune/study_values.h"

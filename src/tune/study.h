@@ -3,7 +3,7 @@
 #define TRI_TUNE_STUDY_H
 
 #include "plan/simulate.h"
-#include "plan/trained.h"
+#include "plan/training_options.h"
 #include "schedule/layout_config.h"
 #include "tune/suggest.h"
 

@@ -63,7 +63,7 @@ ALL = {
     "tri_instruction_kind": ["engine/engine_step.c"],  # all else reads the list's columns:
     "tri_operands": ["schedule/program.c", "schedule/program_check.c", "train/dry_run.c"],
     "tri_completion": ["schedule/program_check.c"],
-    "tri_event_kind": ["plan/walk.c", "timeline/timeline.c"],
+    "tri_event_kind": ["plan/event_sim.c", "timeline/timeline.c"],
     "tri_objective": ["tune/study.c", "tune/explain.c"],
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],

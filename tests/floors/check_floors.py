@@ -45,7 +45,7 @@ INSTEAD = "tri_file_open_plain, tri_file_open_below or another function of base/
 OPENERS = {
     "base/file.c": "is what others use",
     "base/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
-    "base/generation.c": "makes and locks lists of its own",
+    "base/file_transaction.c": "makes and locks lists of its own",
     "base/parent.c": "reads /proc; makes files in a private folder",
     "base/system.c": "reads /proc and /sys",
     "checkpoint/output.c": "writes files of its own, also past the page cache",

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "device/choices.h"
+#include "device/gemm_choices.h"
 
 #include <math.h>
 #include <string.h>

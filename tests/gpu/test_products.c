@@ -4,7 +4,7 @@
  * stand-ins (stand_in.h), which hold every call against what the vendors' documents ask for and fill all of the
  * workspace that they are given. */
 #include "base/memory.h"
-#include "device/choices.h"
+#include "device/gemm_choices.h"
 #include "device/queue.h"
 #include "device/reference/reference.h"
 #include "gpu_array.h"

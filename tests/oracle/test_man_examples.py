@@ -12,7 +12,7 @@ import pytest
 from drawn import WHICH
 from parity import TRIREME, trireme, yaml_of
 from test_chat import line
-from test_printed import ROOT, text_of_ours
+from test_printed_commands import ROOT, text_of_ours
 
 # The example as it begins, and what is run behind it.
 SHORTER = {"trireme train configs/runs/gpt2-demo.yaml": " --set optimizer.steps=4 --set layout.micro_batch=2 --set optimizer.global_batch=2",

@@ -71,7 +71,7 @@ def test_memory_in_parts(tmp_path):
 # ---- time ------------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("rank", [1, 8, 64])
-def test_products(tmp_path, rank):
+def test_gemm_choices(tmp_path, rank):
     """A frozen matrix is in two products of three; what factors make is small in each of theirs, and made once more for gradients."""
     found = simulate(tmp_path, MODEL, IDEAL, 1, 1, "--set", f"adapter.rank={rank}", tensor=1)["time"]["compute"]
     h, s, layers, vocabulary = MODEL["hidden_size"], MODEL["max_sequence"], MODEL["num_layers"], MODEL["vocab_size"]

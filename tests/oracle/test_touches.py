@@ -55,5 +55,5 @@ def test_a_changed_file_has_the_tests_of_the_nearest_folder():
 
 def test_a_changed_test_runs_itself_and_what_tests_share_runs_its_users():
     assert patterns_of(["tests/unit/test_metrics.c"]) == ["unit/test_metrics"] and "*/test_golden.py" in patterns_of(["tests/oracle/test_golden.py"])
-    assert "unit/test_draws" in patterns_of(["tests/unit/draws.h"]) and "*/test_chat.py" in patterns_of(["tests/oracle/chat_tool.c"])
+    assert "unit/test_drawn_documents" in patterns_of(["tests/unit/draws.h"]) and "*/test_chat.py" in patterns_of(["tests/oracle/chat_tool.c"])
     assert "*/test_families.py" in patterns_of(["tests/oracle/family_cases.json"])

@@ -1,7 +1,7 @@
 /* Who holds, counts and saves what of a model on a mesh that is longer than 1 along every axis: all ranks' tables and
  * buckets are made, and every element of every parameter has to be found as often as it should be. */
 #include "check.h"
-#include "engine/shards.h"
+#include "engine/checkpoint_map.h"
 #include "schedule/parts.h"
 
 #include <string.h>

@@ -147,7 +147,7 @@ static void test_a_pipe_is_read_as_it_comes(void **state) {
   tri_lines_close(lines);
 }
 
-static void test_copies(void **state) {
+static void test_bf16_copies(void **state) {
   (void)state;
   enum { BYTES = 200001 };
   static char data[BYTES], *found = NULL;
@@ -180,7 +180,7 @@ int main(void) {
       cmocka_unit_test(test_endless),
       cmocka_unit_test(test_odd_files),
       cmocka_unit_test(test_a_pipe_is_read_as_it_comes),
-      cmocka_unit_test(test_copies),
+      cmocka_unit_test(test_bf16_copies),
   };
   return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
 }

@@ -205,7 +205,7 @@ static void test_checkpoint(void **state) {
 }
 
 /* A byte of each file in turn; a file that does not belong there; one that is missing. */
-static void test_damage(void **state) {
+static void test_damaged_checkpoints(void **state) {
   (void)state;
   static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors", "optimizer.safetensors"};
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES], file[TRI_PATH_BYTES];
@@ -236,7 +236,7 @@ static void test_damage(void **state) {
 /* ---- merging ----------------------------------------------------------------------------------------------------- */
 
 /* In pieces of any length: each element is W + scale B A. */
-static void test_product(void **state) {
+static void test_gemm_time(void **state) {
   (void)state;
   enum { ROWS = 37, COLUMNS = 300, RANK = 3 };
   static double left[ROWS * RANK], right[RANK * COLUMNS], values[ROWS * COLUMNS];
@@ -274,8 +274,8 @@ static void test_product(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names),   cmocka_unit_test(test_parse),      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_print),   cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_damage),
-      cmocka_unit_test(test_product),
+      cmocka_unit_test(test_print),   cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_damaged_checkpoints),
+      cmocka_unit_test(test_gemm_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include "optimizers/optimizer.h"
 #include "plan/network.h"
 #include "plan/price.h"
-#include "plan/product.h"
+#include "plan/gemm_time.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
 #include "options/lengths.h"
 #include "plan/report.h"
 #include "run/run_config.h"
-#include "run/settle.h"
+#include "run/resolve_auto.h"
 #include "schedule/layout_config.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "launch/launcher.h"
 #include "options/options.h"
 #include "run/run_config.h"
-#include "run/settle.h"
+#include "run/resolve_auto.h"
 #include "schedule/layout_config.h"
 #include "train/trainer.h"
 #include "tune/store.h"

@@ -3,7 +3,7 @@
 #ifndef TRI_DEVICE_CPU_MATMUL_H
 #define TRI_DEVICE_CPU_MATMUL_H
 
-#include "device/cpu/few_rows.h"
+#include "device/cpu/skinny_gemm.h"
 #include "device/cpu/rows.h"
 #include "device/kernels.h"
 

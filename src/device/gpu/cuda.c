@@ -6,7 +6,7 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "device/gpu/cuda_driver.h"
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 #include "device/gpu/runtime.h"
 
 #include <pthread.h>

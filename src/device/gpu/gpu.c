@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "device/gpu/choice.h"
 #include "device/gpu/internal.h"
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 
 #include <stdarg.h>
 #include <stdio.h>

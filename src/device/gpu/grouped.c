@@ -1,5 +1,5 @@
 /* Launches kernels/grouped.c. */
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

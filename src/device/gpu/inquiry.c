@@ -4,7 +4,7 @@
 #include "device/gpu/choice.h"
 #include "device/gpu/compiler.h"
 #include "device/gpu/image.h"
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Matrix products by kernels of our own: for any shape and any chip. */
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 
 static int64_t dense_ldb(const tri_matmul *p) { return p->b_transposed ? p->k : p->n; }
 

@@ -1,6 +1,6 @@
 /* The third of the libraries of products: this program's own kernel (matmul.c), which takes any product. Its algorithms
  * are its tiles. */
-#include "device/gpu/products.h"
+#include "device/gpu/gemm.h"
 
 #include <stdio.h>
 

@@ -1,0 +1,374 @@
+/* What must always hold: outside `.prepare-whole` a member of the new generation appears only while that folder, with
+ * its list of members, is there; and it is there only once all of them are on the disk. Every step of putting them in
+ * place may be done twice, and by several at once, because moving a file that has been moved does nothing.
+ *
+ * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. It is removed by its
+ * owner; whoever gets a lock looks whether the file still is the one of that name. File systems without locks are
+ * trusted, but there nothing is cleared away that might be another's. */
+#include "base/file_transaction.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/write_fault.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEMPORARY ".prepare-"
+#define WHOLE TEMPORARY "whole"
+#define LOCK TEMPORARY "lock"
+#define MEMBERS "members"
+
+enum { LONGEST_LIST_BYTES = 4096, NAME_BYTES = 64, PATIENCE_MS = 30000, PAUSE_MS = 20 };
+
+const char *const tri_generation_names[] = {"train.bin",
+                                            "train.idx",
+                                            "train.corpus.json",
+                                            "validation.bin",
+                                            "validation.idx",
+                                            "validation.corpus.json",
+                                            "tokenizer.json",
+                                            "train.mask",
+                                            "validation.mask",
+                                            "tokenizer_config.json",
+                                            NULL};
+enum { NUM_NAMES = sizeof tri_generation_names / sizeof tri_generation_names[0] - 1 };
+
+/* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
+ * without the record that tells that it is not whole. */
+static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 9, 6};
+
+struct tri_generation {
+  char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
+  int lock; /* -1: not locked */
+  bool folder_is_new;
+};
+
+/* ---- the lock -------------------------------------------------------------------------------------------------- */
+
+/* Neither: the file system has no locks, and is trusted. */
+typedef struct lock_result {
+  bool held, busy;
+} lock_result;
+
+static bool is_file_of(int file, const char *path) {
+  struct stat own, there;
+  return fstat(file, &own) == 0 && stat(path, &there) == 0 && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+}
+
+static tri_status try_lock(const char *folder, int *out, lock_result *result) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, folder, LOCK));
+  for (;;) {
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0 && errno == EACCES) file = open(path, O_RDONLY | O_CLOEXEC); /* left by another user */
+    if (file < 0) {
+      int reason = errno;
+      tri_status status = tri_fail(TRI_IO_FAILED, "cannot write to the folder %s: %s", folder, tri_write_fault(reason));
+      errno = reason;
+      return status;
+    }
+    if (flock(file, LOCK_EX | LOCK_NB) == 0) {
+      *result = (lock_result){.held = true};
+    } else if (errno == EINTR) {
+      close(file);
+      continue;
+    } else {
+      *result = (lock_result){.busy = errno == EWOULDBLOCK};
+    }
+    if (result->held && !is_file_of(file, path)) { /* its owner removed it between our two calls */
+      close(file);
+      continue;
+    }
+    if (result->busy) {
+      close(file);
+      file = -1;
+    }
+    *out = file;
+    return TRI_OK;
+  }
+}
+
+static void unlock(const char *folder, int lock) {
+  char path[TRI_PATH_BYTES];
+  if (lock < 0) return;
+  if (tri_path_join(path, folder, LOCK) == TRI_OK) unlink(path);
+  close(lock);
+}
+
+/* ---- putting a generation in place ------------------------------------------------------------------------------ */
+
+static int find_name(const char *name, size_t length) {
+  for (int i = 0; i < NUM_NAMES; i++) {
+    if (strlen(tri_generation_names[i]) == length && memcmp(tri_generation_names[i], name, length) == 0) return i;
+  }
+  return -1;
+}
+
+static tri_status fail_step(const char *folder, const char *what, const char *name) {
+  return tri_fail(
+      TRI_IO_FAILED,
+      "cannot put the new corpus in its place in %s (%s %s: %s); make sure that this user may write there, and "
+      "run the command again",
+      folder, what, name, tri_write_fault(errno));
+}
+
+/* Whether a generation is to be put in place. The list of members is the last that goes: what remains is an empty
+ * folder at most. */
+static tri_status find_list(const char *folder, char list[TRI_PATH_BYTES], bool *out) {
+  TRI_TRY(tri_path_join(list, folder, WHOLE "/" MEMBERS));
+  *out = tri_path_exists(list);
+  return TRI_OK;
+}
+
+static tri_status fail_list(const char *list) {
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s is damaged; the folder that it is in holds a part of a new corpus and the one above another part: "
+      "make the corpus again, into another folder",
+      list);
+}
+
+/* What is no member is removed, so a list that is cut short must not be believed. */
+static bool is_complete(const bool members[NUM_NAMES]) {
+  bool train = members[0] && members[1] && members[2], tokenizer = members[6];
+  bool masks = !members[8] || (members[3] && members[7]); /* of both corpora, where there are two, or of none */
+  return train && tokenizer && masks && members[3] == members[4] && members[4] == members[5];
+}
+
+static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
+  char *text = NULL;
+  size_t bytes = 0, at = 0;
+  TRI_TRY(tri_file_read_plain(list, LONGEST_LIST_BYTES, &text, &bytes));
+  memset(members, 0, NUM_NAMES * sizeof members[0]);
+  while (at < bytes) {
+    size_t length = strcspn(text + at, "\n");
+    int which = find_name(text + at, length);
+    if (which < 0 || text[at + length] != '\n') break;
+    members[which] = true;
+    at += length + 1;
+  }
+  tri_free(text);
+  return at == bytes && is_complete(members) ? TRI_OK : fail_list(list);
+}
+
+/* *moved counts the files of the old generation that are gone. */
+static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
+  for (int k = 0; k < NUM_NAMES; k++) {
+    const char *name = tri_generation_names[order[k]];
+    char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
+    if (!members[order[k]]) continue;
+    TRI_TRY(tri_path_join(from, whole, name));
+    TRI_TRY(tri_path_join(to, folder, name));
+    if (rename(from, to) == 0) {
+      (*moved)++;
+    } else if (errno != ENOENT) { /* ENOENT: it has been moved before */
+      return fail_step(folder, "moving", name);
+    } else if (!tri_path_exists(to)) {
+      return tri_fail(
+          TRI_BAD_FILE,
+          "%s is gone, and it belonged to the corpus that was being put into %s; make the corpus again, into "
+          "another folder",
+          to, folder);
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status remove_others(const char *folder, const bool members[NUM_NAMES]) {
+  for (int k = NUM_NAMES - 1; k >= 0; k--) {
+    char old[TRI_PATH_BYTES];
+    if (members[order[k]]) continue;
+    TRI_TRY(tri_path_join(old, folder, tri_generation_names[order[k]]));
+    if (unlink(old) != 0 && errno != ENOENT) {
+      return fail_step(folder, "removing the old", tri_generation_names[order[k]]);
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status put_in_place(const char *folder, int *moved) {
+  char whole[TRI_PATH_BYTES], list[TRI_PATH_BYTES];
+  bool members[NUM_NAMES], pending = false;
+  TRI_TRY(tri_path_join(whole, folder, WHOLE));
+  TRI_TRY(find_list(folder, list, &pending));
+  if (!pending) return TRI_OK;
+  tri_status status = read_members(list, members);
+  if (status != TRI_OK) return tri_path_exists(list) ? status : TRI_OK; /* without locks another may have ended it */
+  TRI_TRY(move_members(folder, whole, members, moved));
+  TRI_TRY(remove_others(folder, members));
+  TRI_TRY(tri_directory_sync(folder)); /* the list goes only when what it tells of is done for good */
+  if (unlink(list) != 0 && errno != ENOENT) return fail_step(folder, "removing", WHOLE "/" MEMBERS);
+  rmdir(whole); /* if it stays, it is empty and means nothing */
+  return tri_directory_sync(folder);
+}
+
+/* What one that was killed had begun. */
+static tri_status finish_locked(const char *folder) {
+  int moved = 0;
+  TRI_TRY(put_in_place(folder, &moved));
+  if (moved > 0) {
+    tri_log("%s: `trireme prepare` ended while it put a new corpus in its place; this is done now", folder);
+  }
+  return TRI_OK;
+}
+
+/* ---- readers ---------------------------------------------------------------------------------------------------- */
+
+tri_status tri_generation_finish(const char *folder) {
+  char list[TRI_PATH_BYTES];
+  bool pending = false;
+  TRI_TRY(find_list(folder, list, &pending));
+  for (int waited_ms = 0; pending; waited_ms += PAUSE_MS) {
+    lock_result result = {.busy = true};
+    int lock = -1;
+    if (try_lock(folder, &lock, &result) != TRI_OK) {
+      return tri_fail(
+          TRI_IO_FAILED,
+          "%s holds parts of two corpora: `trireme prepare` ended while it put a new one in its place, and to "
+          "go on with that is not possible here (%s); run the command once where the folder can be written, "
+          "by a user who may",
+          folder, strerror(errno));
+    }
+    if (!result.busy) {
+      tri_status status = finish_locked(folder);
+      unlock(folder, lock);
+      return status;
+    }
+    if (waited_ms >= PATIENCE_MS) { /* putting it in place takes no time: whoever holds the lock is stopped */
+      return tri_fail(
+          TRI_BAD_FILE,
+          "a `trireme prepare` has been putting a new corpus into %s for %d s; wait until it ends, or end it", folder,
+          PATIENCE_MS / 1000);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_MS * 1000000L}, NULL);
+    pending = tri_path_exists(list);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_generation_finish_for(const char *path, const char *suffix) {
+  char folder[TRI_PATH_BYTES], name[NAME_BYTES];
+  const char *slash = strrchr(path, '/');
+  const char *last = slash == NULL ? path : slash + 1;
+  int length = snprintf(name, sizeof name, "%s%s", last, suffix);
+  if (length < 0 || (size_t)length >= sizeof name || find_name(name, (size_t)length) < 0) return TRI_OK;
+  if (slash == NULL) return tri_generation_finish(".");
+  snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+  return tri_generation_finish(folder);
+}
+
+/* ---- writers ---------------------------------------------------------------------------------------------------- */
+
+/* ".prepare-PID-N", or ".prepare-whole" without a list. */
+static bool is_leftover(const char *name) {
+  const char *rest = name + strlen(TEMPORARY);
+  if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) != 0) return false;
+  return strcmp(name, WHOLE) == 0 || (*rest != '\0' && rest[strspn(rest, "0123456789-")] == '\0');
+}
+
+/* What those that were killed have left. We hold the lock, so nobody writes there; what was whole is in its place. */
+static void clear_leftovers(const char *folder) {
+  DIR *directory = opendir(folder);
+  if (directory == NULL) return;
+  for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+    char path[TRI_PATH_BYTES];
+    /* Only what it takes up is lost if this fails. */
+    if (is_leftover(entry->d_name) && tri_path_join(path, folder, entry->d_name) == TRI_OK) {
+      (void)tri_directory_remove(path);
+    }
+  }
+  closedir(directory);
+}
+
+static tri_status make_temporary(tri_generation *generation) {
+  for (int number = 0;; number++) {
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, TEMPORARY "%ld-%d", (long)getpid(), number);
+    TRI_TRY(tri_path_join(generation->temporary, generation->folder, name));
+    if (mkdir(generation->temporary, 0777) == 0) return TRI_OK;
+    if (errno == EEXIST) continue; /* the same process id on another host */
+    int reason = errno;
+    char path[TRI_PATH_BYTES];
+    memcpy(path, generation->temporary, sizeof path);
+    generation->temporary[0] = '\0';
+    return tri_fail(TRI_IO_FAILED, "cannot create the folder %s: %s", path, tri_write_fault(reason));
+  }
+}
+
+static tri_status generation_begin(tri_generation *generation, const char *folder) {
+  lock_result result = {.busy = true};
+  int length = snprintf(generation->folder, sizeof generation->folder, "%s", folder);
+  if (length < 0 || (size_t)length >= sizeof generation->folder) {
+    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", folder);
+  }
+  generation->folder_is_new = !tri_path_exists(folder);
+  TRI_TRY(tri_directory_create(folder));
+  TRI_TRY(try_lock(folder, &generation->lock, &result));
+  if (result.busy) {
+    generation->folder_is_new = false;
+    return tri_fail(TRI_BAD_USAGE, "another `trireme prepare` is writing to %s", folder);
+  }
+  TRI_TRY(finish_locked(folder));
+  if (result.held) clear_leftovers(folder);
+  return make_temporary(generation);
+}
+
+tri_status tri_generation_begin(const char *folder, tri_generation **out) {
+  tri_generation *generation = NULL;
+  TRI_TRY(tri_alloc("a corpus's folder", 1, sizeof *generation, &generation));
+  generation->lock = -1;
+  tri_status status = generation_begin(generation, folder);
+  if (status != TRI_OK) {
+    tri_generation_destroy(generation);
+    return status;
+  }
+  *out = generation;
+  return TRI_OK;
+}
+
+const char *tri_generation_folder(const tri_generation *generation) { return generation->temporary; }
+
+static tri_status list_members(const tri_generation *generation) {
+  char path[TRI_PATH_BYTES], list[LONGEST_LIST_BYTES];
+  size_t length = 0;
+  for (int i = 0; i < NUM_NAMES; i++) {
+    TRI_TRY(tri_path_join(path, generation->temporary, tri_generation_names[i]));
+    if (!tri_path_exists(path)) continue;
+    length += (size_t)snprintf(list + length, sizeof list - length, "%s\n", tri_generation_names[i]);
+  }
+  TRI_TRY(tri_path_join(path, generation->temporary, MEMBERS));
+  return tri_file_replace(path, list, length); /* and fsync of the folder, with the names of all members */
+}
+
+tri_status tri_generation_commit(tri_generation *generation) {
+  char whole[TRI_PATH_BYTES];
+  int moved = 0;
+  TRI_TRY(tri_path_join(whole, generation->folder, WHOLE));
+  TRI_TRY(list_members(generation));
+  if (rename(generation->temporary, whole) != 0) {
+    return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", generation->temporary, whole, tri_write_fault(errno));
+  }
+  tri_status status = tri_directory_sync(generation->folder);
+  if (status == TRI_OK) status = put_in_place(generation->folder, &moved);
+  /* Nothing was touched: the old generation stays. Otherwise the next one goes on. */
+  if (status == TRI_OK || moved > 0 || rename(whole, generation->temporary) != 0) generation->temporary[0] = '\0';
+  return status;
+}
+
+void tri_generation_destroy(tri_generation *generation) {
+  if (generation == NULL) return;
+  if (generation->temporary[0] != '\0') (void)tri_directory_remove(generation->temporary);
+  unlock(generation->folder, generation->lock);
+  if (generation->folder_is_new) rmdir(generation->folder); /* fails if something is in it */
+  tri_free(generation);
+}

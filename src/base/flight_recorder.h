@@ -1,0 +1,63 @@
+/* What this process does, as it does it: the flight recorder of a rank.
+ *
+ * Whoever begins something that takes time says so, and says when it has ended; the newest records are always there, so
+ * that a rank that is stuck or failed can tell what it was doing (recovery/watchdog.h). On request all records from a
+ * moment on are kept, and a timeline is drawn from them (report/timing.h). A record costs some 100 ns.
+ *
+ * Any thread may record and look. */
+#ifndef TRI_BASE_FLIGHT_RECORDER_H
+#define TRI_BASE_FLIGHT_RECORDER_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum tri_record_kind {
+  TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
+  TRI_RECORD_COLLECTIVE, /* from its start until this rank has what it wants        */
+  TRI_RECORD_SEND,       /* likewise                                                */
+  TRI_RECORD_RECEIVE,    /* likewise                                                */
+  TRI_RECORD_PROGRESS,   /* going on with collectives in the background             */
+} tri_record_kind;
+
+/* Texts are not copied: they must stay. -1 where a number has no meaning. */
+typedef struct tri_record {
+  tri_record_kind kind;
+  int32_t code;          /* of work: what the recording floor makes of it */
+  const char *name;      /* "forward", "all_reduce" */
+  const char *group;     /* of communication: "tensor"; NULL otherwise */
+  uint64_t number;       /* of a collective in its group, from 1; of a message, the same for its start and its wait */
+  double begin_s, end_s; /* on tri_clock_s; end_s is 0 while it goes on. tri_recorder_begin sets both */
+  int64_t step, bytes;   /* tri_recorder_begin sets the step */
+  int32_t micro_batch, chunk, bucket;
+  int32_t peer, tag; /* of a message; peer is a rank of the group */
+  bool background;   /* other work goes on meanwhile */
+} tri_record;
+
+/* Everything -1, NULL or false but the kind and the name. */
+tri_record tri_record_make(tri_record_kind kind, const char *name);
+
+/* Begins a record now, and returns the ticket that ends it. Records may overlap. */
+uint64_t tri_recorder_begin(const tri_record *record);
+void tri_recorder_end(uint64_t ticket);
+/* Records something that has ended just now. */
+void tri_recorder_note(const tri_record *record, double begin_s);
+
+/* Records from here on are of this step. */
+void tri_recorder_step(int64_t step);
+
+enum { TRI_RECORDER_NEWEST = 256 };
+
+/* The newest records, by their tickets; returns how many. From any thread. */
+int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]);
+/* When something last began or ended, on tri_clock_s; 0 before the first. From any thread. */
+double tri_recorder_last_s(void);
+
+/* All records that begin from here on are kept, until tri_recorder_take. */
+void tri_recorder_keep(void);
+/* Ends the keeping. *out of *count, released with tri_free; those that have not ended are left out. TRI_OUT_OF_MEMORY
+ * where there was not enough for all of them. */
+tri_status tri_recorder_take(tri_record **out, int64_t *count);
+
+#endif

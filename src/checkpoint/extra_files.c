@@ -1,0 +1,136 @@
+#include "checkpoint/extra_files.h"
+
+#include "base/json_reader.h"
+#include "base/memory.h"
+#include "base/write_fault.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CONFIG_LIMIT_BYTES = 1 << 24 };
+
+static const char *const companion_names[] = {"tokenizer_config.json",
+                                              "special_tokens_map.json",
+                                              "added_tokens.json",
+                                              "chat_template.jinja",
+                                              "chat_template.json",
+                                              "generation_config.json",
+                                              "tokenizer.model",
+                                              "vocab.json",
+                                              "merges.txt",
+                                              NULL};
+
+#define TEMPLATES "additional_chat_templates"
+
+/* ---- keeping ----------------------------------------------------------------------------------------------------- */
+
+static bool is_template(const char *name) {
+  const size_t length = strlen(name), of_ending = strlen(".jinja");
+  return name[0] != '.' && length > of_ending && strcmp(name + length - of_ending, ".jinja") == 0;
+}
+
+static tri_status walk_templates(const char *folder, tri_companion_visit *visit, void *context) {
+  char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES];
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_path_join(path, folder, TEMPLATES));
+  DIR *templates = opendir(path);
+  if (templates == NULL) return TRI_OK;
+  for (const struct dirent *entry; status == TRI_OK && (entry = readdir(templates)) != NULL;) {
+    if (!is_template(entry->d_name)) continue;
+    status = tri_path_join(name, TEMPLATES, entry->d_name);
+    if (status == TRI_OK) status = visit(context, name);
+  }
+  closedir(templates);
+  return status;
+}
+
+tri_status tri_companions_walk(const char *folder, tri_companion_visit *visit, void *context) {
+  char path[TRI_PATH_BYTES];
+  for (const char *const *name = companion_names; *name != NULL; name++) {
+    TRI_TRY(tri_path_join(path, folder, *name));
+    if (tri_path_exists(path)) TRI_TRY(visit(context, *name));
+  }
+  return walk_templates(folder, visit, context);
+}
+
+typedef struct keeping {
+  const char *from, *to;
+  int64_t count;
+} keeping;
+
+/* A tri_companion_visit. */
+static tri_status keep_one(void *context, const char *name) {
+  const keeping *k = context;
+  char source[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
+  uint64_t bytes = 0, checksum = 0;
+  TRI_TRY(tri_path_join(source, k->from, name));
+  TRI_TRY(tri_path_join(target, k->to, name));
+  if (strchr(name, '/') != NULL) {
+    char folder[TRI_PATH_BYTES];
+    TRI_TRY(tri_path_join(folder, k->to, TEMPLATES));
+    TRI_TRY(tri_directory_create(folder));
+  }
+  return tri_output_copy(source, target, &bytes, &checksum);
+}
+
+/* A tri_companion_visit. */
+static tri_status count_one(void *context, const char *name) {
+  (void)name;
+  ((keeping *)context)->count++;
+  return TRI_OK;
+}
+
+static tri_status fill(const char *from, const char *to) {
+  keeping k = {from, to, 0};
+  char config[TRI_PATH_BYTES];
+  TRI_TRY(tri_directory_create(to));
+  TRI_TRY(tri_companions_walk(from, keep_one, &k));
+  TRI_TRY(tri_path_join(config, from, TRI_FILE_CONFIG));
+  if (tri_path_exists(config)) TRI_TRY(keep_one(&k, TRI_FILE_CONFIG));
+  return tri_directory_sync(to);
+}
+
+static bool has_any(const char *folder) {
+  keeping k = {folder, NULL, 0};
+  char path[TRI_PATH_BYTES];
+  if (tri_companions_walk(folder, count_one, &k) != TRI_OK || k.count > 0) return true;
+  return tri_path_join(path, folder, TRI_FILE_CONFIG) == TRI_OK && tri_path_exists(path);
+}
+
+tri_status tri_companions_keep(const char *from, const char *to) {
+  char temporary[TRI_PATH_BYTES];
+  if (tri_path_exists(to) || !has_any(from)) return TRI_OK;
+  if (snprintf(temporary, sizeof temporary, "%s.tmp", to) >= (int)sizeof temporary) {
+    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", to);
+  }
+  TRI_TRY(tri_directory_remove(temporary)); /* of a process that was killed */
+  TRI_TRY(fill(from, temporary));
+  if (rename(temporary, to) == 0) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, to, tri_write_fault(errno));
+}
+
+/* ---- ids --------------------------------------------------------------------------------------------------------- */
+
+tri_status tri_companions_take_ids(const char *folder, json_t *config) {
+  static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id"};
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_path_join(path, folder, TRI_FILE_CONFIG));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes));
+  json_t *from = NULL; /* one that is none has been refused where it was read */
+  (void)tri_json_parse(path, text, bytes, 0, &from);
+  tri_free(text);
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    json_t *value = json_object_get(from, keys[i]);
+    if (json_is_integer(value) || json_is_array(value)) json_object_set(config, keys[i], value);
+  }
+  json_decref(from);
+  return TRI_OK;
+}

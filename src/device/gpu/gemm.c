@@ -1,0 +1,132 @@
+/* One product: what is asked of a library for it, what stands around that, and which library makes it. */
+#include "device/gpu/gemm.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+/* What the description of an accelerator gives a library of products (device/description.c). A narrowed bias lies there
+ * too, and addresses are rounded up. */
+enum { LIBRARY_BYTES = 32 << 20, UNIT = 256 };
+
+static size_t round_up(size_t bytes) { return (bytes + UNIT - 1) / UNIT * UNIT; }
+
+static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
+
+/* ---- what a library is asked for --------------------------------------------------------------------------------- */
+
+/* A bias has the type of c as far as a library is concerned. A wide one is narrowed for a bf16 c: cuBLASLt's types have
+ * no fp32 bias with a bf16 c. It is what PyTorch does under autocast, and half a bf16 place of the bias's own. */
+static size_t bias_bytes(const tri_gpu_product *product) {
+  return product->bias && is_narrow(product->out) ? round_up((size_t)product->n * tri_dtype_bytes(product->out)) : 0;
+}
+
+size_t tri_gpu_product_workspace(const tri_gpu_product *product) {
+  const size_t taken = bias_bytes(product) + UNIT;
+  return taken >= LIBRARY_BYTES ? 0 : LIBRARY_BYTES - taken;
+}
+
+static bool takes_bias(const tri_gpu_products *products, const tri_gpu_product *product) {
+  const tri_gpu_product_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
+  return library->adds_bias(product) && bias_bytes(product) + UNIT < LIBRARY_BYTES;
+}
+
+tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_matmul *of, int alignment) {
+  tri_gpu_product product = {
+      .m = of->m,
+      .n = of->n,
+      .k = of->k,
+      .lda = of->lda,
+      .ldb = of->ldb,
+      .ldc = of->ldc,
+      .in = of->a_type,
+      .out = of->c_type,
+      .a_transposed = of->a_transposed,
+      .b_transposed = of->b_transposed,
+      .accumulate = of->accumulate,
+      .bias = of->bias,
+      .tf32 = products->allow_tf32 && tri_gpu_type_bits(of->a_type) == 32,
+      .alignment = alignment,
+  };
+  if (of->b_packed || of->b_type != of->a_type) product.ldb = of->b_transposed ? of->k : of->n; /* made dense */
+  product.bias = of->bias && takes_bias(products, &product);
+  return product;
+}
+
+static int alignment_of(const void *a, const void *b, const void *c) {
+  const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
+  return (int)(all & (~all + 1));
+}
+
+/* ---- around it --------------------------------------------------------------------------------------------------- */
+
+/* Blocks along y for rows, along x for the columns of one. */
+static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *bias, void *c) {
+  enum { MOST_ROWS = 4096 };
+  tri_gpu_shape shape = tri_gpu_shape_of(of->n, add_bias_threads);
+  shape.y = of->m < MOST_ROWS ? of->m : MOST_ROWS;
+  TRI_GPU_LAUNCH(add_bias, of->c_type, shape, .out = c, .bias = bias, .rows = of->m, .width = of->n, .ld = of->ldc,
+                 .row_step = shape.y);
+  return TRI_OK;
+}
+
+/* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
+
+/* Takes `bytes` of the workspace, at addresses that libraries like. */
+static void *take(char **next, size_t bytes) {
+  char *at = *next + (UNIT - (uintptr_t)*next % UNIT) % UNIT;
+  *next = at + bytes;
+  return at;
+}
+
+/* The workspace: the bias where that is narrowed, and the rest for the library. */
+tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_product_choice *choice,
+                               tri_gpu_product_call *call, void *workspace) {
+  const tri_gpu_products *products = ((const tri_gpu *)queue->device->state)->products;
+  const tri_gpu_product *product = call->product;
+  const void *bias = call->bias;
+  char *next = workspace;
+  void *narrow = take(&next, bias_bytes(product));
+  if (product->bias && choice->maker->narrows_bias && bias_bytes(product) > 0) {
+    const tri_gpu_narrowing what = {.to = product->out, .rows = 1, .width = of->n, .ld = of->n, .in_is_wide = true};
+    TRI_TRY(tri_gpu_narrow(queue, &what, bias, narrow));
+    call->bias = narrow;
+  }
+  call->algorithm = &choice->algorithm;
+  call->workspace = take(&next, 0);
+  call->workspace_bytes = tri_gpu_product_workspace(product);
+  TRI_TRY(choice->maker->multiply(products->state, queue, call));
+  return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;
+}
+
+tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *of, const void *a, const void *b, const void *bias,
+                          void *c, void *workspace) {
+  tri_gpu_products *products = ((const tri_gpu *)queue->device->state)->products;
+  tri_gpu_product_choice choice;
+  char *rest = workspace;
+  TRI_TRY(tri_gpu_matmul_check(of));
+  if (of->m == 0 || of->n == 0) return TRI_OK;
+  if (!of->b_packed && of->b_type != of->a_type) {
+    TRI_TRY(tri_gpu_narrow_b(queue, of, of->b_type, b, workspace));
+    b = workspace;
+    rest += (size_t)of->k * (size_t)of->n * tri_dtype_bytes(of->a_type);
+  }
+  TRI_TRY(tri_gpu_products_open(products));
+  const tri_gpu_product product = tri_gpu_product_of(products, of, alignment_of(a, b, c));
+  TRI_TRY(tri_gpu_products_choice(products, &product, &choice));
+  if (of->k == 0) a = b = NULL; /* they may have no memory at all */
+  for (;;) {
+    tri_gpu_product_call call = {.product = &product, .a = a, .b = b, .bias = bias, .c = c};
+    const tri_status status = tri_gpu_product_run(queue, of, &choice, &call, rest);
+    if (!call.refused) return status;
+    TRI_TRY(tri_gpu_products_next(products, &product, &choice, &choice));
+  }
+}
+
+tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
+  TRI_TRY(tri_gpu_products_plan(of->facts, product));
+  return tri_description_accelerator.matmul_workspace(&tri_description_accelerator, product, bytes);
+}
+
+void tri_gpu_fill_products(tri_device_kernels *out) { out->matmul = tri_gpu_matmul; }

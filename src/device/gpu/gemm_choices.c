@@ -1,0 +1,346 @@
+/* What has been chosen, for whom, and by whom: a list of products, each with the way in which it is made. */
+#include "device/gpu/gemm.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLANNED_ALIGNMENT = 16 }; /* what is planned begins at multiples of 64 bytes */
+
+/* ---- the library ------------------------------------------------------------------------------------------------- */
+
+tri_status tri_gpu_products_create(tri_gpu *gpu, tri_gpu_products **out) {
+  tri_gpu_products *products = NULL;
+  TRI_TRY(tri_alloc("matrix products", 1, sizeof *products, &products));
+  products->gpu = gpu;
+  pthread_mutex_init(&products->lock, NULL);
+  *out = products;
+  return TRI_OK;
+}
+
+void tri_gpu_products_destroy(tri_gpu_products *products) {
+  if (products == NULL) return;
+  if (products->vendor != NULL) products->vendor->close(products->state);
+  pthread_mutex_destroy(&products->lock);
+  tri_free(products->entries);
+  tri_free(products);
+}
+
+static void open_vendor(tri_gpu_products *products) {
+  const tri_gpu_product_library *vendor = products->gpu->runtime->products;
+  products->opened = true;
+  if (vendor == NULL) return;
+  if (vendor->open(products->gpu, &products->state) == TRI_OK) {
+    products->vendor = vendor;
+    return;
+  }
+  tri_warn("matrix products are made by this program's own kernels, which take several times as long: %s",
+           tri_status_message());
+}
+
+tri_status tri_gpu_products_open(tri_gpu_products *products) {
+  pthread_mutex_lock(&products->lock);
+  if (!products->opened) open_vendor(products);
+  pthread_mutex_unlock(&products->lock);
+  return TRI_OK;
+}
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+static int compare_bytes(const void *left, const void *right) {
+  const tri_gpu_product *a = left, *b = right;
+  const int64_t of_a[] = {a->m,
+                          a->n,
+                          a->k,
+                          a->lda,
+                          a->ldb,
+                          a->ldc,
+                          (int64_t)a->in,
+                          (int64_t)a->out,
+                          a->a_transposed,
+                          a->b_transposed,
+                          a->accumulate,
+                          a->bias,
+                          a->tf32,
+                          a->alignment};
+  const int64_t of_b[] = {b->m,
+                          b->n,
+                          b->k,
+                          b->lda,
+                          b->ldb,
+                          b->ldc,
+                          (int64_t)b->in,
+                          (int64_t)b->out,
+                          b->a_transposed,
+                          b->b_transposed,
+                          b->accumulate,
+                          b->bias,
+                          b->tf32,
+                          b->alignment};
+  for (size_t i = 0; i < sizeof of_a / sizeof *of_a; i++) {
+    if (of_a[i] != of_b[i]) return of_a[i] < of_b[i] ? -1 : 1;
+  }
+  return 0;
+}
+
+/* The product's entry, a new one if there is none. Under the lock. */
+static tri_status find(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_entry **out) {
+  for (int64_t i = 0; i < products->num_entries; i++) {
+    *out = &products->entries[i];
+    if (compare_bytes(&(*out)->product, product) == 0) return TRI_OK;
+  }
+  if (products->num_entries == products->room) {
+    const int64_t room = products->room == 0 ? 64 : 2 * products->room;
+    TRI_TRY(tri_realloc("matrix products", (size_t)room, sizeof *products->entries, &products->entries));
+    products->room = room;
+  }
+  *out = &products->entries[products->num_entries++];
+  **out = (tri_gpu_product_entry){.product = *product};
+  return TRI_OK;
+}
+
+tri_status tri_gpu_products_candidates(tri_gpu_products *products, const tri_gpu_product *product,
+                                       tri_gpu_product_choice out[TRI_GPU_MOST_ALGORITHMS], int *count) {
+  tri_gpu_algorithm algorithms[TRI_GPU_MOST_ALGORITHMS];
+  const tri_gpu_product_library *library = products->vendor;
+  const size_t bytes = tri_gpu_product_workspace(product);
+  *count = 0;
+  if (library != NULL && product->k > 0) {
+    TRI_TRY(library->algorithms(products->state, product, bytes, algorithms, count));
+  }
+  if (*count == 0) {
+    library = &tri_gpu_tiled;
+    TRI_TRY(library->algorithms(NULL, product, bytes, algorithms, count));
+  }
+  for (int i = 0; i < *count; i++) out[i] = (tri_gpu_product_choice){library, algorithms[i]};
+  return TRI_OK;
+}
+
+static tri_status choose_now(tri_gpu_products *products, const tri_gpu_product *product, tri_gpu_product_choice *out) {
+  tri_gpu_product_entry *entry = NULL;
+  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
+  int count = 0;
+  TRI_TRY(find(products, product, &entry));
+  if (!entry->chosen) {
+    TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
+    entry->choice = candidates[0];
+    entry->chosen = true;
+  }
+  *out = entry->choice;
+  return TRI_OK;
+}
+
+tri_status tri_gpu_products_choice(tri_gpu_products *products, const tri_gpu_product *product,
+                                   tri_gpu_product_choice *out) {
+  pthread_mutex_lock(&products->lock);
+  tri_status status = choose_now(products, product, out);
+  pthread_mutex_unlock(&products->lock);
+  return status;
+}
+
+static bool same_choice(const tri_gpu_product_choice *a, const tri_gpu_product_choice *b) {
+  return a->maker == b->maker && memcmp(a->algorithm.data, b->algorithm.data, sizeof a->algorithm.data) == 0;
+}
+
+static void tell_refusal(tri_gpu_products *products) {
+  if (products->told) return;
+  products->told = true;
+  tri_warn(
+      "%s; this product, and others that it refuses, are made in another way. Where products.json in the run's "
+      "output has chosen it, remove that file, and products are chosen anew",
+      tri_status_message());
+}
+
+/* Under the lock. Another thread may have been here before. */
+static tri_status pass_over(tri_gpu_products *products, const tri_gpu_product *product,
+                            const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
+  tri_gpu_product_entry *entry = NULL;
+  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS + 1];
+  int count = 0;
+  tell_refusal(products);
+  TRI_TRY(find(products, product, &entry));
+  if (same_choice(&entry->choice, refused)) {
+    TRI_TRY(tri_gpu_products_candidates(products, product, candidates, &count));
+    candidates[count] = (tri_gpu_product_choice){.maker = &tri_gpu_tiled};
+    while (entry->passed < count && same_choice(&candidates[entry->passed], refused)) entry->passed++;
+    entry->choice = candidates[entry->passed];
+    if (entry->passed < count) entry->passed++;
+  }
+  *out = entry->choice;
+  return TRI_OK;
+}
+
+tri_status tri_gpu_products_next(tri_gpu_products *products, const tri_gpu_product *product,
+                                 const tri_gpu_product_choice *refused, tri_gpu_product_choice *out) {
+  pthread_mutex_lock(&products->lock);
+  tri_status status = pass_over(products, product, refused, out);
+  pthread_mutex_unlock(&products->lock);
+  return status;
+}
+
+tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_product *product,
+                                const tri_gpu_product_choice *choice) {
+  tri_gpu_product_entry *entry = NULL;
+  pthread_mutex_lock(&products->lock);
+  tri_status status = find(products, product, &entry);
+  if (status == TRI_OK) {
+    entry->choice = *choice;
+    entry->chosen = true;
+  }
+  pthread_mutex_unlock(&products->lock);
+  return status;
+}
+
+tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *of) {
+  tri_gpu_product_entry *entry = NULL;
+  if (of->m == 0 || of->n == 0) return TRI_OK;
+  TRI_TRY(tri_gpu_products_open(products));
+  const tri_gpu_product product = tri_gpu_product_of(products, of, PLANNED_ALIGNMENT);
+  pthread_mutex_lock(&products->lock);
+  tri_status status = find(products, &product, &entry);
+  if (status == TRI_OK) entry->planned = true;
+  pthread_mutex_unlock(&products->lock);
+  return status;
+}
+
+/* ---- device/gemm_choices.h -------------------------------------------------------------------------------------------- */
+
+static tri_gpu_products *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
+
+void tri_gpu_allow_tf32(tri_device *device) { products_of(device)->allow_tf32 = true; }
+
+void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_CHOOSER_BYTES]) {
+  tri_gpu_products *products = products_of(device);
+  const tri_gpu_facts *facts = &products->gpu->facts;
+  char version[TRI_GPU_PRODUCT_VERSION_BYTES] = "";
+  const char *architecture = facts->architecture[0] == '\0' ? "host" : facts->architecture;
+  if (tri_gpu_products_open(products) != TRI_OK) return;
+  const tri_gpu_product_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
+  library->version(products->state, version);
+  snprintf(out, TRI_DEVICE_CHOOSER_BYTES, "%s %s on %s (%s, warps of %d, %d processors)", library->name, version,
+           facts->name, architecture, facts->warp, facts->processors);
+}
+
+/* A text that grows by lines. */
+typedef struct lines {
+  char *text;
+  size_t length, room;
+} lines;
+
+static tri_status add_line(lines *to, const char *line) {
+  const size_t length = strlen(line);
+  if (to->length + length + 2 > to->room) {
+    const size_t room = 2 * (to->length + length) + 256;
+    TRI_TRY(tri_realloc("a list of matrix products", room, 1, &to->text));
+    to->room = room;
+  }
+  memcpy(to->text + to->length, line, length);
+  memcpy(to->text + to->length + length, "\n", 2);
+  to->length += length + 1;
+  return TRI_OK;
+}
+
+static tri_status end_lines(lines *from, tri_status status, char **out) {
+  if (status == TRI_OK && from->text == NULL) status = tri_strdup("", &from->text);
+  if (status != TRI_OK) {
+    tri_free(from->text);
+    return status;
+  }
+  *out = from->text;
+  return TRI_OK;
+}
+
+static int compare_entries(const void *left, const void *right) {
+  return compare_bytes(&((const tri_gpu_product_entry *)left)->product,
+                       &((const tri_gpu_product_entry *)right)->product);
+}
+
+tri_status tri_gpu_products_asked(tri_device *device, char **out) {
+  tri_gpu_products *products = products_of(device);
+  lines all = {0};
+  char text[TRI_GPU_PRODUCT_TEXT_BYTES];
+  tri_status status = TRI_OK;
+  pthread_mutex_lock(&products->lock);
+  if (products->num_entries > 0) {
+    qsort(products->entries, (size_t)products->num_entries, sizeof *products->entries, compare_entries);
+  }
+  for (int64_t i = 0; i < products->num_entries && status == TRI_OK; i++) {
+    const tri_gpu_product_entry *entry = &products->entries[i];
+    if (entry->planned) status = add_line(&all, tri_gpu_product_print(&entry->product, text));
+  }
+  pthread_mutex_unlock(&products->lock);
+  return end_lines(&all, status, out);
+}
+
+/* What cannot be timed for want of memory is chosen by rank. */
+static tri_status choose_one(tri_device *device, const tri_gpu_product *product, bool timed,
+                             tri_gpu_product_choice *out) {
+  tri_gpu_product_choice candidates[TRI_GPU_MOST_ALGORITHMS];
+  int count = 0, best = 0;
+  TRI_TRY(tri_gpu_products_candidates(products_of(device), product, candidates, &count));
+  if (timed && count > 1) {
+    tri_status status = tri_gpu_product_fastest(device, product, candidates, count, &best);
+    if (status == TRI_OUT_OF_MEMORY) {
+      tri_warn("the product %lld x %lld x %lld is not timed: %s", (long long)product->m, (long long)product->n,
+               (long long)product->k, tri_status_message());
+    } else if (status != TRI_OK) {
+      return status;
+    }
+  }
+  *out = candidates[best];
+  return tri_gpu_products_set(products_of(device), product, out);
+}
+
+/* Each line of a text, as a string of its own. */
+static tri_status for_lines(const char *text, tri_status (*what)(void *context, const char *line), void *context) {
+  char line[TRI_GPU_PRODUCT_TEXT_BYTES];
+  while (*text != '\0') {
+    const size_t length = strcspn(text, "\n");
+    if (length >= sizeof line) return tri_fail(TRI_BAD_FILE, "`%.60s...` is no matrix product", text);
+    memcpy(line, text, length);
+    line[length] = '\0';
+    if (length > 0) TRI_TRY(what(context, line));
+    text += length + (text[length] == '\n');
+  }
+  return TRI_OK;
+}
+
+typedef struct choosing {
+  tri_device *device;
+  bool timed;
+  lines chosen;
+} choosing;
+
+static tri_status choose_line(void *context, const char *line) {
+  choosing *c = context;
+  tri_gpu_product product;
+  tri_gpu_product_choice choice;
+  char text[TRI_GPU_PRODUCT_TEXT_BYTES];
+  if (!tri_gpu_product_parse(line, &product)) return tri_fail(TRI_BAD_FILE, "`%s` is no matrix product", line);
+  TRI_TRY(choose_one(c->device, &product, c->timed, &choice));
+  return add_line(&c->chosen, tri_gpu_product_choice_print(&product, &choice, text));
+}
+
+tri_status tri_gpu_products_choose(tri_device *device, const char *products, bool timed, char **choices) {
+  choosing c = {.device = device, .timed = timed};
+  TRI_TRY(tri_gpu_products_open(products_of(device)));
+  return end_lines(&c.chosen, for_lines(products, choose_line, &c), choices);
+}
+
+static tri_status take_line(void *context, const char *line) {
+  tri_gpu_products *products = context;
+  tri_gpu_product product;
+  tri_gpu_product_choice choice;
+  if (!tri_gpu_product_choice_parse(line, products, &product, &choice)) {
+    return tri_fail(TRI_BAD_FILE, "`%s` is no choice of how to make a matrix product", line);
+  }
+  return tri_gpu_products_set(products, &product, &choice);
+}
+
+tri_status tri_gpu_products_take(tri_device *device, const char *choices) {
+  TRI_TRY(tri_gpu_products_open(products_of(device)));
+  return for_lines(choices, take_line, products_of(device));
+}

@@ -1,0 +1,30 @@
+/* A kernel's input and output must not overlap, and those of elements [a, b) are bytes [4 a, 4 b) and [2 a, 2 b). So
+ * the elements are taken in stretches [a, 2 a), which overlap nothing of their own, in an order in which nothing is
+ * written over before it has been read: from the front to narrow, from the back to widen. */
+#include "engine/bf16_in_place.h"
+#include "device/kernels.h"
+
+static tri_status convert(tri_device *device, int64_t begin, int64_t end, tri_dtype from, tri_dtype to, void *values) {
+  const char *in = (const char *)values + (size_t)begin * tri_dtype_bytes(from);
+  char *out = (char *)values + (size_t)begin * tri_dtype_bytes(to);
+  return device->kernels->convert(device->queue, end - begin, from, in, to, out);
+}
+
+/* One element is read before it is written. */
+tri_status tri_narrow(tri_device *device, int64_t count, void *values) {
+  for (int64_t begin = 0, end = 1; begin < count; begin = end, end = 2 * begin) {
+    if (end > count) end = count;
+    TRI_TRY(convert(device, begin, end, TRI_FP32, TRI_BF16, values));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_widen(tri_device *device, int64_t begin, int64_t end, void *values) {
+  while (begin < end) {
+    int64_t from = end == 1 ? 0 : (end + 1) / 2;
+    if (from < begin) from = begin;
+    TRI_TRY(convert(device, from, end, TRI_BF16, TRI_FP32, values));
+    end = from;
+  }
+  return TRI_OK;
+}

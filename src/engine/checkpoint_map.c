@@ -1,0 +1,610 @@
+#include "engine/checkpoint_map.h"
+
+#include "base/memory.h"
+#include "engine/engine_internal.h"
+#include "mesh/parts.h"
+#include "optimizers/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- tensors ----------------------------------------------------------------------------------------------------- */
+
+static tri_checkpoint_tensor tensor_of(const tri_parameter *parameter, const char *name, tri_dtype wide) {
+  const tri_parameter whole = tri_parameter_on_disk(parameter);
+  tri_checkpoint_tensor tensor = {.name = name, .type = wide, .num_dims = whole.num_dims};
+  for (int d = 0; d < whole.num_dims; d++) tensor.shape[d] = whole.shape[d];
+  return tensor;
+}
+
+static bool has_state(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                      const tri_parameter *parameter, int64_t state) {
+  const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, parameter, state);
+  return shape.num_dims > 0;
+}
+
+/* States before number `end` that a parameter has. */
+static int64_t states_before(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                             const tri_parameter *parameter, int64_t end) {
+  int64_t count = 0;
+  for (int64_t s = 0; s < end; s++) count += has_state(settings, optimizer, parameter, s);
+  return count;
+}
+
+/* Tensors that the optimizer keeps of each of a parameter's: its states and, where it saves another point than it
+ * trains, that one. */
+static int64_t kept_of(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+  const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
+  if (optimizer == NULL) return 0;
+  return states_before(settings, optimizer, parameter, optimizer->num_states) + (optimizer->trained == NULL ? 0 : 1);
+}
+
+/* Which of a table's entries are tensors of the list. Of an adapted model a checkpoint has what is trained; the rest is
+ * the base's, and stays where that is. */
+static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+  if (!table->has_factors) return true;
+  switch (use) {
+    case TRI_SHARDS_SAVE:
+    case TRI_SHARDS_LOAD: return !entry->frozen;
+    case TRI_SHARDS_LOAD_FACTORS: return entry->factor;
+    case TRI_SHARDS_LOAD_BASE: break;
+  }
+  return !entry->factor;
+}
+
+/* Whether its average over the run is kept. Parts of one tensor have it all or none: they freeze together. */
+static bool is_averaged(const tri_optimizer_settings *settings, const tri_parameter *parameter) {
+  return tri_average_is_kept(settings) && tri_optimizer_of(settings, parameter) != NULL;
+}
+
+/* Its tensors in a checkpoint; those of a tied pair are one. */
+static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+  return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
+}
+
+static tri_status allocate_lists(const tri_parameter_table *table, const tri_optimizer_settings *settings,
+                                 tri_shards *shards) {
+  size_t weights = 0, kept = 0;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *parameter = &table->entries[e];
+    size_t tensors = parameter->tied_to >= 0 ? 0 : (size_t)tri_parameter_num_tensors(parameter);
+    weights += tensors;
+    kept += (size_t)(kept_of(settings, parameter) + is_averaged(settings, parameter)) * tensors;
+  }
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->averages, &shards->averages));
+  TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
+  return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
+}
+
+/* Of each part of a tensor on disk by itself, but where the optimizer has them joined. */
+static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_optimizer *optimizer, const tri_parameter *tensor,
+                                       const char *suffix, tri_dtype wide) {
+  const bool by_part = tensor->within.part != NULL && !optimizer->joins_parts;
+  int64_t i = shards->num_optimizer++;
+  if (!by_part) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
+  if (by_part) {
+    snprintf(shards->names[i], sizeof shards->names[i], "%s.%s%s", tensor->name, tensor->within.part, suffix);
+  }
+  tri_parameter alone = *tensor;
+  alone.within = (tri_rows_within){.rows = 0};
+  shards->optimizer[i] = tensor_of(&alone, shards->names[i], wide);
+  return &shards->optimizer[i];
+}
+
+tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
+  const tri_parameter_table *table = engine->parts.table;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(engine->options.optimizer, entry);
+    if (optimizer == NULL || !optimizer->joins_parts || entry->within.part == NULL) continue;
+    for (int64_t s = 0; s < optimizer->num_states; s++) {
+      char former[sizeof *((tri_shards *)NULL)->names];
+      snprintf(former, sizeof former, "%s.%s%s", entry->name, entry->within.part, optimizer->states[s].suffix);
+      if (!tri_checkpoint_has(checkpoint, former)) continue;
+      return tri_fail(TRI_BAD_FILE,
+                      "%s has %s's state `%s`, of a part of a tensor; now `%s` is one tensor to it, as it is to "
+                      "torch.optim, and the states of its parts are of no use: begin a new run with `init: %s`",
+                      tri_checkpoint_path(checkpoint), optimizer->name, former, entry->name,
+                      tri_checkpoint_path(checkpoint));
+    }
+  }
+  return TRI_OK;
+}
+
+static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
+                         const tri_parameter *tensor, tri_dtype wide) {
+  for (int64_t s = 0; s < optimizer->num_states; s++) {
+    if (!has_state(settings, optimizer, tensor, s)) continue;
+    const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, tensor, s);
+    tri_checkpoint_tensor *state = add_kept(shards, optimizer, tensor, optimizer->states[s].suffix, wide);
+    state->num_dims = (int)shape.num_dims;
+    for (int64_t d = 0; d < shape.num_dims; d++) state->shape[d] = shape.dims[d];
+  }
+  if (optimizer->trained != NULL) add_kept(shards, optimizer, tensor, optimizer->trained, wide);
+}
+
+/* The averages, under the weights' names and in their shapes on disk, behind everything else that is kept. */
+static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_shards *shards) {
+  shards->num_kept = shards->num_optimizer;
+  for (int64_t w = 0; w < shards->num_weights; w++) {
+    const tri_parameter *part = &shards->parts[w];
+    shards->averages[w] = -1;
+    if (!is_averaged(settings, part)) continue;
+    const int64_t i = shards->num_optimizer++;
+    snprintf(shards->names[i], sizeof shards->names[i], "%s%s", part->name, TRI_CHECKPOINT_AVERAGE);
+    shards->optimizer[i] = tensor_of(part, shards->names[i], wide);
+    shards->averages[w] = shards->num_weights + i;
+  }
+}
+
+/* What values are read as: those that become 4 bits, wide. */
+static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return tri_stored_type(stored, precision);
+    case TRI_STORED_NF4: break;
+  }
+  return tri_dtype_wide(precision);
+}
+
+static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options, tri_shards_use use,
+                               tri_shards *shards) {
+  const tri_optimizer_settings *settings = options->optimizer;
+  const tri_dtype wide = tri_dtype_wide(options->precision);
+  TRI_TRY(allocate_lists(table, settings, shards));
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *parameter = &table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(settings, parameter);
+    int64_t tensors = num_listed(table, parameter, use), first = 0;
+    for (int64_t t = 0; t < tensors; t++) {
+      const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
+      if (!tri_parameter_continues(parameter)) {
+        int64_t i = shards->num_weights++;
+        const tri_parameter *part = &shards->parts[i];
+        shards->parts[i] = tensor;
+        shards->weights[i] = tensor_of(part, part->name, read_type(parameter->stored, options->precision));
+      }
+      if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
+    }
+  }
+  list_averages(settings, wide, shards);
+  return TRI_OK;
+}
+
+const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number) {
+  return number < shards->num_weights ? &shards->weights[number] : &shards->optimizer[number - shards->num_weights];
+}
+
+/* ---- what is not kept as it is saved ------------------------------------------------------------------------------
+ *
+ * States that are not wide, and the point that an averaging optimizer saves, are made on the way: in the memory of this
+ * rank's gradients, which nobody needs between steps, one at a time (tri_engine.staged). What is written there is put
+ * back into the state when another one is wanted, or at the end. */
+
+struct tri_shards_staged {
+  tri_checkpoint_memory memory;
+  tri_engine *engine;
+  const tri_update_call *call;
+  int64_t state; /* -1: the point that is saved */
+};
+
+static tri_status make_staged(const tri_shards_staged *s) {
+  tri_engine *engine = s->engine;
+  const tri_update_call *call = s->call;
+  char *to = tri_executor_call_gradients(engine->executor, call);
+  if (s->state >= 0) {
+    return tri_update_widen(engine->device->queue, call, s->state, tri_executor_state(engine->executor, call, s->state),
+                            to);
+  }
+  TRI_KERNEL_CALL(engine->device->queue, lerp, call->type, call->count, call->optimizer->evaluated(call->settings),
+                  tri_executor_call_values(engine->executor, call), tri_executor_state(engine->executor, call, 0), to);
+  return TRI_OK;
+}
+
+static tri_status put_back(tri_engine *engine) {
+  const tri_shards_staged *s = engine->staged;
+  if (s == NULL || !engine->staged_written) return TRI_OK;
+  engine->staged_written = false;
+  return tri_update_narrow(engine->device->queue, s->call, s->state,
+                           tri_executor_call_gradients(engine->executor, s->call),
+                           tri_executor_state(engine->executor, s->call, s->state));
+}
+
+static tri_status stage(const tri_shards_staged *s) {
+  tri_engine *engine = s->engine;
+  if (engine->staged == s) return TRI_OK;
+  TRI_TRY(put_back(engine));
+  engine->staged = s;
+  TRI_TRY(make_staged(s));
+  return tri_queue_finish(engine->device->queue);
+}
+
+static tri_status staged_read(void *context, void *to_host, const void *from, size_t bytes) {
+  const tri_shards_staged *s = context;
+  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
+  TRI_TRY(stage(s));
+  if (real != NULL) return real->read(real->context, to_host, from, bytes);
+  memcpy(to_host, from, bytes);
+  return TRI_OK;
+}
+
+static tri_status staged_write(void *context, void *to, const void *from_host, size_t bytes) {
+  const tri_shards_staged *s = context;
+  const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
+  TRI_TRY(stage(s));
+  s->engine->staged_written = true;
+  if (real != NULL) return real->write(real->context, to, from_host, bytes);
+  memcpy(to, from_host, bytes);
+  return TRI_OK;
+}
+
+tri_status tri_shards_written(tri_engine *engine) {
+  TRI_TRY(put_back(engine));
+  engine->staged = NULL;
+  return tri_queue_finish(engine->device->queue);
+}
+
+/* ---- what a rank holds ------------------------------------------------------------------------------------------- */
+
+/* Where replicas hold the same, each saves a part of it. */
+static tri_stretch divide(tri_stretch whole, const tri_mesh_seat *seat, tri_domain replicas) {
+  int64_t first, count;
+  tri_part_of(whole.count, tri_domain_size(&seat->shape, replicas),
+              tri_domain_rank(&seat->shape, &seat->place, replicas), &first, &count);
+  return (tri_stretch){whole.first + first, count, whole.at + first};
+}
+
+/* Stretches of values and of states that a rank saves. */
+typedef struct holder {
+  const tri_layout *layout;
+  const tri_buckets *buckets;
+  const tri_parameter_table *table;
+  tri_mesh_seat seat;
+} holder;
+
+static tri_stretch saved_values(const holder *h, int64_t entry) {
+  tri_stretch stretch = tri_stretch_of_values(h->buckets, h->table, entry);
+  const tri_bucket *bucket = tri_bucket_of(h->buckets, h->table, entry);
+  bool sharded = bucket != NULL && bucket->values_sharded;
+  return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
+}
+
+/* Of what a call updates; `at` counts from there. */
+static tri_stretch saved_of_call(const holder *h, const tri_update_call *call) {
+  const tri_stretch stretch = {call->first, call->count, 0};
+  return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
+}
+
+/* Of a state with a shape of its own. All ranks that hold parts of the tensor have it, and the first saves it. */
+static tri_stretch saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
+  const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
+  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
+  if (tri_domain_rank(&h->seat.shape, &h->seat.place, placed->parts) > 0) return (tri_stretch){0};
+  return h->layout->zero > 0 ? all : divide(all, &h->seat, placed->replicas);
+}
+
+static tri_stretch saved_of_state(const holder *h, const tri_update_call *call, int64_t state) {
+  return tri_update_has_own_shape(call, state) ? saved_of_own_shape(h, call, state) : saved_of_call(h, call);
+}
+
+static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
+
+static bool is_to_save(tri_shards_use use) {
+  switch (use) {
+    case TRI_SHARDS_SAVE: return true;
+    case TRI_SHARDS_LOAD:
+    case TRI_SHARDS_LOAD_FACTORS:
+    case TRI_SHARDS_LOAD_BASE: return false;
+  }
+  return false;
+}
+
+typedef struct lister {
+  tri_engine *engine;
+  tri_shards *shards;
+  holder h;
+  bool saves;
+  int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and the optimizer's */
+} lister;
+
+static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, tri_stretch stretch, void *array,
+                size_t element, const tri_checkpoint_memory *memory) {
+  if (stretch.count == 0) return;
+  char *data = (char *)array + (size_t)stretch.at * element;
+  const bool apart = tensor >= shards->num_weights && tensor < shards->num_weights + shards->num_kept;
+  shards->slices[shards->num_slices++] =
+      (tri_checkpoint_slice){tensor, part, apart, stretch.first, stretch.count, data, memory};
+}
+
+static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
+  tri_shards_staged *s = &l->shards->staged[l->shards->num_staged++];
+  *s = (tri_shards_staged){{s, staged_read, staged_write}, l->engine, call, state};
+  return &s->memory;
+}
+
+/* Where elements of a call lie, and how they are reached. */
+typedef struct source {
+  char *data;
+  const tri_checkpoint_memory *memory;
+} source;
+
+static source source_of_state(lister *l, const tri_update_call *call, int64_t state) {
+  const tri_executor *executor = l->engine->executor;
+  const bool wide = tri_update_is_wide(call, state);
+  if (wide) return (source){tri_executor_state(executor, call, state), tri_executor_memory(executor)};
+  return (source){tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, state)};
+}
+
+/* Elements of a call, from a source, into the tensors of its entry: number `first_tensor` and every `stride`-th behind
+ * it. */
+static void add_of_call(lister *l, const tri_update_call *call, source from, int64_t first_tensor, int64_t stride) {
+  const tri_parameter *entry = &l->h.table->entries[call->entry];
+  const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
+  const tri_stretch whole = l->saves ? saved_of_call(&l->h, call) : (tri_stretch){call->first, call->count, 0};
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    /* An entry that is tied to another has its tensor, but may be the one that this rank holds. */
+    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(whole, first, count), from.data, element,
+        from.memory);
+  }
+}
+
+/* Of a state with a shape of its own: that of the tensor that the call is of. */
+static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+  const tri_parameter *entry = &l->h.table->entries[call->entry];
+  const source from = source_of_state(l, call, state);
+  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
+  const tri_stretch own = l->saves ? saved_of_own_shape(&l->h, call, state) : all;
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    if (tensor.count == 0 || first != call->first) continue;
+    add(l->shards, first_tensor + stride * t, NULL, own, from.data, tri_dtype_bytes(tri_dtype_wide(call->type)),
+        from.memory);
+  }
+}
+
+static void add_state(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
+  if (tri_update_has_own_shape(call, state)) {
+    add_own_shape(l, call, state, first_tensor, stride);
+  } else {
+    add_of_call(l, call, source_of_state(l, call, state), first_tensor, stride);
+  }
+}
+
+/* Matrices that are in 4 bits, each through the same scratch memory. */
+static void add_quantised(lister *l, const tri_parameter *entry) {
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    tri_shards *shards = l->shards;
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    if (count == 0) continue;
+    tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
+    tri_quantised_set_up(l->engine->executor, entry, first / count, matrix);
+    add(shards, l->weight + t, &shards->parts[l->weight + t], (tri_stretch){0, count, 0}, matrix->wide,
+        tri_dtype_bytes(matrix->type), &matrix->memory);
+  }
+}
+
+/* Values as they lie in their array. */
+static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
+                       int64_t stride) {
+  const tri_executor *executor = l->engine->executor;
+  const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
+  void *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
+    int64_t first = 0;
+    const int64_t count = tri_parameter_tensor(entry, t, &first).count;
+    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(values, first, count), array, element,
+        tri_executor_memory(executor));
+  }
+}
+
+/* What a rank has in its arrays of an entry, tensor by tensor. */
+static void add_entry(lister *l, int64_t e) {
+  const tri_parameter *entry = &l->h.table->entries[e];
+  const tri_updates *updates = l->engine->parts.updates;
+  const tri_optimizer_settings *settings = l->engine->options.optimizer;
+  const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
+  const int64_t stride = kept_of(settings, entry);
+  const bool averages = optimizer != NULL && optimizer->trained != NULL;
+  const tri_stretch values = l->saves ? saved_values(&l->h, e) : tri_stretch_of_values(l->h.buckets, l->h.table, e);
+  if (entry->stored == TRI_STORED_NF4) {
+    add_quantised(l, entry);
+    return;
+  }
+  if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);
+  if (averages) add_values(l, entry, values, l->kept + stride - 1, stride);
+  for (int64_t c = updates->first_call[e]; optimizer != NULL && c < updates->first_call[e + 1]; c++) {
+    const tri_update_call *call = &updates->calls[c];
+    for (int64_t s = 0; s < optimizer->num_states; s++) {
+      if (!has_state(settings, optimizer, entry, s)) continue;
+      add_state(l, call, s, l->kept + states_before(settings, optimizer, entry, s), stride);
+    }
+    if (is_averaged(settings, entry)) {
+      const int64_t s = optimizer->num_states;
+      add_of_call(l, call, source_of_state(l, call, s), l->shards->averages[l->weight], 1);
+    }
+    if (!averages || !l->saves) continue;
+    const source saved = {tri_executor_call_gradients(l->engine->executor, call), staged_memory(l, call, -1)};
+    add_of_call(l, call, saved, l->weight, 1);
+  }
+}
+
+/* The numbers of each entry's first tensors. */
+typedef struct tensor_numbers {
+  int64_t weight, kept;
+} tensor_numbers;
+
+static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings, tri_shards_use use,
+                           int64_t num_weights, tensor_numbers *out) {
+  tensor_numbers next = {0, num_weights};
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
+    if (tri_parameter_continues(entry)) {
+      out[e].weight = out[e - 1].weight;
+    } else {
+      next.weight += num_listed(table, entry, use);
+    }
+    next.kept += kept_of(settings, entry) * num_listed(table, entry, use);
+  }
+}
+
+/* Whose each call of an optimizer has at most a slice of each tensor that it is of, and of all it keeps. */
+static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) {
+  const tri_updates *updates = engine->parts.updates;
+  const tri_parameter_table *table = engine->parts.table;
+  size_t most = 0, quantised = 0;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const int64_t calls = updates->first_call[e + 1] - updates->first_call[e];
+    if (table->entries[e].stored == TRI_STORED_NF4) {
+      quantised += (size_t)tri_parameter_num_matrices(&table->entries[e]);
+    }
+    const int64_t each = TRI_UPDATE_STATES + 1;
+    most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
+  }
+  const size_t staged = (size_t)(updates->count * (TRI_UPDATE_STATES + 1));
+  TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
+  TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *shards->quantised, &shards->quantised));
+  return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
+}
+
+static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards *shards) {
+  const tri_parameter_table *table = engine->parts.table;
+  const tri_mesh *mesh = engine->options.mesh;
+  lister l = {.engine = engine,
+              .shards = shards,
+              .h = {engine->options.layout, engine->parts.buckets, table, {mesh->shape, mesh->place}},
+              .saves = is_to_save(use)};
+  tensor_numbers *numbers = NULL;
+  TRI_TRY(tri_alloc("a checkpoint's list", (size_t)table->num_entries, sizeof *numbers, &numbers));
+  tri_status status = allocate_slices(engine, shards);
+  if (status == TRI_OK) number_tensors(table, engine->options.optimizer, use, shards->num_weights, numbers);
+  for (int64_t e = 0; e < table->num_entries && status == TRI_OK; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    if (l.saves ? !is_saved(entry) : entry->count == 0 || entry->alias) continue;
+    if (!is_listed(table, entry, use)) continue;
+    l.weight = numbers[e].weight;
+    l.kept = numbers[e].kept;
+    add_entry(&l, e);
+  }
+  tri_free(numbers);
+  return status;
+}
+
+tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out) {
+  tri_shards shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
+  const tri_engine_options *options = &engine->options;
+  tri_status status = list_tensors(engine->parts.table, options, use, &shards);
+  if (status == TRI_OK) status = list_slices(engine, use, &shards);
+  if (status != TRI_OK) {
+    tri_shards_release(&shards);
+    return status;
+  }
+  *out = shards;
+  return TRI_OK;
+}
+
+bool tri_shards_keep_narrow(const tri_engine *engine) {
+  const tri_updates *updates = engine->parts.updates;
+  const tri_parameter_table *table = engine->parts.table;
+  const tri_dtype type = engine->options.precision;
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    if (tri_stored_type(table->entries[e].stored, type) != tri_dtype_wide(type)) return true;
+  }
+  for (int64_t i = 0; i < updates->count; i++) {
+    const tri_update_call *call = &updates->calls[i];
+    for (int64_t s = 0; call->optimizer != NULL && s < call->optimizer->num_states; s++) {
+      if (!tri_update_is_wide(call, s)) return true;
+    }
+  }
+  return false;
+}
+
+void tri_shards_release(tri_shards *shards) {
+  tri_free(shards->quantised);
+  tri_free(shards->staged);
+  tri_free(shards->slices);
+  tri_free(shards->names);
+  tri_free(shards->averages);
+  tri_free(shards->parts);
+  tri_free(shards->optimizer);
+  tri_free(shards->weights);
+  *shards = (tri_shards){0};
+}
+
+size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice) {
+  return (size_t)slice->count * tri_dtype_bytes(tri_shards_tensor(shards, slice->tensor)->type);
+}
+
+static bool is_staged(const tri_checkpoint_slice *slice) {
+  return slice->memory != NULL && slice->memory->read == staged_read;
+}
+
+static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice, char *to_host, size_t bytes) {
+  if (is_staged(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
+  return tri_queue_download(engine->device->queue, to_host, slice->data, bytes);
+}
+
+tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host) {
+  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue_at(queue, "state", -1, "copying it");
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    TRI_TRY(download(engine, &shards->slices[i], to_host, bytes));
+    to_host += bytes;
+  }
+  return tri_queue_finish(queue);
+}
+
+tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host) {
+  tri_queue *queue = tri_engine_executor(engine)->device->queue;
+  tri_queue_at(queue, "state", -1, "taking it up");
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    if (is_staged(slice)) {
+      TRI_TRY(slice->memory->write(slice->memory->context, slice->data, from_host, bytes));
+    } else {
+      TRI_TRY(tri_queue_upload(queue, slice->data, from_host, bytes));
+    }
+    from_host += bytes;
+  }
+  return tri_shards_written(engine);
+}
+
+size_t tri_shards_bytes(const tri_shards *shards) {
+  size_t bytes = 0;
+  for (int64_t i = 0; i < shards->num_slices; i++) bytes += tri_shards_slice_bytes(shards, &shards->slices[i]);
+  return bytes;
+}
+
+size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
+                                const tri_mesh_place *place) {
+  const holder h = {options->layout, parts->buckets, parts->table, {tri_layout_mesh(options->layout), *place}};
+  const tri_optimizer_settings *settings =
+      options->optimizer != NULL ? options->optimizer : tri_optimizer_settings_default();
+  size_t bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(options->precision));
+  for (int64_t e = 0; e < parts->table->num_entries; e++) {
+    const tri_parameter *entry = &parts->table->entries[e];
+    const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
+    if (!is_saved(entry) || !is_listed(parts->table, entry, TRI_SHARDS_SAVE)) continue;
+    const bool averages = optimizer != NULL && optimizer->trained != NULL;
+    const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, options->precision));
+    bytes += (size_t)saved_values(&h, e).count * element; /* or the point that it trains */
+    for (int64_t c = parts->updates->first_call[e]; c < parts->updates->first_call[e + 1]; c++) {
+      const tri_update_call *call = &parts->updates->calls[c];
+      for (int64_t s = 0; optimizer != NULL && s < tri_update_num_states(call); s++) {
+        bytes += (size_t)saved_of_state(&h, call, s).count * wide;
+      }
+      if (averages) bytes += (size_t)saved_of_call(&h, call).count * wide;
+    }
+  }
+  return bytes;
+}

@@ -1,0 +1,225 @@
+/* What passes between ranks as it is: all-to-alls, and passes from rank to rank.
+ *
+ * Where the host sees the device's memory both are comm.h's. On other devices they are messages, whose sizes the two
+ * that they concern know, and nobody else has to: on a staged device in pieces, of which one is on its way to the host
+ * while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and the
+ * order of those between two ranks is that of the program. */
+#include "base/memory.h"
+#include "comm/device_collectives.h"
+#include "engine/exchange_internal.h"
+
+#include <string.h>
+
+/* device_aware.c has the next one, and boxes of pipelines have small ones. */
+enum { TAG = 32766 };
+
+struct tri_passing {
+  tri_request *comm;               /* where the host sees the memory */
+  tri_exchange_request **messages; /* [num_messages]; otherwise */
+  int64_t num_messages;
+};
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+/* Host memory's copy; NULL where there is none. */
+static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
+  const tri_exchange_region *region = &x->passing;
+  *out = NULL;
+  if (tri_exchange_is_reached(x, EXCHANGE_SEND)) return TRI_OK;
+  const uintptr_t begin = (uintptr_t)region->device, at = (uintptr_t)memory;
+  if (region->host == NULL || at < begin || at - begin > region->bytes || bytes > region->bytes - (at - begin)) {
+    return tri_fail(TRI_INTERNAL, "%zu bytes that pass between ranks lie outside of the memory planned for such",
+                    bytes);
+  }
+  *out = (char *)region->host + (at - begin);
+  return TRI_OK;
+}
+
+/* MPI cuts what it reaches itself. */
+static size_t piece_bytes(const tri_exchange *x) {
+  return tri_exchange_is_reached(x, EXCHANGE_SEND) ? SIZE_MAX : TRI_EXCHANGE_PIECE_BYTES;
+}
+
+static int64_t pieces_of(const tri_exchange *x, size_t bytes) {
+  return (int64_t)(bytes / piece_bytes(x) + (bytes % piece_bytes(x) != 0));
+}
+
+static tri_status add_messages(tri_exchange *x, tri_passing *p, exchange_kind kind, const tri_group *group, int peer,
+                               const void *memory, size_t bytes) {
+  for (size_t at = 0, piece; at < bytes; at += piece) {
+    void *host = NULL;
+    piece = bytes - at < piece_bytes(x) ? bytes - at : piece_bytes(x);
+    char *values = (char *)(uintptr_t)memory + at;
+    TRI_TRY(host_of(x, values, piece, &host));
+    const tri_exchange_request what = {
+        .kind = kind, .group = *group, .values = values, .host = host, .bytes = piece, .peer = peer, .tag = TAG};
+    TRI_TRY(tri_exchange_message_start(x, &what, &p->messages[p->num_messages]));
+    p->num_messages++;
+  }
+  return TRI_OK;
+}
+
+static tri_status make(int64_t messages, tri_passing **out) {
+  tri_passing *p = NULL;
+  TRI_TRY(tri_alloc("a pass between ranks", 1, sizeof *p + (size_t)messages * sizeof *p->messages, &p));
+  p->messages = (tri_exchange_request **)(void *)(p + 1);
+  *out = p;
+  return TRI_OK;
+}
+
+/* What computes finds what has come, and host memory may be used again. In the order in which they were started: the
+ * receives first, each of which goes up while the others come. */
+static tri_status finish_messages(tri_exchange *x, tri_passing *p) {
+  tri_exchange_request *last = NULL; /* of those that go up; copies are done in order */
+  for (int64_t i = 0; i < p->num_messages; i++) {
+    tri_exchange_request *r = p->messages[i];
+    TRI_TRY(tri_exchange_message_arrive(r));
+    if (r->staged && r->kind == EXCHANGE_RECEIVE) last = r;
+  }
+  if (last != NULL) {
+    TRI_TRY(tri_exchange_join(last));
+    x->waits++;
+    TRI_TRY(tri_device_event_wait(&last->done));
+  }
+  for (int64_t i = 0; i < p->num_messages; i++) tri_exchange_drop(&p->messages[i]);
+  return TRI_OK;
+}
+
+/* ---- all-to-all -------------------------------------------------------------------------------------------------- */
+
+/* Parts of device memory. */
+typedef struct parts {
+  const tri_group *group;
+  tri_dtype type;
+  const int64_t *from_begins, *to_begins;
+  const char *from;
+  char *to;
+} parts;
+
+static size_t part_at(const parts *p, const int64_t *begins, int rank) {
+  return (size_t)begins[rank] * tri_dtype_bytes(p->type);
+}
+
+static size_t part_bytes(const parts *p, const int64_t *begins, int rank) {
+  return part_at(p, begins, rank + 1) - part_at(p, begins, rank);
+}
+
+static tri_status keep_own(tri_exchange *x, const parts *p) {
+  const int own = p->group->rank;
+  const size_t bytes = part_bytes(p, p->from_begins, own);
+  if (bytes != part_bytes(p, p->to_begins, own)) {
+    return tri_fail(TRI_INTERNAL, "all_to_all over %s: rank %d gives %zu bytes to itself and expects %zu",
+                    p->group->name, own, bytes, part_bytes(p, p->to_begins, own));
+  }
+  if (bytes == 0) return TRI_OK;
+  return tri_queue_move(x->queue, p->to + part_at(p, p->to_begins, own), p->from + part_at(p, p->from_begins, own),
+                        bytes);
+}
+
+static tri_status start_parts(tri_exchange *x, const parts *p, tri_passing *passing) {
+  const tri_group *group = p->group;
+  for (int i = 1; i < group->size; i++) {
+    const int from = (group->rank + group->size - i) % group->size;
+    TRI_TRY(add_messages(x, passing, EXCHANGE_RECEIVE, group, from, p->to + part_at(p, p->to_begins, from),
+                         part_bytes(p, p->to_begins, from)));
+  }
+  for (int i = 1; i < group->size; i++) { /* not all to the same one at once */
+    const int to = (group->rank + i) % group->size;
+    TRI_TRY(add_messages(x, passing, EXCHANGE_SEND, group, to, p->from + part_at(p, p->from_begins, to),
+                         part_bytes(p, p->from_begins, to)));
+  }
+  return TRI_OK;
+}
+
+static tri_status start_by_messages(tri_exchange *x, const parts *p, tri_passing **out) {
+  int64_t messages = 0;
+  for (int r = 0; r < p->group->size; r++) {
+    messages += pieces_of(x, part_bytes(p, p->from_begins, r)) + pieces_of(x, part_bytes(p, p->to_begins, r));
+  }
+  TRI_TRY(make(messages, out));
+  TRI_TRY(start_parts(x, p, *out)); /* on failure the job is lost, and what MPI may still write to stays */
+  return keep_own(x, p);
+}
+
+static tri_status start_directly(const parts *p, tri_passing **out) {
+  TRI_TRY(make(0, out));
+  return tri_all_to_all_start(p->group, p->type, p->from_begins, p->from, p->to_begins, p->to, &(*out)->comm);
+}
+
+tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
+                                         const int64_t *from_begins, const void *from, const int64_t *to_begins,
+                                         void *to, tri_passing **out) {
+  const tri_device_collectives *d = group->device;
+  const parts p = {group, type, from_begins, to_begins, from, to};
+  bool direct;
+  *out = NULL;
+  if (group->size == 1) return keep_own(x, &p);
+  if (d != NULL && d->all_to_all != NULL) {
+    return d->all_to_all(group->member, x->queue, type, from_begins, from, to_begins, to);
+  }
+  TRI_TRY(tri_exchange_reach(x, &direct));
+  return direct ? start_directly(&p, out) : start_by_messages(x, &p, out);
+}
+
+tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
+                                   const void *from, const int64_t *to_begins, void *to) {
+  const tri_device_collectives *d = group->device;
+  tri_passing *passing = NULL;
+  bool direct = false;
+  if (group->size > 1 && (d == NULL || d->all_to_all == NULL)) TRI_TRY(tri_exchange_reach(x, &direct));
+  if (direct) return tri_all_to_all(group, type, from_begins, from, to_begins, to);
+  TRI_TRY(tri_exchange_all_to_all_start(x, group, type, from_begins, from, to_begins, to, &passing));
+  return tri_exchange_pass_wait(x, &passing);
+}
+
+tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t bytes, const void *values, void *all) {
+  char *own = (char *)all + (size_t)group->rank * bytes;
+  TRI_TRY(tri_queue_download_now(x->queue, own, values, bytes));
+  return tri_gather_bytes(group, bytes, own, all);
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+static tri_status start_messages(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
+                                 tri_passing *passing) {
+  TRI_TRY(add_messages(x, passing, EXCHANGE_RECEIVE, group, pass->from, pass->receive, pass->receive_bytes));
+  return add_messages(x, passing, EXCHANGE_SEND, group, pass->to, pass->send, pass->send_bytes);
+}
+
+/* To itself. */
+static tri_status keep_all(tri_exchange *x, const tri_exchange_pass *pass) {
+  if (pass->send_bytes != pass->receive_bytes) {
+    return tri_fail(TRI_INTERNAL, "a rank passes %zu bytes to itself and expects %zu", pass->send_bytes,
+                    pass->receive_bytes);
+  }
+  return pass->send_bytes == 0 ? TRI_OK : tri_queue_move(x->queue, pass->receive, pass->send, pass->send_bytes);
+}
+
+tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
+                                   tri_passing **out) {
+  const tri_device_collectives *d = group->device;
+  tri_passing *passing = NULL;
+  bool direct;
+  *out = NULL;
+  if (group->size == 1) return keep_all(x, pass);
+  if (d != NULL && d->pass != NULL) {
+    return d->pass(group->member, x->queue, pass->to, pass->send_bytes, pass->send, pass->from, pass->receive_bytes,
+                   pass->receive);
+  }
+  TRI_TRY(tri_exchange_reach(x, &direct));
+  TRI_TRY(make(direct ? 0 : pieces_of(x, pass->send_bytes) + pieces_of(x, pass->receive_bytes), &passing));
+  tri_status status = direct ? tri_pass_round_start(group, pass->to, pass->send_bytes, pass->send, pass->from,
+                                                    pass->receive_bytes, pass->receive, &passing->comm)
+                             : start_messages(x, group, pass, passing);
+  if (status == TRI_OK) *out = passing; /* otherwise the job is lost, and what MPI may still write to stays */
+  return status;
+}
+
+tri_status tri_exchange_pass_wait(tri_exchange *x, tri_passing **passing) {
+  tri_passing *p = *passing;
+  if (p == NULL) return TRI_OK;
+  TRI_TRY(p->comm != NULL ? tri_request_wait(&p->comm) : finish_messages(x, p));
+  *passing = NULL;
+  tri_free(p);
+  return TRI_OK;
+}

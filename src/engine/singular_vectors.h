@@ -1,0 +1,13 @@
+/* Singular vectors, on the host in double. */
+#ifndef TRI_ENGINE_SINGULAR_VECTORS_H
+#define TRI_ENGINE_SINGULAR_VECTORS_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* LOCAL. vectors[count, side]: the first `count` singular vectors, by their values, of matrix[side, length] along its
+ * first side, which is not the longer one. The largest element of each is positive. */
+tri_status tri_singular_vectors(int64_t side, int64_t length, const double *matrix, int64_t count, double *vectors);
+
+#endif

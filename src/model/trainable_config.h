@@ -1,0 +1,64 @@
+/* What of a model is trained, as keys: `freeze` and the section `adapter` of a run file, rows for tables of others. */
+#ifndef TRI_MODEL_TRAINABLE_CONFIG_H
+#define TRI_MODEL_TRAINABLE_CONFIG_H
+
+#include "config/config.h"
+#include "model/trainable.h"
+
+/* An entry of a list of patterns or targets; offsets into tri_tuning_word. */
+extern const tri_config_table tri_tuning_word_table;
+
+/* none, nf4. */
+extern const tri_config_word tri_quantise_words[];
+
+/* Rows for a struct BASE that has the words, the adapter or the patterns as its MEMBER. */
+#define TRI_TUNING_WORDS_ROW(BASE, MEMBER, LEAST)                                                                      \
+  .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_tuning_word_table, .plain = "name",   \
+  .in_line = true, .bytes = sizeof(tri_tuning_word), .count = offsetof(BASE, MEMBER.count),                            \
+  .range = {.low = LEAST, .high = TRI_TUNING_WORDS}
+#define TRI_FREEZE_ROW(BASE, MEMBER)                                                                                   \
+  {                                                                                                                    \
+    .name = "freeze", TRI_TUNING_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                        \
+    .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"               \
+  }
+#define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
+  {.name = "rank",                                                                                                     \
+   .type = TRI_CONFIG_INT,                                                                                             \
+   .offset = offsetof(BASE, MEMBER.rank),                                                                              \
+   .range = {.low = 0, .high = 1 << 16},                                                                               \
+   .fallback = "0",                                                                                                    \
+   .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},                      \
+      {.name = "alpha",                                                                                                \
+       .type = TRI_CONFIG_DOUBLE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.alpha),                                                                         \
+       .range = {.low = 0, .high = 1e6, .open_low = true},                                                             \
+       .derived = "twice the rank",                                                                                    \
+       .help = "what the factors add is multiplied by alpha / rank"},                                                  \
+      {.name = "dropout",                                                                                              \
+       .type = TRI_CONFIG_DOUBLE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.dropout),                                                                       \
+       .range = {.low = 0, .high = 1, .open_high = true},                                                              \
+       .fallback = "0.0",                                                                                              \
+       .help = "of what the factors read"},                                                                            \
+      {.name = "targets",                                                                                              \
+       TRI_TUNING_WORDS_ROW(BASE, MEMBER.targets, 1),                                                                  \
+       .derived = "all-linear",                                                                                        \
+       .help =                                                                                                         \
+           "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the "           \
+           "layers"},                                                                                                  \
+      {.name = "quantise",                                                                                             \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.quantise),                                                                      \
+       .words = tri_quantise_words,                                                                                    \
+       .fallback = "none",                                                                                             \
+       .help =                                                                                                         \
+           "keep the matrices of the layers that are not trained in 4 bits (QLoRA): nf4, with double quantisation"},   \
+  {                                                                                                                    \
+    .name = "train", TRI_TUNING_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                   \
+    .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"                                  \
+  }
+
+/* What nobody gave. */
+void tri_adapter_finish(tri_adapter *adapter);
+
+#endif

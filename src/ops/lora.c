@@ -1,0 +1,277 @@
+/* y[R, out] += scale x[R, in] A^T B^T, with A[rank, in] and B[out, rank]: what LoRA (Hu et al. 2021) adds to a product
+ * whose matrix is not trained. Of several matrices that are one in a product each may have factors of its own: their As
+ * lie side by side and are one product, u = scale x A^T; each B adds to its own columns of y.
+ *
+ *   du = dy B        dx += scale du A        dB = dy^T u        dA = scale du^T x
+ *
+ * Under tensor parallelism the factors are split as the matrix is. Where that is split by columns (its outputs), B is,
+ * and every rank has all of A, whose gradients are parts of a sum; where it is split by rows, A is, u is a part of a
+ * sum, and so is all that comes of it: the sum behind the product makes it whole. */
+#include "ops/lora.h"
+
+#include "base/count.h"
+#include "device/kernels.h"
+#include "ops/weight.h"
+
+#include <assert.h>
+
+enum { Y, X };     /* inputs */
+enum { SUM, U };   /* outputs */
+enum { A, B };     /* parameters: the first of each */
+enum { MOST = 3 }; /* matrices in a product */
+
+typedef struct factors {
+  tri_weight down; /* all As */
+  int64_t rank, count;
+  int64_t first[MOST], width[MOST]; /* columns of y, of each B */
+  int64_t out;                      /* of y */
+  double scale;
+} factors;
+
+static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                   tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const factors *at = call->attributes;
+  outputs[SUM] = inputs[Y];
+  outputs[U] = (tri_shape){inputs[Y].rows, at->down.out, call->type};
+  return TRI_OK;
+}
+
+/* The matrix B of a target. */
+static tri_weight up_of(const factors *at, int64_t target) {
+  return (tri_weight){at->rank, at->width[target], TRI_WEIGHT_OUT_IN};
+}
+
+/* Products with a B, which is small, and read where it lies. */
+static tri_matmul up_product(const tri_op_call *call, int64_t target, tri_direction direction, int64_t rows) {
+  const factors *at = call->attributes;
+  const tri_weight up = up_of(at, target);
+  tri_matmul product = tri_weight_product(call, &up, direction, rows);
+  product.b_type = tri_dtype_wide(call->type);
+  switch (direction) {
+    case TRI_DIRECTION_FORWARD:
+      product.lda = at->down.out;
+      product.ldc = at->out;
+      product.accumulate = true;
+      break;
+    case TRI_DIRECTION_BACKWARD:
+      product.lda = at->out;
+      product.ldc = at->down.out;
+      break;
+  }
+  return product;
+}
+
+static tri_matmul up_gradient(const tri_op_call *call, int64_t target, int64_t rows) {
+  const factors *at = call->attributes;
+  const tri_weight up = up_of(at, target);
+  tri_matmul product = tri_weight_gradient(call, &up, rows);
+  product.lda = at->out;
+  product.ldb = at->down.out;
+  return product;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t u_bytes(const tri_op_call *call, int64_t rows) {
+  const factors *at = call->attributes;
+  return tri_bytes_in_lines((size_t)(rows * at->down.out) * tri_dtype_bytes(call->type));
+}
+
+static tri_status want(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
+  size_t bytes = 0;
+  TRI_TRY(device->matmul_workspace(device, product, &bytes));
+  if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  return TRI_OK;
+}
+
+static tri_status want_gradient(const tri_device_description *device, tri_matmul product, tri_op_memory *out) {
+  for (int accumulate = 0; accumulate < 2; accumulate++) {
+    product.accumulate = accumulate == 1;
+    TRI_TRY(want(device, &product, out));
+  }
+  return TRI_OK;
+}
+
+static tri_status op_factors_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
+  const factors *at = call->attributes;
+  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+    tri_matmul down = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
+    down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
+    TRI_TRY(tri_weight_memory(call, device, &down, (tri_direction)direction, out));
+    for (int64_t t = 0; t < at->count; t++) {
+      const tri_matmul up = up_product(call, t, (tri_direction)direction, call->rows);
+      TRI_TRY(want(device, &up, out));
+    }
+  }
+  if (!call->training) return TRI_OK;
+  TRI_TRY(want_gradient(device, tri_weight_gradient(call, &at->down, call->rows), out));
+  for (int64_t t = 0; t < at->count; t++) TRI_TRY(want_gradient(device, up_gradient(call, t, call->rows), out));
+  out->workspace_bytes += u_bytes(call, call->rows); /* du, in front */
+  return TRI_OK;
+}
+
+static tri_status op_factors_prepare(tri_run *run, const tri_op_call *call) {
+  const factors *at = call->attributes;
+  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+    const tri_matmul product = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
+    TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
+  }
+  return TRI_OK;
+}
+
+/* ---- passes ------------------------------------------------------------------------------------------------------ */
+
+static char *columns(const tri_op_call *call, void *matrix, int64_t first) {
+  return (char *)matrix + (size_t)first * tri_dtype_bytes(call->type);
+}
+
+static tri_run_parameter *b_of(const tri_run *run, const tri_op_call *call, int64_t target) {
+  return &run->parameters[call->parameters[B] + target];
+}
+
+/* Where input and output, or their gradients, do not lie in the same memory. */
+static tri_status pass_on(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to) {
+  const factors *at = call->attributes;
+  if (from != to) TRI_KERNEL_CALL(run->queue, convert, rows * at->out, call->type, from, call->type, to);
+  return TRI_OK;
+}
+
+static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
+  const factors *at = call->attributes;
+  const int64_t rows = tri_run_rows(run, call);
+  void *u = run->slots[call->outputs[U]], *y = run->slots[call->outputs[SUM]];
+  const tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_FORWARD, rows);
+  TRI_TRY(tri_weight_multiply(run, call, &down, TRI_DIRECTION_FORWARD, run->slots[call->inputs[X]], NULL, u,
+                              run->workspace));
+  TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale, u, u);
+  TRI_TRY(pass_on(run, call, rows, run->slots[call->inputs[Y]], y));
+  for (int64_t t = 0; t < at->count; t++) {
+    const tri_matmul up = up_product(call, t, TRI_DIRECTION_FORWARD, rows);
+    TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, u, t * at->rank), b_of(run, call, t)->value, NULL,
+                    columns(call, y, at->first[t]), run->workspace);
+  }
+  return TRI_OK;
+}
+
+/* du, times the scale, in front of the workspace; what is behind it is for the products. */
+static tri_status make_du(tri_run *run, const tri_op_call *call, void **du, void **behind) {
+  const factors *at = call->attributes;
+  const int64_t rows = tri_run_rows(run, call);
+  *du = run->workspace;
+  *behind = (char *)run->workspace + u_bytes(call, call->rows);
+  for (int64_t t = 0; t < at->count; t++) {
+    const tri_matmul up = up_product(call, t, TRI_DIRECTION_BACKWARD, rows);
+    TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, run->gradients[call->outputs[SUM]], at->first[t]),
+                    b_of(run, call, t)->value, NULL, columns(call, *du, t * at->rank), *behind);
+  }
+  TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale, *du, *du);
+  return TRI_OK;
+}
+
+static tri_status op_factors_backward_input(tri_run *run, const tri_op_call *call) {
+  const factors *at = call->attributes;
+  const int64_t rows = tri_run_rows(run, call);
+  void *du = NULL, *behind = NULL;
+  TRI_TRY(make_du(run, call, &du, &behind));
+  tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_BACKWARD, rows);
+  down.accumulate = call->accumulate[X];
+  TRI_TRY(
+      tri_weight_multiply(run, call, &down, TRI_DIRECTION_BACKWARD, du, NULL, run->gradients[call->inputs[X]], behind));
+  return pass_on(run, call, rows, run->gradients[call->outputs[SUM]], run->gradients[call->inputs[Y]]);
+}
+
+static tri_status op_factors_backward_weight(tri_run *run, const tri_op_call *call) {
+  const factors *at = call->attributes;
+  const int64_t rows = tri_run_rows(run, call);
+  void *du = NULL, *behind = NULL, *u = run->slots[call->outputs[U]];
+  TRI_TRY(make_du(run, call, &du, &behind));
+  const tri_matmul down = tri_weight_gradient(call, &at->down, rows);
+  TRI_TRY(tri_weight_accumulate(run, call, &at->down, &down, run->slots[call->inputs[X]], du, behind));
+  for (int64_t t = 0; t < at->count; t++) {
+    tri_run_parameter *b = b_of(run, call, t);
+    tri_matmul up = up_gradient(call, t, rows);
+    up.accumulate = b->gradient_written;
+    TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, run->gradients[call->outputs[SUM]], at->first[t]),
+                    columns(call, u, t * at->rank), NULL, b->gradient, behind);
+    b->gradient_written = true;
+  }
+  return TRI_OK;
+}
+
+/* Two thin products in each direction; their size is what they read and write. */
+static void op_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const factors *at = call->attributes;
+  const double rows = (double)call->rows, in = (double)at->down.in, ranks = (double)at->down.out;
+  const double element = (double)tri_dtype_bytes(call->type);
+  double width = 0;
+  for (int64_t t = 0; t < at->count; t++) width += (double)at->width[t];
+  const double each = (double)at->rank * width, once = tri_pass_choose(pass, 1, 1, 2);
+  *out = (tri_cost){
+      .flops = 2.0 * rows * (in * ranks + once * each),
+      .rows = tri_pass_choose(pass, rows, rows, ranks),
+      .inner = tri_pass_choose(pass, in, ranks, rows),
+      .columns = tri_pass_choose(pass, ranks, in, in),
+      .products = 1,
+      .form = tri_weight_form(pass, TRI_WEIGHT_OUT_IN),
+      .elements = rows * ranks,
+      .bytes = rows * (in + (once + 1) * width + 3.0 * ranks) * element,
+  };
+}
+
+static const tri_op op_factors = {
+    .name = "factors",
+    .keeps_inputs = 1u << X,
+    .keeps_outputs = 1u << U,
+    .in_place = true,
+    .backward_in_place = true,
+    .adds_gradients = 1u << X,
+    .shape = op_factors_shape,
+    .memory = op_factors_memory,
+    .prepare = op_factors_prepare,
+    .forward = op_factors_forward,
+    .backward_input = op_factors_backward_input,
+    .backward_weight = op_factors_backward_weight,
+    .cost = op_factors_cost,
+};
+
+/* ---- in a list --------------------------------------------------------------------------------------------------- */
+
+/* Of the matrices that are one with `weight`; count 0: none has any. */
+static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
+  factors at = {.rank = list->adapter.rank, .scale = list->adapter.scale};
+  for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
+    const tri_op_parameter *matrix = &list->parameters[i];
+    const bool shared = at.count > 0 && matrix->factors[A] == list->parameters[i - 1].factors[A];
+    if (matrix->factors[A] >= 0 && shared) { /* one matrix, in parts */
+      at.width[at.count - 1] += matrix->out;
+    } else if (matrix->factors[A] >= 0) {
+      assert(at.count < MOST);
+      if (at.count == 0) *a = matrix->factors[A];
+      if (at.count == 0) *b = matrix->factors[B];
+      at.first[at.count] = at.out;
+      at.width[at.count++] = matrix->out;
+    }
+    at.out += matrix->out;
+  }
+  at.down = (tri_weight){in, at.rank * at.count, TRI_WEIGHT_OUT_IN};
+  return at;
+}
+
+tri_status tri_op_factors(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
+  int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
+  const void *kept = NULL;
+  const factors at = collect(list, in, weight, &a, &b);
+  *out = y;
+  if (at.count == 0) return TRI_OK;
+  const tri_op_parameter *down = &list->parameters[a];
+  TRI_TRY(tri_op_dropout_columns(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, &x));
+  TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
+  tri_op_call call = tri_op_call_of(&op_factors, kept);
+  call.inputs[Y] = y;
+  call.inputs[X] = x;
+  call.parameters[A] = a;
+  call.parameters[B] = b;
+  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
+  *out = outputs[SUM];
+  return TRI_OK;
+}

@@ -1,0 +1,152 @@
+#include "plan/cost.h"
+
+#include "base/format.h"
+#include "schedule/layout_config.h"
+
+#include <math.h>
+
+static const double seconds_of_hour = 3600;
+
+static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
+
+static double nodes_of(const tri_simulation_request *request) {
+  return ceil(devices_of(request) / (double)request->cluster->node_devices);
+}
+
+/* A device takes its full power while it computes, and what it takes idle while it waits for others and for messages;
+ * the rest of its node takes the same all the time. */
+static double step_kwh(const tri_simulation_request *request, const tri_prediction *p) {
+  const tri_tariff *cost = &request->cluster->cost;
+  double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
+  double busy_s = fmin(p->time.compute + p->time.optimizer, p->step_s);
+  double of_device = cost->device_power * busy_s + idle * (p->step_s - busy_s);
+  double joules = devices_of(request) * of_device + nodes_of(request) * cost->node_power * p->step_s;
+  return cost->pue * joules / seconds_of_hour / 1e3;
+}
+
+/* What a checkpoint holds is what one rank would hold of a layout that divides nothing; the copies in 16 bits are made
+ * from the values, and are not in it. */
+static tri_status whole_state(const tri_simulation_request *request, double *bytes) {
+  tri_layout layout;
+  tri_memory_parts memory;
+  tri_simulation_request single = *request;
+  TRI_TRY(tri_layout_parse("zero=0,micro_batch=1", &layout));
+  single.global_batch = 1;
+  if (single.precision == TRI_BF16) single.precision = TRI_FP32;
+  TRI_TRY(tri_layout_resolve(&layout, request->model, request->sequence, single.global_batch, 1));
+  single.layout = &layout;
+  TRI_TRY(tri_predict_memory(&single, 0, &memory));
+  *bytes = memory.parameters + memory.optimizer;
+  return TRI_OK;
+}
+
+static tri_status add_failures(const tri_simulation_request *request, tri_expense *out) {
+  const tri_failures *f = &request->cluster->failures;
+  double nodes = nodes_of(request), writing = INFINITY;
+  TRI_TRY(whole_state(request, &out->checkpoint_bytes));
+  if (f->storage_bandwidth > 0) writing = f->storage_bandwidth;
+  if (f->node_storage_bandwidth > 0) writing = fmin(writing, nodes * f->node_storage_bandwidth);
+  double written_s = out->checkpoint_bytes / writing;
+  out->failures = (tri_interruptions){
+      .between_s = f->node_mtbf_hours * seconds_of_hour / nodes, .restart_s = f->restart, .stop_s = written_s};
+  if (f->copy_bandwidth > 0) {
+    out->failures.stop_s = out->checkpoint_bytes / devices_of(request) / f->copy_bandwidth;
+    out->failures.behind_s = written_s;
+  }
+  out->interval_s = tri_best_interval(&out->failures);
+  out->goodput = tri_goodput(&out->failures, out->interval_s);
+  return TRI_OK;
+}
+
+tri_status tri_expense_of(const tri_simulation_request *request, const tri_prediction *p, tri_expense *out) {
+  const tri_cluster *cluster = request->cluster;
+  *out = (tri_expense){.priced = cluster->cost.price > 0,
+                       .powered = cluster->cost.device_power > 0,
+                       .interrupted = cluster->failures.node_mtbf_hours > 0,
+                       .goodput = 1};
+  out->price = cluster->cost.price * devices_of(request) * p->step_s / seconds_of_hour;
+  out->kwh = step_kwh(request, p);
+  return out->interrupted ? add_failures(request, out) : TRI_OK;
+}
+
+double tri_expense_steps(const tri_simulation_request *request, const tri_expense *e, double tokens) {
+  if (e->goodput <= 0) return 0;
+  return tokens / ((double)request->global_batch * (double)request->sequence) / e->goodput;
+}
+
+static void add_real(json_t *object, const char *name, double value) {
+  json_object_set_new(object, name, json_real(value));
+}
+
+static void add_cost(const tri_simulation_request *request, const tri_expense *e, double steps, json_t *object) {
+  json_t *cost = json_object();
+  if (e->priced) {
+    json_object_set_new(cost, "currency", json_string(request->cluster->cost.currency));
+    add_real(cost, "price_per_step", e->price);
+    if (steps > 0) add_real(cost, "price", steps * e->price);
+  }
+  if (e->powered) {
+    add_real(cost, "kwh_per_step", e->kwh);
+    if (steps > 0) add_real(cost, "kwh", steps * e->kwh);
+  }
+  json_object_set_new(object, "cost", cost);
+}
+
+static void add_failures_json(const tri_prediction *p, const tri_expense *e, double steps, json_t *object) {
+  json_t *failures = json_object();
+  add_real(failures, "hours_between", e->failures.between_s / seconds_of_hour);
+  add_real(failures, "restart_s", e->failures.restart_s);
+  add_real(failures, "checkpoint_bytes", e->checkpoint_bytes);
+  add_real(failures, "checkpoint_stops_s", e->failures.stop_s);
+  add_real(failures, "checkpoint_behind_s", e->failures.behind_s);
+  add_real(failures, "best_interval_s", e->interval_s);
+  add_real(failures, "young_interval_s", tri_young_interval(&e->failures));
+  add_real(failures, "daly_interval_s", tri_daly_interval(&e->failures));
+  add_real(failures, "goodput", e->goodput);
+  if (steps > 0) add_real(failures, "days", steps * p->step_s / seconds_of_hour / 24);
+  json_object_set_new(object, "failures", failures);
+}
+
+tri_status tri_expense_json(const tri_simulation_request *request, const tri_prediction *p, double tokens,
+                            json_t *object) {
+  tri_expense e;
+  TRI_TRY(tri_expense_of(request, p, &e));
+  double steps = tri_expense_steps(request, &e, tokens);
+  if (e.priced || e.powered) add_cost(request, &e, steps, object);
+  if (e.interrupted) add_failures_json(p, &e, steps, object);
+  return TRI_OK;
+}
+
+static void print_failures(const tri_expense *e, FILE *to) {
+  char bytes[32];
+  const tri_interruptions *f = &e->failures;
+  fprintf(to, "failures: one in %.3g hours; a checkpoint of %s stops training for %.3g s", f->between_s / 3600,
+          tri_format_bytes(e->checkpoint_bytes, bytes, sizeof bytes), f->stop_s);
+  if (f->behind_s > 0) fprintf(to, " and is there %.3g s later", f->behind_s);
+  fprintf(to, "; best every %.3g s of training (Young %.3g, Daly %.3g): %.2f %% of the time is progress\n",
+          e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));
+}
+
+static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_expense *e,
+                      double tokens, FILE *to) {
+  char many[32], money[32], energy[32];
+  double steps = tri_expense_steps(request, e, tokens);
+  if (steps <= 0) return;
+  fprintf(to, "%s tokens come to %.1f days%s", tri_format_count(tokens, many, sizeof many),
+          steps * p->step_s / seconds_of_hour / 24, e->interrupted ? " with failures" : "");
+  if (e->priced) {
+    fprintf(to, ", %s %s", tri_format_count(steps * e->price, money, sizeof money), request->cluster->cost.currency);
+  }
+  if (e->powered) fprintf(to, ", %s kWh", tri_format_count(steps * e->kwh, energy, sizeof energy));
+  fprintf(to, "\n");
+}
+
+tri_status tri_expense_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
+  tri_expense e;
+  TRI_TRY(tri_expense_of(request, p, &e));
+  if (e.interrupted) print_failures(&e, to);
+  if (e.priced) fprintf(to, "a step costs %.4g %s\n", e.price, request->cluster->cost.currency);
+  if (e.powered) fprintf(to, "a step takes %.4g kWh\n", e.kwh);
+  if (e.priced || e.powered || e.interrupted) print_run(request, p, &e, tokens, to);
+  return TRI_OK;
+}

@@ -1,0 +1,33 @@
+/* What a prediction costs beside time: money and energy, and what failures add to all three. Everything that is not in
+ * the cluster's file (`cost`, `failures`) is left out. */
+#ifndef TRI_PLAN_COST_H
+#define TRI_PLAN_COST_H
+
+#include "plan/failures.h"
+#include "plan/simulate.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* Adds `cost` and `failures` to a prediction's JSON, with what so many tokens (0: none) come to. */
+tri_status tri_expense_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
+                            json_t *object);
+
+/* The same for people; nothing where nothing is known. */
+tri_status tri_expense_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
+                            FILE *to);
+
+typedef struct tri_expense {
+  bool priced, powered, interrupted; /* what the cluster's file says */
+  double price, kwh;                 /* of a step */
+  double checkpoint_bytes;           /* values and the optimizer's states, each once */
+  tri_interruptions failures;
+  double interval_s, goodput; /* the best interval, and the share of the time that is progress then; 1: nothing fails */
+} tri_expense;
+
+tri_status tri_expense_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_expense *out);
+
+/* Steps that tokens take, with those that failures make a run take again; 0: for ever. */
+double tri_expense_steps(const tri_simulation_request *request, const tri_expense *expense, double tokens);
+
+#endif

@@ -1,0 +1,100 @@
+#include "plan/document_imbalance.h"
+
+#include "base/memory.h"
+#include "plan/event_sim.h"
+
+#include <math.h>
+
+/* What is drawn stands for how documents differ; how large their mean is, is known better. */
+tri_status tri_uneven_find(const tri_simulation_request *request, const tri_drawn_areas **drawn,
+                           tri_simulation_request *busiest) {
+  *busiest = *request;
+  *drawn = NULL;
+  if (request->drawn == NULL || !request->masked || request->masked_area <= 0) return TRI_OK;
+  TRI_TRY(tri_drawn_table_find(request->drawn, request->layout, drawn));
+  double more = (*drawn)->busiest / (*drawn)->mean;
+  if (more > 1) busiest->masked_area = fmin(request->masked_area * more, 1);
+  return TRI_OK;
+}
+
+/* Forwards of a step of uneven micro-batches that are run; and the most times, in other orders. */
+enum { UNEVEN_FORWARDS = 8192, UNEVEN_ORDERS = 8 };
+
+/* As many micro-batches of a step as show how it waits for the slow ones: some times those in flight, and whole groups
+ * of those of chunks. */
+static int64_t fewer_micro_batches(const tri_layout *layout, int64_t micro_batches) {
+  int64_t few = UNEVEN_FORWARDS / (layout->pipeline * layout->virtual_stages), least = 8 * layout->pipeline;
+  int64_t period = tri_schedule_period(layout, micro_batches);
+  if (few < least) few = least;
+  return few >= micro_batches ? micro_batches : micro_batches - (micro_batches - few) / period * period;
+}
+
+/* With a limited number in flight each stage waits for the slowest of those that the others are at, all the time; with
+ * all of them, once for the slowest. */
+static bool waits_all_the_time(tri_schedule_kind schedule) {
+  switch (schedule) {
+    case TRI_SCHEDULE_GPIPE: return false;
+    case TRI_SCHEDULE_1F1B:
+    case TRI_SCHEDULE_INTERLEAVED:
+    case TRI_SCHEDULE_ZERO_BUBBLE: return true;
+  }
+  return false;
+}
+
+/* What a pipeline waits for micro-batches that have more than others: steps of drawn ones, which have the mean
+ * together, beside a step of such as are all alike. */
+static tri_status pipeline_waits(tri_stages *stages, const tri_drawn_areas *drawn, double *out) {
+  const tri_layout *layout = stages->request->layout;
+  int64_t micro_batches = tri_layout_micro_batches(layout, stages->request->global_batch);
+  int64_t few = fewer_micro_batches(layout, micro_batches), orders = UNEVEN_FORWARDS / (layout->pipeline * few);
+  double *more = NULL, sum = 0;
+  tri_step_sample alike, differing;
+  tri_status status = TRI_OK;
+  *out = 0;
+  if (layout->pipeline == 1 || few == 1) return TRI_OK;
+  if (orders > UNEVEN_ORDERS) orders = UNEVEN_ORDERS;
+  if (orders < 1) orders = 1;
+  TRI_TRY(tri_alloc("drawn micro-batches", (size_t)few, sizeof *more, &more));
+  TRI_TRY_GOTO(tri_walk_turns(stages, few, NULL, &alike), done);
+  stages->more = more;
+  for (int64_t order = 0; order < orders; order++) {
+    tri_drawn_order(drawn, few, order, more);
+    TRI_TRY_GOTO(tri_walk_turns(stages, few, NULL, &differing), done);
+    sum += differing.step_s - alike.step_s;
+  }
+  if (waits_all_the_time(layout->schedule)) sum *= (double)micro_batches / (double)few;
+  if (sum > 0) *out = sum / (double)orders;
+done:
+  stages->more = NULL;
+  tri_free(more);
+  return status;
+}
+
+/* Of a micro-batch, on the stage with most of it. */
+static double uneven_s(const tri_stages *stages) {
+  double most = 0;
+  for (int64_t k = 0; k < stages->num_kinds; k++) {
+    double sum = 0;
+    for (int64_t c = 0; c < stages->kinds[k].parts.num_chunks; c++) {
+      const tri_attention_price *uneven = &stages->kinds[k].chunks[c].uneven;
+      sum += uneven->forward_s + uneven->backward_s;
+    }
+    if (sum > most) most = sum;
+  }
+  return most;
+}
+
+tri_status tri_uneven_of(tri_stages *stages, const tri_simulation_request *request, const tri_drawn_areas *drawn,
+                         tri_uneven *out) {
+  const tri_layout *layout = request->layout;
+  double scale = request->masked_area / drawn->mean;
+  int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
+  tri_uneven uneven = {.micro_batches = drawn->count,
+                       .mean = request->masked_area,
+                       .busiest = stages->request->masked_area,
+                       .worst = fmin(scale * drawn->areas[drawn->count - 1], 1)};
+  TRI_TRY(pipeline_waits(stages, drawn, &uneven.waiting_s));
+  uneven.waiting_s += uneven_s(stages) / drawn->busiest * tri_drawn_most_sum(drawn, micro_batches, layout->data);
+  *out = uneven;
+  return TRI_OK;
+}

@@ -1,0 +1,460 @@
+/* A step taken turn by turn: what program.c puts around the turns of a schedule, without making it for each of them.
+ *
+ * A short program of each kind of stage, of three micro-batches, is cut into what a turn does between its messages and
+ * behind them: for the first, which writes gradients, for those that add to them, and for the last, whose gradients are
+ * reduced. Most are one
+ * instruction with one price. What then differs from turn to turn are its messages, and they follow from it: of each
+ * tag there is one for each micro-batch, and the boxes are used in turn. So a turn waits for its message in, and for
+ * the message out that used its box; computes; lets the next message into the box that it has emptied; and sends. */
+#include "base/memory.h"
+#include "plan/event_sim.h"
+
+#include <math.h>
+
+enum { TURN_KINDS = TRI_TURN_BACKWARD_WEIGHT + 1, PLACES = 3 };
+
+/* ---- what there is to do ----------------------------------------------------------------------------------------- */
+
+typedef struct span {
+  const tri_instruction *first, *end;
+} span;
+
+/* A turn but for its messages. */
+typedef struct duty {
+  span before, behind; /* of its message out */
+  bool plain;          /* nothing but calls of this price */
+  tri_price price;
+} duty;
+
+/* What all stages of a kind do. */
+typedef struct script {
+  tri_program *program; /* of three micro-batches, or fewer */
+  duty *duties;         /* [chunks][TURN_KINDS][PLACES] */
+  span begin, end;      /* of the step */
+} script;
+
+/* Of a micro-batch of so many: the first, one in the middle, the last. */
+static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
+  int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;
+  return (chunk * TURN_KINDS + kind) * PLACES + place;
+}
+
+static bool starts_message(const tri_instruction *at) { return at->kind == TRI_POST_RECEIVE || at->kind == TRI_SEND; }
+static bool awaits_message(const tri_instruction *at) { return at->kind == TRI_RECEIVE || at->kind == TRI_WAIT_SENT; }
+
+/* The turn's kind; false: it is no such instruction. */
+static bool computes(tri_instruction_kind kind, tri_turn_kind *out) {
+  if (kind == TRI_FORWARD) *out = TRI_TURN_FORWARD;
+  if (kind == TRI_BACKWARD) *out = TRI_TURN_BACKWARD;
+  if (kind == TRI_BACKWARD_INPUT) *out = TRI_TURN_BACKWARD_INPUT;
+  if (kind == TRI_BACKWARD_WEIGHT) *out = TRI_TURN_BACKWARD_WEIGHT;
+  return kind == TRI_FORWARD || kind == TRI_BACKWARD || kind == TRI_BACKWARD_INPUT || kind == TRI_BACKWARD_WEIGHT;
+}
+
+static tri_price price_of(const tri_stage_kind *kind, const tri_instruction *at) {
+  if (at->kind == TRI_FORWARD) return tri_stages_price_forward(kind, at);
+  return tri_stages_price_backward(kind, at, at->kind != TRI_BACKWARD_WEIGHT, at->kind != TRI_BACKWARD_INPUT);
+}
+
+static void read_turn(const tri_stage_kind *kind, script *s, span all) {
+  duty found = {.before = all, .behind = {all.end, all.end}};
+  const tri_instruction *compute = NULL;
+  tri_turn_kind turn = TRI_TURN_FORWARD;
+  while (found.before.first < all.end && awaits_message(found.before.first)) found.before.first++;
+  const tri_instruction *at = found.before.first;
+  while (at < all.end && !starts_message(at)) {
+    if (computes(at->kind, &turn)) compute = at;
+    at++;
+  }
+  found.before.end = at;
+  while (at < all.end && starts_message(at)) at++;
+  found.behind.first = at;
+  if (compute == NULL) return; /* a chunk without a call, which has no turn to itself */
+  found.plain = found.before.end - found.before.first == 1 && found.behind.first == found.behind.end;
+  if (found.plain) found.price = price_of(kind, compute);
+  s->duties[duty_of(compute->chunk, (int)turn, compute->micro_batch, s->program->num_micro_batches)] = found;
+}
+
+/* By the last stage of the kind: the first stage of all sends no gradient, and only behind what is sent does its
+ * program tell what comes then. */
+static tri_status script_create(const tri_stages *stages, const tri_layout *layout, int64_t k, int64_t micro_batches,
+                                script *out) {
+  const tri_stage_kind *kind = &stages->kinds[k];
+  int64_t stage = stages->num_stages - 1;
+  while (stages->kind_of[stage] != k) stage--;
+  int64_t few = micro_batches < PLACES ? micro_batches : PLACES;
+  tri_layout any = *layout; /* the groups of so few may be any: turns are the same in all */
+  any.micro_batch_group = 0;
+  any = tri_schedule_settle(&any, few);
+  tri_program_request of = tri_walk_program(&any, kind, stage, few);
+  size_t duties = (size_t)layout->virtual_stages * TURN_KINDS * PLACES;
+  TRI_TRY(tri_program_create(&of, &out->program));
+  TRI_TRY(tri_alloc("a simulation", duties, sizeof *out->duties, &out->duties));
+  const tri_program *program = out->program;
+  const tri_instruction *all = program->instructions;
+  for (int64_t t = 0; t < program->num_turns; t++) {
+    read_turn(kind, out, (span){all + program->turn_first[t], all + program->turn_first[t + 1]});
+  }
+  out->begin = (span){all, all + program->turn_first[0]};
+  while (out->begin.end > all && starts_message(out->begin.end - 1)) out->begin.end--;
+  out->end = (span){all + program->turn_first[program->num_turns], all + program->num_instructions};
+  while (out->end.first < out->end.end && awaits_message(out->end.first)) out->end.first++;
+  return TRI_OK;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+
+typedef struct message {
+  double sent, posted, begin, end;
+} message;
+
+/* Messages with one tag: the n-th is micro-batch n's. Both sides have few boxes for them, so few are in sight. */
+typedef struct channel {
+  message *ring;
+  int64_t num_sent, num_posted, num_done;
+} channel;
+
+/* Both ways of messages: activations and gradients. */
+enum { WAYS = 2 };
+
+/* Where a turn's messages come from and go to: -1 for none. */
+typedef struct route {
+  int32_t in_way, in_tag, out_way, out_tag;
+} route;
+
+/* A message that lies in a box, and whose it is. */
+typedef struct parcel {
+  int32_t tag, number;
+} parcel;
+
+/* A rank's clock, its host's, and when the message that the turn takes was there. */
+typedef struct moment {
+  double now, host, message;
+} moment;
+
+typedef struct turn_walker {
+  tri_walker base;
+  const script *script;
+  tri_turns turns;
+  route *routes; /* [chunks][TURN_KINDS] */
+  int64_t at;
+  int64_t to_post[WAYS]; /* the first turn whose message has not been let in */
+  parcel *boxes[WAYS];   /* [boxes]: of messages out, */
+  int64_t sent[WAYS], next_box[WAYS],
+      drained[WAYS]; /* how many, the box of the next, and what was awaited at the end */
+  bool begun;
+  const tri_instruction *end_at;
+  moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: when the last ones began */
+  tri_step_time spent; /* a period before the probe's last forward of the first chunk */
+} turn_walker;
+
+typedef struct turn_walk {
+  tri_walk base;
+  int64_t micro_batches, boxes, ring; /* messages in a channel's ring less one: a power of two less one */
+  turn_walker *walkers;
+  script *scripts; /* [kinds] */
+  channel *channels;
+  message *messages;
+  tri_turn *turns;
+  route *routes;
+  parcel *parcels;
+  moment *notes;
+  tri_step_probe *probe; /* or NULL */
+} turn_walk;
+
+/* Carries whatever both sides have started. One tag's messages follow each other through the same port. */
+static void carry(const turn_walk *walk, channel *c) {
+  while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
+    int64_t n = c->num_done++;
+    message *m = &c->ring[n & walk->ring];
+    double begin = m->sent > m->posted ? m->sent : m->posted;
+    if (n > 0 && c->ring[(n - 1) & walk->ring].end > begin) begin = c->ring[(n - 1) & walk->ring].end;
+    m->begin = begin;
+    m->end = begin + walk->base.stages->message_s;
+  }
+}
+
+/* False: the message has not been carried yet. */
+static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, int64_t number) {
+  const channel *c = &walk->channels[tag];
+  if (c->num_done <= number) return false;
+  const message *m = &c->ring[number & walk->ring];
+  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
+  w->base.host = w->base.now; /* it has waited, too */
+  return true;
+}
+
+/* A box is empty: lets in the message of the next turn that takes one. */
+static void post_next(const turn_walk *walk, turn_walker *w, int way) {
+  const tri_turn *end = w->turns.turns + w->turns.count, *turn = w->turns.turns + w->to_post[way];
+  const route *by = NULL;
+  for (; turn < end; turn++) {
+    by = &w->routes[turn->chunk * TURN_KINDS + (int)turn->kind];
+    if (by->in_way == way) break;
+  }
+  w->to_post[way] = turn - w->turns.turns + 1;
+  if (turn >= end) return;
+  channel *c = &walk->channels[by->in_tag];
+  c->ring[c->num_posted++ & walk->ring].posted = w->base.now;
+  carry(walk, c);
+}
+
+static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t number) {
+  channel *c = &walk->channels[by->out_tag];
+  int way = by->out_way;
+  w->boxes[way][w->next_box[way]] = (parcel){by->out_tag, (int32_t)number};
+  w->next_box[way] = w->next_box[way] + 1 == walk->boxes ? 0 : w->next_box[way] + 1;
+  w->sent[way]++;
+  c->ring[c->num_sent++ & walk->ring].sent = w->base.now;
+  carry(walk, c);
+  if (!walk->base.stages->messages_hold) return;
+  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], w->base.now,
+                  w->base.now + walk->base.stages->message_s);
+  w->base.host = w->base.now;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
+
+/* Whether a turn comes a period after the one a period before, at all stages the same. The host and the message are
+ * waited for only once they are late, so they may come no later than that. */
+static void compare(tri_step_probe *probe, const moment *before, const moment *now) {
+  double period_s = now->now - before->now;
+  if (probe->step_s == 0) probe->step_s = period_s;
+  double most = probe->step_s * 1e-9;
+  bool same = fabs(period_s - probe->step_s) <= most;
+  bool late = now->host - before->host > probe->step_s + most || now->message - before->message > probe->step_s + most;
+  if (!same || late) probe->settled = false;
+}
+
+static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
+  tri_step_probe *probe = walk->probe;
+  if (probe == NULL) return;
+  int64_t number = turn->micro_batch - probe->first, which = turn->chunk * TURN_KINDS + (int)turn->kind;
+  if (number < 0 || number >= probe->count) return;
+  const route *by = &w->routes[which];
+  const channel *in = by->in_way < 0 ? NULL : &walk->channels[by->in_tag];
+  moment now = {w->base.now, w->base.host, in == NULL ? 0 : in->ring[turn->micro_batch & walk->ring].end};
+  moment *before = &w->notes[which * probe->period + number % probe->period];
+  if (number >= probe->period) compare(probe, before, &now);
+  *before = now;
+  if (which != TRI_TURN_FORWARD) return;
+  if (number == probe->count - 1 - probe->period) w->spent = w->base.spent;
+  if (number != probe->count - 1) return;
+  for (int i = 0; i < TRI_TIME_PARTS; i++) {
+    double more = tri_time_parts(&w->base.spent)[i] - tri_time_parts(&w->spent)[i];
+    tri_time_parts(&probe->time)[i] += more / (double)walk->base.stages->num_stages;
+  }
+}
+
+/* Without messages nothing waits for another stage. */
+static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
+  for (const tri_instruction *at = all.first; at < all.end; at++) {
+    TRI_TRY(tri_walk_instruction(&walk->base, &w->base, at));
+  }
+  return TRI_OK;
+}
+
+static void compute(turn_walker *w, tri_price price) {
+  tri_walker *base = &w->base;
+  tri_walker_work(base, &base->spent.compute, tri_walker_launch(base, price));
+  for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
+    tri_walker_wait(base, &base->spent.along[axis], base->now, base->now + price.along_s[axis]);
+  }
+}
+
+/* Seconds that this micro-batch's documents take more than the mean's. */
+static double more_s(const turn_walk *walk, const turn_walker *w, const tri_turn *turn) {
+  const tri_attention_price *uneven = &w->base.kind->chunks[turn->chunk].uneven;
+  if (walk->base.stages->more == NULL) return 0;
+  double more = walk->base.stages->more[turn->micro_batch];
+  switch (turn->kind) {
+    case TRI_TURN_FORWARD: return more * uneven->forward_s;
+    case TRI_TURN_BACKWARD:
+    case TRI_TURN_BACKWARD_INPUT: return more * uneven->backward_s;
+    case TRI_TURN_BACKWARD_WEIGHT: return 0;
+  }
+  return 0;
+}
+
+static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
+  const tri_turn *turn = &w->turns.turns[w->at];
+  const route *by = &w->routes[turn->chunk * TURN_KINDS + (int)turn->kind];
+  *done = false;
+  if (by->in_way >= 0 && !await_message(walk, w, by->in_tag, turn->micro_batch)) return TRI_OK;
+  if (by->out_way >= 0 && w->sent[by->out_way] >= walk->boxes) {
+    parcel before = w->boxes[by->out_way][w->next_box[by->out_way]];
+    if (!await_message(walk, w, before.tag, before.number)) return TRI_OK;
+  }
+  *done = true;
+  w->at++;
+  note(walk, w, turn);
+  const duty *what = &w->script->duties[duty_of(turn->chunk, (int)turn->kind, turn->micro_batch, walk->micro_batches)];
+  const double more = more_s(walk, w, turn);
+  if (what->plain) {
+    tri_price price = what->price;
+    price.compute_s += more;
+    compute(w, price);
+  } else {
+    TRI_TRY(run_span(walk, w, what->before));
+    tri_walker_work(&w->base, &w->base.spent.compute, more);
+  }
+  if (by->in_way >= 0) post_next(walk, w, by->in_way);
+  if (by->out_way >= 0) send(walk, w, by, turn->micro_batch);
+  return what->plain ? TRI_OK : run_span(walk, w, what->behind);
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
+static tri_status begin(turn_walk *walk, turn_walker *w) {
+  w->begun = true;
+  w->end_at = w->script->end.first;
+  TRI_TRY(run_span(walk, w, w->script->begin));
+  for (int64_t b = 0; b < walk->boxes; b++) {
+    for (int way = 0; way < WAYS; way++) post_next(walk, w, way);
+  }
+  return TRI_OK;
+}
+
+/* What is still on its way out when all turns are through; false: it is not there yet. */
+static bool drain(const turn_walk *walk, turn_walker *w) {
+  for (int way = 0; way < WAYS; way++) {
+    int64_t left = w->sent[way] < walk->boxes ? w->sent[way] : walk->boxes;
+    for (; w->drained[way] < left; w->drained[way]++) {
+      int64_t box = (w->sent[way] - left + w->drained[way]) % walk->boxes;
+      if (!await_message(walk, w, w->boxes[way][box].tag, w->boxes[way][box].number)) return false;
+    }
+  }
+  return true;
+}
+
+static tri_status run_until_blocked(turn_walk *walk, turn_walker *w, bool *moved) {
+  bool done = true;
+  if (!w->begun) TRI_TRY(begin(walk, w));
+  while (w->at < w->turns.count) {
+    TRI_TRY(run_turn(walk, w, &done));
+    if (!done) return TRI_OK;
+    *moved = true;
+  }
+  if (!drain(walk, w)) return TRI_OK;
+  for (; w->end_at < w->script->end.end; w->end_at++) {
+    w->base.blocked = false;
+    TRI_TRY(tri_walk_instruction(&walk->base, &w->base, w->end_at));
+    if (w->base.blocked) return TRI_OK;
+    *moved = true;
+  }
+  return TRI_OK;
+}
+
+static tri_status run(turn_walk *walk) {
+  int64_t stages = walk->base.stages->num_stages;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < stages; s++) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
+    for (int64_t s = stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
+  }
+  for (int64_t s = 0; s < stages; s++) {
+    const turn_walker *w = &walk->walkers[s];
+    if (w->at == w->turns.count && w->end_at == w->script->end.end) continue;
+    return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever in turn %ld of %ld", (long)s,
+                    (long)w->at, (long)w->turns.count);
+  }
+  return TRI_OK;
+}
+
+/* ---- setting up -------------------------------------------------------------------------------------------------- */
+
+static void find_routes(const tri_layout *layout, int64_t stage, route *routes) {
+  for (int64_t i = 0; i < layout->virtual_stages * TURN_KINDS; i++) {
+    const tri_turn turn = {(tri_turn_kind)(i % TURN_KINDS), 0, (int32_t)(i / TURN_KINDS)};
+    tri_box_kind box = TRI_BOX_ACTIVATION_IN;
+    tri_message what = {-1, -1};
+    routes[i] = (route){-1, -1, -1, -1};
+    if (tri_program_message_in(layout, stage, &turn, &box, &what)) {
+      routes[i].in_way = box == TRI_BOX_GRADIENT_IN;
+      routes[i].in_tag = what.tag;
+    }
+    if (tri_program_message_out(layout, stage, &turn, &box, &what)) {
+      routes[i].out_way = box == TRI_BOX_GRADIENT_OUT;
+      routes[i].out_tag = what.tag;
+    }
+  }
+}
+
+static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
+  const tri_schedule *schedule = tri_schedule_of(layout->schedule);
+  tri_schedule_shape shape = tri_schedule_shape_of(layout, walk->micro_batches);
+  int64_t stages = layout->pipeline, most = layout->virtual_stages * walk->micro_batches * (TURN_KINDS - 1);
+  int64_t routes = layout->virtual_stages * TURN_KINDS, period = walk->probe == NULL ? 0 : walk->probe->period;
+  TRI_TRY(schedule->check(&shape));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * most), sizeof *walk->turns, &walk->turns));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes), sizeof *walk->routes, &walk->routes));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes * period), sizeof *walk->notes, &walk->notes));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * walk->boxes), WAYS * sizeof *walk->parcels, &walk->parcels));
+  for (int64_t s = 0; s < stages; s++) {
+    turn_walker *w = &walk->walkers[s];
+    TRI_TRY(tri_walker_create(&walk->base, s, &w->base));
+    w->script = &walk->scripts[walk->base.stages->kind_of[s]];
+    w->routes = walk->routes + s * routes;
+    w->notes = walk->notes + s * routes * period;
+    find_routes(layout, s, w->routes);
+    for (int way = 0; way < WAYS; way++) w->boxes[way] = walk->parcels + (s * WAYS + way) * walk->boxes;
+    w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* room enough: it never grows */
+    TRI_TRY(schedule->turns(&shape, s, &w->turns));
+  }
+  return TRI_OK;
+}
+
+/* A message is sent when its box is free, so when the one `boxes` before it has been awaited on its side; with as many
+ * let in, no more than twice as many are begun and not forgotten by both sides. */
+static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
+  int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
+  while (ring < 2 * walk->boxes + 2 && ring < walk->micro_batches + 1) ring *= 2;
+  walk->ring = ring - 1;
+  TRI_TRY(tri_alloc("a simulation", (size_t)count, sizeof *walk->channels, &walk->channels));
+  TRI_TRY(tri_alloc("a simulation", (size_t)(count * ring), sizeof *walk->messages, &walk->messages));
+  for (int64_t c = 0; c < count; c++) walk->channels[c].ring = walk->messages + c * ring;
+  return TRI_OK;
+}
+
+static tri_status create(turn_walk *walk) {
+  const tri_stages *stages = walk->base.stages;
+  const tri_layout layout = tri_walk_layout(stages);
+  walk->boxes = tri_program_boxes(&layout, walk->micro_batches);
+  TRI_TRY(tri_alloc("a simulation", (size_t)stages->num_kinds, sizeof *walk->scripts, &walk->scripts));
+  for (int64_t k = 0; k < stages->num_kinds; k++) {
+    TRI_TRY(script_create(stages, &layout, k, walk->micro_batches, &walk->scripts[k]));
+  }
+  TRI_TRY(create_channels(walk, &layout));
+  TRI_TRY(tri_alloc("a simulation", (size_t)stages->num_stages, sizeof *walk->walkers, &walk->walkers));
+  return create_walkers(walk, &layout);
+}
+
+static void release(turn_walk *walk) {
+  const tri_stages *stages = walk->base.stages;
+  for (int64_t s = 0; walk->walkers != NULL && s < stages->num_stages; s++) tri_walker_release(&walk->walkers[s].base);
+  for (int64_t k = 0; walk->scripts != NULL && k < stages->num_kinds; k++) {
+    tri_program_destroy(walk->scripts[k].program);
+    tri_free(walk->scripts[k].duties);
+  }
+  tri_free(walk->notes);
+  tri_free(walk->parcels);
+  tri_free(walk->routes);
+  tri_free(walk->turns);
+  tri_free(walk->messages);
+  tri_free(walk->channels);
+  tri_free(walk->scripts);
+  tri_free(walk->walkers);
+}
+
+tri_status tri_walk_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
+                          tri_step_sample *out) {
+  turn_walk walk = {.base = {.stages = stages}, .micro_batches = micro_batches, .probe = probe};
+  tri_status status = TRI_OK;
+  if (probe != NULL) probe->settled = true;
+  TRI_TRY_GOTO(create(&walk), done);
+  TRI_TRY_GOTO(run(&walk), done);
+  *out = tri_walk_sum(stages, walk.walkers, sizeof *walk.walkers);
+done:
+  release(&walk);
+  return status;
+}

@@ -1,0 +1,50 @@
+#include "plan/gemm_time.h"
+
+#include <math.h>
+
+/* More parts than that win nothing that is not lost in adding them. */
+enum { MOST_PARTS = 8 };
+/* Of the inner dimension, which a processor must have to itself for a part to be worth while. */
+static const double LEAST_PART = 256;
+/* Elements of 2 bytes whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round figure. */
+static const double UNALIGNED = 0.5;
+
+static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
+
+static double flops_of(const tri_product *p) { return 2.0 * p->rows * p->inner * p->columns * p->batch; }
+
+static double untiled(const tri_cluster *cluster, double peak, const tri_product *p) {
+  double half = cluster->efficiency.matmul_half;
+  double share = slope(p->rows, half) * slope(p->inner, half) * slope(p->columns, half);
+  return flops_of(p) / (peak * cluster->efficiency.matmul * share);
+}
+
+static bool is_aligned(double dimension) { return fmod(dimension, 8) == 0; }
+
+/* In one shape of tile, with so many processors to a tile. */
+static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_product *p) {
+  double tiles = ceil(p->rows / (double)tile->rows) * ceil(p->columns / (double)tile->columns) * p->batch;
+  double waves = ceil(tiles * parts / (double)cluster->processors);
+  double depth = ceil(p->inner / parts) + (double)cluster->tile_fill;
+  double seconds = waves * 2.0 * (double)tile->rows * (double)tile->columns * depth / (rate * tile->share);
+  if (parts == 1) return seconds;
+  double sums = p->rows * p->columns * p->batch * 4.0 * 2.0 * parts; /* fp32, written and read */
+  return seconds + sums / (cluster->memory_bandwidth * cluster->efficiency.memory);
+}
+
+double tri_product_s(const tri_cluster *cluster, tri_dtype type, const tri_product *p) {
+  double peak = tri_cluster_peak(cluster, type), best = INFINITY;
+  if (flops_of(p) <= 0) return 0;
+  if (cluster->num_tiles == 0) return untiled(cluster, peak, p);
+  double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
+  const double first = p->gradient ? p->rows : p->inner; /* what lies in a row of the first operand */
+  if (type == TRI_BF16 && !(is_aligned(first) && is_aligned(p->columns))) rate *= UNALIGNED;
+  for (int64_t t = 0; t < cluster->num_tiles; t++) {
+    for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
+      if (parts > 1 && p->inner / parts < LEAST_PART) break;
+      double seconds = tiled(cluster, rate, &cluster->tiles[t], parts, p);
+      if (seconds < best) best = seconds;
+    }
+  }
+  return best;
+}

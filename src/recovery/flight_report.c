@@ -1,0 +1,170 @@
+#include "recovery/flight_report.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/flight_recorder.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_LIMIT_BYTES = 1 << 22 };
+
+/* ---- of this rank ------------------------------------------------------------------------------------------------ */
+
+static void describe_work(const tri_record *record, char *text, size_t size) {
+  int length = snprintf(text, size, "%s", record->name);
+  if (record->micro_batch >= 0 && length < (int)size) {
+    length += snprintf(text + length, size - (size_t)length, " of micro-batch %d", record->micro_batch);
+  }
+  if (record->bucket >= 0 && length < (int)size) {
+    snprintf(text + length, size - (size_t)length, " of bucket %d", record->bucket);
+  }
+}
+
+static void look_at_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s, tri_flight *out) {
+  const tri_record *work = NULL;
+  for (int i = 0; i < count; i++) {
+    const tri_record *record = &records[i];
+    if (record->kind == TRI_RECORD_WORK && (work == NULL || record->end_s == 0 || work->end_s > 0)) work = record;
+    if (record->kind != TRI_RECORD_COLLECTIVE) continue;
+    int64_t *joined = &out->joined[tri_mesh_domain_of(mesh, record->group)];
+    bool tied = strcmp(record->group, mesh->tied.name) == 0;
+    if (!tied && (int64_t)record->number > *joined) *joined = (int64_t)record->number;
+  }
+  if (count > 0) out->step = records[count - 1].step + 1;
+  if (work == NULL) return;
+  describe_work(work, out->doing, sizeof out->doing);
+  out->doing_s = now_s - (work->end_s > 0 ? work->end_s : work->begin_s);
+}
+
+static void look_at_waits(const tri_mesh *mesh, double now_s, tri_flight *out) {
+  tri_comm_wait waits = tri_comm_state();
+  if (waits.operation == NULL) return;
+  snprintf(out->operation, sizeof out->operation, "%s", waits.operation);
+  snprintf(out->group, sizeof out->group, "%s", waits.group);
+  out->number = (int64_t)waits.number;
+  out->bytes = (int64_t)waits.bytes;
+  out->waits_s = now_s - waits.since_s;
+  if (waits.behind >= 0) out->behind = tri_mesh_world_rank(mesh, waits.group, waits.behind);
+}
+
+void tri_flight_look(const tri_mesh *mesh, tri_flight *out) {
+  tri_record records[TRI_RECORDER_NEWEST];
+  double now_s = tri_clock_s();
+  *out = (tri_flight){.behind = -1, .idle_s = now_s - tri_recorder_last_s()};
+  look_at_records(mesh, records, tri_recorder_look(records), now_s, out);
+  look_at_waits(mesh, now_s, out);
+}
+
+/* ---- as a file --------------------------------------------------------------------------------------------------- */
+
+static tri_status path_of(const char *folder, int rank, char path[TRI_PATH_BYTES]) {
+  char name[32];
+  snprintf(name, sizeof name, "rank-%05d.json", rank);
+  return tri_path_join(path, folder, name);
+}
+
+static json_t *record_json(const tri_record *record, double now_s) {
+  json_t *object = json_pack("{s:s, s:I, s:f}", "name", record->name, "step", (json_int_t)record->step + 1,
+                             "began_s_ago", now_s - record->begin_s);
+  if (record->end_s > 0) {
+    json_object_set_new(object, "took_s", json_real(record->end_s - record->begin_s));
+  } else {
+    json_object_set_new(object, "has_ended", json_false());
+  }
+  if (record->micro_batch >= 0) json_object_set_new(object, "micro_batch", json_integer(record->micro_batch));
+  if (record->chunk >= 0) json_object_set_new(object, "chunk", json_integer(record->chunk));
+  if (record->bucket >= 0) json_object_set_new(object, "bucket", json_integer(record->bucket));
+  if (record->group == NULL) return object;
+  json_object_set_new(object, "group", json_string(record->group));
+  json_object_set_new(object, "bytes", json_integer(record->bytes));
+  json_object_set_new(object, "background", json_boolean(record->background));
+  if (record->kind == TRI_RECORD_COLLECTIVE) {
+    json_object_set_new(object, "number", json_integer((json_int_t)record->number));
+  } else if (record->kind != TRI_RECORD_PROGRESS) {
+    json_object_set_new(object, "peer", json_integer(record->peer));
+    json_object_set_new(object, "tag", json_integer(record->tag));
+  }
+  return object;
+}
+
+/* Of the domain's group; of the world behind the last. */
+static const char *group_name(const tri_mesh *mesh, int domain) {
+  return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
+}
+
+static json_t *flight_json(const tri_mesh *mesh, const tri_flight *flight) {
+  char place[128];
+  json_t *joined = json_object();
+  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
+    json_object_set_new(joined, group_name(mesh, domain), json_integer(flight->joined[domain]));
+  }
+  json_t *object = json_pack("{s:i, s:s, s:I, s:f, s:s, s:f, s:o}", "rank", mesh->world.rank, "place",
+                             tri_mesh_describe(&mesh->shape, mesh->world.rank, place, sizeof place), "step",
+                             (json_int_t)flight->step, "idle_s", flight->idle_s, "doing", flight->doing, "doing_s",
+                             flight->doing_s, "newest_collectives", joined);
+  if (flight->operation[0] == '\0') return object;
+  json_object_set_new(object, "waits_for",
+                      json_pack("{s:s, s:s, s:I, s:I, s:i, s:f}", "operation", flight->operation, "group",
+                                flight->group, "number", (json_int_t)flight->number, "bytes", (json_int_t)flight->bytes,
+                                "rank", flight->behind, "s", flight->waits_s));
+  return object;
+}
+
+tri_status tri_flight_write(const tri_mesh *mesh, const char *folder) {
+  tri_record records[TRI_RECORDER_NEWEST];
+  char path[TRI_PATH_BYTES];
+  tri_flight flight;
+  TRI_TRY(path_of(folder, mesh->world.rank, path));
+  tri_flight_look(mesh, &flight);
+  double now_s = tri_clock_s();
+  int count = tri_recorder_look(records);
+  json_t *object = flight_json(mesh, &flight);
+  json_t *newest = json_array();
+  for (int i = count - 1; i >= 0; i--) json_array_append_new(newest, record_json(&records[i], now_s));
+  if (object != NULL) json_object_set_new(object, "newest_first", newest);
+  char *text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+  json_decref(object);
+  if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s", path);
+  tri_status status = tri_file_replace(path, text, strlen(text));
+  free(text);
+  return status;
+}
+
+static void copy_text(const json_t *object, const char *key, char *out, size_t size) {
+  const char *text = json_string_value(json_object_get(object, key));
+  snprintf(out, size, "%s", text == NULL ? "" : text);
+}
+
+bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight *out) {
+  char path[TRI_PATH_BYTES];
+  char *text = NULL;
+  size_t bytes = 0;
+  if (path_of(folder, rank, path) != TRI_OK || !tri_path_exists(path)) return false;
+  if (tri_file_read_plain(path, FILE_LIMIT_BYTES, &text, &bytes) != TRI_OK) return false;
+  json_t *object = json_loadb(text, bytes, 0, NULL);
+  tri_free(text);
+  if (object == NULL) return false;
+  const json_t *waits = json_object_get(object, "waits_for"), *joined = json_object_get(object, "newest_collectives");
+  *out = (tri_flight){.step = json_integer_value(json_object_get(object, "step")),
+                      .idle_s = json_real_value(json_object_get(object, "idle_s")),
+                      .doing_s = json_real_value(json_object_get(object, "doing_s")),
+                      .behind = -1};
+  copy_text(object, "doing", out->doing, sizeof out->doing);
+  for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
+    out->joined[domain] = json_integer_value(json_object_get(joined, group_name(mesh, domain)));
+  }
+  if (waits != NULL) {
+    copy_text(waits, "operation", out->operation, sizeof out->operation);
+    copy_text(waits, "group", out->group, sizeof out->group);
+    out->number = json_integer_value(json_object_get(waits, "number"));
+    out->bytes = json_integer_value(json_object_get(waits, "bytes"));
+    out->behind = (int)json_integer_value(json_object_get(waits, "rank"));
+    out->waits_s = json_real_value(json_object_get(waits, "s"));
+  }
+  json_decref(object);
+  return true;
+}

@@ -1,0 +1,97 @@
+#include "run/resolve_auto.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "config/yaml.h"
+#include "data/corpus.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_settled(const tri_run_config *c) {
+  return c->data.documents != TRI_DOCUMENTS_AUTO && c->data.packing != TRI_PACKING_AUTO &&
+         c->data.too_long != TRI_TOO_LONG_AUTO;
+}
+
+void tri_run_settle_older(tri_run_config *c) {
+  if (c->data.documents == TRI_DOCUMENTS_AUTO) c->data.documents = TRI_DOCUMENTS_JOINED;
+  if (c->data.packing == TRI_PACKING_AUTO) c->data.packing = TRI_PACKING_WINDOWS;
+  if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_CUT;
+}
+
+/* What another configuration says of `data`, where this one says nothing. */
+static void take(const tri_yaml *data, tri_run_config *c) {
+  const tri_yaml *documents = tri_yaml_find(data, "documents"), *packing = tri_yaml_find(data, "packing"),
+                 *too_long = tri_yaml_find(data, "too_long");
+  tri_document_use use = TRI_DOCUMENTS_JOINED;
+  tri_packing_use packed = TRI_PACKING_WINDOWS;
+  tri_too_long rule = TRI_TOO_LONG_CUT;
+  if (documents != NULL && documents->kind == TRI_YAML_SCALAR) tri_run_config_find_documents(documents->text, &use);
+  if (packing != NULL && packing->kind == TRI_YAML_SCALAR) tri_run_config_find_packing(packing->text, &packed);
+  if (too_long != NULL && too_long->kind == TRI_YAML_SCALAR) tri_run_config_find_too_long(too_long->text, &rule);
+  if (c->data.documents == TRI_DOCUMENTS_AUTO) c->data.documents = use;
+  if (c->data.packing == TRI_PACKING_AUTO) c->data.packing = packed;
+  if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = rule;
+  tri_run_settle_older(c);
+}
+
+/* A configuration that cannot be read says nothing here; where it is needed, that is told. */
+static void take_text(const char *name, const char *text, size_t bytes, tri_run_config *c) {
+  tri_yaml_tree *tree = NULL;
+  tri_yaml *root = NULL;
+  if (tri_yaml_create(&tree) != TRI_OK) return;
+  if (tri_yaml_parse(tree, name, false, text, bytes, &root) == TRI_OK && root->kind == TRI_YAML_MAPPING) {
+    const tri_yaml *data = tri_yaml_find(root, "data");
+    if (data != NULL && data->kind == TRI_YAML_MAPPING) take(data, c);
+  }
+  tri_yaml_destroy(tree);
+}
+
+static tri_status take_of_output(tri_run_config *c) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  TRI_TRY(tri_path_join(path, c->output, "checkpoints"));
+  if (tri_checkpoint_highest_step(path) < 0) return TRI_OK; /* nothing to go on from */
+  TRI_TRY(tri_path_join(path, c->output, "config.yaml"));
+  if (!tri_path_exists(path) || tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes) != TRI_OK) return TRI_OK;
+  take_text(path, text, bytes, c);
+  tri_free(text);
+  return TRI_OK;
+}
+
+/* A folder that is no checkpoint of a run, or none at all, is told of where it is opened. */
+static void take_of_checkpoint(const char *given, tri_run_config *c) {
+  char folder[TRI_PATH_BYTES];
+  tri_checkpoint *checkpoint = NULL;
+  const tri_checkpoint_use use = {.settings_only = true};
+  if (tri_checkpoint_find(given, &use, folder) != TRI_OK || tri_checkpoint_open(folder, &checkpoint) != TRI_OK) return;
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  if (state != NULL && state->run_config != NULL) {
+    take_text("the checkpoint's run file", state->run_config, strlen(state->run_config), c);
+  }
+  tri_checkpoint_close(checkpoint);
+}
+
+static bool has_mask(const char *prefix) {
+  char path[TRI_PATH_BYTES];
+  return tri_path_with(path, prefix, TRI_CORPUS_MASK_SUFFIX) == TRI_OK && tri_path_exists(path);
+}
+
+tri_status tri_run_settle(tri_run_config *c, const char *resume) {
+  if (!is_settled(c) && strcmp(resume, "auto") == 0) TRI_TRY(take_of_output(c));
+  if (!is_settled(c) && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) take_of_checkpoint(resume, c);
+  bool masked = false;
+  for (int64_t k = 0; k < c->data.num_train && !is_settled(c); k++) masked = masked || has_mask(c->data.train[k].path);
+  if (masked) {
+    if (c->data.documents == TRI_DOCUMENTS_AUTO) c->data.documents = TRI_DOCUMENTS_MASKED;
+    if (c->data.packing == TRI_PACKING_AUTO) c->data.packing = TRI_PACKING_DOCUMENTS;
+    const bool packed = c->data.packing == TRI_PACKING_DOCUMENTS;
+    if (c->data.too_long == TRI_TOO_LONG_AUTO && packed) c->data.too_long = TRI_TOO_LONG_TRUNCATE;
+  }
+  tri_run_settle_older(c);
+  if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.packing == TRI_PACKING_DOCUMENTS) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`data.too_long: %s` goes with `data.packing: documents`; windows of the text cut documents anywhere",
+                  tri_run_config_too_long(c->data.too_long));
+}

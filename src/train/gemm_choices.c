@@ -1,0 +1,230 @@
+#include "train/gemm_choices.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/agreement.h"
+#include "device/gemm_choices.h"
+#include "train/gemm_choices_file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+static int64_t count_lines(const char *text) {
+  int64_t count = 0;
+  for (const char *at = text; *at != '\0'; at++) count += *at == '\n';
+  return count;
+}
+
+/* Whether some line of the text begins with these bytes and then ends or goes on with a blank: a choice begins with its
+ * product. */
+static bool has_line(const char *text, const char *line, size_t length) {
+  while (*text != '\0') {
+    const size_t whole = strcspn(text, "\n");
+    if (whole >= length && memcmp(text, line, length) == 0 && (whole == length || text[length] == ' ')) return true;
+    text += whole + (text[whole] == '\n');
+  }
+  return false;
+}
+
+/* Adds to *text the lines of `more` that `besides` does not begin a line with. */
+static tri_status add_lines(char **text, const char *more, const char *besides) {
+  const size_t used = *text == NULL ? 0 : strlen(*text);
+  TRI_TRY(tri_realloc("a list of matrix products", used + strlen(more) + 1, 1, text));
+  char *end = *text + used;
+  *end = '\0';
+  while (*more != '\0') {
+    size_t length = strcspn(more, "\n");
+    const bool known = has_line(besides == NULL ? *text : besides, more, length);
+    length += more[length] == '\n';
+    if (!known) {
+      memcpy(end, more, length);
+      end += length;
+      *end = '\0';
+    }
+    more += length;
+  }
+  return TRI_OK;
+}
+
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+
+/* What one rank will ask its device for; ranks of one part of the model ask for the same. */
+typedef struct asked {
+  char chooser[TRI_DEVICE_CHOOSER_BYTES];
+  uint64_t length, hash;
+} asked;
+
+static uint64_t hash_of(const char *text) {
+  uint64_t hash = 14695981039346656037u;
+  for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+  return hash;
+}
+
+/* Planning the engine's memory is what asks. */
+static tri_status ask_own(const tri_engine_options *options, tri_device *device, char **out) {
+  tri_parts parts = {0};
+  tri_memory_plan *plan = NULL;
+  TRI_TRY(tri_engine_parts_create(options, &options->mesh->place, device, &parts));
+  tri_memory_request request = tri_engine_memory_request(options, &parts, &options->mesh->place, device);
+  tri_status status = tri_memory_plan_create(&request, &plan);
+  tri_memory_plan_destroy(plan);
+  tri_parts_destroy(&parts);
+  return status == TRI_OK ? tri_device_products_asked(device, out) : status;
+}
+
+/* COLLECTIVE. Every rank gets the text of rank r. */
+static tri_status share_text(const tri_group *world, int r, const char *own, uint64_t length, char **out) {
+  char *text = NULL;
+  tri_status status = tri_alloc("a list of matrix products", (size_t)length + 1, 1, &text);
+  TRI_TRY(tri_common_status(world, status));
+  if (world->rank == r) memcpy(text, own, (size_t)length);
+  status = world->size == 1 || length == 0 ? TRI_OK : tri_broadcast(world, r, (size_t)length, text);
+  if (status != TRI_OK) {
+    tri_free(text);
+    return status;
+  }
+  *out = text;
+  return TRI_OK;
+}
+
+static bool same_chooser(const asked *a, const asked *b) { return strcmp(a->chooser, b->chooser) == 0; }
+
+/* Whether rank r has rank 0's chooser and asks for something that no rank before it does. */
+static bool adds_something(const asked *all, int r) {
+  if (!same_chooser(&all[0], &all[r])) return false;
+  for (int before = 0; before < r; before++) {
+    if (all[before].hash == all[r].hash && same_chooser(&all[0], &all[before])) return false;
+  }
+  return true;
+}
+
+/* COLLECTIVE. All that the ranks of rank 0's chooser ask for. */
+static tri_status gather_asked(const tri_group *world, const asked *all, const char *own, char **out) {
+  *out = NULL;
+  TRI_TRY(tri_strdup("", out));
+  for (int r = 0; r < world->size; r++) {
+    char *text = NULL;
+    if (!adds_something(all, r)) continue;
+    TRI_TRY(share_text(world, r, own, all[r].length, &text));
+    tri_status status = tri_common_status(world, add_lines(out, text, NULL));
+    tri_free(text);
+    TRI_TRY(status);
+  }
+  return TRI_OK;
+}
+
+/* ---- the first rank chooses -------------------------------------------------------------------------------------- */
+
+/* What an earlier part of the run chose; "" where that does not hold here. */
+static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
+                               tri_product_file *out) {
+  bool found = false;
+  *out = (tri_product_file){.timed = config->time_products};
+  tri_status status = tri_product_file_read(path, &found, out);
+  if (status == TRI_OK && found && strcmp(out->chooser, chooser) == 0) {
+    status = tri_device_products_take(device, out->choices);
+    if (status == TRI_OK && config->time_products && !out->timed) {
+      tri_log("%s keeps products as they were chosen without timing; remove it to have them timed", path);
+    }
+    if (status == TRI_OK) return TRI_OK;
+  } else if (status == TRI_OK && found) {
+    tri_log("%s is of %s, and this run has %s: products are chosen anew, and sums may differ in their last bits", path,
+            out->chooser, chooser);
+  }
+  if (status != TRI_OK)
+    tri_warn("products are chosen anew, and sums may differ in their last bits: %s", tri_status_message());
+  tri_free(out->choices);
+  *out = (tri_product_file){.timed = config->time_products};
+  return tri_strdup("", &out->choices);
+}
+
+/* *choices is all of them, old and new. */
+static tri_status choose(const tri_run_config *config, tri_device *device, const char *chooser, const char *products,
+                         bool anew, char **choices) {
+  char path[TRI_PATH_BYTES];
+  tri_product_file file = {.timed = config->time_products};
+  char *wanted = NULL, *chosen = NULL;
+  TRI_TRY(tri_path_join(path, config->output, "products.json"));
+  tri_status status = anew ? tri_strdup("", &file.choices) : read_choices(path, config, device, chooser, &file);
+  const int64_t kept = status == TRI_OK ? count_lines(file.choices) : 0;
+  if (status == TRI_OK) status = add_lines(&wanted, products, file.choices);
+  if (status == TRI_OK) status = tri_device_products_choose(device, wanted, config->time_products, &chosen);
+  if (status == TRI_OK) status = add_lines(&file.choices, chosen, NULL);
+  if (status == TRI_OK && count_lines(chosen) > 0) {
+    snprintf(file.chooser, sizeof file.chooser, "%s", chooser);
+    status = tri_product_file_write(path, &file);
+    if (status == TRI_OK) {
+      tri_log("%" PRId64 " matrix products chosen%s and %" PRId64 " kept, of %s", count_lines(chosen),
+              config->time_products ? " by timing" : "", kept, chooser);
+    }
+  }
+  tri_free(chosen);
+  tri_free(wanted);
+  if (status == TRI_OK) {
+    *choices = file.choices;
+  } else {
+    tri_free(file.choices);
+  }
+  return status;
+}
+
+static void warn_of_others(const asked *all, int ranks) {
+  int first = 0, others = 0;
+  for (int r = 1; r < ranks; r++) {
+    if (same_chooser(&all[0], &all[r])) continue;
+    if (others++ == 0) first = r;
+  }
+  if (others == 0) return;
+  tri_warn(
+      "%d of the ranks make matrix products otherwise than rank 0, and their sums may differ in the last bits: rank "
+      "%d has %s, rank 0 has %s",
+      others, first, all[first].chooser[0] == '\0' ? "nothing to choose from" : all[first].chooser,
+      all[0].chooser[0] == '\0' ? "nothing to choose from" : all[0].chooser);
+}
+
+/* COLLECTIVE. */
+static tri_status choose_together(const tri_run_config *config, const tri_group *world, tri_device *device,
+                                  const asked *all, const char *products, bool anew) {
+  char *choices = NULL, *text = NULL;
+  const bool takes = all[0].chooser[0] != '\0';
+  if (world->rank == 0) warn_of_others(all, world->size);
+  if (!takes) return TRI_OK;
+  tri_status status = TRI_OK;
+  if (world->rank == 0) status = choose(config, device, all[0].chooser, products, anew, &choices);
+  TRI_TRY(tri_first_rank_status(world, status));
+  uint64_t length = choices == NULL ? 0 : strlen(choices);
+  status = world->size == 1 ? TRI_OK : tri_broadcast(world, 0, sizeof length, &length);
+  if (status == TRI_OK) status = share_text(world, 0, choices, length, &text);
+  tri_free(choices);
+  TRI_TRY(status);
+  if (same_chooser(&all[0], &all[world->rank])) status = tri_device_products_take(device, text);
+  tri_free(text);
+  return tri_common_status(world, status);
+}
+
+tri_status tri_products_agree(const tri_engine_options *options, const tri_run_config *config, tri_device *device,
+                              bool anew) {
+  const tri_group *world = &options->mesh->world;
+  asked own = {.length = 0}, *all = NULL;
+  char *text = NULL, *products = NULL;
+  tri_device_chooser(device, own.chooser);
+  int64_t choosers = own.chooser[0] != '\0';
+  TRI_TRY(tri_all_sum_int64(world, 1, &choosers));
+  if (choosers == 0) return TRI_OK;
+  TRI_TRY(tri_common_status(world, ask_own(options, device, &text)));
+  own.length = strlen(text);
+  own.hash = hash_of(text);
+  tri_status status = tri_alloc("what ranks ask for", (size_t)world->size, sizeof *all, &all);
+  TRI_TRY_GOTO(tri_common_status(world, status), done);
+  TRI_TRY_GOTO(tri_gather_bytes(world, sizeof own, &own, all), done);
+  TRI_TRY_GOTO(gather_asked(world, all, text, &products), done);
+  status = choose_together(config, world, device, all, products, anew);
+done:
+  tri_free(products);
+  tri_free(all);
+  tri_free(text);
+  return status;
+}

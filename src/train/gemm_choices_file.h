@@ -1,0 +1,20 @@
+/* OUTPUT/products.json: how the run makes its matrix products (device/gemm_choices.h). */
+#ifndef TRI_TRAIN_GEMM_CHOICES_FILE_H
+#define TRI_TRAIN_GEMM_CHOICES_FILE_H
+
+#include "device/gemm_choices.h"
+
+#include <stdbool.h>
+
+typedef struct tri_product_file {
+  char chooser[TRI_DEVICE_CHOOSER_BYTES];
+  bool timed;
+  char *choices; /* lines; "" or of tri_alloc: release it with tri_free */
+} tri_product_file;
+
+/* LOCAL. *found is false where there is none. TRI_BAD_FILE for what cannot be read, is damaged (sums over the choices
+ * do not lie) or is of another version: whoever reads it chooses anew and writes it again. */
+tri_status tri_product_file_read(const char *path, bool *found, tri_product_file *out);
+tri_status tri_product_file_write(const char *path, const tri_product_file *file);
+
+#endif
