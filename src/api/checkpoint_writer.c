@@ -120,11 +120,11 @@ trireme_status trireme_checkpoint_writer_commit(trireme_checkpoint_writer *write
   if (status == TRI_OK) status = write_files(writer, folder.temporary);
   if (status == TRI_OK) status = tri_named_folder_finish(&folder);
   if (status == TRI_OK) return TRIREME_OK;
-  tri_kept *failure = NULL; /* the words of the failure, whatever becomes of the clean-up */
+  tri_saved_error *failure = NULL; /* the words of the failure, whatever becomes of the clean-up */
   if (tri_alloc("a message", 1, sizeof *failure, &failure) != TRI_OK) return TRIREME_OUT_OF_MEMORY;
-  tri_keep(failure, status);
+  tri_error_save(failure, status);
   (void)tri_named_folder_drop(&folder);
-  status = tri_kept_tell(failure);
+  status = tri_saved_error_restore(failure);
   tri_free(failure);
   return tri_api_status(status);
 }

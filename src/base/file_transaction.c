@@ -30,24 +30,24 @@
 
 enum { LONGEST_LIST_BYTES = 4096, NAME_BYTES = 64, PATIENCE_MS = 30000, PAUSE_MS = 20 };
 
-const char *const tri_generation_names[] = {"train.bin",
-                                            "train.idx",
-                                            "train.corpus.json",
-                                            "validation.bin",
-                                            "validation.idx",
-                                            "validation.corpus.json",
-                                            "tokenizer.json",
-                                            "train.mask",
-                                            "validation.mask",
-                                            "tokenizer_config.json",
-                                            NULL};
-enum { NUM_NAMES = sizeof tri_generation_names / sizeof tri_generation_names[0] - 1 };
+const char *const tri_file_transaction_names[] = {"train.bin",
+                                                  "train.idx",
+                                                  "train.corpus.json",
+                                                  "validation.bin",
+                                                  "validation.idx",
+                                                  "validation.corpus.json",
+                                                  "tokenizer.json",
+                                                  "train.mask",
+                                                  "validation.mask",
+                                                  "tokenizer_config.json",
+                                                  NULL};
+enum { NUM_NAMES = sizeof tri_file_transaction_names / sizeof tri_file_transaction_names[0] - 1 };
 
 /* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
  * without the record that tells that it is not whole. */
 static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 9, 6};
 
-struct tri_generation {
+struct tri_file_transaction {
   char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
   int lock; /* -1: not locked */
   bool folder_is_new;
@@ -109,7 +109,8 @@ static void unlock(const char *folder, int lock) {
 
 static int find_name(const char *name, size_t length) {
   for (int i = 0; i < NUM_NAMES; i++) {
-    if (strlen(tri_generation_names[i]) == length && memcmp(tri_generation_names[i], name, length) == 0) return i;
+    if (strlen(tri_file_transaction_names[i]) == length && memcmp(tri_file_transaction_names[i], name, length) == 0)
+      return i;
   }
   return -1;
 }
@@ -164,7 +165,7 @@ static tri_status read_members(const char *list, bool members[NUM_NAMES]) {
 /* *moved counts the files of the old generation that are gone. */
 static tri_status move_members(const char *folder, const char *whole, const bool members[NUM_NAMES], int *moved) {
   for (int k = 0; k < NUM_NAMES; k++) {
-    const char *name = tri_generation_names[order[k]];
+    const char *name = tri_file_transaction_names[order[k]];
     char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES];
     if (!members[order[k]]) continue;
     TRI_TRY(tri_path_join(from, whole, name));
@@ -188,9 +189,9 @@ static tri_status remove_others(const char *folder, const bool members[NUM_NAMES
   for (int k = NUM_NAMES - 1; k >= 0; k--) {
     char old[TRI_PATH_BYTES];
     if (members[order[k]]) continue;
-    TRI_TRY(tri_path_join(old, folder, tri_generation_names[order[k]]));
+    TRI_TRY(tri_path_join(old, folder, tri_file_transaction_names[order[k]]));
     if (unlink(old) != 0 && errno != ENOENT) {
-      return fail_step(folder, "removing the old", tri_generation_names[order[k]]);
+      return fail_step(folder, "removing the old", tri_file_transaction_names[order[k]]);
     }
   }
   return TRI_OK;
@@ -224,7 +225,7 @@ static tri_status finish_locked(const char *folder) {
 
 /* ---- readers ---------------------------------------------------------------------------------------------------- */
 
-tri_status tri_generation_finish(const char *folder) {
+tri_status tri_file_transaction_finish(const char *folder) {
   char list[TRI_PATH_BYTES];
   bool pending = false;
   TRI_TRY(find_list(folder, list, &pending));
@@ -256,15 +257,15 @@ tri_status tri_generation_finish(const char *folder) {
   return TRI_OK;
 }
 
-tri_status tri_generation_finish_for(const char *path, const char *suffix) {
+tri_status tri_file_transaction_finish_for(const char *path, const char *suffix) {
   char folder[TRI_PATH_BYTES], name[NAME_BYTES];
   const char *slash = strrchr(path, '/');
   const char *last = slash == NULL ? path : slash + 1;
   int length = snprintf(name, sizeof name, "%s%s", last, suffix);
   if (length < 0 || (size_t)length >= sizeof name || find_name(name, (size_t)length) < 0) return TRI_OK;
-  if (slash == NULL) return tri_generation_finish(".");
+  if (slash == NULL) return tri_file_transaction_finish(".");
   snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-  return tri_generation_finish(folder);
+  return tri_file_transaction_finish(folder);
 }
 
 /* ---- writers ---------------------------------------------------------------------------------------------------- */
@@ -290,7 +291,7 @@ static void clear_leftovers(const char *folder) {
   closedir(directory);
 }
 
-static tri_status make_temporary(tri_generation *generation) {
+static tri_status make_temporary(tri_file_transaction *generation) {
   for (int number = 0;; number++) {
     char name[NAME_BYTES];
     snprintf(name, sizeof name, TEMPORARY "%ld-%d", (long)getpid(), number);
@@ -305,7 +306,7 @@ static tri_status make_temporary(tri_generation *generation) {
   }
 }
 
-static tri_status generation_begin(tri_generation *generation, const char *folder) {
+static tri_status generation_begin(tri_file_transaction *generation, const char *folder) {
   lock_result result = {.busy = true};
   int length = snprintf(generation->folder, sizeof generation->folder, "%s", folder);
   if (length < 0 || (size_t)length >= sizeof generation->folder) {
@@ -323,34 +324,34 @@ static tri_status generation_begin(tri_generation *generation, const char *folde
   return make_temporary(generation);
 }
 
-tri_status tri_generation_begin(const char *folder, tri_generation **out) {
-  tri_generation *generation = NULL;
+tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction **out) {
+  tri_file_transaction *generation = NULL;
   TRI_TRY(tri_alloc("a corpus's folder", 1, sizeof *generation, &generation));
   generation->lock = -1;
   tri_status status = generation_begin(generation, folder);
   if (status != TRI_OK) {
-    tri_generation_destroy(generation);
+    tri_file_transaction_destroy(generation);
     return status;
   }
   *out = generation;
   return TRI_OK;
 }
 
-const char *tri_generation_folder(const tri_generation *generation) { return generation->temporary; }
+const char *tri_file_transaction_folder(const tri_file_transaction *generation) { return generation->temporary; }
 
-static tri_status list_members(const tri_generation *generation) {
+static tri_status list_members(const tri_file_transaction *generation) {
   char path[TRI_PATH_BYTES], list[LONGEST_LIST_BYTES];
   size_t length = 0;
   for (int i = 0; i < NUM_NAMES; i++) {
-    TRI_TRY(tri_path_join(path, generation->temporary, tri_generation_names[i]));
+    TRI_TRY(tri_path_join(path, generation->temporary, tri_file_transaction_names[i]));
     if (!tri_path_exists(path)) continue;
-    length += (size_t)snprintf(list + length, sizeof list - length, "%s\n", tri_generation_names[i]);
+    length += (size_t)snprintf(list + length, sizeof list - length, "%s\n", tri_file_transaction_names[i]);
   }
   TRI_TRY(tri_path_join(path, generation->temporary, MEMBERS));
   return tri_file_replace(path, list, length); /* and fsync of the folder, with the names of all members */
 }
 
-tri_status tri_generation_commit(tri_generation *generation) {
+tri_status tri_file_transaction_commit(tri_file_transaction *generation) {
   char whole[TRI_PATH_BYTES];
   int moved = 0;
   TRI_TRY(tri_path_join(whole, generation->folder, WHOLE));
@@ -365,7 +366,7 @@ tri_status tri_generation_commit(tri_generation *generation) {
   return status;
 }
 
-void tri_generation_destroy(tri_generation *generation) {
+void tri_file_transaction_destroy(tri_file_transaction *generation) {
   if (generation == NULL) return;
   if (generation->temporary[0] != '\0') (void)tri_directory_remove(generation->temporary);
   unlock(generation->folder, generation->lock);

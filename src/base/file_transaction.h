@@ -13,33 +13,33 @@
 
 #include "base/status.h"
 
-#define TRI_GENERATION_TRAIN "train"
-#define TRI_GENERATION_VALIDATION "validation"
+#define TRI_FILE_TRANSACTION_TRAIN "train"
+#define TRI_FILE_TRANSACTION_VALIDATION "validation"
 
 /* The names that a member may have, "train.bin" and so on; NULL ends them. A folder may hold other files too. */
-extern const char *const tri_generation_names[];
+extern const char *const tri_file_transaction_names[];
 
-typedef struct tri_generation tri_generation;
+typedef struct tri_file_transaction tri_file_transaction;
 
 /* Creates FOLDER if it is not there, locks it against others who write to it (TRI_BAD_USAGE if one does), finishes what
  * one that was killed had begun, removes what else it left, and makes the folder to write to. */
-tri_status tri_generation_begin(const char *folder, tri_generation **out);
+tri_status tri_file_transaction_begin(const char *folder, tri_file_transaction **out);
 
-/* The folder to write to; what has a name of tri_generation_names is a member. */
-const char *tri_generation_folder(const tri_generation *generation);
+/* The folder to write to; what has a name of tri_file_transaction_names is a member. */
+const char *tri_file_transaction_folder(const tri_file_transaction *generation);
 
 /* When all members are on the disk: puts them in place of the old generation. */
-tri_status tri_generation_commit(tri_generation *generation);
+tri_status tri_file_transaction_commit(tri_file_transaction *generation);
 
-/* Removes what was not committed, and FOLDER if tri_generation_begin made it and it is empty. */
-void tri_generation_destroy(tri_generation *generation);
+/* Removes what was not committed, and FOLDER if tri_file_transaction_begin made it and it is empty. */
+void tri_file_transaction_destroy(tri_file_transaction *generation);
 
 /* For readers: if FOLDER holds a generation whose writer was killed while it was put in place, finishes that. Where
  * this cannot be done (a file system that may only be read) what is in FOLDER is a mix of two: the message says what to
  * do. Many may call it at once. */
-tri_status tri_generation_finish(const char *folder);
+tri_status tri_file_transaction_finish(const char *folder);
 
 /* The same for the folder in which a path lies, if its last part is a member's name followed by `suffix`. */
-tri_status tri_generation_finish_for(const char *path, const char *suffix);
+tri_status tri_file_transaction_finish_for(const char *path, const char *suffix);
 
 #endif

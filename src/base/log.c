@@ -64,7 +64,7 @@ bool tri_log_failure(tri_status status, const char *message) {
   return false;
 }
 
-void tri_log_be_quiet(void) { quiet = true; }
+void tri_log_set_quiet(void) { quiet = true; }
 
 static void print_line(const char *prefix, const char *format, va_list arguments) {
   if (quiet) return;

@@ -25,7 +25,7 @@ void tri_log_to_parent(const char *format, ...) TRI_PRINTF(1, 2);
 bool tri_log_failure(tri_status status, const char *message);
 
 /* From here on nothing is logged: this rank leaves it to the first one. Failures are no log lines; they are printed. */
-void tri_log_be_quiet(void);
+void tri_log_set_quiet(void);
 
 /* One line with a newline added. */
 void tri_log(const char *format, ...) TRI_PRINTF(1, 2);

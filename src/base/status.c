@@ -20,13 +20,13 @@ tri_status tri_fail(tri_status code, const char *format, ...) {
 
 const char *tri_status_message(void) { return message; }
 
-void tri_keep(tri_kept *kept, tri_status status) {
+void tri_error_save(tri_saved_error *kept, tri_status status) {
   if (status == TRI_OK || kept->status != TRI_OK) return;
   kept->status = status;
   memcpy(kept->message, message, sizeof message);
 }
 
-tri_status tri_kept_tell(const tri_kept *kept) {
+tri_status tri_saved_error_restore(const tri_saved_error *kept) {
   return kept->status == TRI_OK ? TRI_OK : tri_fail(kept->status, "%s", kept->message);
 }
 

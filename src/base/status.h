@@ -47,15 +47,15 @@ const char *tri_status_message(void);
 
 /* A failure that is told later, in another thread or after a clean-up that can fail too. {0} holds none. It is large:
  * in what is allocated, or on a stack of the usual size, and not in each frame of a deep recursion. */
-typedef struct tri_kept {
+typedef struct tri_saved_error {
   tri_status status;
   char message[TRI_MESSAGE_BYTES];
-} tri_kept;
+} tri_saved_error;
 
 /* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is no failure. */
-void tri_keep(tri_kept *kept, tri_status status);
+void tri_error_save(tri_saved_error *kept, tri_status status);
 /* What is kept, with its message for this thread; TRI_OK where nothing is. */
-tri_status tri_kept_tell(const tri_kept *kept);
+tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
 /* The exit status of the program for a code, and the first code that has it; TRI_COMM where none has. */
 int tri_status_exit(tri_status code);

@@ -95,8 +95,8 @@ typedef struct tri_checkpoint_request {
   const char *stem;           /* of the weights' files; NULL: "model"                                     */
   const char *adapter_config; /* the text of adapter_config.json, or NULL; with it weights have PEFT's names in files */
   const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL                                */
-  const char *companions;     /* folder whose companions (extra_files.h) are copied too, or NULL */
-  const struct tri_companion_texts *companion_texts; /* those that it has not; or NULL */
+  const char *extra_files;    /* folder whose companions (extra_files.h) are copied too, or NULL */
+  const struct tri_extra_texts *extra_texts; /* those that it has not; or NULL */
   void *buffers; /* TRI_CHECKPOINT_BUFFER_BYTES that the save may use, or NULL: it allocates them */
   int64_t keep;  /* newest checkpoints kept, this one included; 0 keeps all                  */
   bool best;     /* marked as the best so far: it stays until a better one is there          */

@@ -51,7 +51,7 @@ typedef struct copying {
   tri_dtype type;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
-  tri_kept strange; /* a value that is no number */
+  tri_saved_error strange; /* a value that is no number */
 } copying;
 
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
@@ -77,12 +77,12 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
       slice.data = c->narrow;
     }
     /* Damage goes before what it looks like, so a value that is no number waits for the end of its tensor. */
-    tri_keep(&c->strange, check_piece(c, parameter, read_as, &slice));
+    tri_error_save(&c->strange, check_piece(c, parameter, read_as, &slice));
     if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
   }
   TRI_TRY(tri_merged_compare(c->from, parameter, sum));
-  return tri_kept_tell(&c->strange);
+  return tri_saved_error_restore(&c->strange);
 }
 
 static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
@@ -128,20 +128,20 @@ static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64
 static tri_status copy_model(const tri_copy_request *request, const tri_tensor_list *list) {
   copying c = {.from = request->from, .type = request->type};
   char *config = NULL;
-  tri_companion_texts texts;
-  TRI_TRY(tri_companion_texts_make(request->companions, request->tokenizer, -1, &texts));
+  tri_extra_texts texts;
+  TRI_TRY(tri_extra_texts_make(request->extra_files, request->tokenizer, -1, &texts));
   tri_status status =
-      tri_huggingface_print(request->model, request->type, texts.end_of_text, request->companions, &config);
+      tri_huggingface_print(request->model, request->type, texts.end_of_text, request->extra_files, &config);
   if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .shard_bytes = request->shard_bytes,
                                  .model_config = config,
                                  .tokenizer = request->tokenizer,
-                                 .companions = request->companions,
-                                 .companion_texts = &texts};
+                                 .extra_files = request->extra_files,
+                                 .extra_texts = &texts};
   if (status == TRI_OK) status = copy_listed(&c, list->tensors, list->count, &save);
-  tri_companion_texts_release(&texts);
+  tri_extra_texts_release(&texts);
   tri_free(config);
   return status;
 }

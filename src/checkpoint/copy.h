@@ -14,7 +14,7 @@ typedef struct tri_copy_request {
   const tri_run_notes *notes; /* of the weights */
   int64_t shard_bytes;        /* see tri_checkpoint_request */
   const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL */
-  const char *companions;     /* folder of what travels with the model (extra_files.h), or NULL */
+  const char *extra_files;    /* folder of what travels with the model (extra_files.h), or NULL */
   bool plain;                 /* a Hugging Face folder; else a checkpoint of step 0, without an optimizer's state */
 } tri_copy_request;
 

@@ -15,16 +15,16 @@
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24 };
 
-static const char *const companion_names[] = {"tokenizer_config.json",
-                                              "special_tokens_map.json",
-                                              "added_tokens.json",
-                                              "chat_template.jinja",
-                                              "chat_template.json",
-                                              "generation_config.json",
-                                              "tokenizer.model",
-                                              "vocab.json",
-                                              "merges.txt",
-                                              NULL};
+static const char *const extra_file_names[] = {"tokenizer_config.json",
+                                               "special_tokens_map.json",
+                                               "added_tokens.json",
+                                               "chat_template.jinja",
+                                               "chat_template.json",
+                                               "generation_config.json",
+                                               "tokenizer.model",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               NULL};
 
 #define TEMPLATES "additional_chat_templates"
 
@@ -35,7 +35,7 @@ static bool is_template(const char *name) {
   return name[0] != '.' && length > of_ending && strcmp(name + length - of_ending, ".jinja") == 0;
 }
 
-static tri_status walk_templates(const char *folder, tri_companion_visit *visit, void *context) {
+static tri_status walk_templates(const char *folder, tri_extra_file_visit *visit, void *context) {
   char path[TRI_PATH_BYTES], name[TRI_PATH_BYTES];
   tri_status status = TRI_OK;
   TRI_TRY(tri_path_join(path, folder, TEMPLATES));
@@ -50,9 +50,9 @@ static tri_status walk_templates(const char *folder, tri_companion_visit *visit,
   return status;
 }
 
-tri_status tri_companions_walk(const char *folder, tri_companion_visit *visit, void *context) {
+tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit, void *context) {
   char path[TRI_PATH_BYTES];
-  for (const char *const *name = companion_names; *name != NULL; name++) {
+  for (const char *const *name = extra_file_names; *name != NULL; name++) {
     TRI_TRY(tri_path_join(path, folder, *name));
     if (tri_path_exists(path)) TRI_TRY(visit(context, *name));
   }
@@ -64,7 +64,7 @@ typedef struct keeping {
   int64_t count;
 } keeping;
 
-/* A tri_companion_visit. */
+/* A tri_extra_file_visit. */
 static tri_status keep_one(void *context, const char *name) {
   const keeping *k = context;
   char source[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
@@ -79,7 +79,7 @@ static tri_status keep_one(void *context, const char *name) {
   return tri_output_copy(source, target, &bytes, &checksum);
 }
 
-/* A tri_companion_visit. */
+/* A tri_extra_file_visit. */
 static tri_status count_one(void *context, const char *name) {
   (void)name;
   ((keeping *)context)->count++;
@@ -90,7 +90,7 @@ static tri_status fill(const char *from, const char *to) {
   keeping k = {from, to, 0};
   char config[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(to));
-  TRI_TRY(tri_companions_walk(from, keep_one, &k));
+  TRI_TRY(tri_extra_files_walk(from, keep_one, &k));
   TRI_TRY(tri_path_join(config, from, TRI_FILE_CONFIG));
   if (tri_path_exists(config)) TRI_TRY(keep_one(&k, TRI_FILE_CONFIG));
   return tri_directory_sync(to);
@@ -99,11 +99,11 @@ static tri_status fill(const char *from, const char *to) {
 static bool has_any(const char *folder) {
   keeping k = {folder, NULL, 0};
   char path[TRI_PATH_BYTES];
-  if (tri_companions_walk(folder, count_one, &k) != TRI_OK || k.count > 0) return true;
+  if (tri_extra_files_walk(folder, count_one, &k) != TRI_OK || k.count > 0) return true;
   return tri_path_join(path, folder, TRI_FILE_CONFIG) == TRI_OK && tri_path_exists(path);
 }
 
-tri_status tri_companions_keep(const char *from, const char *to) {
+tri_status tri_extra_files_keep(const char *from, const char *to) {
   char temporary[TRI_PATH_BYTES];
   if (tri_path_exists(to) || !has_any(from)) return TRI_OK;
   if (snprintf(temporary, sizeof temporary, "%s.tmp", to) >= (int)sizeof temporary) {
@@ -117,7 +117,7 @@ tri_status tri_companions_keep(const char *from, const char *to) {
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */
 
-tri_status tri_companions_take_ids(const char *folder, json_t *config) {
+tri_status tri_extra_files_take_ids(const char *folder, json_t *config) {
   static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id"};
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

@@ -68,8 +68,7 @@ static tri_status make_generation_config(const char *folder, const tri_tokenizer
   return status;
 }
 
-static tri_status make_texts(const char *folder, tri_tokenizer *tokenizer, int32_t document_end,
-                             tri_companion_texts *out) {
+static tri_status make_texts(const char *folder, tri_tokenizer *tokenizer, int32_t document_end, tri_extra_texts *out) {
   if (folder != NULL) TRI_TRY(tri_tokenizer_find_ends(tokenizer, folder));
   const int32_t end = document_end >= 0 ? document_end : tri_tokenizer_end_of_text(tokenizer);
   out->end_of_text = end;
@@ -80,20 +79,19 @@ static tri_status make_texts(const char *folder, tri_tokenizer *tokenizer, int32
   return make_generation_config(folder, tokenizer, document_end, &out->generation_config);
 }
 
-tri_status tri_companion_texts_make(const char *folder, const char *tokenizer, int32_t document_end,
-                                    tri_companion_texts *out) {
+tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32_t document_end, tri_extra_texts *out) {
   tri_tokenizer *made = NULL;
-  *out = (tri_companion_texts){.end_of_text = -1};
+  *out = (tri_extra_texts){.end_of_text = -1};
   if (tokenizer == NULL || tokenizer[0] == '\0') return TRI_OK;
   TRI_TRY(tri_tokenizer_create(tokenizer, &made));
   const tri_status status = make_texts(folder, made, document_end, out);
   tri_tokenizer_destroy(made);
-  if (status != TRI_OK) tri_companion_texts_release(out);
+  if (status != TRI_OK) tri_extra_texts_release(out);
   return status;
 }
 
-void tri_companion_texts_release(tri_companion_texts *texts) {
+void tri_extra_texts_release(tri_extra_texts *texts) {
   tri_free(texts->tokenizer_config);
   tri_free(texts->generation_config);
-  *texts = (tri_companion_texts){.end_of_text = -1};
+  *texts = (tri_extra_texts){.end_of_text = -1};
 }

@@ -73,7 +73,7 @@ static bool is_value(const json_t *value, const char *text) {
 }
 
 /* A switch of transformers' that must stand as we compute. */
-static tri_status require(const tri_json_reader *from, const tri_dialect_key *row) {
+static tri_status require(const tri_json_reader *from, const tri_hf_key *row) {
   const json_t *value = tri_reader_get(from, row->key);
   if (value == NULL || is_value(value, row->value) || is_value(value, row->other_value)) return TRI_OK;
   char *given = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT), *text = given;
@@ -111,23 +111,23 @@ static tri_status read_number_or_null(const tri_json_reader *from, const char *k
   return tri_reader_number(from, key, *out, out);
 }
 
-static tri_status read_key(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect_key *row,
+static tri_status read_key(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_key *row,
                            tri_model *out) {
   void *field = (char *)out + row->offset;
   switch (row->kind) {
-    case TRI_DIALECT_SIZE: return tri_reader_size(from, row->key, *(int64_t *)field, field);
-    case TRI_DIALECT_SIZE_OR_NULL: return tri_reader_size_or_null(from, row->key, *(int64_t *)field, field);
-    case TRI_DIALECT_COUNT: return tri_reader_count(from, row->key, *(int64_t *)field, field);
-    case TRI_DIALECT_FIRST_LAYERS: return read_first_layers(from, row->key, field);
-    case TRI_DIALECT_NUMBER_OR_NULL: return read_number_or_null(from, row->key, field);
-    case TRI_DIALECT_NUMBER: return tri_reader_number(from, row->key, *(double *)field, field);
-    case TRI_DIALECT_POSITIVE: return tri_reader_positive(from, row->key, *(double *)field, field);
-    case TRI_DIALECT_BOOL: return tri_reader_bool(from, row->key, *(bool *)field, field);
-    case TRI_DIALECT_ACTIVATION: return read_activation(from, row->key, field);
-    case TRI_DIALECT_ROPE: return tri_huggingface_read_rope(from, dialect, out);
-    case TRI_DIALECT_WINDOW: return tri_huggingface_read_window(from, dialect, out);
-    case TRI_DIALECT_FIXED: return require(from, row);
-    case TRI_DIALECT_BY_FUNCTION: return TRI_OK;
+    case TRI_HF_KEYS_SIZE: return tri_reader_size(from, row->key, *(int64_t *)field, field);
+    case TRI_HF_KEYS_SIZE_OR_NULL: return tri_reader_size_or_null(from, row->key, *(int64_t *)field, field);
+    case TRI_HF_KEYS_COUNT: return tri_reader_count(from, row->key, *(int64_t *)field, field);
+    case TRI_HF_KEYS_FIRST_LAYERS: return read_first_layers(from, row->key, field);
+    case TRI_HF_KEYS_NUMBER_OR_NULL: return read_number_or_null(from, row->key, field);
+    case TRI_HF_KEYS_NUMBER: return tri_reader_number(from, row->key, *(double *)field, field);
+    case TRI_HF_KEYS_POSITIVE: return tri_reader_positive(from, row->key, *(double *)field, field);
+    case TRI_HF_KEYS_BOOL: return tri_reader_bool(from, row->key, *(bool *)field, field);
+    case TRI_HF_KEYS_ACTIVATION: return read_activation(from, row->key, field);
+    case TRI_HF_KEYS_ROPE: return tri_huggingface_read_rope(from, dialect, out);
+    case TRI_HF_KEYS_WINDOW: return tri_huggingface_read_window(from, dialect, out);
+    case TRI_HF_KEYS_FIXED: return require(from, row);
+    case TRI_HF_KEYS_BY_FUNCTION: return TRI_OK;
   }
   return TRI_OK;
 }
@@ -140,37 +140,37 @@ static const tri_family_table *family_number(int number, tri_family *family) {
 }
 
 /* All that there are. */
-static int64_t collect_dialects(const tri_dialect *out[MOST_DIALECTS]) {
+static int64_t collect_dialects(const tri_hf_keys *out[MOST_DIALECTS]) {
   const tri_family_table *table = NULL;
   tri_family family;
   int64_t count = 0;
   for (int i = 0; (table = family_number(i, &family)) != NULL; i++) {
-    for (const tri_dialect *at = table->dialects; at->model_type != NULL && count < MOST_DIALECTS; at++) {
+    for (const tri_hf_keys *at = table->dialects; at->model_type != NULL && count < MOST_DIALECTS; at++) {
       out[count++] = at;
     }
   }
   return count;
 }
 
-static const tri_dialect *find_dialect(const char *type, tri_family *family) {
+static const tri_hf_keys *find_dialect(const char *type, tri_family *family) {
   const tri_family_table *table = NULL;
   for (int i = 0; (table = family_number(i, family)) != NULL; i++) {
-    for (const tri_dialect *at = table->dialects; at->model_type != NULL; at++) {
+    for (const tri_hf_keys *at = table->dialects; at->model_type != NULL; at++) {
       if (strcmp(at->model_type, type) == 0) return at;
     }
   }
   return NULL;
 }
 
-static const tri_dialect *dialect_by_numbers(const tri_model *model) {
-  const tri_dialect *at = tri_family_of(model)->dialects;
+static const tri_hf_keys *dialect_by_numbers(const tri_model *model) {
+  const tri_hf_keys *at = tri_family_of(model)->dialects;
   while (at->is != NULL && !at->is(model)) at++;
   return at;
 }
 
-static tri_status read_keys(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
-  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
       if (!row->only_written) TRI_TRY(read_key(from, dialect, row, out));
     }
   }
@@ -178,16 +178,16 @@ static tri_status read_keys(const tri_json_reader *from, const tri_dialect *dial
 }
 
 /* The file's name of a key of ours; NULL where it has none. */
-static const char *name_in_file(const tri_dialect *dialect, const char *ours, size_t bytes) {
+static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
     const tri_config_key *at = &tri_model_table.keys[i];
     if (strlen(at->name) == bytes && memcmp(at->name, ours, bytes) == 0) key = at;
   }
-  for (int t = 0; key != NULL && t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+  for (int t = 0; key != NULL && t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
       const bool is_number =
-          row->kind == TRI_DIALECT_SIZE || row->kind == TRI_DIALECT_SIZE_OR_NULL || row->kind == TRI_DIALECT_COUNT;
+          row->kind == TRI_HF_KEYS_SIZE || row->kind == TRI_HF_KEYS_SIZE_OR_NULL || row->kind == TRI_HF_KEYS_COUNT;
       if (is_number && !row->only_read && row->offset == key->offset) return row->key;
     }
   }
@@ -195,7 +195,7 @@ static const char *name_in_file(const tri_dialect *dialect, const char *ours, si
 }
 
 /* What is wrong with the numbers, in the words of the file that they came from. */
-static tri_status fail_numbers(const tri_json_reader *from, const tri_dialect *dialect) {
+static tri_status fail_numbers(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
   char said[1024], told[2048] = "";
   snprintf(said, sizeof said, "%s", tri_status_message());
@@ -220,11 +220,11 @@ static tri_status read_type(const tri_json_reader *from, const char **said, cons
 }
 
 /* Keys that transformers reads whatever the `model_type` is. */
-static const tri_dialect_key of_all_types[] = {
-    TRI_DIALECT_ONLY("is_causal", "true", "attention to what comes later"),
-    TRI_DIALECT_ONLY("per_layer_config", "{}", "a layer with settings of its own"),
+static const tri_hf_key of_all_types[] = {
+    TRI_HF_KEYS_ONLY("is_causal", "true", "attention to what comes later"),
+    TRI_HF_KEYS_ONLY("per_layer_config", "{}", "a layer with settings of its own"),
     {.key = "transformers_weights",
-     .kind = TRI_DIALECT_FIXED,
+     .kind = TRI_HF_KEYS_FIXED,
      .value = "\"model.safetensors\"",
      .other_value = "\"model.safetensors.index.json\"",
      .what = "a file of weights by another name"},
@@ -239,10 +239,10 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   if (tri_reader_get(from, "quantization_config") != NULL) {
     return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
   }
-  for (const tri_dialect_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
-  const tri_dialect *dialect = find_dialect(type, &family);
+  for (const tri_hf_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
+  const tri_hf_keys *dialect = find_dialect(type, &family);
   if (dialect == NULL) {
-    const tri_dialect *all[MOST_DIALECTS];
+    const tri_hf_keys *all[MOST_DIALECTS];
     return tri_huggingface_unknown(from, said, all, collect_dialects(all));
   }
   *out = dialect->absent;
@@ -287,7 +287,7 @@ void tri_huggingface_note(const char *folder, bool training) {
   size_t bytes = 0;
   tri_family family;
   json_t *document = NULL;
-  const tri_dialect *all[MOST_DIALECTS], *dialect = NULL;
+  const tri_hf_keys *all[MOST_DIALECTS], *dialect = NULL;
   if (tri_path_join(path, folder, TRI_FILE_CONFIG) != TRI_OK) return;
   if (tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &text, &bytes) != TRI_OK) return;
   if (tri_json_parse(path, text, bytes, 0, &document) == TRI_OK) {
@@ -324,7 +324,7 @@ static json_t *first_layers_json(int64_t count) {
 }
 
 /* GELU by tanh has two names, which transformers computes with other last bits: the family's own is written. */
-static const char *activation_word(tri_activation activation, const tri_dialect_key *row) {
+static const char *activation_word(tri_activation activation, const tri_hf_key *row) {
   switch (activation) {
     case TRI_ACTIVATION_GELU_TANH: return row->value != NULL ? row->value : activations_word(activation);
     case TRI_ACTIVATION_GELU_ERF:
@@ -336,28 +336,28 @@ static const char *activation_word(tri_activation activation, const tri_dialect_
 
 static json_t *number_or_null(double value) { return value == 0 ? json_null() : json_real(value); }
 
-static void write_key(const tri_model *model, const tri_dialect *dialect, const tri_dialect_key *row, json_t *to) {
+static void write_key(const tri_model *model, const tri_hf_keys *dialect, const tri_hf_key *row, json_t *to) {
   const void *field = (const char *)model + row->offset;
   json_t *value = NULL;
   switch (row->kind) {
-    case TRI_DIALECT_SIZE:
-    case TRI_DIALECT_SIZE_OR_NULL:
-    case TRI_DIALECT_COUNT: value = json_integer((json_int_t) * (const int64_t *)field); break;
-    case TRI_DIALECT_FIRST_LAYERS: value = first_layers_json(*(const int64_t *)field); break;
-    case TRI_DIALECT_NUMBER_OR_NULL: value = number_or_null(*(const double *)field); break;
-    case TRI_DIALECT_NUMBER:
-    case TRI_DIALECT_POSITIVE: value = json_real(*(const double *)field); break;
-    case TRI_DIALECT_BOOL: value = json_boolean(*(const bool *)field); break;
-    case TRI_DIALECT_ACTIVATION: value = json_string(activation_word(*(const tri_activation *)field, row)); break;
-    case TRI_DIALECT_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
-    case TRI_DIALECT_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
-    case TRI_DIALECT_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
-    case TRI_DIALECT_BY_FUNCTION: return;
+    case TRI_HF_KEYS_SIZE:
+    case TRI_HF_KEYS_SIZE_OR_NULL:
+    case TRI_HF_KEYS_COUNT: value = json_integer((json_int_t) * (const int64_t *)field); break;
+    case TRI_HF_KEYS_FIRST_LAYERS: value = first_layers_json(*(const int64_t *)field); break;
+    case TRI_HF_KEYS_NUMBER_OR_NULL: value = number_or_null(*(const double *)field); break;
+    case TRI_HF_KEYS_NUMBER:
+    case TRI_HF_KEYS_POSITIVE: value = json_real(*(const double *)field); break;
+    case TRI_HF_KEYS_BOOL: value = json_boolean(*(const bool *)field); break;
+    case TRI_HF_KEYS_ACTIVATION: value = json_string(activation_word(*(const tri_activation *)field, row)); break;
+    case TRI_HF_KEYS_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
+    case TRI_HF_KEYS_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
+    case TRI_HF_KEYS_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;
+    case TRI_HF_KEYS_BY_FUNCTION: return;
   }
   json_object_set_new(to, row->key, value);
 }
 
-static json_t *write_model(const tri_model *model, const tri_dialect *dialect);
+static json_t *write_model(const tri_model *model, const tri_hf_keys *dialect);
 
 static void note_difference(void *context, const char *key, const char *left, const char *right) {
   (void)left, (void)right;
@@ -365,7 +365,7 @@ static void note_difference(void *context, const char *key, const char *left, co
 }
 
 /* Whether a dialect's words say all of a model. */
-static bool says_all(const tri_dialect *dialect, const tri_model *model) {
+static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
   tri_model said;
   bool differs = false;
   json_t *document = write_model(model, dialect);
@@ -376,18 +376,18 @@ static bool says_all(const tri_dialect *dialect, const tri_model *model) {
 }
 
 /* The one that it came with, if that will do: a Mistral without a window leaves as a Mistral. */
-static const tri_dialect *dialect_of(const tri_model *model) {
-  const tri_dialect *all = tri_family_of(model)->dialects;
-  for (const tri_dialect *at = all; at->model_type != NULL && model->model_type[0] != '\0'; at++) {
+static const tri_hf_keys *dialect_of(const tri_model *model) {
+  const tri_hf_keys *all = tri_family_of(model)->dialects;
+  for (const tri_hf_keys *at = all; at->model_type != NULL && model->model_type[0] != '\0'; at++) {
     if (strcmp(at->model_type, model->model_type) == 0 && model->num_experts == 0 && says_all(at, model)) return at;
   }
   return dialect_by_numbers(model);
 }
 
-static json_t *write_model(const tri_model *model, const tri_dialect *dialect) {
+static json_t *write_model(const tri_model *model, const tri_hf_keys *dialect) {
   json_t *out = json_pack("{s:[s], s:s}", "architectures", dialect->architecture, "model_type", dialect->model_type);
-  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
       if (!row->only_read) write_key(model, dialect, row, out);
     }
   }
@@ -396,7 +396,7 @@ static json_t *write_model(const tri_model *model, const tri_dialect *dialect) {
 }
 
 /* Routers differ in more than config.json has words for. */
-static tri_status add_own(const tri_model *model, const tri_dialect *dialect, json_t *document) {
+static tri_status add_own(const tri_model *model, const tri_hf_keys *dialect, json_t *document) {
   tri_model said;
   if (model->num_experts == 0) return TRI_OK;
   TRI_TRY(read_said(&(tri_json_reader){.path = "the description", .object = document}, &said));
@@ -429,7 +429,7 @@ static const char *torch_name(tri_dtype type) {
 
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out) {
-  const tri_dialect *dialect = dialect_of(model);
+  const tri_hf_keys *dialect = dialect_of(model);
   if (dialect->check != NULL) TRI_TRY(dialect->check(model));
   json_t *document = write_model(model, dialect);
   tri_status status = add_own(model, dialect, document);
@@ -444,7 +444,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
                json_object_set_new(document, "torch_dtype", json_string(type)) |
                json_object_set_new(document, "_name_or_path", json_string(model->name));
   json_decref(end);
-  if (like != NULL) status = tri_companions_take_ids(like, document);
+  if (like != NULL) status = tri_extra_files_take_ids(like, document);
   if (status != TRI_OK) {
     json_decref(document);
     return status;

@@ -38,21 +38,21 @@ bool tri_huggingface_is_bookkeeping(const char *key) {
 bool tri_huggingface_is_off(const json_t *value) { return json_is_null(value) || json_is_false(value); }
 
 /* The rows of all tables, one after another; NULL behind the last. */
-static const tri_dialect_key *row_number(const tri_dialect *dialect, int number) {
-  for (int t = 0; t < TRI_DIALECT_TABLES && dialect->tables[t] != NULL; t++) {
-    for (const tri_dialect_key *row = dialect->tables[t]; row->key != NULL; row++) {
+static const tri_hf_key *row_number(const tri_hf_keys *dialect, int number) {
+  for (int t = 0; t < TRI_HF_KEYS_TABLES && dialect->tables[t] != NULL; t++) {
+    for (const tri_hf_key *row = dialect->tables[t]; row->key != NULL; row++) {
       if (number-- == 0) return row;
     }
   }
   return NULL;
 }
 
-bool tri_huggingface_reads(const tri_dialect *dialect, const char *key) {
-  const tri_dialect_key *row = NULL;
+bool tri_huggingface_reads(const tri_hf_keys *dialect, const char *key) {
+  const tri_hf_key *row = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
-    if (strcmp(row->key, key) == 0 && (row->kind != TRI_DIALECT_WINDOW || dialect->window.known)) return true;
+    if (strcmp(row->key, key) == 0 && (row->kind != TRI_HF_KEYS_WINDOW || dialect->window.known)) return true;
   }
-  const tri_dialect_window *window = &dialect->window;
+  const tri_hf_keys_window *window = &dialect->window;
   const char *const others[] = {dialect->rope.theta,
                                 dialect->rope.fraction,
                                 dialect->rope.local,
@@ -76,14 +76,14 @@ static bool asks_for_nothing(const char *key, const json_t *value) {
   return json_number_value(value) == (IS_AMONG(key, factors) ? 1 : 0);
 }
 
-static bool is_known(const tri_dialect *const *all, int64_t count, const char *key) {
+static bool is_known(const tri_hf_keys *const *all, int64_t count, const char *key) {
   for (int64_t i = 0; i < count; i++) {
     if (tri_huggingface_reads(all[i], key)) return true;
   }
   return false;
 }
 
-static void note_ignored(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect *const *all,
+static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
                          int64_t count) {
   const char *key = NULL;
   json_t *value = NULL;
@@ -106,21 +106,21 @@ static void note_ignored(const tri_json_reader *from, const tri_dialect *dialect
 
 /* ---- what stands twice ------------------------------------------------------------------------------------------- */
 
-static bool says_a_number(const tri_dialect_key *row) {
+static bool says_a_number(const tri_hf_key *row) {
   switch (row->kind) {
-    case TRI_DIALECT_FIXED:
-    case TRI_DIALECT_BY_FUNCTION:
-    case TRI_DIALECT_ROPE:
-    case TRI_DIALECT_WINDOW: return false;
-    case TRI_DIALECT_SIZE:
-    case TRI_DIALECT_SIZE_OR_NULL:
-    case TRI_DIALECT_COUNT:
-    case TRI_DIALECT_FIRST_LAYERS:
-    case TRI_DIALECT_NUMBER:
-    case TRI_DIALECT_NUMBER_OR_NULL:
-    case TRI_DIALECT_POSITIVE:
-    case TRI_DIALECT_BOOL:
-    case TRI_DIALECT_ACTIVATION: break;
+    case TRI_HF_KEYS_FIXED:
+    case TRI_HF_KEYS_BY_FUNCTION:
+    case TRI_HF_KEYS_ROPE:
+    case TRI_HF_KEYS_WINDOW: return false;
+    case TRI_HF_KEYS_SIZE:
+    case TRI_HF_KEYS_SIZE_OR_NULL:
+    case TRI_HF_KEYS_COUNT:
+    case TRI_HF_KEYS_FIRST_LAYERS:
+    case TRI_HF_KEYS_NUMBER:
+    case TRI_HF_KEYS_NUMBER_OR_NULL:
+    case TRI_HF_KEYS_POSITIVE:
+    case TRI_HF_KEYS_BOOL:
+    case TRI_HF_KEYS_ACTIVATION: break;
   }
   return !row->only_written;
 }
@@ -142,8 +142,8 @@ static void note_pair(const tri_json_reader *from, const char *first, const json
 }
 
 /* Of two rows for one number the later one counts, since it is read last. */
-static void note_pairs(const tri_json_reader *from, const tri_dialect *dialect) {
-  const tri_dialect_key *row = NULL, *other = NULL;
+static void note_pairs(const tri_json_reader *from, const tri_hf_keys *dialect) {
+  const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
     for (int j = 0; j < i && says_a_number(row); j++) {
       other = row_number(dialect, j);
@@ -163,9 +163,9 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
 }
 
 /* Bases, what turns of each head and how it is stretched. */
-static void note_rope(const tri_json_reader *from, const tri_dialect *dialect) {
+static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
-  const tri_dialect_rope *rope = &dialect->rope;
+  const tri_hf_keys_rope *rope = &dialect->rope;
   const char *key = tri_huggingface_rope_key(from);
   const json_t *object = tri_reader_get(from, key), *full = json_object_get(object, "full_attention");
   if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, object);
@@ -188,10 +188,10 @@ static void note_rope(const tri_json_reader *from, const tri_dialect *dialect) {
 /* ---- what is of training ----------------------------------------------------------------------------------------- */
 
 /* Dropout that is not done here, of attention weights or of the embedding: written as 0. */
-static void note_undone(const tri_json_reader *from, const tri_dialect *dialect) {
-  const tri_dialect_key *row = NULL;
+static void note_undone(const tri_json_reader *from, const tri_hf_keys *dialect) {
+  const tri_hf_key *row = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
-    if (row->kind != TRI_DIALECT_FIXED || !row->only_written) continue;
+    if (row->kind != TRI_HF_KEYS_FIXED || !row->only_written) continue;
     const double dropout = json_number_value(json_object_get(from->object, row->key));
     if (dropout == 0) continue;
     tri_log("%s: `%s` is %g, and this dropout is not done here: training goes without", from->path, row->key, dropout);
@@ -199,10 +199,10 @@ static void note_undone(const tri_json_reader *from, const tri_dialect *dialect)
 }
 
 /* A model has one rate of dropout: the key that is read counts for those that are only written, too. */
-static void note_dropouts(const tri_json_reader *from, const tri_dialect *dialect) {
-  const tri_dialect_key *row = NULL, *other = NULL;
+static void note_dropouts(const tri_json_reader *from, const tri_hf_keys *dialect) {
+  const tri_hf_key *row = NULL, *other = NULL;
   for (int i = 0; (row = row_number(dialect, i)) != NULL; i++) {
-    if (row->kind != TRI_DIALECT_NUMBER || !row->only_written) continue;
+    if (row->kind != TRI_HF_KEYS_NUMBER || !row->only_written) continue;
     for (int j = 0; (other = row_number(dialect, j)) != NULL; j++) {
       if (other->offset != row->offset || !says_a_number(other)) continue;
       note_pair(from, row->key, tri_reader_get(from, row->key), other->key, tri_reader_get(from, other->key));
@@ -212,7 +212,7 @@ static void note_dropouts(const tri_json_reader *from, const tri_dialect *dialec
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-void tri_huggingface_note_keys(const tri_json_reader *from, const tri_dialect *dialect, const tri_dialect *const *all,
+void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
                                int64_t count, bool training) {
   note_ignored(from, dialect, all, count);
   note_pairs(from, dialect);

@@ -11,12 +11,12 @@
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
 
 /* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence and windows have been read before. */
-tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);
-void tri_huggingface_write_rope(const tri_model *model, const tri_dialect *dialect, json_t *to);
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
+void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
 
 /* `sliding_window` and its like; the number of layers has been read before. */
-tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out);
-void tri_huggingface_write_window(const tri_model *model, const tri_dialect *dialect, json_t *to);
+tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
+void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
 
 /* JSON as text, with as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. NULL where that
  * cannot be; release with free. */

@@ -8,7 +8,7 @@
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* What turns of each head, at the top of the file or with the rest of the rotary positions. */
-static tri_status read_fraction(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+static tri_status read_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const char *key = dialect->rope.fraction == NULL ? "partial_rotary_factor" : dialect->rope.fraction;
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
   TRI_TRY(tri_reader_positive(from, "partial_rotary_factor", rotated, &rotated));
@@ -18,7 +18,7 @@ static tri_status read_fraction(const tri_json_reader *from, const tri_dialect *
 }
 
 /* Families whose heads turn whole: transformers passes the key over as long as nothing is stretched, and fails else. */
-static tri_status check_fraction(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;
   out->rotary_fraction = 1;
@@ -49,7 +49,7 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
 }
 
 /* Positions that the first training saw: what the top of the file says comes first. */
-static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_dialect *dialect,
+static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *dialect,
                                 const tri_model *model, int64_t *out) {
   static const char key[] = "original_max_position_embeddings";
   *out = model->max_sequence;
@@ -138,7 +138,7 @@ static bool was_longrope(const rope_reader *rope) {
          (strcmp(rope->type, "yarn") == 0 && tri_reader_get(&rope->from, "short_factor") != NULL);
 }
 
-static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, const tri_dialect *dialect,
+static tri_status read_scaling(const rope_reader *given, const tri_json_reader *config, const tri_hf_keys *dialect,
                                tri_model *out) {
   rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
@@ -164,7 +164,7 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
 }
 
 /* Of layers with a window: a base of its own, and nothing stretched. */
-static tri_status read_local(const tri_json_reader *from, const tri_dialect *dialect, const json_t *parameters,
+static tri_status read_local(const tri_json_reader *from, const tri_hf_keys *dialect, const json_t *parameters,
                              tri_model *out) {
   const tri_json_reader own = {.path = from->path, .object = json_object_get(parameters, "sliding_attention")};
   const char *type = NULL;
@@ -191,7 +191,7 @@ const char *tri_huggingface_rope_key(const tri_json_reader *from) {
 
 /* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
-tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
+tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const char *key = tri_huggingface_rope_key(from);
   const json_t *other = tri_reader_get(from, "rope_parameters");
   if (dialect->rope.local != NULL && strcmp(key, "rope_parameters") != 0 && other != NULL) {
@@ -266,8 +266,8 @@ static json_t *rope_json(const tri_rope_scaling *scaling) {
                    "original_max_position_embeddings", (json_int_t)scaling->original_max_sequence);
 }
 
-void tri_huggingface_write_rope(const tri_model *m, const tri_dialect *dialect, json_t *to) {
-  const tri_dialect_rope *keys = &dialect->rope;
+void tri_huggingface_write_rope(const tri_model *m, const tri_hf_keys *dialect, json_t *to) {
+  const tri_hf_keys_rope *keys = &dialect->rope;
   json_object_set_new(to, keys->theta == NULL ? "rope_theta" : keys->theta, json_real(m->rope_theta));
   if (keys->fraction != NULL) json_object_set_new(to, keys->fraction, json_real(m->rotary_fraction));
   if (keys->local != NULL) {

@@ -10,7 +10,7 @@
 enum { TEXT_BYTES = 400 };
 
 /* Keys that both have, less those of the file that the dialect has no word for. */
-static int likeness(const tri_json_reader *from, const tri_dialect *dialect) {
+static int likeness(const tri_json_reader *from, const tri_hf_keys *dialect) {
   const char *key = NULL;
   json_t *value = NULL;
   int sum = 0;
@@ -26,7 +26,7 @@ static int likeness(const tri_json_reader *from, const tri_dialect *dialect) {
 }
 
 /* "`foo` (3), `bar` (true)": as many as there is room for. */
-static void list_strangers(const tri_json_reader *from, const tri_dialect *dialect, char out[TEXT_BYTES]) {
+static void list_strangers(const tri_json_reader *from, const tri_hf_keys *dialect, char out[TEXT_BYTES]) {
   const char *key = NULL;
   json_t *value = NULL;
   size_t used = 0;
@@ -45,7 +45,7 @@ static void list_strangers(const tri_json_reader *from, const tri_dialect *diale
 }
 
 /* "gpt2, llama, mistral and qwen2". */
-static void list_types(const tri_dialect *const *dialects, int64_t count, char out[TEXT_BYTES]) {
+static void list_types(const tri_hf_keys *const *dialects, int64_t count, char out[TEXT_BYTES]) {
   size_t used = 0;
   for (int64_t i = 0; i < count; i++) {
     const char *before = i == 0 ? "" : i + 1 == count ? " and " : ", ";
@@ -55,9 +55,9 @@ static void list_types(const tri_dialect *const *dialects, int64_t count, char o
 }
 
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
-                                   const tri_dialect *const *dialects, int64_t count) {
+                                   const tri_hf_keys *const *dialects, int64_t count) {
   enum { LEAST = 6 }; /* of likeness: with less it is another kind of thing */
-  const tri_dialect *nearest = NULL;
+  const tri_hf_keys *nearest = NULL;
   int best = LEAST - 1;
   char types[TEXT_BYTES], strangers[TEXT_BYTES];
   for (int64_t i = 0; i < count; i++) {

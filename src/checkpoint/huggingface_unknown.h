@@ -7,6 +7,6 @@
 
 /* The failure; `dialects` [count] are all that there are. */
 tri_status tri_huggingface_unknown(const tri_json_reader *from, const char *model_type,
-                                   const tri_dialect *const *dialects, int64_t count);
+                                   const tri_hf_keys *const *dialects, int64_t count);
 
 #endif

@@ -42,7 +42,7 @@ static tri_status read_layer_types(const tri_json_reader *from, const json_t *ty
 }
 
 /* Which layers look back through the window: from `max_window_layers` on, or as `layer_types` says. */
-static tri_status read_window_layers(const tri_json_reader *from, const tri_dialect_window *window, tri_model *out) {
+static tri_status read_window_layers(const tri_json_reader *from, const tri_hf_keys_window *window, tri_model *out) {
   const json_t *types = window->by_layer || window->reads_layers ? tri_reader_get(from, "layer_types") : NULL;
   int64_t full = 0;
   if (types != NULL) {
@@ -68,8 +68,8 @@ static bool has_windows(const json_t *types) {
   return false;
 }
 
-tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_dialect *dialect, tri_model *out) {
-  const tri_dialect_window *window = &dialect->window;
+tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
+  const tri_hf_keys_window *window = &dialect->window;
   bool used = true;
   out->window = 0;
   if (!window->known) return TRI_OK;
@@ -100,8 +100,8 @@ static json_t *layer_types_json(const tri_model *m) {
 
 /* Where layers are told apart and there is no switch, transformers wants a window even if no layer has it: it says
  * layer by layer that none does. */
-void tri_huggingface_write_window(const tri_model *m, const tri_dialect *dialect, json_t *to) {
-  const tri_dialect_window *window = &dialect->window;
+void tri_huggingface_write_window(const tri_model *m, const tri_hf_keys *dialect, json_t *to) {
+  const tri_hf_keys_window *window = &dialect->window;
   const bool used = m->window != 0, none = !used && window->by_layer && !window->switched;
   const int64_t usual = dialect->absent.window > 0 ? dialect->absent.window : m->max_sequence;
   json_t *size = used || none ? json_integer((json_int_t)(used ? m->window : usual)) : json_null();

@@ -60,13 +60,13 @@ static tri_status read_direct(const tri_input *input, uint64_t offset, uint64_t 
 }
 
 /* What went wrong first in any of the threads. */
-static void note(tri_kept *first, tri_status status) {
+static void note(tri_saved_error *first, tri_status status) {
 #pragma omp critical(tri_input_failure)
-  tri_keep(first, status);
+  tri_error_save(first, status);
 }
 
 static tri_status read_pieces(const tri_input *input, uint64_t offset, uint64_t bytes, char *out) {
-  tri_kept first = {0};
+  tri_saved_error first = {0};
   int64_t pieces = (int64_t)((bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 #pragma omp parallel num_threads(tri_loop_threads())
   {
@@ -85,7 +85,7 @@ static tri_status read_pieces(const tri_input *input, uint64_t offset, uint64_t 
     }
     tri_free(pages);
   }
-  return tri_kept_tell(&first);
+  return tri_saved_error_restore(&first);
 }
 
 tri_status tri_input_read(const tri_input *input, uint64_t offset, uint64_t bytes, void *out) {

@@ -322,7 +322,7 @@ tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *ten
   tri_status status = TRI_OK;
   *out = (tri_low_rank){.scale = merged->scale, .columns = tensor->shape[1]};
   if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
-  if (merged->quantiser != NULL && tri_tuning_can_quantise(tensor)) status = read_quantised(merged, tensor, out);
+  if (merged->quantiser != NULL && tri_trainable_can_quantise(tensor)) status = read_quantised(merged, tensor, out);
   if (status == TRI_OK) status = merged_read_factors(merged, tensor, out);
   if (status != TRI_OK) tri_low_rank_release(out);
   return status;

@@ -136,7 +136,7 @@ static bool trains_tied(const tri_adapter *adapter, const tri_parameter_table *t
   return false;
 }
 
-static json_t *words_json(const tri_tuning_words *words) {
+static json_t *words_json(const tri_trainable_words *words) {
   json_t *list = json_array();
   for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
   return list;
@@ -171,7 +171,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
   tri_parameter_table *table = NULL;
   tri_model whole = *model;
-  whole.tuning = (tri_tuning){.freeze = {.count = 0}};
+  whole.tuning = (tri_trainable){.freeze = {.count = 0}};
   TRI_TRY(tri_parameter_table_create(&whole, NULL, &table));
   json_t *document = config_json(peft, model, table);
   tri_parameter_table_destroy(table);
@@ -274,14 +274,14 @@ static tri_status check_keys(const tri_json_reader *from) {
   return TRI_OK;
 }
 
-static void take_word(const json_t *value, tri_tuning_words *out) {
+static void take_word(const json_t *value, tri_trainable_words *out) {
   const char *word = json_string_value(value);
-  if (word == NULL || strlen(word) >= TRI_TUNING_WORD_BYTES || out->count == TRI_TUNING_WORDS) return;
-  snprintf(out->words[out->count++].text, TRI_TUNING_WORD_BYTES, "%s", word);
+  if (word == NULL || strlen(word) >= TRI_TRAINABLE_WORD_BYTES || out->count == TRI_TRAINABLE_WORDS) return;
+  snprintf(out->words[out->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", word);
 }
 
 /* A string or a list of them. */
-static tri_status read_words(const tri_json_reader *from, const char *key, tri_tuning_words *out) {
+static tri_status read_words(const tri_json_reader *from, const char *key, tri_trainable_words *out) {
   const json_t *value = tri_reader_get(from, key), *word = NULL;
   size_t i;
   out->count = 0;

@@ -138,7 +138,7 @@ static const char *left_out_by(const json_t *config, const char *module) {
   bool whole = false;
   if (is_named(excluded, module, false, &whole)) return "exclude_modules";
   if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* those that PEFT has for the model_type */
-  if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TUNING_ALL_LINEAR) == 0) return NULL;
+  if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TRAINABLE_ALL_LINEAR) == 0) return NULL;
   if (!is_named(targets, module, true, &whole)) return "target_modules";
   if (whole || !(json_is_integer(layers) || json_array_size(layers) > 0)) return NULL;
   return is_of_layers(layers, layer_of(module, json_object_get(config, "layers_pattern"))) ? NULL

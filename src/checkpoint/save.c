@@ -9,8 +9,8 @@
  * Only the beginning and the adding up need other ranks. What lies between may be done by another thread while the rank
  * computes; so it is in pieces. */
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/extra_files.h"
 #include "checkpoint/element_sum.h"
+#include "checkpoint/extra_files.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/named_folder.h"
@@ -20,9 +20,9 @@
 #include "checkpoint/state.h"
 #include "checkpoint/stream.h"
 
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 
@@ -223,13 +223,13 @@ static tri_status write_index(saving *s, const char *stem, int64_t first_file, i
   return status;
 }
 
-/* A tri_companion_visit. */
-static tri_status copy_companion(void *context, const char *name) {
+/* A tri_extra_file_visit. */
+static tri_status copy_extra_file(void *context, const char *name) {
   saving *s = context;
   char from[TRI_PATH_BYTES], to[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
   uint64_t bytes = 0, checksum = 0;
   const char *slash = strchr(name, '/');
-  TRI_TRY(tri_path_join(from, s->request.companions, name));
+  TRI_TRY(tri_path_join(from, s->request.extra_files, name));
   TRI_TRY(tri_path_join(to, s->temporary, name));
   if (slash != NULL) {
     snprintf(folder, sizeof folder, "%.*s", (int)(strlen(to) - strlen(slash)), to);
@@ -239,7 +239,7 @@ static tri_status copy_companion(void *context, const char *name) {
   return save_describe(s, name, describe_plain(bytes, checksum));
 }
 
-static tri_status write_companion_texts(saving *s, const tri_companion_texts *texts) {
+static tri_status write_extra_texts(saving *s, const tri_extra_texts *texts) {
   if (texts == NULL) return TRI_OK;
   if (texts->tokenizer_config != NULL) TRI_TRY(write_text(s, "tokenizer_config.json", texts->tokenizer_config));
   return texts->generation_config == NULL ? TRI_OK : write_text(s, "generation_config.json", texts->generation_config);
@@ -256,8 +256,8 @@ static tri_status fill_folder(saving *s) {
     TRI_TRY(tri_output_copy(request->tokenizer, path, &bytes, &checksum));
     TRI_TRY(save_describe(s, TRI_FILE_TOKENIZER, describe_plain(bytes, checksum)));
   }
-  if (request->companions != NULL) TRI_TRY(tri_companions_walk(request->companions, copy_companion, s));
-  TRI_TRY(write_companion_texts(s, request->companion_texts));
+  if (request->extra_files != NULL) TRI_TRY(tri_extra_files_walk(request->extra_files, copy_extra_file, s));
+  TRI_TRY(write_extra_texts(s, request->extra_texts));
   if (request->best) {
     char mark[TRI_PATH_BYTES];
     TRI_TRY(tri_path_join(mark, s->temporary, TRI_FILE_BEST));
@@ -315,13 +315,13 @@ static tri_status create_folder(saving *s) {
 
 /* Removes the temporary folder, if there is one, without losing the message of what went wrong before. */
 static void drop_folder(saving *s) {
-  tri_kept failure = {TRI_OK, ""};
+  tri_saved_error failure = {TRI_OK, ""};
   if (!is_first(s) || s->temporary[0] == '\0') return;
-  tri_keep(&failure, TRI_IO_FAILED); /* whatever its code: that is the caller's */
+  tri_error_save(&failure, TRI_IO_FAILED); /* whatever its code: that is the caller's */
   const tri_status status =
       s->request.folder != NULL ? tri_named_folder_drop(&s->named) : tri_directory_remove(s->temporary);
   if (status != TRI_OK) tri_warn("%s", tri_status_message());
-  (void)tri_kept_tell(&failure);
+  (void)tri_saved_error_restore(&failure);
 }
 
 static void save_destroy(saving *s) {

@@ -6,8 +6,8 @@
 #include "checkpoint/output.h"
 #include "checkpoint/peft.h"
 
-#include "base/memory.h"
 #include "base/flight_recorder.h"
+#include "base/memory.h"
 
 #include <dirent.h>
 #include <errno.h>

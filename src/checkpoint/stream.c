@@ -39,7 +39,7 @@ struct tri_stream {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
   bool writing, ending;
-  tri_kept failure; /* of the first write that failed since the file was opened */
+  tri_saved_error failure; /* of the first write that failed since the file was opened */
 };
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static void *work(void *argument) {
     pthread_mutex_unlock(&s->mutex);
     tri_status status = good ? write_buffer(s, from) : TRI_OK;
     pthread_mutex_lock(&s->mutex);
-    tri_keep(&s->failure, status);
+    tri_error_save(&s->failure, status);
     s->writing = false;
     pthread_cond_broadcast(&s->changed);
   }
@@ -141,7 +141,7 @@ static tri_status settle(tri_stream *s) {
   pthread_mutex_lock(&s->mutex);
   while (s->writing) pthread_cond_wait(&s->changed, &s->mutex);
   pthread_mutex_unlock(&s->mutex);
-  return tri_kept_tell(&s->failure);
+  return tri_saved_error_restore(&s->failure);
 }
 
 /* Gives the buffer that was filled to the thread, and the other to the caller. */

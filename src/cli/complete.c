@@ -66,7 +66,7 @@ static void offer_layout(const wanted *w) {
 static void offer_settings(const char *command, const wanted *w) {
   const tri_topic *run = tri_topic_find("run");
   bool trains = strcmp(command, "train") == 0 && run != NULL;
-  tri_config_describe(trains ? run->table() : &tri_trained_table, offer_key, (void *)w);
+  tri_config_describe(trains ? run->table() : &tri_training_options_table, offer_key, (void *)w);
 }
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */

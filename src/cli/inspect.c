@@ -123,7 +123,7 @@ static void print_layout(const char *run_config) {
   }
 }
 
-static void print_words(const char *before, const tri_tuning_words *words) {
+static void print_words(const char *before, const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) printf("%s%s", i == 0 ? before : ", ", words->words[i].text);
 }
 
@@ -171,7 +171,7 @@ static json_t *tensor_json(const tri_checkpoint_entry *entry) {
   return object;
 }
 
-static json_t *words_json(const tri_tuning_words *words) {
+static json_t *words_json(const tri_trainable_words *words) {
   json_t *list = json_array();
   for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
   return list;

@@ -58,7 +58,7 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
     tri_simulation_request request = tri_plan_options_request(&given->plan, &answer->layout);
     json_t *object = tri_report_json(&request, &answer->prediction, given->plan.tokens);
     json_array_append_new(list, object);
-    tri_status status = tri_expense_json(&request, &answer->prediction, given->plan.tokens, object);
+    tri_status status = tri_run_cost_json(&request, &answer->prediction, given->plan.tokens, object);
     if (status == TRI_OK) continue;
     json_decref(list);
     return status;
@@ -98,7 +98,7 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   }
   printf("\nthe best of them:\n");
   tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
-  TRI_TRY(tri_expense_text(&request, &best->prediction, given->plan.tokens, stdout));
+  TRI_TRY(tri_run_cost_text(&request, &best->prediction, given->plan.tokens, stdout));
   if (result->num_answers > 1) {
     double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
     printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));

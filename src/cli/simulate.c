@@ -114,11 +114,11 @@ static tri_status simulate(const arguments *given) {
   if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
   if (!given->plan.json) {
     tri_report_text(&request, &prediction, given->plan.tokens, stdout);
-    TRI_TRY(tri_expense_text(&request, &prediction, given->plan.tokens, stdout));
+    TRI_TRY(tri_run_cost_text(&request, &prediction, given->plan.tokens, stdout));
     return given->stages ? print_stages(&request) : TRI_OK;
   }
   json_t *document = tri_report_json(&request, &prediction, given->plan.tokens);
-  if (document != NULL) TRI_TRY(tri_expense_json(&request, &prediction, given->plan.tokens, document));
+  if (document != NULL) TRI_TRY(tri_run_cost_json(&request, &prediction, given->plan.tokens, document));
   if (given->stages && document != NULL) TRI_TRY(add_stages(&request, document));
   return tri_print_json(document);
 }

@@ -33,11 +33,11 @@ tri_status tri_common_status(const tri_group *group, tri_status status) {
 }
 
 tri_status tri_common_failure(const tri_group *group, tri_status status) {
-  tri_kept kept = {0};
+  tri_saved_error kept = {0};
   int failed;
   tri_status code;
   if (group->size == 1) return status;
-  tri_keep(&kept, status);
+  tri_error_save(&kept, status);
   TRI_TRY(find_failed(group, status, &failed, &code));
   if (failed < 0) return TRI_OK;
   TRI_TRY(tri_broadcast(group, failed, sizeof kept.message, kept.message));

@@ -186,8 +186,8 @@ static tri_status show(tri_request *request) {
     TRI_TRY(offer(request, way, to, buffer, held, &mine->parts[l].first));
     held += part;
   }
-  tri_pass_write_note(request, way == PARTS_IN_PLACE);
-  tri_pass_publish(group);
+  tri_node_pass_write_note(request, way == PARTS_IN_PLACE);
+  tri_node_pass_publish(group);
   return TRI_OK;
 }
 
@@ -235,7 +235,7 @@ static tri_status take(tri_request *request, int local) {
 static tri_status meet(tri_request *request) {
   tri_group_impl *group = request->group;
   bool in_place = false;
-  TRI_TRY(tri_pass_check_notes(request));
+  TRI_TRY(tri_node_pass_check_notes(request));
   for (int l = 0; l < group->num_local; l++) {
     in_place = in_place || shown_by(group, l, group->step)->way == PARTS_IN_PLACE;
   }
@@ -245,7 +245,7 @@ static tri_status meet(tri_request *request) {
   request->parts_phase = TRI_PARTS_MESSAGES;
   if (!in_place) return TRI_OK;
   request->parts_phase = TRI_PARTS_LEAVE;
-  tri_pass_publish(group);
+  tri_node_pass_publish(group);
   return TRI_OK;
 }
 
@@ -264,7 +264,7 @@ tri_status tri_parts_begin(tri_request *request) {
 
 /* *through if the phase is. */
 static tri_status advance_phase(tri_request *request, bool *through) {
-  *through = tri_pass_behind(request->group) < 0;
+  *through = tri_node_pass_behind(request->group) < 0;
   switch (request->parts_phase) {
     case TRI_PARTS_MEET: return *through ? meet(request) : TRI_OK;
     case TRI_PARTS_LEAVE:
@@ -372,8 +372,8 @@ tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const in
   return start(group, &description, out);
 }
 
-tri_status tri_pass_round_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
-                                size_t receive_bytes, void *receive, tri_request **out) {
+tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
+                               size_t receive_bytes, void *receive, tri_request **out) {
   const int size = group->size;
   int64_t *begins = NULL;
   if (to < 0 || to >= size || from < 0 || from >= size) {
@@ -385,7 +385,7 @@ tri_status tri_pass_round_start(const tri_group *group, int to, size_t send_byte
     given[r] = r > to ? (int64_t)send_bytes : 0;
     got[r] = r > from ? (int64_t)receive_bytes : 0;
   }
-  tri_request description = describe(group, TRI_PASS_ROUND, 1, given, send, got, receive);
+  tri_request description = describe(group, TRI_RING_PASS, 1, given, send, got, receive);
   description.background = true;
   tri_status status = start(group, &description, out);
   tri_free(begins);

@@ -47,16 +47,16 @@ static bool has_pass(const tri_request *request) {
 static void begin_reduce(tri_request *request) {
   request->stage = TRI_STAGE_REDUCE;
   if (!has_pass(request)) return;
-  tri_pass_begin(request, &(tri_pass){.reduce = true,
-                                      .combine = request->sum->to_partial,
-                                      .partials = request->group->send[request->turn % 2],
-                                      .round = request->turn});
+  tri_node_pass_begin(request, &(tri_node_pass){.reduce = true,
+                                                .combine = request->sum->to_partial,
+                                                .partials = request->group->send[request->turn % 2],
+                                                .round = request->turn});
 }
 
 static void begin_gather(tri_request *request) {
   request->stage = TRI_STAGE_GATHER;
   if (!request->gather || !is_round(request, gather_round(request))) return;
-  tri_pass_begin(request, &(tri_pass){.gather = true, .round = gather_round(request)});
+  tri_node_pass_begin(request, &(tri_node_pass){.gather = true, .round = gather_round(request)});
 }
 
 /* Adds the partial sums that have come, sends what is whole and the next partial sums. */
@@ -79,7 +79,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
   *through = true;
   switch (request->stage) {
     case TRI_STAGE_REDUCE:
-      if (has_pass(request)) TRI_TRY(tri_pass_advance(request, through, moved));
+      if (has_pass(request)) TRI_TRY(tri_node_pass_advance(request, through, moved));
       if (*through) request->stage = TRI_STAGE_EXCHANGE;
       return TRI_OK;
     case TRI_STAGE_EXCHANGE:
@@ -94,7 +94,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
       return TRI_OK;
     case TRI_STAGE_GATHER:
       if (request->gather && is_round(request, gather_round(request)))
-        TRI_TRY(tri_pass_advance(request, through, moved));
+        TRI_TRY(tri_node_pass_advance(request, through, moved));
       if (!*through) return TRI_OK;
       request->turn++;
       request->done = request->turn == request->num_rounds + (request->reduce ? 1 : 0) + (request->gather ? 1 : 0);
@@ -111,9 +111,9 @@ static tri_status advance(tri_request *request, bool *moved) {
   if (request->stage == TRI_STAGE_PARTS) {
     TRI_TRY(tri_parts_advance(request, moved));
   } else if (request->stage == TRI_STAGE_AT_ONCE) {
-    TRI_TRY(tri_pass_at_once(request, &request->done, moved));
+    TRI_TRY(tri_node_pass_at_once(request, &request->done, moved));
   } else if (request->stage == TRI_STAGE_NODE) {
-    TRI_TRY(tri_pass_advance(request, &request->done, moved));
+    TRI_TRY(tri_node_pass_advance(request, &request->done, moved));
   } else {
     for (bool through = true; through && !request->done;) {
       TRI_TRY(across_nodes(request, &through, moved));
@@ -133,8 +133,9 @@ static tri_status begin(tri_request *request) {
     request->stage = at_once ? TRI_STAGE_AT_ONCE : TRI_STAGE_NODE;
     request->round_elements = INT64_MAX;
     if (at_once) return TRI_OK;
-    tri_pass_begin(request,
-                   &(tri_pass){.reduce = request->reduce, .gather = request->gather, .combine = request->sum->values});
+    tri_node_pass_begin(
+        request,
+        &(tri_node_pass){.reduce = request->reduce, .gather = request->gather, .combine = request->sum->values});
     return TRI_OK;
   }
   request->round_elements = (int64_t)(group->round_bytes / request->sum->partial_bytes);
@@ -172,7 +173,7 @@ tri_status tri_collective_advance(tri_group_impl *group, bool *moved) {
 }
 
 int tri_collective_behind(const tri_group_impl *group) {
-  const int behind = tri_pass_behind(group);
+  const int behind = tri_node_pass_behind(group);
   if (behind >= 0 || group->first == NULL || group->first->to_begins == NULL) return behind;
   return tri_parts_behind(group->first);
 }
@@ -246,7 +247,7 @@ const char *tri_operation_name(tri_operation operation) {
     case TRI_GATHER_BYTES: return "gather_bytes";
     case TRI_BARRIER: return "barrier";
     case TRI_ALL_TO_ALL: return "all_to_all";
-    case TRI_PASS_ROUND: return "pass";
+    case TRI_RING_PASS: return "pass";
     case TRI_SEND: return "send";
     case TRI_RECEIVE: return "receive";
   }

@@ -135,8 +135,8 @@ tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const in
 
 /* COLLECTIVE over the group: `send` goes to rank `to`, and `receive` comes from rank `from`, as round a ring. As an
  * all_to_all of these two parts: every rank takes part, and what rank r sends to s is what s expects of r. */
-tri_status tri_pass_round_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
-                                size_t receive_bytes, void *receive, tri_request **out);
+tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
+                               size_t receive_bytes, void *receive, tri_request **out);
 
 /* Messages between two ranks of a group: matched by sender, receiver and tag, in order. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);

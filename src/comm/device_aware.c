@@ -43,7 +43,7 @@ static bool reaches_rocm(void) {
 #endif
 }
 
-bool tri_comm_reaches(tri_device_peer peer) {
+bool tri_comm_is_device_aware(tri_device_peer peer) {
   if (!tri_comm_job()->joined) return false;
   switch (peer) {
     case TRI_PEER_NONE: return false;
@@ -58,7 +58,7 @@ bool tri_comm_reaches(tri_device_peer peer) {
 
 /* Messages of one group are matched in the order in which they are sent, and collectives are called in one order. The
  * largest tag that every MPI has, which no box's is. */
-enum { TAG = 32767, HALF_BYTES = TRI_REACHED_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
+enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
 
 /* How far the piece has come. */
 typedef enum reached_phase {
@@ -68,8 +68,8 @@ typedef enum reached_phase {
   REACHED_GATHER,   /* everybody sends everybody its part */
 } reached_phase;
 
-struct tri_reached {
-  tri_reached_call call;
+struct tri_device_aware {
+  tri_device_aware_call call;
   reached_phase phase;
   int64_t piece, pieces, piece_elements; /* of each part in a piece */
   tri_request **requests;                /* [2 * group.size] */
@@ -81,39 +81,41 @@ struct tri_reached {
 
 static bool is_narrow(tri_dtype type) { return tri_dtype_wide(type) != type; }
 
-static int64_t part_begin(const tri_reached *d, int part) {
-  const tri_reached_call *call = &d->call;
+static int64_t part_begin(const tri_device_aware *d, int part) {
+  const tri_device_aware_call *call = &d->call;
   return call->begins == NULL ? tri_part_begin(call->count, call->group.size, part) : call->begins[part];
 }
 
 /* Elements of a part in this piece. */
-static int64_t slice_of(const tri_reached *d, int part, int64_t *first) {
+static int64_t slice_of(const tri_device_aware *d, int part, int64_t *first) {
   int64_t end = part_begin(d, part + 1), from = part_begin(d, part) + d->piece * d->piece_elements;
   *first = from < end ? from : end;
   return end - *first < d->piece_elements ? end - *first : d->piece_elements;
 }
 
-static size_t element_bytes(const tri_reached *d) { return tri_dtype_bytes(d->call.type); }
+static size_t element_bytes(const tri_device_aware *d) { return tri_dtype_bytes(d->call.type); }
 
-static char *value_at(const tri_reached *d, int64_t index) { return d->call.values + (size_t)index * element_bytes(d); }
+static char *value_at(const tri_device_aware *d, int64_t index) {
+  return d->call.values + (size_t)index * element_bytes(d);
+}
 
 /* A half has the values of each of the others, then three arrays of the wide type: what is added up over all nodes,
  * over one node, and a term of it that had to be widened. */
-static char *scratch_of(const tri_reached *d, int rank) {
+static char *scratch_of(const tri_device_aware *d, int rank) {
   const int place = rank < d->call.group.rank ? rank : rank - 1;
   return d->call.scratch + d->piece % 2 * HALF_BYTES + (size_t)place * (size_t)d->piece_elements * element_bytes(d);
 }
 
 enum { SUM_OF_ALL, SUM_OF_NODE, SUM_TERM, NUM_SUM_ARRAYS }; /* places */
 
-static char *array_of(const tri_reached *d, int which) {
+static char *array_of(const tri_device_aware *d, int which) {
   char *behind = d->call.scratch + d->piece % 2 * HALF_BYTES +
                  (size_t)(d->call.group.size - 1) * (size_t)d->piece_elements * element_bytes(d);
   return behind + (size_t)which * (size_t)d->piece_elements * tri_dtype_bytes(tri_dtype_wide(d->call.type));
 }
 
-tri_status tri_reached_start(const tri_reached_call *call, tri_reached **out) {
-  tri_reached *d = NULL;
+tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out) {
+  tri_device_aware *d = NULL;
   const size_t size = (size_t)call->group.size, bytes = tri_dtype_bytes(call->type);
   const size_t each = (size - 1) * bytes + NUM_SUM_ARRAYS * tri_dtype_bytes(tri_dtype_wide(call->type));
   int64_t longest = 0;
@@ -131,7 +133,7 @@ tri_status tri_reached_start(const tri_reached_call *call, tri_reached **out) {
   }
   if (status == TRI_OK) status = tri_alloc("messages", 2 * size, sizeof(tri_request *), &d->requests);
   if (status != TRI_OK) {
-    tri_reached_release(d);
+    tri_device_aware_release(d);
     return status;
   }
   d->pieces = (longest + d->piece_elements - 1) / d->piece_elements;
@@ -139,7 +141,7 @@ tri_status tri_reached_start(const tri_reached_call *call, tri_reached **out) {
   return TRI_OK;
 }
 
-void tri_reached_release(tri_reached *d) {
+void tri_device_aware_release(tri_device_aware *d) {
   if (d == NULL) return;
   tri_free(d->requests);
   tri_free(d);
@@ -147,21 +149,21 @@ void tri_reached_release(tri_reached *d) {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-static tri_status post_send(tri_reached *d, int to, const char *from, int64_t count) {
+static tri_status post_send(tri_device_aware *d, int to, const char *from, int64_t count) {
   tri_device *device = d->call.queue->device;
   if (count == 0) return TRI_OK;
   return tri_send_start(&d->call.group, to, TAG, (size_t)count * element_bytes(d),
                         device->driver->peer_address(device, (void *)(uintptr_t)from), &d->requests[d->num_requests++]);
 }
 
-static tri_status post_receive(tri_reached *d, int from, char *to, int64_t count) {
+static tri_status post_receive(tri_device_aware *d, int from, char *to, int64_t count) {
   tri_device *device = d->call.queue->device;
   if (count == 0) return TRI_OK;
   return tri_receive_start(&d->call.group, from, TAG, (size_t)count * element_bytes(d),
                            device->driver->peer_address(device, to), &d->requests[d->num_requests++]);
 }
 
-static tri_status post_exchange(tri_reached *d) {
+static tri_status post_exchange(tri_device_aware *d) {
   const int own = d->call.group.rank;
   int64_t first, count, theirs;
   const int64_t mine = slice_of(d, own, &first);
@@ -175,7 +177,7 @@ static tri_status post_exchange(tri_reached *d) {
   return TRI_OK;
 }
 
-static tri_status post_gather(tri_reached *d) {
+static tri_status post_gather(tri_device_aware *d) {
   const int own = d->call.group.rank;
   int64_t first, theirs;
   const int64_t mine = slice_of(d, own, &first);
@@ -189,7 +191,7 @@ static tri_status post_gather(tri_reached *d) {
   return TRI_OK;
 }
 
-static tri_status finish_messages(tri_reached *d, bool wait, bool *through) {
+static tri_status finish_messages(tri_device_aware *d, bool wait, bool *through) {
   *through = false;
   while (d->num_finished < d->num_requests) {
     bool done = false;
@@ -211,7 +213,7 @@ typedef struct growing {
   char *room;
 } growing;
 
-static tri_status grow(const tri_reached *d, growing *sum, const char *term, int64_t count, char *out) {
+static tri_status grow(const tri_device_aware *d, growing *sum, const char *term, int64_t count, char *out) {
   tri_queue *queue = d->call.queue;
   if (sum->now == NULL) {
     sum->now = term;
@@ -223,7 +225,8 @@ static tri_status grow(const tri_reached *d, growing *sum, const char *term, int
 }
 
 /* A rank's values, in the wide type: the first of a node has the node's room. */
-static tri_status term_of(const tri_reached *d, int rank, int64_t first, int64_t count, bool leads, const char **out) {
+static tri_status term_of(const tri_device_aware *d, int rank, int64_t first, int64_t count, bool leads,
+                          const char **out) {
   tri_queue *queue = d->call.queue;
   char *values = rank == d->call.group.rank ? value_at(d, first) : scratch_of(d, rank);
   *out = values;
@@ -235,7 +238,7 @@ static tri_status term_of(const tri_reached *d, int rank, int64_t first, int64_t
 }
 
 /* The sum of one node's ranks. *adds counts additions, of which the last writes the result where it belongs. */
-static tri_status add_node(const tri_reached *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
+static tri_status add_node(const tri_device_aware *d, int node, int64_t first, int64_t count, int *adds, growing *out) {
   const tri_group *group = &d->call.group;
   *out = (growing){NULL, array_of(d, SUM_OF_NODE)};
   for (int r = 0; r < group->size; r++) {
@@ -249,7 +252,7 @@ static tri_status add_node(const tri_reached *d, int node, int64_t first, int64_
   return TRI_OK;
 }
 
-static tri_status queue_sums(tri_reached *d) {
+static tri_status queue_sums(tri_device_aware *d) {
   tri_queue *queue = d->call.queue;
   const tri_group *group = &d->call.group;
   int64_t first;
@@ -284,7 +287,7 @@ static tri_status pass(const tri_device_event *event, bool wait, bool *passed) {
 }
 
 /* The scratch may hold what a collective before this one has left for the device to add. */
-static tri_status follow_before(tri_reached *d) {
+static tri_status follow_before(tri_device_aware *d) {
   if (d->begun) return TRI_OK;
   d->begun = true;
   TRI_TRY(tri_queue_mark(d->call.queue, &d->added[0]));
@@ -292,7 +295,7 @@ static tri_status follow_before(tri_reached *d) {
   return TRI_OK;
 }
 
-static tri_status begin(tri_reached *d, bool wait, bool *moved) {
+static tri_status begin(tri_device_aware *d, bool wait, bool *moved) {
   TRI_TRY(follow_before(d));
   TRI_TRY(pass(&d->call.ready, wait, moved));
   if (*moved) TRI_TRY(pass(&d->added[d->piece % 2], wait, moved));
@@ -301,12 +304,12 @@ static tri_status begin(tri_reached *d, bool wait, bool *moved) {
   return d->call.reduce ? post_exchange(d) : post_gather(d);
 }
 
-static void next_piece(tri_reached *d) {
+static void next_piece(tri_device_aware *d) {
   d->piece++;
   d->phase = REACHED_BEGIN;
 }
 
-static tri_status add(tri_reached *d, bool wait, bool *moved) {
+static tri_status add(tri_device_aware *d, bool wait, bool *moved) {
   TRI_TRY(finish_messages(d, wait, moved));
   if (!*moved) return TRI_OK;
   TRI_TRY(queue_sums(d));
@@ -320,14 +323,14 @@ static tri_status add(tri_reached *d, bool wait, bool *moved) {
   return TRI_OK;
 }
 
-static tri_status hand_out(tri_reached *d, bool wait, bool *moved) {
+static tri_status hand_out(tri_device_aware *d, bool wait, bool *moved) {
   TRI_TRY(pass(&d->after, wait, moved));
   if (!*moved) return TRI_OK;
   d->phase = REACHED_GATHER;
   return post_gather(d);
 }
 
-static tri_status go_on(tri_reached *d, bool wait, bool *moved) {
+static tri_status go_on(tri_device_aware *d, bool wait, bool *moved) {
   switch (d->phase) {
     case REACHED_BEGIN: return begin(d, wait, moved);
     case REACHED_EXCHANGE: return add(d, wait, moved);
@@ -339,7 +342,7 @@ static tri_status go_on(tri_reached *d, bool wait, bool *moved) {
   return TRI_OK;
 }
 
-tri_status tri_reached_advance(tri_reached *d, bool wait, bool *done, tri_device_event *after) {
+tri_status tri_device_aware_advance(tri_device_aware *d, bool wait, bool *done, tri_device_event *after) {
   bool moved = true;
   while (d->piece < d->pieces && moved) TRI_TRY(go_on(d, wait, &moved));
   *done = d->piece == d->pieces;

@@ -12,9 +12,9 @@
 #include "device/queue.h"
 
 /* Whether the MPI of this process says that it reaches such memory. */
-bool tri_comm_reaches(tri_device_peer peer);
+bool tri_comm_is_device_aware(tri_device_peer peer);
 
-typedef struct tri_reached_call {
+typedef struct tri_device_aware_call {
   tri_group group;
   bool reduce, gather; /* both: all_reduce */
   tri_dtype type;
@@ -23,18 +23,18 @@ typedef struct tri_reached_call {
   char *values;           /* device memory */
   tri_queue *queue;       /* in which the device adds */
   tri_device_event ready; /* the values are there, and nobody else uses them */
-  char *scratch;          /* TRI_REACHED_SCRATCH_BYTES of device memory, until it is done */
-} tri_reached_call;
+  char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, until it is done */
+} tri_device_aware_call;
 
-enum { TRI_REACHED_SCRATCH_BYTES = 16 << 20 };
+enum { TRI_DEVICE_AWARE_SCRATCH_BYTES = 16 << 20 };
 
-typedef struct tri_reached tri_reached;
+typedef struct tri_device_aware tri_device_aware;
 
 /* COLLECTIVE over the group, all ranks' calls in one order, one after the other is done. */
-tri_status tri_reached_start(const tri_reached_call *call, tri_reached **out);
+tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out);
 /* Goes on; with `wait` to the end, else as far as it can. *done: all messages are through, and *after is the place in
  * the queue behind which the result is there. */
-tri_status tri_reached_advance(tri_reached *reached, bool wait, bool *done, tri_device_event *after);
-void tri_reached_release(tri_reached *reached);
+tri_status tri_device_aware_advance(tri_device_aware *reached, bool wait, bool *done, tri_device_event *after);
+void tri_device_aware_release(tri_device_aware *reached);
 
 #endif

@@ -94,7 +94,7 @@ static tri_status allocate_tables(tri_group_impl *group) {
   TRI_TRY(tri_alloc("a group's owners", (size_t)group->size, sizeof(int), &group->owned_parts));
   TRI_TRY(tri_alloc("a group's nodes", nodes, sizeof(int), &group->peers));
   TRI_TRY(tri_alloc("a group's staging", locals, sizeof(tri_staging), &group->staging));
-  TRI_TRY(tri_alloc("a group's walks", 2 * locals + 1, sizeof(tri_walk), &group->walks));
+  TRI_TRY(tri_alloc("a group's walks", 2 * locals + 1, sizeof(tri_owned_walk), &group->walks));
   TRI_TRY(tri_alloc("a group's terms", locals > nodes ? locals : nodes, sizeof(void *), &group->terms));
   return tri_alloc("a group's parts", (size_t)group->size + 1, sizeof(int64_t), &group->begins);
 }

@@ -15,15 +15,15 @@ enum { SPAN_ELEMENTS = 1 << 20 };
 static void add_own(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
-  tri_span now;
-  while (tri_walk_on(request, &group->walks[group->num_local], group->local, SPAN_ELEMENTS, &now)) {
+  tri_owned_span now;
+  while (tri_owned_next(request, &group->walks[group->num_local], group->local, SPAN_ELEMENTS, &now)) {
     for (int l = 0; l < group->num_local; l++) {
       const char *term = group->theirs[l] + (size_t)now.begin * size;
       if (l != group->local) tri_share_looking(term, (size_t)now.length * size);
       group->terms[l] = term;
     }
     group->terms[group->local] = request->values + (size_t)now.begin * size; /* the same, where it may be written */
-    tri_pass_add(request, &now);
+    tri_node_pass_add(request, &now);
   }
 }
 
@@ -32,9 +32,9 @@ static void fetch_others(tri_request *request) {
   size_t size = request->sum->bytes;
   for (int i = 1; i < group->num_local; i++) {
     int owner = (group->local + i) % group->num_local; /* not all from the same one at once */
-    tri_walk *walk = &group->walks[group->num_local + 1 + owner];
-    tri_span now;
-    while (tri_walk_on(request, walk, owner, SPAN_ELEMENTS, &now)) {
+    tri_owned_walk *walk = &group->walks[group->num_local + 1 + owner];
+    tri_owned_span now;
+    while (tri_owned_next(request, walk, owner, SPAN_ELEMENTS, &now)) {
       size_t from = (size_t)now.begin * size;
       tri_share_looking(group->theirs[owner] + from, (size_t)now.length * size);
       memcpy(request->values + from, group->theirs[owner] + from, (size_t)now.length * size);
@@ -43,7 +43,7 @@ static void fetch_others(tri_request *request) {
 }
 
 bool tri_in_place_step(tri_request *request) {
-  tri_pass *pass = &request->pass;
+  tri_node_pass *pass = &request->pass;
   if (pass->phase == TRI_PHASE_LEAVE) return true;
   if (pass->phase == TRI_PHASE_ADD) {
     add_own(request);
@@ -52,6 +52,6 @@ bool tri_in_place_step(tri_request *request) {
     fetch_others(request);
     pass->phase = TRI_PHASE_LEAVE;
   }
-  tri_pass_publish(request->group);
+  tri_node_pass_publish(request->group);
   return false;
 }

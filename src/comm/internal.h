@@ -23,7 +23,7 @@ typedef enum tri_operation {
   TRI_GATHER_BYTES,
   TRI_BARRIER,
   TRI_ALL_TO_ALL,
-  TRI_PASS_ROUND,
+  TRI_RING_PASS,
   TRI_SEND,
   TRI_RECEIVE
 } tri_operation;
@@ -68,10 +68,10 @@ void tri_share_looking(const char *at, size_t bytes);
 void tri_share_close(void);
 
 /* Where a walk over the elements that one rank of the node owns has come to. */
-typedef struct tri_walk {
+typedef struct tri_owned_walk {
   int next;   /* index in owned_parts */
   int64_t at; /* element of that part, counted from the round's first */
-} tri_walk;
+} tri_owned_walk;
 
 /* Messages under way between nodes. */
 typedef struct tri_moving {
@@ -99,12 +99,12 @@ struct tri_group_impl {
   int *peers;                     /* [num_nodes] the rank that owns my part there */
 
   MPI_Win window;
-  tri_staging *staging; /* [num_local] */
-  size_t buffer_bytes;  /* of each of the two */
-  uint64_t step;        /* the last that this rank published */
-  tri_walk *walks;      /* [2 * num_local + 1] of the request at work */
-  const void **terms;   /* [max(num_local, num_nodes)] */
-  const char **theirs;  /* [num_local] their buffers of the request at work, where all of them are shared */
+  tri_staging *staging;  /* [num_local] */
+  size_t buffer_bytes;   /* of each of the two */
+  uint64_t step;         /* the last that this rank published */
+  tri_owned_walk *walks; /* [2 * num_local + 1] of the request at work */
+  const void **terms;    /* [max(num_local, num_nodes)] */
+  const char **theirs;   /* [num_local] their buffers of the request at work, where all of them are shared */
 
   size_t round_bytes; /* of a part, that cross between nodes at a time */
   char *send[2], *receive;
@@ -131,7 +131,7 @@ typedef enum tri_phase {
 
 /* One trip of a round of a request through a node: each rank's owned elements are summed over the node (`reduce`), and
  * handed to all of the node (`gather`). */
-typedef struct tri_pass {
+typedef struct tri_node_pass {
   bool reduce, gather;
   tri_combine combine; /* with reduce */
   char *partials;      /* where sums go, an owned part every round_bytes; NULL: into values */
@@ -139,7 +139,7 @@ typedef struct tri_pass {
   tri_phase phase;
   uint64_t noted_step;                          /* in which the others wrote what they are doing */
   int64_t slot_elements, iteration, num_pieces; /* through the staging */
-} tri_pass;
+} tri_node_pass;
 
 typedef enum tri_stage {
   TRI_STAGE_PARTS,   /* an all-to-all: parts change hands (all_to_all.c)        */
@@ -184,7 +184,7 @@ struct tri_request {
   const int64_t *begins; /* NULL: tri_part_begin of count */
   tri_stage stage;
   int64_t round_elements, num_rounds, turn;
-  tri_pass pass;
+  tri_node_pass pass;
 
   /* an all-to-all, or a pass, which is one: `values` and `begins` are what this rank gives */
   char *to;
@@ -237,32 +237,32 @@ tri_status tri_exchange_arrived(tri_group_impl *group, tri_moving *moving, bool 
 
 /* ---- inside a node (pass.c, staging.c, in_place.c) --------------------------------------------------------------- */
 
-void tri_pass_begin(tri_request *request, const tri_pass *pass);
+void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass);
 /* *through when the pass is, false where other ranks have to go on first. */
-tri_status tri_pass_advance(tri_request *request, bool *through, bool *moved);
+tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved);
 /* All elements of all ranks, which must fit into a buffer, in one step. */
-tri_status tri_pass_at_once(tri_request *request, bool *through, bool *moved);
+tri_status tri_node_pass_at_once(tri_request *request, bool *through, bool *moved);
 /* The first rank of the group, on this node, that this one waits for; -1 if none. */
-int tri_pass_behind(const tri_group_impl *group);
+int tri_node_pass_behind(const tri_group_impl *group);
 
 /* Elements that lie side by side. */
-typedef struct tri_span {
+typedef struct tri_owned_span {
   int owned;      /* index in owned_parts */
   int64_t begin;  /* in values */
   int64_t within; /* from the begin of the part's share of the round */
   int64_t length;
-} tri_span;
+} tri_owned_span;
 
 /* The next elements that the node's rank `local` owns, at most `room`; false at their end. */
-bool tri_walk_on(const tri_request *request, tri_walk *walk, int local, int64_t room, tri_span *out);
+bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local, int64_t room, tri_owned_span *out);
 /* Adds group->terms, which are the node's values of a span. */
-void tri_pass_add(const tri_request *request, const tri_span *span);
+void tri_node_pass_add(const tri_request *request, const tri_owned_span *span);
 /* Leaves a note of what this rank is doing, and with in_place of where its values are, in the step that is published
  * next; and compares the others' of the step that was published last. */
-void tri_pass_write_note(const tri_request *request, bool in_place);
-tri_status tri_pass_check_notes(const tri_request *request);
+void tri_node_pass_write_note(const tri_request *request, bool in_place);
+tri_status tri_node_pass_check_notes(const tri_request *request);
 /* Ends a step: lets the others read what was written in it. */
-void tri_pass_publish(tri_group_impl *group);
+void tri_node_pass_publish(tri_group_impl *group);
 
 /* The two ways of a pass: by copies in the staging; or reading the others' buffers where they are. Each does one step,
  * when all others have come, and returns whether it was the last. */

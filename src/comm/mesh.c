@@ -64,7 +64,7 @@ static bool needs_group(const tri_mesh_shape *shape, tri_domain domain) {
 static tri_status split_domain(tri_mesh *mesh, tri_domain domain) {
   mesh->group_of[domain] = find_group(&mesh->shape, domain);
   if (mesh->group_of[domain] != domain || !needs_group(&mesh->shape, domain)) return TRI_OK;
-  tri_mesh_place origin = tri_domain_place(&mesh->shape, &mesh->place, domain, 0);
+  tri_mesh_coordinates origin = tri_domain_coordinates(&mesh->shape, &mesh->place, domain, 0);
   return tri_group_split(&mesh->world, tri_domain_name(domain), tri_mesh_rank_of(&mesh->shape, &origin),
                          tri_domain_rank(&mesh->shape, &mesh->place, domain), &mesh->groups[domain]);
 }
@@ -83,7 +83,7 @@ tri_status tri_mesh_create(const tri_mesh_shape *shape, tri_mesh *out) {
   TRI_TRY(check_shape(shape, tri_comm_size()));
   tri_mesh mesh = tri_mesh_alone();
   mesh.shape = *shape;
-  mesh.place = tri_mesh_place_of(shape, tri_comm_rank());
+  mesh.place = tri_mesh_coordinates_of(shape, tri_comm_rank());
   mesh.world = tri_group_world();
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) TRI_TRY_GOTO(split_domain(&mesh, (tri_domain)d), destroy_mesh);
   TRI_TRY_GOTO(split_tied(&mesh), destroy_mesh);
@@ -124,6 +124,6 @@ int tri_mesh_world_rank(const tri_mesh *mesh, const char *group, int at) {
   int domain = tri_mesh_domain_of(mesh, group);
   if (domain == TRI_NUM_DOMAINS) return at;
   if (is_tied(mesh, group) && at > 0) at = mesh->shape.size[TRI_AXIS_PIPELINE] - 1;
-  tri_mesh_place place = tri_domain_place(&mesh->shape, &mesh->place, (tri_domain)domain, at);
+  tri_mesh_coordinates place = tri_domain_coordinates(&mesh->shape, &mesh->place, (tri_domain)domain, at);
   return tri_mesh_rank_of(&mesh->shape, &place);
 }

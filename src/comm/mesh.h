@@ -8,7 +8,7 @@
 
 typedef struct tri_mesh {
   tri_mesh_shape shape;
-  tri_mesh_place place;              /* of this rank */
+  tri_mesh_coordinates place;        /* of this rank */
   tri_group world;                   /* the whole mesh */
   tri_group groups[TRI_NUM_DOMAINS]; /* the ranks of this rank's domains; alone where the domain has none of its own */
   tri_domain group_of[TRI_NUM_DOMAINS]; /* whose group a domain uses: that of the first of the same ranks, or its own */

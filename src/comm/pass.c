@@ -28,7 +28,7 @@ enum { IN_PLACE_BYTES = 8 * 1024 };
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-int tri_pass_behind(const tri_group_impl *group) {
+int tri_node_pass_behind(const tri_group_impl *group) {
   for (int i = 1; i < group->num_local; i++) {
     int l = group->local + i < group->num_local ? group->local + i : group->local + i - group->num_local;
     uint64_t step = atomic_load_explicit(&group->staging[l].flag->step, memory_order_acquire);
@@ -37,21 +37,21 @@ int tri_pass_behind(const tri_group_impl *group) {
   return -1;
 }
 
-void tri_pass_publish(tri_group_impl *group) {
+void tri_node_pass_publish(tri_group_impl *group) {
   group->step++;
   if (group->num_local == 1) return;
   atomic_store_explicit(&group->staging[group->local].flag->step, group->step, memory_order_release);
 }
 
 /* Belongs to the step that is published next. */
-void tri_pass_write_note(const tri_request *request, bool in_place) {
+void tri_node_pass_write_note(const tri_request *request, bool in_place) {
   tri_group_impl *group = request->group;
   tri_note *note = &group->staging[group->local].flag->notes[(group->step + 1) % 2];
   *note = (tri_note){.number = request->number, .bytes = request->bytes, .operation = request->operation};
   if (in_place) note->segment = tri_share_find(request->values, request->bytes, &note->offset);
 }
 
-tri_status tri_pass_check_notes(const tri_request *request) {
+tri_status tri_node_pass_check_notes(const tri_request *request) {
   const tri_group_impl *group = request->group;
   const bool sized = request->to_begins == NULL; /* else each gives what it has */
   for (int l = 0; l < group->num_local; l++) {
@@ -70,23 +70,23 @@ tri_status tri_pass_check_notes(const tri_request *request) {
 
 /* ---- what a rank owns -------------------------------------------------------------------------------------------- */
 
-bool tri_walk_on(const tri_request *request, tri_walk *walk, int local, int64_t room, tri_span *out) {
+bool tri_owned_next(const tri_request *request, tri_owned_walk *walk, int local, int64_t room, tri_owned_span *out) {
   const tri_group_impl *group = request->group;
   while (room > 0 && walk->next < group->owned_begin[local + 1]) {
     int64_t begin;
     int64_t left = tri_request_round(request, group->owned_parts[walk->next], request->pass.round, &begin) - walk->at;
     if (left > 0) {
-      *out = (tri_span){walk->next, begin + walk->at, walk->at, left < room ? left : room};
+      *out = (tri_owned_span){walk->next, begin + walk->at, walk->at, left < room ? left : room};
       walk->at += out->length;
       return true;
     }
-    *walk = (tri_walk){walk->next + 1, 0};
+    *walk = (tri_owned_walk){walk->next + 1, 0};
   }
   return false;
 }
 
-void tri_pass_add(const tri_request *request, const tri_span *span) {
-  const tri_pass *pass = &request->pass;
+void tri_node_pass_add(const tri_request *request, const tri_owned_span *span) {
+  const tri_node_pass *pass = &request->pass;
   const tri_group_impl *group = request->group;
   char *to = request->values + (size_t)span->begin * request->sum->bytes;
   if (pass->partials != NULL) {
@@ -98,11 +98,11 @@ void tri_pass_add(const tri_request *request, const tri_span *span) {
 
 /* ---- a pass ------------------------------------------------------------------------------------------------------ */
 
-void tri_pass_begin(tri_request *request, const tri_pass *pass) {
+void tri_node_pass_begin(tri_request *request, const tri_node_pass *pass) {
   tri_group_impl *group = request->group;
   request->pass = *pass;
   for (int l = 0; l < group->num_local; l++) {
-    tri_walk first = {group->owned_begin[l], 0};
+    tri_owned_walk first = {group->owned_begin[l], 0};
     group->walks[l] = group->walks[group->num_local + 1 + l] = first;
     if (l == group->local) group->walks[group->num_local] = first;
   }
@@ -126,19 +126,19 @@ static bool may_look(const tri_request *request) {
   return request->group->num_local > 1 && tri_comm_job()->num_shared > 0 && request->bytes >= IN_PLACE_BYTES;
 }
 
-tri_status tri_pass_advance(tri_request *request, bool *through, bool *moved) {
-  tri_pass *pass = &request->pass;
+tri_status tri_node_pass_advance(tri_request *request, bool *through, bool *moved) {
+  tri_node_pass *pass = &request->pass;
   tri_group_impl *group = request->group;
   *through = pass->num_pieces == 0;
   if (!*through && pass->phase == TRI_PHASE_BEGIN) {
     pass->phase = may_look(request) ? TRI_PHASE_CHOOSE : TRI_PHASE_STAGED;
     pass->noted_step = group->step + 1;
-    if (group->num_local > 1) tri_pass_write_note(request, pass->phase == TRI_PHASE_CHOOSE);
-    if (pass->phase == TRI_PHASE_CHOOSE) tri_pass_publish(group);
+    if (group->num_local > 1) tri_node_pass_write_note(request, pass->phase == TRI_PHASE_CHOOSE);
+    if (pass->phase == TRI_PHASE_CHOOSE) tri_node_pass_publish(group);
   }
-  while (!*through && tri_pass_behind(group) < 0) {
+  while (!*through && tri_node_pass_behind(group) < 0) {
     *moved = true;
-    if (group->step == pass->noted_step && group->num_local > 1) TRI_TRY(tri_pass_check_notes(request));
+    if (group->step == pass->noted_step && group->num_local > 1) TRI_TRY(tri_node_pass_check_notes(request));
     if (pass->phase == TRI_PHASE_CHOOSE) {
       pass->phase = !can_look(request) ? TRI_PHASE_STAGED : pass->reduce ? TRI_PHASE_ADD : TRI_PHASE_FETCH;
     } else if (pass->phase == TRI_PHASE_STAGED) {
@@ -150,19 +150,19 @@ tri_status tri_pass_advance(tri_request *request, bool *through, bool *moved) {
   return TRI_OK;
 }
 
-tri_status tri_pass_at_once(tri_request *request, bool *through, bool *moved) {
+tri_status tri_node_pass_at_once(tri_request *request, bool *through, bool *moved) {
   tri_group_impl *group = request->group;
   *through = false;
   if (request->pass.phase == TRI_PHASE_BEGIN) {
     size_t bytes = (size_t)request->count * request->sum->bytes;
     memcpy(group->staging[group->local].buffers[(group->step + 1) % 2], request->values, bytes);
-    tri_pass_write_note(request, false);
-    tri_pass_publish(group);
+    tri_node_pass_write_note(request, false);
+    tri_node_pass_publish(group);
     request->pass.phase = TRI_PHASE_STAGED;
     *moved = true;
   }
-  if (tri_pass_behind(group) >= 0) return TRI_OK;
-  TRI_TRY(tri_pass_check_notes(request));
+  if (tri_node_pass_behind(group) >= 0) return TRI_OK;
+  TRI_TRY(tri_node_pass_check_notes(request));
   for (int l = 0; l < group->num_local; l++) {
     group->terms[l] = l == group->local ? request->values : group->staging[l].buffers[group->step % 2];
   }

@@ -43,32 +43,32 @@ static void copy_in(tri_request *request) {
   for (int owner = 0; owner < group->num_local; owner++) {
     if (owner == group->local) continue;
     char *to = slot(request, group->local, owner, group->step + 1);
-    tri_span now;
+    tri_owned_span now;
     for (int64_t held = 0;
-         tri_walk_on(request, &group->walks[owner], owner, request->pass.slot_elements - held, &now);) {
+         tri_owned_next(request, &group->walks[owner], owner, request->pass.slot_elements - held, &now);) {
       memcpy(to + (size_t)held * size, request->values + (size_t)now.begin * size, (size_t)now.length * size);
       held += now.length;
     }
   }
 }
 
-static void add_span(const tri_request *request, const tri_span *now, int64_t held) {
+static void add_span(const tri_request *request, const tri_owned_span *now, int64_t held) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
   for (int l = 0; l < group->num_local; l++) {
     if (l != group->local) group->terms[l] = slot(request, l, group->local, group->step) + (size_t)held * size;
   }
   group->terms[group->local] = request->values + (size_t)now->begin * size;
-  tri_pass_add(request, now);
+  tri_node_pass_add(request, now);
 }
 
 /* This rank's own elements: added, and shown to the others. */
 static void add_and_show(tri_request *request) {
   tri_group_impl *group = request->group;
   size_t size = request->sum->bytes;
-  tri_span now;
-  for (int64_t held = 0;
-       tri_walk_on(request, &group->walks[group->num_local], group->local, request->pass.slot_elements - held, &now);) {
+  tri_owned_span now;
+  for (int64_t held = 0; tri_owned_next(request, &group->walks[group->num_local], group->local,
+                                        request->pass.slot_elements - held, &now);) {
     if (request->pass.reduce) add_span(request, &now, held);
     if (request->pass.gather) {
       char *to = slot(request, group->local, group->local, group->step + 1);
@@ -84,9 +84,9 @@ static void copy_out(tri_request *request) {
   for (int i = 1; i < group->num_local; i++) {
     int owner = (group->local + i) % group->num_local; /* not all from the same one at once */
     const char *from = slot(request, owner, owner, group->step);
-    tri_walk *walk = &group->walks[group->num_local + 1 + owner];
-    tri_span now;
-    for (int64_t held = 0; tri_walk_on(request, walk, owner, request->pass.slot_elements - held, &now);) {
+    tri_owned_walk *walk = &group->walks[group->num_local + 1 + owner];
+    tri_owned_span now;
+    for (int64_t held = 0; tri_owned_next(request, walk, owner, request->pass.slot_elements - held, &now);) {
       memcpy(request->values + (size_t)now.begin * size, from + (size_t)held * size, (size_t)now.length * size);
       held += now.length;
     }
@@ -106,7 +106,7 @@ static int64_t owned_length(const tri_request *request, int local) {
 }
 
 void tri_staged_begin(tri_request *request) {
-  tri_pass *pass = &request->pass;
+  tri_node_pass *pass = &request->pass;
   pass->iteration = pass->num_pieces = 0;
   pass->slot_elements = slot_elements(request);
   if (request->group->num_local == 1 && !pass->reduce) return; /* nobody to show anything to */
@@ -118,13 +118,13 @@ void tri_staged_begin(tri_request *request) {
 }
 
 bool tri_staged_step(tri_request *request) {
-  tri_pass *pass = &request->pass;
+  tri_node_pass *pass = &request->pass;
   int64_t adding = pass->reduce ? 1 : 0; /* the iteration in which piece 0 is added */
   int64_t iterations = pass->num_pieces + adding + (pass->gather ? 1 : 0);
   int64_t i = pass->iteration++;
   if (pass->reduce && i < pass->num_pieces) copy_in(request);
   if (i >= adding && i < pass->num_pieces + adding) add_and_show(request);
   if (pass->gather && i > adding) copy_out(request);
-  if (pass->iteration < iterations) tri_pass_publish(request->group);
+  if (pass->iteration < iterations) tri_node_pass_publish(request->group);
   return pass->iteration == iterations;
 }

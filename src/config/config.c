@@ -82,7 +82,7 @@ static bool is_in(const key_list *list, size_t i, const char *path, bool own) {
 static bool is_named(const key_list *list, size_t i, const char *name) { return strcmp(list->names[i], name) == 0; }
 
 static bool is_known(const key_list *list, size_t i, const char *name) {
-  return tri_is_other_name(name, list->paths[i]) || tri_is_other_name(name, list->names[i]);
+  return tri_is_name_alias(name, list->paths[i]) || tri_is_name_alias(name, list->names[i]);
 }
 
 static bool has_word(const key_list *list, size_t i, const char *name) {

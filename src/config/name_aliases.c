@@ -188,7 +188,7 @@ static bool is_among(const char *word, const char *words) {
   return false;
 }
 
-bool tri_is_other_name(const char *word, const char *name) {
+bool tri_is_name_alias(const char *word, const char *name) {
   word += strspn(word, "-");
   name += strspn(name, "-");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -7,6 +7,6 @@
 /* Whether `word` is a name that transformers, Megatron-LM, DeepSpeed, torchtitan, nanoGPT, llm.c, PEFT or another tool
  * has for our `name`: a key, also by its full path ("checkpoint.every"), an option, a value or a command. Case, leading
  * dashes, and which of `-` and `_` joins parts do not matter. */
-bool tri_is_other_name(const char *word, const char *name);
+bool tri_is_name_alias(const char *word, const char *name);
 
 #endif

@@ -36,7 +36,7 @@ static size_t edit_distance(const char *a, const char *b) {
 
 const char *tri_known_word(const char *word, const char *const *candidates, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    if (tri_is_other_name(word, candidates[i])) return candidates[i];
+    if (tri_is_name_alias(word, candidates[i])) return candidates[i];
   }
   return NULL;
 }

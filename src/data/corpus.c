@@ -146,7 +146,7 @@ static tri_status check_record(const tri_corpus *corpus, const char *path) {
 /* The other corpus of the same `trireme prepare`, training's for validation: files of two of them side by side are a
  * mistake, since a document that one validates with the other trains on. */
 static tri_status check_other(const char *prefix, const char *path, const tri_corpus_record *record) {
-  static const char train[] = TRI_GENERATION_TRAIN, validation[] = TRI_GENERATION_VALIDATION;
+  static const char train[] = TRI_FILE_TRANSACTION_TRAIN, validation[] = TRI_FILE_TRANSACTION_VALIDATION;
   const char *slash = strrchr(prefix, '/');
   const char *name = slash == NULL ? prefix : slash + 1;
   bool trains = strcmp(name, train) == 0;
@@ -248,7 +248,7 @@ static tri_status take_fingerprint(tri_corpus *corpus) {
 tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   tri_status status = TRI_OK;
   tri_corpus *corpus = NULL;
-  TRI_TRY(tri_generation_finish_for(prefix, ".idx"));
+  TRI_TRY(tri_file_transaction_finish_for(prefix, ".idx"));
   TRI_TRY(tri_alloc("a corpus", 1, sizeof *corpus, &corpus));
   TRI_TRY_GOTO(tri_strdup(prefix, &corpus->name), close_corpus);
   TRI_TRY_GOTO(map_file(prefix, ".idx", &corpus->idx), close_corpus);

@@ -26,7 +26,7 @@ typedef struct slot {
   int64_t piece_capacity;
   uint8_t *mask; /* of the ids, where they are conversations */
   int64_t mask_room;
-  tri_kept failure, skipped;
+  tri_saved_error failure, skipped;
   bool done;
 } slot;
 
@@ -64,7 +64,7 @@ static void *read_blocks(void *argument) {
     if (!more) break;
     s->done = false;
     s->failure.status = TRI_OK;
-    tri_keep(&s->failure, tri_text_input_next(r->pipeline->input, &s->block));
+    tri_error_save(&s->failure, tri_text_input_next(r->pipeline->input, &s->block));
     more = s->failure.status == TRI_OK && s->block.num_pieces > 0;
     pthread_mutex_lock(&r->lock);
     if (more || s->failure.status != TRI_OK) r->read++;
@@ -96,7 +96,7 @@ static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
     return tri_fail(status, "%s; the document is too long to be left out: divide the text (--documents line)",
                     tri_status_message());
   }
-  tri_keep(&s->skipped, status);
+  tri_error_save(&s->skipped, status);
   s->pieces[index] = (tri_encoded_piece){.document = piece->document, .ends_document = true, .skipped = true};
   return TRI_OK;
 }
@@ -167,7 +167,7 @@ static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
                                             s->block.text + piece->offset, piece->bytes, &c);
   if (status == TRI_OK) status = encode_text(w, s, &c);
   bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
-  if (skipped) tri_keep(&s->skipped, status);
+  if (skipped) tri_error_save(&s->skipped, status);
   if (status != TRI_OK && !skipped) return status;
   if (skipped) s->ids.count = before;
   s->pieces[index] = (tri_encoded_piece){
@@ -206,7 +206,7 @@ static void *encode_blocks(void *argument) {
     if (r->stopped || r->claimed == r->read) break;
     slot *s = slot_of(r, r->claimed++);
     pthread_mutex_unlock(&r->lock);
-    if (s->failure.status == TRI_OK) tri_keep(&s->failure, encode_block(self, s));
+    if (s->failure.status == TRI_OK) tri_error_save(&s->failure, encode_block(self, s));
     pthread_mutex_lock(&r->lock);
     s->done = true;
     pthread_cond_signal(&r->done);
@@ -216,7 +216,7 @@ static void *encode_blocks(void *argument) {
 }
 
 static tri_status accept_slot(const ring *r, slot *s) {
-  TRI_TRY(tri_kept_tell(&s->failure));
+  TRI_TRY(tri_saved_error_restore(&s->failure));
   tri_encoded_block block = {
       .ids = s->ids.ids,
       .mask = r->pipeline->chat != NULL ? s->mask : NULL,

@@ -20,9 +20,9 @@ typedef struct tri_encoded_piece {
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
-  const int32_t *ids;            /* of all pieces, one after the other */
-  const uint8_t *mask;           /* for each, whether it is learnt; NULL: all are */
-  const tri_kept *first_skipped; /* why the first of the pieces was that was passed over, if one was */
+  const int32_t *ids;                   /* of all pieces, one after the other */
+  const uint8_t *mask;                  /* for each, whether it is learnt; NULL: all are */
+  const tri_saved_error *first_skipped; /* why the first of the pieces was that was passed over, if one was */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
   int64_t position; /* bytes of the input files read up to here */

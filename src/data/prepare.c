@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/format.h"
 #include "base/file_transaction.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/nearest_word.h"
@@ -35,7 +35,7 @@ typedef struct prepare {
   tri_prepare_report report;
   tri_tokenizer *tokenizer;
   tri_split_writer *writer;
-  tri_generation *generation;
+  tri_file_transaction *generation;
   tri_chat_format format; /* of conversations */
   char tokenizer_path[TRI_PATH_BYTES];
   double start_s, shown_s;
@@ -205,8 +205,8 @@ static tri_status check_folder(const prepare *p) {
   if (tri_path_exists(options->out) && !tri_path_is_directory(options->out)) {
     return tri_fail(TRI_BAD_USAGE, "--out %s is a file; it must be a folder", options->out);
   }
-  TRI_TRY(tri_generation_finish(options->out));
-  for (const char *const *name = tri_generation_names; *name != NULL; name++) {
+  TRI_TRY(tri_file_transaction_finish(options->out));
+  for (const char *const *name = tri_file_transaction_names; *name != NULL; name++) {
     char path[TRI_PATH_BYTES];
     TRI_TRY(tri_path_join(path, options->out, *name));
     if (tri_path_is_directory(path)) {
@@ -522,14 +522,14 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
 }
 
 static tri_status write_records(const prepare *p) {
-  static const char *const names[] = {TRI_GENERATION_TRAIN, TRI_GENERATION_VALIDATION};
+  static const char *const names[] = {TRI_FILE_TRANSACTION_TRAIN, TRI_FILE_TRANSACTION_VALIDATION};
   enum { BOTH = sizeof names / sizeof names[0] };
   const int count = p->options->validation > 0 ? BOTH : 1;
   tri_corpus_record records[BOTH];
   char prefixes[BOTH][TRI_PATH_BYTES], path[TRI_PATH_BYTES], generation[TRI_FINGERPRINT_BYTES];
   const char *members[BOTH + 1];
   for (int i = 0; i < count; i++) {
-    TRI_TRY(tri_path_join(prefixes[i], tri_generation_folder(p->generation), names[i]));
+    TRI_TRY(tri_path_join(prefixes[i], tri_file_transaction_folder(p->generation), names[i]));
     TRI_TRY(prepare_describe(p, prefixes[i], &records[i]));
     members[i] = records[i].corpus;
   }
@@ -551,9 +551,9 @@ static tri_status write_tokenizer(const prepare *p) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
   const char *slash = strrchr(p->tokenizer_path, '/');
   const bool known = !learns(p->options) && strcmp(p->options->tokenizer, "bytes") != 0;
-  TRI_TRY(tri_path_join(path, tri_generation_folder(p->generation), "tokenizer.json"));
+  TRI_TRY(tri_path_join(path, tri_file_transaction_folder(p->generation), "tokenizer.json"));
   TRI_TRY(tri_tokenizer_save(p->tokenizer, path));
-  TRI_TRY(tri_path_join(path, tri_generation_folder(p->generation), "tokenizer_config.json"));
+  TRI_TRY(tri_path_join(path, tri_file_transaction_folder(p->generation), "tokenizer_config.json"));
   snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - p->tokenizer_path),
            slash == NULL ? "." : p->tokenizer_path);
   json_t *template = p->options->chat ? tri_chat_format_json(&p->format) : NULL;
@@ -570,13 +570,13 @@ static tri_status commit(prepare *p) {
   TRI_TRY(tri_split_writer_commit(p->writer));
   TRI_TRY(write_tokenizer(p));
   TRI_TRY(write_records(p));
-  return tri_generation_commit(p->generation);
+  return tri_file_transaction_commit(p->generation);
 }
 
 static tri_status write_corpus(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
-  TRI_TRY(tri_split_writer_create(tri_generation_folder(p->generation), p->report.vocab_size, p->options->validation,
-                                  p->options->seed, p->options->chat, &p->writer));
+  TRI_TRY(tri_split_writer_create(tri_file_transaction_folder(p->generation), p->report.vocab_size,
+                                  p->options->validation, p->options->seed, p->options->chat, &p->writer));
   TRI_TRY(encode_inputs(p));
   TRI_TRY(commit(p));
   tri_split_writer_count(p->writer, &p->report.counts);
@@ -591,12 +591,12 @@ tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *o
   TRI_TRY(check_inputs(&p));
   TRI_TRY(check_folder(&p));
   TRI_TRY_GOTO(make_tokenizer(&p), destroy_tokenizer);
-  TRI_TRY_GOTO(tri_generation_begin(options->out, &p.generation), destroy_tokenizer);
+  TRI_TRY_GOTO(tri_file_transaction_begin(options->out, &p.generation), destroy_tokenizer);
   TRI_TRY_GOTO(write_corpus(&p), destroy_generation);
   *out = p.report;
 destroy_generation:
   tri_split_writer_destroy(p.writer);
-  tri_generation_destroy(p.generation);
+  tri_file_transaction_destroy(p.generation);
 destroy_tokenizer:
   tri_chat_format_release(&p.format);
   tri_tokenizer_destroy(p.tokenizer);

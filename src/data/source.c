@@ -143,7 +143,7 @@ static tri_status read_packed(const tri_source *source, int64_t epoch, int64_t n
   }
   for (int64_t t = at; t < source->sequence; t++) {
     out->ids[t] = 0;
-    out->labels[t] = TRI_LABEL_FILLING;
+    out->labels[t] = TRI_LABEL_PADDING;
     out->positions[t] = (int32_t)(source->masked ? (t - at) % TRI_PACKING_FILLING : t);
   }
   return TRI_OK;

@@ -29,10 +29,10 @@ tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, do
   writer->fraction = validation;
   writer->masked = masked;
   writer->key = tri_random_stream(seed, TRI_RANDOM_SPLIT, 0);
-  TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_TRAIN), destroy_writer);
+  TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_FILE_TRANSACTION_TRAIN), destroy_writer);
   TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->train), destroy_writer);
   if (validation > 0) {
-    TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_GENERATION_VALIDATION), destroy_writer);
+    TRI_TRY_GOTO(tri_path_join(prefix, directory, TRI_FILE_TRANSACTION_VALIDATION), destroy_writer);
     TRI_TRY_GOTO(tri_corpus_writer_create(prefix, vocab_size, &writer->validation), destroy_writer);
   }
   if (masked) TRI_TRY_GOTO(tri_corpus_writer_begin_mask(writer->train), destroy_writer);

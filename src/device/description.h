@@ -19,7 +19,7 @@ typedef struct tri_matmul {
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
-  bool b_passing;  /* b is there only now and then, so nobody packs it ahead; means nothing to matmul */
+  bool b_unpacked; /* b is there only now and then, so nobody packs it ahead; means nothing to matmul */
   bool generating; /* of a list that generates text: few rows, as a rule, and what becomes of one should not depend on
                       how many there are. A device may have other kernels and another packed b for that */
   bool accumulate; /* never together with bias */

@@ -9,7 +9,7 @@
 
 #include "device/device.h"
 
-enum { TRI_DEVICE_CHOOSER_BYTES = 192 };
+enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
 
 /* fp32 products may round their operands to TF32 (10 bits), where the device is faster then. Before the device is asked
  * for anything. */
@@ -17,17 +17,17 @@ void tri_device_allow_tf32(tri_device *device);
 
 /* Who chooses, with the versions and the chip that choices hold for: "cuBLASLt 13.1.0 on NVIDIA H200 (sm_90a)"; "" on a
  * device that has nothing to choose. */
-void tri_device_chooser(tri_device *device, char out[TRI_DEVICE_CHOOSER_BYTES]);
+void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
 
 /* The products that somebody has planned to ask of the device (tri_device_description.matmul_workspace), in a fixed
  * order. The texts are the caller's, tri_free. */
-tri_status tri_device_products_asked(tri_device *device, char **out);
+tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
 /* Chooses for each of them: the library's first, or with `timed` the fastest of its first eight on random numbers, for
  * which memory is taken and given back. Takes the choices itself, too. */
-tri_status tri_device_products_choose(tri_device *device, const char *products, bool timed, char **choices);
+tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
 /* From here on products are made so. Lines of choices that do not make sense are TRI_BAD_FILE. */
-tri_status tri_device_products_take(tri_device *device, const char *choices);
+tri_status tri_device_gemms_take(tri_device *device, const char *choices);
 
 #endif

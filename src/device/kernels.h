@@ -271,7 +271,7 @@ typedef struct tri_device_kernels {
    *
    * E experts, K chosen of them for each row (router.h). Logits, biases, weights and what is made of scores is wide. */
 
-  /* experts[R,K] and weights[R,K] from logits[R,E]; bias[E] may be NULL. A row whose label is TRI_LABEL_FILLING has
+  /* experts[R,K] and weights[R,K] from logits[R,E]; bias[E] may be NULL. A row whose label is TRI_LABEL_PADDING has
    * experts -1 and weights 0, and nothing below counts it, nor has it a gradient; labels[R] may be NULL. */
   tri_status (*router_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                const int32_t *labels, const void *logits, const void *bias, int32_t *experts,

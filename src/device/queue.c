@@ -62,10 +62,10 @@ tri_status tri_queue_finish(tri_queue *queue) {
 }
 
 void tri_queue_drain(tri_queue *queue) {
-  tri_kept before = {.status = TRI_OK};
-  tri_keep(&before, TRI_INTERNAL); /* whatever this thread has failed with */
+  tri_saved_error before = {.status = TRI_OK};
+  tri_error_save(&before, TRI_INTERNAL); /* whatever this thread has failed with */
   (void)tri_queue_finish(queue);
-  (void)tri_kept_tell(&before);
+  (void)tri_saved_error_restore(&before);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -103,7 +103,7 @@ tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *f
   return tri_queue_finish(queue);
 }
 
-tri_status tri_queue_undefine(tri_queue *queue, void *memory, size_t bytes) {
+tri_status tri_queue_mark_uninitialised(tri_queue *queue, void *memory, size_t bytes) {
   if (bytes == 0 || queue->device->driver->undefine == NULL) return TRI_OK;
   return queue->device->driver->undefine(queue, memory, bytes);
 }

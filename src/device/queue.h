@@ -82,6 +82,6 @@ tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *f
 
 /* Queues the word that what is in this device memory is no longer needed: it may be anything until it is written again.
  * Who reads it before that finds out on a device that is there for such mistakes. */
-tri_status tri_queue_undefine(tri_queue *queue, void *memory, size_t bytes);
+tri_status tri_queue_mark_uninitialised(tri_queue *queue, void *memory, size_t bytes);
 
 #endif

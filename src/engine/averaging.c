@@ -88,9 +88,9 @@ static tri_status change_point(tri_engine *engine, bool evaluated) {
   return gather_values(engine);
 }
 
-tri_status tri_engine_show_evaluated(tri_engine *engine) { return change_point(engine, true); }
+tri_status tri_engine_swap_in_averaged_weights(tri_engine *engine) { return change_point(engine, true); }
 
-tri_status tri_engine_show_trained(tri_engine *engine) { return change_point(engine, false); }
+tri_status tri_engine_swap_back(tri_engine *engine) { return change_point(engine, false); }
 
 tri_status tri_engine_begin_states(tri_engine *engine) {
   tri_queue *queue = engine->device->queue;

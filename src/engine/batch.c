@@ -66,7 +66,7 @@ static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
       memcpy(to->labels + row, maker->labels + first, bytes);
       memcpy(to->positions + row, maker->positions + first, bytes);
       memcpy(to->weights + row, maker->weights + first, (size_t)count * sizeof *to->weights);
-      for (int64_t t = 0; t < count && to->numbers != NULL; t++) to->numbers[row + t] = (int32_t)(first + t);
+      for (int64_t t = 0; t < count && to->global_rows != NULL; t++) to->global_rows[row + t] = (int32_t)(first + t);
       row += count;
     }
   }

@@ -16,7 +16,7 @@ typedef struct tri_batch {
   int32_t *ids, *labels; /* [rows]; a negative label does not count (base/label.h) */
   float *weights;        /* [rows]: how much the others count */
   int32_t *positions;    /* [rows]: in their sequence or document */
-  int32_t *numbers;      /* [rows]: among the rows of all ranks; where several share sequences */
+  int32_t *global_rows;  /* [rows]: among the rows of all ranks; where several share sequences */
   int32_t *inner_order;  /* [rows of the inner ranks]: where they exchange heads */
   int32_t *outer_order;  /* [rows of all ranks]: of the keys that are gathered */
   int32_t *send_rows;    /* [outer * rows of the inner ranks]: rank after rank, the rows of keys that each of the outer

@@ -11,7 +11,7 @@ static tri_status convert(tri_device *device, int64_t begin, int64_t end, tri_dt
 }
 
 /* One element is read before it is written. */
-tri_status tri_narrow(tri_device *device, int64_t count, void *values) {
+tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values) {
   for (int64_t begin = 0, end = 1; begin < count; begin = end, end = 2 * begin) {
     if (end > count) end = count;
     TRI_TRY(convert(device, begin, end, TRI_FP32, TRI_BF16, values));
@@ -19,7 +19,7 @@ tri_status tri_narrow(tri_device *device, int64_t count, void *values) {
   return TRI_OK;
 }
 
-tri_status tri_widen(tri_device *device, int64_t begin, int64_t end, void *values) {
+tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values) {
   while (begin < end) {
     int64_t from = end == 1 ? 0 : (end + 1) / 2;
     if (from < begin) from = begin;

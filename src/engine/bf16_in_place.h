@@ -5,10 +5,10 @@
 #include "device/device.h"
 
 /* LOCAL. values[count], fp32, become bf16, element i at 2 i bytes from the begin. */
-tri_status tri_narrow(tri_device *device, int64_t count, void *values);
+tri_status tri_to_bf16_in_place(tri_device *device, int64_t count, void *values);
 
 /* LOCAL. The bf16 elements [begin, end) of values become fp32 again, element i at 4 i bytes; memory before 4 * begin
  * bytes stays, what lies behind it does not. */
-tri_status tri_widen(tri_device *device, int64_t begin, int64_t end, void *values);
+tri_status tri_to_fp32_in_place(tri_device *device, int64_t begin, int64_t end, void *values);
 
 #endif

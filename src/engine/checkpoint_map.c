@@ -41,7 +41,7 @@ static int64_t kept_of(const tri_optimizer_settings *settings, const tri_paramet
 
 /* Which of a table's entries are tensors of the list. Of an adapted model a checkpoint has what is trained; the rest is
  * the base's, and stays where that is. */
-static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+static bool is_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   if (!table->has_factors) return true;
   switch (use) {
     case TRI_SHARDS_SAVE:
@@ -58,12 +58,12 @@ static bool is_averaged(const tri_optimizer_settings *settings, const tri_parame
 }
 
 /* Its tensors in a checkpoint; those of a tied pair are one. */
-static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_shards_use use) {
+static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
 
 static tri_status allocate_lists(const tri_parameter_table *table, const tri_optimizer_settings *settings,
-                                 tri_shards *shards) {
+                                 tri_checkpoint_map *shards) {
   size_t weights = 0, kept = 0;
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *parameter = &table->entries[e];
@@ -79,8 +79,8 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
 }
 
 /* Of each part of a tensor on disk by itself, but where the optimizer has them joined. */
-static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_optimizer *optimizer, const tri_parameter *tensor,
-                                       const char *suffix, tri_dtype wide) {
+static tri_checkpoint_tensor *add_kept(tri_checkpoint_map *shards, const tri_optimizer *optimizer,
+                                       const tri_parameter *tensor, const char *suffix, tri_dtype wide) {
   const bool by_part = tensor->within.part != NULL && !optimizer->joins_parts;
   int64_t i = shards->num_optimizer++;
   if (!by_part) snprintf(shards->names[i], sizeof shards->names[i], "%s%s", tensor->name, suffix);
@@ -93,14 +93,14 @@ static tri_checkpoint_tensor *add_kept(tri_shards *shards, const tri_optimizer *
   return &shards->optimizer[i];
 }
 
-tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
+tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint) {
   const tri_parameter_table *table = engine->parts.table;
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     const tri_optimizer *optimizer = tri_optimizer_of(engine->options.optimizer, entry);
     if (optimizer == NULL || !optimizer->joins_parts || entry->within.part == NULL) continue;
     for (int64_t s = 0; s < optimizer->num_states; s++) {
-      char former[sizeof *((tri_shards *)NULL)->names];
+      char former[sizeof *((tri_checkpoint_map *)NULL)->names];
       snprintf(former, sizeof former, "%s.%s%s", entry->name, entry->within.part, optimizer->states[s].suffix);
       if (!tri_checkpoint_has(checkpoint, former)) continue;
       return tri_fail(TRI_BAD_FILE,
@@ -113,8 +113,8 @@ tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoin
   return TRI_OK;
 }
 
-static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
-                         const tri_parameter *tensor, tri_dtype wide) {
+static void add_all_kept(tri_checkpoint_map *shards, const tri_optimizer_settings *settings,
+                         const tri_optimizer *optimizer, const tri_parameter *tensor, tri_dtype wide) {
   for (int64_t s = 0; s < optimizer->num_states; s++) {
     if (!has_state(settings, optimizer, tensor, s)) continue;
     const tri_state_shape shape = tri_optimizer_state_shape(settings, optimizer, tensor, s);
@@ -126,7 +126,7 @@ static void add_all_kept(tri_shards *shards, const tri_optimizer_settings *setti
 }
 
 /* The averages, under the weights' names and in their shapes on disk, behind everything else that is kept. */
-static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_shards *shards) {
+static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide, tri_checkpoint_map *shards) {
   shards->num_kept = shards->num_optimizer;
   for (int64_t w = 0; w < shards->num_weights; w++) {
     const tri_parameter *part = &shards->parts[w];
@@ -149,8 +149,8 @@ static tri_dtype read_type(tri_stored stored, tri_dtype precision) {
   return tri_dtype_wide(precision);
 }
 
-static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options, tri_shards_use use,
-                               tri_shards *shards) {
+static tri_status list_tensors(const tri_parameter_table *table, const tri_engine_options *options,
+                               tri_checkpoint_map_use use, tri_checkpoint_map *shards) {
   const tri_optimizer_settings *settings = options->optimizer;
   const tri_dtype wide = tri_dtype_wide(options->precision);
   TRI_TRY(allocate_lists(table, settings, shards));
@@ -173,7 +173,7 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
   return TRI_OK;
 }
 
-const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number) {
+const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *shards, int64_t number) {
   return number < shards->num_weights ? &shards->weights[number] : &shards->optimizer[number - shards->num_weights];
 }
 
@@ -183,14 +183,14 @@ const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t
  * rank's gradients, which nobody needs between steps, one at a time (tri_engine.staged). What is written there is put
  * back into the state when another one is wanted, or at the end. */
 
-struct tri_shards_staged {
+struct tri_checkpoint_map_staged {
   tri_checkpoint_memory memory;
   tri_engine *engine;
   const tri_update_call *call;
   int64_t state; /* -1: the point that is saved */
 };
 
-static tri_status make_staged(const tri_shards_staged *s) {
+static tri_status make_staged(const tri_checkpoint_map_staged *s) {
   tri_engine *engine = s->engine;
   const tri_update_call *call = s->call;
   char *to = tri_executor_call_gradients(engine->executor, call);
@@ -204,7 +204,7 @@ static tri_status make_staged(const tri_shards_staged *s) {
 }
 
 static tri_status put_back(tri_engine *engine) {
-  const tri_shards_staged *s = engine->staged;
+  const tri_checkpoint_map_staged *s = engine->staged;
   if (s == NULL || !engine->staged_written) return TRI_OK;
   engine->staged_written = false;
   return tri_update_narrow(engine->device->queue, s->call, s->state,
@@ -212,7 +212,7 @@ static tri_status put_back(tri_engine *engine) {
                            tri_executor_state(engine->executor, s->call, s->state));
 }
 
-static tri_status stage(const tri_shards_staged *s) {
+static tri_status stage(const tri_checkpoint_map_staged *s) {
   tri_engine *engine = s->engine;
   if (engine->staged == s) return TRI_OK;
   TRI_TRY(put_back(engine));
@@ -222,7 +222,7 @@ static tri_status stage(const tri_shards_staged *s) {
 }
 
 static tri_status staged_read(void *context, void *to_host, const void *from, size_t bytes) {
-  const tri_shards_staged *s = context;
+  const tri_checkpoint_map_staged *s = context;
   const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
   TRI_TRY(stage(s));
   if (real != NULL) return real->read(real->context, to_host, from, bytes);
@@ -231,7 +231,7 @@ static tri_status staged_read(void *context, void *to_host, const void *from, si
 }
 
 static tri_status staged_write(void *context, void *to, const void *from_host, size_t bytes) {
-  const tri_shards_staged *s = context;
+  const tri_checkpoint_map_staged *s = context;
   const tri_checkpoint_memory *real = tri_executor_memory(s->engine->executor);
   TRI_TRY(stage(s));
   s->engine->staged_written = true;
@@ -240,7 +240,7 @@ static tri_status staged_write(void *context, void *to, const void *from_host, s
   return TRI_OK;
 }
 
-tri_status tri_shards_written(tri_engine *engine) {
+tri_status tri_checkpoint_map_written(tri_engine *engine) {
   TRI_TRY(put_back(engine));
   engine->staged = NULL;
   return tri_queue_finish(engine->device->queue);
@@ -249,11 +249,11 @@ tri_status tri_shards_written(tri_engine *engine) {
 /* ---- what a rank holds ------------------------------------------------------------------------------------------- */
 
 /* Where replicas hold the same, each saves a part of it. */
-static tri_stretch divide(tri_stretch whole, const tri_mesh_seat *seat, tri_domain replicas) {
+static tri_element_range divide(tri_element_range whole, const tri_mesh_seat *seat, tri_domain replicas) {
   int64_t first, count;
   tri_part_of(whole.count, tri_domain_size(&seat->shape, replicas),
               tri_domain_rank(&seat->shape, &seat->place, replicas), &first, &count);
-  return (tri_stretch){whole.first + first, count, whole.at + first};
+  return (tri_element_range){whole.first + first, count, whole.at + first};
 }
 
 /* Stretches of values and of states that a rank saves. */
@@ -264,34 +264,34 @@ typedef struct holder {
   tri_mesh_seat seat;
 } holder;
 
-static tri_stretch saved_values(const holder *h, int64_t entry) {
-  tri_stretch stretch = tri_stretch_of_values(h->buckets, h->table, entry);
+static tri_element_range saved_values(const holder *h, int64_t entry) {
+  tri_element_range stretch = tri_element_range_of_values(h->buckets, h->table, entry);
   const tri_bucket *bucket = tri_bucket_of(h->buckets, h->table, entry);
   bool sharded = bucket != NULL && bucket->values_sharded;
   return sharded ? stretch : divide(stretch, &h->seat, h->table->entries[entry].placement.replicas);
 }
 
 /* Of what a call updates; `at` counts from there. */
-static tri_stretch saved_of_call(const holder *h, const tri_update_call *call) {
-  const tri_stretch stretch = {call->first, call->count, 0};
+static tri_element_range saved_of_call(const holder *h, const tri_update_call *call) {
+  const tri_element_range stretch = {call->first, call->count, 0};
   return h->layout->zero > 0 ? stretch : divide(stretch, &h->seat, h->table->entries[call->entry].placement.replicas);
 }
 
 /* Of a state with a shape of its own. All ranks that hold parts of the tensor have it, and the first saves it. */
-static tri_stretch saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
+static tri_element_range saved_of_own_shape(const holder *h, const tri_update_call *call, int64_t state) {
   const tri_parameter_placement *placed = &h->table->entries[call->entry].placement;
-  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
-  if (tri_domain_rank(&h->seat.shape, &h->seat.place, placed->parts) > 0) return (tri_stretch){0};
+  const tri_element_range all = {0, tri_update_state_count(call, state), 0};
+  if (tri_domain_rank(&h->seat.shape, &h->seat.place, placed->parts) > 0) return (tri_element_range){0};
   return h->layout->zero > 0 ? all : divide(all, &h->seat, placed->replicas);
 }
 
-static tri_stretch saved_of_state(const holder *h, const tri_update_call *call, int64_t state) {
+static tri_element_range saved_of_state(const holder *h, const tri_update_call *call, int64_t state) {
   return tri_update_has_own_shape(call, state) ? saved_of_own_shape(h, call, state) : saved_of_call(h, call);
 }
 
 static bool is_saved(const tri_parameter *entry) { return entry->count > 0 && entry->counted && entry->tied_to < 0; }
 
-static bool is_to_save(tri_shards_use use) {
+static bool is_to_save(tri_checkpoint_map_use use) {
   switch (use) {
     case TRI_SHARDS_SAVE: return true;
     case TRI_SHARDS_LOAD:
@@ -303,14 +303,14 @@ static bool is_to_save(tri_shards_use use) {
 
 typedef struct lister {
   tri_engine *engine;
-  tri_shards *shards;
+  tri_checkpoint_map *shards;
   holder h;
   bool saves;
   int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and the optimizer's */
 } lister;
 
-static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, tri_stretch stretch, void *array,
-                size_t element, const tri_checkpoint_memory *memory) {
+static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, tri_element_range stretch,
+                void *array, size_t element, const tri_checkpoint_memory *memory) {
   if (stretch.count == 0) return;
   char *data = (char *)array + (size_t)stretch.at * element;
   const bool apart = tensor >= shards->num_weights && tensor < shards->num_weights + shards->num_kept;
@@ -319,8 +319,8 @@ static void add(tri_shards *shards, int64_t tensor, const tri_parameter *part, t
 }
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
-  tri_shards_staged *s = &l->shards->staged[l->shards->num_staged++];
-  *s = (tri_shards_staged){{s, staged_read, staged_write}, l->engine, call, state};
+  tri_checkpoint_map_staged *s = &l->shards->staged[l->shards->num_staged++];
+  *s = (tri_checkpoint_map_staged){{s, staged_read, staged_write}, l->engine, call, state};
   return &s->memory;
 }
 
@@ -342,13 +342,14 @@ static source source_of_state(lister *l, const tri_update_call *call, int64_t st
 static void add_of_call(lister *l, const tri_update_call *call, source from, int64_t first_tensor, int64_t stride) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const size_t element = tri_dtype_bytes(tri_dtype_wide(call->type));
-  const tri_stretch whole = l->saves ? saved_of_call(&l->h, call) : (tri_stretch){call->first, call->count, 0};
+  const tri_element_range whole =
+      l->saves ? saved_of_call(&l->h, call) : (tri_element_range){call->first, call->count, 0};
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     /* An entry that is tied to another has its tensor, but may be the one that this rank holds. */
     const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
-    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(whole, first, count), from.data, element,
+    add(l->shards, first_tensor + stride * t, part, tri_element_range_within(whole, first, count), from.data, element,
         from.memory);
   }
 }
@@ -357,8 +358,8 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
 static void add_own_shape(lister *l, const tri_update_call *call, int64_t state, int64_t first_tensor, int64_t stride) {
   const tri_parameter *entry = &l->h.table->entries[call->entry];
   const source from = source_of_state(l, call, state);
-  const tri_stretch all = {0, tri_update_state_count(call, state), 0};
-  const tri_stretch own = l->saves ? saved_of_own_shape(&l->h, call, state) : all;
+  const tri_element_range all = {0, tri_update_state_count(call, state), 0};
+  const tri_element_range own = l->saves ? saved_of_own_shape(&l->h, call, state) : all;
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
@@ -379,19 +380,19 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, int
 /* Matrices that are in 4 bits, each through the same scratch memory. */
 static void add_quantised(lister *l, const tri_parameter *entry) {
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
-    tri_shards *shards = l->shards;
+    tri_checkpoint_map *shards = l->shards;
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     if (count == 0) continue;
     tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
     tri_quantised_set_up(l->engine->executor, entry, first / count, matrix);
-    add(shards, l->weight + t, &shards->parts[l->weight + t], (tri_stretch){0, count, 0}, matrix->wide,
+    add(shards, l->weight + t, &shards->parts[l->weight + t], (tri_element_range){0, count, 0}, matrix->wide,
         tri_dtype_bytes(matrix->type), &matrix->memory);
   }
 }
 
 /* Values as they lie in their array. */
-static void add_values(lister *l, const tri_parameter *entry, tri_stretch values, int64_t first_tensor,
+static void add_values(lister *l, const tri_parameter *entry, tri_element_range values, int64_t first_tensor,
                        int64_t stride) {
   const tri_executor *executor = l->engine->executor;
   const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
@@ -400,7 +401,7 @@ static void add_values(lister *l, const tri_parameter *entry, tri_stretch values
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
-    add(l->shards, first_tensor + stride * t, part, tri_stretch_within(values, first, count), array, element,
+    add(l->shards, first_tensor + stride * t, part, tri_element_range_within(values, first, count), array, element,
         tri_executor_memory(executor));
   }
 }
@@ -413,7 +414,8 @@ static void add_entry(lister *l, int64_t e) {
   const tri_optimizer *optimizer = tri_optimizer_of(settings, entry);
   const int64_t stride = kept_of(settings, entry);
   const bool averages = optimizer != NULL && optimizer->trained != NULL;
-  const tri_stretch values = l->saves ? saved_values(&l->h, e) : tri_stretch_of_values(l->h.buckets, l->h.table, e);
+  const tri_element_range values =
+      l->saves ? saved_values(&l->h, e) : tri_element_range_of_values(l->h.buckets, l->h.table, e);
   if (entry->stored == TRI_STORED_NF4) {
     add_quantised(l, entry);
     return;
@@ -441,8 +443,8 @@ typedef struct tensor_numbers {
   int64_t weight, kept;
 } tensor_numbers;
 
-static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings, tri_shards_use use,
-                           int64_t num_weights, tensor_numbers *out) {
+static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings,
+                           tri_checkpoint_map_use use, int64_t num_weights, tensor_numbers *out) {
   tensor_numbers next = {0, num_weights};
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
@@ -457,7 +459,7 @@ static void number_tensors(const tri_parameter_table *table, const tri_optimizer
 }
 
 /* Whose each call of an optimizer has at most a slice of each tensor that it is of, and of all it keeps. */
-static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) {
+static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *shards) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
   size_t most = 0, quantised = 0;
@@ -475,7 +477,7 @@ static tri_status allocate_slices(const tri_engine *engine, tri_shards *shards) 
   return tri_alloc("a checkpoint's list", staged, sizeof *shards->staged, &shards->staged);
 }
 
-static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards *shards) {
+static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *shards) {
   const tri_parameter_table *table = engine->parts.table;
   const tri_mesh *mesh = engine->options.mesh;
   lister l = {.engine = engine,
@@ -498,20 +500,20 @@ static tri_status list_slices(tri_engine *engine, tri_shards_use use, tri_shards
   return status;
 }
 
-tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out) {
-  tri_shards shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
+tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out) {
+  tri_checkpoint_map shards = {.elsewhere = use == TRI_SHARDS_LOAD_FACTORS || use == TRI_SHARDS_LOAD_BASE};
   const tri_engine_options *options = &engine->options;
   tri_status status = list_tensors(engine->parts.table, options, use, &shards);
   if (status == TRI_OK) status = list_slices(engine, use, &shards);
   if (status != TRI_OK) {
-    tri_shards_release(&shards);
+    tri_checkpoint_map_release(&shards);
     return status;
   }
   *out = shards;
   return TRI_OK;
 }
 
-bool tri_shards_keep_narrow(const tri_engine *engine) {
+bool tri_checkpoint_map_keep_narrow(const tri_engine *engine) {
   const tri_updates *updates = engine->parts.updates;
   const tri_parameter_table *table = engine->parts.table;
   const tri_dtype type = engine->options.precision;
@@ -527,7 +529,7 @@ bool tri_shards_keep_narrow(const tri_engine *engine) {
   return false;
 }
 
-void tri_shards_release(tri_shards *shards) {
+void tri_checkpoint_map_release(tri_checkpoint_map *shards) {
   tri_free(shards->quantised);
   tri_free(shards->staged);
   tri_free(shards->slices);
@@ -536,11 +538,11 @@ void tri_shards_release(tri_shards *shards) {
   tri_free(shards->parts);
   tri_free(shards->optimizer);
   tri_free(shards->weights);
-  *shards = (tri_shards){0};
+  *shards = (tri_checkpoint_map){0};
 }
 
-size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice) {
-  return (size_t)slice->count * tri_dtype_bytes(tri_shards_tensor(shards, slice->tensor)->type);
+size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tri_checkpoint_slice *slice) {
+  return (size_t)slice->count * tri_dtype_bytes(tri_checkpoint_map_tensor(shards, slice->tensor)->type);
 }
 
 static bool is_staged(const tri_checkpoint_slice *slice) {
@@ -552,22 +554,22 @@ static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice
   return tri_queue_download(engine->device->queue, to_host, slice->data, bytes);
 }
 
-tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host) {
+tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host) {
   tri_queue *queue = tri_engine_executor(engine)->device->queue;
   tri_queue_at(queue, "state", -1, "copying it");
   for (int64_t i = 0; i < shards->num_slices; i++) {
-    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
     TRI_TRY(download(engine, &shards->slices[i], to_host, bytes));
     to_host += bytes;
   }
   return tri_queue_finish(queue);
 }
 
-tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host) {
+tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host) {
   tri_queue *queue = tri_engine_executor(engine)->device->queue;
   tri_queue_at(queue, "state", -1, "taking it up");
   for (int64_t i = 0; i < shards->num_slices; i++) {
-    size_t bytes = tri_shards_slice_bytes(shards, &shards->slices[i]);
+    size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
     const tri_checkpoint_slice *slice = &shards->slices[i];
     if (is_staged(slice)) {
       TRI_TRY(slice->memory->write(slice->memory->context, slice->data, from_host, bytes));
@@ -576,17 +578,17 @@ tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const
     }
     from_host += bytes;
   }
-  return tri_shards_written(engine);
+  return tri_checkpoint_map_written(engine);
 }
 
-size_t tri_shards_bytes(const tri_shards *shards) {
+size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *shards) {
   size_t bytes = 0;
-  for (int64_t i = 0; i < shards->num_slices; i++) bytes += tri_shards_slice_bytes(shards, &shards->slices[i]);
+  for (int64_t i = 0; i < shards->num_slices; i++) bytes += tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
   return bytes;
 }
 
-size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
-                                const tri_mesh_place *place) {
+size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
+                                        const tri_mesh_coordinates *place) {
   const holder h = {options->layout, parts->buckets, parts->table, {tri_layout_mesh(options->layout), *place}};
   const tri_optimizer_settings *settings =
       options->optimizer != NULL ? options->optimizer : tri_optimizer_settings_default();

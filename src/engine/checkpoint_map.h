@@ -10,9 +10,9 @@
 #include "engine/engine.h"
 #include "engine/quantised.h"
 
-typedef struct tri_shards_staged tri_shards_staged;
+typedef struct tri_checkpoint_map_staged tri_checkpoint_map_staged;
 
-typedef struct tri_shards {
+typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
   tri_checkpoint_tensor *optimizer; /* [num_optimizer]: what is kept of each that an optimizer changes */
   tri_parameter *parts;             /* [num_weights]: the weights as parameters */
@@ -24,49 +24,50 @@ typedef struct tri_shards {
    * numbered weights first, then the optimizer's. */
   tri_checkpoint_slice *slices;
   int64_t num_slices;
-  bool elsewhere;                   /* what a checkpoint of the model itself does not have in this way */
-  struct tri_shards_staged *staged; /* [num_staged]: of slices that are made on the way */
+  bool elsewhere;                           /* what a checkpoint of the model itself does not have in this way */
+  struct tri_checkpoint_map_staged *staged; /* [num_staged]: of slices that are made on the way */
   int64_t num_staged;
   tri_quantised *quantised; /* [num_quantised]: matrices that are in 4 bits */
   int64_t num_quantised;
-} tri_shards;
+} tri_checkpoint_map;
 
-/* With an adapter (model/trainable.h) the first two are of what is trained, the third of its factors alone, and the last
- * of the model beneath it. */
-typedef enum tri_shards_use {
+/* With an adapter (model/trainable.h) the first two are of what is trained, the third of its factors alone, and the
+ * last of the model beneath it. */
+typedef enum tri_checkpoint_map_use {
   TRI_SHARDS_SAVE,
   TRI_SHARDS_LOAD,
   TRI_SHARDS_LOAD_FACTORS,
   TRI_SHARDS_LOAD_BASE
-} tri_shards_use;
+} tri_checkpoint_map_use;
 
-/* LOCAL. Release with tri_shards_release; slices stay valid as long as the engine. */
-tri_status tri_shards_create(tri_engine *engine, tri_shards_use use, tri_shards *out);
-void tri_shards_release(tri_shards *shards);
+/* LOCAL. Release with tri_checkpoint_map_release; slices stay valid as long as the engine. */
+tri_status tri_checkpoint_map_create(tri_engine *engine, tri_checkpoint_map_use use, tri_checkpoint_map *out);
+void tri_checkpoint_map_release(tri_checkpoint_map *shards);
 
 /* LOCAL. Slices were read or written and will not be for now: what was written has arrived, and gradients may be again
  * where some of them were made. */
-tri_status tri_shards_written(tri_engine *engine);
+tri_status tri_checkpoint_map_written(tri_engine *engine);
 
 /* Whether states, or what is not trained, are kept in another type than others: what was loaded need not be what was in
  * the file. */
-bool tri_shards_keep_narrow(const tri_engine *engine);
+bool tri_checkpoint_map_keep_narrow(const tri_engine *engine);
 
 /* Bytes of a tensor's elements in a slice; of all slices. */
-size_t tri_shards_slice_bytes(const tri_shards *shards, const tri_checkpoint_slice *slice);
-size_t tri_shards_bytes(const tri_shards *shards);
+size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tri_checkpoint_slice *slice);
+size_t tri_checkpoint_map_bytes(const tri_checkpoint_map *shards);
 
-/* LOCAL. Copies all slices to tri_shards_bytes of host memory, one behind the other, and back. */
-tri_status tri_shards_download(tri_engine *engine, const tri_shards *shards, char *to_host);
-tri_status tri_shards_upload(tri_engine *engine, const tri_shards *shards, const char *from_host);
+/* LOCAL. Copies all slices to tri_checkpoint_map_bytes of host memory, one behind the other, and back. */
+tri_status tri_checkpoint_map_download(tri_engine *engine, const tri_checkpoint_map *shards, char *to_host);
+tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_map *shards, const char *from_host);
 
 /* Whether a checkpoint keeps states of the parts of a joined tensor one by one, as Adafactor's were before it took a
  * tensor on disk for one: TRI_BAD_FILE, with what to do. */
-tri_status tri_shards_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
+tri_status tri_checkpoint_map_check_joined(const tri_engine *engine, const tri_checkpoint *checkpoint);
 
-const tri_checkpoint_tensor *tri_shards_tensor(const tri_shards *shards, int64_t number);
+const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map *shards, int64_t number);
 
 /* Bytes that the slices to save take on a rank, without an engine: of its memory plan. */
-size_t tri_shards_planned_bytes(const tri_engine_options *options, const tri_parts *parts, const tri_mesh_place *place);
+size_t tri_checkpoint_map_planned_bytes(const tri_engine_options *options, const tri_parts *parts,
+                                        const tri_mesh_coordinates *place);
 
 #endif

@@ -31,18 +31,18 @@ static tri_status domain_all_to_all(const tri_ranks *ranks, tri_domain domain, t
 
 static tri_status domain_pass_start(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes,
                                     const void *send, int from, size_t receive_bytes, void *receive,
-                                    tri_passing **out) {
+                                    tri_transfer **out) {
   const tri_exchange_pass pass = {to, send_bytes, send, from, receive_bytes, receive};
   return tri_exchange_pass_start(ranks->exchange, group_of(ranks, domain), &pass, out);
 }
 
-static tri_status domain_pass_wait(const tri_ranks *ranks, tri_passing **passing) {
-  return tri_exchange_pass_wait(ranks->exchange, passing);
+static tri_status domain_pass_wait(const tri_ranks *ranks, tri_transfer **transfer) {
+  return tri_exchange_pass_wait(ranks->exchange, transfer);
 }
 
 static tri_status domain_all_to_all_start(const tri_ranks *ranks, tri_domain domain, tri_dtype type,
                                           const int64_t *from_begins, const void *from, const int64_t *to_begins,
-                                          void *to, tri_passing **out) {
+                                          void *to, tri_transfer **out) {
   return tri_exchange_all_to_all_start(ranks->exchange, group_of(ranks, domain), type, from_begins, from, to_begins, to,
                                        out);
 }

@@ -13,7 +13,7 @@
 /* device_aware.c has the next one, and boxes of pipelines have small ones. */
 enum { TAG = 32766 };
 
-struct tri_passing {
+struct tri_transfer {
   tri_request *comm;               /* where the host sees the memory */
   tri_exchange_request **messages; /* [num_messages]; otherwise */
   int64_t num_messages;
@@ -23,7 +23,7 @@ struct tri_passing {
 
 /* Host memory's copy; NULL where there is none. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
-  const tri_exchange_region *region = &x->passing;
+  const tri_exchange_region *region = &x->transfer;
   *out = NULL;
   if (tri_exchange_is_reached(x, EXCHANGE_SEND)) return TRI_OK;
   const uintptr_t begin = (uintptr_t)region->device, at = (uintptr_t)memory;
@@ -44,7 +44,7 @@ static int64_t pieces_of(const tri_exchange *x, size_t bytes) {
   return (int64_t)(bytes / piece_bytes(x) + (bytes % piece_bytes(x) != 0));
 }
 
-static tri_status add_messages(tri_exchange *x, tri_passing *p, exchange_kind kind, const tri_group *group, int peer,
+static tri_status add_messages(tri_exchange *x, tri_transfer *p, exchange_kind kind, const tri_group *group, int peer,
                                const void *memory, size_t bytes) {
   for (size_t at = 0, piece; at < bytes; at += piece) {
     void *host = NULL;
@@ -59,8 +59,8 @@ static tri_status add_messages(tri_exchange *x, tri_passing *p, exchange_kind ki
   return TRI_OK;
 }
 
-static tri_status make(int64_t messages, tri_passing **out) {
-  tri_passing *p = NULL;
+static tri_status make(int64_t messages, tri_transfer **out) {
+  tri_transfer *p = NULL;
   TRI_TRY(tri_alloc("a pass between ranks", 1, sizeof *p + (size_t)messages * sizeof *p->messages, &p));
   p->messages = (tri_exchange_request **)(void *)(p + 1);
   *out = p;
@@ -69,7 +69,7 @@ static tri_status make(int64_t messages, tri_passing **out) {
 
 /* What computes finds what has come, and host memory may be used again. In the order in which they were started: the
  * receives first, each of which goes up while the others come. */
-static tri_status finish_messages(tri_exchange *x, tri_passing *p) {
+static tri_status finish_messages(tri_exchange *x, tri_transfer *p) {
   tri_exchange_request *last = NULL; /* of those that go up; copies are done in order */
   for (int64_t i = 0; i < p->num_messages; i++) {
     tri_exchange_request *r = p->messages[i];
@@ -116,22 +116,22 @@ static tri_status keep_own(tri_exchange *x, const parts *p) {
                         bytes);
 }
 
-static tri_status start_parts(tri_exchange *x, const parts *p, tri_passing *passing) {
+static tri_status start_parts(tri_exchange *x, const parts *p, tri_transfer *transfer) {
   const tri_group *group = p->group;
   for (int i = 1; i < group->size; i++) {
     const int from = (group->rank + group->size - i) % group->size;
-    TRI_TRY(add_messages(x, passing, EXCHANGE_RECEIVE, group, from, p->to + part_at(p, p->to_begins, from),
+    TRI_TRY(add_messages(x, transfer, EXCHANGE_RECEIVE, group, from, p->to + part_at(p, p->to_begins, from),
                          part_bytes(p, p->to_begins, from)));
   }
   for (int i = 1; i < group->size; i++) { /* not all to the same one at once */
     const int to = (group->rank + i) % group->size;
-    TRI_TRY(add_messages(x, passing, EXCHANGE_SEND, group, to, p->from + part_at(p, p->from_begins, to),
+    TRI_TRY(add_messages(x, transfer, EXCHANGE_SEND, group, to, p->from + part_at(p, p->from_begins, to),
                          part_bytes(p, p->from_begins, to)));
   }
   return TRI_OK;
 }
 
-static tri_status start_by_messages(tri_exchange *x, const parts *p, tri_passing **out) {
+static tri_status start_by_messages(tri_exchange *x, const parts *p, tri_transfer **out) {
   int64_t messages = 0;
   for (int r = 0; r < p->group->size; r++) {
     messages += pieces_of(x, part_bytes(p, p->from_begins, r)) + pieces_of(x, part_bytes(p, p->to_begins, r));
@@ -141,14 +141,14 @@ static tri_status start_by_messages(tri_exchange *x, const parts *p, tri_passing
   return keep_own(x, p);
 }
 
-static tri_status start_directly(const parts *p, tri_passing **out) {
+static tri_status start_directly(const parts *p, tri_transfer **out) {
   TRI_TRY(make(0, out));
   return tri_all_to_all_start(p->group, p->type, p->from_begins, p->from, p->to_begins, p->to, &(*out)->comm);
 }
 
 tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
                                          const int64_t *from_begins, const void *from, const int64_t *to_begins,
-                                         void *to, tri_passing **out) {
+                                         void *to, tri_transfer **out) {
   const tri_device_collectives *d = group->device;
   const parts p = {group, type, from_begins, to_begins, from, to};
   bool direct;
@@ -164,12 +164,12 @@ tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group
 tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
                                    const void *from, const int64_t *to_begins, void *to) {
   const tri_device_collectives *d = group->device;
-  tri_passing *passing = NULL;
+  tri_transfer *transfer = NULL;
   bool direct = false;
   if (group->size > 1 && (d == NULL || d->all_to_all == NULL)) TRI_TRY(tri_exchange_reach(x, &direct));
   if (direct) return tri_all_to_all(group, type, from_begins, from, to_begins, to);
-  TRI_TRY(tri_exchange_all_to_all_start(x, group, type, from_begins, from, to_begins, to, &passing));
-  return tri_exchange_pass_wait(x, &passing);
+  TRI_TRY(tri_exchange_all_to_all_start(x, group, type, from_begins, from, to_begins, to, &transfer));
+  return tri_exchange_pass_wait(x, &transfer);
 }
 
 tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t bytes, const void *values, void *all) {
@@ -181,9 +181,9 @@ tri_status tri_exchange_tell_all(tri_exchange *x, const tri_group *group, size_t
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
 
 static tri_status start_messages(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
-                                 tri_passing *passing) {
-  TRI_TRY(add_messages(x, passing, EXCHANGE_RECEIVE, group, pass->from, pass->receive, pass->receive_bytes));
-  return add_messages(x, passing, EXCHANGE_SEND, group, pass->to, pass->send, pass->send_bytes);
+                                 tri_transfer *transfer) {
+  TRI_TRY(add_messages(x, transfer, EXCHANGE_RECEIVE, group, pass->from, pass->receive, pass->receive_bytes));
+  return add_messages(x, transfer, EXCHANGE_SEND, group, pass->to, pass->send, pass->send_bytes);
 }
 
 /* To itself. */
@@ -196,9 +196,9 @@ static tri_status keep_all(tri_exchange *x, const tri_exchange_pass *pass) {
 }
 
 tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
-                                   tri_passing **out) {
+                                   tri_transfer **out) {
   const tri_device_collectives *d = group->device;
-  tri_passing *passing = NULL;
+  tri_transfer *transfer = NULL;
   bool direct;
   *out = NULL;
   if (group->size == 1) return keep_all(x, pass);
@@ -207,19 +207,19 @@ tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, cons
                    pass->receive);
   }
   TRI_TRY(tri_exchange_reach(x, &direct));
-  TRI_TRY(make(direct ? 0 : pieces_of(x, pass->send_bytes) + pieces_of(x, pass->receive_bytes), &passing));
-  tri_status status = direct ? tri_pass_round_start(group, pass->to, pass->send_bytes, pass->send, pass->from,
-                                                    pass->receive_bytes, pass->receive, &passing->comm)
-                             : start_messages(x, group, pass, passing);
-  if (status == TRI_OK) *out = passing; /* otherwise the job is lost, and what MPI may still write to stays */
+  TRI_TRY(make(direct ? 0 : pieces_of(x, pass->send_bytes) + pieces_of(x, pass->receive_bytes), &transfer));
+  tri_status status = direct ? tri_ring_pass_start(group, pass->to, pass->send_bytes, pass->send, pass->from,
+                                                   pass->receive_bytes, pass->receive, &transfer->comm)
+                             : start_messages(x, group, pass, transfer);
+  if (status == TRI_OK) *out = transfer; /* otherwise the job is lost, and what MPI may still write to stays */
   return status;
 }
 
-tri_status tri_exchange_pass_wait(tri_exchange *x, tri_passing **passing) {
-  tri_passing *p = *passing;
+tri_status tri_exchange_pass_wait(tri_exchange *x, tri_transfer **transfer) {
+  tri_transfer *p = *transfer;
   if (p == NULL) return TRI_OK;
   TRI_TRY(p->comm != NULL ? tri_request_wait(&p->comm) : finish_messages(x, p));
-  *passing = NULL;
+  *transfer = NULL;
   tri_free(p);
   return TRI_OK;
 }

@@ -1,9 +1,9 @@
 #include "engine/engine.h"
 
 #include "base/memory.h"
+#include "engine/checkpoint_map.h"
 #include "engine/engine_internal.h"
 #include "engine/initialise.h"
-#include "engine/checkpoint_map.h"
 
 #include <string.h>
 
@@ -20,21 +20,22 @@ static tri_parts_request parts_request(const tri_engine_options *options) {
                              .objective = options->objective};
 }
 
-tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
-                                   tri_parts *out) {
+tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
+                                   tri_device *device, tri_parts *out) {
   tri_parts_request request = parts_request(options);
   TRI_TRY(tri_device_supports(device, options->precision));
   return tri_parts_create(&request, place, out);
 }
 
-static size_t staging_bytes(const tri_engine_options *options, const tri_parts *parts, const tri_mesh_place *place) {
+static size_t staging_bytes(const tri_engine_options *options, const tri_parts *parts,
+                            const tri_mesh_coordinates *place) {
   if (!options->saves) return 0;
-  size_t copy = options->saves_in_background ? tri_shards_planned_bytes(options, parts, place) : 0;
+  size_t copy = options->saves_in_background ? tri_checkpoint_map_planned_bytes(options, parts, place) : 0;
   return TRI_CHECKPOINT_BUFFER_BYTES + copy;
 }
 
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
-                                             const tri_mesh_place *place, tri_device *device) {
+                                             const tri_mesh_coordinates *place, tri_device *device) {
   tri_parts_request of = parts_request(options);
   tri_memory_request request = tri_parts_memory(&of, parts);
   tri_mesh_shape shape = tri_layout_mesh(options->layout);
@@ -56,11 +57,12 @@ static tri_status set_up(tri_engine *engine) {
   TRI_TRY(tri_executor_create(engine->parts.table, &request, engine->device, options->mesh, &engine->executor));
   TRI_TRY(tri_routers_create(options->model, &engine->routers));
   engine->micro_batches = engine->parts.program->num_micro_batches;
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-    if (request.boxes[kind] > engine->most_boxes) engine->most_boxes = request.boxes[kind];
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+    if (request.stage_buffers[kind] > engine->most_stage_buffers)
+      engine->most_stage_buffers = request.stage_buffers[kind];
   }
-  TRI_TRY(tri_alloc("messages", (size_t)(TRI_NUM_BOX_KINDS * engine->most_boxes), sizeof *engine->messages,
-                    &engine->messages));
+  TRI_TRY(tri_alloc("messages", (size_t)(TRI_NUM_STAGE_BUFFER_KINDS * engine->most_stage_buffers),
+                    sizeof *engine->messages, &engine->messages));
   TRI_TRY(
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
   TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
@@ -103,7 +105,7 @@ tri_status tri_engine_share_gradients(tri_engine *engine) {
   char *gradients = engine->executor->arena + plan->gradient_values;
   bool seen;
   if (!adds_up_between_ranks(engine->options.mesh) || !engine->device->info.host_access) return TRI_OK;
-  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes + plan->passing_bytes, &seen));
+  TRI_TRY(tri_comm_share(gradients, plan->gradient_bytes + plan->transfer_bytes, &seen));
   engine->shared = gradients;
   return TRI_OK;
 }

@@ -47,10 +47,10 @@ typedef struct tri_step {
 
 /* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a
  * dry run shows. */
-tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_place *place, tri_device *device,
-                                   tri_parts *out);
+tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
+                                   tri_device *device, tri_parts *out);
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
-                                             const tri_mesh_place *place, tri_device *device);
+                                             const tri_mesh_coordinates *place, tri_device *device);
 
 typedef struct tri_engine tri_engine;
 

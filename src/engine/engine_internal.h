@@ -6,18 +6,18 @@
 #include "base/exact_terms.h"
 #include "engine/engine.h"
 
-/* How far a step is. */
+/* What a step has done so far. */
 typedef enum tri_step_phase { TRI_STEP_NONE, TRI_STEP_ACCUMULATED, TRI_STEP_REDUCED } tri_step_phase;
 
-/* What the instructions of one program, and the verbs of one step, hand to each other. */
+/* State that the instructions of one program, and the verbs of one step, share. */
 typedef struct tri_step_state {
   const tri_feed *feed;
   tri_step_phase phase;
   int64_t step, updates;
   double lr;
-  tri_exact_sum counted;        /* of the batches that were loaded: the labels' weights; */
-  int64_t tokens;               /* and rows that are not filling */
-  int64_t seen, seen_in_window; /* tokens that theirs see */
+  tri_exact_sum counted;        /* sum of the loss weights of the batches that were loaded */
+  int64_t tokens;               /* rows of these that are not padding */
+  int64_t seen, seen_in_window; /* query-key pairs of these */
   double gradient_scale;
   tri_step result;
   /* A score. */
@@ -39,13 +39,13 @@ struct tri_engine {
   tri_device_event values_uploaded;
   int64_t result_waits, staging_waits, steps; /* of the host, in so many steps */
   bool prepared;                              /* packed weights are those of the parameters */
-  tri_exchange_request **messages;            /* [TRI_NUM_BOX_KINDS * most_boxes] */
-  int64_t most_boxes;
-  tri_exchange_request **reductions;      /* [buckets] */
-  tri_exchange_request **gathers;         /* [buckets] */
-  const struct tri_shards_staged *staged; /* what lies in the place of gradients (checkpoint_map.c), or NULL */
-  bool staged_written;                    /* and was changed there */
-  void *shared;                           /* gradients that other ranks see; or NULL */
+  tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
+  int64_t most_stage_buffers;
+  tri_exchange_request **reductions;              /* [buckets] */
+  tri_exchange_request **gathers;                 /* [buckets] */
+  const struct tri_checkpoint_map_staged *staged; /* what lies in the place of gradients (checkpoint_map.c), or NULL */
+  bool staged_written;                            /* and was changed there */
+  void *shared;                                   /* gradients that other ranks see; or NULL */
 };
 
 /* Instructions [first, end) of a program. */
@@ -59,14 +59,15 @@ tri_status tri_engine_begin(tri_engine *engine);
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
                               tri_step_state *state);
 
-/* COLLECTIVE. The point that the optimizer evaluates takes the place of the one it trains, and the other way round;
- * both do nothing where that is the same point. In between the gradients' memory has the latter (averaging.c). */
-tri_status tri_engine_show_evaluated(tri_engine *engine);
-tri_status tri_engine_show_trained(tri_engine *engine);
-/* Of the update that a step is about to make: what is averaged up to it, and the weight of its point. */
-/* After update number `update`: the weights into their average over the run, where that is due. */
+/* COLLECTIVE. Puts the weights that the optimizer evaluates in the place of those that it trains, and back
+ * (schedule-free AdamW). Both do nothing if these are the same. In between the gradients' memory has the trained ones
+ * (averaging.c). */
+tri_status tri_engine_swap_in_averaged_weights(tri_engine *engine);
+tri_status tri_engine_swap_back(tri_engine *engine);
+/* After update number `update`: adds the weights to their average over the run, if that is due (averaging.c). */
 tri_status tri_engine_average_weights(tri_engine *engine, int64_t update);
 
+/* The averages up to and with the update that a step is about to make, and the weight of its point. */
 tri_averaging tri_engine_next_averaging(const tri_engine *engine, int64_t updates, double lr, double *weight);
 
 /* Adds up what ranks hold of loss and gradient, and decides on the update (engine_clip.c). */

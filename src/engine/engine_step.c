@@ -1,9 +1,9 @@
 /* What each instruction of a step program does. */
 #include "base/exact_sum.h"
-#include "base/label.h"
 #include "base/flight_recorder.h"
-#include "engine/engine_internal.h"
+#include "base/label.h"
 #include "engine/bf16_in_place.h"
+#include "engine/engine_internal.h"
 #include "engine/singular_vectors.h"
 #include "optimizers/run.h"
 
@@ -64,7 +64,7 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
 /* Sequences may be filled up with rows that are none. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
-  for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_FILLING;
+  for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;
   return tokens;
 }
 
@@ -138,15 +138,16 @@ static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, cons
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static tri_exchange_request **message_of(tri_engine *engine, const tri_instruction *at) {
-  return &engine->messages[(int64_t)at->box_kind * engine->most_boxes + at->box];
+  return &engine->messages[(int64_t)at->stage_buffer_kind * engine->most_stage_buffers + at->stage_buffer];
 }
 
 static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_receive_start(executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag,
-                                    executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
-                                    tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
+  return tri_exchange_receive_start(
+      executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag, executor->plan->row_bytes,
+      tri_executor_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer),
+      tri_executor_host_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer), message_of(engine, at));
 }
 
 static tri_status engine_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -157,9 +158,10 @@ static tri_status engine_receive(tri_engine *engine, tri_step_state *state, cons
 static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
-  return tri_exchange_send_start(executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag,
-                                 executor->plan->row_bytes, tri_executor_box(executor, at->box_kind, at->box),
-                                 tri_executor_host_box(executor, at->box_kind, at->box), message_of(engine, at));
+  return tri_exchange_send_start(
+      executor->ranks.exchange, group_of(engine, TRI_DOMAIN_PIPELINE), at->peer, at->tag, executor->plan->row_bytes,
+      tri_executor_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer),
+      tri_executor_host_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer), message_of(engine, at));
 }
 
 static tri_status engine_wait_sent(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
@@ -221,8 +223,8 @@ static tri_status engine_forward(tri_engine *engine, tri_step_state *state, cons
   tri_step_results *results = tri_executor_step_results(engine->executor);
   tri_run run = run_of(engine, state, at);
   if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
-  run.received = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_IN, at->in_box);
-  run.to_send = tri_executor_box(engine->executor, TRI_BOX_ACTIVATION_OUT, at->out_box);
+  run.received = tri_executor_stage_buffer(engine->executor, TRI_STAGE_BUFFER_ACTIVATION_IN, at->in_buffer);
+  run.to_send = tri_executor_stage_buffer(engine->executor, TRI_STAGE_BUFFER_ACTIVATION_OUT, at->out_buffer);
   TRI_TRY(tri_executor_forward_some(engine->executor, at->chunk, at->first_call, at->end_call, &run));
   if (!makes_loss(engine, at)) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, exact_add, &results->loss, &results->losses);
@@ -233,8 +235,8 @@ static tri_status backward(tri_engine *engine, const tri_step_state *state, cons
                            bool weights) {
   tri_run run = run_of(engine, state, at);
   tri_backward what = {at->chunk, at->first_call, at->end_call, inputs, weights};
-  run.received_gradient = tri_executor_box(engine->executor, TRI_BOX_GRADIENT_IN, at->in_box);
-  run.gradient_to_send = tri_executor_box(engine->executor, TRI_BOX_GRADIENT_OUT, at->out_box);
+  run.received_gradient = tri_executor_stage_buffer(engine->executor, TRI_STAGE_BUFFER_GRADIENT_IN, at->in_buffer);
+  run.gradient_to_send = tri_executor_stage_buffer(engine->executor, TRI_STAGE_BUFFER_GRADIENT_OUT, at->out_buffer);
   return tri_executor_backward(engine->executor, &what, &run);
 }
 
@@ -328,7 +330,7 @@ static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const
   int64_t count = bucket->end - bucket->first;
   tri_dtype type = type_on_the_way(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
-  if (type == TRI_BF16) TRI_TRY(tri_narrow(engine->device, count, gradients));
+  if (type == TRI_BF16) TRI_TRY(tri_to_bf16_in_place(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
     return tri_exchange_all_reduce_start(engine->executor->ranks.exchange, replicas, type, count, gradients,
                                          &engine->reductions[at->bucket]);
@@ -347,7 +349,7 @@ static tri_status engine_wait_reduced(tri_engine *engine, tri_step_state *state,
   int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
   void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
   TRI_TRY(tri_exchange_wait(&engine->reductions[at->bucket]));
-  if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_widen(engine->device, begin, end, whole));
+  if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_to_fp32_in_place(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
                   tri_executor_own_gradients(engine->executor, bucket));
@@ -465,7 +467,7 @@ tri_status tri_engine_begin(tri_engine *engine) {
   for (int64_t i = 0; i < engine->parts.table->num_entries; i++)
     engine->executor->parameters[i].gradient_written = false;
   tri_queue_at(engine->device->queue, "begin", -1, NULL);
-  TRI_TRY(tri_executor_forget_step(engine->executor));
+  TRI_TRY(tri_executor_reset_step(engine->executor));
   TRI_TRY(tri_executor_clear_results(engine->executor));
   tri_routers_clear(engine->routers, engine->executor);
   return TRI_OK;

@@ -58,7 +58,7 @@ tri_status tri_score_batch_read(const tri_score_batch *batch) {
     const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence,
                            into->weights + row * sequence};
     TRI_TRY(tri_feed_read(batch->feed, filler ? 0 : batch->first + row, &to));
-    for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_FILLING;
+    for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }

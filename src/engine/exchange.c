@@ -24,7 +24,7 @@ tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *me
   x->queue = device->queue;
   x->staging = memory->staging;
   x->sums = memory->sums;
-  x->passing = memory->passing;
+  x->transfer = memory->transfer;
   tri_status status = memory->staging == NULL ? TRI_OK : tri_queue_create(device, &x->copies);
   if (status != TRI_OK) {
     tri_free(x);
@@ -162,7 +162,7 @@ tri_status tri_exchange_wait_for(tri_exchange *x, const tri_exchange_request *ow
 static tri_status advance_reached(tri_exchange_request *r, bool wait) {
   do {
     const bool alone = !has_others(r->x, r);
-    TRI_TRY(tri_reached_advance(r->reached, wait && alone, &r->through, &r->done));
+    TRI_TRY(tri_device_aware_advance(r->reached, wait && alone, &r->through, &r->done));
     if (wait && !r->through) TRI_TRY(advance_others(r->x, r));
   } while (wait && !r->through);
   return TRI_OK;
@@ -224,22 +224,22 @@ bool tri_exchange_is_reached(const tri_exchange *x, exchange_kind kind) {
 
 static tri_status start_reached(tri_exchange_request *r, char *scratch) {
   tri_exchange *x = r->x;
-  tri_reached_call call = {.group = r->group,
-                           .reduce = r->kind != EXCHANGE_ALL_GATHER,
-                           .gather = r->kind != EXCHANGE_REDUCE_SCATTER,
-                           .type = r->type,
-                           .begins = r->begins,
-                           .count = r->count,
-                           .values = r->values,
-                           .queue = x->copies,
-                           .scratch = scratch};
+  tri_device_aware_call call = {.group = r->group,
+                                .reduce = r->kind != EXCHANGE_ALL_GATHER,
+                                .gather = r->kind != EXCHANGE_REDUCE_SCATTER,
+                                .type = r->type,
+                                .begins = r->begins,
+                                .count = r->count,
+                                .values = r->values,
+                                .queue = x->copies,
+                                .scratch = scratch};
   TRI_TRY(tri_queue_mark(x->queue, &call.ready));
-  return tri_reached_start(&call, &r->reached);
+  return tri_device_aware_start(&call, &r->reached);
 }
 
 static void release(tri_exchange_request *r) {
   if (r == NULL) return;
-  tri_reached_release(r->reached);
+  tri_device_aware_release(r->reached);
   tri_free(r->piece_begins);
   tri_free(r);
 }
@@ -274,7 +274,7 @@ static tri_status run_reached(tri_exchange *x, tri_exchange_request *r) {
   if (status == TRI_OK) status = start_reached(r, x->sums);
   if (status == TRI_OK) status = advance(r, true);
   if (status == TRI_OK) status = tri_exchange_join(r);
-  tri_reached_release(r->reached);
+  tri_device_aware_release(r->reached);
   return status;
 }
 
@@ -399,7 +399,7 @@ static tri_status start_direct(tri_exchange_request *r) {
 
 static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {
   if (tri_exchange_is_reached(x, r->kind)) {
-    TRI_TRY(start_reached(r, x->sums + TRI_REACHED_SCRATCH_BYTES));
+    TRI_TRY(start_reached(r, x->sums + TRI_DEVICE_AWARE_SCRATCH_BYTES));
   } else {
     TRI_TRY(start_staged(r, x->staging + 2 * TRI_EXCHANGE_PIECE_BYTES));
     TRI_TRY(tri_exchange_follow(x));

@@ -3,8 +3,8 @@
  * Where the host sees the device's memory they are those of comm.h, once the work queued before them is done. Where it
  * does not, values go through staging in host memory that the memory plan knows, piece by piece: while one piece is
  * added up, the next is on its way to the host and the one before on its way back, in a queue of their own. Where MPI
- * says that it reaches that memory itself, it does so, and the device adds (comm/device_aware.h). The sums are the same, to
- * the bit: a collective adds in the order of the ranks whatever its size.
+ * says that it reaches that memory itself, it does so, and the device adds (comm/device_aware.h). The sums are the
+ * same, to the bit: a collective adds in the order of the ranks whatever its size.
  *
  * Results are there for what is queued behind the call, not for the host. */
 #ifndef TRI_ENGINE_EXCHANGE_H
@@ -20,7 +20,7 @@ typedef struct tri_exchange_request tri_exchange_request;
 enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_EXCHANGE_PIECE_BYTES };
 
 /* Bytes of device memory beside it, where MPI reaches that: then nothing is staged but what asks for the largest. */
-enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_REACHED_SCRATCH_BYTES };
+enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_DEVICE_AWARE_SCRATCH_BYTES };
 
 /* Memory of which every buffer of an all-to-all or a pass is part, and its copy in host memory, where each has its
  * place at the same offset. */
@@ -33,7 +33,7 @@ typedef struct tri_exchange_region {
 typedef struct tri_exchange_memory {
   void *staging; /* TRI_EXCHANGE_STAGING_BYTES of tri_device_host_create's; NULL: the host sees the device's memory */
   void *sums;    /* TRI_EXCHANGE_SUMS_BYTES of device memory; NULL: MPI does not reach it */
-  tri_exchange_region passing; /* of tri_device_host_create's too; none where nothing passes so */
+  tri_exchange_region transfer; /* of tri_device_host_create's too; none where nothing passes so */
 } tri_exchange_memory;
 
 /* LOCAL. For the device's own queue. The memory stays the caller's. Release with tri_exchange_destroy. */
@@ -84,15 +84,15 @@ typedef struct tri_exchange_pass {
   size_t receive_bytes;
   void *receive;
 } tri_exchange_pass;
-typedef struct tri_passing tri_passing;
+typedef struct tri_transfer tri_transfer;
 tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, const tri_exchange_pass *pass,
-                                   tri_passing **out);
+                                   tri_transfer **out);
 /* The same of an all-to-all. The begins stay until it is waited for, with tri_exchange_pass_wait. */
 tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
                                          const int64_t *from_begins, const void *from, const int64_t *to_begins,
-                                         void *to, tri_passing **out);
+                                         void *to, tri_transfer **out);
 /* NULL is a pass that is done. *passing becomes NULL. */
-tri_status tri_exchange_pass_wait(tri_exchange *x, tri_passing **passing);
+tri_status tri_exchange_pass_wait(tri_exchange *x, tri_transfer **transfer);
 
 /* NULL is a request that is done. *request becomes NULL. */
 tri_status tri_exchange_wait(tri_exchange_request **request);

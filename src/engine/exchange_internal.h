@@ -22,7 +22,7 @@ struct tri_exchange_request {
   char *values;      /* device memory */
 
   /* Reached by MPI where it is. */
-  tri_reached *reached;
+  tri_device_aware *reached;
   bool through;
 
   /* Staged. */
@@ -50,7 +50,7 @@ struct tri_exchange {
   tri_queue *copies; /* staging's own, and of sums; NULL where the host sees the memory */
   char *staging;
   char *sums; /* device memory; NULL: MPI does not reach it */
-  tri_exchange_region passing;
+  tri_exchange_region transfer;
   tri_exchange_request *first;   /* collectives in the background, in the order in which they were started */
   tri_exchange_request *pending; /* messages that wait for the device */
   int64_t waits;

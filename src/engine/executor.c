@@ -65,11 +65,11 @@ static void resolve_chunk(const tri_executor *executor, const tri_chunk_plan *pl
     chunk->buffers[i] = plan->buffers[i] == 0 ? NULL : executor->arena + plan->buffers[i];
   }
   for (int64_t i = 0; i < plan->num_constants; i++) chunk->constants[i] = executor->arena + plan->constants[i];
-  const size_t *notes = plan->notes, frame = notes[plan->num_calls];
+  const size_t *host_state = plan->host_state, frame = host_state[plan->num_calls];
   for (int64_t i = 0; i < plan->num_frames * plan->num_calls; i++) {
     const int64_t f = i / plan->num_calls, c = i % plan->num_calls;
-    bool empty = notes[c] == notes[c + 1];
-    chunk->notes[i] = empty ? NULL : executor->host + plan->host_notes + (size_t)f * frame + notes[c];
+    bool empty = host_state[c] == host_state[c + 1];
+    chunk->host_state[i] = empty ? NULL : executor->host + plan->host_states + (size_t)f * frame + host_state[c];
   }
 }
 
@@ -131,8 +131,8 @@ static void resolve_parameter(tri_executor *executor, int64_t index) {
     parameter->gradient = (char *)tri_executor_bucket_gradients(executor, bucket) + into;
     return;
   }
-  int64_t value = tri_stretch_of_values(executor->buckets, table, index).at;
-  int64_t gradient = tri_stretch_of_gradients(executor->buckets, table, index).at;
+  int64_t value = tri_element_range_of_values(executor->buckets, table, index).at;
+  int64_t gradient = tri_element_range_of_gradients(executor->buckets, table, index).at;
   parameter->value = element_at(executor, executor->plan->parameters, value);
   if (executor->training) parameter->gradient = element_at(executor, executor->plan->gradient_values, gradient);
 }
@@ -165,7 +165,7 @@ static tri_status create_chunk(const tri_chunk_plan *plan, const tri_op_list *li
   TRI_TRY(tri_alloc("slots", TRI_NUM_PASSES * pointers, sizeof *out->slots, &out->slots));
   TRI_TRY(tri_alloc("slots", pointers, sizeof *out->gradients, &out->gradients));
   TRI_TRY(tri_alloc("buffers", (size_t)plan->num_calls * TRI_OP_BUFFERS, sizeof *out->buffers, &out->buffers));
-  TRI_TRY(tri_alloc("notes", (size_t)(plan->num_frames * plan->num_calls), sizeof *out->notes, &out->notes));
+  TRI_TRY(tri_alloc("notes", (size_t)(plan->num_frames * plan->num_calls), sizeof *out->host_state, &out->host_state));
   return tri_alloc("constants", (size_t)plan->num_constants, sizeof *out->constants, &out->constants);
 }
 
@@ -198,9 +198,9 @@ static tri_status create_exchange(tri_executor *executor) {
   const tri_exchange_memory memory = {
       .staging = staged ? executor->host + plan->exchange : NULL,
       .sums = reached ? executor->arena + plan->sums : NULL,
-      .passing = {.device = executor->arena + plan->passing,
-                  .host = staged && !reached ? executor->host + plan->host_passing : NULL,
-                  .bytes = plan->passing_bytes},
+      .transfer = {.device = executor->arena + plan->transfer,
+                   .host = staged && !reached ? executor->host + plan->host_transfer : NULL,
+                   .bytes = plan->transfer_bytes},
   };
   return tri_exchange_create(executor->device, &memory, &executor->ranks.exchange);
 }
@@ -284,7 +284,7 @@ void tri_executor_destroy(tri_executor *executor) {
   tri_free(executor->copies);
   tri_free(executor->parameters);
   for (int64_t c = 0; executor->chunks != NULL && c < executor->plan->num_chunks; c++) {
-    tri_free(executor->chunks[c].notes);
+    tri_free(executor->chunks[c].host_state);
     tri_free(executor->chunks[c].constants);
     tri_free(executor->chunks[c].buffers);
     tri_free(executor->chunks[c].gradients);
@@ -305,9 +305,9 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
       .gradients = at->gradients + frame * executor->plan->chunks[chunk].num_slots,
       .buffers = at->buffers,
       .constants = at->constants,
-      .notes = at->notes + frame * executor->plan->chunks[chunk].num_calls,
+      .host_state = at->host_state + frame * executor->plan->chunks[chunk].num_calls,
       .parameters = executor->parameters,
-      .passing = executor->arena + executor->plan->passing,
+      .transfer = executor->arena + executor->plan->transfer,
   };
 }
 
@@ -355,17 +355,19 @@ static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t c
 static tri_status forget(const tri_executor *executor, int64_t chunk, const tri_run *run, bool frame) {
   const tri_memory_plan *plan = executor->plan;
   const tri_chunk_plan *at = &plan->chunks[chunk];
-  TRI_TRY(tri_queue_undefine(run->queue, executor->arena + plan->transient, plan->transient_bytes));
+  TRI_TRY(tri_queue_mark_uninitialised(run->queue, executor->arena + plan->transient, plan->transient_bytes));
   if (!frame || at->num_slots == 0) return TRI_OK;
   size_t number = (size_t)((run->slots - executor->chunks[chunk].slots) / (TRI_NUM_PASSES * at->num_slots));
-  return tri_queue_undefine(run->queue, executor->arena + at->frames + number * at->frame_bytes, at->frame_bytes);
+  return tri_queue_mark_uninitialised(run->queue, executor->arena + at->frames + number * at->frame_bytes,
+                                      at->frame_bytes);
 }
 
-tri_status tri_executor_forget_step(tri_executor *executor) {
+tri_status tri_executor_reset_step(tri_executor *executor) {
   const tri_memory_plan *plan = executor->plan;
   tri_queue *queue = executor->device->queue;
-  TRI_TRY(tri_queue_undefine(queue, executor->arena + plan->gradient_values, plan->gradient_bytes));
-  return tri_queue_undefine(queue, executor->arena + plan->boxes[0], plan->partial - plan->boxes[0]);
+  TRI_TRY(tri_queue_mark_uninitialised(queue, executor->arena + plan->gradient_values, plan->gradient_bytes));
+  return tri_queue_mark_uninitialised(queue, executor->arena + plan->stage_buffers[0],
+                                      plan->partial - plan->stage_buffers[0]);
 }
 
 /* Queues the forward of a call; or leaves a sum to the call behind it, which reads it anyway, where that one follows.
@@ -400,15 +402,15 @@ tri_status tri_executor_forward(tri_executor *executor, int64_t chunk, tri_run *
 /* Before the backward of a layer's last call: what of the layer's forward was not kept. */
 static tri_status run_again(tri_executor *executor, int64_t chunk, tri_call_range layer, tri_pass pass, tri_run *run) {
   const tri_op_list *list = executor->chunks[chunk].list;
-  run->again = true;
+  run->recompute = true;
   for (int64_t c = layer.first; c < layer.end; c++) {
     const tri_op_call *call = &list->calls[c];
-    if (!call->again) continue;
+    if (!call->recompute) continue;
     run->workspace = workspace_of(executor, chunk, c, TRI_WORKSPACE_AGAIN + (int)pass);
     tri_queue_at(run->queue, call->op->name, c, "forward again");
-    TRI_TRY(forward_of(executor, call, c + 1 < layer.end && call[1].again, run));
+    TRI_TRY(forward_of(executor, call, c + 1 < layer.end && call[1].recompute, run));
   }
-  run->again = false;
+  run->recompute = false;
   return TRI_OK;
 }
 
@@ -477,7 +479,7 @@ static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
                      .labels = (int32_t *)(void *)(at + plan->batch_labels),
                      .positions = (int32_t *)(void *)(at + plan->batch_positions),
                      .weights = (float *)(void *)(at + plan->batch_weights),
-                     .numbers = column_at(at, plan->batch_numbers),
+                     .global_rows = column_at(at, plan->batch_global_rows),
                      .inner_order = column_at(at, plan->batch_inner_order),
                      .outer_order = column_at(at, plan->batch_outer_order),
                      .send_rows = column_at(at, plan->batch_send_rows),
@@ -501,7 +503,7 @@ void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_ru
   run->labels = batch.labels;
   run->weights = batch.weights;
   run->positions = batch.positions;
-  run->numbers = batch.numbers;
+  run->global_rows = batch.global_rows;
   run->inner_order = batch.inner_order;
   run->outer_order = batch.outer_order;
   run->slices = batch.slices;
@@ -575,14 +577,16 @@ const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t ch
   return counts_behind(executor, tri_executor_host_results(executor), executor->plan->chunks[chunk].first_router);
 }
 
-void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {
-  if (box < 0 || executor->plan->exchange_bytes == 0 || executor->plan->sums_bytes > 0) return NULL;
-  return executor->host + executor->plan->host_boxes[kind] + (size_t)box * executor->plan->box_bytes;
+void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer) {
+  if (stage_buffer < 0 || executor->plan->exchange_bytes == 0 || executor->plan->sums_bytes > 0) return NULL;
+  return executor->host + executor->plan->host_stage_buffers[kind] +
+         (size_t)stage_buffer * executor->plan->stage_buffer_bytes;
 }
 
-void *tri_executor_box(const tri_executor *executor, tri_box_kind kind, int64_t box) {
-  if (box < 0) return NULL;
-  return executor->arena + executor->plan->boxes[kind] + (size_t)box * executor->plan->box_bytes;
+void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer) {
+  if (stage_buffer < 0) return NULL;
+  return executor->arena + executor->plan->stage_buffers[kind] +
+         (size_t)stage_buffer * executor->plan->stage_buffer_bytes;
 }
 
 void *tri_executor_partial(const tri_executor *executor) { return executor->arena + executor->plan->partial; }

@@ -18,7 +18,7 @@ typedef struct tri_executor_chunk {
   void **gradients;        /* [num_frames * num_slots] */
   void **buffers;          /* [num_calls * TRI_OP_BUFFERS] */
   void **constants;        /* [num_constants] */
-  void **notes;            /* [num_frames * num_calls] */
+  void **host_state;       /* [num_frames * num_calls] */
 } tri_executor_chunk;
 
 typedef struct tri_executor {
@@ -64,7 +64,7 @@ void tri_executor_forget_copies(tri_executor *executor);
 void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
 /* A step begins: nobody needs the gradients any more, nor what is in the boxes. Queued. */
-tri_status tri_executor_forget_step(tri_executor *executor);
+tri_status tri_executor_reset_step(tri_executor *executor);
 
 /* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's
  * backward of the weights follows its backward of the inputs. */
@@ -85,8 +85,8 @@ void *tri_executor_call_gradients(const tri_executor *executor, const tri_update
 void *tri_executor_state(const tri_executor *executor, const tri_update_call *call, int64_t state);
 void *tri_executor_update_workspace(const tri_executor *executor);
 
-/* Flat arrays of the wide type; tri_stretch_of_... say where an entry lies in them. Then those of what is not trained,
- * in the type of how it is kept. */
+/* Flat arrays of the wide type; tri_element_range_of_... say where an entry lies in them. Then those of what is not
+ * trained, in the type of how it is kept. */
 void *tri_executor_values(const tri_executor *executor);
 char *tri_executor_frozen(const tri_executor *executor, tri_stored stored);
 void *tri_executor_gradients(const tri_executor *executor);
@@ -127,8 +127,8 @@ const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t ch
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
 /* A box of a kind, and its copy in host memory, NULL where there are none; scratch for sums of partial gradients. */
-void *tri_executor_host_box(const tri_executor *executor, tri_box_kind kind, int64_t box);
-void *tri_executor_box(const tri_executor *executor, tri_box_kind kind, int64_t box);
+void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
+void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_partial(const tri_executor *executor);
 
 #endif

@@ -1,7 +1,7 @@
 #include "engine/generator.h"
 
-#include "base/memory.h"
 #include "base/flight_recorder.h"
+#include "base/memory.h"
 #include "model/family.h"
 
 #include <string.h>

@@ -51,12 +51,12 @@ static void make_narrow(char *host, int64_t count) {
 
 /* What this rank has of a tensor of its arrays' stretch `own` of a parameter. */
 static tri_status fill_tensor(const filling *f, const tri_parameter *parameter, int64_t number, tri_random_key key,
-                              tri_stretch own) {
+                              tri_element_range own) {
   size_t element = tri_dtype_bytes(f->kept);
   int64_t of_tensor = 0;
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &of_tensor);
   const int64_t before = number * tri_parameter_global_count(&tensor);
-  const tri_stretch part = tri_stretch_within(own, of_tensor, tensor.count);
+  const tri_element_range part = tri_element_range_within(own, of_tensor, tensor.count);
   for (int64_t done_count = 0; done_count < part.count; done_count += CHUNK_ELEMENTS) {
     int64_t count = part.count - done_count < CHUNK_ELEMENTS ? part.count - done_count : CHUNK_ELEMENTS;
     fill_chunk(&tensor, key, before, part.first + done_count, count, f->wide, f->host);
@@ -78,7 +78,7 @@ tri_status tri_initialise(tri_device *device, const tri_parameter_table *table, 
     int64_t stream = parameter->tied_to >= 0 ? parameter->tied_to : p;
     tri_random_key key = tri_random_stream(seed, TRI_RANDOM_INIT, (uint64_t)stream);
     tri_queue_at(device->queue, "initial values", -1, NULL);
-    tri_stretch own = tri_stretch_of_values(buckets, table, p);
+    tri_element_range own = tri_element_range_of_values(buckets, table, p);
     f.kept = tri_stored_type(parameter->stored, type);
     f.values = parameter->frozen ? arrays->frozen[parameter->stored] : arrays->trained;
     for (int64_t t = 0; t < tri_parameter_num_tensors(parameter) && own.count > 0; t++) {

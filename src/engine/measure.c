@@ -99,7 +99,7 @@ static tri_status multiply(tri_measure *m, const void *what) {
 static bool adds(tri_product_form form) {
   switch (form) {
     case TRI_PRODUCT_PLAIN:
-    case TRI_PRODUCT_TURNED:
+    case TRI_PRODUCT_TRANSPOSED:
     case TRI_PRODUCT_GRADIENT: return false;
     case TRI_PRODUCT_ADDED: break;
   }
@@ -120,7 +120,7 @@ static tri_matmul matmul_of(const tri_measure *m, const tri_measure_product *of)
                   .c_type = m->type};
   switch (of->form) {
     case TRI_PRODUCT_PLAIN: break;
-    case TRI_PRODUCT_TURNED:
+    case TRI_PRODUCT_TRANSPOSED:
       p.b_transposed = true;
       p.ldb = of->inner;
       break;

@@ -18,7 +18,7 @@ struct tri_measure {
   tri_exchange *exchange;
   void *staging;  /* host memory, where the host does not see the device's */
   char *messages; /* host memory, and of what passes, */
-  tri_exchange_region passing;
+  tri_exchange_region transfer;
   char *gradients; /* device memory that is shared, once that was asked for; NULL: not yet */
   bool asked_to_share, sees;
   tri_group group; /* of `ranks` neighbours */

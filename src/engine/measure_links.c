@@ -5,7 +5,7 @@
 #include "engine/measure_internal.h"
 #include "mesh/parts.h"
 
-enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20, PASSING_BYTES = 128 << 20 };
+enum { BUFFER_BYTES = 256 << 20, MESSAGES_BYTES = 64 << 20, TRANSFER_BYTES = 128 << 20 };
 
 typedef struct collective {
   tri_measure_collective of;
@@ -24,9 +24,9 @@ static tri_status pass_round(tri_measure *m, const collective *c, char *values) 
                                   .from = (group->rank + group->size - 1) % group->size,
                                   .receive_bytes = bytes,
                                   .receive = values + bytes};
-  tri_passing *passing = NULL;
-  TRI_TRY(tri_exchange_pass_start(m->exchange, group, &pass, &passing));
-  return tri_exchange_pass_wait(m->exchange, &passing);
+  tri_transfer *transfer = NULL;
+  TRI_TRY(tri_exchange_pass_start(m->exchange, group, &pass, &transfer));
+  return tri_exchange_pass_wait(m->exchange, &transfer);
 }
 
 static tri_status run_collective(tri_measure *m, const void *what) {
@@ -96,7 +96,7 @@ tri_status tri_measure_collective_s(tri_measure *m, const tri_measure_collective
     room = BUFFER_BYTES;
   }
   if (room > BUFFER_BYTES) room = BUFFER_BYTES;
-  if (takes_two(of->kind) && !of->shared) room = m->passing.bytes;
+  if (takes_two(of->kind) && !of->shared) room = m->transfer.bytes;
   c.set_bytes = (size_t)of->bytes * (takes_two(of->kind) ? 2 : 1);
   if (c.count == 0 || c.set_bytes > room || m->world->size % of->ranks != 0) return TRI_OK;
   c.sets = (int64_t)(room / c.set_bytes);
@@ -130,14 +130,14 @@ tri_status tri_measure_message_s(tri_measure *m, int64_t bytes, double *seconds)
 tri_status tri_measure_open_links(tri_measure *m) {
   void *messages = NULL;
   if (m->world->size == 1) return TRI_OK;
-  m->passing = (tri_exchange_region){m->pool, NULL, m->pool_bytes < PASSING_BYTES ? m->pool_bytes : PASSING_BYTES};
+  m->transfer = (tri_exchange_region){m->pool, NULL, m->pool_bytes < TRANSFER_BYTES ? m->pool_bytes : TRANSFER_BYTES};
   if (!m->device->info.host_access) {
     TRI_TRY(tri_device_host_create(m->device, TRI_EXCHANGE_STAGING_BYTES, &m->staging));
-    TRI_TRY(tri_device_host_create(m->device, m->passing.bytes, &m->passing.host));
+    TRI_TRY(tri_device_host_create(m->device, m->transfer.bytes, &m->transfer.host));
   }
   TRI_TRY(tri_device_host_create(m->device, MESSAGES_BYTES, &messages));
   m->messages = messages;
-  return tri_exchange_create(m->device, &(tri_exchange_memory){.staging = m->staging, .passing = m->passing},
+  return tri_exchange_create(m->device, &(tri_exchange_memory){.staging = m->staging, .transfer = m->transfer},
                              &m->exchange);
 }
 
@@ -150,6 +150,6 @@ void tri_measure_close_links(tri_measure *m) {
     tri_device_memory_destroy(m->device, m->gradients, BUFFER_BYTES);
   }
   if (m->messages != NULL) tri_device_host_destroy(m->device, m->messages, MESSAGES_BYTES);
-  if (m->passing.host != NULL) tri_device_host_destroy(m->device, m->passing.host, m->passing.bytes);
+  if (m->transfer.host != NULL) tri_device_host_destroy(m->device, m->transfer.host, m->transfer.bytes);
   if (m->staging != NULL) tri_device_host_destroy(m->device, m->staging, TRI_EXCHANGE_STAGING_BYTES);
 }

@@ -61,7 +61,7 @@ static tri_status settle(const tri_group *world, const seat *seats, tri_device *
 
 /* All devices are there when the first table is, and none takes more memory before all have looked at what is free. */
 static tri_status seat_ranks(const tri_group *world, tri_device *device) {
-  seat own = {.reached = tri_comm_reaches(device->info.peer)}, *seats = NULL;
+  seat own = {.reached = tri_comm_is_device_aware(device->info.peer)}, *seats = NULL;
   snprintf(own.name, sizeof own.name, "%s", device->info.name);
   snprintf(own.place, sizeof own.place, "%s", device->info.place);
   tri_status status = tri_alloc("devices of ranks", (size_t)world->size, sizeof *seats, &seats);

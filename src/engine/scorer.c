@@ -134,7 +134,7 @@ static void place_filling(int64_t at, int64_t end, const tri_sample *row) {
   for (int64_t i = 0; at + i < end; i++) {
     row->ids[at + i] = 0;
     row->positions[at + i] = (int32_t)(i % TRI_PACKING_FILLING);
-    row->labels[at + i] = TRI_LABEL_FILLING;
+    row->labels[at + i] = TRI_LABEL_PADDING;
   }
 }
 

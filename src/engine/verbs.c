@@ -103,10 +103,10 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
 
 static tri_status score_by(tri_engine *engine, const tri_program *program, tri_step_state *state) {
   const tri_program_part all = {0, program->num_instructions};
-  TRI_TRY(tri_engine_show_evaluated(engine));
+  TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
   TRI_TRY(tri_engine_begin(engine));
   TRI_TRY(tri_engine_execute(engine, program, all, state));
-  return tri_engine_show_trained(engine);
+  return tri_engine_swap_back(engine);
 }
 
 /* Micro-batches of a score go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks take

@@ -36,11 +36,11 @@ const char *tri_cause_name_rank(const tri_ending *ending, int64_t rank, char *te
   return text;
 }
 
-/* Which rank an obituary is of. */
-static int64_t rank_of(const tri_ending *e, const tri_obituary *obituary) {
-  if (obituary->rank >= 0 && obituary->rank < e->num_ranks) return obituary->rank;
+/* Which rank an death is of. */
+static int64_t rank_of(const tri_ending *e, const tri_rank_death *death) {
+  if (death->rank >= 0 && death->rank < e->num_ranks) return death->rank;
   for (int64_t r = 0; r < e->num_ranks; r++) {
-    if (obituary->pid > 0 && e->ranks[r].pid == obituary->pid) return r;
+    if (death->pid > 0 && e->ranks[r].pid == death->pid) return r;
   }
   return -1;
 }
@@ -91,12 +91,12 @@ static tri_status tell_words(const tri_words *words) { return tri_fail(words->st
 
 /* What is known from the launcher alone, or nearly. */
 static tri_status tell_launcher(const tri_ending *e) {
-  tri_obituary obituary;
+  tri_rank_death death;
   int result = e->launcher_result;
   tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
   if (status == TRI_OK) status = TRI_COMM; /* some rank has failed all the same */
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
-  bool killed = tri_obituary_find(e->noise.text, &obituary) && obituary.signal > 0;
+  bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
   if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);
   if (WIFSIGNALED(result) && !e->ended) {
     return tri_fail(
@@ -105,7 +105,7 @@ static tri_status tell_launcher(const tri_ending *e) {
         "goes on from the newest checkpoint",
         WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
   }
-  if (killed) return tell_death(e, rank_of(e, &obituary), obituary.node, obituary.signal);
+  if (killed) return tell_death(e, rank_of(e, &death), death.node, death.signal);
   if (e->interrupted.said) return tell_words(&e->interrupted);
   if (e->silent) return tell_silence(e);
   if (e->echo.said) return tell_words(&e->echo);

@@ -53,7 +53,7 @@ static void remove_dead(const char *place, time_t now) {
   closedir(folder);
 }
 
-void tri_word_folder_make(const char *output, char out[TRI_PATH_BYTES]) {
+void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]) {
   char place[TRI_PATH_BYTES], host[64] = "", name[NAME_BYTES];
   uint64_t chance = 0;
   struct stat facts;
@@ -69,12 +69,12 @@ void tri_word_folder_make(const char *output, char out[TRI_PATH_BYTES]) {
   if (stat(out, &facts) == 0) remove_dead(place, facts.st_mtime);
 }
 
-void tri_word_folder_touch(const char *folder) {
+void tri_error_files_touch(const char *folder) {
   if (folder[0] != '\0') (void)utimensat(AT_FDCWD, folder, NULL, 0);
 }
 
 /* "STATUS KIND RANK" and the words, as base/parent.c writes them. */
-static void take_file(const char *path, tri_word_taking take, void *context) {
+static void take_file(const char *path, tri_error_file_handler take, void *context) {
   char text[TRI_MESSAGE_BYTES + 64] = "";
   int exit_status, kind, rank, begin = 0;
   FILE *from = fopen(path, "re");
@@ -85,7 +85,7 @@ static void take_file(const char *path, tri_word_taking take, void *context) {
   take(context, kind == TRI_PARENT_ECHO, exit_status, text + begin + 1);
 }
 
-void tri_word_folder_empty(const char *folder, tri_word_taking take, void *context) {
+void tri_error_files_collect(const char *folder, tri_error_file_handler take, void *context) {
   DIR *entries = folder[0] == '\0' ? NULL : opendir(folder);
   if (entries == NULL) return;
   for (const struct dirent *entry; (entry = readdir(entries)) != NULL;) {

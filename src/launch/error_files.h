@@ -8,18 +8,18 @@
 #include <stdbool.h>
 
 /* What a rank left: last words, or ("echo") those of one that ended because another did. */
-typedef void (*tri_word_taking)(void *context, bool echo, int exit_status, const char *text);
+typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status, const char *text);
 
 /* LOCAL. Makes a folder that nobody else has, in the nearest one to the output that there is and that lets us, or in
  * $TMPDIR (/tmp); and removes those of this user there whose parents were killed: they have not touched them for a day,
  * by the clock of the file system. NULL: no output. "" where none can be made; that is no failure, since words go
  * through the launcher, too. */
-void tri_word_folder_make(const char *output, char out[TRI_PATH_BYTES]);
+void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
 
 /* LOCAL. Its parent is alive: now and then, much more often than once a day. */
-void tri_word_folder_touch(const char *folder);
+void tri_error_files_touch(const char *folder);
 
 /* LOCAL. Takes what ranks have left, and removes the folder. */
-void tri_word_folder_empty(const char *folder, tri_word_taking take, void *context);
+void tri_error_files_collect(const char *folder, tri_error_file_handler take, void *context);
 
 #endif

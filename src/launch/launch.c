@@ -102,7 +102,7 @@ static bool has_collided(const tri_ending *ending) {
   for (int64_t r = 0; r < ending->num_ranks; r++) {
     if (ending->ranks[r].pid > 0) return false;
   }
-  return ending->launcher_result != 0 && tri_obituary_of_session(ending->noise.text);
+  return ending->launcher_result != 0 && tri_launcher_lost_session_folder(ending->noise.text);
 }
 
 /* One start; once more where the launcher has met another one before it had started any rank. */
@@ -113,8 +113,8 @@ static tri_status attend_start(const tri_start *start, int64_t restarts, tri_ran
     ending->num_ranks = start->num_ranks;
     ending->ranks = news;
     ending->steps = -1;
-    if (tri_attend_asked() > 0) return not_started(restarts);
-    TRI_TRY(tri_attend(start, news, ending));
+    if (tri_supervisor_asked() > 0) return not_started(restarts);
+    TRI_TRY(tri_supervise(start, news, ending));
     if (collisions == MAX_COLLISIONS || tri_ending_was_asked(ending) || !has_collided(ending)) return TRI_OK;
   }
 }
@@ -130,7 +130,7 @@ static tri_status run_again_and_again(const tri_launch_options *options, char nu
     tri_start start = {line, ranks, options->hang_timeout_s, options->output};
     snprintf(number, NUMBER_BYTES, "%lld", (long long)ranks);
     status = attend_start(&start, restarts, news, ending);
-    if (ending->launcher_result != 0) tri_leftovers_remove();
+    if (ending->launcher_result != 0) tri_stale_shm_remove();
     if (status == TRI_OK) status = tri_cause_tell(ending);
     if (!may_restart(options, ending, status, restarts)) return status;
     ranks = ending->steps < 0 ? ranks - 1 : options->ranks; /* what was lost may be back */
@@ -158,9 +158,9 @@ tri_status tri_launch(const tri_launch_options *options, char **arguments) {
   char **line = NULL;
   const char *search = getenv("PATH");
   int count = 0;
-  tri_attend_prepare();
+  tri_supervisor_prepare();
   TRI_TRY(check_alone());
-  tri_leftovers_remove();
+  tri_stale_shm_remove();
   TRI_TRY(tri_launcher_find(search == NULL ? "/usr/bin" : search, tri_comm_library(), &launcher));
   if (!tri_launcher_speaks(&launcher, tri_comm_library())) {
     return tri_fail(

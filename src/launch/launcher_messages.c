@@ -5,14 +5,14 @@
 
 /* "mpiexec noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)." The PID is not to be relied
  * on. Some versions break the line before "node". */
-static bool by_open_mpi(const char *text, tri_obituary *out) {
+static bool by_open_mpi(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "noticed that process rank ");
   return at != NULL && sscanf(at, "noticed that process rank %d with PID %*s on node %63s exited on signal %d",
                               &out->rank, out->node, &out->signal) == 3;
 }
 
 /* "PID 14342 RUNNING AT vm", "EXIT CODE: 9"; and below it, for a signal, "EXIT STRING: Killed (signal 9)". */
-static bool by_mpich(const char *text, tri_obituary *out) {
+static bool by_mpich(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES");
   const char *pid = at == NULL ? NULL : strstr(at, "PID ");
   if (pid == NULL || sscanf(pid, "PID %ld RUNNING AT %63s", &out->pid, out->node) != 2) return false;
@@ -23,7 +23,7 @@ static bool by_mpich(const char *text, tri_obituary *out) {
 }
 
 /* "srun: error: node7: task 3: Killed" */
-static bool by_slurm(const char *text, tri_obituary *out) {
+static bool by_slurm(const char *text, tri_rank_death *out) {
   const char *at = strstr(text, "srun: error: ");
   char what[64];
   if (at == NULL || sscanf(at, "srun: error: %63[^:]: task %d: %63s", out->node, &out->rank, what) != 3) return false;
@@ -31,10 +31,10 @@ static bool by_slurm(const char *text, tri_obituary *out) {
   return true;
 }
 
-bool tri_obituary_find(const char *text, tri_obituary *out) {
-  static bool (*const ways[])(const char *, tri_obituary *) = {by_open_mpi, by_mpich, by_slurm};
+bool tri_rank_death_find(const char *text, tri_rank_death *out) {
+  static bool (*const ways[])(const char *, tri_rank_death *) = {by_open_mpi, by_mpich, by_slurm};
   for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-    tri_obituary found = {.rank = -1};
+    tri_rank_death found = {.rank = -1};
     if (!ways[i](text, &found)) continue;
     *out = found;
     return true;
@@ -42,4 +42,4 @@ bool tri_obituary_find(const char *text, tri_obituary *out) {
   return false;
 }
 
-bool tri_obituary_of_session(const char *text) { return strstr(text, "orte_session_dir failed") != NULL; }
+bool tri_launcher_lost_session_folder(const char *text) { return strstr(text, "orte_session_dir failed") != NULL; }

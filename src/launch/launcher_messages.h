@@ -4,20 +4,20 @@
 
 #include <stdbool.h>
 
-typedef struct tri_obituary {
+typedef struct tri_rank_death {
   int rank;   /* -1 where it is not said */
   long pid;   /* 0 where it is not said  */
   int signal; /* 0 where it was none     */
   int exit_status;
   char node[64];
-} tri_obituary;
+} tri_rank_death;
 
 /* Looks for the first one in what Open MPI's or MPICH's mpiexec wrote, or srun; false if there is none. */
-bool tri_obituary_find(const char *text, tri_obituary *out);
+bool tri_rank_death_find(const char *text, tri_rank_death *out);
 
 /* Whether it is Open MPI's mpiexec that could not make the folder of its session. All jobs of a user have theirs in
  * one, TMPDIR/ompi.HOST.UID, which whoever is last removes: a job that begins at that moment ends, before it has
  * started any rank, with "A call to mkdir was unable to create the desired directory ... File exists". */
-bool tri_obituary_of_session(const char *text);
+bool tri_launcher_lost_session_folder(const char *text);
 
 #endif

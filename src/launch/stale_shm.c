@@ -175,7 +175,7 @@ static bool sees_all(void) {
   return length == (ssize_t)sizeof first - 1 && memcmp(text, first, sizeof first - 1) == 0;
 }
 
-void tri_leftovers_remove(void) {
+void tri_stale_shm_remove(void) {
   char host[65] = "";
   if (!sees_all() || gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') return;
   remove_segments(host);

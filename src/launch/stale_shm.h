@@ -8,6 +8,6 @@
  * processes could be hidden from us: in a process namespace that is not the first. (MPICH unlinks its segments as soon
  * as all ranks have them, and ranks share memory among each other through files without a name.) Failures do no harm:
  * the next start tries again. */
-void tri_leftovers_remove(void);
+void tri_stale_shm_remove(void);
 
 #endif

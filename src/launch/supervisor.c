@@ -1,7 +1,7 @@
 /* The parent of a job: it starts the machine's launcher, which starts the ranks, and stands between them and the user.
  *
  * What ranks say comes on lines of their own (listener.h), so that neither the launcher's banners nor its haste at the
- * end touch it. What comes through the launcher is kept: its obituary of a rank, and the words of ranks on other hosts.
+ * end touch it. What comes through the launcher is kept: its death of a rank, and the words of ranks on other hosts.
  *
  * The launcher gets a process group of its own, out of the terminal's reach, since it would kill the ranks on Ctrl-C
  * rather than let them save. A wish to stop goes to the ranks on their lines, and as SIGUSR1 through the launcher where
@@ -50,7 +50,7 @@ static const double LATE_S = 30;    /* more than elsewhere from the first rank's
 static const double START_S = 300;  /* more than elsewhere until the first process has come to life */
 
 /* One start, as it goes. */
-typedef struct attendance {
+typedef struct supervisor {
   const tri_start *start;
   tri_rank_news *ranks;
   tri_ending *ending;
@@ -66,9 +66,9 @@ typedef struct attendance {
   char line[LINE_BYTES];
   size_t held;
   bool skips; /* the rest of a line that is too long */
-} attendance;
+} supervisor;
 
-double tri_attend_limit_s(double hang_timeout_s) {
+double tri_supervisor_limit_s(double hang_timeout_s) {
   double more_s = hang_timeout_s / 4 > 5 ? hang_timeout_s / 4 : 5;
   return hang_timeout_s > 0 ? hang_timeout_s + more_s : 0;
 }
@@ -82,7 +82,7 @@ static sigset_t awaited(void) {
   return set;
 }
 
-void tri_attend_prepare(void) {
+void tri_supervisor_prepare(void) {
   sigset_t set = awaited();
   struct sigaction ignore = {.sa_handler = SIG_IGN}, plain = {.sa_handler = SIG_DFL};
   sigprocmask(SIG_BLOCK, &set, NULL);
@@ -91,7 +91,7 @@ void tri_attend_prepare(void) {
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* ranks whose launcher was killed come to us */
 }
 
-int tri_attend_asked(void) {
+int tri_supervisor_asked(void) {
   sigset_t set = tri_stop_signals();
   struct timespec none = {0};
   int asked = 0;
@@ -102,7 +102,7 @@ int tri_attend_asked(void) {
 /* ---- the end of others ------------------------------------------------------------------------------------------- */
 
 /* Whether a process was started with this job's token in its environment. */
-static bool is_of_job(const attendance *a, pid_t pid) {
+static bool is_of_job(const supervisor *a, pid_t pid) {
   char path[64], text[1 << 16];
   size_t length = strlen(a->listener.token), held = 0;
   bool found = false;
@@ -121,7 +121,7 @@ static bool is_of_job(const attendance *a, pid_t pid) {
 }
 
 /* Kills whatever there is of the job on this host but its launcher. */
-static void sweep(const attendance *a) {
+static void sweep(const supervisor *a) {
   DIR *folder = opendir("/proc");
   if (folder == NULL) return;
   for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
@@ -137,7 +137,7 @@ static void sweep(const attendance *a) {
 
 /* At once: ranks that were stopped would go on for a while if the launcher were asked alone. It is, then, to clean up.
  */
-static void end_job(attendance *a) {
+static void end_job(supervisor *a) {
   if (a->ending->ended || a->reaped) return;
   a->ending->ended = true;
   a->ending_s = 0;
@@ -149,7 +149,7 @@ static void end_job(attendance *a) {
 /* ---- what comes from below ----------------------------------------------------------------------------------------
  */
 
-static void take_news(attendance *a, const char *line) {
+static void take_news(supervisor *a, const char *line) {
   long long rank = -1, step;
   long pid;
   int place = 0;
@@ -174,7 +174,7 @@ static void take_words(tri_ending *e, bool echo, int exit_status, const char *te
 }
 
 /* A line that came through the launcher. */
-static void take_line(attendance *a, char *line) {
+static void take_line(supervisor *a, char *line) {
   static const char failure[] = "trireme: ";
   tri_words *told = &a->ending->told;
   if (line[0] >= TRI_LOG_PARENT_MARK && line[0] <= TRI_LOG_PROGRESS_MARK) {
@@ -197,7 +197,7 @@ static void take_line(attendance *a, char *line) {
 }
 
 /* Lines end with a newline, or with the room for them. */
-static void take_output(attendance *a) {
+static void take_output(supervisor *a) {
   ssize_t got = read(a->output, a->line + a->held, LINE_BYTES - 1 - a->held);
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (got <= 0) {
@@ -224,7 +224,7 @@ static void take_output(attendance *a) {
 }
 
 /* A line that went down without a goodbye and without last words: a failure that was not told. */
-static void take_end(attendance *a, const tri_speaker *from) {
+static void take_end(supervisor *a, const tri_speaker *from) {
   tri_ending *e = a->ending;
   if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;
   e->silent = true;
@@ -232,7 +232,7 @@ static void take_end(attendance *a, const tri_speaker *from) {
 }
 
 static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number, const char *text) {
-  attendance *a = context;
+  supervisor *a = context;
   tri_ending *e = a->ending;
   bool known = from->rank >= 0 && from->rank < a->start->num_ranks;
   a->alive = true;
@@ -273,7 +273,7 @@ static void hear(void *context, tri_speaker *from, bool gone, tri_parent_kind ki
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
 /* Echoes are held back from ending the job until the cause has come, or does not. */
-static void answer_echoes(attendance *a, double passed_s) {
+static void answer_echoes(supervisor *a, double passed_s) {
   bool waits = false;
   for (size_t i = 0; i < a->listener.count; i++) waits = waits || a->listener.speakers[i].waits;
   if (!waits) return;
@@ -286,7 +286,7 @@ static void answer_echoes(attendance *a, double passed_s) {
   }
 }
 
-static bool all_left(const attendance *a) {
+static bool all_left(const supervisor *a) {
   int64_t left = 0, well = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
     left += a->listener.speakers[i].left ? 1 : 0;
@@ -296,7 +296,7 @@ static bool all_left(const attendance *a) {
 }
 
 /* No rank of this host is there any more, and that is all of them, or one has taken the others with it. */
-static bool all_gone(const attendance *a) {
+static bool all_gone(const supervisor *a) {
   int64_t known = 0;
   bool failed = false;
   for (size_t i = 0; i < a->listener.count; i++) {
@@ -309,7 +309,7 @@ static bool all_gone(const attendance *a) {
 }
 
 /* A job that is over, and a launcher that does not see it. */
-static void end_settled(attendance *a, double passed_s) {
+static void end_settled(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   double limit_s = a->limit_s > 0 && a->limit_s < SETTLED_S ? a->limit_s : SETTLED_S;
   a->ending->all_left = all_left(a);
@@ -320,13 +320,13 @@ static void end_settled(attendance *a, double passed_s) {
 }
 
 /* Processes of ranks that have been on the line, and as many as there are on this host, as the first has said. */
-static int64_t num_known(const attendance *a) {
+static int64_t num_known(const supervisor *a) {
   int64_t count = 0;
   for (size_t i = 0; i < a->listener.count; i++) count += a->listener.speakers[i].known ? 1 : 0;
   return count;
 }
 
-static int64_t num_expected(const attendance *a) {
+static int64_t num_expected(const supervisor *a) {
   int64_t most = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
     if (a->listener.speakers[i].num_local > most) most = a->listener.speakers[i].num_local;
@@ -334,7 +334,7 @@ static int64_t num_expected(const attendance *a) {
   return most;
 }
 
-static const tri_speaker *most_silent(const attendance *a, int *num_silent, int *num_there) {
+static const tri_speaker *most_silent(const supervisor *a, int *num_silent, int *num_there) {
   const tri_speaker *most = NULL;
   *num_silent = *num_there = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
@@ -348,7 +348,7 @@ static const tri_speaker *most_silent(const attendance *a, int *num_silent, int 
   return most;
 }
 
-static void give_up(attendance *a, const char *who, double silent_s) {
+static void give_up(supervisor *a, const char *who, double silent_s) {
   char last[96] = "it had not made a step";
   tri_ending *e = a->ending;
   if (e->steps >= 0) snprintf(last, sizeof last, "the last step that was made is %lld", (long long)e->steps);
@@ -362,7 +362,7 @@ static void give_up(attendance *a, const char *who, double silent_s) {
 
 /* Ranks that are alive watch each other (recovery/watchdog.h). Who is stopped, with all the others or before they do,
  * is noticed here alone; a rank that starts, loads or saves gives signs of life all the while. */
-static void judge(attendance *a, double passed_s) {
+static void judge(supervisor *a, double passed_s) {
   const tri_ending *e = a->ending;
   int num_silent, num_there;
   char who[384], name[TRI_PLACE_BYTES + 64];
@@ -391,12 +391,12 @@ static void judge(attendance *a, double passed_s) {
   }
 }
 
-static void keep_clock(attendance *a, double passed_s) {
+static void keep_clock(supervisor *a, double passed_s) {
   if (passed_s > 2 * SLICE_S) passed_s = 2 * SLICE_S; /* this process was stopped, or the machine slept */
   for (size_t i = 0; i < a->listener.count; i++) a->listener.speakers[i].silent_s += passed_s;
   a->touched_s += passed_s;
   if (a->touched_s > TOUCH_S) {
-    tri_word_folder_touch(a->folder);
+    tri_error_files_touch(a->folder);
     a->touched_s = 0;
   }
   answer_echoes(a, passed_s);
@@ -411,7 +411,7 @@ static void keep_clock(attendance *a, double passed_s) {
 
 /* ---- what comes from above --------------------------------------------------------------------------------------- */
 
-static void pass_wish_on(attendance *a) {
+static void pass_wish_on(supervisor *a) {
   int64_t reached = 0;
   for (size_t i = 0; i < a->listener.count; i++) {
     const tri_speaker *speaker = &a->listener.speakers[i];
@@ -422,7 +422,7 @@ static void pass_wish_on(attendance *a) {
 }
 
 /* The first is a wish that the ranks be asked for, if there is something to save; the second an order. */
-static void take_wish(attendance *a) {
+static void take_wish(supervisor *a) {
   tri_ending *e = a->ending;
   e->asked++;
   if (e->asked > 1 || e->steps < 0) {
@@ -433,13 +433,13 @@ static void take_wish(attendance *a) {
 }
 
 /* A scheduler's request, however often, never ends the job: before the first step it waits for it. */
-static void take_request(attendance *a) {
+static void take_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;
   a->wish_waits = true;
 }
 
-static void reap(attendance *a) {
+static void reap(supervisor *a) {
   int result;
   for (pid_t child; (child = waitpid(-1, &result, WNOHANG | WUNTRACED | WCONTINUED)) > 0;) {
     if (child != a->launcher) continue;
@@ -452,7 +452,7 @@ static void reap(attendance *a) {
   }
 }
 
-static void take_signals(attendance *a) {
+static void take_signals(supervisor *a) {
   struct signalfd_siginfo facts;
   while (read(a->signals, &facts, sizeof facts) == (ssize_t)sizeof facts) {
     if (facts.ssi_signo == SIGCHLD) {
@@ -468,7 +468,7 @@ static void take_signals(attendance *a) {
 /* ---- one start --------------------------------------------------------------------------------------------------- */
 
 /* Waits for at most `wait_s` and takes what has come. */
-static tri_status wait_some(attendance *a, double wait_s) {
+static tri_status wait_some(supervisor *a, double wait_s) {
   struct pollfd *polled = NULL;
   size_t lines = tri_listener_num_polled(&a->listener);
   TRI_TRY(tri_alloc("what is waited for", lines + 2, sizeof *polled, &polled));
@@ -491,7 +491,7 @@ static tri_status wait_some(attendance *a, double wait_s) {
   return TRI_OK;
 }
 
-static bool has_lines(const attendance *a) {
+static bool has_lines(const supervisor *a) {
   for (size_t i = 0; i < a->listener.count; i++) {
     if (a->listener.speakers[i].socket >= 0) return true;
   }
@@ -500,12 +500,12 @@ static bool has_lines(const attendance *a) {
 
 /* The words of ranks that could not send them. */
 static void take_left_words(void *context, bool echo, int exit_status, const char *text) {
-  attendance *a = context;
+  supervisor *a = context;
   take_words(a->ending, echo, exit_status, text);
 }
 
 /* To the end of the launcher, and then of what its ranks had said. */
-static tri_status attend(attendance *a) {
+static tri_status attend(supervisor *a) {
   while (!a->reaped) TRI_TRY(wait_some(a, SLICE_S));
   bool good = WIFEXITED(a->ending->launcher_result) && WEXITSTATUS(a->ending->launcher_result) == 0;
   if (!good) sweep(a);
@@ -514,7 +514,7 @@ static tri_status attend(attendance *a) {
   }
   tri_log_progress_end();
   a->ending->all_left = all_left(a);
-  tri_word_folder_empty(a->folder, take_left_words, a);
+  tri_error_files_collect(a->folder, take_left_words, a);
   return TRI_OK;
 }
 
@@ -527,7 +527,7 @@ static void ignore_requests(void) {
   }
 }
 
-static void become_launcher(const attendance *a, int output, pid_t parent, bool terminal) {
+static void become_launcher(const supervisor *a, int output, pid_t parent, bool terminal) {
   char text[ENVIRONMENT_BYTES];
   sigset_t none;
   struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -549,7 +549,7 @@ static void become_launcher(const attendance *a, int output, pid_t parent, bool 
   _exit(127);
 }
 
-static tri_status start_launcher(attendance *a) {
+static tri_status start_launcher(supervisor *a) {
   int ends[2];
   bool terminal = isatty(STDERR_FILENO) == 1;
   pid_t parent = getpid();
@@ -575,19 +575,19 @@ static void raise_limit(int64_t ranks) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *ending) {
-  attendance *a = NULL;
+tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending) {
+  supervisor *a = NULL;
   sigset_t set = awaited();
   TRI_TRY(tri_alloc("a job", 1, sizeof *a, &a));
   a->start = start;
   a->ranks = ranks;
   a->ending = ending;
   a->output = a->launcher = -1;
-  a->limit_s = tri_attend_limit_s(start->hang_timeout_s);
+  a->limit_s = tri_supervisor_limit_s(start->hang_timeout_s);
   a->beat_s = a->limit_s > 0 && a->limit_s < 50 ? a->limit_s / 10 : 5;
   a->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   raise_limit(start->num_ranks);
-  tri_word_folder_make(start->output, a->folder);
+  tri_error_files_make(start->output, a->folder);
   tri_status status = tri_listener_open(&a->listener);
   if (status == TRI_OK && a->signals < 0) status = tri_fail(TRI_IO_FAILED, "no signalfd: %s", strerror(errno));
   if (status == TRI_OK) status = start_launcher(a);
@@ -596,7 +596,7 @@ tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *
     kill(a->launcher, SIGKILL);
     sweep(a);
   }
-  tri_word_folder_empty(a->folder, take_left_words, a); /* where it was not reached before */
+  tri_error_files_collect(a->folder, take_left_words, a); /* where it was not reached before */
   if (a->signals >= 0) close(a->signals);
   if (a->output >= 0) close(a->output);
   tri_listener_close(&a->listener);

@@ -13,18 +13,18 @@ typedef struct tri_start {
 
 /* LOCAL. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE: a job does not end because nobody reads
  * what it says. Once, before the first start. */
-void tri_attend_prepare(void);
+void tri_supervisor_prepare(void);
 
 /* LOCAL. How many signals have asked to stop that nobody had looked for: between starts. */
-int tri_attend_asked(void);
+int tri_supervisor_asked(void);
 
 /* LOCAL. Starts the launcher and stands between it and the user to the end of all: shows what ranks log, passes on a
  * wish to stop, and keeps the clock. *ending, zero but for num_ranks, ranks (the same array) and steps (-1), becomes
  * what there is to know. */
-tri_status tri_attend(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
+tri_status tri_supervise(const tri_start *start, tri_rank_news *ranks, tri_ending *ending);
 
 /* How long a process of the job may be silent before it counts as stopped, for the ranks' own hang_timeout: they know
  * more, and report first. 0: for ever. */
-double tri_attend_limit_s(double hang_timeout_s);
+double tri_supervisor_limit_s(double hang_timeout_s);
 
 #endif

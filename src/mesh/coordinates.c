@@ -35,7 +35,7 @@ int tri_mesh_axis_size(const tri_mesh_shape *shape, tri_axis axis) {
   return 1;
 }
 
-int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_axis axis) {
+int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_axis axis) {
   if (!tri_axis_is_folded(axis)) return place->at[axis];
   int rank = tri_mesh_stage_rank(shape, place);
   for (int faster = TRI_NUM_MESH_AXES; faster < (int)axis; faster++)
@@ -50,7 +50,7 @@ int tri_mesh_stage_ranks(const tri_mesh_shape *shape) {
   return ranks;
 }
 
-int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_place *place) {
+int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place) {
   int rank = 0;
   for (int axis = TRI_AXIS_PIPELINE; axis-- > 0;) rank = rank * shape->size[axis] + place->at[axis];
   return rank;
@@ -74,8 +74,8 @@ int tri_mesh_num_ranks(const tri_mesh_shape *shape) {
   return ranks;
 }
 
-tri_mesh_place tri_mesh_place_of(const tri_mesh_shape *shape, int rank) {
-  tri_mesh_place place;
+tri_mesh_coordinates tri_mesh_coordinates_of(const tri_mesh_shape *shape, int rank) {
+  tri_mesh_coordinates place;
   for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {
     place.at[axis] = rank % shape->size[axis];
     rank /= shape->size[axis];
@@ -83,14 +83,14 @@ tri_mesh_place tri_mesh_place_of(const tri_mesh_shape *shape, int rank) {
   return place;
 }
 
-int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_place *place) {
+int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_coordinates *place) {
   int rank = 0;
   for (int axis = TRI_NUM_MESH_AXES; axis-- > 0;) rank = rank * shape->size[axis] + place->at[axis];
   return rank;
 }
 
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size) {
-  tri_mesh_place place = tri_mesh_place_of(shape, rank);
+  tri_mesh_coordinates place = tri_mesh_coordinates_of(shape, rank);
   snprintf(text, size, "%s", tri_mesh_num_ranks(shape) == 1 ? "the only rank" : "");
   size_t held = 0;
   for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) {

@@ -32,14 +32,14 @@ typedef struct tri_mesh_shape {
 } tri_mesh_shape;
 
 /* A place: one coordinate an axis of the mesh. That in the second view follows from it. */
-typedef struct tri_mesh_place {
+typedef struct tri_mesh_coordinates {
   int at[TRI_NUM_MESH_AXES];
-} tri_mesh_place;
+} tri_mesh_coordinates;
 
 /* One rank of a mesh. */
 typedef struct tri_mesh_seat {
   tri_mesh_shape shape;
-  tri_mesh_place place;
+  tri_mesh_coordinates place;
 } tri_mesh_seat;
 
 /* The only rank of a mesh, and the first of one that is so long along one axis alone. */
@@ -51,15 +51,15 @@ const char *tri_axis_name(tri_axis axis);
 bool tri_axis_is_folded(tri_axis axis);
 /* Of either view: how long an axis is, and where along it the rank at `place` stands. */
 int tri_mesh_axis_size(const tri_mesh_shape *shape, tri_axis axis);
-int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_axis axis);
+int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_axis axis);
 
 /* The ranks of a pipeline stage, and the number among them of the one at `place`. */
 int tri_mesh_stage_ranks(const tri_mesh_shape *shape);
-int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_place *place);
+int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape);
-tri_mesh_place tri_mesh_place_of(const tri_mesh_shape *shape, int rank);
-int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_place *place);
+tri_mesh_coordinates tri_mesh_coordinates_of(const tri_mesh_shape *shape, int rank);
+int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
 /* "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" where there is none. */
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size);
 

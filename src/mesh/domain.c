@@ -159,7 +159,7 @@ int tri_domain_size(const tri_mesh_shape *shape, tri_domain domain) {
   return size;
 }
 
-int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain) {
+int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_domain domain) {
   int rank = 0;
   for (int axis = TRI_NUM_AXES; axis-- > 0;) {
     if (!tri_domain_has(domain, (tri_axis)axis)) continue;
@@ -168,10 +168,11 @@ int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_place *place, tr
   return rank;
 }
 
-tri_mesh_place tri_domain_place(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain, int rank) {
-  tri_mesh_place first = *place;
+tri_mesh_coordinates tri_domain_coordinates(const tri_mesh_shape *shape, const tri_mesh_coordinates *place,
+                                            tri_domain domain, int rank) {
+  tri_mesh_coordinates first = *place;
   int own = tri_domain_rank(shape, place, domain);
   if (own == rank) return first;
   int there = tri_mesh_rank_of(shape, place) + distance_of(shape, domain, rank) - distance_of(shape, domain, own);
-  return tri_mesh_place_of(shape, there);
+  return tri_mesh_coordinates_of(shape, there);
 }

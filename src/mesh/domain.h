@@ -1,9 +1,9 @@
 /* Domains: the ranks over which something is split, copied or added up, said by what they have in common.
  *
- * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/coordinates.h). Its ranks are those that
- * differ along these axes alone; they are numbered in the order of the mesh, its fastest axis first. Who splits, adds
- * or passes on names a domain, never an axis: what an axis more or less means for it stands here. Plain arithmetic, as
- * coordinates.h; the groups are comm/mesh.h's. */
+ * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/coordinates.h). Its ranks are those
+ * that differ along these axes alone; they are numbered in the order of the mesh, its fastest axis first. Who splits,
+ * adds or passes on names a domain, never an axis: what an axis more or less means for it stands here. Plain
+ * arithmetic, as coordinates.h; the groups are comm/mesh.h's. */
 #ifndef TRI_MESH_DOMAIN_H
 #define TRI_MESH_DOMAIN_H
 
@@ -58,9 +58,10 @@ bool tri_domains_are_same(const tri_mesh_shape *shape, tri_domain a, tri_domain 
 
 /* How many ranks a domain has, and the number in it of the rank at `place`. */
 int tri_domain_size(const tri_mesh_shape *shape, tri_domain domain);
-int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain);
+int tri_domain_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_domain domain);
 
 /* Where the rank number `rank` of that domain stands, beside the one at `place`. */
-tri_mesh_place tri_domain_place(const tri_mesh_shape *shape, const tri_mesh_place *place, tri_domain domain, int rank);
+tri_mesh_coordinates tri_domain_coordinates(const tri_mesh_shape *shape, const tri_mesh_coordinates *place,
+                                            tri_domain domain, int rank);
 
 #endif

@@ -63,7 +63,7 @@ static tri_status append_branch_end(const tri_model *model, int64_t layer, int w
 static tri_rope_table rope_of(const tri_model *model, const tri_op_list *list, int64_t positions, int64_t layer) {
   const bool local = model->local_rope_theta != 0 && tri_model_window(model, layer) != 0;
   return (tri_rope_table){.positions = positions,
-                          .together = list->together,
+                          .prefill_tokens = list->prefill_tokens,
                           .head_dim = model->head_dim,
                           .rotary_dim = tri_model_rotary_dim(model),
                           .theta = local ? model->local_rope_theta : model->rope_theta,

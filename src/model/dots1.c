@@ -3,9 +3,9 @@
  * groups; the bias follows the load. The first layers are without experts, and all tokens meet some. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-#define ALSO TRI_DIALECT_ALSO
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ALSO TRI_HF_KEYS_ALSO
+static const tri_hf_key keys[] = {
     FIELD("n_routed_experts", SIZE, num_experts),
     ALSO("num_local_experts", SIZE, num_experts),
     FIELD("n_shared_experts", COUNT, shared_experts),
@@ -19,7 +19,7 @@ static const tri_dialect_key keys[] = {
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "dots1",
      .architecture = "Dots1ForCausalLM",
      .absent = {.vocab_size = 152064,
@@ -40,7 +40,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .by_layer = true, .full_layers = 62},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias,
                 keys}},
     {.model_type = NULL},
 };

@@ -4,10 +4,10 @@
 
 #include <inttypes.h>
 
-#define FIELD TRI_DIALECT_FIELD
-#define ONLY TRI_DIALECT_ONLY
-#define READS TRI_DIALECT_READS
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ONLY TRI_HF_KEYS_ONLY
+#define READS TRI_HF_KEYS_READS
+static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),
@@ -18,7 +18,7 @@ static const tri_dialect_key keys[] = {
     FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
     ONLY("alibi", "false", "ALiBi in place of rotary positions"),
     FIELD("bias", BOOL, attention_bias),
-    TRI_DIALECT_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
     READS("new_decoder_architecture"),
     READS("multi_query"),
     READS("parallel_attn"),
@@ -90,7 +90,7 @@ static tri_status falcon_check(const tri_model *m) {
                   m->num_kv_heads, m->num_heads);
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "falcon",
      .architecture = "FalconForCausalLM",
      .absent = {.vocab_size = 65024,
@@ -102,7 +102,7 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 10000,
                 .tied = true},
-     .tables = {keys, tri_dialect_others},
+     .tables = {keys, tri_hf_keys_others},
      .read = falcon_read,
      .write = falcon_write},
     {.model_type = NULL},

@@ -70,7 +70,7 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
 }
 
 /* The positions of a sequence that are read at once. */
-static int64_t read_together(const tri_list_request *request) {
+static int64_t prefill_tokens_of(const tri_list_request *request) {
   switch (request->purpose) {
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE:
@@ -156,7 +156,7 @@ static tri_status look_at_parameters(const tri_model *model, const tri_list_requ
                                  .chunks = &all,
                                  .num_chunks = 1};
   tri_parameter_table *table = NULL;
-  if (tri_tuning_is_full(&model->tuning)) return TRI_OK;
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   tri_status status = set_parameters(model, table, list);
   tri_parameter_table_destroy(table);
@@ -173,9 +173,9 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   list->masked = request->masked;
   const tri_op_context context = tri_op_list_context(list);
   list->most_slices = tri_op_context_slices(&context, request->batch);
-  if (request->masked_area > 0) list->area = request->masked_area;
-  list->together = read_together(request);
-  list->weights_pass = request->weights_pass;
+  if (request->masked_attention_fraction > 0) list->attention_fraction = request->masked_attention_fraction;
+  list->prefill_tokens = prefill_tokens_of(request);
+  list->weights_gathered = request->weights_gathered;
   list->generating = generates(request->purpose);
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = look_at_parameters(model, request, list);
@@ -213,7 +213,7 @@ static double met_weights(const tri_model *model, const tri_parameter *entry) {
 static void count_tuned(const tri_model *model, double *factors, double *spared) {
   tri_parameter_table *table = NULL;
   *factors = *spared = 0;
-  if (tri_tuning_is_full(&model->tuning) || tri_parameter_table_create(model, NULL, &table) != TRI_OK) return;
+  if (tri_trainable_is_full(&model->tuning) || tri_parameter_table_create(model, NULL, &table) != TRI_OK) return;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const double weights = met_weights(model, &table->entries[i]);
     if (table->entries[i].factor) *factors += 6.0 * weights;
@@ -241,7 +241,7 @@ double tri_model_area(const tri_model *model, int64_t sequence, double masked) {
   double sum = 0;
   if (model->window == 0) return masked;
   for (int64_t layer = 0; layer < model->num_layers; layer++) {
-    sum += tri_op_window_area(masked, sequence, tri_model_window(model, layer));
+    sum += tri_op_window_fraction(masked, sequence, tri_model_window(model, layer));
   }
   return sum / (double)model->num_layers;
 }

@@ -26,7 +26,7 @@ typedef struct tri_family_table {
   tri_model usual;         /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too, and
                               rotary_fraction */
   const char *const *keys; /* of a model's description, those of tri_family_optional_keys that it has; NULL ends them */
-  const tri_dialect *dialects;                 /* how config.json says its models; one without a name ends them */
+  const tri_hf_keys *dialects;                 /* how config.json says its models; one without a name ends them */
   tri_status (*check)(const tri_model *model); /* whether a model's numbers go together, beyond the limits of each and
                                                   what blocks ask for; the message names the key; NULL: nothing more */
 } tri_family_table;
@@ -61,11 +61,12 @@ typedef struct tri_list_request {
   int64_t positions;                    /* >= sequence: how far generation may go, */
   int64_t prompt;                       /* and how much of that is there to begin with */
   bool masked;                          /* attention stays inside documents, which may be as short as one token */
-  double masked_area; /* the share of attention's work that masks leave, where it is known; 0: all of it */
+  double
+      masked_attention_fraction; /* the share of attention's work that masks leave, where it is known; 0: all of it */
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;      /* of the layers: for which rank */
-  bool weights_pass;       /* parameters come and go: ZeRO 3 */
+  bool weights_gathered;   /* parameters come and go: ZeRO 3 */
   tri_recompute recompute; /* what a training list makes again in the backward, */
   int64_t recompute_every; /* and of how many layers one (full) */
 } tri_list_request;

@@ -2,14 +2,14 @@
  * weights are kept as what they differ from 1. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
+#define FIELD TRI_HF_KEYS_FIELD
 /* "gelu" of its first files is the same: transformers takes the tangent whatever they say. */
-static const tri_dialect_key keys[] = {
-    {.key = "hidden_act", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
+static const tri_hf_key keys[] = {
+    {.key = "hidden_act", .kind = TRI_HF_KEYS_FIXED, .value = "\"gelu_pytorch_tanh\"", .other_value = "\"gelu\""},
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "gemma",
      .architecture = "GemmaForCausalLM",
      .absent = {.vocab_size = 256000,
@@ -24,8 +24,8 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 10000,
                 .tied = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, keys, tri_dialect_attention_bias}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, tri_hf_keys_rms_norm_eps,
+                tri_hf_keys_others, keys, tri_hf_keys_attention_bias}},
     {.model_type = NULL},
 };
 

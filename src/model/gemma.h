@@ -9,7 +9,7 @@
   .norm1 = "input_layernorm", .post1 = "post_attention_layernorm", .norm2 = "pre_feedforward_layernorm",               \
   .post2 = "post_feedforward_layernorm"
 
-extern const tri_dialect_key tri_gemma_keys[];
+extern const tri_hf_key tri_gemma_keys[];
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
 /* Scores are divided by the root of a whole number there. */
 tri_status tri_gemma_check(const tri_model *model);

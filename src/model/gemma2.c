@@ -6,15 +6,15 @@
 
 #include <math.h>
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("attn_logit_softcapping", NUMBER_OR_NULL, attention_soft_cap),
     {.key = NULL},
 };
-const tri_dialect_key tri_gemma_keys[] = {
-    {.key = "hidden_activation", .kind = TRI_DIALECT_FIXED, .value = "\"gelu_pytorch_tanh\""},
+const tri_hf_key tri_gemma_keys[] = {
+    {.key = "hidden_activation", .kind = TRI_HF_KEYS_FIXED, .value = "\"gelu_pytorch_tanh\""},
     FIELD("final_logit_softcapping", NUMBER_OR_NULL, logit_soft_cap),
-    TRI_DIALECT_READS("query_pre_attn_scalar"),
+    TRI_HF_KEYS_READS("query_pre_attn_scalar"),
     {.key = NULL},
 };
 
@@ -52,7 +52,7 @@ void tri_gemma_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "query_pre_attn_scalar", is_whole ? json_integer((json_int_t)scalar) : json_real(scalar));
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "gemma2",
      .architecture = "Gemma2ForCausalLM",
      .absent = {.vocab_size = 256000,
@@ -71,8 +71,8 @@ static const tri_dialect dialects[] = {
                 .logit_soft_cap = 30,
                 .tied = true},
      .window = {.known = true, .by_layer = true, .usual = "1 of 2"},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, tri_gemma_keys, keys, tri_dialect_attention_bias},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, tri_hf_keys_rms_norm_eps,
+                tri_hf_keys_others, tri_gemma_keys, keys, tri_hf_keys_attention_bias},
      .check = tri_gemma_check,
      .read = tri_gemma_read,
      .write = tri_gemma_write},

@@ -24,13 +24,13 @@ static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-static const tri_dialect_key keys[] = {
-    TRI_DIALECT_READS("sliding_window_pattern"),
-    TRI_DIALECT_ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+static const tri_hf_key keys[] = {
+    TRI_HF_KEYS_READS("sliding_window_pattern"),
+    TRI_HF_KEYS_ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "gemma3_text",
      .architecture = "Gemma3ForCausalLM",
      .absent = {.vocab_size = 262208,
@@ -49,8 +49,8 @@ static const tri_dialect dialects[] = {
                 .tied = true},
      .window = {.known = true, .by_layer = true, .usual = "5 of 6"},
      .rope = {.local = "rope_local_base_freq"},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_rms_norm_eps,
-                tri_dialect_others, tri_gemma_keys, keys, tri_dialect_attention_bias},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, tri_hf_keys_rms_norm_eps,
+                tri_hf_keys_others, tri_gemma_keys, keys, tri_hf_keys_attention_bias},
      .check = tri_gemma_check,
      .read = gemma3_read,
      .write = tri_gemma_write},

@@ -19,9 +19,9 @@ static tri_status gpt2_check_words(const tri_model *m) {
                   m->head_dim, m->num_heads, m->hidden_size, m->num_kv_heads);
 }
 
-#define FIELD TRI_DIALECT_FIELD
-#define ALSO TRI_DIALECT_ALSO
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ALSO TRI_HF_KEYS_ALSO
+static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("n_positions", SIZE, max_sequence),
     FIELD("n_embd", SIZE, hidden_size),
@@ -33,19 +33,19 @@ static const tri_dialect_key keys[] = {
     ALSO("num_attention_heads", SIZE, num_heads),
     FIELD("n_inner", SIZE, ffn_size),
     FIELD("activation_function", ACTIVATION, activation),
-    {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
+    {.key = "embd_pdrop", .kind = TRI_HF_KEYS_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
     FIELD("resid_pdrop", NUMBER, dropout),
-    {.key = "attn_pdrop", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
+    {.key = "attn_pdrop", .kind = TRI_HF_KEYS_FIXED, .value = "0.0", .only_written = true},
     FIELD("layer_norm_epsilon", POSITIVE, norm_eps),
     FIELD("initializer_range", NUMBER, init_std),
     FIELD("tie_word_embeddings", BOOL, tied),
-    TRI_DIALECT_ONLY("scale_attn_weights", "true", "attention without 1 / sqrt(head size)"),
-    TRI_DIALECT_ONLY("scale_attn_by_inverse_layer_idx", "false", "attention scaled by the layer"),
-    TRI_DIALECT_ONLY("add_cross_attention", "false", "cross-attention"),
+    TRI_HF_KEYS_ONLY("scale_attn_weights", "true", "attention without 1 / sqrt(head size)"),
+    TRI_HF_KEYS_ONLY("scale_attn_by_inverse_layer_idx", "false", "attention scaled by the layer"),
+    TRI_HF_KEYS_ONLY("add_cross_attention", "false", "cross-attention"),
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "gpt2",
      .architecture = "GPT2LMHeadModel",
      .check = gpt2_check_words,

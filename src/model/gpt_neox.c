@@ -3,15 +3,15 @@
  * has its q, k and v one behind the other on disk. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),        FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),      FIELD("intermediate_size", SIZE, ffn_size),
     FIELD("num_hidden_layers", SIZE, num_layers), FIELD("num_attention_heads", SIZE, num_heads),
     FIELD("hidden_act", ACTIVATION, activation),  FIELD("layer_norm_eps", POSITIVE, norm_eps),
     FIELD("hidden_dropout", NUMBER, dropout),     FIELD("attention_bias", BOOL, attention_bias),
-    TRI_DIALECT_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
-    TRI_DIALECT_READS("use_parallel_residual"),   {.key = NULL},
+    TRI_HF_KEYS_ALSO("head_dim", SIZE, head_dim), /* has to be what follows from the others */
+    TRI_HF_KEYS_READS("use_parallel_residual"),   {.key = NULL},
 };
 
 static tri_status gpt_neox_read(const tri_json_reader *from, tri_model *out) {
@@ -25,7 +25,7 @@ static void gpt_neox_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "use_parallel_residual", json_boolean(model->residual == TRI_RESIDUAL_PARALLEL));
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "gpt_neox",
      .architecture = "GPTNeoXForCausalLM",
      .absent = {.vocab_size = 50432,
@@ -40,7 +40,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .attention_bias = true},
      .rope = {.theta = "rotary_emb_base", .fraction = "rotary_pct"},
-     .tables = {keys, tri_dialect_others},
+     .tables = {keys, tri_hf_keys_others},
      .read = gpt_neox_read,
      .write = gpt_neox_write},
     {.model_type = NULL},

@@ -3,13 +3,13 @@
 
 #include <math.h>
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("embedding_multiplier", POSITIVE, embedding_scale),
     FIELD("residual_multiplier", POSITIVE, residual_scale),
     FIELD("logits_scaling", POSITIVE, logit_divisor),
     FIELD("mlp_bias", BOOL, mlp_bias),
-    TRI_DIALECT_READS("attention_multiplier"),
+    TRI_HF_KEYS_READS("attention_multiplier"),
     {.key = NULL},
 };
 
@@ -24,7 +24,7 @@ static void granite_write(const tri_model *model, json_t *to) {
                       json_real(model->attention_scale == 0 ? usual : model->attention_scale));
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "granite",
      .architecture = "GraniteForCausalLM",
      .absent = {.vocab_size = 32000,
@@ -39,7 +39,7 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-6,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias,
                 keys},
      .read = granite_read,
      .write = granite_write},

@@ -8,33 +8,33 @@
 
 #include <stddef.h>
 
-typedef enum tri_dialect_kind {
-  TRI_DIALECT_SIZE,           /* int64_t of at least 1                                                        */
-  TRI_DIALECT_SIZE_OR_NULL,   /* likewise, and null is 0; where a key is missing it is as in `absent`         */
-  TRI_DIALECT_COUNT,          /* int64_t of at least 0; null is 0                                             */
-  TRI_DIALECT_FIRST_LAYERS,   /* int64_t n, as the list 0, 1, ..., n - 1                                      */
-  TRI_DIALECT_NUMBER,         /* double                                                                       */
-  TRI_DIALECT_NUMBER_OR_NULL, /* double; null is 0                                                          */
-  TRI_DIALECT_POSITIVE,       /* double above 0: in a tri_model 0 stands for what is left out                 */
-  TRI_DIALECT_BOOL,           /* bool                                                                         */
-  TRI_DIALECT_ACTIVATION,     /* tri_activation                                                               */
-  TRI_DIALECT_ROPE,           /* `rope_theta` and `rope_scaling`, in the forms that they had over time        */
-  TRI_DIALECT_WINDOW,         /* `sliding_window` and what says which layers have it: tri_dialect_window      */
-  TRI_DIALECT_FIXED,          /* no number of a model: only one value is supported                            */
-  TRI_DIALECT_BY_FUNCTION,    /* read and written by the functions of the dialect                             */
-} tri_dialect_kind;
+typedef enum tri_hf_key_kind {
+  TRI_HF_KEYS_SIZE,           /* int64_t of at least 1                                                        */
+  TRI_HF_KEYS_SIZE_OR_NULL,   /* likewise, and null is 0; where a key is missing it is as in `absent`         */
+  TRI_HF_KEYS_COUNT,          /* int64_t of at least 0; null is 0                                             */
+  TRI_HF_KEYS_FIRST_LAYERS,   /* int64_t n, as the list 0, 1, ..., n - 1                                      */
+  TRI_HF_KEYS_NUMBER,         /* double                                                                       */
+  TRI_HF_KEYS_NUMBER_OR_NULL, /* double; null is 0                                                          */
+  TRI_HF_KEYS_POSITIVE,       /* double above 0: in a tri_model 0 stands for what is left out                 */
+  TRI_HF_KEYS_BOOL,           /* bool                                                                         */
+  TRI_HF_KEYS_ACTIVATION,     /* tri_activation                                                               */
+  TRI_HF_KEYS_ROPE,           /* `rope_theta` and `rope_scaling`, in the forms that they had over time        */
+  TRI_HF_KEYS_WINDOW,         /* `sliding_window` and what says which layers have it: tri_hf_keys_window      */
+  TRI_HF_KEYS_FIXED,          /* no number of a model: only one value is supported                            */
+  TRI_HF_KEYS_BY_FUNCTION,    /* read and written by the functions of the dialect                             */
+} tri_hf_key_kind;
 
-typedef struct tri_dialect_key {
+typedef struct tri_hf_key {
   const char *key; /* NULL ends a table */
   size_t offset;   /* in tri_model */
-  tri_dialect_kind kind;
+  tri_hf_key_kind kind;
   bool only_read, only_written;
   const char *value, *other_value; /* ACTIVATION: what GELU by tanh is called, if not gelu_new. FIXED: as JSON. The
                                       first is written, and means the same as none; others may not be but the second */
   const char *what;                /* FIXED: what any other value asks for */
-} tri_dialect_key;
+} tri_hf_key;
 
-typedef struct tri_dialect_window {
+typedef struct tri_hf_keys_window {
   bool known;
   bool switched;       /* only with `use_sliding_window`                                                       */
   bool by_layer;       /* `layer_types` may say which layers                                                   */
@@ -42,52 +42,51 @@ typedef struct tri_dialect_window {
   bool reads_layers;   /* likewise where they are read, but they are another dialect's to write                */
   int64_t full_layers; /* else the first `max_window_layers` have none; so many where that is missing; 0: not read */
   const char *usual;   /* else these (tri_model.window_layers); NULL: all                                          */
-} tri_dialect_window;
+} tri_hf_keys_window;
 
 /* Keys of rotary positions where they are not the usual ones. */
-typedef struct tri_dialect_rope {
+typedef struct tri_hf_keys_rope {
   const char *theta;    /* NULL: "rope_theta" */
   const char *fraction; /* of what turns of each head; NULL: all of it, and "partial_rotary_factor" must be 1 */
   const char *local;    /* base in layers with a window; NULL: there is none */
   /* `original_max_position_embeddings` where the top of the file has none, whatever else says one; 0: as that says,
    * else the longest sequence. */
   int64_t original_length;
-} tri_dialect_rope;
+} tri_hf_keys_rope;
 
-enum { TRI_DIALECT_TABLES = 8 };
+enum { TRI_HF_KEYS_TABLES = 8 };
 
 /* One `model_type`. Families may have several, which say the same in other words. */
-typedef struct tri_dialect {
+typedef struct tri_hf_keys {
   const char *model_type, *architecture;
   bool (*is)(const tri_model *model);          /* whether a model is called so; NULL: all that none before is */
   tri_status (*check)(const tri_model *model); /* whether these words suffice; may be empty */
   tri_model absent;                            /* what transformers takes for keys that are missing */
-  tri_dialect_window window;
-  tri_dialect_rope rope;
-  const tri_dialect_key *tables[TRI_DIALECT_TABLES]; /* NULL behind the last */
+  tri_hf_keys_window window;
+  tri_hf_keys_rope rope;
+  const tri_hf_key *tables[TRI_HF_KEYS_TABLES]; /* NULL behind the last */
   /* Behind the rows, before the model is completed; and the same in the other direction. NULL: nothing. */
   tri_status (*read)(const tri_json_reader *from, tri_model *out);
   void (*write)(const tri_model *model, json_t *to);
-} tri_dialect;
+} tri_hf_keys;
 
-#define TRI_DIALECT_FIELD(KEY, KIND, FIELD)                                                                            \
-  { .key = KEY, .kind = TRI_DIALECT_##KIND, .offset = offsetof(tri_model, FIELD) }
+#define TRI_HF_KEYS_FIELD(KEY, KIND, FIELD)                                                                            \
+  { .key = KEY, .kind = TRI_HF_KEYS_##KIND, .offset = offsetof(tri_model, FIELD) }
 /* Another name of a key, which is read where the first is missing. */
-#define TRI_DIALECT_ALSO(KEY, KIND, FIELD)                                                                             \
-  { .key = KEY, .kind = TRI_DIALECT_##KIND, .offset = offsetof(tri_model, FIELD), .only_read = true }
-#define TRI_DIALECT_ONLY(KEY, VALUE, WHAT)                                                                             \
-  { .key = KEY, .kind = TRI_DIALECT_FIXED, .value = VALUE, .what = WHAT, .only_read = true }
+#define TRI_HF_KEYS_ALSO(KEY, KIND, FIELD)                                                                             \
+  { .key = KEY, .kind = TRI_HF_KEYS_##KIND, .offset = offsetof(tri_model, FIELD), .only_read = true }
+#define TRI_HF_KEYS_ONLY(KEY, VALUE, WHAT)                                                                             \
+  { .key = KEY, .kind = TRI_HF_KEYS_FIXED, .value = VALUE, .what = WHAT, .only_read = true }
 
-#define TRI_DIALECT_READS(KEY)                                                                                         \
-  { .key = KEY, .kind = TRI_DIALECT_BY_FUNCTION }
+#define TRI_HF_KEYS_READS(KEY)                                                                                         \
+  { .key = KEY, .kind = TRI_HF_KEYS_BY_FUNCTION }
 
 /* Of Llama and all that took its words: before and behind the widths of feed-forward parts. The rest is that of layers
  * and heads; the activation; the norm's epsilon; and all others. */
-extern const tri_dialect_key tri_dialect_llama_sizes[], tri_dialect_ffn_size[];
-extern const tri_dialect_key tri_dialect_heads[], tri_dialect_hidden_act[], tri_dialect_rms_norm_eps[],
-    tri_dialect_others[];
-#define TRI_DIALECT_LLAMA_REST tri_dialect_heads, tri_dialect_hidden_act, tri_dialect_rms_norm_eps, tri_dialect_others
+extern const tri_hf_key tri_hf_keys_llama_sizes[], tri_hf_keys_ffn_size[];
+extern const tri_hf_key tri_hf_keys_heads[], tri_hf_keys_hidden_act[], tri_hf_keys_rms_norm_eps[], tri_hf_keys_others[];
+#define TRI_HF_KEYS_LLAMA_REST tri_hf_keys_heads, tri_hf_keys_hidden_act, tri_hf_keys_rms_norm_eps, tri_hf_keys_others
 /* Biases on all products of attention, or none. */
-extern const tri_dialect_key tri_dialect_attention_bias[];
+extern const tri_hf_key tri_hf_keys_attention_bias[];
 
 #endif

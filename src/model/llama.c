@@ -6,10 +6,10 @@
 #include <string.h>
 
 /* Llama's own says so; its relatives know neither key. */
-static const tri_dialect_key llama_biases[] = {
-    TRI_DIALECT_FIELD("attention_bias", BOOL, attention_bias),
-    TRI_DIALECT_FIELD("attention_bias", BOOL, output_bias),
-    TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
+static const tri_hf_key llama_biases[] = {
+    TRI_HF_KEYS_FIELD("attention_bias", BOOL, attention_bias),
+    TRI_HF_KEYS_FIELD("attention_bias", BOOL, output_bias),
+    TRI_HF_KEYS_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
 static bool is_llama(const tri_model *m) { return m->attention_bias == m->output_bias && m->window == 0; }
@@ -32,11 +32,11 @@ static tri_status llama_check(const tri_model *m) {
 
 #define ABSENT                                                                                                         \
   .hidden_size = 4096, .num_layers = 32, .num_heads = 32, .norm_eps = 1e-6, .init_std = 0.02, .rope_theta = 10000
-#define TABLES tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST
+#define TABLES tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST
 #define MISTRAL                                                                                                        \
   .absent = {ABSENT, .vocab_size = 32000, .ffn_size = 14336, .max_sequence = 131072, .num_kv_heads = 8, .window = 4096}
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "llama",
      .architecture = "LlamaForCausalLM",
      .is = is_llama,

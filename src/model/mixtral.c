@@ -2,17 +2,17 @@
  * their weights divided by their sum. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-#define ALSO TRI_DIALECT_ALSO
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ALSO TRI_HF_KEYS_ALSO
+static const tri_hf_key keys[] = {
     FIELD("num_local_experts", SIZE, num_experts),
     ALSO("num_experts", SIZE, num_experts),
     FIELD("num_experts_per_tok", SIZE, experts_per_token),
     {.key = NULL},
 };
-static const tri_dialect_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
+static const tri_hf_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "mixtral",
      .architecture = "MixtralForCausalLM",
      .absent = {.vocab_size = 32000,
@@ -29,7 +29,7 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 1e6},
      .window = {.known = true},
-     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, keys}},
+     .tables = {tri_hf_keys_llama_sizes, widths, TRI_HF_KEYS_LLAMA_REST, keys}},
     {.model_type = NULL},
 };
 

@@ -87,7 +87,7 @@ typedef struct tri_model {
   tri_rope_scaling rope_scaling;
   int64_t window;                          /* keys that a query sees at most, itself among them; 0: all */
   char window_layers[TRI_LAYER_SET_BYTES]; /* the layers that have it: window.h                         */
-  tri_tuning tuning;                       /* what of it is trained                                     */
+  tri_trainable tuning;                    /* what of it is trained                                     */
 } tri_model;
 
 /* Longer sequences than this are never assumed: what they cost depends on their length, and most are shorter. */

@@ -2,7 +2,7 @@
  * of q and all of k. */
 #include "model/family.h"
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "olmo2",
      .architecture = "Olmo2ForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -14,7 +14,7 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias}},
     {.model_type = NULL},
 };
 

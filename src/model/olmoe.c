@@ -2,19 +2,19 @@
  * of k. The weights of the best few of a softmax over all stay as they are. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-#define ALSO TRI_DIALECT_ALSO
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ALSO TRI_HF_KEYS_ALSO
+static const tri_hf_key keys[] = {
     FIELD("num_experts", SIZE, num_experts),
     ALSO("num_local_experts", SIZE, num_experts),
     FIELD("num_experts_per_tok", SIZE, experts_per_token),
     FIELD("norm_topk_prob", BOOL, router_normalised),
-    TRI_DIALECT_ONLY("clip_qkv", "null", "clipping of queries, keys and values"),
+    TRI_HF_KEYS_ONLY("clip_qkv", "null", "clipping of queries, keys and values"),
     {.key = NULL},
 };
-static const tri_dialect_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
+static const tri_hf_key widths[] = {FIELD("intermediate_size", SIZE, expert_ffn_size), {.key = NULL}};
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "olmoe",
      .architecture = "OlmoeForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -28,7 +28,7 @@ static const tri_dialect dialects[] = {
                 .norm_eps = 1e-5,
                 .init_std = 0.02,
                 .rope_theta = 10000},
-     .tables = {tri_dialect_llama_sizes, widths, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias, keys}},
+     .tables = {tri_hf_keys_llama_sizes, widths, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias, keys}},
     {.model_type = NULL},
 };
 

@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 
-#define FIELD TRI_DIALECT_FIELD
-#define ONLY TRI_DIALECT_ONLY
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ONLY TRI_HF_KEYS_ONLY
+static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),
@@ -15,14 +15,14 @@ static const tri_dialect_key keys[] = {
     FIELD("num_attention_heads", SIZE, num_heads),
     FIELD("activation_function", ACTIVATION, activation),
     FIELD("dropout", NUMBER, dropout),
-    {.key = "attention_dropout", .kind = TRI_DIALECT_FIXED, .value = "0.0", .only_written = true},
+    {.key = "attention_dropout", .kind = TRI_HF_KEYS_FIXED, .value = "0.0", .only_written = true},
     FIELD("init_std", NUMBER, init_std),
     FIELD("tie_word_embeddings", BOOL, tied),
     ONLY("do_layer_norm_before", "true", "norms behind the branches"),
     ONLY("_remove_final_layer_norm", "false", "a model without a last norm"),
     FIELD("enable_bias", BOOL, attention_bias),
     ONLY("layer_norm_elementwise_affine", "true", "norms without weights"),
-    TRI_DIALECT_READS("word_embed_proj_dim"),
+    TRI_HF_KEYS_READS("word_embed_proj_dim"),
     {.key = NULL},
 };
 
@@ -47,7 +47,7 @@ static tri_status opt_check(const tri_model *m) {
   return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no word for it; leave it out");
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "opt",
      .architecture = "OPTForCausalLM",
      .absent = {.vocab_size = 50272,

@@ -362,7 +362,7 @@ static tri_status create(const tri_model *model, const tri_model_share *share, c
   TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
   table->only = only;
   tri_status status = tri_blocks_parameters(model, table);
-  if (status == TRI_OK) status = tri_tuning_apply(model, table);
+  if (status == TRI_OK) status = tri_trainable_apply(model, table);
   if (status != TRI_OK) {
     tri_parameter_table_destroy(table);
     return status;

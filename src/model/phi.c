@@ -2,16 +2,16 @@
  * projection's too, and positions that turn a part of each head. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("layer_norm_eps", POSITIVE, norm_eps),
-    {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
+    {.key = "embd_pdrop", .kind = TRI_HF_KEYS_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
     FIELD("resid_pdrop", NUMBER, dropout),
-    TRI_DIALECT_ONLY("qk_layernorm", "false", "a norm of queries and keys"),
+    TRI_HF_KEYS_ONLY("qk_layernorm", "false", "a norm of queries and keys"),
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "phi",
      .architecture = "PhiForCausalLM",
      .absent = {.vocab_size = 51200,
@@ -26,8 +26,8 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .attention_bias = true},
      .rope = {.fraction = "partial_rotary_factor"},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_hidden_act, keys,
-                tri_dialect_others}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, tri_hf_keys_hidden_act, keys,
+                tri_hf_keys_others}},
     {.model_type = NULL},
 };
 

@@ -1,9 +1,9 @@
 /* Phi-3 and Phi-4 (2024, arXiv 2404.14219): Llama with q, k and v, and gate and up, in one tensor each. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
-    {.key = "embd_pdrop", .kind = TRI_DIALECT_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
+    {.key = "embd_pdrop", .kind = TRI_HF_KEYS_NUMBER, .offset = offsetof(tri_model, dropout), .only_written = true},
     FIELD("resid_pdrop", NUMBER, dropout),
     {.key = NULL},
 };
@@ -24,7 +24,7 @@ static tri_status phi3_check(const tri_model *model) {
                   "`rope_scaling.type` of phi3 is longrope, or there is none: transformers takes no other");
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "phi3",
      .architecture = "Phi3ForCausalLM",
      .absent = {.vocab_size = 32064,
@@ -38,7 +38,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000},
      .window = {.known = true},
      .rope = {.fraction = "partial_rotary_factor", .original_length = 4096},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, keys}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, keys}},
     {.model_type = NULL},
 };
 

@@ -2,7 +2,7 @@
  */
 #include "model/family.h"
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "qwen3",
      .architecture = "Qwen3ForCausalLM",
      .absent = {.vocab_size = 151936,
@@ -18,7 +18,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .switched = true, .by_layer = true, .full_layers = 28},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias}},
     {.model_type = NULL},
 };
 

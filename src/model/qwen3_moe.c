@@ -1,23 +1,23 @@
 /* Qwen 3 with experts (2025, arXiv 2505.09388): the best few of a softmax over all. The first layers may be without. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-#define ALSO TRI_DIALECT_ALSO
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+#define ALSO TRI_HF_KEYS_ALSO
+static const tri_hf_key keys[] = {
     FIELD("num_experts", SIZE, num_experts),
     ALSO("num_local_experts", SIZE, num_experts),
     FIELD("num_experts_per_tok", SIZE, experts_per_token),
     FIELD("moe_intermediate_size", SIZE, expert_ffn_size),
     FIELD("norm_topk_prob", BOOL, router_normalised),
     {.key = "decoder_sparse_step",
-     .kind = TRI_DIALECT_FIXED,
+     .kind = TRI_HF_KEYS_FIXED,
      .value = "1",
      .what = "a layer without experts between others"},
     FIELD("mlp_only_layers", FIRST_LAYERS, dense_layers),
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "qwen3_moe",
      .architecture = "Qwen3MoeForCausalLM",
      .absent = {.vocab_size = 151936,
@@ -35,7 +35,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 10000,
                 .window = 4096},
      .window = {.known = true, .switched = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias,
                 keys}},
     {.model_type = NULL},
 };

@@ -6,10 +6,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const tri_dialect_key keys[] = {
-    TRI_DIALECT_FIELD("mlp_bias", BOOL, mlp_bias),
-    TRI_DIALECT_READS("no_rope_layers"),
-    TRI_DIALECT_READS("no_rope_layer_interval"),
+static const tri_hf_key keys[] = {
+    TRI_HF_KEYS_FIELD("mlp_bias", BOOL, mlp_bias),
+    TRI_HF_KEYS_READS("no_rope_layers"),
+    TRI_HF_KEYS_READS("no_rope_layer_interval"),
     {.key = NULL},
 };
 
@@ -68,7 +68,7 @@ static void smollm3_write(const tri_model *model, json_t *to) {
   json_object_set_new(to, "no_rope_layers", layers);
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "smollm3",
      .architecture = "SmolLM3ForCausalLM",
      .absent = {.vocab_size = 128256,
@@ -83,7 +83,7 @@ static const tri_dialect dialects[] = {
                 .rope_theta = 2e6,
                 .tied = true},
      .window = {.known = true, .switched = true, .by_layer = true, .layers_first = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, TRI_DIALECT_LLAMA_REST, tri_dialect_attention_bias,
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, TRI_HF_KEYS_LLAMA_REST, tri_hf_keys_attention_bias,
                 keys},
      .read = smollm3_read,
      .write = smollm3_write},

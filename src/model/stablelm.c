@@ -2,12 +2,12 @@
  * each head. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("layer_norm_eps", POSITIVE, norm_eps),
     FIELD("use_qkv_bias", BOOL, attention_bias),
-    TRI_DIALECT_ONLY("qk_layernorm", "false", "a norm of queries and keys"),
-    TRI_DIALECT_READS("use_parallel_residual"),
+    TRI_HF_KEYS_ONLY("qk_layernorm", "false", "a norm of queries and keys"),
+    TRI_HF_KEYS_READS("use_parallel_residual"),
     {.key = NULL},
 };
 
@@ -29,7 +29,7 @@ static tri_status stablelm_check(const tri_model *m) {
   return tri_fail(TRI_BAD_CONFIG, "`residual` is sequential or parallel_one_norm in stablelm; parallel is gpt_neox's");
 }
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "stablelm",
      .architecture = "StableLmForCausalLM",
      .absent = {.vocab_size = 50304,
@@ -44,8 +44,8 @@ static const tri_dialect dialects[] = {
                 .init_std = 0.02,
                 .rope_theta = 10000},
      .rope = {.fraction = "partial_rotary_factor"},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, tri_dialect_hidden_act, keys,
-                tri_dialect_others},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, tri_hf_keys_hidden_act, keys,
+                tri_hf_keys_others},
      .read = stablelm_read,
      .write = stablelm_write},
     {.model_type = NULL},

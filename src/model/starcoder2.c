@@ -2,23 +2,23 @@
  * everywhere, and a feed-forward part without gates. */
 #include "model/family.h"
 
-#define FIELD TRI_DIALECT_FIELD
-static const tri_dialect_key keys[] = {
+#define FIELD TRI_HF_KEYS_FIELD
+static const tri_hf_key keys[] = {
     FIELD("norm_epsilon", POSITIVE, norm_eps),
     FIELD("residual_dropout", NUMBER, dropout),
     {.key = "embedding_dropout",
-     .kind = TRI_DIALECT_NUMBER,
+     .kind = TRI_HF_KEYS_NUMBER,
      .offset = offsetof(tri_model, dropout),
      .only_written = true},
     {.key = "hidden_act",
      .offset = offsetof(tri_model, activation),
-     .kind = TRI_DIALECT_ACTIVATION,
+     .kind = TRI_HF_KEYS_ACTIVATION,
      .value = "gelu_pytorch_tanh"},
     FIELD("use_bias", BOOL, attention_bias),
     {.key = NULL},
 };
 
-static const tri_dialect dialects[] = {
+static const tri_hf_keys dialects[] = {
     {.model_type = "starcoder2",
      .architecture = "Starcoder2ForCausalLM",
      .absent = {.vocab_size = 49152,
@@ -34,7 +34,7 @@ static const tri_dialect dialects[] = {
                 .attention_bias = true,
                 .tied = true},
      .window = {.known = true},
-     .tables = {tri_dialect_llama_sizes, tri_dialect_ffn_size, tri_dialect_heads, keys, tri_dialect_others}},
+     .tables = {tri_hf_keys_llama_sizes, tri_hf_keys_ffn_size, tri_hf_keys_heads, keys, tri_hf_keys_others}},
     {.model_type = NULL},
 };
 

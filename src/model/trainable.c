@@ -11,28 +11,28 @@
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-bool tri_tuning_has_adapter(const tri_tuning *tuning) { return tuning->adapter.rank > 0; }
+bool tri_trainable_has_adapter(const tri_trainable *tuning) { return tuning->adapter.rank > 0; }
 
-bool tri_tuning_is_full(const tri_tuning *tuning) {
-  return tuning->freeze.count == 0 && !tri_tuning_has_adapter(tuning);
+bool tri_trainable_is_full(const tri_trainable *tuning) {
+  return tuning->freeze.count == 0 && !tri_trainable_has_adapter(tuning);
 }
 
 /* Layers differ by the numbers in their names. */
-static bool tells_layers(const tri_tuning_words *words) {
+static bool tells_layers(const tri_trainable_words *words) {
   for (int64_t i = 0; i < words->count; i++) {
     if (strpbrk(words->words[i].text, "0123456789?[") != NULL) return true;
   }
   return false;
 }
 
-bool tri_tuning_tells_layers(const tri_tuning *tuning) {
-  if (!tri_tuning_has_adapter(tuning)) return tells_layers(&tuning->freeze);
+bool tri_trainable_tells_layers(const tri_trainable *tuning) {
+  if (!tri_trainable_has_adapter(tuning)) return tells_layers(&tuning->freeze);
   return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
 }
 
 double tri_adapter_scale(const tri_adapter *adapter) { return adapter->alpha / (double)adapter->rank; }
 
-void tri_tuning_describe(const tri_tuning_words *words, char *out, size_t out_bytes) {
+void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes) {
   size_t length = 0;
   out[0] = '\0';
   for (int64_t i = 0; i < words->count && length < out_bytes; i++) {
@@ -40,7 +40,7 @@ void tri_tuning_describe(const tri_tuning_words *words, char *out, size_t out_by
   }
 }
 
-static bool matches(const tri_tuning_words *patterns, const char *name) {
+static bool matches(const tri_trainable_words *patterns, const char *name) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (fnmatch(patterns->words[i].text, name, 0) == 0) return true;
   }
@@ -54,7 +54,7 @@ static void name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME
   memcpy(out, tensor.name, TRI_PARAMETER_NAME_BYTES);
 }
 
-bool tri_tuning_can_quantise(const tri_parameter *entry) {
+bool tri_trainable_can_quantise(const tri_parameter *entry) {
   if (entry->num_dims < 2) return false;
   switch (entry->part) {
     case TRI_PART_ATTENTION:
@@ -69,10 +69,10 @@ bool tri_tuning_can_quantise(const tri_parameter *entry) {
 
 /* A matrix of a layer that every token meets. */
 static bool is_linear(const tri_parameter *entry) {
-  return tri_tuning_can_quantise(entry) && !entry->placement.has_holders;
+  return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
 }
 
-static bool is_quantised(const tri_tuning *tuning) {
+static bool is_quantised(const tri_trainable *tuning) {
   switch (tuning->adapter.quantise) {
     case TRI_QUANTISE_NONE: return false;
     case TRI_QUANTISE_NF4: break;
@@ -94,7 +94,7 @@ static bool is_module(const char *target, const char *name) {
 }
 
 static bool is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TUNING_ALL_LINEAR) == 0;
+  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TRAINABLE_ALL_LINEAR) == 0;
 }
 
 static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
@@ -110,9 +110,9 @@ static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
 
 /* What products read, and the rows of tokens, in the activations' type; those of positions, which no rank has a part
  * of, are added wide. */
-static tri_stored stored_of(const tri_tuning *tuning, const tri_parameter *entry) {
+static tri_stored stored_of(const tri_trainable *tuning, const tri_parameter *entry) {
   if (entry->num_dims < 2) return TRI_STORED_WIDE;
-  if (is_quantised(tuning) && tri_tuning_can_quantise(entry)) return TRI_STORED_NF4;
+  if (is_quantised(tuning) && tri_trainable_can_quantise(entry)) return TRI_STORED_NF4;
   switch (entry->part) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP:
@@ -125,7 +125,7 @@ static tri_stored stored_of(const tri_tuning *tuning, const tri_parameter *entry
 }
 
 /* How many of an entry's tensors on disk some pattern names. */
-static int64_t num_named(const tri_tuning_words *patterns, const tri_parameter *entry) {
+static int64_t num_named(const tri_trainable_words *patterns, const tri_parameter *entry) {
   int64_t count = 0, first = 0;
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
@@ -135,12 +135,12 @@ static int64_t num_named(const tri_tuning_words *patterns, const tri_parameter *
 }
 
 /* The key whose patterns say what is frozen, or what is not. */
-static const char *key_of(const tri_tuning *tuning) {
-  return tri_tuning_has_adapter(tuning) ? "adapter.train" : "freeze";
+static const char *key_of(const tri_trainable *tuning) {
+  return tri_trainable_has_adapter(tuning) ? "adapter.train" : "freeze";
 }
 
-static tri_status mark_entry(const tri_tuning *tuning, tri_parameter *entry) {
-  const bool adapted = tri_tuning_has_adapter(tuning);
+static tri_status mark_entry(const tri_trainable *tuning, tri_parameter *entry) {
+  const bool adapted = tri_trainable_has_adapter(tuning);
   const int64_t named = num_named(adapted ? &tuning->adapter.train : &tuning->freeze, entry);
   entry->frozen = (named > 0) != adapted;
   if (named == 0 || named == tri_parameter_num_tensors(entry)) return TRI_OK;
@@ -150,14 +150,14 @@ static tri_status mark_entry(const tri_tuning *tuning, tri_parameter *entry) {
 }
 
 /* Matrices that are one in a product have one gradient. */
-static tri_status check_joined(const tri_parameter *before, const tri_parameter *entry, const tri_tuning *tuning) {
+static tri_status check_joined(const tri_parameter *before, const tri_parameter *entry, const tri_trainable *tuning) {
   if (!entry->joined || before->frozen == entry->frozen) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`%s` tells %.80s from %.80s, which are one matrix of a product; name both or neither",
                   key_of(tuning), before->name, entry->name);
 }
 
-static tri_status mark_frozen(const tri_tuning *tuning, tri_parameter_table *table) {
+static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
     if (entry->tied_to < 0) TRI_TRY(mark_entry(tuning, entry));
@@ -233,25 +233,26 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
   return TRI_OK;
 }
 
-tri_status tri_tuning_apply(const tri_model *model, tri_parameter_table *table) {
-  const tri_tuning *tuning = &model->tuning;
+tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table) {
+  const tri_trainable *tuning = &model->tuning;
   for (int64_t i = 0; i < table->num_entries; i++) table->entries[i].factors[0] = table->entries[i].factors[1] = -1;
-  if (tri_tuning_is_full(tuning)) return TRI_OK;
+  if (tri_trainable_is_full(tuning)) return TRI_OK;
   TRI_TRY(mark_frozen(tuning, table));
-  return tri_tuning_has_adapter(tuning) ? insert_factors(&tuning->adapter, table) : TRI_OK;
+  return tri_trainable_has_adapter(tuning) ? insert_factors(&tuning->adapter, table) : TRI_OK;
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-static bool names_something(const tri_parameter_table *table, const tri_tuning_word *pattern) {
-  const tri_tuning_words alone = {.words = {*pattern}, .count = 1};
+static bool names_something(const tri_parameter_table *table, const tri_trainable_word *pattern) {
+  const tri_trainable_words alone = {.words = {*pattern}, .count = 1};
   for (int64_t i = 0; i < table->num_entries; i++) {
     if (!table->entries[i].factor && num_named(&alone, &table->entries[i]) > 0) return true;
   }
   return false;
 }
 
-static tri_status check_patterns(const tri_parameter_table *table, const char *key, const tri_tuning_words *patterns) {
+static tri_status check_patterns(const tri_parameter_table *table, const char *key,
+                                 const tri_trainable_words *patterns) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (names_something(table, &patterns->words[i])) continue;
     return tri_fail(TRI_BAD_CONFIG,
@@ -291,7 +292,7 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
   const tri_adapter *adapter = &model->tuning.adapter;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     const char *target = adapter->targets.words[i].text;
-    if (strcmp(target, TRI_TUNING_ALL_LINEAR) != 0) {
+    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) != 0) {
       TRI_TRY(check_target(table, target));
     } else if (adapter->targets.count > 1) {
       return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all, so leave the others out");
@@ -338,32 +339,32 @@ static tri_status check_quantised(const tri_model *model, const tri_parameter_ta
 }
 
 static tri_status check_table(const tri_model *model, const tri_parameter_table *table) {
-  const tri_tuning *tuning = &model->tuning;
+  const tri_trainable *tuning = &model->tuning;
   TRI_TRY(check_patterns(table, "freeze", &tuning->freeze));
-  if (!tri_tuning_has_adapter(tuning)) return check_something_trained(table);
+  if (!tri_trainable_has_adapter(tuning)) return check_something_trained(table);
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_quantised(model, table));
   return check_ranks(model, table);
 }
 
-static tri_status check_words(const tri_tuning *tuning) {
+static tri_status check_words(const tri_trainable *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
   const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: nobody has said it */
   const bool says_more =
       !is_for_all(adapter) || adapter->train.count > 0 || is_quantised(tuning) || scaled || adapter->dropout > 0;
-  if (!tri_tuning_has_adapter(tuning) && says_more) {
+  if (!tri_trainable_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }
-  if (!tri_tuning_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
+  if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`freeze` goes without `adapter`: with one, all else is frozen, but for what `adapter.train` names");
 }
 
-tri_status tri_tuning_check(const tri_model *model) {
+tri_status tri_trainable_check(const tri_model *model) {
   tri_parameter_table *table = NULL;
   TRI_TRY(check_words(&model->tuning));
-  if (tri_tuning_is_full(&model->tuning)) return TRI_OK;
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, NULL, &table));
   tri_status status = check_table(model, table);
   tri_parameter_table_destroy(table);

@@ -5,20 +5,20 @@
 #include "config/config.h"
 #include "model/trainable.h"
 
-/* An entry of a list of patterns or targets; offsets into tri_tuning_word. */
-extern const tri_config_table tri_tuning_word_table;
+/* An entry of a list of patterns or targets; offsets into tri_trainable_word. */
+extern const tri_config_table tri_trainable_word_table;
 
 /* none, nf4. */
 extern const tri_config_word tri_quantise_words[];
 
 /* Rows for a struct BASE that has the words, the adapter or the patterns as its MEMBER. */
-#define TRI_TUNING_WORDS_ROW(BASE, MEMBER, LEAST)                                                                      \
-  .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_tuning_word_table, .plain = "name",   \
-  .in_line = true, .bytes = sizeof(tri_tuning_word), .count = offsetof(BASE, MEMBER.count),                            \
-  .range = {.low = LEAST, .high = TRI_TUNING_WORDS}
+#define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
+  .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_trainable_word_table,                 \
+  .plain = "name", .in_line = true, .bytes = sizeof(tri_trainable_word), .count = offsetof(BASE, MEMBER.count),        \
+  .range = {.low = LEAST, .high = TRI_TRAINABLE_WORDS}
 #define TRI_FREEZE_ROW(BASE, MEMBER)                                                                                   \
   {                                                                                                                    \
-    .name = "freeze", TRI_TUNING_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                        \
+    .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                     \
     .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"               \
   }
 #define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
@@ -41,7 +41,7 @@ extern const tri_config_word tri_quantise_words[];
        .fallback = "0.0",                                                                                              \
        .help = "of what the factors read"},                                                                            \
       {.name = "targets",                                                                                              \
-       TRI_TUNING_WORDS_ROW(BASE, MEMBER.targets, 1),                                                                  \
+       TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \
        .help =                                                                                                         \
            "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the "           \
@@ -54,7 +54,7 @@ extern const tri_config_word tri_quantise_words[];
        .help =                                                                                                         \
            "keep the matrices of the layers that are not trained in 4 bits (QLoRA): nf4, with double quantisation"},   \
   {                                                                                                                    \
-    .name = "train", TRI_TUNING_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                   \
+    .name = "train", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                \
     .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"                                  \
   }
 

@@ -77,7 +77,7 @@ void tri_attention_cost(const tri_op_call *call, tri_heads heads, tri_scores sco
                         tri_cost *out) {
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  double pairs = call->area * (double)call->rows * ((double)tokens + 1.0) / 2.0;
+  double pairs = call->attention_fraction * (double)call->rows * ((double)tokens + 1.0) / 2.0;
   double width = (double)tri_attention_query_width(heads);
   double products = tri_pass_choose(pass, 2.0, 5.0, 0);
   out->flops = products * 2.0 * pairs * width;

@@ -53,7 +53,7 @@ static size_t sum_bytes(const tri_op_call *call) {
   return at->masked && call->training ? tri_bytes_in_lines(elements * tri_dtype_bytes(tri_dtype_wide(call->type))) : 0;
 }
 
-static size_t op_attention_gather_passing(const tri_op_call *call) { return all_bytes(call) + send_bytes(call); }
+static size_t op_attention_gather_transfer_bytes(const tri_op_call *call) { return all_bytes(call) + send_bytes(call); }
 
 static tri_status op_attention_gather_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                             tri_shape outputs[TRI_OP_OUTPUTS]) {
@@ -85,7 +85,7 @@ static gathered lay_out(const tri_run *run, const tri_op_call *call) {
 /* Where this rank's keys and values lie among those of all. */
 static char *own_part(const tri_run *run, const tri_op_call *call) {
   const attention_gather *at = call->attributes;
-  return (char *)run->passing + (size_t)at->begins[at->rank] * tri_dtype_bytes(call->type);
+  return (char *)run->transfer + (size_t)at->begins[at->rank] * tri_dtype_bytes(call->type);
 }
 
 static tri_row_copy copy_of(const tri_op_call *call, int64_t rows, int64_t from_stride, int64_t to_stride) {
@@ -103,8 +103,8 @@ static tri_status gather_all(tri_run *run, const tri_op_call *call, void *qkv, c
   const tri_row_copy all = copy_of(call, at->all_rows, width, width);
   TRI_KERNEL_CALL(run->queue, copy_rows, &own, NULL, tri_attention_keys(call, at->heads, qkv), NULL,
                   own_part(run, call));
-  TRI_TRY(tri_run_all_gather(run, TRI_DOMAIN_CONTEXT_OUTER, call->type, at->begins, run->passing));
-  TRI_KERNEL_CALL(run->queue, copy_rows, &all, NULL, run->passing, run->outer_order, to->k);
+  TRI_TRY(tri_run_all_gather(run, TRI_DOMAIN_CONTEXT_OUTER, call->type, at->begins, run->transfer));
+  TRI_KERNEL_CALL(run->queue, copy_rows, &all, NULL, run->transfer, run->outer_order, to->k);
   return TRI_OK;
 }
 
@@ -113,8 +113,8 @@ static tri_status scatter_all(tri_run *run, const tri_op_call *call, const gathe
   int64_t width = tri_attention_key_width(at->heads);
   const tri_row_copy all = copy_of(call, at->all_rows, width, width);
   const tri_row_copy own = copy_of(call, call->rows, width, tri_attention_width(at->heads));
-  TRI_KERNEL_CALL(run->queue, copy_rows, &all, run->outer_order, from->gradient_k, NULL, run->passing);
-  TRI_TRY(tri_run_reduce_scatter(run, TRI_DOMAIN_CONTEXT_OUTER, call->type, at->begins, run->passing));
+  TRI_KERNEL_CALL(run->queue, copy_rows, &all, run->outer_order, from->gradient_k, NULL, run->transfer);
+  TRI_TRY(tri_run_reduce_scatter(run, TRI_DOMAIN_CONTEXT_OUTER, call->type, at->begins, run->transfer));
   TRI_KERNEL_CALL(run->queue, copy_rows, &own, NULL, own_part(run, call), NULL,
                   tri_attention_keys(call, at->heads, gradient_qkv));
   return TRI_OK;
@@ -126,7 +126,7 @@ static tri_status scatter_all(tri_run *run, const tri_op_call *call, const gathe
 static tri_status pass_needed(tri_run *run, const tri_op_call *call, bool back) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), *send = run->begins, *receive = send + at->ranks + 1;
-  char *received = run->passing, *sent = received + all_bytes(call);
+  char *received = run->transfer, *sent = received + all_bytes(call);
   for (int64_t r = 0; r <= at->ranks; r++) {
     send[r] = run->send_begins[r] * width;
     receive[r] = run->receive_begins[r] * width;
@@ -138,7 +138,7 @@ static tri_status pass_needed(tri_run *run, const tri_op_call *call, bool back) 
 static tri_status gather_needed(tri_run *run, const tri_op_call *call, void *qkv, const gathered *to) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads);
-  char *received = run->passing, *sent = received + all_bytes(call);
+  char *received = run->transfer, *sent = received + all_bytes(call);
   const tri_row_copy own = copy_of(call, run->send_begins[at->ranks], tri_attention_width(at->heads), width);
   const tri_row_copy all = copy_of(call, run->receive_begins[at->ranks], width, width);
   TRI_KERNEL_CALL(run->queue, copy_rows, &own, run->send_rows, tri_attention_keys(call, at->heads, qkv), NULL, sent);
@@ -151,7 +151,7 @@ static tri_status gather_needed(tri_run *run, const tri_op_call *call, void *qkv
 static tri_status scatter_needed(tri_run *run, const tri_op_call *call, const gathered *from, void *gradient_qkv) {
   const attention_gather *at = call->attributes;
   int64_t width = tri_attention_key_width(at->heads), sends = run->send_begins[at->ranks];
-  char *received = run->passing, *sent = received + all_bytes(call);
+  char *received = run->transfer, *sent = received + all_bytes(call);
   const tri_row_copy all = copy_of(call, run->receive_begins[at->ranks], width, width);
   tri_row_copy own = copy_of(call, call->rows, width, tri_attention_width(at->heads));
   own.from_type = tri_dtype_wide(call->type);
@@ -203,7 +203,8 @@ static tri_status op_attention_gather_backward_input(tri_run *run, const tri_op_
  * rank's tokens is not sent. */
 static void needed_cost(const tri_op_call *call, tri_pass pass, double all, tri_cost *out) {
   const attention_gather *at = call->attributes;
-  double ranks = (double)at->ranks, own = 1 / ranks, reach = call->area > own ? call->area - own : 0;
+  double ranks = (double)at->ranks, own = 1 / ranks,
+         reach = call->attention_fraction > own ? call->attention_fraction - own : 0;
   const tri_cost_exchange needed = {.collective = TRI_COLLECTIVE_ALL_TO_ALL,
                                     .domain = TRI_DOMAIN_CONTEXT_OUTER,
                                     .bytes = reach * all * ranks / (ranks - 1)};
@@ -237,7 +238,7 @@ static const tri_op op_attention_gather = {
     .keeps_outputs = 1u << 0 | 1u << 1,
     .shape = op_attention_gather_shape,
     .memory = op_attention_gather_memory,
-    .passing = op_attention_gather_passing,
+    .transfer = op_attention_gather_transfer_bytes,
     .forward = op_attention_gather_forward,
     .backward_input = op_attention_gather_backward_input,
     .cost = op_attention_gather_cost,

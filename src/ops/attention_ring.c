@@ -37,7 +37,7 @@ static size_t query_bytes(const tri_op_call *call, tri_dtype type) {
 static bool is_narrow(const tri_op_call *call) { return tri_dtype_wide(call->type) != call->type; }
 
 /* Two blocks of keys and values and two of their gradients: one is here while the next comes. */
-static size_t op_attention_ring_passing(const tri_op_call *call) {
+static size_t op_attention_ring_transfer_bytes(const tri_op_call *call) {
   size_t keys = 2 * block_bytes(call, call->type), gradients = 2 * block_bytes(call, tri_dtype_wide(call->type));
   return keys + (call->training ? gradients : 0);
 }
@@ -102,7 +102,7 @@ static int64_t block_rows(const attention_ring *at, int64_t owner) {
 
 /* What passes: of `owner`'s block, from `from`; into `to` comes the next one, that of the rank before the owner. */
 static tri_status start_pass(tri_run *run, const tri_op_call *call, tri_dtype type, int64_t owner, const void *from,
-                             void *to, tri_passing **out) {
+                             void *to, tri_transfer **out) {
   const attention_ring *at = call->attributes;
   size_t row = (size_t)key_width(call) * tri_dtype_bytes(type);
   int64_t next = (owner - 1 + at->context.outer) % at->context.outer;
@@ -111,7 +111,7 @@ static tri_status start_pass(tri_run *run, const tri_op_call *call, tri_dtype ty
 }
 
 static char *keys_at(const tri_run *run, const tri_op_call *call, int64_t step) {
-  return (char *)run->passing + (size_t)(step % 2) * block_bytes(call, call->type);
+  return (char *)run->transfer + (size_t)(step % 2) * block_bytes(call, call->type);
 }
 
 static char *gradients_at(const tri_run *run, const tri_op_call *call, int64_t step) {
@@ -149,11 +149,11 @@ static tri_status op_attention_ring_forward(tri_run *run, const tri_op_call *cal
   void *out = is_narrow(call) ? m.out : slot;
   TRI_TRY(take_own_keys(run, call));
   for (int64_t step = 0; step < ranks; step++) {
-    tri_passing *passing = NULL;
+    tri_transfer *transfer = NULL;
     const int64_t owner = outer_rank(at, -step);
     char *keys = keys_at(run, call, step);
     if (step + 1 < ranks) {
-      TRI_TRY(start_pass(run, call, call->type, owner, keys, keys_at(run, call, step + 1), &passing));
+      TRI_TRY(start_pass(run, call, call->type, owner, keys, keys_at(run, call, step + 1), &transfer));
     }
     tri_attention p = ring_problem(call);
     const tri_attention_slice *slices = tri_attention_take_slices(run, call, at->context.outer, owner, &p);
@@ -161,7 +161,7 @@ static tri_status op_attention_ring_forward(tri_run *run, const tri_op_call *cal
     p.merge = step > 0;
     TRI_KERNEL_CALL(run->queue, attention_forward, &p, slices, qkv, keys, values_of(call, keys, call->type), out,
                     run->slots[call->outputs[1]], m.scratch);
-    TRI_TRY(tri_run_pass_wait(run, &passing));
+    TRI_TRY(tri_run_pass_wait(run, &transfer));
   }
   if (is_narrow(call)) {
     TRI_KERNEL_CALL(run->queue, convert, call->rows * tri_attention_query_width(at->heads), wide, out, call->type,
@@ -201,19 +201,19 @@ static tri_status pass_round(tri_run *run, const tri_op_call *call, const ring_m
   const attention_ring *at = call->attributes;
   const tri_dtype wide = tri_dtype_wide(call->type);
   const int64_t ranks = at->context.outer;
-  tri_passing *behind = NULL;
+  tri_transfer *behind = NULL;
   for (int64_t step = 0; step < ranks; step++) {
-    tri_passing *passing = NULL;
+    tri_transfer *transfer = NULL;
     const int64_t owner = outer_rank(at, -step);
     char *keys = keys_at(run, call, step), *gradients = gradients_at(run, call, step);
     if (step + 1 < ranks) {
-      TRI_TRY(start_pass(run, call, call->type, owner, keys, keys_at(run, call, step + 1), &passing));
+      TRI_TRY(start_pass(run, call, call->type, owner, keys, keys_at(run, call, step + 1), &transfer));
     }
     TRI_TRY(backward_block(run, call, m, owner, keys, step == 0 ? gradients : m->partial));
     TRI_TRY(tri_run_pass_wait(run, &behind));
     if (step > 0) TRI_TRY(add_to_block(run, call, owner, m->partial, gradients));
     TRI_TRY(start_pass(run, call, wide, owner, gradients, gradients_at(run, call, step + 1), &behind));
-    TRI_TRY(tri_run_pass_wait(run, &passing));
+    TRI_TRY(tri_run_pass_wait(run, &transfer));
   }
   return tri_run_pass_wait(run, &behind);
 }
@@ -247,7 +247,7 @@ static void op_attention_ring_cost(const tri_op_call *call, tri_pass pass, tri_c
                                   .domain = TRI_DOMAIN_CONTEXT_OUTER,
                                   .bytes = elements * narrow,
                                   .times = ranks - 1,
-                                  .beside = ranks - 1};
+                                  .overlapped = ranks - 1};
   out->exchanges[0] = keys;
   if (pass == TRI_PASS_BACKWARD_INPUT) {
     out->exchanges[1] = keys;
@@ -268,7 +268,7 @@ static const tri_op op_attention_ring = {
     .keeps_outputs = 1u << 0 | 1u << 1,
     .shape = op_attention_ring_shape,
     .memory = op_attention_ring_memory,
-    .passing = op_attention_ring_passing,
+    .transfer = op_attention_ring_transfer_bytes,
     .forward = op_attention_ring_forward,
     .backward_input = op_attention_ring_backward_input,
     .cost = op_attention_ring_cost,

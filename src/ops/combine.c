@@ -84,7 +84,7 @@ static tri_status op_combine_memory(const tri_op_call *call, const tri_device_de
   return TRI_OK;
 }
 
-static size_t op_combine_passing(const tri_op_call *call) {
+static size_t op_combine_transfer_bytes(const tri_op_call *call) {
   const combine *at = call->attributes;
   return tri_expert_passing_bytes(call, &at->rows);
 }
@@ -118,7 +118,7 @@ typedef struct window {
   tri_run *run;
   const tri_op_call *call;
   const combine *at;
-  tri_expert_notes notes;
+  tri_expert_host_state host_state;
   scratch memory;
   tri_travel rows, numbers;
 } window;
@@ -126,7 +126,7 @@ typedef struct window {
 static window window_of(tri_run *run, const tri_op_call *call) {
   const combine *at = call->attributes;
   window w = {.run = run, .call = call, .at = at};
-  w.notes = tri_expert_notes_of(&at->rows, run->notes[at->calls.dispatch]);
+  w.host_state = tri_expert_host_state_of(&at->rows, run->host_state[at->calls.dispatch]);
   (void)lay_out(call, run->workspace, &w.memory);
   return w;
 }
@@ -136,7 +136,7 @@ static window window_of(tri_run *run, const tri_op_call *call) {
  * rank. */
 static tri_status open_window(window *w, int64_t number) {
   const tri_expert_rows *rows = &w->at->rows;
-  const tri_expert_notes *n = &w->notes;
+  const tri_expert_host_state *n = &w->host_state;
   const int32_t *arrivals = table(w->run, w->call, rows->arrivals);
   tri_expert_window(rows, n, number);
   if (number > 0) {
@@ -225,7 +225,7 @@ static tri_status op_combine_forward(tri_run *run, const tri_op_call *call) {
   window w = window_of(run, call);
   TRI_TRY(open_window(&w, 0));
   TRI_TRY(tri_expert_return(run, &w.rows, rows, w.memory.places, &rows));
-  for (int64_t i = 1; i < *w.notes.windows; i++) TRI_TRY(forward_window(&w, i));
+  for (int64_t i = 1; i < *w.host_state.windows; i++) TRI_TRY(forward_window(&w, i));
   return add_up(run, call, rows, out, false);
 }
 
@@ -236,13 +236,13 @@ static tri_status later_inputs(window *w) {
   const combine *at = w->at;
   void *gradient_x = run->gradients[call->inputs[X]];
   const size_t row = (size_t)at->rows.width * tri_dtype_bytes(call->type);
-  if (*w->notes.windows == 1) {
+  if (*w->host_state.windows == 1) {
     if (call->accumulate[X]) return TRI_OK;
     TRI_KERNEL_CALL(run->queue, fill_zero, (size_t)(at->rows.pairs / at->rows.chosen) * row, gradient_x);
     return TRI_OK;
   }
   TRI_KERNEL_CALL(run->queue, fill_zero, (size_t)at->rows.pairs * row, w->memory.places);
-  for (int64_t i = 1; i < *w->notes.windows; i++) TRI_TRY(backward_input_window(w, i));
+  for (int64_t i = 1; i < *w->host_state.windows; i++) TRI_TRY(backward_input_window(w, i));
   return add_up(run, call, w->memory.places, gradient_x, call->accumulate[X]);
 }
 
@@ -258,7 +258,7 @@ static tri_status op_combine_backward_input(tri_run *run, const tri_op_call *cal
 
 static tri_status op_combine_backward_weight(tri_run *run, const tri_op_call *call) {
   window w = window_of(run, call);
-  for (int64_t i = 1; i < *w.notes.windows; i++) TRI_TRY(backward_weight_window(&w, i));
+  for (int64_t i = 1; i < *w.host_state.windows; i++) TRI_TRY(backward_weight_window(&w, i));
   return TRI_OK;
 }
 
@@ -313,7 +313,7 @@ static void later_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   out->inner = width;
   out->columns = 2.0 * ffn;
   out->products = windows * count * work.products / 2;
-  out->form = TRI_PRODUCT_TURNED;
+  out->form = TRI_PRODUCT_TRANSPOSED;
   out->flops = 2.0 * out->rows * out->inner * out->columns * out->products;
   out->bytes += windows * work.products * (each * (width + ffn) + count * width * ffn) * element;
   out->copied += windows * each * (4.0 * work.rows * row + gated);
@@ -329,7 +329,7 @@ static void op_combine_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
 
 #define FUNCTIONS                                                                                                      \
   .name = "combine", .no_gradients = 1u << TABLES, .shape = op_combine_shape, .memory = op_combine_memory,             \
-  .passing = op_combine_passing, .forward = op_combine_forward, .backward_input = op_combine_backward_input,           \
+  .transfer = op_combine_transfer_bytes, .forward = op_combine_forward, .backward_input = op_combine_backward_input,   \
   .cost = op_combine_cost
 
 static const tri_op op_combine = {FUNCTIONS, .keeps_inputs = 1u << TABLES};

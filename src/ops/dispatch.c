@@ -32,9 +32,11 @@ static tri_status op_dispatch_memory(const tri_op_call *call, const tri_device_d
   return TRI_OK;
 }
 
-static size_t op_dispatch_passing(const tri_op_call *call) { return tri_expert_passing_bytes(call, call->attributes); }
+static size_t op_dispatch_transfer_bytes(const tri_op_call *call) {
+  return tri_expert_passing_bytes(call, call->attributes);
+}
 
-static size_t op_dispatch_notes(const tri_op_call *call) { return tri_expert_notes_bytes(call->attributes); }
+static size_t op_dispatch_host_state(const tri_op_call *call) { return tri_expert_notes_bytes(call->attributes); }
 
 static int32_t *table(const tri_run *run, const tri_op_call *call, int64_t first) {
   return (int32_t *)run->slots[call->outputs[TABLES]] + first;
@@ -51,7 +53,7 @@ static tri_status sort(tri_run *run, const tri_op_call *call, const int32_t *exp
 }
 
 /* Begins of the places of a rank become those of what is kept: of an expert's rows, those of the first ranks. */
-static void keep_first(const tri_expert_rows *at, const tri_expert_notes *n) {
+static void keep_first(const tri_expert_rows *at, const tri_expert_host_state *n) {
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = (int32_t)at->most_of_expert;
   for (int64_t r = 0; r < at->ranks; r++) {
     int32_t *begins = n->begins + r * (at->experts + 1), begin = 0;
@@ -65,7 +67,7 @@ static void keep_first(const tri_expert_rows *at, const tri_expert_notes *n) {
 }
 
 /* Pairs of this rank beyond those that are kept of their expert lose it. */
-static void drop_rest(const tri_expert_rows *at, const tri_expert_notes *n, int64_t pairs) {
+static void drop_rest(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t pairs) {
   const int32_t *own = n->begins + at->rank * (at->experts + 1);
   for (int64_t e = 0; e < at->experts; e++) n->left[e] = own[e + 1] - own[e];
   for (int64_t i = 0; i < pairs; i++) {
@@ -75,7 +77,7 @@ static void drop_rest(const tri_expert_rows *at, const tri_expert_notes *n, int6
   }
 }
 
-static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_notes *n) {
+static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const int64_t pairs = tri_run_rows(run, call) * at->chosen;
   const size_t bytes = (size_t)pairs * sizeof *n->experts;
@@ -87,10 +89,10 @@ static tri_status drop(tri_run *run, const tri_op_call *call, const tri_expert_n
 }
 
 /* Everybody is told how many rows each rank has for each expert. What is made once more finds it in its notes. */
-static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_notes *n) {
+static tri_status tell(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const size_t bytes = (size_t)(at->experts + 1) * sizeof *n->begins;
-  if (!run->again || at->most_of_expert > 0) {
+  if (!run->recompute || at->most_of_expert > 0) {
     TRI_TRY(tri_run_tell_all(run, TRI_DOMAIN_EXPERT, bytes, table(run, call, at->begins), n->begins));
   }
   if (at->most_of_expert > 0) TRI_TRY(drop(run, call, n));
@@ -124,7 +126,7 @@ static tri_status stay(tri_run *run, const tri_op_call *call) {
 
 /* ---- several ----------------------------------------------------------------------------------------------------- */
 
-static tri_status travel(tri_run *run, const tri_op_call *call, const tri_expert_notes *n) {
+static tri_status travel(tri_run *run, const tri_op_call *call, const tri_expert_host_state *n) {
   const tri_expert_rows *at = call->attributes;
   const tri_travel rows = tri_expert_travel(run, call, at, n, table(run, call, at->arrivals));
   const tri_travel numbers = tri_expert_numbers_travel(rows);
@@ -136,20 +138,20 @@ static tri_status travel(tri_run *run, const tri_op_call *call, const tri_expert
                            (size_t)n->received[at->ranks] * sizeof *n->arrivals));
   TRI_TRY(tri_expert_send(run, &numbers, table(run, call, at->order), run->slots[call->inputs[WEIGHTS]],
                           run->slots[call->outputs[ROW_WEIGHTS]]));
-  return tri_expert_send_start(run, &rows, table(run, call, at->sources), run->slots[call->inputs[X]], n->passing);
+  return tri_expert_send_start(run, &rows, table(run, call, at->sources), run->slots[call->inputs[X]], n->transfer);
 }
 
 static tri_status op_dispatch_forward(tri_run *run, const tri_op_call *call) {
   const tri_expert_rows *at = call->attributes;
-  const tri_expert_notes notes = tri_expert_notes_of(at, run->notes[call->index]);
+  const tri_expert_host_state host_state = tri_expert_host_state_of(at, run->host_state[call->index]);
   TRI_TRY(sort(run, call, run->slots[call->inputs[EXPERTS]]));
-  if (notes.begins != NULL) TRI_TRY(tell(run, call, &notes));
+  if (host_state.begins != NULL) TRI_TRY(tell(run, call, &host_state));
   if (run->expert_rounds != NULL) {
-    const int64_t rounds = notes.windows == NULL ? 1 : *notes.windows;
+    const int64_t rounds = host_state.windows == NULL ? 1 : *host_state.windows;
     int64_t *most = &run->expert_rounds[at->router];
     if (*most < rounds) *most = rounds;
   }
-  return tri_expert_rows_travel(at) ? travel(run, call, &notes) : stay(run, call);
+  return tri_expert_rows_travel(at) ? travel(run, call, &host_state) : stay(run, call);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */
@@ -185,13 +187,13 @@ static tri_status op_dispatch_backward_input(tri_run *run, const tri_op_call *ca
   const tri_expert_rows *at = call->attributes;
   TRI_TRY(clear_weights(run, call));
   if (!tri_expert_rows_travel(at)) return return_alone(run, call);
-  const tri_expert_notes notes = tri_expert_notes_of(at, run->notes[call->index]);
-  const tri_travel rows = tri_expert_travel(run, call, at, &notes, table(run, call, at->arrivals));
+  const tri_expert_host_state host_state = tri_expert_host_state_of(at, run->host_state[call->index]);
+  const tri_travel rows = tri_expert_travel(run, call, at, &host_state, table(run, call, at->arrivals));
   const tri_travel numbers = tri_expert_numbers_travel(rows);
   const size_t bytes = (size_t)(at->pairs * at->width) * tri_dtype_bytes(call->type);
   const void *returned = NULL;
-  if (*notes.windows > 1) TRI_KERNEL_CALL(run->queue, fill_zero, bytes, run->workspace);
-  TRI_TRY(tri_expert_return_end(run, &rows, notes.passing, run->workspace, &returned));
+  if (*host_state.windows > 1) TRI_KERNEL_CALL(run->queue, fill_zero, bytes, run->workspace);
+  TRI_TRY(tri_expert_return_end(run, &rows, host_state.transfer, run->workspace, &returned));
   TRI_TRY(add_rows(run, call, returned, call->accumulate[X]));
   TRI_TRY(tri_expert_return(run, &numbers, run->gradients[call->outputs[ROW_WEIGHTS]], run->workspace, &returned));
   return tri_expert_pairs_of_places(run, &numbers, table(run, call, at->order), returned,
@@ -242,8 +244,8 @@ static const tri_op op_dispatch = {
     .no_gradients = 1u << EXPERTS,
     .shape = op_dispatch_shape,
     .memory = op_dispatch_memory,
-    .passing = op_dispatch_passing,
-    .notes = op_dispatch_notes,
+    .transfer = op_dispatch_transfer_bytes,
+    .host_state = op_dispatch_host_state,
     .forward = op_dispatch_forward,
     .backward_input = op_dispatch_backward_input,
     .cost = op_dispatch_cost,
@@ -266,25 +268,25 @@ static tri_status op_arrive_shape(const tri_op_call *call, const tri_shape input
   return TRI_OK;
 }
 
-static tri_travel arriving(const tri_run *run, const tri_op_call *call, const tri_expert_notes *notes) {
+static tri_travel arriving(const tri_run *run, const tri_op_call *call, const tri_expert_host_state *host_state) {
   const arrive *at = call->attributes;
-  return tri_expert_travel(run, call, &at->rows, notes,
+  return tri_expert_travel(run, call, &at->rows, host_state,
                            tri_expert_table(run, call->inputs[ARRIVE_TABLES], at->rows.arrivals));
 }
 
 static tri_status op_arrive_forward(tri_run *run, const tri_op_call *call) {
   const arrive *at = call->attributes;
-  const tri_expert_notes notes = tri_expert_notes_of(&at->rows, run->notes[at->dispatch]);
-  const tri_travel rows = arriving(run, call, &notes);
-  return tri_expert_send_end(run, &rows, notes.passing, run->slots[call->outputs[0]]);
+  const tri_expert_host_state host_state = tri_expert_host_state_of(&at->rows, run->host_state[at->dispatch]);
+  const tri_travel rows = arriving(run, call, &host_state);
+  return tri_expert_send_end(run, &rows, host_state.transfer, run->slots[call->outputs[0]]);
 }
 
 static tri_status op_arrive_backward_input(tri_run *run, const tri_op_call *call) {
   const arrive *at = call->attributes;
-  const tri_expert_notes notes = tri_expert_notes_of(&at->rows, run->notes[at->dispatch]);
-  const tri_travel rows = arriving(run, call, &notes);
-  tri_expert_window(&at->rows, &notes, 0);
-  return tri_expert_return_start(run, &rows, run->gradients[call->outputs[0]], notes.passing);
+  const tri_expert_host_state host_state = tri_expert_host_state_of(&at->rows, run->host_state[at->dispatch]);
+  const tri_travel rows = arriving(run, call, &host_state);
+  tri_expert_window(&at->rows, &host_state, 0);
+  return tri_expert_return_start(run, &rows, run->gradients[call->outputs[0]], host_state.transfer);
 }
 
 /* Rows are put in order, or out of it again. Waited for are those that come here. */

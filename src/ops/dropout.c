@@ -32,7 +32,7 @@ static tri_status apply(tri_run *run, const tri_op_call *call, const void *x, vo
                          .row_elements = at->row_elements,
                          .sample_elements = at->tokens * at->row_elements,
                          .first = run->sample * at->tokens * at->row_elements + at->first};
-  const int32_t *numbers = run->numbers == NULL ? NULL : run->numbers + call->first_row;
+  const int32_t *numbers = run->global_rows == NULL ? NULL : run->global_rows + call->first_row;
   if (numbers == NULL) options.first += call->first_row * at->row_elements;
   TRI_KERNEL_CALL(run->queue, dropout, call->type, count, &options, run->values, numbers, x, y);
   return TRI_OK;

@@ -41,7 +41,7 @@ static size_t own_bytes(const tri_op_call *call) {
 }
 
 /* Parts of own rows, then of joined ones: what goes out and what comes in, or the other way round. */
-static size_t op_exchange_heads_passing(const tri_op_call *call) {
+static size_t op_exchange_heads_transfer_bytes(const tri_op_call *call) {
   const exchange_heads *at = call->attributes;
   return own_bytes(call) + tri_bytes_in_lines((size_t)at->joined_begins[at->ranks] * tri_dtype_bytes(call->type));
 }
@@ -172,7 +172,7 @@ static tri_status unpack_own(const tri_run *run, const tri_op_call *call, int64_
 
 static tri_status to_joined(tri_run *run, const tri_op_call *call, void *own, void *joined) {
   const exchange_heads *at = call->attributes;
-  char *out = run->passing, *in = out + own_bytes(call);
+  char *out = run->transfer, *in = out + own_bytes(call);
   for (int64_t r = 0; r < at->ranks; r++) {
     char *part = element_at(call, out, at->own_begins[r]);
     TRI_TRY(move_queries(run, call, false, r, own, part));
@@ -187,7 +187,7 @@ static tri_status to_joined(tri_run *run, const tri_op_call *call, void *own, vo
 
 static tri_status to_own(tri_run *run, const tri_op_call *call, void *joined, void *own) {
   const exchange_heads *at = call->attributes;
-  char *in = run->passing, *out = in + own_bytes(call);
+  char *in = run->transfer, *out = in + own_bytes(call);
   for (int64_t r = 0; r < at->ranks; r++) {
     TRI_TRY(move_joined(run, call, false, r, joined, element_at(call, out, at->joined_begins[r])));
   }
@@ -226,7 +226,7 @@ static const tri_op op_exchange_heads = {
     .name = "exchange_heads",
     .shape = op_exchange_heads_shape,
     .memory = op_exchange_heads_memory,
-    .passing = op_exchange_heads_passing,
+    .transfer = op_exchange_heads_transfer_bytes,
     .forward = op_exchange_heads_forward,
     .backward_input = op_exchange_heads_backward_input,
     .cost = op_exchange_heads_cost,

@@ -107,10 +107,10 @@ static void *put(char *base, size_t *end, int64_t count, size_t size) {
   return at;
 }
 
-static size_t lay_out(const tri_expert_rows *at, char *base, tri_expert_notes *n) {
+static size_t lay_out(const tri_expert_rows *at, char *base, tri_expert_host_state *n) {
   const int64_t several = tri_expert_rows_travel(at) ? at->ranks + 1 : 0, dropped = at->most_of_expert > 0;
   size_t end = 0;
-  n->passing = put(base, &end, 1, sizeof *n->passing);
+  n->transfer = put(base, &end, 1, sizeof *n->transfer);
   n->windows = put(base, &end, 1, sizeof *n->windows);
   n->begins = put(base, &end, several > 0 || dropped ? at->ranks * (at->experts + 1) : 0, sizeof *n->begins);
   n->first_place = put(base, &end, several, sizeof *n->first_place);
@@ -126,25 +126,25 @@ static size_t lay_out(const tri_expert_rows *at, char *base, tri_expert_notes *n
 }
 
 size_t tri_expert_notes_bytes(const tri_expert_rows *at) {
-  tri_expert_notes notes;
+  tri_expert_host_state host_state;
   if (!tri_expert_rows_travel(at) && at->most_of_expert == 0) return 0;
-  return lay_out(at, NULL, &notes);
+  return lay_out(at, NULL, &host_state);
 }
 
-tri_expert_notes tri_expert_notes_of(const tri_expert_rows *at, void *memory) {
-  tri_expert_notes notes = {0};
-  if (memory != NULL) (void)lay_out(at, memory, &notes);
-  return notes;
+tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *memory) {
+  tri_expert_host_state host_state = {0};
+  if (memory != NULL) (void)lay_out(at, memory, &host_state);
+  return host_state;
 }
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
-static int64_t rows_of(const tri_expert_rows *at, const tri_expert_notes *n, int64_t rank, int64_t expert) {
+static int64_t rows_of(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t rank, int64_t expert) {
   const int32_t *begins = n->begins + rank * (at->experts + 1) + expert;
   return begins[1] - begins[0];
 }
 
-int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_notes *n) {
+int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_state *n) {
   int64_t most = 0;
   for (int64_t h = 0; h < at->ranks / at->tensor_ranks; h++) {
     int64_t pool = 0;
@@ -169,7 +169,7 @@ static stretch within(int64_t first, int64_t rows, int64_t window_first, int64_t
 }
 
 /* What this rank sends to a holder, and what each rank sends to it, if it is that of this rank. */
-static void window_of_holder(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window, int64_t holder,
+static void window_of_holder(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int64_t holder,
                              int64_t *first_place, int64_t *sent, int64_t *received) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
   int64_t row = 0;
@@ -189,7 +189,7 @@ static void window_of_holder(const tri_expert_rows *at, const tri_expert_notes *
   }
 }
 
-void tri_expert_window(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window) {
+void tri_expert_window(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window) {
   for (int64_t r = 0; r <= at->ranks; r++) n->received[r] = 0;
   n->sent[0] = 0;
   for (int64_t p = 0; p < at->ranks; p++) {
@@ -206,7 +206,7 @@ void tri_expert_window(const tri_expert_rows *at, const tri_expert_notes *n, int
   for (int64_t r = 0; r < at->ranks; r++) n->received[r + 1] += n->received[r];
 }
 
-void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_notes *n, int64_t window, int32_t *here,
+void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state *n, int64_t window, int32_t *here,
                          int32_t *arrivals) {
   const int64_t first = window * at->capacity, end = first + at->capacity;
   int64_t *next = n->received_elements; /* of each source, the number of its next arriving row */
@@ -243,10 +243,10 @@ size_t tri_expert_passing_bytes(const tri_op_call *call, const tri_expert_rows *
 }
 
 tri_travel tri_expert_travel(const tri_run *run, const tri_op_call *call, const tri_expert_rows *at,
-                             const tri_expert_notes *notes, const int32_t *arrivals) {
-  char *own = run->passing;
+                             const tri_expert_host_state *host_state, const int32_t *arrivals) {
+  char *own = run->transfer;
   return (tri_travel){.at = at,
-                      .notes = notes,
+                      .host_state = host_state,
                       .arrivals = arrivals,
                       .type = call->type,
                       .width = at->width,
@@ -273,7 +273,7 @@ static tri_status copy(tri_run *run, const tri_travel *t, int64_t rows, const in
 }
 
 static void set_elements(const tri_travel *t) {
-  const tri_expert_notes *n = t->notes;
+  const tri_expert_host_state *n = t->host_state;
   for (int64_t r = 0; r <= t->at->ranks; r++) {
     n->sent_elements[r] = n->sent[r] * t->width;
     n->received_elements[r] = n->received[r] * t->width;
@@ -282,8 +282,8 @@ static void set_elements(const tri_travel *t) {
 
 /* Neighbours that begin where the one before ends are copied together. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_t *map, const void *x,
-                                 tri_passing **out) {
-  const tri_expert_notes *n = t->notes;
+                                 tri_transfer **out) {
+  const tri_expert_host_state *n = t->host_state;
   const int64_t ranks = t->at->ranks;
   for (int64_t p = 0, next; p < ranks; p = next) {
     next = p + 1;
@@ -295,19 +295,19 @@ tri_status tri_expert_send_start(tri_run *run, const tri_travel *t, const int32_
                                   t->window, out);
 }
 
-tri_status tri_expert_send_end(tri_run *run, const tri_travel *t, tri_passing **passing, void *window) {
-  TRI_TRY(tri_run_pass_wait(run, passing));
-  return copy(run, t, t->notes->received[t->at->ranks], NULL, t->window, t->arrivals, window);
+tri_status tri_expert_send_end(tri_run *run, const tri_travel *t, tri_transfer **transfer, void *window) {
+  TRI_TRY(tri_run_pass_wait(run, transfer));
+  return copy(run, t, t->host_state->received[t->at->ranks], NULL, t->window, t->arrivals, window);
 }
 
 tri_status tri_expert_send(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x, void *window) {
-  tri_passing *passing = NULL;
-  TRI_TRY(tri_expert_send_start(run, travel, map, x, &passing));
-  return tri_expert_send_end(run, travel, &passing, window);
+  tri_transfer *transfer = NULL;
+  TRI_TRY(tri_expert_send_start(run, travel, map, x, &transfer));
+  return tri_expert_send_end(run, travel, &transfer, window);
 }
 
-tri_status tri_expert_return_start(tri_run *run, const tri_travel *t, const void *window, tri_passing **out) {
-  const tri_expert_notes *n = t->notes;
+tri_status tri_expert_return_start(tri_run *run, const tri_travel *t, const void *window, tri_transfer **out) {
+  const tri_expert_host_state *n = t->host_state;
   TRI_TRY(copy(run, t, n->received[t->at->ranks], t->arrivals, window, NULL, t->window));
   set_elements(t);
   return tri_run_all_to_all_start(run, TRI_DOMAIN_EXPERT, t->type, n->received_elements, t->window, n->sent_elements,
@@ -316,7 +316,7 @@ tri_status tri_expert_return_start(tri_run *run, const tri_travel *t, const void
 
 /* What a holder's ranks return, one after the other. */
 static tri_status add_parts(tri_run *run, const tri_travel *t, int64_t p, void *places) {
-  const tri_expert_notes *n = t->notes;
+  const tri_expert_host_state *n = t->host_state;
   const int64_t rows = n->sent[p + 1] - n->sent[p];
   char *to = row_at(t, places, n->first_place[p]);
   TRI_TRY(copy(run, t, rows, NULL, row_at(t, t->own, n->sent[p]), NULL, to));
@@ -326,12 +326,12 @@ static tri_status add_parts(tri_run *run, const tri_travel *t, int64_t p, void *
   return TRI_OK;
 }
 
-tri_status tri_expert_return_end(tri_run *run, const tri_travel *t, tri_passing **passing, void *places,
+tri_status tri_expert_return_end(tri_run *run, const tri_travel *t, tri_transfer **transfer, void *places,
                                  const void **out) {
   const tri_expert_rows *at = t->at;
-  TRI_TRY(tri_run_pass_wait(run, passing));
+  TRI_TRY(tri_run_pass_wait(run, transfer));
   *out = t->own;
-  if (at->tensor_ranks == 1 && *t->notes->windows == 1) return TRI_OK;
+  if (at->tensor_ranks == 1 && *t->host_state->windows == 1) return TRI_OK;
   for (int64_t p = 0; p < at->ranks; p += at->tensor_ranks) TRI_TRY(add_parts(run, t, p, places));
   *out = places;
   return TRI_OK;
@@ -339,15 +339,15 @@ tri_status tri_expert_return_end(tri_run *run, const tri_travel *t, tri_passing 
 
 tri_status tri_expert_return(tri_run *run, const tri_travel *travel, const void *window, void *places,
                              const void **out) {
-  tri_passing *passing = NULL;
-  TRI_TRY(tri_expert_return_start(run, travel, window, &passing));
-  return tri_expert_return_end(run, travel, &passing, places, out);
+  tri_transfer *transfer = NULL;
+  TRI_TRY(tri_expert_return_start(run, travel, window, &transfer));
+  return tri_expert_return_end(run, travel, &transfer, places, out);
 }
 
 /* A holder's places lie side by side, and its rows in the window among them. */
 tri_status tri_expert_pairs_of_places(tri_run *run, const tri_travel *t, const int32_t *order, const void *places,
                                       void *pairs) {
-  const tri_expert_notes *n = t->notes;
+  const tri_expert_host_state *n = t->host_state;
   for (int64_t p = 0; p < t->at->ranks; p += t->at->tensor_ranks) {
     const int64_t first = n->first_place[p];
     TRI_TRY(copy(run, t, n->sent[p + 1] - n->sent[p], NULL, row_at(t, places, first), order + first, pairs));

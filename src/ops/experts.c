@@ -115,7 +115,7 @@ static void op_experts_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
   *out = (tri_cost){
       .flops = 2.0 * at->expected * in * width,
       .form = tri_weight_form(pass, at->weight.order),
-      .passing = call->weights_pass,
+      .unpacked = call->weights_gathered,
       .rows = tri_pass_choose(pass, of_each, of_each, width),
       .inner = tri_pass_choose(pass, in, width, of_each),
       .columns = tri_pass_choose(pass, width, in, in),

@@ -60,8 +60,8 @@ double tri_expert_rows_later_windows(const tri_expert_rows *at);
 double tri_expert_rows_asked(const tri_op_list *list, const tri_expert_rows *at);
 
 /* What the host knows of a micro-batch's rows: in the notes of the layer's dispatch. */
-typedef struct tri_expert_notes {
-  tri_passing **passing; /* under way */
+typedef struct tri_expert_host_state {
+  tri_transfer **transfer; /* under way */
   int64_t *windows;
   int32_t *begins;          /* [ranks, experts + 1]: of each rank's places */
   int64_t *first_place;     /* [ranks]: of the window, from which of this rank's places on it sends, */
@@ -69,18 +69,18 @@ typedef struct tri_expert_notes {
   int64_t *sent_elements, *received_elements;
   int32_t *here, *arrivals; /* of the first window, on their way to the tables */
   int32_t *experts, *left;  /* [pairs], [experts]: only where some may be dropped */
-} tri_expert_notes;
+} tri_expert_host_state;
 
 size_t tri_expert_notes_bytes(const tri_expert_rows *at);
-tri_expert_notes tri_expert_notes_of(const tri_expert_rows *at, void *notes);
+tri_expert_host_state tri_expert_host_state_of(const tri_expert_rows *at, void *host_state);
 
 /* Sets which of this rank's places are sent in a window, and how many rows come from each rank. */
-void tri_expert_window(const tri_expert_rows *at, const tri_expert_notes *notes, int64_t window);
+void tri_expert_window(const tri_expert_rows *at, const tri_expert_host_state *host_state, int64_t window);
 /* Once all begins are known. */
-int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_notes *notes);
+int64_t tri_expert_windows(const tri_expert_rows *at, const tri_expert_host_state *host_state);
 /* Then, where its arriving rows go; arrays of at->num_experts + 1 and at->capacity. */
-void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_notes *notes, int64_t window, int32_t *here,
-                         int32_t *arrivals);
+void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_host_state *host_state, int64_t window,
+                         int32_t *here, int32_t *arrivals);
 
 /* ---- travel of rows ----------------------------------------------------------------------------------------------
  *
@@ -88,7 +88,7 @@ void tri_expert_arrivals(const tri_expert_rows *at, const tri_expert_notes *note
 
 typedef struct tri_travel {
   const tri_expert_rows *at;
-  const tri_expert_notes *notes; /* of the window at hand (tri_expert_window) */
+  const tri_expert_host_state *host_state; /* of the window at hand (tri_expert_window) */
   const int32_t *arrivals;
   tri_dtype type;
   int64_t width;
@@ -97,22 +97,22 @@ typedef struct tri_travel {
 
 /* Of rows; and of one number of the wide type for each. */
 tri_travel tri_expert_travel(const tri_run *run, const tri_op_call *call, const tri_expert_rows *at,
-                             const tri_expert_notes *notes, const int32_t *arrivals);
+                             const tri_expert_host_state *host_state, const int32_t *arrivals);
 tri_travel tri_expert_numbers_travel(tri_travel travel);
 
 size_t tri_expert_passing_bytes(const tri_op_call *call, const tri_expert_rows *at);
 
 /* To the holders: rows map[place] of x become rows of the window. In two halves; between them no other rows pass. */
 tri_status tri_expert_send_start(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x,
-                                 tri_passing **out);
-tri_status tri_expert_send_end(tri_run *run, const tri_travel *travel, tri_passing **passing, void *window);
+                                 tri_transfer **out);
+tri_status tri_expert_send_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *window);
 tri_status tri_expert_send(tri_run *run, const tri_travel *travel, const int32_t *map, const void *x, void *window);
 
 /* Back: rows of the window go to their places. `places` [pairs, width] is where they are put, and where they are then:
  * there, or, of the only window, where they have come to, until the next rows pass. What the ranks of a holder return
  * is added up. */
-tri_status tri_expert_return_start(tri_run *run, const tri_travel *travel, const void *window, tri_passing **out);
-tri_status tri_expert_return_end(tri_run *run, const tri_travel *travel, tri_passing **passing, void *places,
+tri_status tri_expert_return_start(tri_run *run, const tri_travel *travel, const void *window, tri_transfer **out);
+tri_status tri_expert_return_end(tri_run *run, const tri_travel *travel, tri_transfer **transfer, void *places,
                                  const void **out);
 tri_status tri_expert_return(tri_run *run, const tri_travel *travel, const void *window, void *places,
                              const void **out);

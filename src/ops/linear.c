@@ -110,7 +110,7 @@ static void op_linear_cost(const tri_op_call *call, tri_pass pass, tri_cost *out
   *out = (tri_cost){
       .flops = 2.0 * rows * in * width,
       .form = tri_weight_form(pass, at->weight.order),
-      .passing = call->weights_pass,
+      .unpacked = call->weights_gathered,
       .elements = biased ? rows * width : 0,
       .rows = tri_pass_choose(pass, rows, rows, in_out ? in : width),
       .inner = tri_pass_choose(pass, in, width, rows),
@@ -146,7 +146,7 @@ static tri_status op_linear_append(tri_op_list *list, const linear *attributes, 
   call.parameters[1] = bias;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  return tri_op_factors(list, attributes->weight.in, weight, x, outputs[0], out);
+  return tri_op_lora(list, attributes->weight.in, weight, x, outputs[0], out);
 }
 
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,

@@ -14,8 +14,8 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   list->batch = batch;
   list->sequence = list->tokens = sequence;
   list->most_slices = batch;
-  list->area = 1;
-  list->together = sequence;
+  list->attention_fraction = 1;
+  list->prefill_tokens = sequence;
   list->windows.count = 1;
   list->type = type;
   list->training = training;
@@ -154,7 +154,7 @@ void tri_op_list_set_window(tri_op_list *list, int64_t tokens) {
 
 bool tri_op_list_is_windowed(const tri_op_list *list) { return list->windows.tokens[list->window] > 0; }
 
-double tri_op_window_area(double area, int64_t sequence, int64_t window) {
+double tri_op_window_fraction(double area, int64_t sequence, int64_t window) {
   const double tokens = (double)sequence, seen = (double)window;
   const double length = area * (tokens + 1) - 1; /* of documents that fill the sequence and leave that area */
   if (window == 0 || seen >= length) return area;
@@ -171,12 +171,13 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   call.sliced = list->sliced;
   call.recomputable = list->recomputable;
   call.expert = list->expert;
-  call.weights_pass = list->weights_pass;
+  call.weights_gathered = list->weights_gathered;
   if (call.sliced) tri_op_list_slice(list, TRI_DOMAIN_TENSOR, &call.first_row, &call.rows);
   call.sequence = list->sequence;
   call.most_slices = list->most_slices;
   call.window = list->window;
-  call.area = tri_op_window_area(list->area, list->tokens, list->windows.tokens[list->window]);
+  call.attention_fraction =
+      tri_op_window_fraction(list->attention_fraction, list->tokens, list->windows.tokens[list->window]);
   call.type = list->type;
   call.training = list->training;
   call.generating = list->generating;
@@ -267,7 +268,7 @@ void tri_op_list_place(tri_op_list *list) {
     slot->memory_of = (int32_t)i;
     slot->next_in_memory = -1;
   }
-  for (int64_t c = 0; c < list->num_calls; c++) list->calls[c].again = false;
+  for (int64_t c = 0; c < list->num_calls; c++) list->calls[c].recompute = false;
   find_readers(list);
   place_outputs(list);
 }

@@ -11,14 +11,15 @@
 
 typedef struct tri_slot {
   tri_shape shape;
-  int32_t producer;       /* call */
-  int32_t last_consumer;  /* call that reads it last going forward; the producer if nobody does */
-  bool kept;              /* a backward pass reads it */
-  bool pinned;            /* a call that runs again reads it, so nothing may be written over it */
-  bool has_gradient;      /* something behind it leads to the loss */
-  bool recomputed;        /* on the slot whose memory it is: not kept, but made again before its layer's backward */
-  int32_t memory_of;      /* slot whose memory it uses (in place), or itself */
-  int32_t next_in_memory; /* slot that is written over it; -1: none. From memory_of on these are all that lie there */
+  int32_t producer;      /* call */
+  int32_t last_consumer; /* last call that reads it in the forward; the producer if none does */
+  bool kept;             /* a backward pass reads it */
+  bool pinned;           /* a recomputed call reads it, so nothing may be written over it */
+  bool has_gradient;     /* the loss depends on it */
+  bool recomputed;   /* set on the slot that owns the memory: not kept, but recomputed before its layer's backward */
+  int32_t memory_of; /* slot whose memory it uses (in place), or itself */
+  int32_t next_in_memory; /* slot that is written over it, or -1. From memory_of on this chain has all slots of that
+                             memory */
 } tri_slot;
 
 /* Read-only data that calls share, made on the host when a program is set up. */
@@ -28,47 +29,48 @@ typedef struct tri_constant {
   const void *attributes;                           /* owned by the list */
 } tri_constant;
 
-/* How the ranks that share a sequence bring queries and keys together (context.h). */
+/* How context ranks exchange queries, keys and values (context.h). */
 typedef enum tri_context_exchange {
-  TRI_CONTEXT_GATHER, /* keys and values of the sequence are gathered */
-  TRI_CONTEXT_HEADS,  /* each rank gets all tokens of some heads */
-  TRI_CONTEXT_RING,   /* blocks of keys and values pass from rank to rank */
+  TRI_CONTEXT_GATHER, /* each rank gathers the keys and values of the whole sequence */
+  TRI_CONTEXT_HEADS,  /* an all-to-all gives each rank all tokens of some heads (DeepSpeed-Ulysses) */
+  TRI_CONTEXT_RING,   /* ring attention: blocks of keys and values go from rank to rank */
 } tri_context_exchange;
 
-/* Which rank the list is for: of those that split a layer, or a sequence. With sequence_parallel, what lies between the
- * products (norms, dropout, residual) works on a slice of the rows. */
+/* The rank that a list is for. With sequence_parallel, operations outside of the split products (norms, dropout,
+ * residual) work on a slice of the rows. */
 typedef struct tri_op_shard {
   tri_mesh_seat seat;
   bool sequence_parallel;
   tri_context_exchange context_exchange;
   double context_row_pairs; /* mesh/document_cut.h */
-  double expert_capacity;   /* room for the rows of experts, as a multiple of those of a rank where all have equally
-                               many; 0: 1.5 */
-  bool capacity_drop;       /* rows beyond it are dropped, of each expert by their order; else they take more rounds */
-  double expert_imbalance;  /* for what calls cost, and nothing else: rows of the busiest rank's experts, as a multiple
-                               of those that they have where all experts are equally busy; 0: 1 */
+  double
+      expert_capacity; /* room for the rows of experts, as a multiple of a rank's rows under perfect balance; 0: 1.5 */
+  bool capacity_drop; /* rows beyond the capacity are dropped, the last of each expert first; else they take more rounds
+                       */
+  double expert_imbalance; /* for costs alone: rows of the busiest rank's experts, as a multiple of those under perfect
+                              balance; 0: 1 */
 } tri_op_shard;
 
-/* How far back calls of attention look: each window has slices of its own, and a share of the work. */
+/* Sliding windows of a list: each has its own attention slices and its own fraction of the work. */
 enum { TRI_OP_WINDOWS = 4 };
 typedef struct tri_op_windows {
   int64_t count;
-  int64_t tokens[TRI_OP_WINDOWS]; /* that a query sees at most; 0: all before it */
+  int64_t tokens[TRI_OP_WINDOWS]; /* the most positions that a query attends to; 0: all before it */
 } tri_op_windows;
 
-/* What a list has to know of a parameter beside its number, which families give: of an adapted model, or one of which
- * some is frozen. */
+/* What a list knows of a parameter beside its number, which families give: for models with LoRA or frozen parameters.
+ */
 typedef struct tri_op_parameter {
-  int64_t out;        /* of a matrix: how many outputs this rank has of it; of a factor A: */
-  int64_t in, first;  /* inputs of all ranks, and the first that this one has */
-  int32_t index;      /* in the table, where factors lie between */
-  int32_t factors[2]; /* numbers of its adapter's A and B, or -1 */
+  int64_t out;        /* of a matrix: the outputs that this rank has */
+  int64_t in, first;  /* of a LoRA factor A: inputs of all ranks, and the first that this rank has */
+  int32_t index;      /* in the parameter table, which has LoRA factors in between */
+  int32_t factors[2]; /* numbers of its LoRA factors A and B, or -1 */
   tri_stored stored;
   bool frozen;
-  bool joined; /* lies directly behind the one before it: together they are one matrix of a product */
+  bool joined; /* adjacent to the one before it: together they are one matrix of a product */
 } tri_op_parameter;
 
-/* Of factors beside matrices (ops.h). */
+/* LoRA factors beside matrices (ops.h). */
 typedef struct tri_op_adapter {
   int64_t rank;
   double scale, dropout;
@@ -83,26 +85,27 @@ typedef struct tri_op_list {
   int64_t num_constants;
   int64_t tokens;          /* of a sequence */
   int64_t batch, sequence; /* of a micro-batch: sequences, and their tokens on this rank in the calls that follow */
-  int64_t most_slices;     /* in a list of attention's: `batch` from tri_op_list_create, each sequence by itself */
-  bool masked;             /* documents do not see each other */
-  double area;             /* their share of what `batch` whole sequences have, in the mean: 1 likewise */
-  int64_t together;        /* of the positions of a sequence: so many from the first on are read at once */
-  tri_op_windows windows;  /* of all lists that share its batches; one that is none from tri_op_list_create */
-  int32_t window;          /* which of them the calls that follow have */
-  int32_t layer;           /* given to the calls that follow */
-  tri_op_shard shard;      /* of the only rank, from tri_op_list_create */
-  bool expert;             /* the calls that follow work on rows of experts */
-  int32_t num_routers;     /* so far, */
-  int64_t router_experts;  /* and what each of them chooses from */
-  bool sliced;             /* the calls that follow work on a slice of the rows */
-  bool weights_pass;       /* parameters come and go: given to every call */
-  bool recomputable;       /* the calls that follow may be run again before their backward */
+  int64_t most_slices;     /* in a list of attention slices: `batch` after tri_op_list_create, one for each sequence */
+  bool masked;             /* documents of a sequence do not attend to each other */
+  double
+      attention_fraction; /* of the causal score matrix of whole sequences that documents leave, on average; 1: all */
+  int64_t prefill_tokens; /* positions of a sequence that are read at once, from the first on */
+  tri_op_windows windows; /* sliding windows of all lists that share its batches */
+  int32_t window;         /* index of the one that is given to the next calls */
+  int32_t layer;          /* given to the next calls */
+  tri_op_shard shard;     /* the rank that the list is for; one rank alone after tri_op_list_create */
+  bool expert;            /* given to the next calls: they work on rows of experts */
+  int32_t num_routers;    /* so far, */
+  int64_t router_experts; /* and the experts that each of them chooses from */
+  bool sliced;            /* given to the next calls: they work on a slice of the rows */
+  bool weights_gathered;  /* ZeRO 3 (op.h): given to every call */
+  bool recomputable;      /* given to the next calls (op.h) */
   tri_dtype type;
   bool training;
-  bool generating; /* given to the calls that follow */
-  bool scores;     /* the loss gives each label's, too: output 0 [rows, 1] of the call that makes it */
-  const tri_op_parameter *parameters; /* [num_parameters], the family's, then factors; NULL: all are trained, and wide,
-                                         and each one's number is its index */
+  bool generating; /* given to the next calls */
+  bool scores;     /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
+  const tri_op_parameter *parameters; /* [num_parameters], the family's, then LoRA factors; NULL: all are trained and
+                                         wide, and the number of each is its index */
   int64_t num_parameters;
   tri_op_adapter adapter;
   void **blocks; /* attributes */
@@ -134,7 +137,7 @@ void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
 /* What is left of attention's work in a sequence where masks leave a share of it, 1 for none, and a window, 0 for none,
  * leaves some of that. Of documents only their share is known: they count as if they were equally long. */
-double tri_op_window_area(double area, int64_t sequence, int64_t window);
+double tri_op_window_fraction(double area, int64_t sequence, int64_t window);
 
 /* Copies `bytes` bytes of attributes into the list's keeping. */
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out);

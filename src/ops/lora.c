@@ -257,7 +257,7 @@ static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int3
   return at;
 }
 
-tri_status tri_op_factors(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
+tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
   int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
   const void *kept = NULL;
   const factors at = collect(list, in, weight, &a, &b);

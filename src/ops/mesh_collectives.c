@@ -21,22 +21,22 @@
 #include "ops/ops.h"
 #include "ops/run.h"
 
-struct tri_between_ranks {
+struct tri_mesh_collective {
   tri_op op;
   tri_domain domain;
   tri_collective forward, backward;
   bool cuts; /* where nothing passes, one side is a slice of the other */
 };
 
-typedef struct between_ranks {
-  const tri_between_ranks *row;
+typedef struct mesh_collective {
+  const tri_mesh_collective *row;
   int64_t width, all_rows;
   int64_t first_row, rows; /* this rank's slice */
   const int64_t *begins; /* [ranks + 1]: where each rank's slice begins, in elements; NULL where rows are not sliced */
-} between_ranks;
+} mesh_collective;
 
 /* Whether what the forward leaves are slices, where `before` says it of what it takes. */
-static bool leaves_slices(const tri_between_ranks *row, bool before) {
+static bool leaves_slices(const tri_mesh_collective *row, bool before) {
   if (row->cuts && row->forward == TRI_COLLECTIVE_NONE) return true;
   switch (row->forward) {
     case TRI_COLLECTIVE_NONE:
@@ -49,9 +49,9 @@ static bool leaves_slices(const tri_between_ranks *row, bool before) {
   return before;
 }
 
-static tri_status op_between_ranks_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
-                                         tri_shape outputs[TRI_OP_OUTPUTS]) {
-  const between_ranks *at = call->attributes;
+static tri_status op_mesh_collective_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                           tri_shape outputs[TRI_OP_OUTPUTS]) {
+  const mesh_collective *at = call->attributes;
   outputs[0] = inputs[0];
   switch (at->row->forward) {
     case TRI_COLLECTIVE_NONE:
@@ -67,20 +67,20 @@ static tri_status op_between_ranks_shape(const tri_op_call *call, const tri_shap
 }
 
 static tri_status copy(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to) {
-  const between_ranks *at = call->attributes;
+  const mesh_collective *at = call->attributes;
   if (from == to) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, convert, rows * at->width, call->type, from, call->type, to);
   return TRI_OK;
 }
 
 static char *slice_of(const tri_op_call *call, void *all) {
-  const between_ranks *at = call->attributes;
+  const mesh_collective *at = call->attributes;
   return (char *)all + (size_t)(at->first_row * at->width) * tri_dtype_bytes(call->type);
 }
 
 /* `from` as it is, or added to what is there. */
 static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, const void *from, void *to, bool adds) {
-  const between_ranks *at = call->attributes;
+  const mesh_collective *at = call->attributes;
   if (!adds) return copy(run, call, rows, from, to);
   TRI_KERNEL_CALL(run->queue, add, call->type, tri_all_rows(rows), at->width, to, from, to);
   return TRI_OK;
@@ -90,7 +90,7 @@ static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, con
  * added to something. */
 static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to,
                        bool adds) {
-  const between_ranks *at = call->attributes;
+  const mesh_collective *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
   tri_domain domain = at->row->domain;
   switch (collective) {
@@ -113,19 +113,19 @@ static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective col
   return tri_fail(TRI_INTERNAL, "no such collective");
 }
 
-static tri_status op_between_ranks_forward(tri_run *run, const tri_op_call *call) {
-  const between_ranks *at = call->attributes;
+static tri_status op_mesh_collective_forward(tri_run *run, const tri_op_call *call) {
+  const mesh_collective *at = call->attributes;
   return pass(run, call, at->row->forward, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
 }
 
-static tri_status op_between_ranks_backward_input(tri_run *run, const tri_op_call *call) {
-  const between_ranks *at = call->attributes;
+static tri_status op_mesh_collective_backward_input(tri_run *run, const tri_op_call *call) {
+  const mesh_collective *at = call->attributes;
   return pass(run, call, at->row->backward, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]],
               call->accumulate[0]);
 }
 
-static void op_between_ranks_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
-  const between_ranks *at = call->attributes;
+static void op_mesh_collective_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const mesh_collective *at = call->attributes;
   *out = (tri_cost){0};
   tri_collective collective = TRI_COLLECTIVE_NONE;
   switch (pass) {
@@ -139,10 +139,10 @@ static void op_between_ranks_cost(const tri_op_call *call, tri_pass pass, tri_co
 
 /* Where one way is nothing, both ways may lie over each other. `cheap`: nothing passes when it is made again. */
 #define FUNCTIONS                                                                                                      \
-  .shape = op_between_ranks_shape, .forward = op_between_ranks_forward,                                                \
-  .backward_input = op_between_ranks_backward_input, .cost = op_between_ranks_cost
+  .shape = op_mesh_collective_shape, .forward = op_mesh_collective_forward,                                            \
+  .backward_input = op_mesh_collective_backward_input, .cost = op_mesh_collective_cost
 
-const tri_between_ranks tri_copy_to_tensor = {
+const tri_mesh_collective tri_copy_to_tensor = {
     {.name = "copy_to_tensor",
      .cheap = true,
      .in_place = true,
@@ -155,7 +155,7 @@ const tri_between_ranks tri_copy_to_tensor = {
     false,
 };
 
-const tri_between_ranks tri_reduce_from_tensor = {
+const tri_mesh_collective tri_reduce_from_tensor = {
     {.name = "reduce_from_tensor", .in_place = true, .backward_in_place = true, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_ALL_REDUCE,
@@ -163,7 +163,7 @@ const tri_between_ranks tri_reduce_from_tensor = {
     false,
 };
 
-const tri_between_ranks tri_gather_sequence = {
+const tri_mesh_collective tri_gather_sequence = {
     {.name = "gather_sequence", .adds_gradients = 1u << 0, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_ALL_GATHER,
@@ -171,7 +171,7 @@ const tri_between_ranks tri_gather_sequence = {
     false,
 };
 
-const tri_between_ranks tri_scatter_sequence = {
+const tri_mesh_collective tri_scatter_sequence = {
     {.name = "scatter_sequence", FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_REDUCE_SCATTER,
@@ -179,7 +179,7 @@ const tri_between_ranks tri_scatter_sequence = {
     false,
 };
 
-const tri_between_ranks tri_take_slice = {
+const tri_mesh_collective tri_take_slice = {
     {.name = "take_slice", .cheap = true, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_NONE,
@@ -187,15 +187,15 @@ const tri_between_ranks tri_take_slice = {
     true,
 };
 
-const tri_between_ranks tri_join_slices = {
+const tri_mesh_collective tri_join_slices = {
     {.name = "join_slices", FUNCTIONS}, TRI_DOMAIN_TENSOR, TRI_COLLECTIVE_ALL_GATHER, TRI_COLLECTIVE_NONE, true,
 };
 
 #undef FUNCTIONS
 
-tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out) {
+tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *row, int32_t x, int32_t *out) {
   const void *at = NULL;
-  between_ranks attributes = {
+  mesh_collective attributes = {
       .row = row, .width = list->slots[x].shape.width, .all_rows = list->batch * list->sequence};
   bool after = leaves_slices(row, list->sliced);
   tri_op_list_slice(list, row->domain, &attributes.first_row, &attributes.rows);

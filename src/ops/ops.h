@@ -25,10 +25,10 @@ tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
 /* What these append: a row of the table of what passes between ranks (mesh_collectives.c). */
-typedef struct tri_between_ranks tri_between_ranks;
-extern const tri_between_ranks tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
+typedef struct tri_mesh_collective tri_mesh_collective;
+extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_take_slice, tri_join_slices;
-tri_status tri_op_between_ranks(tri_op_list *list, const tri_between_ranks *row, int32_t x, int32_t *out);
+tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *row, int32_t x, int32_t *out);
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
 
@@ -83,11 +83,11 @@ tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, boo
 tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
-/* Rotary positions (Su et al. 2021) up to `positions`. The first `together` are read at once, in one sequence; those
- * behind them one after the other. Of each head the first rotary_dim elements turn, with the frequencies of heads of
- * that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
+/* Rotary positions (Su et al. 2021) up to `positions`. The first `prefill_tokens` are read at once, in one sequence;
+ * those behind them one after the other. Of each head the first rotary_dim elements turn, with the frequencies of heads
+ * of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
-  int64_t positions, together, head_dim, rotary_dim;
+  int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;
   tri_rope_scaling scaling;
 } tri_rope_table;

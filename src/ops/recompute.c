@@ -70,9 +70,10 @@ static void find_calls_once(tri_op_list *list, tri_call_range range) {
   for (int32_t c = range.end - 1; c >= range.first; c--) {
     tri_op_call *call = &list->calls[c];
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
-      if (call->outputs[i] >= 0 && list->slots[list->slots[call->outputs[i]].memory_of].recomputed) call->again = true;
+      if (call->outputs[i] >= 0 && list->slots[list->slots[call->outputs[i]].memory_of].recomputed)
+        call->recompute = true;
     }
-    for (int i = 0; i < TRI_OP_INPUTS && call->again; i++) {
+    for (int i = 0; i < TRI_OP_INPUTS && call->recompute; i++) {
       if (call->inputs[i] < 0) continue;
       tri_slot *root = &list->slots[list->slots[call->inputs[i]].memory_of];
       bool inside = root->producer >= range.first;
@@ -80,7 +81,7 @@ static void find_calls_once(tri_op_list *list, tri_call_range range) {
       if (!inside) root->kept = true;
     }
     /* Its other outputs are written again too, and must not be written where something else lies. */
-    for (int i = 0; i < TRI_OP_OUTPUTS && call->again; i++) {
+    for (int i = 0; i < TRI_OP_OUTPUTS && call->recompute; i++) {
       if (call->outputs[i] >= 0) list->slots[list->slots[call->outputs[i]].memory_of].recomputed = true;
     }
   }
@@ -88,7 +89,7 @@ static void find_calls_once(tri_op_list *list, tri_call_range range) {
 
 static int64_t num_again(const tri_op_list *list, tri_call_range range) {
   int64_t count = 0;
-  for (int32_t c = range.first; c < range.end; c++) count += list->calls[c].again;
+  for (int32_t c = range.first; c < range.end; c++) count += list->calls[c].recompute;
   return count;
 }
 
@@ -121,7 +122,7 @@ static int32_t content_at(const tri_op_list *list, const tri_op_call *reader, in
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     const tri_op_call *writer = &list->calls[list->slots[s].producer];
     const bool written = list->slots[root].recomputed
-                             ? writer->again && writer->index < reader->index && same_layer(writer, reader)
+                             ? writer->recompute && writer->index < reader->index && same_layer(writer, reader)
                              : true;
     if (written) content = s;
   }
@@ -139,7 +140,7 @@ static tri_status pin_overwritten(tri_op_list *list, bool *found) {
   *found = false;
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    for (int i = 0; i < TRI_OP_INPUTS && call->again; i++) {
+    for (int i = 0; i < TRI_OP_INPUTS && call->recompute; i++) {
       const int32_t slot = call->inputs[i];
       if (slot < 0 || content_at(list, call, slot) == slot) continue;
       if (list->slots[slot].pinned) return say_lost(list, slot, "read again after it was overwritten");

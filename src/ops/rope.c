@@ -31,7 +31,7 @@ static int64_t turned(const tri_rope_table *table) {
 }
 
 static double frequency(const tri_rope_table *table, int64_t position, int64_t pair) {
-  int64_t length = position < table->together ? table->together : position + 1;
+  int64_t length = position < table->prefill_tokens ? table->prefill_tokens : position + 1;
   if (table->scaling.type == TRI_ROPE_LONG) length = table->positions;
   return tri_rope_frequency(&table->scaling, table->theta, turned(table), length, pair);
 }
@@ -46,7 +46,7 @@ static void op_rope_fill(const void *attributes, void *host) {
   for (int64_t pair = 0; pair < half; pair++) {
     double turn = frequency(&at->table, 0, pair);
     for (int64_t position = 0; position < at->table.positions; position++) {
-      if (by_length && position >= at->table.together) turn = frequency(&at->table, position, pair);
+      if (by_length && position >= at->table.prefill_tokens) turn = frequency(&at->table, position, pair);
       double angle = (double)position * turn;
       int64_t i = position * half + pair;
       tri_wide_set(tri_dtype_wide(at->type), host, i, factor * cos(angle));
@@ -56,8 +56,8 @@ static void op_rope_fill(const void *attributes, void *host) {
 }
 
 static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
-  return a->positions == b->positions && a->together == b->together && turned(a) == turned(b) && a->theta == b->theta &&
-         tri_rope_scalings_equal(&a->scaling, &b->scaling);
+  return a->positions == b->positions && a->prefill_tokens == b->prefill_tokens && turned(a) == turned(b) &&
+         a->theta == b->theta && tri_rope_scalings_equal(&a->scaling, &b->scaling);
 }
 
 static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {

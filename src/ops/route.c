@@ -125,11 +125,11 @@ static tri_status op_route_forward(tri_run *run, const tri_op_call *call) {
   void *logits = run->slots[call->outputs[LOGITS]], *weights = run->slots[call->outputs[WEIGHTS]];
   int32_t *experts = run->slots[call->outputs[EXPERTS]];
   const int32_t *labels = run->labels == NULL ? NULL : run->labels + call->first_row;
-  bool adds = run->router_loss != NULL && !run->again;
+  bool adds = run->router_loss != NULL && !run->recompute;
   TRI_TRY(tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, run->slots[call->inputs[0]], NULL, logits,
                               behind));
   TRI_KERNEL_CALL(run->queue, router_forward, call->type, rows, &at->router, labels, logits, bias, experts, weights);
-  if (run->router_counts != NULL && !run->again) {
+  if (run->router_counts != NULL && !run->recompute) {
     TRI_KERNEL_CALL(run->queue, router_count, call->type, rows, &at->router, experts, weights,
                     run->router_counts + at->number * (at->router.experts + 1));
   }
@@ -196,7 +196,7 @@ static void op_route_cost(const tri_op_call *call, tri_pass pass, tri_cost *out)
       .columns = tri_pass_choose(pass, experts, in, in),
       .products = 1,
       .form = tri_weight_form(pass, at->weight.order),
-      .passing = call->weights_pass,
+      .unpacked = call->weights_gathered,
       .vector_flops = 10.0 * rows * experts,
       .elements = tri_pass_choose(pass, rows, rows, 0) * experts,
       .bytes =

@@ -9,13 +9,13 @@
 #include "mesh/domain.h"
 #include "ops/op.h"
 
-typedef struct tri_ranks tri_ranks; /* of whoever fills the table: the engine's, engine/collectives.h */
+typedef struct tri_ranks tri_ranks; /* of the table's implementation: the engine's are in engine/collectives.h */
 
-typedef struct tri_passing tri_passing; /* a pass that is under way; likewise */
+typedef struct tri_transfer tri_transfer; /* a transfer under way; the implementation's, too */
 
-/* What passes between ranks while a list runs. Each function is COLLECTIVE over the ranks of this one's `domain`, and
- * returns at once where there is no other. Values are device memory: what the run's queue holds
- * is done before, and what is queued behind sees the result. Parts and sums are as in comm/comm.h, to the bit. */
+/* Communication between ranks while a list runs. Each function is COLLECTIVE over the ranks of this one's `domain`, and
+ * returns at once if this rank is alone in it. Values are device memory: work that was queued before is done first, and
+ * work that is queued later sees the result. Parts and sums have the same bits as in comm/comm.h. */
 typedef struct tri_collectives {
   /* values[count] becomes the sum, or the largest, of the ranks'. */
   tri_status (*all_reduce)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, int64_t count, void *values);
@@ -27,38 +27,38 @@ typedef struct tri_collectives {
   tri_status (*reduce_scatter)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *begins,
                                void *values);
   /* Part s of `from` goes to the domain's rank s, and part r of `to` comes from rank r, each by begins of its own; they
-   * do not overlap, and lie in the memory of what passes between ranks. */
+   * do not overlap, and lie in the transfer buffer. */
   tri_status (*all_to_all)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
                            const void *from, const int64_t *to_begins, void *to);
   /* In the background, COLLECTIVE too: `send` goes to the domain's rank `to`, and `receive` comes from its rank `from`,
-   * as round a ring. Both lie in the memory of what passes, and are the pass's until it is waited for, which is LOCAL;
-   * NULL is one that is done. Several may be under way. */
+   * as in a ring. Both lie in the transfer buffer and belong to the transfer until it is waited for, which is LOCAL;
+   * NULL is a transfer that is done. Several may be under way. */
   tri_status (*pass_start)(const tri_ranks *ranks, tri_domain domain, int to, size_t send_bytes, const void *send,
-                           int from, size_t receive_bytes, void *receive, tri_passing **out);
-  tri_status (*pass_wait)(const tri_ranks *ranks, tri_passing **passing);
-  /* An all_to_all in the background, waited for likewise; the begins stay until then. */
+                           int from, size_t receive_bytes, void *receive, tri_transfer **out);
+  tri_status (*pass_wait)(const tri_ranks *ranks, tri_transfer **transfer);
+  /* An all_to_all in the background, waited for with pass_wait; the begins must stay valid until then. */
   tri_status (*all_to_all_start)(const tri_ranks *ranks, tri_domain domain, tri_dtype type, const int64_t *from_begins,
-                                 const void *from, const int64_t *to_begins, void *to, tri_passing **out);
+                                 const void *from, const int64_t *to_begins, void *to, tri_transfer **out);
   /* all[ranks * bytes], in host memory, gets every rank's `bytes` bytes of device memory. The host waits for them. */
   tri_status (*tell_all)(const tri_ranks *ranks, tri_domain domain, size_t bytes, const void *values, void *all);
 } tri_collectives;
 
-/* What products read instead of a parameter, or of several that lie side by side: the same numbers in the activations'
- * type. Who changes the parameter may change the copy too, element by element, and say so in `written`; whatever is not
- * written so is packed before the next forward (weight.c). */
+/* The copy of a parameter, or of several adjacent ones, that products read: the same numbers in the activations' type.
+ * An update that writes the parameter may write the copy too, and count that in `written`; the rest is packed before
+ * the next forward (weight.c). */
 typedef struct tri_run_copy {
-  void *values;    /* NULL: none has been noted */
+  void *values;    /* NULL: there is no copy */
   int64_t count;   /* elements, from the parameter's first one on */
-  int64_t written; /* of them, since the last `prepare`, with the values that the parameter has now */
+  int64_t written; /* elements written since the last `prepare`, with the parameter's present values */
 } tri_run_copy;
 
-/* A parameter in device memory, and its gradient, both wide; what is not trained as it is kept (op.h). */
+/* A parameter in device memory and its gradient, both in the wide type; one that is not trained in its stored type. */
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
-  int64_t matrices, count; /* of what is kept in 4 bits: matrices, one behind the other, and elements of each */
-  bool gradient_written;   /* in this step: whoever comes first writes, the others add */
-  tri_run_copy *copy;      /* one for all that have these values (tied); NULL where nobody writes copies */
+  int64_t matrices, count; /* of a parameter in 4 bits: how many matrices one after the other, and elements of each */
+  bool gradient_written;   /* in this step: the first backward writes, the others add */
+  tri_run_copy *copy;      /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 
 /* Keys and values of earlier positions, for generation: of one layer, k then v, each [sequences, capacity, width]. A
@@ -73,18 +73,19 @@ typedef struct tri_kv_cache {
 /* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
  * at hand. */
 struct tri_run {
-  tri_queue *queue;       /* in which kernels go; all pointers below are device memory */
-  const tri_op_call *sum; /* left to the call at hand, whose `sum` it is; or NULL: its inputs are there */
-  void *const *slots;     /* [slot]; NULL where a slot has no memory in this program */
-  void *const *gradients; /* [slot] */
-  void *const *buffers;   /* [call * TRI_OP_BUFFERS + i] */
-  void *const *constants; /* [constant] */
-  void *const *notes;     /* [call]: host memory (tri_op.notes); NULL where a call has none */
+  tri_queue *queue; /* for kernels; all pointers below are device memory unless they say otherwise */
+  const tri_op_call
+      *sum;           /* the sum that this call has to compute itself (tri_op_call.sum); NULL: its inputs are there */
+  void *const *slots; /* [slot]; NULL where a slot has no memory in this program */
+  void *const *gradients;  /* [slot] */
+  void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
+  void *const *constants;  /* [constant] */
+  void *const *host_state; /* [call], host memory (tri_op.host_state); NULL: the call has none */
   tri_run_parameter *parameters;
   void *workspace;
-  void *passing; /* memory that other ranks read (tri_op.passing) */
+  void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
-  bool again;              /* a forward is made once more, before its backward: whatever it adds up has been added */
+  bool recompute; /* a forward runs again before its backward: sums over micro-batches must not be added twice */
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position of several */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const tri_collectives *collectives;
@@ -97,24 +98,26 @@ struct tri_run {
   const int32_t *labels;         /* [batch, sequence]; negative ones do not count (base/label.h) */
   const float *weights;          /* [batch, sequence]: of labels that count */
   const int32_t *positions;      /* [batch, sequence]: of each token in its sequence or document */
-  const int32_t *numbers;        /* [batch, sequence]: of each row among all ranks'; NULL: they are all */
-  const int32_t *inner_order, *outer_order, *send_rows; /* engine/batch.h; NULL where nobody exchanges, or gathers */
-  const int64_t *send_begins, *receive_begins;          /* likewise */
+  const int32_t
+      *global_rows; /* [batch, sequence]: index of each row among the rows of all ranks; NULL: this rank has all */
+  const int32_t *inner_order, *outer_order, *send_rows; /* engine/batch.h; NULL without an exchange, or a gather */
+  const int64_t *send_begins, *receive_begins;          /* the same */
   int64_t *begins;                                      /* scratch: [2, ranks of the outer domain + 1] */
-  const tri_attention_slice *slices; /* who sees whom; keys are rows of the cache where there is one */
-  const int64_t *slice_begins;       /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending;
-                                        no query is in two slices of a list. All begins are host memory */
-  const tri_step_values *values;     /* of the step at hand; NULL without training */
-  int64_t sample;                    /* number of the first sequence in the step, of all ranks' */
-  double *loss_sum;    /* receives the sum of labels' losses times their weights; NULL where no list has a loss */
-  double *router_loss; /* takes what a router adds to the loss, 0 before and behind it; NULL where nobody asks */
+  const tri_attention_slice
+      *slices;                   /* which queries attend to which keys; keys are rows of the cache if there is one */
+  const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending;
+                                    no query is in two slices of a list. All begins are host memory */
+  const tri_step_values *values; /* of the step at hand; NULL without training */
+  int64_t sample;                /* number of the first sequence in the step, of all ranks' */
+  double *loss_sum;              /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
+  double *router_loss; /* receives what a router adds to the loss, and is 0 outside of it; NULL: not asked for */
   tri_exact_sum *router_losses; /* receives it, router by router: the sum of any layers is that of all, to the bit */
-  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert so far, and bad ones; likewise */
-  int64_t *expert_rounds; /* [routers of the list], host memory: the most rounds that a micro-batch took; likewise */
+  int64_t *router_counts; /* [routers of the list, experts + 1]: rows of each expert so far, then bad rows; NULL too */
+  int64_t *expert_rounds; /* [routers of the list], host memory: the most rounds of a micro-batch; NULL too */
   tri_kv_cache *cache;    /* NULL in training */
 };
 
-/* Rows that a call works on: what was planned for, but for generation, which goes on position by position. */
+/* Rows that a call works on: the planned number, or in generation those of the positions at hand. */
 static inline int64_t tri_run_rows(const tri_run *run, const tri_op_call *call) {
   return run->cache == NULL ? call->rows : run->batch * run->sequence;
 }
@@ -159,17 +162,17 @@ static inline tri_status tri_run_all_to_all(const tri_run *run, tri_domain domai
 
 static inline tri_status tri_run_pass_start(const tri_run *run, tri_domain domain, int to, size_t send_bytes,
                                             const void *send, int from, size_t receive_bytes, void *receive,
-                                            tri_passing **out) {
+                                            tri_transfer **out) {
   return run->collectives->pass_start(run->ranks, domain, to, send_bytes, send, from, receive_bytes, receive, out);
 }
 
-static inline tri_status tri_run_pass_wait(const tri_run *run, tri_passing **passing) {
-  return run->collectives->pass_wait(run->ranks, passing);
+static inline tri_status tri_run_pass_wait(const tri_run *run, tri_transfer **transfer) {
+  return run->collectives->pass_wait(run->ranks, transfer);
 }
 
 static inline tri_status tri_run_all_to_all_start(const tri_run *run, tri_domain domain, tri_dtype type,
                                                   const int64_t *from_begins, const void *from,
-                                                  const int64_t *to_begins, void *to, tri_passing **out) {
+                                                  const int64_t *to_begins, void *to, tri_transfer **out) {
   return run->collectives->all_to_all_start(run->ranks, domain, type, from_begins, from, to_begins, to, out);
 }
 

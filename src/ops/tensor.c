@@ -1,5 +1,5 @@
-/* Where what passes between ranks (mesh_collectives.c) stands: the layers' code says where tensor parallelism begins and
- * ends, and a list for one rank of one has none of them. */
+/* Where what passes between ranks (mesh_collectives.c) stands: the layers' code says where tensor parallelism begins
+ * and ends, and a list for one rank of one has none of them. */
 #include "mesh/parts.h"
 #include "ops/ops.h"
 
@@ -22,12 +22,13 @@ tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_
 tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
   if (tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) == 1) return TRI_OK;
-  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_gather_sequence : &tri_copy_to_tensor, x, out);
+  return tri_op_mesh_collective(list, list->shard.sequence_parallel ? &tri_gather_sequence : &tri_copy_to_tensor, x,
+                                out);
 }
 
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out) {
   *out = x;
   if (tri_op_list_ranks(list, TRI_DOMAIN_TENSOR) == 1) return TRI_OK;
-  return tri_op_between_ranks(list, list->shard.sequence_parallel ? &tri_scatter_sequence : &tri_reduce_from_tensor, x,
-                              out);
+  return tri_op_mesh_collective(list, list->shard.sequence_parallel ? &tri_scatter_sequence : &tri_reduce_from_tensor,
+                                x, out);
 }

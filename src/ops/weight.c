@@ -37,7 +37,7 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
       .b_type = call->type,
       .c_type = call->type,
       .b_transposed = !stored_as_read,
-      .b_passing = call->weights_pass,
+      .b_unpacked = call->weights_gathered,
       .generating = call->generating,
   };
 }
@@ -45,8 +45,8 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order) {
   const bool in_out = is_in_out(&(tri_weight){.order = order});
   switch (pass) {
-    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED;
-    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TURNED : TRI_PRODUCT_PLAIN;
+    case TRI_PASS_FORWARD: return in_out ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TRANSPOSED;
+    case TRI_PASS_BACKWARD_INPUT: return in_out ? TRI_PRODUCT_TRANSPOSED : TRI_PRODUCT_PLAIN;
     case TRI_PASS_BACKWARD_WEIGHT: break;
   }
   return TRI_PRODUCT_GRADIENT;
@@ -72,7 +72,7 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
  * itself, in the type that it is kept in. */
 static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               tri_matmul *out, size_t *packed_bytes) {
-  const bool stays = product->b_passing || tri_op_is_frozen(call, 0);
+  const bool stays = product->b_unpacked || tri_op_is_frozen(call, 0);
   *packed_bytes = 0;
   *out = *product;
   if (!stays) TRI_TRY(device->matmul_packed(device, product, packed_bytes));

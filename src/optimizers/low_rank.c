@@ -387,7 +387,7 @@ int tri_low_rank_costs(const tri_low_rank_settings *settings, bool whole, const 
   const double matrices = (double)s.matrices, wide = (double)tri_dtype_bytes(type);
   const double all = matrices * (double)(s.shorter * s.longer), low = matrices * (double)(settings->rank * s.longer);
   const bool copied = !tri_pieces_are_one(&shape, ranks);
-  out[0] = tri_pieces_product_cost(&p.into, matrices, s.turned ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TURNED);
+  out[0] = tri_pieces_product_cost(&p.into, matrices, s.turned ? TRI_PRODUCT_PLAIN : TRI_PRODUCT_TRANSPOSED);
   out[1] = tri_pieces_product_cost(&p.back, matrices * (whole ? 2 : 1), TRI_PRODUCT_PLAIN);
   /* N of R; the step; the rest, read and written, its norm, and read again; copies into one piece. */
   out[2] =

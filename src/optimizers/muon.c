@@ -273,7 +273,7 @@ static int muon_costs(const tri_update_call *call, tri_cost out[TRI_OPTIMIZER_CO
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(call->type)),
                element = (double)tri_dtype_bytes(call->type);
   const bool copied = !tri_pieces_are_one(&shape, ranks);
-  out[0] = tri_pieces_product_cost(&p.square, times, TRI_PRODUCT_TURNED);
+  out[0] = tri_pieces_product_cost(&p.square, times, TRI_PRODUCT_TRANSPOSED);
   out[1] = tri_pieces_product_cost(&p.fourth, times, TRI_PRODUCT_PLAIN);
   out[2] = tri_pieces_product_cost(&p.next, times, TRI_PRODUCT_PLAIN);
   /* The norm, X from that, the step; the polynomial of each iteration; copies into one piece. */

@@ -42,10 +42,10 @@ static void print_head(const range *r) {
 }
 
 static void print_row(const range *r, int64_t devices, const tri_simulation_request *request, const tri_prediction *p,
-                      double efficiency, const tri_expense *e) {
+                      double efficiency, const tri_run_cost *e) {
   const tri_plan_options *o = r->options;
   char rate[32], text[TRI_LAYOUT_TEXT_BYTES];
-  double steps = o->tokens > 0 ? tri_expense_steps(request, e, o->tokens) : 1;
+  double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
   printf("%8ld %10.4f %12s %6.1f %% %8.1f %%", (long)devices, p->step_s,
          tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
          tri_format_rounded(100 * efficiency, 1));
@@ -73,8 +73,8 @@ static tri_status add_answer(range *r, int64_t devices, const tri_answer *answer
   if (r->tokens_per_s == 0) r->tokens_per_s = each;
   double efficiency = each / r->tokens_per_s;
   if (r->list == NULL) {
-    tri_expense expense;
-    TRI_TRY(tri_expense_of(&request, p, &expense));
+    tri_run_cost expense;
+    TRI_TRY(tri_run_cost_of(&request, p, &expense));
     print_row(r, devices, &request, p, efficiency, &expense);
     return TRI_OK;
   }
@@ -82,7 +82,7 @@ static tri_status add_answer(range *r, int64_t devices, const tri_answer *answer
   json_array_append_new(r->list, object);
   json_object_set_new(object, "devices", json_integer((json_int_t)devices));
   json_object_set_new(object, "scaling_efficiency", json_real(efficiency));
-  return tri_expense_json(&request, p, r->options->tokens, object);
+  return tri_run_cost_json(&request, p, r->options->tokens, object);
 }
 
 static tri_status add_number(range *r, int64_t devices) {

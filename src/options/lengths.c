@@ -85,14 +85,14 @@ tri_status tri_length_draws_create(const tri_length_ranges *lengths, int64_t seq
                                    tri_length_draws *out) {
   *out = (tri_length_draws){0};
   if (lengths->count == 0) return TRI_OK;
-  TRI_TRY(tri_draws_create(lengths, sequence, packed, &out->draws));
-  tri_status status = tri_drawn_table_create(out->draws, &out->table);
+  TRI_TRY(tri_drawn_documents_create(lengths, sequence, packed, &out->draws));
+  tri_status status = tri_attention_fraction_table_create(out->draws, &out->table);
   if (status != TRI_OK) tri_length_draws_release(out);
   return status;
 }
 
 void tri_length_draws_release(tri_length_draws *drawn) {
-  tri_drawn_table_destroy(drawn->table);
-  tri_draws_destroy(drawn->draws);
+  tri_attention_fraction_table_destroy(drawn->table);
+  tri_drawn_documents_destroy(drawn->draws);
   *drawn = (tri_length_draws){0};
 }

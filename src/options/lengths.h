@@ -6,8 +6,8 @@
 
 /* Documents that share sequences: what is drawn of them, and from what. */
 typedef struct tri_length_draws {
-  tri_draws *draws;
-  tri_drawn_table *table; /* NULL: of their lengths nothing is known */
+  tri_drawn_documents *draws;
+  tri_attention_fraction_table *table; /* NULL: of their lengths nothing is known */
 } tri_length_draws;
 
 /* The share of attention's area that masks leave in sequences of so many tokens, of documents packed whole or cut by

@@ -60,9 +60,9 @@ static tri_status add_set(const char *value, tri_plan_options *o) {
 
 /* What of the model is trained, and by what. */
 static tri_status find_trained(tri_plan_options *o) {
-  TRI_TRY(tri_trained_parse(o->sets, o->num_sets, &o->trained));
+  TRI_TRY(tri_training_options_parse(o->sets, o->num_sets, &o->trained));
   if (o->optimizer != NULL) TRI_TRY(optimizer_of(o->optimizer, &o->trained.optimizer));
-  return tri_trained_apply(&o->trained, &o->model);
+  return tri_training_options_apply(&o->trained, &o->model);
 }
 
 enum { MOST = 1 << 24 };
@@ -149,7 +149,8 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
                     (long)o->sequence, o->model.name, (long)o->model.max_sequence);
   }
-  if (o->lengths != NULL) TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_area, &o->drawn));
+  if (o->lengths != NULL)
+    TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_attention_fraction, &o->drawn));
   if (o->packed && o->lengths == NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "--packing says how documents lie in sequences, and --lengths is missing, which says "
@@ -172,7 +173,7 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .precision = o->precision,
                                   .optimizer = &o->trained.optimizer,
                                   .masked = o->lengths != NULL,
-                                  .masked_area = o->masked_area,
+                                  .masked_attention_fraction = o->masked_attention_fraction,
                                   .drawn = o->drawn.table,
                                   .expert_imbalance = o->expert_imbalance};
 }
@@ -187,7 +188,7 @@ tri_search_request tri_plan_options_search(const tri_plan_options *o) {
                               .precision = o->precision,
                               .optimizer = &o->trained.optimizer,
                               .masked = o->lengths != NULL,
-                              .masked_area = o->masked_area,
+                              .masked_attention_fraction = o->masked_attention_fraction,
                               .drawn = o->drawn.table,
                               .expert_imbalance = o->expert_imbalance,
                               .fixed = o->fixed,

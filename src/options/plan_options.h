@@ -23,15 +23,15 @@ typedef struct tri_plan_options {
   const char *fixed;   /* keys that all layouts of a search have; or NULL */
   const char *lengths; /* of documents that do not see each other: a corpus, or what `inspect` said of one; or NULL */
   bool packed;         /* whole, not cut by windows */
-  double masked_area;  /* what masks leave of attention then, */
-  tri_length_draws drawn;          /* and micro-batches of such documents */
-  double expert_imbalance;         /* tri_simulation_request; 0: nobody gave it */
-  const char *optimizer;           /* "galore:128"; or NULL */
-  const char *sets[TRI_PLAN_SETS]; /* "adapter.rank=16" */
+  double masked_attention_fraction; /* what masks leave of attention then, */
+  tri_length_draws drawn;           /* and micro-batches of such documents */
+  double expert_imbalance;          /* tri_simulation_request; 0: nobody gave it */
+  const char *optimizer;            /* "galore:128"; or NULL */
+  const char *sets[TRI_PLAN_SETS];  /* "adapter.rank=16" */
   int64_t num_sets;
 
   tri_model model; /* of which `trained` is trained */
-  tri_trained trained;
+  tri_training_options trained;
   tri_cluster cluster;
   tri_system system;
 } tri_plan_options;

@@ -13,23 +13,23 @@
  * micro-batches whatever they take. */
 enum { SEQUENCES = 1024, MOST_CUT_TOKENS = 1 << 22, FEWEST_CUT = 8 };
 
-struct tri_drawn_table {
-  const tri_draws *draws;
+struct tri_attention_fraction_table {
+  const tri_drawn_documents *draws;
   double whole[SEQUENCES]; /* of each sequence, as a share of one document's */
-  tri_drawn_areas **found;
+  tri_attention_fractions **found;
   int64_t num_found, room;
 };
 
 static double triangle(double length) { return 0.5 * length * (length + 1); }
 
-tri_status tri_drawn_table_create(const tri_draws *draws, tri_drawn_table **out) {
-  tri_drawn_table *table = NULL;
+tri_status tri_attention_fraction_table_create(const tri_drawn_documents *draws, tri_attention_fraction_table **out) {
+  tri_attention_fraction_table *table = NULL;
   int32_t *lengths = NULL;
-  int64_t tokens = tri_draws_tokens(draws);
+  int64_t tokens = tri_drawn_documents_tokens(draws);
   TRI_TRY(tri_alloc("drawn documents", (size_t)tokens, sizeof *lengths, &lengths));
   tri_status status = tri_alloc("drawn micro-batches", 1, sizeof *table, &table);
   for (int64_t i = 0; i < SEQUENCES && status == TRI_OK; i++) {
-    int64_t count = tri_draws_sequence(draws, i, lengths);
+    int64_t count = tri_drawn_documents_sequence(draws, i, lengths);
     for (int64_t d = 0; d < count; d++) table->whole[i] += triangle(lengths[d]) / triangle((double)tokens);
   }
   tri_free(lengths);
@@ -39,7 +39,7 @@ tri_status tri_drawn_table_create(const tri_draws *draws, tri_drawn_table **out)
   return TRI_OK;
 }
 
-void tri_drawn_table_destroy(tri_drawn_table *table) {
+void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table) {
   if (table == NULL) return;
   for (int64_t i = 0; i < table->num_found; i++) tri_free(table->found[i]);
   tri_free(table->found);
@@ -49,7 +49,7 @@ void tri_drawn_table_destroy(tri_drawn_table *table) {
 /* ---- cutting ----------------------------------------------------------------------------------------------------- */
 
 typedef struct cutting {
-  const tri_draws *draws;
+  const tri_drawn_documents *draws;
   int64_t tokens, outer;
   int64_t *rows; /* [outer] */
   int32_t *lengths, *positions;
@@ -68,7 +68,7 @@ static void cutting_destroy(cutting *c) {
   tri_free(c->area);
 }
 
-static tri_status cutting_fill(const tri_drawn_areas *of, cutting *c) {
+static tri_status cutting_fill(const tri_attention_fractions *of, cutting *c) {
   size_t outer = (size_t)c->outer, tokens = (size_t)c->tokens;
   TRI_TRY(tri_alloc("drawn micro-batches", outer, sizeof *c->rows, &c->rows));
   TRI_TRY(tri_alloc("drawn micro-batches", outer, sizeof *c->load, &c->load));
@@ -91,7 +91,7 @@ static void add_areas(cutting *c) {
 }
 
 static void cut_sequence(cutting *c, int64_t number) {
-  int64_t count = tri_draws_sequence(c->draws, number, c->lengths), t = 0;
+  int64_t count = tri_drawn_documents_sequence(c->draws, number, c->lengths), t = 0;
   for (int64_t d = 0; d < count; d++) {
     for (int32_t i = 0; i < c->lengths[d]; i++) c->positions[t++] = i;
   }
@@ -99,12 +99,15 @@ static void cut_sequence(cutting *c, int64_t number) {
   add_areas(c);
 }
 
-static tri_status cut_all(const tri_drawn_table *table, tri_drawn_areas *of) {
-  cutting c = {.draws = table->draws, .tokens = tri_draws_tokens(table->draws), .outer = of->context / of->inner};
+static tri_status cut_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
+  cutting c = {
+      .draws = table->draws, .tokens = tri_drawn_documents_tokens(table->draws), .outer = of->context / of->inner};
   const double share = (double)of->micro_batch * triangle((double)c.tokens) / (double)c.outer;
   tri_status status = cutting_fill(of, &c);
   int64_t many = MOST_CUT_TOKENS / (c.tokens * of->micro_batch);
-  of->count = many > TRI_DRAWN_MOST ? TRI_DRAWN_MOST : many < FEWEST_CUT ? FEWEST_CUT : many;
+  of->count = many > TRI_ATTENTION_FRACTIONS_MOST ? TRI_ATTENTION_FRACTIONS_MOST
+              : many < FEWEST_CUT                 ? FEWEST_CUT
+                                                  : many;
   for (int64_t m = 0; m < of->count && status == TRI_OK; m++) {
     for (int64_t r = 0; r < c.outer; r++) c.load[r] = c.area[r] = 0;
     for (int64_t b = 0; b < of->micro_batch; b++) cut_sequence(&c, m * of->micro_batch + b);
@@ -119,9 +122,9 @@ static tri_status cut_all(const tri_drawn_table *table, tri_drawn_areas *of) {
 
 /* Where a rank has whole sequences, or all of them for some heads, nothing is cut: of sequences that are drawn again
  * and again. */
-static void join_all(const tri_drawn_table *table, tri_drawn_areas *of) {
+static void join_all(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   tri_random_key key = tri_random_stream(1, TRI_RANDOM_PLAN, (uint64_t)of->micro_batch);
-  of->count = TRI_DRAWN_MOST;
+  of->count = TRI_ATTENTION_FRACTIONS_MOST;
   for (int64_t m = 0; m < of->count; m++) {
     for (int64_t b = 0; b < of->micro_batch; b++) {
       uint32_t which = tri_random_u32(key, (uint64_t)(m * of->micro_batch + b)) % SEQUENCES;
@@ -138,7 +141,7 @@ static int drawn_compare(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-static void describe(tri_drawn_areas *of) {
+static void describe(tri_attention_fractions *of) {
   double n = (double)of->count, squares = 0, cubes = 0;
   qsort(of->areas, (size_t)of->count, sizeof *of->areas, drawn_compare);
   for (int64_t i = 0; i < of->count; i++) of->busiest += of->areas[i] / n;
@@ -158,13 +161,13 @@ static int64_t rounded_up(int64_t pairs) {
   return pairs == 0 ? 0 : power;
 }
 
-static bool same_cut(const tri_drawn_areas *a, const tri_drawn_areas *b) {
+static bool same_cut(const tri_attention_fractions *a, const tri_attention_fractions *b) {
   if (a->micro_batch != b->micro_batch) return false;
   if (a->context == a->inner && b->context == b->inner) return true;
   return a->context == b->context && a->inner == b->inner && a->row_pairs == b->row_pairs;
 }
 
-static tri_status draw(const tri_drawn_table *table, tri_drawn_areas *of) {
+static tri_status draw(const tri_attention_fraction_table *table, tri_attention_fractions *of) {
   if (of->context > of->inner) {
     TRI_TRY(cut_all(table, of));
   } else {
@@ -174,7 +177,8 @@ static tri_status draw(const tri_drawn_table *table, tri_drawn_areas *of) {
   return TRI_OK;
 }
 
-static tri_status find_or_draw(tri_drawn_table *table, const tri_drawn_areas *key, const tri_drawn_areas **out) {
+static tri_status find_or_draw(tri_attention_fraction_table *table, const tri_attention_fractions *key,
+                               const tri_attention_fractions **out) {
   for (int64_t i = 0; i < table->num_found; i++) {
     *out = table->found[i];
     if (same_cut(*out, key)) return TRI_OK;
@@ -184,7 +188,7 @@ static tri_status find_or_draw(tri_drawn_table *table, const tri_drawn_areas *ke
     TRI_TRY(tri_realloc("drawn micro-batches", (size_t)room, sizeof *table->found, &table->found));
     table->room = room;
   }
-  tri_drawn_areas *made = NULL;
+  tri_attention_fractions *made = NULL;
   TRI_TRY(tri_alloc("drawn micro-batches", 1, sizeof *made, &made));
   *made = *key;
   tri_status status = draw(table, made);
@@ -197,16 +201,17 @@ static tri_status find_or_draw(tri_drawn_table *table, const tri_drawn_areas *ke
   return TRI_OK;
 }
 
-tri_status tri_drawn_table_find(tri_drawn_table *table, const tri_layout *layout, const tri_drawn_areas **out) {
+tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table, const tri_layout *layout,
+                                             const tri_attention_fractions **out) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  tri_drawn_areas *key = NULL;
+  tri_attention_fractions *key = NULL;
   TRI_TRY(tri_alloc("drawn micro-batches", 1, sizeof *key, &key));
   key->micro_batch = layout->micro_batch;
   key->context = tri_domain_size(&shape, TRI_DOMAIN_CONTEXT);
   key->inner = tri_domain_size(&shape, TRI_DOMAIN_CONTEXT_INNER);
   key->row_pairs = rounded_up(layout->context_row_pairs);
   tri_status status;
-#pragma omp critical(tri_drawn_table)
+#pragma omp critical(tri_attention_fraction_table)
   status = find_or_draw(table, key, out);
   tri_free(key);
   return status;
@@ -216,7 +221,7 @@ tri_status tri_drawn_table_find(tri_drawn_table *table, const tri_layout *layout
 
 /* Of numbers drawn from those that there are: the k-th smallest is the largest of n with ((k + 1) / N)^n - (k / N)^n.
  */
-double tri_drawn_most(const tri_drawn_areas *areas, int64_t of) {
+double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of) {
   double sum = 0, below = 0, n = (double)areas->count;
   for (int64_t k = 0; k < areas->count; k++) {
     double up_to = pow((double)(k + 1) / n, (double)of);
@@ -226,7 +231,8 @@ double tri_drawn_most(const tri_drawn_areas *areas, int64_t of) {
   return sum > areas->busiest ? sum - areas->busiest : 0;
 }
 
-void tri_drawn_order(const tri_drawn_areas *areas, int64_t micro_batches, int64_t order, double *more) {
+void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t micro_batches, int64_t order,
+                                  double *more) {
   tri_random_key key = tri_random_stream(2, TRI_RANDOM_PLAN, (uint64_t)order);
   double sum = 0;
   for (int64_t i = 0; i < micro_batches; i++) {
@@ -258,10 +264,10 @@ static void largest_normal(double n, double *mean, double *square) {
 
 /* Sums of several are nearly normal; what is left of their skewness bends their quantiles (Cornish and Fisher, 1938).
  */
-double tri_drawn_most_sum(const tri_drawn_areas *areas, int64_t micro_batches, int64_t ranks) {
+double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks) {
   double mean = 0, square = 0, m = (double)micro_batches;
   if (ranks == 1) return 0;
-  if (micro_batches == 1) return tri_drawn_most(areas, ranks);
+  if (micro_batches == 1) return tri_attention_fraction_most(areas, ranks);
   largest_normal((double)ranks, &mean, &square);
   double above = sqrt(m) * areas->deviation * (mean + areas->skew / sqrt(m) / 6 * (square - 1));
   double most = m * (areas->areas[areas->count - 1] - areas->busiest);

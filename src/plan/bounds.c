@@ -24,11 +24,11 @@ static layer_count layers_plus(layer_count a, double times, layer_count b) {
 /* Of one micro-batch: a layer, the embedding, the head. Seconds include its collectives. */
 typedef struct unit_price {
   double forward, backward, backward_input; /* seconds; what runs again is in both backwards, */
-  double again;                             /* and is this, for schedules that do it for either */
+  double recompute;                         /* and is this, for schedules that do it for either */
   double kept;                              /* bytes from the forward to the backward */
   double put_off;                           /* bytes of gradients from the backward of inputs to that of weights */
   double made_again;                        /* bytes of what its backward reads and does not find kept */
-  double passing;                           /* bytes through which rows pass between ranks */
+  double transfer;                          /* bytes through which rows pass between ranks */
   double packed;                            /* bytes of copies of weights that the engine packs ahead */
 } unit_price;
 
@@ -73,7 +73,7 @@ struct tri_bounds {
   layer_division division; /* the one that was asked for last */
 };
 
-static bool is_frozen(const tri_search_request *request) { return !tri_tuning_is_full(&request->model->tuning); }
+static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
@@ -83,7 +83,7 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
     /* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
      * gradient, no update. */
     bounds->frozen = *request->model;
-    bounds->frozen.tuning = (tri_tuning){.freeze = {.words = {{"*"}}, .count = 1}};
+    bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
     bounds->request.model = &bounds->frozen;
   }
   *out = bounds;
@@ -158,14 +158,14 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
     if (call->layer != layer || call->op->passes_messages) continue;
     tri_call_price price;
     tri_pricer_call(&pricer, list, c, &price);
-    double input = seconds(price.backward_input), again = seconds(price.again);
+    double input = seconds(price.backward_input), again = seconds(price.recompute);
     unit->forward += seconds(price.forward);
     unit->backward += input + seconds(price.backward_weight) + seconds(price.together) + again;
     unit->backward_input += input + again;
-    unit->again += again;
+    unit->recompute += again;
     TRI_TRY(add_packed(request, call, unit));
-    double passing = call->op->passing == NULL ? 0 : (double)call->op->passing(call);
-    if (passing > unit->passing) unit->passing = passing;
+    double transfer = call->op->transfer == NULL ? 0 : (double)call->op->transfer(call);
+    if (transfer > unit->transfer) unit->transfer = transfer;
   }
   for (int64_t s = 0; s < list->num_slots; s++) {
     const tri_slot *slot = &list->slots[s];
@@ -189,7 +189,7 @@ static tri_status price_layers(const tri_search_request *request, const tri_layo
                                    .sequence = request->sequence,
                                    .precision = request->precision,
                                    .masked = request->masked,
-                                   .masked_area = request->masked_area,
+                                   .masked_attention_fraction = request->masked_attention_fraction,
                                    .expert_imbalance = request->expert_imbalance};
   const tri_mesh_seat seat = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
   const tri_list_request list_request = tri_parts_list(&parts, &seat, layers);
@@ -254,8 +254,9 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
 /* Which holder of experts has most tokens depends on more than what decides about parameters. */
 static tri_mesh_seat fewest_experts(const tri_layout *one) {
   const tri_mesh_shape shape = tri_layout_mesh(one);
-  const tri_mesh_place first = {{0}};
-  return (tri_mesh_seat){shape, tri_domain_place(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
+  const tri_mesh_coordinates first = {{0}};
+  return (tri_mesh_seat){shape,
+                         tri_domain_coordinates(&shape, &first, TRI_DOMAIN_EXPERT_HOLDERS, (int)one->expert - 1)};
 }
 
 /* Of the first layer of each kind. */
@@ -376,7 +377,7 @@ static bool splits_backward(tri_schedule_kind schedule) {
 /* Of a micro-batch through layers of a stage, one after the other. */
 static double layer_s(const tri_layout *layout, const unit_price *layer) {
   double seconds = layer->forward + layer->backward;
-  if (splits_backward(layout->schedule)) seconds += layer->again;
+  if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
 static double layers_s(const tri_layout *layout, const layer_prices *p, layer_count n) {
@@ -457,14 +458,14 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
-  int64_t boxes = tri_program_boxes(layout, tri_layout_micro_batches(layout, request->global_batch));
+  int64_t stage_buffers = tri_program_stage_buffers(layout, tri_layout_micro_batches(layout, request->global_batch));
   bool ends = layout->virtual_stages == 1 && (stage == 0 || stage == layout->pipeline - 1);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  double kinds = ends ? 2 : TRI_NUM_BOX_KINDS;
+  double kinds = ends ? 2 : TRI_NUM_STAGE_BUFFER_KINDS;
   double sliced = layout->sequence_parallel ? (double)tri_domain_size(&shape, TRI_DOMAIN_TENSOR) : 1;
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence)) / sliced;
   double width = (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
-  return kinds * (double)boxes * rows * width;
+  return kinds * (double)stage_buffers * rows * width;
 }
 
 /* Of a micro-batch in flight in a layer. */
@@ -475,7 +476,7 @@ static double kept_bytes(const tri_layout *layout, const unit_price *layer) {
 
 /* Beside what is kept, where there is a layer: all that it makes again is there at once. */
 static double work_bytes(const tri_search_request *request, const unit_price *layer) {
-  return layer->made_again + (request->system->planned ? layer->passing : 0);
+  return layer->made_again + (request->system->planned ? layer->transfer : 0);
 }
 
 /* Of one of the first stages. */
@@ -509,7 +510,7 @@ static double gather_s(const tri_search_request *request, const tri_layout *layo
   const double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   const double bytes = count * (system->gather_bytes > 0 ? system->gather_bytes : wide);
   return 0.999 * tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes,
-                                        tri_network_span(&shape, domain), system);
+                                        tri_network_extent(&shape, domain), system);
 }
 
 /* What comes behind the last backward: the update, and the gathers of new parameters. */

@@ -26,7 +26,7 @@ static double model_product_s(const tri_cluster *cluster, double peak, const tri
 static double model_reduce_s(const fitting *f, const tri_measured_collective *c) {
   static const tri_system system = {.levels = true, .link_share = 1};
   return tri_network_collective(f->cluster, TRI_COLLECTIVE_ALL_REDUCE, (double)c->bytes,
-                                (tri_span){f->from->devices, 1}, &system);
+                                (tri_group_extent){f->from->devices, 1}, &system);
 }
 
 /* Of the collectives, those that the links' constants are fitted to. */
@@ -53,7 +53,7 @@ static double links_off(const fitting *f) {
     if (is_fitted(f, c)) sum += square(log(model_reduce_s(f, c) / c->seconds));
   }
   for (int64_t i = 0; i < m->num_messages; i++) {
-    double predicted = tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1});
+    double predicted = tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){2, 1});
     sum += square(log(predicted / m->messages[i].seconds));
   }
   return sum;
@@ -106,8 +106,9 @@ static void take_residuals(const fitting *f, tri_residuals *out) {
   }
   out->reduces = median(errors, count);
   for (int64_t i = 0; i < m->num_messages; i++) {
-    errors[i] = fabs(
-        tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_span){2, 1}) / m->messages[i].seconds - 1);
+    errors[i] = fabs(tri_network_message(f->cluster, (double)m->messages[i].bytes, (tri_group_extent){2, 1}) /
+                         m->messages[i].seconds -
+                     1);
   }
   out->messages = median(errors, m->num_messages);
 }

@@ -4,7 +4,7 @@
 
 static bool same_cost(const tri_cost *a, const tri_cost *b) {
   bool same_product = a->rows == b->rows && a->inner == b->inner && a->columns == b->columns &&
-                      a->products == b->products && a->form == b->form && a->passing == b->passing;
+                      a->products == b->products && a->form == b->form && a->unpacked == b->unpacked;
   bool same_work = a->flops == b->flops && a->vector_flops == b->vector_flops && a->bytes == b->bytes &&
                    a->copied == b->copied && a->spread == b->spread && a->elements == b->elements &&
                    a->scores == b->scores && a->capped == b->capped;
@@ -12,7 +12,7 @@ static bool same_cost(const tri_cost *a, const tri_cost *b) {
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *x = &a->exchanges[e], *y = &b->exchanges[e];
     same_exchanges = same_exchanges && x->collective == y->collective && x->domain == y->domain &&
-                     x->bytes == y->bytes && x->times == y->times && x->beside == y->beside;
+                     x->bytes == y->bytes && x->times == y->times && x->overlapped == y->overlapped;
   }
   return same_product && same_work && same_exchanges;
 }
@@ -106,7 +106,7 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   for (int64_t c = from + 1; c < to; c++) {
     const tri_op_call *call = &list->calls[c];
     const bool there = tri_pass_choose(pass, 1, call->op->backward_input != NULL, tri_op_has_weights(call)) > 0;
-    if (!there || (again && !tri_price_runs_again(pricer->system, pricer->layout, call))) continue;
+    if (!there || (again && !tri_price_recomputes(pricer->system, pricer->layout, call))) continue;
     sum += price_pass(pricer, call, pass).compute_s;
   }
   return sum;
@@ -128,8 +128,8 @@ static bool goes_beside(const tri_pricer *pricer) {
 static void price_awaited(tri_pricer *pricer, const tri_op_list *list, const tri_op_call *call, tri_call_price *out) {
   const int64_t sender = list->slots[call->inputs[0]].producer;
   const double rows = rows_s(pricer, call, TRI_PASS_FORWARD);
-  if (tri_price_runs_again(pricer->system, pricer->layout, call)) {
-    lay_beside(pricer, rows, between_s(pricer, list, sender, call->index, TRI_PASS_FORWARD, true), &out->again);
+  if (tri_price_recomputes(pricer->system, pricer->layout, call)) {
+    lay_beside(pricer, rows, between_s(pricer, list, sender, call->index, TRI_PASS_FORWARD, true), &out->recompute);
   }
   lay_beside(pricer, rows, between_s(pricer, list, sender, call->index, TRI_PASS_FORWARD, false), &out->forward);
 }
@@ -151,7 +151,7 @@ void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t at, tr
   *out = (tri_call_price){.forward = price_pass(pricer, call, TRI_PASS_FORWARD)};
   if (call->op->backward_input != NULL) out->backward_input = price_pass(pricer, call, TRI_PASS_BACKWARD_INPUT);
   if (tri_op_has_weights(call)) out->backward_weight = price_pass(pricer, call, TRI_PASS_BACKWARD_WEIGHT);
-  if (tri_price_runs_again(pricer->system, pricer->layout, call)) out->again = out->forward;
+  if (tri_price_recomputes(pricer->system, pricer->layout, call)) out->recompute = out->forward;
   if (call->outputs[0] >= 0) price_beside(pricer, list, call, out);
   if (!goes_beside(pricer)) return;
   if (call->op->awaits) price_awaited(pricer, list, call, out);
@@ -175,7 +175,7 @@ tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *
   if (cost.scores <= 0) return (tri_attention_price){0, 0};
   tri_pricer_call(pricer, list, at, &price);
   double forward_s = pairs_s(pricer, call, TRI_PASS_FORWARD, &price.forward);
-  double again_s = tri_price_runs_again(pricer->system, pricer->layout, call) ? forward_s : 0;
+  double again_s = tri_price_recomputes(pricer->system, pricer->layout, call) ? forward_s : 0;
   return (tri_attention_price){forward_s,
                                again_s + pairs_s(pricer, call, TRI_PASS_BACKWARD_INPUT, &price.backward_input)};
 }

@@ -8,8 +8,8 @@
 
 typedef struct tri_call_price {
   tri_price forward, backward_input, backward_weight;
-  tri_price again;    /* the forward that runs again before the layer's backward */
-  tri_price together; /* more (or less, where it is negative) if both backwards are made at once */
+  tri_price recompute; /* the forward that runs again before the layer's backward */
+  tri_price together;  /* more (or less, where it is negative) if both backwards are made at once */
 } tri_call_price;
 
 enum { TRI_PRICER_KNOWN = 64 };

@@ -40,7 +40,7 @@ static tri_status whole_state(const tri_simulation_request *request, double *byt
   return TRI_OK;
 }
 
-static tri_status add_failures(const tri_simulation_request *request, tri_expense *out) {
+static tri_status add_failures(const tri_simulation_request *request, tri_run_cost *out) {
   const tri_failures *f = &request->cluster->failures;
   double nodes = nodes_of(request), writing = INFINITY;
   TRI_TRY(whole_state(request, &out->checkpoint_bytes));
@@ -58,18 +58,18 @@ static tri_status add_failures(const tri_simulation_request *request, tri_expens
   return TRI_OK;
 }
 
-tri_status tri_expense_of(const tri_simulation_request *request, const tri_prediction *p, tri_expense *out) {
+tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *p, tri_run_cost *out) {
   const tri_cluster *cluster = request->cluster;
-  *out = (tri_expense){.priced = cluster->cost.price > 0,
-                       .powered = cluster->cost.device_power > 0,
-                       .interrupted = cluster->failures.node_mtbf_hours > 0,
-                       .goodput = 1};
+  *out = (tri_run_cost){.priced = cluster->cost.price > 0,
+                        .powered = cluster->cost.device_power > 0,
+                        .interrupted = cluster->failures.node_mtbf_hours > 0,
+                        .goodput = 1};
   out->price = cluster->cost.price * devices_of(request) * p->step_s / seconds_of_hour;
   out->kwh = step_kwh(request, p);
   return out->interrupted ? add_failures(request, out) : TRI_OK;
 }
 
-double tri_expense_steps(const tri_simulation_request *request, const tri_expense *e, double tokens) {
+double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *e, double tokens) {
   if (e->goodput <= 0) return 0;
   return tokens / ((double)request->global_batch * (double)request->sequence) / e->goodput;
 }
@@ -78,7 +78,7 @@ static void add_real(json_t *object, const char *name, double value) {
   json_object_set_new(object, name, json_real(value));
 }
 
-static void add_cost(const tri_simulation_request *request, const tri_expense *e, double steps, json_t *object) {
+static void add_cost(const tri_simulation_request *request, const tri_run_cost *e, double steps, json_t *object) {
   json_t *cost = json_object();
   if (e->priced) {
     json_object_set_new(cost, "currency", json_string(request->cluster->cost.currency));
@@ -92,7 +92,7 @@ static void add_cost(const tri_simulation_request *request, const tri_expense *e
   json_object_set_new(object, "cost", cost);
 }
 
-static void add_failures_json(const tri_prediction *p, const tri_expense *e, double steps, json_t *object) {
+static void add_failures_json(const tri_prediction *p, const tri_run_cost *e, double steps, json_t *object) {
   json_t *failures = json_object();
   add_real(failures, "hours_between", e->failures.between_s / seconds_of_hour);
   add_real(failures, "restart_s", e->failures.restart_s);
@@ -107,17 +107,17 @@ static void add_failures_json(const tri_prediction *p, const tri_expense *e, dou
   json_object_set_new(object, "failures", failures);
 }
 
-tri_status tri_expense_json(const tri_simulation_request *request, const tri_prediction *p, double tokens,
-                            json_t *object) {
-  tri_expense e;
-  TRI_TRY(tri_expense_of(request, p, &e));
-  double steps = tri_expense_steps(request, &e, tokens);
+tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *p, double tokens,
+                             json_t *object) {
+  tri_run_cost e;
+  TRI_TRY(tri_run_cost_of(request, p, &e));
+  double steps = tri_run_cost_steps(request, &e, tokens);
   if (e.priced || e.powered) add_cost(request, &e, steps, object);
   if (e.interrupted) add_failures_json(p, &e, steps, object);
   return TRI_OK;
 }
 
-static void print_failures(const tri_expense *e, FILE *to) {
+static void print_failures(const tri_run_cost *e, FILE *to) {
   char bytes[32];
   const tri_interruptions *f = &e->failures;
   fprintf(to, "failures: one in %.3g hours; a checkpoint of %s stops training for %.3g s", f->between_s / 3600,
@@ -127,10 +127,10 @@ static void print_failures(const tri_expense *e, FILE *to) {
           e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));
 }
 
-static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_expense *e,
+static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
   char many[32], money[32], energy[32];
-  double steps = tri_expense_steps(request, e, tokens);
+  double steps = tri_run_cost_steps(request, e, tokens);
   if (steps <= 0) return;
   fprintf(to, "%s tokens come to %.1f days%s", tri_format_count(tokens, many, sizeof many),
           steps * p->step_s / seconds_of_hour / 24, e->interrupted ? " with failures" : "");
@@ -141,9 +141,9 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
   fprintf(to, "\n");
 }
 
-tri_status tri_expense_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
-  tri_expense e;
-  TRI_TRY(tri_expense_of(request, p, &e));
+tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
+  tri_run_cost e;
+  TRI_TRY(tri_run_cost_of(request, p, &e));
   if (e.interrupted) print_failures(&e, to);
   if (e.priced) fprintf(to, "a step costs %.4g %s\n", e.price, request->cluster->cost.currency);
   if (e.powered) fprintf(to, "a step takes %.4g kWh\n", e.kwh);

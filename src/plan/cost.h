@@ -10,24 +10,24 @@
 #include <stdio.h>
 
 /* Adds `cost` and `failures` to a prediction's JSON, with what so many tokens (0: none) come to. */
-tri_status tri_expense_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
-                            json_t *object);
+tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
+                             json_t *object);
 
 /* The same for people; nothing where nothing is known. */
-tri_status tri_expense_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
-                            FILE *to);
+tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
+                             FILE *to);
 
-typedef struct tri_expense {
+typedef struct tri_run_cost {
   bool priced, powered, interrupted; /* what the cluster's file says */
   double price, kwh;                 /* of a step */
   double checkpoint_bytes;           /* values and the optimizer's states, each once */
   tri_interruptions failures;
   double interval_s, goodput; /* the best interval, and the share of the time that is progress then; 1: nothing fails */
-} tri_expense;
+} tri_run_cost;
 
-tri_status tri_expense_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_expense *out);
+tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
 /* Steps that tokens take, with those that failures make a run take again; 0: for ever. */
-double tri_expense_steps(const tri_simulation_request *request, const tri_expense *expense, double tokens);
+double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *expense, double tokens);
 
 #endif

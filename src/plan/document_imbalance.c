@@ -6,14 +6,14 @@
 #include <math.h>
 
 /* What is drawn stands for how documents differ; how large their mean is, is known better. */
-tri_status tri_uneven_find(const tri_simulation_request *request, const tri_drawn_areas **drawn,
-                           tri_simulation_request *busiest) {
+tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
+                                       tri_simulation_request *busiest) {
   *busiest = *request;
   *drawn = NULL;
-  if (request->drawn == NULL || !request->masked || request->masked_area <= 0) return TRI_OK;
-  TRI_TRY(tri_drawn_table_find(request->drawn, request->layout, drawn));
+  if (request->drawn == NULL || !request->masked || request->masked_attention_fraction <= 0) return TRI_OK;
+  TRI_TRY(tri_attention_fraction_table_find(request->drawn, request->layout, drawn));
   double more = (*drawn)->busiest / (*drawn)->mean;
-  if (more > 1) busiest->masked_area = fmin(request->masked_area * more, 1);
+  if (more > 1) busiest->masked_attention_fraction = fmin(request->masked_attention_fraction * more, 1);
   return TRI_OK;
 }
 
@@ -43,7 +43,7 @@ static bool waits_all_the_time(tri_schedule_kind schedule) {
 
 /* What a pipeline waits for micro-batches that have more than others: steps of drawn ones, which have the mean
  * together, beside a step of such as are all alike. */
-static tri_status pipeline_waits(tri_stages *stages, const tri_drawn_areas *drawn, double *out) {
+static tri_status pipeline_waits(tri_stages *stages, const tri_attention_fractions *drawn, double *out) {
   const tri_layout *layout = stages->request->layout;
   int64_t micro_batches = tri_layout_micro_batches(layout, stages->request->global_batch);
   int64_t few = fewer_micro_batches(layout, micro_batches), orders = UNEVEN_FORWARDS / (layout->pipeline * few);
@@ -55,11 +55,11 @@ static tri_status pipeline_waits(tri_stages *stages, const tri_drawn_areas *draw
   if (orders > UNEVEN_ORDERS) orders = UNEVEN_ORDERS;
   if (orders < 1) orders = 1;
   TRI_TRY(tri_alloc("drawn micro-batches", (size_t)few, sizeof *more, &more));
-  TRI_TRY_GOTO(tri_walk_turns(stages, few, NULL, &alike), done);
+  TRI_TRY_GOTO(tri_event_sim_turns(stages, few, NULL, &alike), done);
   stages->more = more;
   for (int64_t order = 0; order < orders; order++) {
-    tri_drawn_order(drawn, few, order, more);
-    TRI_TRY_GOTO(tri_walk_turns(stages, few, NULL, &differing), done);
+    tri_attention_fraction_order(drawn, few, order, more);
+    TRI_TRY_GOTO(tri_event_sim_turns(stages, few, NULL, &differing), done);
     sum += differing.step_s - alike.step_s;
   }
   if (waits_all_the_time(layout->schedule)) sum *= (double)micro_batches / (double)few;
@@ -84,17 +84,18 @@ static double uneven_s(const tri_stages *stages) {
   return most;
 }
 
-tri_status tri_uneven_of(tri_stages *stages, const tri_simulation_request *request, const tri_drawn_areas *drawn,
-                         tri_uneven *out) {
+tri_status tri_document_imbalance_of(tri_stages *stages, const tri_simulation_request *request,
+                                     const tri_attention_fractions *drawn, tri_document_imbalance *out) {
   const tri_layout *layout = request->layout;
-  double scale = request->masked_area / drawn->mean;
+  double scale = request->masked_attention_fraction / drawn->mean;
   int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
-  tri_uneven uneven = {.micro_batches = drawn->count,
-                       .mean = request->masked_area,
-                       .busiest = stages->request->masked_area,
-                       .worst = fmin(scale * drawn->areas[drawn->count - 1], 1)};
+  tri_document_imbalance uneven = {.micro_batches = drawn->count,
+                                   .mean = request->masked_attention_fraction,
+                                   .busiest = stages->request->masked_attention_fraction,
+                                   .worst = fmin(scale * drawn->areas[drawn->count - 1], 1)};
   TRI_TRY(pipeline_waits(stages, drawn, &uneven.waiting_s));
-  uneven.waiting_s += uneven_s(stages) / drawn->busiest * tri_drawn_most_sum(drawn, micro_batches, layout->data);
+  uneven.waiting_s +=
+      uneven_s(stages) / drawn->busiest * tri_attention_fraction_most_sum(drawn, micro_batches, layout->data);
   *out = uneven;
   return TRI_OK;
 }

@@ -17,7 +17,7 @@ typedef struct group {
   double documents_below, tokens_below; /* of the groups before it */
 } group;
 
-struct tri_draws {
+struct tri_drawn_documents {
   int64_t sequence;
   group *groups;
   int64_t num_groups;
@@ -42,7 +42,7 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
 /* ---- how long documents are -------------------------------------------------------------------------------------- */
 
 /* Lengths come in order; neighbours that are alike become one. */
-static void add_documents(tri_draws *draws, int64_t length, int64_t count) {
+static void add_documents(tri_drawn_documents *draws, int64_t length, int64_t count) {
   int64_t n = draws->num_groups;
   if (n > 0 && draws->groups[n - 1].length == length) {
     draws->groups[n - 1].documents += count;
@@ -52,7 +52,7 @@ static void add_documents(tri_draws *draws, int64_t length, int64_t count) {
 }
 
 /* Evenly between two lengths that have the mean in their middle and lie within the range. */
-static void add_range(tri_draws *draws, const tri_length_range *r) {
+static void add_range(tri_drawn_documents *draws, const tri_length_range *r) {
   double mean = (double)r->tokens / (double)r->documents, low = (double)r->from, high = (double)r->to;
   if (mean - low < high - mean) high = 2 * mean - low;
   if (high - mean < mean - low) low = 2 * mean - high;
@@ -66,7 +66,7 @@ static void add_range(tri_draws *draws, const tri_length_range *r) {
   }
 }
 
-static tri_status pack(tri_draws *draws) {
+static tri_status pack(tri_drawn_documents *draws) {
   int64_t *pieces = NULL, s = draws->sequence;
   TRI_TRY(tri_alloc("drawn documents", (size_t)s + 1, sizeof *pieces, &pieces));
   for (int64_t g = 0; g < draws->num_groups; g++) {
@@ -79,7 +79,7 @@ static tri_status pack(tri_draws *draws) {
   return status;
 }
 
-static tri_status draws_fill(const tri_length_ranges *lengths, bool packed, tri_draws *draws) {
+static tri_status draws_fill(const tri_length_ranges *lengths, bool packed, tri_drawn_documents *draws) {
   TRI_TRY(tri_alloc("drawn documents", (size_t)lengths->count * SPREAD, sizeof *draws->groups, &draws->groups));
   for (int64_t i = 0; i < lengths->count; i++) add_range(draws, &lengths->ranges[i]);
   for (int64_t g = 0; g < draws->num_groups; g++) {
@@ -92,32 +92,33 @@ static tri_status draws_fill(const tri_length_ranges *lengths, bool packed, tri_
   return packed ? pack(draws) : TRI_OK;
 }
 
-tri_status tri_draws_create(const tri_length_ranges *lengths, int64_t sequence, bool packed, tri_draws **out) {
-  tri_draws *draws = NULL;
+tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
+                                      tri_drawn_documents **out) {
+  tri_drawn_documents *draws = NULL;
   TRI_TRY(tri_alloc("drawn documents", 1, sizeof *draws, &draws));
   draws->sequence = sequence;
   tri_status status = draws_fill(lengths, packed, draws);
   if (status != TRI_OK) {
-    tri_draws_destroy(draws);
+    tri_drawn_documents_destroy(draws);
     return status;
   }
   *out = draws;
   return TRI_OK;
 }
 
-void tri_draws_destroy(tri_draws *draws) {
+void tri_drawn_documents_destroy(tri_drawn_documents *draws) {
   if (draws == NULL) return;
   tri_packing_destroy(draws->packing);
   tri_free(draws->groups);
   tri_free(draws);
 }
 
-int64_t tri_draws_tokens(const tri_draws *draws) { return draws->sequence; }
+int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws) { return draws->sequence; }
 
 /* ---- a sequence -------------------------------------------------------------------------------------------------- */
 
 /* The group with this place among all documents, or among all of their tokens. */
-static const group *find_group(const tri_draws *draws, double place, bool by_tokens) {
+static const group *find_group(const tri_drawn_documents *draws, double place, bool by_tokens) {
   int64_t low = 0, high = draws->num_groups - 1;
   while (low < high) {
     int64_t middle = (low + high + 1) / 2;
@@ -131,7 +132,7 @@ static const group *find_group(const tri_draws *draws, double place, bool by_tok
   return &draws->groups[low];
 }
 
-static int64_t put_window(const tri_draws *draws, int64_t number, int32_t *lengths) {
+static int64_t put_window(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   double place = tri_random_uniform(key, 0) * draws->tokens;
   const group *of = find_group(draws, place, true);
@@ -147,7 +148,7 @@ static int64_t put_window(const tri_draws *draws, int64_t number, int32_t *lengt
 }
 
 /* What is left is filled up as the loader does it. */
-static int64_t put_packed(const tri_draws *draws, int64_t number, int32_t *lengths) {
+static int64_t put_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;
   int64_t at = (int64_t)(tri_random_uniform(key, 0) * (double)sequences);
@@ -163,6 +164,6 @@ static int64_t put_packed(const tri_draws *draws, int64_t number, int32_t *lengt
   return count;
 }
 
-int64_t tri_draws_sequence(const tri_draws *draws, int64_t number, int32_t *lengths) {
+int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   return draws->packing != NULL ? put_packed(draws, number, lengths) : put_window(draws, number, lengths);
 }

@@ -25,15 +25,17 @@ typedef struct tri_length_ranges {
 /* TRI_BAD_FILE where no documents could have such lengths; `name` is who says them. */
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name);
 
-typedef struct tri_draws tri_draws;
+typedef struct tri_drawn_documents tri_drawn_documents;
 
-/* At least one range. Within a range lengths are spread evenly around their mean. Release with tri_draws_destroy. */
-tri_status tri_draws_create(const tri_length_ranges *lengths, int64_t sequence, bool packed, tri_draws **out);
-void tri_draws_destroy(tri_draws *draws);
+/* At least one range. Within a range lengths are spread evenly around their mean. Release with
+ * tri_drawn_documents_destroy. */
+tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t sequence, bool packed,
+                                      tri_drawn_documents **out);
+void tri_drawn_documents_destroy(tri_drawn_documents *draws);
 
 /* What a sequence holds: lengths[tokens of a sequence], which add up to those. Returns how many. */
-int64_t tri_draws_sequence(const tri_draws *draws, int64_t number, int32_t *lengths);
+int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths);
 
-int64_t tri_draws_tokens(const tri_draws *draws);
+int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws);
 
 #endif

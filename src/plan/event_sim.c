@@ -14,7 +14,7 @@ typedef struct what {
   bool background;
 } what;
 
-static tri_status tell(tri_walk *walk, const tri_walker *w, const tri_instruction *at, what it) {
+static tri_status tell(tri_event_sim *walk, const tri_stage_process *w, const tri_instruction *at, what it) {
   if (walk->timeline == NULL || it.end_s <= it.begin_s) return TRI_OK;
   tri_event event = tri_event_make(w->stage, it.kind, tri_instruction_name(at->kind), it.begin_s, it.end_s);
   event.step = 0;
@@ -40,30 +40,32 @@ static double *part_of(tri_step_time *time, tri_event_kind kind, int axis) {
   return &time->compute;
 }
 
-static tri_status spend(tri_walk *walk, tri_walker *w, const tri_instruction *at, double seconds) {
+static tri_status spend(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds) {
   tri_event_kind kind = tri_instruction_event(at->kind);
   what event = {kind, tri_instruction_axis(at->kind), w->now, w->now + seconds, 0, false};
-  tri_walker_work(w, part_of(&w->spent, kind, event.axis), seconds);
+  tri_stage_process_work(w, part_of(&w->spent, kind, event.axis), seconds);
   return tell(walk, w, at, event);
 }
 
-static tri_status communicate_along(tri_walk *walk, tri_walker *w, const tri_instruction *at, int axis, double begin,
-                                    double end) {
+static tri_status communicate_along(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int axis,
+                                    double begin, double end) {
   if (end <= w->now) return TRI_OK;
   double wait_s = begin > w->now ? begin - w->now : 0;
   what event = {TRI_EVENT_COMMUNICATION, axis, w->now, end, wait_s, false};
-  tri_walker_wait(w, part_of(&w->spent, event.kind, axis), begin, end);
+  tri_stage_process_wait(w, part_of(&w->spent, event.kind, axis), begin, end);
   return tell(walk, w, at, event);
 }
 
-tri_status tri_walk_communicate(tri_walk *walk, tri_walker *w, const tri_instruction *at, double begin, double end) {
+tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double begin,
+                                     double end) {
   return communicate_along(walk, w, at, tri_instruction_axis(at->kind), begin, end);
 }
 
 /* ---- meetings ---------------------------------------------------------------------------------------------------- */
 
 /* Several stages do something together, when the last has come. */
-static tri_status meet(tri_walk *walk, tri_walker *w, const tri_instruction *at, int meeting, double seconds) {
+static tri_status meet(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, int meeting,
+                       double seconds) {
   if ((w->arrived & 1 << meeting) == 0) {
     w->arrived |= 1 << meeting;
     walk->come[meeting]++;
@@ -71,63 +73,63 @@ static tri_status meet(tri_walk *walk, tri_walker *w, const tri_instruction *at,
   }
   w->blocked = walk->come[meeting] < walk->expected[meeting];
   if (w->blocked) return TRI_OK;
-  TRI_TRY(tri_walk_communicate(walk, w, at, walk->met[meeting], walk->met[meeting] + seconds));
+  TRI_TRY(tri_event_sim_communicate(walk, w, at, walk->met[meeting], walk->met[meeting] + seconds));
   w->host = w->now;
   return TRI_OK;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
-tri_status tri_walk_load(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_load(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   (void)walk;
   (void)w;
   (void)at;
   return TRI_OK;
 }
 
-tri_status tri_walk_count_labels(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
-  return tri_walk_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
+tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
+  return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
-tri_status tri_walk_prepare(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return spend(walk, w, at, w->kind->prepare_s);
 }
 
-static tri_status compute(tri_walk *walk, tri_walker *w, const tri_instruction *at, tri_price price) {
-  TRI_TRY(spend(walk, w, at, tri_walker_launch(w, price)));
+static tri_status compute(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, tri_price price) {
+  TRI_TRY(spend(walk, w, at, tri_stage_process_launch(w, price)));
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
     TRI_TRY(communicate_along(walk, w, at, axis, w->now, w->now + price.along_s[axis]));
   }
   return TRI_OK;
 }
 
-tri_status tri_walk_forward(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_forward(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return compute(walk, w, at, tri_stages_price_forward(w->kind, at));
 }
 
-tri_status tri_walk_backward(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_backward(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return compute(walk, w, at, tri_stages_price_backward(w->kind, at, true, true));
 }
 
-tri_status tri_walk_backward_input(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_backward_input(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return compute(walk, w, at, tri_stages_price_backward(w->kind, at, true, false));
 }
 
-tri_status tri_walk_backward_weight(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_backward_weight(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return compute(walk, w, at, tri_stages_price_backward(w->kind, at, false, true));
 }
 
-tri_status tri_walk_sum_tied(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_sum_tied(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if (walk->stages->num_stages == 1) return spend(walk, w, at, w->kind->tied_s);
   return meet(walk, w, at, TRI_MEET_TIED, w->kind->tied_s);
 }
 
-tri_status tri_walk_sum_partial(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
-  return tri_walk_communicate(walk, w, at, w->now, w->now + w->kind->partial_s[at->bucket]);
+tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
+  return tri_event_sim_communicate(walk, w, at, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
 /* In the background, behind what is there already; without overlap, when it is waited for. */
-static tri_status start_bucket(tri_walk *walk, tri_walker *w, const tri_instruction *at, double seconds,
+static tri_status start_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, double seconds,
                                bool overlaps) {
   if (!overlaps || walk->stages->request->cluster->carries) {
     w->bucket_end[at->bucket] = seconds;
@@ -140,66 +142,66 @@ static tri_status start_bucket(tri_walk *walk, tri_walker *w, const tri_instruct
   return tell(walk, w, at, event);
 }
 
-static tri_status await_bucket(tri_walk *walk, tri_walker *w, const tri_instruction *at, bool overlaps) {
+static tri_status await_bucket(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at, bool overlaps) {
   double end = w->bucket_end[at->bucket];
   if (!overlaps || walk->stages->request->cluster->carries) end += w->now;
-  return tri_walk_communicate(walk, w, at, w->now, end);
+  return tri_event_sim_communicate(walk, w, at, w->now, end);
 }
 
-tri_status tri_walk_reduce(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_reduce(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   bool overlaps = walk->stages->request->system->overlap_reductions;
   return start_bucket(walk, w, at, w->kind->reduce_s[at->bucket], overlaps);
 }
 
-tri_status tri_walk_wait_reduced(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_wait_reduced(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return await_bucket(walk, w, at, walk->stages->request->system->overlap_reductions);
 }
 
-tri_status tri_walk_clip(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_clip(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   if ((w->arrived & 1 << TRI_MEET_NORM) == 0) TRI_TRY(spend(walk, w, at, w->kind->clip_s));
   return meet(walk, w, at, TRI_MEET_NORM, walk->stages->clip_all_s);
 }
 
-tri_status tri_walk_update(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_update(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return spend(walk, w, at, w->kind->update_s);
 }
 
-tri_status tri_walk_gather(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_gather(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   bool overlaps = walk->stages->request->system->overlap_gathers;
   return start_bucket(walk, w, at, w->kind->gather_s[at->bucket], overlaps);
 }
 
-tri_status tri_walk_wait_gathered(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_wait_gathered(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return await_bucket(walk, w, at, walk->stages->request->system->overlap_gathers);
 }
 
-#define HANDLER(KIND, name, ...) tri_walk_##name,
-static tri_walk_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
+#define HANDLER(KIND, name, ...) tri_event_sim_##name,
+static tri_event_sim_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
 #undef HANDLER
 
-tri_status tri_walk_instruction(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_instruction(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return handlers[at->kind](walk, w, at);
 }
 
 /* ---- walkers ----------------------------------------------------------------------------------------------------- */
 
-tri_status tri_walker_create(tri_walk *walk, int64_t stage, tri_walker *out) {
+tri_status tri_stage_process_create(tri_event_sim *walk, int64_t stage, tri_stage_process *out) {
   const tri_stage_kind *kind = &walk->stages->kinds[walk->stages->kind_of[stage]];
-  *out = (tri_walker){.kind = kind, .stage = (int)stage, .beside = walk->stages->request->cluster->beside};
+  *out = (tri_stage_process){.kind = kind, .stage = (int)stage, .beside = walk->stages->request->cluster->beside};
   if (kind->tied) walk->expected[TRI_MEET_TIED]++;
   walk->expected[TRI_MEET_NORM]++;
   return tri_alloc("a simulation", (size_t)kind->parts.buckets->count, sizeof *out->bucket_end, &out->bucket_end);
 }
 
-void tri_walker_release(tri_walker *w) { tri_free(w->bucket_end); }
+void tri_stage_process_release(tri_stage_process *w) { tri_free(w->bucket_end); }
 
-tri_layout tri_walk_layout(const tri_stages *stages) {
+tri_layout tri_event_sim_layout(const tri_stages *stages) {
   const tri_simulation_request *request = stages->request;
   return tri_schedule_settle(request->layout, tri_layout_micro_batches(request->layout, request->global_batch));
 }
 
-tri_program_request tri_walk_program(const tri_layout *settled, const tri_stage_kind *kind, int64_t stage,
-                                     int64_t micro_batches) {
+tri_program_request tri_event_sim_program(const tri_layout *settled, const tri_stage_kind *kind, int64_t stage,
+                                          int64_t micro_batches) {
   return (tri_program_request){.layout = settled,
                                .stage = stage,
                                .micro_batches = micro_batches,
@@ -208,15 +210,15 @@ tri_program_request tri_walk_program(const tri_layout *settled, const tri_stage_
                                .tied_pair = kind->tied};
 }
 
-tri_step_sample tri_walk_sum(const tri_stages *stages, void *walkers, size_t bytes) {
+tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes) {
   tri_step_sample sum = {0};
   char *first = walkers;
   for (int64_t s = 0; s < stages->num_stages; s++) {
-    const tri_walker *w = (const void *)(first + (size_t)s * bytes);
+    const tri_stage_process *w = (const void *)(first + (size_t)s * bytes);
     if (w->now > sum.step_s) sum.step_s = w->now;
   }
   for (int64_t s = 0; s < stages->num_stages; s++) {
-    tri_walker *w = (void *)(first + (size_t)s * bytes);
+    tri_stage_process *w = (void *)(first + (size_t)s * bytes);
     w->spent.bubble += sum.step_s - w->now;
     for (int i = 0; i < TRI_TIME_PARTS; i++) {
       tri_time_parts(&sum.time)[i] += tri_time_parts(&w->spent)[i] / (double)stages->num_stages;

@@ -8,29 +8,29 @@ typedef struct channel {
   int64_t num_sent, num_posted, num_done;
 } channel;
 
-typedef struct program_walker {
-  tri_walker base;
+typedef struct program_process {
+  tri_stage_process base;
   tri_program *program;
   int64_t at;
-  int64_t *box_tag, *box_number; /* [kind, box]: the message that was started there */
-} program_walker;
+  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, box]: the message that was started there */
+} program_process;
 
-typedef struct program_walk {
-  tri_walk base;
-  int64_t micro_batches, most_boxes, num_channels;
-  program_walker *walkers;
+typedef struct program_sim {
+  tri_event_sim base;
+  int64_t micro_batches, most_stage_buffers, num_channels;
+  program_process *walkers;
   channel *channels;
   double *times; /* of the channels */
-} program_walk;
+} program_sim;
 
 /* The handlers are given the first members of these. */
-static program_walk *programs_of(tri_walk *walk) { return (program_walk *)walk; }
-static program_walker *program_of(tri_walker *w) { return (program_walker *)w; }
+static program_sim *programs_of(tri_event_sim *walk) { return (program_sim *)walk; }
+static program_process *program_of(tri_stage_process *w) { return (program_process *)w; }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* Carries whatever both sides have started. One tag's messages follow each other through the same port. */
-static void carry(const program_walk *walk, channel *c) {
+static void carry(const program_sim *walk, channel *c) {
   while (c->num_done < c->num_sent && c->num_done < c->num_posted) {
     int64_t n = c->num_done++;
     double begin = c->sent[n] > c->posted[n] ? c->sent[n] : c->posted[n];
@@ -40,58 +40,58 @@ static void carry(const program_walk *walk, channel *c) {
   }
 }
 
-static int64_t box_of(const program_walk *walk, const tri_instruction *at) {
-  return (int64_t)at->box_kind * walk->most_boxes + at->box;
+static int64_t stage_buffer_of(const program_sim *walk, const tri_instruction *at) {
+  return (int64_t)at->stage_buffer_kind * walk->most_stage_buffers + at->stage_buffer;
 }
 
-static void start_message(const program_walk *walk, program_walker *w, const tri_instruction *at, double *times,
+static void start_message(const program_sim *walk, program_process *w, const tri_instruction *at, double *times,
                           int64_t *count) {
-  w->box_tag[box_of(walk, at)] = at->tag;
-  w->box_number[box_of(walk, at)] = *count;
+  w->stage_buffer_tag[stage_buffer_of(walk, at)] = at->tag;
+  w->stage_buffer_number[stage_buffer_of(walk, at)] = *count;
   times[(*count)++] = w->base.now;
   carry(walk, &walk->channels[at->tag]);
 }
 
 /* Blocked: the message has not been carried yet. */
-static tri_status await_message(program_walk *walk, program_walker *w, const tri_instruction *at) {
-  const channel *c = &walk->channels[w->box_tag[box_of(walk, at)]];
-  int64_t number = w->box_number[box_of(walk, at)];
+static tri_status await_message(program_sim *walk, program_process *w, const tri_instruction *at) {
+  const channel *c = &walk->channels[w->stage_buffer_tag[stage_buffer_of(walk, at)]];
+  int64_t number = w->stage_buffer_number[stage_buffer_of(walk, at)];
   w->base.blocked = c->num_done <= number;
   if (w->base.blocked) return TRI_OK;
-  TRI_TRY(tri_walk_communicate(&walk->base, &w->base, at, c->begin[number], c->end[number]));
+  TRI_TRY(tri_event_sim_communicate(&walk->base, &w->base, at, c->begin[number], c->end[number]));
   w->base.host = w->base.now; /* it has waited, too */
   return TRI_OK;
 }
 
-tri_status tri_walk_post_receive(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_post_receive(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   channel *c = &programs_of(walk)->channels[at->tag];
   start_message(programs_of(walk), program_of(w), at, c->posted, &c->num_posted);
   return TRI_OK;
 }
 
-tri_status tri_walk_receive(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_receive(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return await_message(programs_of(walk), program_of(w), at);
 }
 
-tri_status tri_walk_send(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_send(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   channel *c = &programs_of(walk)->channels[at->tag];
   start_message(programs_of(walk), program_of(w), at, c->sent, &c->num_sent);
   if (!walk->stages->messages_hold) return TRI_OK;
-  TRI_TRY(tri_walk_communicate(walk, w, at, w->now, w->now + walk->stages->message_s));
+  TRI_TRY(tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->message_s));
   w->host = w->now;
   return TRI_OK;
 }
 
-tri_status tri_walk_wait_sent(tri_walk *walk, tri_walker *w, const tri_instruction *at) {
+tri_status tri_event_sim_wait_sent(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
   return await_message(programs_of(walk), program_of(w), at);
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-static tri_status run_until_blocked(program_walk *walk, program_walker *w, bool *moved) {
+static tri_status run_until_blocked(program_sim *walk, program_process *w, bool *moved) {
   while (w->at < w->program->num_instructions) {
     w->base.blocked = false;
-    TRI_TRY(tri_walk_instruction(&walk->base, &w->base, &w->program->instructions[w->at]));
+    TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, &w->program->instructions[w->at]));
     if (w->base.blocked) return TRI_OK;
     w->at++;
     *moved = true;
@@ -99,7 +99,7 @@ static tri_status run_until_blocked(program_walk *walk, program_walker *w, bool 
   return TRI_OK;
 }
 
-static tri_status run(program_walk *walk) {
+static tri_status run(program_sim *walk) {
   int64_t stages = walk->base.stages->num_stages;
   for (bool moved = true; moved;) {
     moved = false;
@@ -107,7 +107,7 @@ static tri_status run(program_walk *walk) {
     for (int64_t s = stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
   }
   for (int64_t s = 0; s < stages; s++) {
-    const program_walker *w = &walk->walkers[s];
+    const program_process *w = &walk->walkers[s];
     if (w->at == w->program->num_instructions) continue;
     return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
                     (long)w->at);
@@ -115,23 +115,25 @@ static tri_status run(program_walk *walk) {
   return TRI_OK;
 }
 
-static tri_status create_programs(program_walk *walk) {
-  const tri_layout layout = tri_walk_layout(walk->base.stages);
+static tri_status create_programs(program_sim *walk) {
+  const tri_layout layout = tri_event_sim_layout(walk->base.stages);
   for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
-    program_walker *w = &walk->walkers[s];
-    TRI_TRY(tri_walker_create(&walk->base, s, &w->base));
-    tri_program_request of = tri_walk_program(&layout, w->base.kind, s, walk->micro_batches);
+    program_process *w = &walk->walkers[s];
+    TRI_TRY(tri_stage_process_create(&walk->base, s, &w->base));
+    tri_program_request of = tri_event_sim_program(&layout, w->base.kind, s, walk->micro_batches);
     TRI_TRY(tri_program_create(&of, &w->program));
-    for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-      if (w->program->boxes[kind] > walk->most_boxes) walk->most_boxes = w->program->boxes[kind];
+    for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+      if (w->program->stage_buffers[kind] > walk->most_stage_buffers)
+        walk->most_stage_buffers = w->program->stage_buffers[kind];
     }
   }
   return TRI_OK;
 }
 
-static tri_status create_room(program_walk *walk) {
+static tri_status create_room(program_sim *walk) {
   const tri_layout *layout = walk->base.stages->request->layout;
-  size_t m = (size_t)walk->micro_batches, boxes = (size_t)(TRI_NUM_BOX_KINDS * walk->most_boxes);
+  size_t m = (size_t)walk->micro_batches,
+         stage_buffers = (size_t)(TRI_NUM_STAGE_BUFFER_KINDS * walk->most_stage_buffers);
   walk->num_channels = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1);
   size_t channels = (size_t)walk->num_channels;
   TRI_TRY(tri_alloc("a simulation", channels, sizeof *walk->channels, &walk->channels));
@@ -141,33 +143,33 @@ static tri_status create_room(program_walk *walk) {
     walk->channels[c] = (channel){.sent = at, .posted = at + m, .begin = at + 2 * m, .end = at + 3 * m};
   }
   for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
-    program_walker *w = &walk->walkers[s];
-    TRI_TRY(tri_alloc("a simulation", 2 * boxes, sizeof *w->box_tag, &w->box_tag));
-    w->box_number = w->box_tag + boxes;
+    program_process *w = &walk->walkers[s];
+    TRI_TRY(tri_alloc("a simulation", 2 * stage_buffers, sizeof *w->stage_buffer_tag, &w->stage_buffer_tag));
+    w->stage_buffer_number = w->stage_buffer_tag + stage_buffers;
   }
   return TRI_OK;
 }
 
-static void release(program_walk *walk) {
+static void release(program_sim *walk) {
   for (int64_t s = 0; walk->walkers != NULL && s < walk->base.stages->num_stages; s++) {
-    tri_free(walk->walkers[s].box_tag);
+    tri_free(walk->walkers[s].stage_buffer_tag);
     tri_program_destroy(walk->walkers[s].program);
-    tri_walker_release(&walk->walkers[s].base);
+    tri_stage_process_release(&walk->walkers[s].base);
   }
   tri_free(walk->times);
   tri_free(walk->channels);
   tri_free(walk->walkers);
 }
 
-tri_status tri_walk_programs(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline,
-                             tri_step_sample *out) {
-  program_walk walk = {.base = {.stages = stages, .timeline = timeline}, .micro_batches = micro_batches};
+tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline,
+                                  tri_step_sample *out) {
+  program_sim walk = {.base = {.stages = stages, .timeline = timeline}, .micro_batches = micro_batches};
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(tri_alloc("a simulation", (size_t)stages->num_stages, sizeof *walk.walkers, &walk.walkers), done);
   TRI_TRY_GOTO(create_programs(&walk), done);
   TRI_TRY_GOTO(create_room(&walk), done);
   TRI_TRY_GOTO(run(&walk), done);
-  *out = tri_walk_sum(stages, walk.walkers, sizeof *walk.walkers);
+  *out = tri_event_sim_sum(stages, walk.walkers, sizeof *walk.walkers);
 done:
   release(&walk);
   return status;

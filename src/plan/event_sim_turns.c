@@ -86,7 +86,7 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
   tri_layout any = *layout; /* the groups of so few may be any: turns are the same in all */
   any.micro_batch_group = 0;
   any = tri_schedule_settle(&any, few);
-  tri_program_request of = tri_walk_program(&any, kind, stage, few);
+  tri_program_request of = tri_event_sim_program(&any, kind, stage, few);
   size_t duties = (size_t)layout->virtual_stages * TURN_KINDS * PLACES;
   TRI_TRY(tri_program_create(&of, &out->program));
   TRI_TRY(tri_alloc("a simulation", duties, sizeof *out->duties, &out->duties));
@@ -133,13 +133,13 @@ typedef struct moment {
 } moment;
 
 typedef struct turn_walker {
-  tri_walker base;
+  tri_stage_process base;
   const script *script;
   tri_turns turns;
   route *routes; /* [chunks][TURN_KINDS] */
   int64_t at;
-  int64_t to_post[WAYS]; /* the first turn whose message has not been let in */
-  parcel *boxes[WAYS];   /* [boxes]: of messages out, */
+  int64_t to_post[WAYS];       /* the first turn whose message has not been let in */
+  parcel *stage_buffers[WAYS]; /* [boxes]: of messages out, */
   int64_t sent[WAYS], next_box[WAYS],
       drained[WAYS]; /* how many, the box of the next, and what was awaited at the end */
   bool begun;
@@ -149,8 +149,8 @@ typedef struct turn_walker {
 } turn_walker;
 
 typedef struct turn_walk {
-  tri_walk base;
-  int64_t micro_batches, boxes, ring; /* messages in a channel's ring less one: a power of two less one */
+  tri_event_sim base;
+  int64_t micro_batches, stage_buffers, ring; /* messages in a channel's ring less one: a power of two less one */
   turn_walker *walkers;
   script *scripts; /* [kinds] */
   channel *channels;
@@ -179,7 +179,7 @@ static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, in
   const channel *c = &walk->channels[tag];
   if (c->num_done <= number) return false;
   const message *m = &c->ring[number & walk->ring];
-  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
+  tri_stage_process_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], m->begin, m->end);
   w->base.host = w->base.now; /* it has waited, too */
   return true;
 }
@@ -202,14 +202,14 @@ static void post_next(const turn_walk *walk, turn_walker *w, int way) {
 static void send(const turn_walk *walk, turn_walker *w, const route *by, int64_t number) {
   channel *c = &walk->channels[by->out_tag];
   int way = by->out_way;
-  w->boxes[way][w->next_box[way]] = (parcel){by->out_tag, (int32_t)number};
-  w->next_box[way] = w->next_box[way] + 1 == walk->boxes ? 0 : w->next_box[way] + 1;
+  w->stage_buffers[way][w->next_box[way]] = (parcel){by->out_tag, (int32_t)number};
+  w->next_box[way] = w->next_box[way] + 1 == walk->stage_buffers ? 0 : w->next_box[way] + 1;
   w->sent[way]++;
   c->ring[c->num_sent++ & walk->ring].sent = w->base.now;
   carry(walk, c);
   if (!walk->base.stages->messages_hold) return;
-  tri_walker_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], w->base.now,
-                  w->base.now + walk->base.stages->message_s);
+  tri_stage_process_wait(&w->base, &w->base.spent.along[TRI_AXIS_PIPELINE], w->base.now,
+                         w->base.now + walk->base.stages->message_s);
   w->base.host = w->base.now;
 }
 
@@ -249,16 +249,16 @@ static void note(const turn_walk *walk, turn_walker *w, const tri_turn *turn) {
 /* Without messages nothing waits for another stage. */
 static tri_status run_span(turn_walk *walk, turn_walker *w, span all) {
   for (const tri_instruction *at = all.first; at < all.end; at++) {
-    TRI_TRY(tri_walk_instruction(&walk->base, &w->base, at));
+    TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, at));
   }
   return TRI_OK;
 }
 
 static void compute(turn_walker *w, tri_price price) {
-  tri_walker *base = &w->base;
-  tri_walker_work(base, &base->spent.compute, tri_walker_launch(base, price));
+  tri_stage_process *base = &w->base;
+  tri_stage_process_work(base, &base->spent.compute, tri_stage_process_launch(base, price));
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
-    tri_walker_wait(base, &base->spent.along[axis], base->now, base->now + price.along_s[axis]);
+    tri_stage_process_wait(base, &base->spent.along[axis], base->now, base->now + price.along_s[axis]);
   }
 }
 
@@ -281,8 +281,8 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
   const route *by = &w->routes[turn->chunk * TURN_KINDS + (int)turn->kind];
   *done = false;
   if (by->in_way >= 0 && !await_message(walk, w, by->in_tag, turn->micro_batch)) return TRI_OK;
-  if (by->out_way >= 0 && w->sent[by->out_way] >= walk->boxes) {
-    parcel before = w->boxes[by->out_way][w->next_box[by->out_way]];
+  if (by->out_way >= 0 && w->sent[by->out_way] >= walk->stage_buffers) {
+    parcel before = w->stage_buffers[by->out_way][w->next_box[by->out_way]];
     if (!await_message(walk, w, before.tag, before.number)) return TRI_OK;
   }
   *done = true;
@@ -296,7 +296,7 @@ static tri_status run_turn(turn_walk *walk, turn_walker *w, bool *done) {
     compute(w, price);
   } else {
     TRI_TRY(run_span(walk, w, what->before));
-    tri_walker_work(&w->base, &w->base.spent.compute, more);
+    tri_stage_process_work(&w->base, &w->base.spent.compute, more);
   }
   if (by->in_way >= 0) post_next(walk, w, by->in_way);
   if (by->out_way >= 0) send(walk, w, by, turn->micro_batch);
@@ -309,7 +309,7 @@ static tri_status begin(turn_walk *walk, turn_walker *w) {
   w->begun = true;
   w->end_at = w->script->end.first;
   TRI_TRY(run_span(walk, w, w->script->begin));
-  for (int64_t b = 0; b < walk->boxes; b++) {
+  for (int64_t b = 0; b < walk->stage_buffers; b++) {
     for (int way = 0; way < WAYS; way++) post_next(walk, w, way);
   }
   return TRI_OK;
@@ -318,10 +318,11 @@ static tri_status begin(turn_walk *walk, turn_walker *w) {
 /* What is still on its way out when all turns are through; false: it is not there yet. */
 static bool drain(const turn_walk *walk, turn_walker *w) {
   for (int way = 0; way < WAYS; way++) {
-    int64_t left = w->sent[way] < walk->boxes ? w->sent[way] : walk->boxes;
+    int64_t left = w->sent[way] < walk->stage_buffers ? w->sent[way] : walk->stage_buffers;
     for (; w->drained[way] < left; w->drained[way]++) {
-      int64_t box = (w->sent[way] - left + w->drained[way]) % walk->boxes;
-      if (!await_message(walk, w, w->boxes[way][box].tag, w->boxes[way][box].number)) return false;
+      int64_t stage_buffer = (w->sent[way] - left + w->drained[way]) % walk->stage_buffers;
+      if (!await_message(walk, w, w->stage_buffers[way][stage_buffer].tag, w->stage_buffers[way][stage_buffer].number))
+        return false;
     }
   }
   return true;
@@ -338,7 +339,7 @@ static tri_status run_until_blocked(turn_walk *walk, turn_walker *w, bool *moved
   if (!drain(walk, w)) return TRI_OK;
   for (; w->end_at < w->script->end.end; w->end_at++) {
     w->base.blocked = false;
-    TRI_TRY(tri_walk_instruction(&walk->base, &w->base, w->end_at));
+    TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, w->end_at));
     if (w->base.blocked) return TRI_OK;
     *moved = true;
   }
@@ -366,15 +367,15 @@ static tri_status run(turn_walk *walk) {
 static void find_routes(const tri_layout *layout, int64_t stage, route *routes) {
   for (int64_t i = 0; i < layout->virtual_stages * TURN_KINDS; i++) {
     const tri_turn turn = {(tri_turn_kind)(i % TURN_KINDS), 0, (int32_t)(i / TURN_KINDS)};
-    tri_box_kind box = TRI_BOX_ACTIVATION_IN;
+    tri_stage_buffer_kind stage_buffer = TRI_STAGE_BUFFER_ACTIVATION_IN;
     tri_message what = {-1, -1};
     routes[i] = (route){-1, -1, -1, -1};
-    if (tri_program_message_in(layout, stage, &turn, &box, &what)) {
-      routes[i].in_way = box == TRI_BOX_GRADIENT_IN;
+    if (tri_program_message_in(layout, stage, &turn, &stage_buffer, &what)) {
+      routes[i].in_way = stage_buffer == TRI_STAGE_BUFFER_GRADIENT_IN;
       routes[i].in_tag = what.tag;
     }
-    if (tri_program_message_out(layout, stage, &turn, &box, &what)) {
-      routes[i].out_way = box == TRI_BOX_GRADIENT_OUT;
+    if (tri_program_message_out(layout, stage, &turn, &stage_buffer, &what)) {
+      routes[i].out_way = stage_buffer == TRI_STAGE_BUFFER_GRADIENT_OUT;
       routes[i].out_tag = what.tag;
     }
   }
@@ -389,15 +390,16 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * most), sizeof *walk->turns, &walk->turns));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes), sizeof *walk->routes, &walk->routes));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes * period), sizeof *walk->notes, &walk->notes));
-  TRI_TRY(tri_alloc("a simulation", (size_t)(stages * walk->boxes), WAYS * sizeof *walk->parcels, &walk->parcels));
+  TRI_TRY(
+      tri_alloc("a simulation", (size_t)(stages * walk->stage_buffers), WAYS * sizeof *walk->parcels, &walk->parcels));
   for (int64_t s = 0; s < stages; s++) {
     turn_walker *w = &walk->walkers[s];
-    TRI_TRY(tri_walker_create(&walk->base, s, &w->base));
+    TRI_TRY(tri_stage_process_create(&walk->base, s, &w->base));
     w->script = &walk->scripts[walk->base.stages->kind_of[s]];
     w->routes = walk->routes + s * routes;
     w->notes = walk->notes + s * routes * period;
     find_routes(layout, s, w->routes);
-    for (int way = 0; way < WAYS; way++) w->boxes[way] = walk->parcels + (s * WAYS + way) * walk->boxes;
+    for (int way = 0; way < WAYS; way++) w->stage_buffers[way] = walk->parcels + (s * WAYS + way) * walk->stage_buffers;
     w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* room enough: it never grows */
     TRI_TRY(schedule->turns(&shape, s, &w->turns));
   }
@@ -408,7 +410,7 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
  * let in, no more than twice as many are begun and not forgotten by both sides. */
 static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
   int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
-  while (ring < 2 * walk->boxes + 2 && ring < walk->micro_batches + 1) ring *= 2;
+  while (ring < 2 * walk->stage_buffers + 2 && ring < walk->micro_batches + 1) ring *= 2;
   walk->ring = ring - 1;
   TRI_TRY(tri_alloc("a simulation", (size_t)count, sizeof *walk->channels, &walk->channels));
   TRI_TRY(tri_alloc("a simulation", (size_t)(count * ring), sizeof *walk->messages, &walk->messages));
@@ -418,8 +420,8 @@ static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
 
 static tri_status create(turn_walk *walk) {
   const tri_stages *stages = walk->base.stages;
-  const tri_layout layout = tri_walk_layout(stages);
-  walk->boxes = tri_program_boxes(&layout, walk->micro_batches);
+  const tri_layout layout = tri_event_sim_layout(stages);
+  walk->stage_buffers = tri_program_stage_buffers(&layout, walk->micro_batches);
   TRI_TRY(tri_alloc("a simulation", (size_t)stages->num_kinds, sizeof *walk->scripts, &walk->scripts));
   for (int64_t k = 0; k < stages->num_kinds; k++) {
     TRI_TRY(script_create(stages, &layout, k, walk->micro_batches, &walk->scripts[k]));
@@ -431,7 +433,8 @@ static tri_status create(turn_walk *walk) {
 
 static void release(turn_walk *walk) {
   const tri_stages *stages = walk->base.stages;
-  for (int64_t s = 0; walk->walkers != NULL && s < stages->num_stages; s++) tri_walker_release(&walk->walkers[s].base);
+  for (int64_t s = 0; walk->walkers != NULL && s < stages->num_stages; s++)
+    tri_stage_process_release(&walk->walkers[s].base);
   for (int64_t k = 0; walk->scripts != NULL && k < stages->num_kinds; k++) {
     tri_program_destroy(walk->scripts[k].program);
     tri_free(walk->scripts[k].duties);
@@ -446,14 +449,14 @@ static void release(turn_walk *walk) {
   tri_free(walk->walkers);
 }
 
-tri_status tri_walk_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
-                          tri_step_sample *out) {
+tri_status tri_event_sim_turns(const tri_stages *stages, int64_t micro_batches, tri_step_probe *probe,
+                               tri_step_sample *out) {
   turn_walk walk = {.base = {.stages = stages}, .micro_batches = micro_batches, .probe = probe};
   tri_status status = TRI_OK;
   if (probe != NULL) probe->settled = true;
   TRI_TRY_GOTO(create(&walk), done);
   TRI_TRY_GOTO(run(&walk), done);
-  *out = tri_walk_sum(stages, walk.walkers, sizeof *walk.walkers);
+  *out = tri_event_sim_sum(stages, walk.walkers, sizeof *walk.walkers);
 done:
   release(&walk);
   return status;

@@ -11,9 +11,9 @@ static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
 
-static double flops_of(const tri_product *p) { return 2.0 * p->rows * p->inner * p->columns * p->batch; }
+static double flops_of(const tri_gemm *p) { return 2.0 * p->rows * p->inner * p->columns * p->batch; }
 
-static double untiled(const tri_cluster *cluster, double peak, const tri_product *p) {
+static double untiled(const tri_cluster *cluster, double peak, const tri_gemm *p) {
   double half = cluster->efficiency.matmul_half;
   double share = slope(p->rows, half) * slope(p->inner, half) * slope(p->columns, half);
   return flops_of(p) / (peak * cluster->efficiency.matmul * share);
@@ -22,7 +22,7 @@ static double untiled(const tri_cluster *cluster, double peak, const tri_product
 static bool is_aligned(double dimension) { return fmod(dimension, 8) == 0; }
 
 /* In one shape of tile, with so many processors to a tile. */
-static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_product *p) {
+static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_gemm *p) {
   double tiles = ceil(p->rows / (double)tile->rows) * ceil(p->columns / (double)tile->columns) * p->batch;
   double waves = ceil(tiles * parts / (double)cluster->processors);
   double depth = ceil(p->inner / parts) + (double)cluster->tile_fill;
@@ -32,7 +32,7 @@ static double tiled(const tri_cluster *cluster, double rate, const tri_tile *til
   return seconds + sums / (cluster->memory_bandwidth * cluster->efficiency.memory);
 }
 
-double tri_product_s(const tri_cluster *cluster, tri_dtype type, const tri_product *p) {
+double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *p) {
   double peak = tri_cluster_peak(cluster, type), best = INFINITY;
   if (flops_of(p) <= 0) return 0;
   if (cluster->num_tiles == 0) return untiled(cluster, peak, p);

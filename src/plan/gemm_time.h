@@ -5,10 +5,10 @@
 #include "plan/cluster.h"
 
 /* `batch` products [rows, inner] x [inner, columns] at once. */
-typedef struct tri_product {
+typedef struct tri_gemm {
   double rows, inner, columns, batch;
   bool gradient; /* of a weight: both operands lie by rows of the inner dimension */
-} tri_product;
+} tri_gemm;
 
 /* Seconds of its arithmetic alone, memory traffic not counted. A product is cut into tiles, and processors take as many
  * tiles at a time as there are processors: a last wave of few tiles takes as long as a full one, tiles stand over the
@@ -17,6 +17,6 @@ typedef struct tri_product {
  * best of its shapes ("Matrix Multiplication Background User's Guide", NVIDIA 2023, on tiles, waves and alignment).
  *
  * A device without tiles (CPUs): share of the peak falls with each dimension d as d / (d + matmul_half). */
-double tri_product_s(const tri_cluster *cluster, tri_dtype type, const tri_product *product);
+double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *product);
 
 #endif

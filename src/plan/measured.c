@@ -19,7 +19,7 @@
 
 #define FORMS(X)                                                                                                       \
   X("plain", TRI_PRODUCT_PLAIN)                                                                                        \
-  X("turned", TRI_PRODUCT_TURNED) X("gradient", TRI_PRODUCT_GRADIENT) X("added", TRI_PRODUCT_ADDED)
+  X("turned", TRI_PRODUCT_TRANSPOSED) X("gradient", TRI_PRODUCT_GRADIENT) X("added", TRI_PRODUCT_ADDED)
 TRI_CONFIG_WORDS(forms, tri_product_form, FORMS)
 #define PASSES(X)                                                                                                      \
   X("forward", TRI_PASS_FORWARD)                                                                                       \
@@ -248,7 +248,7 @@ bool tri_measured_product_s(const tri_measured *m, tri_dtype type, const tri_cos
   const double at[] = {log(product->rows), log(product->inner), log(product->columns)};
   if (!is_of(m, type) || m->num_products == 0 || !find_form(m, product->form, at, &each)) return false;
   /* Packing never makes slower: where a measurement says so, that is noise. */
-  if (product->passing && find_product(m, product->form, true, at, &passing) && passing > each) each = passing;
+  if (product->unpacked && find_product(m, product->form, true, at, &passing) && passing > each) each = passing;
   *seconds = exp(each) * product->rows * product->inner * product->columns * product->products;
   return true;
 }

@@ -84,7 +84,7 @@ static tri_memory_parts of_plan(const tri_simulation_request *request, const tri
  * works on a layer there are the gradients of both results beside. Layers, or attention, that run again have them one
  * at a time. Returns what stays of a micro-batch; *passing is raised to what one layer has beside. */
 static double score_bytes(const tri_simulation_request *request, const tri_op_call *call, const tri_cost *cost,
-                          double *passing) {
+                          double *transfer) {
   const tri_layout *layout = request->layout;
   double element = (double)tri_dtype_bytes(request->precision), square = cost->rows * cost->columns * cost->products;
   double stay = square * (2 * element + 1 + (cost->capped > 0 ? element : 0));
@@ -97,19 +97,19 @@ static double score_bytes(const tri_simulation_request *request, const tri_op_ca
     case TRI_RECOMPUTE_FULL: stays = call->layer % layout->recompute_every != 0; break;
   }
   double now = square * 2 * element + (stays ? 0 : stay);
-  if (now > *passing) *passing = now;
+  if (now > *transfer) *transfer = now;
   return stays ? stay : 0;
 }
 
 /* What the engine keeps of a whole sequence that was gathered from the tensor ranks' slices, and a system that gathers
  * again in the backward has while one layer is at work. */
 static double gathered_bytes(const tri_simulation_request *request, const tri_op_list *list, const tri_op_call *call,
-                             double *passing) {
+                             double *transfer) {
   if (!tri_price_gathers_again(request->system, list, call)) return 0;
   const tri_slot *slot = &list->slots[call->outputs[0]];
   if (!slot->kept || list->slots[slot->memory_of].recomputed) return 0;
   double bytes = (double)tri_shape_bytes(&slot->shape);
-  if (bytes > *passing) *passing = bytes;
+  if (bytes > *transfer) *transfer = bytes;
   return bytes;
 }
 
@@ -170,10 +170,10 @@ static tri_status activations_of(const tri_simulation_request *request, int64_t 
     frames[c] = (double)plan->chunks[c].frame_bytes;
     if (request->system->keeps_messages && stage > 0) frames[c] += message / holders;
   }
-  double passing = add_to_frames(request, parts, frames);
+  double transfer = add_to_frames(request, parts, frames);
   tri_status status = most_in_flight(parts, frames, &most);
   tri_free(frames);
-  *out = most + passing + (double)plan->transient_bytes;
+  *out = most + transfer + (double)plan->transient_bytes;
   return status;
 }
 
@@ -241,10 +241,10 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .precision = request->precision,
                           .optimizer = request->optimizer,
                           .masked = request->masked,
-                          .masked_area = request->masked_area,
+                          .masked_attention_fraction = request->masked_attention_fraction,
                           .expert_imbalance = request->expert_imbalance,
                           .for_planning = true};
-  const tri_mesh_place place = tri_layout_fullest(&layout, request->sequence, stage);
+  const tri_mesh_coordinates place = tri_layout_fullest(&layout, request->sequence, stage);
   TRI_TRY_GOTO(tri_parts_create(&of, &place, &parts), done);
   of.micro_batches = micro_batches;
   tri_memory_request memory = tri_parts_memory(&of, &parts);
@@ -270,7 +270,7 @@ done:
 static bool may_be_fullest(const tri_simulation_request *request, int64_t stage) {
   const tri_layout *layout = request->layout;
   if (stage <= 1 || stage == layout->pipeline - 1) return true;
-  if (tri_tuning_tells_layers(&request->model->tuning)) return true;
+  if (tri_trainable_tells_layers(&request->model->tuning)) return true;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     tri_layer_range mine = tri_layout_layers(layout, request->model, c * layout->pipeline + stage);
     tri_layer_range before = tri_layout_layers(layout, request->model, c * layout->pipeline + stage - 1);

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-tri_span tri_network_span(const tri_mesh_shape *shape, tri_domain domain) {
-  tri_span span = {1, 1};
+tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain) {
+  tri_group_extent span = {1, 1};
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) {
     if (tri_axis_is_folded((tri_axis)axis) != tri_domain_is_folded(domain)) continue; /* the other view */
     int64_t size = tri_mesh_axis_size(shape, (tri_axis)axis);
@@ -19,7 +19,7 @@ tri_span tri_network_span(const tri_mesh_shape *shape, tri_domain domain) {
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
 /* Members of a group among so many neighbouring devices, the first of which is one. */
-static int64_t members_within(tri_span group, int64_t devices) {
+static int64_t members_within(tri_group_extent group, int64_t devices) {
   int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
   return most < group.size ? most : group.size;
 }
@@ -67,7 +67,7 @@ typedef struct walk {
   double height_s; /* and from a tree's leaf to its root */
 } walk;
 
-static walk walk_of(const route *by, tri_span group) {
+static walk walk_of(const route *by, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   walk it = {.speed = INFINITY};
   double parts = (double)group.size;
@@ -101,7 +101,7 @@ static double passes_of(tri_collective kind) {
   return 0.0;
 }
 
-static carriage ring(const walk *way, double passes, double bytes, tri_span group) {
+static carriage ring(const walk *way, double passes, double bytes, tri_group_extent group) {
   double size = (double)group.size;
   return (carriage){passes * (size - 1.0) * bytes / size / way->speed, passes * way->ring_s};
 }
@@ -112,7 +112,7 @@ static carriage tree(const walk *way, double passes, double bytes) {
 }
 
 /* Level by level: each reduces and scatters within, and passes on its part. Every device uses the outer ports then. */
-static carriage hierarchical(const route *by, double passes, double bytes, tri_span group) {
+static carriage hierarchical(const route *by, double passes, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage sum = {0};
   int64_t inside = 1;
@@ -123,7 +123,8 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_s
     int64_t ways = within / inside;
     if (ways > 1) {
       double speed = rate(cluster, link, (double)link->per, link->ports);
-      if (inside == 1) speed = walk_of(by, (tri_span){within, group.stride}).speed; /* nothing was scattered: rings */
+      if (inside == 1)
+        speed = walk_of(by, (tri_group_extent){within, group.stride}).speed; /* nothing was scattered: rings */
       sum.bytes_s += passes * (double)(ways - 1) * bytes / (double)inside / (double)ways / speed;
       sum.hops_s += passes * (double)(ways - 1) * link->latency;
     }
@@ -134,7 +135,7 @@ static carriage hierarchical(const route *by, double passes, double bytes, tri_s
 
 /* Everybody sends each of the others its part, those near and those far at the same time: what takes longest is the
  * level with the most to carry for its ports, which all devices of a unit use. */
-static double all_to_all_s(const route *by, double bytes, tri_span group) {
+static double all_to_all_s(const route *by, double bytes, tri_group_extent group) {
   const tri_cluster *cluster = by->cluster;
   carriage worst = {0};
   int64_t inside = 1;
@@ -160,13 +161,13 @@ static double lateness_s(const tri_cluster *cluster, int64_t ranks) {
 }
 
 /* Tables are of neighbours; within a node all are. */
-static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes, tri_span group,
-                             double *seconds) {
+static bool table_collective(const tri_cluster *cluster, tri_collective kind, bool shared, double bytes,
+                             tri_group_extent group, double *seconds) {
   if (group.stride > 1 && cluster->nodes > 1) return false;
   return tri_measured_collective_s(&cluster->measured, kind, shared, group.size, bytes, seconds);
 }
 
-double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system) {
   double seconds;
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
@@ -174,7 +175,7 @@ double tri_network_shared(const tri_cluster *cluster, tri_collective kind, doubl
   return tri_network_collective(cluster, kind, bytes, group, system);
 }
 
-double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_span group,
+double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system) {
   double seconds;
   if (group.size <= 1 || kind == TRI_COLLECTIVE_NONE || bytes <= 0) return 0;
@@ -194,7 +195,7 @@ double tri_network_collective(const tri_cluster *cluster, tri_collective kind, d
   return best / system->link_share + lateness_s(cluster, group.size);
 }
 
-double tri_network_message(const tri_cluster *cluster, double bytes, tri_span stages) {
+double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages) {
   double seconds, slowest = 0;
   if (bytes <= 0 || stages.size <= 1) return 0;
   if ((stages.stride == 1 || cluster->nodes <= 1) && tri_measured_message_s(&cluster->measured, bytes, &seconds)) {

@@ -1,20 +1,20 @@
 #include "plan/price.h"
 
-#include "plan/network.h"
 #include "plan/gemm_time.h"
+#include "plan/network.h"
 
 #include <math.h>
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
 /* Products and their traffic: as long as the longer of both takes. */
-static double product_s(const tri_cluster *cluster, tri_dtype type, tri_product p) {
+static double product_s(const tri_cluster *cluster, tri_dtype type, tri_gemm p) {
   double bytes = p.batch * (p.rows * p.inner + p.inner * p.columns + p.rows * p.columns);
-  return larger(tri_product_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
+  return larger(tri_gemm_s(cluster, type, &p), tri_price_memory(cluster, bytes * (double)tri_dtype_bytes(type)));
 }
 
 /* Whether scores go through a softmax that is not fused with the mask and the scale. */
-static bool softens_in_steps(const tri_system *system, const tri_cost *cost) {
+static bool unfused_softmax(const tri_system *system, const tri_cost *cost) {
   if (system->flash_attention || cost->scores <= 0 || system->softmax_batches == 0) return false;
   return fmod(cost->products, (double)system->softmax_batches) != 0;
 }
@@ -28,12 +28,12 @@ static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0
  * and softmax, the gradients of q and k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
-  const tri_product scores = {cost->rows, cost->inner, cost->columns, cost->products, false};
-  const tri_product values = {cost->rows, cost->columns, cost->inner, cost->products, false};
+  const tri_gemm scores = {cost->rows, cost->inner, cost->columns, cost->products, false};
+  const tri_gemm values = {cost->rows, cost->columns, cost->inner, cost->products, false};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
-  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0; /* a quotient, a tanh, a product */
-  if (softens_in_steps(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
+  double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0;            /* a quotient, a tanh, a product */
+  if (unfused_softmax(system, cost)) softmax = tri_pass_choose(pass, 15.0, 18.0, 0); /* half of them in fp32 */
   double products = product_s(cluster, type, values) * tri_pass_choose(pass, 1.0, 3.0, 0);
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return 0;
   return product_s(cluster, type, scores) + products + tri_price_memory(cluster, square * (softmax + dropout + cap));
@@ -73,7 +73,7 @@ static bool measured_s(const tri_cluster *cluster, const tri_system *system, con
 static bool is_gradient(tri_product_form form) {
   switch (form) {
     case TRI_PRODUCT_PLAIN:
-    case TRI_PRODUCT_TURNED: return false;
+    case TRI_PRODUCT_TRANSPOSED: return false;
     case TRI_PRODUCT_GRADIENT:
     case TRI_PRODUCT_ADDED: break;
   }
@@ -90,12 +90,12 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
     arithmetic = cost->flops / (tri_cluster_peak(cluster, type) * cluster->efficiency.attention);
   } else if (cost->flops > 0) {
     double whole = 2.0 * cost->rows * cost->inner * cost->columns * cost->products; /* of the three of a loss, one */
-    const tri_product p = {.rows = cost->rows,
-                           .inner = cost->inner,
-                           .columns = cost->columns,
-                           .batch = cost->products,
-                           .gradient = is_gradient(cost->form)};
-    arithmetic = tri_product_s(cluster, type, &p) * cost->flops / whole;
+    const tri_gemm p = {.rows = cost->rows,
+                        .inner = cost->inner,
+                        .columns = cost->columns,
+                        .batch = cost->products,
+                        .gradient = is_gradient(cost->form)};
+    arithmetic = tri_gemm_s(cluster, type, &p) * cost->flops / whole;
   } else {
     traffic *= system->element_traffic;
   }
@@ -106,21 +106,21 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
  * ranks of a holder gather them, and add up what they return while they scatter it. */
 static double gathered_s(const tri_cluster *cluster, const tri_system *system, double bytes,
                          const tri_mesh_shape *shape) {
-  const tri_span holder = tri_network_span(shape, TRI_DOMAIN_EXPERT_TENSOR);
+  const tri_group_extent holder = tri_network_extent(shape, TRI_DOMAIN_EXPERT_TENSOR);
   return tri_network_shared(cluster, TRI_COLLECTIVE_ALL_TO_ALL, bytes / (double)holder.size,
-                            tri_network_span(shape, TRI_DOMAIN_EXPERT_HOLDERS), system) +
+                            tri_network_extent(shape, TRI_DOMAIN_EXPERT_HOLDERS), system) +
          tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, holder, system);
 }
 
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape) {
-  const tri_span group = tri_network_span(shape, exchange->domain);
+  const tri_group_extent group = tri_network_extent(shape, exchange->domain);
   if (exchange->collective == TRI_COLLECTIVE_NONE) return 0;
   if (exchange->domain == TRI_DOMAIN_EXPERT && exchange->collective == TRI_COLLECTIVE_ALL_TO_ALL &&
       system->gathers_experts) {
     return gathered_s(cluster, system, exchange->bytes, shape);
   }
-  if (call->op->passing == NULL && !call->op->awaits) {
+  if (call->op->transfer == NULL && !call->op->awaits) {
     return tri_network_collective(cluster, exchange->collective, exchange->bytes, group, system);
   }
   return tri_network_shared(cluster, exchange->collective, exchange->bytes, group, system);
@@ -134,13 +134,13 @@ static void price_exchanges(const tri_cluster *cluster, const tri_system *system
   for (int e = 0; e < TRI_COST_EXCHANGES; e++) {
     const tri_cost_exchange *exchange = &cost->exchanges[e];
     if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
-    tri_span group = tri_network_span(shape, exchange->domain);
+    tri_group_extent group = tri_network_extent(shape, exchange->domain);
     double each_s = tri_price_exchange(cluster, system, call, exchange, shape);
     double times = exchange->times > 0 ? exchange->times : 1;
     double *along_s = &price->along_s[tri_domain_axis(exchange->domain)];
     *along_s += times * each_s;
     if (group.size > 1) price->launch_s += times * launch_s;
-    if (exchange->beside <= 0 || group.size <= 1) continue;
+    if (exchange->overlapped <= 0 || group.size <= 1) continue;
     if (free_s < 0) {
       free_s = price->compute_s / (double)group.size / cluster->beside;
       price->launch_s += (double)(group.size - 1) * kernels_s; /* a kernel for each part */
@@ -148,8 +148,8 @@ static void price_exchanges(const tri_cluster *cluster, const tri_system *system
     if (cluster->carries || !system->overlap_messages) continue;
     double over = each_s < free_s ? each_s : free_s;
     free_s -= over;
-    *along_s -= exchange->beside * over;
-    price->compute_s += exchange->beside * over * (1 - cluster->beside);
+    *along_s -= exchange->overlapped * over;
+    price->compute_s += exchange->overlapped * over * (1 - cluster->beside);
   }
 }
 
@@ -158,7 +158,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_cost cost = {0};
   tri_price price = {0};
   tri_op_call whole = *call;
-  if (!system->flash_attention) whole.area = 1; /* masked scores are made, too, and passed over */
+  if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are made, too, and passed over */
   tri_op_cost(&whole, pass, &cost);
   if (!measured_s(cluster, system, call, &cost, pass, &price)) {
     price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
@@ -173,7 +173,7 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
     price.compute_s += tri_price_memory(cluster, cost.rows * cost.columns * system->logit_bytes);
   }
   double kernels = system->kernels;
-  if (kernels > 0 && softens_in_steps(system, &cost)) kernels += more_kernels(pass);
+  if (kernels > 0 && unfused_softmax(system, &cost)) kernels += more_kernels(pass);
   if (price.compute_s > 0) price.launch_s = cluster->efficiency.launch * kernels;
   price_exchanges(cluster, system, call, &cost, shape, &price);
   return price;
@@ -191,19 +191,19 @@ double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_
     const tri_cost_exchange *exchange = &cost->exchanges[e];
     if (exchange->collective == TRI_COLLECTIVE_NONE) continue;
     seconds += tri_network_collective(cluster, exchange->collective, exchange->bytes,
-                                      tri_network_span(shape, exchange->domain), system);
+                                      tri_network_extent(shape, exchange->domain), system);
   }
   return seconds;
 }
 
-bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, const tri_op_call *call) {
+bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call) {
   bool whole = system->whole_recompute && layout->recompute == TRI_RECOMPUTE_FULL && call->recomputable;
   if (system->selective_attention && layout->recompute == TRI_RECOMPUTE_SELECTIVE && call->recomputable) {
     tri_cost cost = {0};
     tri_op_cost(call, TRI_PASS_FORWARD, &cost);
     return cost.scores > 0;
   }
-  return call->again || (whole && call->layer % layout->recompute_every == 0);
+  return call->recompute || (whole && call->layer % layout->recompute_every == 0);
 }
 
 /* The engine reads value, gradient and both moments and writes all but the gradient, all wide. */

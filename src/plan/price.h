@@ -33,8 +33,8 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* The roofline: the longer of arithmetic (gemm_time.h) and memory traffic, with what the cluster says is reached of both.
- * `shape` is the mesh of the layout. */
+/* The roofline: the longer of arithmetic (gemm_time.h) and memory traffic, with what the cluster says is reached of
+ * both. `shape` is the mesh of the layout. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);
 
@@ -44,7 +44,7 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
 
 /* Whether a call's forward runs again before its layer's backward: what the list has marked or, in systems that run
  * whole layers again, all of a layer's, and in those whose `selective` means attention, that. */
-bool tri_price_runs_again(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
+bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
 /* Of a cost that is no pass of an operation's: what it computes, and what passes between ranks one after the other. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,

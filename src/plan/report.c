@@ -95,7 +95,7 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
   json_object_set_new(object, "sequence_assumed", json_boolean(request->assumed_sequence));
   json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster));
   json_object_set_new(object, "num_parameters", json_integer((json_int_t)tri_model_num_parameters(request->model)));
-  const tri_uneven *u = &p->uneven;
+  const tri_document_imbalance *u = &p->uneven;
   if (u->micro_batches > 0) {
     json_object_set_new(
         object, "documents",
@@ -129,7 +129,7 @@ static void print_bytes(const char *name, double bytes, FILE *to) {
   fprintf(to, "  %-12s %12s\n", name, tri_format_bytes(bytes, text, sizeof text));
 }
 
-static void print_uneven(const tri_uneven *u, FILE *to) {
+static void print_uneven(const tri_document_imbalance *u, FILE *to) {
   if (u->micro_batches == 0) return;
   fprintf(to,
           "documents leave %.1f %% of attention's area; on the rank with most of it %.1f %% in the mean of %ld drawn "

@@ -39,7 +39,7 @@ static void row_pairs_add(tri_pricer *pricer, const tri_op_list *list, int64_t a
   tri_op_cost(call, TRI_PASS_FORWARD, &cost);
   if (!gathers_keys(&cost)) return;
   tri_pricer_call(pricer, list, at, &price);
-  double times = tri_price_runs_again(pricer->system, pricer->layout, call) ? 2 : 1;
+  double times = tri_price_recomputes(pricer->system, pricer->layout, call) ? 2 : 1;
   to->rows_s += times * rows_s(pricer, call, TRI_PASS_FORWARD, &price.forward, all_rows) +
                 rows_s(pricer, call, TRI_PASS_BACKWARD_INPUT, &price.backward_input, all_rows);
   to->rows += all_rows - (double)call->rows;

@@ -39,7 +39,7 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
                                   .precision = request->precision,
                                   .optimizer = request->optimizer,
                                   .masked = request->masked,
-                                  .masked_area = request->masked_area,
+                                  .masked_attention_fraction = request->masked_attention_fraction,
                                   .drawn = request->drawn,
                                   .expert_imbalance = request->expert_imbalance};
 }

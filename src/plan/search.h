@@ -22,8 +22,8 @@ typedef struct tri_search_request {
   tri_dtype precision;
   const tri_optimizer_settings *optimizer;
   bool masked; /* as in tri_simulation_request */
-  double masked_area;
-  tri_drawn_table *drawn;
+  double masked_attention_fraction;
+  tri_attention_fraction_table *drawn;
   double expert_imbalance;
   const char *fixed; /* keys of layouts that are not searched, as in tri_layout_space; or NULL */
   int64_t top;       /* answers wanted */

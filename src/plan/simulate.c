@@ -1,9 +1,9 @@
 #include "plan/simulate.h"
 
 #include "model/family.h"
-#include "plan/row_pairs.h"
 #include "plan/document_imbalance.h"
 #include "plan/event_sim.h"
+#include "plan/row_pairs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
   few += ((micro_batches - few) % at.period + at.period) % at.period;
   *settled = false;
   if (2 * few > micro_batches) return TRI_OK;
-  TRI_TRY(tri_walk_turns(stages, few, &looks, out));
+  TRI_TRY(tri_event_sim_turns(stages, few, &looks, out));
   *settled = looks.settled;
   int64_t periods = (micro_batches - few) / at.period;
   double more = (double)periods;
@@ -68,10 +68,10 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
     TRI_TRY(extrapolate(stages, micro_batches, tries[i], out, &settled));
   }
   if (settled) return TRI_OK;
-  if (forwards < LONG_STEP) return tri_walk_turns(stages, micro_batches, NULL, out);
+  if (forwards < LONG_STEP) return tri_event_sim_turns(stages, micro_batches, NULL, out);
   tri_status status;
 #pragma omp critical(tri_long_step)
-  status = tri_walk_turns(stages, micro_batches, NULL, out);
+  status = tri_event_sim_turns(stages, micro_batches, NULL, out);
   return status;
 }
 
@@ -90,7 +90,7 @@ double tri_step_time_sum(const tri_step_time *time) {
 }
 
 double tri_step_area(const tri_simulation_request *request) {
-  double masked = request->masked && request->masked_area > 0 ? request->masked_area : 1;
+  double masked = request->masked && request->masked_attention_fraction > 0 ? request->masked_attention_fraction : 1;
   return tri_model_area(request->model, request->sequence, masked);
 }
 
@@ -172,14 +172,14 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
   tri_step_sample step;
   tri_prediction answer = {0};
   tri_simulation_request busiest;
-  const tri_drawn_areas *drawn = NULL;
+  const tri_attention_fractions *drawn = NULL;
   const tri_layout *layout = request->layout;
   TRI_TRY(check(request));
-  TRI_TRY(tri_uneven_find(request, &drawn, &busiest));
+  TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
   TRI_TRY(tri_stages_create(&busiest, &stages));
   tri_status status = run_step(&stages, &step);
   answer.experts = expert_load(&stages);
-  if (status == TRI_OK && drawn != NULL) status = tri_uneven_of(&stages, request, drawn, &answer.uneven);
+  if (status == TRI_OK && drawn != NULL) status = tri_document_imbalance_of(&stages, request, drawn, &answer.uneven);
   tri_stages_destroy(&stages);
   TRI_TRY(status);
   double devices = (double)tri_layout_ranks(layout);
@@ -210,18 +210,18 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
   tri_timeline *timeline = NULL;
   tri_step_sample step;
   tri_simulation_request busiest;
-  const tri_drawn_areas *drawn = NULL;
+  const tri_attention_fractions *drawn = NULL;
   tri_status status = check(request);
   TRI_TRY(status);
-  TRI_TRY(tri_uneven_find(request, &drawn, &busiest));
+  TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
   TRI_TRY(tri_stages_create(&busiest, &stages));
   TRI_TRY_GOTO(tri_timeline_create((int)stages.num_stages, &timeline), done);
   for (int64_t s = 0; s < stages.num_stages; s++) {
     snprintf(timeline->labels[s], TRI_TIMELINE_LABEL_BYTES, "pipeline %ld", (long)s);
   }
-  TRI_TRY_GOTO(
-      tri_walk_programs(&stages, tri_layout_micro_batches(request->layout, request->global_batch), timeline, &step),
-      done);
+  TRI_TRY_GOTO(tri_event_sim_programs(&stages, tri_layout_micro_batches(request->layout, request->global_batch),
+                                      timeline, &step),
+               done);
   TRI_TRY_GOTO(tri_timeline_finish(timeline), done);
   *out = timeline;
   timeline = NULL;

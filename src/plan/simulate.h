@@ -11,8 +11,8 @@
 
 #include "ops/experts.h"
 #include "optimizers/optimizer.h"
-#include "plan/cluster.h"
 #include "plan/attention_fractions.h"
+#include "plan/cluster.h"
 #include "plan/system.h"
 #include "timeline/timeline.h"
 
@@ -24,9 +24,10 @@ typedef struct tri_simulation_request {
   int64_t global_batch, sequence;
   bool assumed_sequence; /* nobody gave it: reports say so */
   tri_dtype precision;
-  bool masked;             /* documents that share a sequence do not see each other */
-  double masked_area;      /* the share of attention's work that masks leave, where it is known; 0: all of it */
-  tri_drawn_table *drawn;  /* micro-batches of such documents; NULL: all are as the mean */
+  bool masked; /* documents that share a sequence do not see each other */
+  double
+      masked_attention_fraction; /* the share of attention's work that masks leave, where it is known; 0: all of it */
+  tri_attention_fraction_table *drawn; /* micro-batches of such documents; NULL: all are as the mean */
   double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those that they have where all are
                               equally busy; 0: 1 */
   const tri_optimizer_settings *optimizer; /* of a system whose steps are the engine's; NULL: AdamW */
@@ -57,11 +58,11 @@ typedef struct tri_memory_parts {
 /* What micro-batches of documents have of attention's work, as shares of what joined documents have: in the mean; on
  * the rank with most, in the mean of micro-batches and in the worst of those drawn. The step is priced with the second.
  * Beyond that it waits for micro-batches that have more: in a pipeline, and for the data rank that has most. */
-typedef struct tri_uneven {
+typedef struct tri_document_imbalance {
   int64_t micro_batches; /* drawn; 0: none, and all else is 0 */
   double mean, busiest, worst;
   double waiting_s; /* expected, in the step's bubble */
-} tri_uneven;
+} tri_document_imbalance;
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
@@ -73,7 +74,7 @@ typedef struct tri_prediction {
   tri_memory_parts memory; /* of the fullest rank */
   int64_t fullest_stage;
   bool fits;
-  tri_uneven uneven;
+  tri_document_imbalance uneven;
   tri_expert_load experts; /* all 0 of a model without */
   int64_t row_pairs;       /* what layout.context_row_pairs is by these prices (row_pairs.h); TRI_NO_ROW_PAIRS: nothing
                               depends on it */

@@ -11,7 +11,7 @@
 static bool alike(const tri_simulation_request *request, const tri_layer_range *a, const tri_layer_range *b) {
   const tri_layout *layout = request->layout;
   int64_t behind = request->model->num_layers + 1;
-  if (tri_tuning_tells_layers(&request->model->tuning)) return false;
+  if (tri_trainable_tells_layers(&request->model->tuning)) return false;
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     if (a[c].end - a[c].first != b[c].end - b[c].first) return false;
     if (tri_model_expert_layers(request->model, a[c]) != tri_model_expert_layers(request->model, b[c])) return false;
@@ -46,7 +46,7 @@ static double adding_s(const tri_simulation_request *request, const tri_parts *p
 /* Where scores are made and passed over, and through windows shorter than documents, all micro-batches take the same.
  */
 static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_attention_price *to) {
-  bool by_area = list->calls[call].area == list->area && pricer->system->flash_attention;
+  bool by_area = list->calls[call].attention_fraction == list->attention_fraction && pricer->system->flash_attention;
   if (!list->masked || !by_area) return;
   const tri_attention_price of = tri_pricer_attention(pricer, list, call);
   to->forward_s += of.forward_s;
@@ -65,7 +65,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
   TRI_TRY(tri_alloc("prices", 5 * n, sizeof *out->forward, &out->forward));
   out->backward_input = out->forward + n;
   out->backward_weight = out->forward + 2 * n;
-  out->again = out->forward + 3 * n;
+  out->recompute = out->forward + 3 * n;
   out->together = out->forward + 4 * n;
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
@@ -80,8 +80,8 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
     out->backward_input[c + 1] = tri_price_plus(out->backward_input[c], price.backward_input);
     out->backward_weight[c + 1] = tri_price_plus(out->backward_weight[c], price.backward_weight);
     out->together[c + 1] = tri_price_plus(out->together[c], price.together);
-    again = tri_price_plus(again, price.again);
-    out->again[c + 1] = last ? tri_price_plus(out->again[c], again) : out->again[c];
+    again = tri_price_plus(again, price.recompute);
+    out->recompute[c + 1] = last ? tri_price_plus(out->recompute[c], again) : out->recompute[c];
     if (last) again = (tri_price){0};
   }
   return TRI_OK;
@@ -101,7 +101,7 @@ tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruc
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights) {
   const tri_chunk_prices *p = &kind->chunks[at->chunk];
   int32_t first = at->first_call, end = at->end_call;
-  tri_price sum = tri_price_minus(p->again[end], p->again[first]);
+  tri_price sum = tri_price_minus(p->recompute[end], p->recompute[first]);
   if (inputs) sum = tri_price_plus(sum, tri_price_minus(p->backward_input[end], p->backward_input[first]));
   if (weights) sum = tri_price_plus(sum, tri_price_minus(p->backward_weight[end], p->backward_weight[first]));
   if (inputs && weights) sum = tri_price_plus(sum, tri_price_minus(p->together[end], p->together[first]));
@@ -111,7 +111,7 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
 /* Norms of sliced rows, heads that ranks hold copies of. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
-  const tri_span holders = tri_network_span(&shape, TRI_DOMAIN_TENSOR);
+  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR);
   double seconds = 0, wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
@@ -199,7 +199,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double own = 0, all = 0;
   for (int64_t b = 0; b < buckets->count; b++) {
     const tri_bucket *bucket = &buckets->entries[b];
-    const tri_span group = tri_network_span(&shape, bucket->replicas);
+    const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
     double elements = (double)(bucket->end - bucket->first);
     kind->reduce_s[b] = tri_network_shared(cluster, how, elements * reduced, group, system);
     kind->gather_s[b] = tri_network_collective(cluster, TRI_COLLECTIVE_ALL_GATHER, elements * gathered, group, system);
@@ -231,17 +231,18 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
   kind->tied = tri_parts_hold_tied(kind->parts.table);
   if (!kind->tied) return;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_span stages_of = tri_network_span(&shape, TRI_DOMAIN_PIPELINE);
-  kind->tied_s = layout->pipeline == 1
-                     ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
-                     : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
-                                              count * or_else(request->system->reduce_bytes, wide),
-                                              (tri_span){2, (stages_of.size - 1) * stages_of.stride}, request->system);
+  const tri_group_extent stages_of = tri_network_extent(&shape, TRI_DOMAIN_PIPELINE);
+  kind->tied_s =
+      layout->pipeline == 1
+          ? tri_price_work(request->cluster, request->precision, TRI_WORK_ADD_TO, count, 3.0 * count * wide)
+          : tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE,
+                                   count * or_else(request->system->reduce_bytes, wide),
+                                   (tri_group_extent){2, (stages_of.size - 1) * stages_of.stride}, request->system);
 }
 
 /* ---- construction ------------------------------------------------------------------------------------------------ */
 
-static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
+static tri_status add_kind(tri_stages *stages, const tri_mesh_coordinates *place) {
   const tri_simulation_request *request = stages->request;
   tri_stage_kind *kind = &stages->kinds[stages->num_kinds++];
   kind->listed = *request->layout;
@@ -253,7 +254,7 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_place *place) {
                           .precision = request->precision,
                           .optimizer = request->optimizer,
                           .masked = request->masked,
-                          .masked_area = request->masked_area,
+                          .masked_attention_fraction = request->masked_attention_fraction,
                           .expert_imbalance = request->expert_imbalance,
                           .for_planning = true,
                           .without_program = true};
@@ -278,7 +279,7 @@ static tri_status stages_fill(tri_stages *stages) {
   TRI_TRY(tri_alloc("stages", (size_t)v, sizeof *chunks, &chunks));
   tri_status status = TRI_OK;
   for (int64_t s = 0; s < layout->pipeline && status == TRI_OK; s++) {
-    const tri_mesh_place place = tri_layout_fullest(layout, request->sequence, s);
+    const tri_mesh_coordinates place = tri_layout_fullest(layout, request->sequence, s);
     for (int64_t c = 0; c < v; c++) {
       chunks[c] = tri_layout_layers(layout, request->model, c * layout->pipeline + s);
     }
@@ -298,12 +299,12 @@ static double price_message(const tri_simulation_request *request) {
   double rows = (double)(layout->micro_batch * tri_layout_tokens(layout, request->sequence));
   double bytes = rows * (double)request->model->hidden_size * (double)tri_dtype_bytes(request->precision);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_span holders = tri_network_span(&shape, TRI_DOMAIN_TENSOR); /* of the same rows */
+  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR); /* of the same rows */
   bool several = holders.size > 1;
   bool sliced = layout->sequence_parallel && several, scattered = request->system->scatter_messages && several;
   if (layout->pipeline == 1) return 0;
   double seconds = tri_network_message(request->cluster, sliced || scattered ? bytes / (double)holders.size : bytes,
-                                       tri_network_span(&shape, TRI_DOMAIN_PIPELINE));
+                                       tri_network_extent(&shape, TRI_DOMAIN_PIPELINE));
   if (!scattered || sliced) return seconds;
   return seconds + tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, holders, request->system);
 }
@@ -319,9 +320,9 @@ tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *
   stages.message_s = price_message(request);
   stages.messages_hold = !request->system->overlap_messages || request->cluster->carries;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  const tri_span all = {tri_layout_ranks(layout), 1};
+  const tri_group_extent all = {tri_layout_ranks(layout), 1};
   stages.count_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8,
-                                          tri_network_span(&shape, TRI_DOMAIN_LOSS), request->system);
+                                          tri_network_extent(&shape, TRI_DOMAIN_LOSS), request->system);
   stages.clip_all_s = tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, 8, all, request->system);
   *out = stages;
   return TRI_OK;

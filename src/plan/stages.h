@@ -10,8 +10,8 @@
 /* Sums over the calls before each of a chunk's list: [num_calls + 1]. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price *again;    /* forwards that run again before a backward, at the call behind which they do */
-  tri_price *together; /* more, where both backwards are made at once */
+  tri_price *recompute; /* forwards that run again before a backward, at the call behind which they do */
+  tri_price *together;  /* more, where both backwards are made at once */
   int64_t num_calls;
   tri_attention_price uneven; /* of a micro-batch: seconds that are in proportion to its documents' area */
 } tri_chunk_prices;

@@ -3,43 +3,49 @@
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 
-static const tri_config_key adapter_keys[] = {TRI_ADAPTER_ROWS(tri_trained, tuning.adapter)};
-const tri_config_table tri_trained_adapter_table = {
+static const tri_config_key adapter_keys[] = {TRI_ADAPTER_ROWS(tri_training_options, tuning.adapter)};
+const tri_config_table tri_training_options_adapter_table = {
     .noun = "adapter", .keys = adapter_keys, .num_keys = sizeof adapter_keys / sizeof *adapter_keys};
 
-static const tri_config_key optimizer_keys[] = {TRI_OPTIMIZER_NAME_ROW(tri_trained, optimizer),
-                                                TRI_OPTIMIZER_STATE_ROWS(tri_trained, optimizer)};
-const tri_config_table tri_trained_optimizer_table = {
+static const tri_config_key optimizer_keys[] = {TRI_OPTIMIZER_NAME_ROW(tri_training_options, optimizer),
+                                                TRI_OPTIMIZER_STATE_ROWS(tri_training_options, optimizer)};
+const tri_config_table tri_training_options_optimizer_table = {
     .noun = "optimizer", .keys = optimizer_keys, .num_keys = sizeof optimizer_keys / sizeof *optimizer_keys};
 
 static const tri_config_key trained_keys[] = {
-    TRI_FREEZE_ROW(tri_trained, tuning.freeze),
-    {.name = "adapter", .type = TRI_CONFIG_SECTION, .table = &tri_trained_adapter_table, .help = "trained factors"},
-    {.name = "optimizer", .type = TRI_CONFIG_SECTION, .table = &tri_trained_optimizer_table, .help = "of updates"},
-    TRI_AVERAGE_ROW(tri_trained, optimizer),
+    TRI_FREEZE_ROW(tri_training_options, tuning.freeze),
+    {.name = "adapter",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_training_options_adapter_table,
+     .help = "trained factors"},
+    {.name = "optimizer",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_training_options_optimizer_table,
+     .help = "of updates"},
+    TRI_AVERAGE_ROW(tri_training_options, optimizer),
 };
-const tri_config_table tri_trained_table = {
+const tri_config_table tri_training_options_table = {
     .noun = "list of what is trained", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};
 
-tri_status tri_trained_parse(const char *const *options, int64_t count, tri_trained *out) {
+tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL;
-  tri_trained trained = {.optimizer = *tri_optimizer_settings_default()};
+  tri_training_options trained = {.optimizer = *tri_optimizer_settings_default()};
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_make(tree, &(tri_yaml){.source = "--set"}, NULL, &root);
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
-    status = tri_config_set(&tri_trained_table, tree, root, options[i]);
+    status = tri_config_set(&tri_training_options_table, tree, root, options[i]);
   }
-  if (status == TRI_OK) status = tri_config_read(&tri_trained_table, tree, root, &trained);
+  if (status == TRI_OK) status = tri_config_read(&tri_training_options_table, tree, root, &trained);
   tri_yaml_destroy(tree);
   if (status == TRI_OK) *out = trained;
   return status;
 }
 
-tri_status tri_trained_apply(const tri_trained *trained, tri_model *model) {
+tri_status tri_training_options_apply(const tri_training_options *trained, tri_model *model) {
   model->tuning = trained->tuning;
   tri_adapter_finish(&model->tuning.adapter);
-  TRI_TRY(tri_tuning_check(model));
+  TRI_TRY(tri_trainable_check(model));
   TRI_TRY(tri_optimizer_settings_check(&trained->optimizer));
   return tri_optimizer_settings_check_model(&trained->optimizer, model);
 }

@@ -2,8 +2,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/flight_recorder.h"
+#include "base/memory.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -24,7 +24,8 @@ static void describe_work(const tri_record *record, char *text, size_t size) {
   }
 }
 
-static void look_at_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s, tri_flight *out) {
+static void look_at_records(const tri_mesh *mesh, const tri_record *records, int count, double now_s,
+                            tri_flight_report *out) {
   const tri_record *work = NULL;
   for (int i = 0; i < count; i++) {
     const tri_record *record = &records[i];
@@ -40,7 +41,7 @@ static void look_at_records(const tri_mesh *mesh, const tri_record *records, int
   out->doing_s = now_s - (work->end_s > 0 ? work->end_s : work->begin_s);
 }
 
-static void look_at_waits(const tri_mesh *mesh, double now_s, tri_flight *out) {
+static void look_at_waits(const tri_mesh *mesh, double now_s, tri_flight_report *out) {
   tri_comm_wait waits = tri_comm_state();
   if (waits.operation == NULL) return;
   snprintf(out->operation, sizeof out->operation, "%s", waits.operation);
@@ -51,10 +52,10 @@ static void look_at_waits(const tri_mesh *mesh, double now_s, tri_flight *out) {
   if (waits.behind >= 0) out->behind = tri_mesh_world_rank(mesh, waits.group, waits.behind);
 }
 
-void tri_flight_look(const tri_mesh *mesh, tri_flight *out) {
+void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out) {
   tri_record records[TRI_RECORDER_NEWEST];
   double now_s = tri_clock_s();
-  *out = (tri_flight){.behind = -1, .idle_s = now_s - tri_recorder_last_s()};
+  *out = (tri_flight_report){.behind = -1, .idle_s = now_s - tri_recorder_last_s()};
   look_at_records(mesh, records, tri_recorder_look(records), now_s, out);
   look_at_waits(mesh, now_s, out);
 }
@@ -96,7 +97,7 @@ static const char *group_name(const tri_mesh *mesh, int domain) {
   return domain < TRI_NUM_DOMAINS ? mesh->groups[domain].name : mesh->world.name;
 }
 
-static json_t *flight_json(const tri_mesh *mesh, const tri_flight *flight) {
+static json_t *flight_json(const tri_mesh *mesh, const tri_flight_report *flight) {
   char place[128];
   json_t *joined = json_object();
   for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
@@ -114,12 +115,12 @@ static json_t *flight_json(const tri_mesh *mesh, const tri_flight *flight) {
   return object;
 }
 
-tri_status tri_flight_write(const tri_mesh *mesh, const char *folder) {
+tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder) {
   tri_record records[TRI_RECORDER_NEWEST];
   char path[TRI_PATH_BYTES];
-  tri_flight flight;
+  tri_flight_report flight;
   TRI_TRY(path_of(folder, mesh->world.rank, path));
-  tri_flight_look(mesh, &flight);
+  tri_flight_report_look(mesh, &flight);
   double now_s = tri_clock_s();
   int count = tri_recorder_look(records);
   json_t *object = flight_json(mesh, &flight);
@@ -139,7 +140,7 @@ static void copy_text(const json_t *object, const char *key, char *out, size_t s
   snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight *out) {
+bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight_report *out) {
   char path[TRI_PATH_BYTES];
   char *text = NULL;
   size_t bytes = 0;
@@ -149,10 +150,10 @@ bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_fli
   tri_free(text);
   if (object == NULL) return false;
   const json_t *waits = json_object_get(object, "waits_for"), *joined = json_object_get(object, "newest_collectives");
-  *out = (tri_flight){.step = json_integer_value(json_object_get(object, "step")),
-                      .idle_s = json_real_value(json_object_get(object, "idle_s")),
-                      .doing_s = json_real_value(json_object_get(object, "doing_s")),
-                      .behind = -1};
+  *out = (tri_flight_report){.step = json_integer_value(json_object_get(object, "step")),
+                             .idle_s = json_real_value(json_object_get(object, "idle_s")),
+                             .doing_s = json_real_value(json_object_get(object, "doing_s")),
+                             .behind = -1};
   copy_text(object, "doing", out->doing, sizeof out->doing);
   for (int domain = 0; domain <= TRI_NUM_DOMAINS; domain++) {
     out->joined[domain] = json_integer_value(json_object_get(joined, group_name(mesh, domain)));

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct tri_flight {
+typedef struct tri_flight_report {
   int64_t step;       /* counted from 1; 0 outside steps */
   double idle_s;      /* since anything began or ended */
   char doing[96];     /* "forward of micro-batch 2" */
@@ -20,15 +20,15 @@ typedef struct tri_flight {
   double waits_s;
   int64_t joined[TRI_NUM_DOMAINS + 1]; /* the newest collective of each group that it has joined, by the domain
                                         whose it is, and of the world; 0 */
-} tri_flight;
+} tri_flight_report;
 
 /* Of this rank, now. From any thread. */
-void tri_flight_look(const tri_mesh *mesh, tri_flight *out);
+void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
-/* Writes FOLDER/rank-00003.json: what tri_flight_look finds, and the newest records. From any thread. */
-tri_status tri_flight_write(const tri_mesh *mesh, const char *folder);
+/* Writes FOLDER/rank-00003.json: what tri_flight_report_look finds, and the newest records. From any thread. */
+tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder);
 
 /* Reads that of another rank of the mesh; false if there is none that can be read. */
-bool tri_flight_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight *out);
+bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight_report *out);
 
 #endif

@@ -5,9 +5,9 @@
  * rest. */
 #include "recovery/snapshot.h"
 
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "checkpoint/element_sum.h"
 #include "comm/agreement.h"
@@ -40,7 +40,7 @@ static const char magic[16] = "trireme-memory-3";
 
 struct tri_snapshots {
   tri_engine *engine;
-  tri_shards shards;
+  tri_checkpoint_map shards;
   char base[BASE_BYTES];       /* of this output's runs, all nodes */
   char folder[TRI_PATH_BYTES]; /* of this run's, this node */
   uint64_t signature;
@@ -194,8 +194,8 @@ static tri_status snapshot_set_up(tri_snapshots *s, const tri_run_config *config
   const tri_group *world = world_of(s);
   TRI_TRY(find_folder(s, config->output, identity));
   TRI_TRY(sign(s, config, identity));
-  TRI_TRY(tri_shards_create(s->engine, TRI_SHARDS_LOAD, &s->shards));
-  s->bytes = HEADER_BYTES + (tri_shards_bytes(&s->shards) + 7) / 8 * 8;
+  TRI_TRY(tri_checkpoint_map_create(s->engine, TRI_SHARDS_LOAD, &s->shards));
+  s->bytes = HEADER_BYTES + (tri_checkpoint_map_bytes(&s->shards) + 7) / 8 * 8;
   s->neighbour = neighbour_of(world->rank, world->size);
   return tri_alloc("sizes of snapshots", (size_t)world->size, sizeof *s->sizes, &s->sizes);
 }
@@ -218,7 +218,7 @@ tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config
 
 void tri_snapshots_destroy(tri_snapshots *s) {
   if (s == NULL) return;
-  tri_shards_release(&s->shards);
+  tri_checkpoint_map_release(&s->shards);
   tri_free(s->sizes);
   tri_free(s);
 }
@@ -226,7 +226,7 @@ void tri_snapshots_destroy(tri_snapshots *s) {
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
 static tri_status snapshot_fill(const tri_snapshots *s, const tri_progress *progress, mapped *file) {
-  TRI_TRY(tri_shards_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
+  TRI_TRY(tri_checkpoint_map_download(s->engine, &s->shards, file->begin + HEADER_BYTES));
   header head = {.signature = s->signature,
                  .rank = world_of(s)->rank,
                  .bytes = (int64_t)s->bytes,
@@ -405,7 +405,7 @@ static tri_status take_own(tri_snapshots *s, int64_t step, tri_progress *progres
   mapped file = {0};
   header head;
   TRI_TRY(open_whole(s, step, world_of(s)->rank, &file, &head));
-  tri_status status = tri_shards_upload(s->engine, &s->shards, file.begin + HEADER_BYTES);
+  tri_status status = tri_checkpoint_map_upload(s->engine, &s->shards, file.begin + HEADER_BYTES);
   *progress = head.progress;
   unmap(&file);
   return status;

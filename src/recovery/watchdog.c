@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/flight_recorder.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "recovery/flight_report.h"
@@ -33,20 +33,20 @@ struct tri_watchdog {
 
 typedef struct answers {
   const tri_watchdog *watchdog;
-  tri_flight *flights; /* [world.size] */
-  bool *known;         /* [world.size] */
+  tri_flight_report *flights; /* [world.size] */
+  bool *known;                /* [world.size] */
 } answers;
 
 /* A mesh as another rank sees it: where it stands, and the names of its groups. */
 static tri_mesh mesh_of(const answers *a, int rank) {
   tri_mesh mesh = *a->watchdog->mesh;
-  mesh.place = tri_mesh_place_of(&mesh.shape, rank);
+  mesh.place = tri_mesh_coordinates_of(&mesh.shape, rank);
   return mesh;
 }
 
 /* Where a rank does not know who is behind: of its group, one without an answer, else the one that has joined least. */
 static int guess_behind(const answers *a, int rank) {
-  const tri_flight *flight = &a->flights[rank];
+  const tri_flight_report *flight = &a->flights[rank];
   tri_mesh mesh = mesh_of(a, rank);
   int domain = tri_mesh_domain_of(&mesh, flight->group), behind = -1;
   int size = tri_mesh_group_size(&mesh, flight->group);
@@ -62,7 +62,7 @@ static int guess_behind(const answers *a, int rank) {
 }
 
 static int waits_for(const answers *a, int rank) {
-  const tri_flight *flight = &a->flights[rank];
+  const tri_flight_report *flight = &a->flights[rank];
   if (!a->known[rank] || flight->operation[0] == '\0') return -1;
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
@@ -86,7 +86,7 @@ static const char *name_rank(const answers *a, int rank, char *text, size_t size
   return text;
 }
 
-static const char *name_wait(const tri_flight *flight, char *text, size_t size) {
+static const char *name_wait(const tri_flight_report *flight, char *text, size_t size) {
   char bytes[32], number[32] = "";
   if (flight->number > 0) snprintf(number, sizeof number, " number %lld", (long long)flight->number);
   snprintf(text, size, "%s%s over %s (%s)", flight->operation, number, flight->group,
@@ -95,7 +95,7 @@ static const char *name_wait(const tri_flight *flight, char *text, size_t size) 
 }
 
 static void say_what_it_does(const answers *a, int rank, char *text, size_t size) {
-  const tri_flight *flight = &a->flights[rank];
+  const tri_flight_report *flight = &a->flights[rank];
   if (!a->known[rank]) {
     snprintf(text, size, "does not answer: its process is stopped or gone, or its node is");
   } else if (flight->operation[0] != '\0') {
@@ -132,7 +132,8 @@ static tri_status read_answers(const tri_watchdog *w, answers *a) {
   a->watchdog = w;
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->flights, &a->flights));
   TRI_TRY(tri_alloc("the answers of a watchdog", ranks, sizeof *a->known, &a->known));
-  for (int r = 0; r < w->mesh->world.size; r++) a->known[r] = tri_flight_read(w->mesh, w->folder, r, &a->flights[r]);
+  for (int r = 0; r < w->mesh->world.size; r++)
+    a->known[r] = tri_flight_report_read(w->mesh, w->folder, r, &a->flights[r]);
   return TRI_OK;
 }
 
@@ -176,7 +177,7 @@ static void ask(tri_watchdog *w) {
   int file = open(w->asked, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
   if (file < 0) return;
   close(file);
-  if (tri_flight_write(w->mesh, w->folder) != TRI_OK || !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
+  if (tri_flight_report_write(w->mesh, w->folder) != TRI_OK || !sleep_some(w, 1.5 * period_s(w) + 0.2)) return;
   answers a = {0};
   int last = -1;
   if (read_answers(w, &a) != TRI_OK) return;
@@ -195,7 +196,8 @@ static void ask(tri_watchdog *w) {
 static void look(tri_watchdog *w) {
   bool asked = access(w->asked, F_OK) == 0;
   if (access(w->ended, F_OK) == 0) _exit(tri_status_exit(TRI_COMM));
-  if (asked && !w->answered) (void)tri_flight_write(w->mesh, w->folder); /* whoever asks sees that there is none */
+  if (asked && !w->answered)
+    (void)tri_flight_report_write(w->mesh, w->folder); /* whoever asks sees that there is none */
   w->answered = asked;
   if (!asked && idle_s(w) > w->timeout_s) ask(w);
 }

@@ -2,9 +2,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "timeline/instruction_event.h"

@@ -187,7 +187,7 @@ static json_t *optimizers_json(const tri_run_config *config) {
   return object;
 }
 
-enum { TUNING_BYTES = 2 * TRI_TUNING_TEXT_BYTES + 100 };
+enum { TUNING_BYTES = 2 * TRI_TRAINABLE_TEXT_BYTES + 100 };
 
 static const char *describe_quantise(tri_quantise quantise) {
   switch (quantise) {
@@ -198,11 +198,11 @@ static const char *describe_quantise(tri_quantise quantise) {
 }
 
 static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES]) {
-  char targets[TRI_TUNING_TEXT_BYTES], train[TRI_TUNING_TEXT_BYTES];
+  char targets[TRI_TRAINABLE_TEXT_BYTES], train[TRI_TRAINABLE_TEXT_BYTES];
   out[0] = '\0';
   if (adapter->rank == 0) return;
-  tri_tuning_describe(&adapter->targets, targets, sizeof targets);
-  tri_tuning_describe(&adapter->train, train, sizeof train);
+  tri_trainable_describe(&adapter->targets, targets, sizeof targets);
+  tri_trainable_describe(&adapter->train, train, sizeof train);
   snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
            targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
            describe_quantise(adapter->quantise));
@@ -210,8 +210,8 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
 
 /* What of the model is trained. */
 static json_t *trained_json(const tri_run_config *config) {
-  char freeze[TRI_TUNING_TEXT_BYTES], adapter[TUNING_BYTES];
-  tri_tuning_describe(&config->model.tuning.freeze, freeze, sizeof freeze);
+  char freeze[TRI_TRAINABLE_TEXT_BYTES], adapter[TUNING_BYTES];
+  tri_trainable_describe(&config->model.tuning.freeze, freeze, sizeof freeze);
   describe_adapter(&config->model.tuning.adapter, adapter);
   return json_pack("{s:s, s:s}", "freeze", freeze, "adapter", adapter);
 }
@@ -490,7 +490,7 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   if (tri_alloc("a checkpoint's run file", 1, sizeof *there, &there) != TRI_OK) return NULL;
   const char *text = state->run_config;
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
-    tri_run_settle_older(there);
+    tri_run_resolve_auto_older(there);
     return there;
   }
   tri_free(there);
@@ -648,9 +648,9 @@ static const char *or_none(const char *text) { return text[0] == '\0' ? "none" :
 static void compare_trained(const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
-  char own_freeze[TRI_TUNING_TEXT_BYTES], own_adapter[TUNING_BYTES];
+  char own_freeze[TRI_TRAINABLE_TEXT_BYTES], own_adapter[TUNING_BYTES];
   if (said == NULL) return;
-  tri_tuning_describe(&c->config->model.tuning.freeze, own_freeze, sizeof own_freeze);
+  tri_trainable_describe(&c->config->model.tuning.freeze, own_freeze, sizeof own_freeze);
   describe_adapter(&c->config->model.tuning.adapter, own_adapter);
   if (strcmp(freeze, own_freeze) != 0) add_change(c, "freeze", or_none(freeze), or_none(own_freeze));
   if (strcmp(adapter, own_adapter) != 0) add_change(c, "adapter", or_none(adapter), or_none(own_adapter));
@@ -712,13 +712,13 @@ static void compare_all(const tri_identity *identity, const tri_checkpoint_state
 }
 
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
-                                const tri_checkpoint *checkpoint, tri_take_up how) {
+                                const tri_checkpoint *checkpoint, tri_resume_kind how) {
   const char *folder = tri_checkpoint_path(checkpoint);
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   changes c = {.config = config, .fits = true};
   char samples[512];
-  if (how == TRI_TAKE_UP_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
+  if (how == TRI_RESUME_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
     TRI_TRY(check_adapter(identity, config, folder));
   }
   TRI_TRY(check_folder(checkpoint));
@@ -726,17 +726,17 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   compare_tokenizers(identity, folder, said, &c);
   compare_bases(identity, said, &c);
   switch (how) {
-    case TRI_TAKE_UP_RUN:
+    case TRI_RESUME_RUN:
       TRI_TRY(compare_runs(identity, config, folder, said));
       compare_all(identity, state, &c);
       break;
-    case TRI_TAKE_UP_BRANCH: compare_all(identity, state, &c); break;
-    case TRI_TAKE_UP_WEIGHTS: break;
+    case TRI_RESUME_BRANCH: compare_all(identity, state, &c); break;
+    case TRI_RESUME_WEIGHTS: break;
   }
   describe_samples(&c, state, samples);
   if (c.text_length == 0) {
     if (samples[0] != '\0') tri_warn("%s: %s", folder, samples + 2);
-    if (how != TRI_TAKE_UP_WEIGHTS) tell_differences(state, config);
+    if (how != TRI_RESUME_WEIGHTS) tell_differences(state, config);
     return say_left_out(config, checkpoint);
   }
   if (!c.fits) {

@@ -42,16 +42,16 @@ tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *
 /* LOCAL. What a checkpoint says of the run that made it. A new object. */
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config);
 
-typedef enum tri_take_up {
-  TRI_TAKE_UP_RUN,     /* the newest checkpoint of this output: it must be this run's */
-  TRI_TAKE_UP_BRANCH,  /* a checkpoint that was named, to go on from */
-  TRI_TAKE_UP_WEIGHTS, /* weights to begin with: the corpus may be any */
-} tri_take_up;
+typedef enum tri_resume_kind {
+  TRI_RESUME_RUN,     /* the newest checkpoint of this output: it must be this run's */
+  TRI_RESUME_BRANCH,  /* a checkpoint that was named, to go on from */
+  TRI_RESUME_WEIGHTS, /* weights to begin with: the corpus may be any */
+} tri_resume_kind;
 
 /* LOCAL. Compares a checkpoint or a Hugging Face folder with the run. TRI_BAD_CONFIG names every key that differs and
  * is not allowed to. Differences that change no function are logged. */
 tri_status tri_identity_compare(const tri_identity *identity, const tri_run_config *config,
-                                const tri_checkpoint *checkpoint, tri_take_up how);
+                                const tri_checkpoint *checkpoint, tri_resume_kind how);
 
 /* LOCAL. The number of the sample that a run goes on with from a checkpoint: that behind the last one taken, whatever
  * the batch was; where samples have become longer or shorter (`allow_change`), the one behind as many tokens. */

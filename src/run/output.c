@@ -1,6 +1,7 @@
 #include "run/output.h"
 
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 
@@ -131,4 +132,14 @@ tri_status tri_output_hold(const tri_group *world, const tri_run_config *config,
                            tri_identity *identity) {
   TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? hold(config->output, anew, lock) : TRI_OK));
   return tri_identity_open(world, config, anew, identity);
+}
+
+tri_status tri_output_write_config(const tri_run_config *config) {
+  char path[TRI_PATH_BYTES];
+  char *text = NULL;
+  TRI_TRY(tri_path_join(path, config->output, "config.yaml"));
+  TRI_TRY(tri_run_config_print(config, &text));
+  tri_status status = tri_file_replace(path, text, strlen(text));
+  tri_free(text);
+  return status;
 }

@@ -12,8 +12,12 @@
 tri_status tri_output_hold(const tri_group *world, const tri_run_config *config, bool anew, tri_folder_lock **lock,
                            tri_identity *identity);
 
-/* LOCAL, by who holds the output. The run goes on from the checkpoint `folder`, of that step. If that is one of the
- * output's own, later ones are moved aside; if it is another run's, all that is there is: it is another history. */
+/* LOCAL, on the rank that holds the output. Writes OUTPUT/config.yaml: the configuration as it was resolved. */
+tri_status tri_output_write_config(const tri_run_config *config);
+
+/* LOCAL, on the rank that holds the output. The run goes on from the checkpoint `folder`, of that step. If that is one
+ * of the output's own, later ones are moved aside; if it is another run's, all that is there is: it is another history.
+ */
 tri_status tri_output_make_room(const char *output, const char *folder, int64_t step);
 
 #endif

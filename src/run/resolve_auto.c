@@ -14,7 +14,7 @@ static bool is_settled(const tri_run_config *c) {
          c->data.too_long != TRI_TOO_LONG_AUTO;
 }
 
-void tri_run_settle_older(tri_run_config *c) {
+void tri_run_resolve_auto_older(tri_run_config *c) {
   if (c->data.documents == TRI_DOCUMENTS_AUTO) c->data.documents = TRI_DOCUMENTS_JOINED;
   if (c->data.packing == TRI_PACKING_AUTO) c->data.packing = TRI_PACKING_WINDOWS;
   if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_CUT;
@@ -33,7 +33,7 @@ static void take(const tri_yaml *data, tri_run_config *c) {
   if (c->data.documents == TRI_DOCUMENTS_AUTO) c->data.documents = use;
   if (c->data.packing == TRI_PACKING_AUTO) c->data.packing = packed;
   if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = rule;
-  tri_run_settle_older(c);
+  tri_run_resolve_auto_older(c);
 }
 
 /* A configuration that cannot be read says nothing here; where it is needed, that is told. */
@@ -78,7 +78,7 @@ static bool has_mask(const char *prefix) {
   return tri_path_with(path, prefix, TRI_CORPUS_MASK_SUFFIX) == TRI_OK && tri_path_exists(path);
 }
 
-tri_status tri_run_settle(tri_run_config *c, const char *resume) {
+tri_status tri_run_resolve_auto(tri_run_config *c, const char *resume) {
   if (!is_settled(c) && strcmp(resume, "auto") == 0) TRI_TRY(take_of_output(c));
   if (!is_settled(c) && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) take_of_checkpoint(resume, c);
   bool masked = false;
@@ -89,7 +89,7 @@ tri_status tri_run_settle(tri_run_config *c, const char *resume) {
     const bool packed = c->data.packing == TRI_PACKING_DOCUMENTS;
     if (c->data.too_long == TRI_TOO_LONG_AUTO && packed) c->data.too_long = TRI_TOO_LONG_TRUNCATE;
   }
-  tri_run_settle_older(c);
+  tri_run_resolve_auto_older(c);
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.packing == TRI_PACKING_DOCUMENTS) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`data.too_long: %s` goes with `data.packing: documents`; windows of the text cut documents anywhere",

@@ -452,8 +452,8 @@ static tri_status finish_sources(tri_run_config *c) {
 /* ---- what is trained ------------------------------------------------------------------------------------------- */
 
 static tri_status check_tuning(const tri_run_config *c) {
-  TRI_TRY(tri_tuning_check(&c->model));
-  if (!tri_tuning_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
+  TRI_TRY(tri_trainable_check(&c->model));
+  if (!tri_trainable_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`adapter` is for a model that somebody has trained: name its folder in `init`");
 }
 

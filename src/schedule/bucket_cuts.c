@@ -194,8 +194,8 @@ static tri_status cut_all(const tri_optimizer_settings *settings, const tri_mesh
   return TRI_OK;
 }
 
-tri_status tri_buckets_cut_between(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
-                                   const tri_parameter_table *table, tri_buckets *buckets) {
+tri_status tri_buckets_cut_at_tensors(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
+                                      const tri_parameter_table *table, tri_buckets *buckets) {
   pieces scratch = {0};
   uint64_t *loads[TRI_NUM_DOMAINS] = {NULL};
   const tri_status status = cut_all(optimizer, shape, table, buckets, &scratch, loads);

@@ -5,7 +5,7 @@
 #include "schedule/buckets.h"
 
 /* Sets the begins of every bucket that holds such a tensor: no part begins inside one. */
-tri_status tri_buckets_cut_between(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
-                                   const tri_parameter_table *table, tri_buckets *buckets);
+tri_status tri_buckets_cut_at_tensors(const tri_optimizer_settings *optimizer, const tri_mesh_shape *shape,
+                                      const tri_parameter_table *table, tri_buckets *buckets);
 
 #endif

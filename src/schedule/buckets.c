@@ -88,7 +88,7 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
     TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
     cut_evenly(bucket);
   }
-  if (between) TRI_TRY(tri_buckets_cut_between(optimizer, &share->seat.shape, table, buckets));
+  if (between) TRI_TRY(tri_buckets_cut_at_tensors(optimizer, &share->seat.shape, table, buckets));
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     bucket->own_first = sharded ? bucket->first + bucket->begins[bucket->rank] : bucket->first;
@@ -126,39 +126,41 @@ const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_
   return NULL;
 }
 
-tri_stretch tri_stretch_within(tri_stretch whole, int64_t first, int64_t count) {
+tri_element_range tri_element_range_within(tri_element_range whole, int64_t first, int64_t count) {
   int64_t begin = whole.first > first ? whole.first : first;
   int64_t end = whole.first + whole.count < first + count ? whole.first + whole.count : first + count;
-  if (begin >= end) return (tri_stretch){0, 0, 0};
-  return (tri_stretch){begin - first, end - begin, whole.at + begin - whole.first};
+  if (begin >= end) return (tri_element_range){0, 0, 0};
+  return (tri_element_range){begin - first, end - begin, whole.at + begin - whole.first};
 }
 
 /* The part of an entry within [first, end), which lies at `at`. */
-static tri_stretch part_within(const tri_parameter *entry, int64_t first, int64_t end, int64_t at) {
+static tri_element_range part_within(const tri_parameter *entry, int64_t first, int64_t end, int64_t at) {
   int64_t begin = entry->offset > first ? entry->offset : first;
   int64_t stop = entry->offset + entry->count < end ? entry->offset + entry->count : end;
-  if (begin >= stop) return (tri_stretch){0, 0, 0};
-  return (tri_stretch){begin - entry->offset, stop - begin, at + begin - first};
+  if (begin >= stop) return (tri_element_range){0, 0, 0};
+  return (tri_element_range){begin - entry->offset, stop - begin, at + begin - first};
 }
 
-tri_stretch tri_stretch_of_values(const tri_buckets *buckets, const tri_parameter_table *table, int64_t index) {
+tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,
+                                              int64_t index) {
   const tri_parameter *entry = &table->entries[index];
-  if (entry->alias) return tri_stretch_of_values(buckets, table, entry->tied_to);
+  if (entry->alias) return tri_element_range_of_values(buckets, table, entry->tied_to);
   const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, index);
-  if (bucket == NULL) return (tri_stretch){0, entry->count, entry->offset};
+  if (bucket == NULL) return (tri_element_range){0, entry->count, entry->offset};
   if (bucket->values_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->values_at);
   return part_within(entry, bucket->first, bucket->end, bucket->values_at);
 }
 
-tri_stretch tri_stretch_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table, int64_t index) {
+tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table,
+                                                 int64_t index) {
   const tri_parameter *entry = &table->entries[index];
-  if (entry->frozen) return (tri_stretch){0, 0, 0};
+  if (entry->frozen) return (tri_element_range){0, 0, 0};
   const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
     int64_t behind = table->num_gradient_elements - entry->gradient_offset; /* the last in either array */
-    return (tri_stretch){0, entry->count, buckets->gradient_elements - behind};
+    return (tri_element_range){0, entry->count, buckets->gradient_elements - behind};
   }
-  if (bucket == NULL) return (tri_stretch){0, entry->count, entry->gradient_offset};
+  if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};
   if (bucket->gradients_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->gradients_at);
   return part_within(entry, bucket->first, bucket->end, bucket->gradients_at);
 }

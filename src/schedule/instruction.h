@@ -13,8 +13,8 @@
  * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
  * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
  * programs. Whoever does something else for each instruction has a function for each, named after the reader and the
- * instruction (engine_load, tri_walk_load), and an array of those beside the functions: a line without its function
- * does not compile. */
+ * instruction (engine_load, tri_event_sim_load), and an array of those beside the functions: a line without its
+ * function does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 
@@ -28,13 +28,13 @@
   /* the parameters are new: pack weights */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
   /* a box is empty: what comes next of its kind may be put there */ \
-  X(POST_RECEIVE,    post_receive,    box_from,    starts,  COMMUNICATION,   PIPELINE) \
+  X(POST_RECEIVE,    post_receive,    stage_buffer_from,    starts,  COMMUNICATION,   PIPELINE) \
   /* wait until the box is full */ \
-  X(RECEIVE,         receive,         box_from,    waits,   COMMUNICATION,   PIPELINE) \
+  X(RECEIVE,         receive,         stage_buffer_from,    waits,   COMMUNICATION,   PIPELINE) \
   /* start to send a box */ \
-  X(SEND,            send,            box_to,      starts,  COMMUNICATION,   PIPELINE) \
+  X(SEND,            send,            stage_buffer_to,      starts,  COMMUNICATION,   PIPELINE) \
   /* wait until the box may be written again */ \
-  X(WAIT_SENT,       wait_sent,       box,         waits,   COMMUNICATION,   PIPELINE) \
+  X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
   /* operations [first, end) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
   /* gradients of inputs and weights of the same, operation by operation */ \
@@ -71,10 +71,10 @@ typedef enum tri_operands {
   TRI_OPERANDS_micro_batch,
   TRI_OPERANDS_calls,      /* a micro-batch, a chunk, its frame, calls from first_call on, the boxes that they use */
   TRI_OPERANDS_calls_back, /* the same, and the calls are taken from end_call - 1 down */
-  TRI_OPERANDS_box_to,     /* a box, and for whom its message is */
-  TRI_OPERANDS_box_from,   /* a box, and from whom its message comes */
-  TRI_OPERANDS_box,        /* a box whose message is on its way out */
-  TRI_OPERANDS_bucket,     /* a bucket and its chunk */
+  TRI_OPERANDS_stage_buffer_to,   /* a box, and for whom its message is */
+  TRI_OPERANDS_stage_buffer_from, /* a box, and from whom its message comes */
+  TRI_OPERANDS_stage_buffer,      /* a box whose message is on its way out */
+  TRI_OPERANDS_bucket,            /* a bucket and its chunk */
 } tri_operands;
 
 typedef enum tri_completion {

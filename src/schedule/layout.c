@@ -389,13 +389,13 @@ static int64_t most_tokens(const tri_layout *layout, int64_t sequence, int64_t *
   return most;
 }
 
-tri_mesh_place tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage) {
+tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage) {
   const tri_mesh_shape shape = tri_layout_mesh(layout);
-  tri_mesh_place place = {{0}};
+  tri_mesh_coordinates place = {{0}};
   int64_t rank = 0;
   place.at[TRI_AXIS_PIPELINE] = (int)stage;
   (void)most_tokens(layout, sequence, &rank);
-  return tri_domain_place(&shape, &place, TRI_DOMAIN_CONTEXT, (int)rank);
+  return tri_domain_coordinates(&shape, &place, TRI_DOMAIN_CONTEXT, (int)rank);
 }
 
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence) {
@@ -460,7 +460,7 @@ tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *mod
   return (tri_layer_range){first + begin, first + begin + count};
 }
 
-tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,
+tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_coordinates *place,
                                  tri_layer_range *chunks) {
   for (int64_t c = 0; c < layout->virtual_stages; c++) {
     chunks[c] = tri_layout_layers(layout, model, c * layout->pipeline + place->at[TRI_AXIS_PIPELINE]);

@@ -67,7 +67,7 @@ tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *mod
 int64_t tri_layout_ranks(const tri_layout *layout);
 
 /* Of the ranks of a stage one that has the most tokens of each sequence, which the others wait for; and how many. */
-tri_mesh_place tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
+tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Micro-batches of one rank in a step of a resolved layout. */
@@ -80,7 +80,7 @@ int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch)
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */
-tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_place *place,
+tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_coordinates *place,
                                  tri_layer_range *chunks);
 
 #endif

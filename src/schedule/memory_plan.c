@@ -85,7 +85,7 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
     const tri_op_call *call = &list->calls[c];
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
       if (call->inputs[i] != slot) continue;
-      int64_t again = call->again ? time_again(list, c, pass, split) + (reader(list, c) - c) : 0;
+      int64_t again = call->recompute ? time_again(list, c, pass, split) + (reader(list, c) - c) : 0;
       int64_t backward = tri_op_keeps_input(call, i) ? time_of(list, c, pass, split) : 0;
       if (again > last) last = again;
       if (backward > last) last = backward;
@@ -181,7 +181,7 @@ static tri_status plan_workspaces(planning *p, const tri_op_call *call, size_t b
     int64_t time = time_of(p->list, call->index, (tri_pass)pass, split);
     const bool runs = pass != TRI_PASS_BACKWARD_WEIGHT || tri_op_has_weights(call);
     if (runs) TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0}, (owner){OWNER_WORKSPACE, first + pass}));
-    if (pass == TRI_PASS_FORWARD || !call->again) continue;
+    if (pass == TRI_PASS_FORWARD || !call->recompute) continue;
     time = time_again(p->list, call->index, (tri_pass)pass, split);
     TRI_TRY(add_interval(p, (tri_interval){time, time, bytes, 0},
                          (owner){OWNER_WORKSPACE, first + TRI_WORKSPACE_AGAIN + pass}));
@@ -193,10 +193,10 @@ static void plan_chunk_notes(planning *p) {
   size_t end = 0;
   for (int64_t c = 0; c < p->list->num_calls; c++) {
     const tri_op_call *call = &p->list->calls[c];
-    p->plan->notes[c] = end;
-    if (call->op->notes != NULL) end = tri_bytes_plus(end, tri_padded_bytes(call->op->notes(call)));
+    p->plan->host_state[c] = end;
+    if (call->op->host_state != NULL) end = tri_bytes_plus(end, tri_padded_bytes(call->op->host_state(call)));
   }
-  p->plan->notes[p->list->num_calls] = end;
+  p->plan->host_state[p->list->num_calls] = end;
 }
 
 /* Scratch memory, packed weights and constants. */
@@ -262,7 +262,7 @@ static tri_status chunk_create(const tri_op_list *list, tri_chunk_plan *plan) {
   TRI_TRY(tri_alloc("the memory plan", slots, sizeof *plan->gradients, &plan->gradients));
   TRI_TRY(tri_alloc("the memory plan", calls * TRI_NUM_WORKSPACES, sizeof *plan->workspaces, &plan->workspaces));
   TRI_TRY(tri_alloc("the memory plan", calls * TRI_OP_BUFFERS, sizeof *plan->buffers, &plan->buffers));
-  TRI_TRY(tri_alloc("the memory plan", calls + 1, sizeof *plan->notes, &plan->notes));
+  TRI_TRY(tri_alloc("the memory plan", calls + 1, sizeof *plan->host_state, &plan->host_state));
   return tri_alloc("the memory plan", constants, sizeof *plan->constants, &plan->constants);
 }
 
@@ -312,7 +312,7 @@ static void plan_context(const tri_op_list *list, tri_memory_plan *plan) {
   const tri_op_context context = tri_op_list_context(list);
   int64_t joined = list->batch * tri_op_context_joined_rows(&context, context.outer_rank);
   if (context.ranks == 1) return;
-  plan->batch_numbers = take(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
+  plan->batch_global_rows = take(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
   if (context.inner > 1) plan->batch_inner_order = take(&plan->batch_bytes, column_bytes(joined));
   if (!tri_op_context_gathers(&context)) return;
   plan->batch_outer_order = take(&plan->batch_bytes, column_bytes(list->batch * context.tokens));
@@ -343,8 +343,8 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
 static void plan_notes(tri_memory_plan *plan, size_t *end) {
   for (int64_t c = 0; c < plan->num_chunks; c++) {
     tri_chunk_plan *chunk = &plan->chunks[c];
-    chunk->host_notes = *end;
-    *end = tri_bytes_plus(*end, tri_bytes_times(chunk->notes[chunk->num_calls], (size_t)chunk->num_frames));
+    chunk->host_states = *end;
+    *end = tri_bytes_plus(*end, tri_bytes_times(chunk->host_state[chunk->num_calls], (size_t)chunk->num_frames));
   }
 }
 
@@ -361,11 +361,11 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
   plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end - begin);
   begin = *end;
   const bool needs_copies = request->exchange_bytes > 0 && request->sums_bytes == 0;
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS && needs_copies; kind++) {
-    plan->host_boxes[kind] = *end;
-    *end = tri_bytes_plus(*end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS && needs_copies; kind++) {
+    plan->host_stage_buffers[kind] = *end;
+    *end = tri_bytes_plus(*end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
-  if (needs_copies) plan->host_passing = take(end, plan->passing_bytes);
+  if (needs_copies) plan->host_transfer = take(end, plan->transfer_bytes);
   plan->message_bytes = tri_bytes_plus(plan->message_bytes, *end - begin);
   plan->exchange_bytes = request->exchange_bytes;
   plan->exchange = take(end, plan->exchange_bytes);
@@ -379,7 +379,7 @@ static size_t most_passing(const tri_memory_request *request) {
   for (int64_t l = 0; l < request->num_chunks; l++) {
     for (int64_t c = 0; c < request->lists[l]->num_calls; c++) {
       const tri_op_call *call = &request->lists[l]->calls[c];
-      size_t bytes = call->op->passing == NULL ? 0 : call->op->passing(call);
+      size_t bytes = call->op->transfer == NULL ? 0 : call->op->transfer(call);
       if (bytes > most) most = bytes;
     }
   }
@@ -427,8 +427,8 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
     plan->sink = take(&end, tri_bytes_times((size_t)request->num_sink, element));
     plan->gradient_bytes = end - plan->gradient_values;
   }
-  plan->passing_bytes = most_passing(request);
-  plan->passing = take(&end, plan->passing_bytes);
+  plan->transfer_bytes = most_passing(request);
+  plan->transfer = take(&end, plan->transfer_bytes);
   if (request->training) {
     plan->states = take(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
     plan->optimizer_bytes = end - plan->states;
@@ -436,10 +436,10 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan_batches(request, plan, &end);
   size_t begin = end;
   plan->row_bytes = message_bytes(request->lists[0]);
-  plan->box_bytes = tri_padded_bytes(plan->row_bytes);
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-    plan->boxes[kind] = end;
-    end = tri_bytes_plus(end, tri_bytes_times(plan->box_bytes, (size_t)request->boxes[kind]));
+  plan->stage_buffer_bytes = tri_padded_bytes(plan->row_bytes);
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+    plan->stage_buffers[kind] = end;
+    end = tri_bytes_plus(end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
   plan->partial = take(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
@@ -477,7 +477,7 @@ void tri_memory_plan_destroy(tri_memory_plan *plan) {
   if (plan == NULL) return;
   for (int64_t c = 0; plan->chunks != NULL && c < plan->num_chunks; c++) {
     tri_chunk_plan *chunk = &plan->chunks[c];
-    tri_free(chunk->notes);
+    tri_free(chunk->host_state);
     tri_free(chunk->constants);
     tri_free(chunk->buffers);
     tri_free(chunk->workspaces);

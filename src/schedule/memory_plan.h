@@ -46,8 +46,8 @@ typedef struct tri_chunk_plan {
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: in the transient region */
   size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
   size_t *constants;    /* [num_constants]: in the arena */
-  size_t *notes;        /* [num_calls + 1]: in a frame's notes, where each call's begin */
-  size_t host_notes;    /* where those of frame 0 begin in host memory */
+  size_t *host_state;   /* [num_calls + 1]: in a frame's notes, where each call's begin */
+  size_t host_states;   /* where those of frame 0 begin in host memory */
   int64_t first_router; /* of those whose counts a step has */
   int64_t num_frames;
   size_t frames, frame_bytes; /* where they begin in the arena, and the size of one */
@@ -58,20 +58,21 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Regions of the arena: where they begin. */
-  size_t parameters, value_slots, frozen[TRI_NUM_STORED], sink, gradient_values, gradient_slots, passing, states,
-      values, results, batches, boxes[TRI_NUM_BOX_KINDS], partial, sums, transient;
+  size_t parameters, value_slots, frozen[TRI_NUM_STORED], sink, gradient_values, gradient_slots, transfer, states,
+      values, results, batches, stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, transient;
   /* Regions of host memory. */
-  size_t host_values, host_results, host_batches, host_boxes[TRI_NUM_BOX_KINDS], host_passing, exchange, staging;
+  size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
+      exchange, staging;
   size_t results_bytes; /* of a step: its results, and behind them */
   size_t result_counts; /* counts of its routers: [num_routers, router_experts + 1] */
   int64_t num_routers, router_experts;
-  size_t row_bytes, box_bytes; /* what a message carries; the same and its padding */
-  size_t batch_bytes;          /* of one batch: */
+  size_t row_bytes, stage_buffer_bytes; /* what a message carries; the same and its padding */
+  size_t batch_bytes;                   /* of one batch: */
   size_t batch_labels, batch_positions, batch_weights, batch_slices; /* where they begin in it, behind the ids */
-  size_t batch_numbers, batch_inner_order, batch_outer_order, batch_send_rows; /* likewise; 0: it has none */
+  size_t batch_global_rows, batch_inner_order, batch_outer_order, batch_send_rows; /* likewise; 0: it has none */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */
-  size_t parameter_bytes, gradient_bytes, passing_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
+  size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
       sums_bytes, staging_bytes, constant_bytes, buffer_bytes, activation_bytes, transient_bytes;
   size_t arena_bytes;
   size_t queue_bytes;                           /* beside the arena: what the device holds for its queue of kernels */
@@ -98,7 +99,7 @@ typedef struct tri_memory_request {
                             then boxes have copies there too, unless MPI reaches that. 0: neither */
   size_t sums_bytes;     /* of device memory: scratch of collectives where MPI reaches it; else 0 */
   int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
-  int64_t boxes[TRI_NUM_BOX_KINDS];
+  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS];
   const tri_device_description *device; /* asked for scratch memory and packed weights; NULL plans without either */
 } tri_memory_request;
 

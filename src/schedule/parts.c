@@ -11,11 +11,11 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
       tri_list_request_whole(of->model, TRI_LIST_TRAIN, of->layout->micro_batch, of->sequence, of->precision);
   request.layers = layers;
   request.masked = of->masked;
-  request.masked_area = of->masked_area;
+  request.masked_attention_fraction = of->masked_attention_fraction;
   request.objective = of->objective;
   int replicas = tri_domain_size(&seat->shape, TRI_DOMAIN_REPLICAS);
   if (of->model->num_experts > 0) replicas *= tri_domain_size(&seat->shape, TRI_DOMAIN_EXPERT_REPLICAS);
-  request.weights_pass = of->layout->zero > 2 && replicas > 1;
+  request.weights_gathered = of->layout->zero > 2 && replicas > 1;
   request.recompute = of->layout->recompute;
   request.recompute_every = of->layout->recompute_every;
   bool several = tri_domain_size(&seat->shape, TRI_DOMAIN_TENSOR) > 1;
@@ -70,7 +70,7 @@ bool tri_parts_hold_tied(const tri_parameter_table *table) {
   return false;
 }
 
-static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *place, tri_parts *parts) {
+static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordinates *place, tri_parts *parts) {
   const tri_layout *layout = of->layout;
   size_t chunks = (size_t)layout->virtual_stages;
   parts->num_chunks = layout->virtual_stages;
@@ -100,7 +100,7 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_place *
   return tri_program_create(&request, &parts->program);
 }
 
-tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out) {
+tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out) {
   tri_parts parts = {0};
   tri_status status = parts_fill(request, place, &parts);
   if (status != TRI_OK) {
@@ -139,6 +139,7 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
   memcpy(request.num_frozen, parts->table->num_frozen, sizeof request.num_frozen);
   request.num_sink = sink_elements(parts->table);
   request.load_bytes = load_bytes(parts->table, of->precision);
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) request.boxes[kind] = parts->program->boxes[kind];
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++)
+    request.stage_buffers[kind] = parts->program->stage_buffers[kind];
   return request;
 }

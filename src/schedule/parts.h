@@ -17,7 +17,7 @@ typedef struct tri_parts_request {
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
   bool masked;                             /* attention stays inside documents (tri_list_request) */
-  double masked_area;
+  double masked_attention_fraction;
   const tri_train_objective *objective; /* likewise */
   double expert_imbalance;              /* tri_op_shard */
   bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
@@ -36,7 +36,7 @@ typedef struct tri_parts {
 } tri_parts;
 
 /* Of the rank at `place`. The model and the layout must outlive the parts. Release with tri_parts_destroy. */
-tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_place *place, tri_parts *out);
+tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
 /* What the list of some layers is made of, for the rank at that seat. */

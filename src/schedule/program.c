@@ -2,12 +2,12 @@
 
 #include "base/memory.h"
 
-const char *tri_box_name(tri_box_kind kind) {
+const char *tri_stage_buffer_name(tri_stage_buffer_kind kind) {
   switch (kind) {
-    case TRI_BOX_ACTIVATION_IN: return "activation_in";
-    case TRI_BOX_ACTIVATION_OUT: return "activation_out";
-    case TRI_BOX_GRADIENT_IN: return "gradient_in";
-    case TRI_BOX_GRADIENT_OUT: return "gradient_out";
+    case TRI_STAGE_BUFFER_ACTIVATION_IN: return "activation_in";
+    case TRI_STAGE_BUFFER_ACTIVATION_OUT: return "activation_out";
+    case TRI_STAGE_BUFFER_GRADIENT_IN: return "gradient_in";
+    case TRI_STAGE_BUFFER_GRADIENT_OUT: return "gradient_out";
   }
   return "?";
 }
@@ -19,10 +19,10 @@ typedef struct building {
   tri_program *program;
   int64_t capacity;
   const tri_turns *turns;
-  tri_message *coming[TRI_NUM_BOX_KINDS]; /* in the order in which the turns take them */
-  int64_t num_coming[TRI_NUM_BOX_KINDS], posted[TRI_NUM_BOX_KINDS], taken[TRI_NUM_BOX_KINDS];
-  int64_t sent[TRI_NUM_BOX_KINDS];
-  int64_t boxes;
+  tri_message *coming[TRI_NUM_STAGE_BUFFER_KINDS]; /* in the order in which the turns take them */
+  int64_t num_coming[TRI_NUM_STAGE_BUFFER_KINDS], posted[TRI_NUM_STAGE_BUFFER_KINDS], taken[TRI_NUM_STAGE_BUFFER_KINDS];
+  int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
+  int64_t stage_buffers;
   bool *reduced, *waited; /* [buckets]: whose reductions are started, and waited for */
   int64_t late;           /* a bucket that is whole, but whose reduction lets a message go first; or -1 */
 } building;
@@ -34,9 +34,9 @@ static tri_instruction blank(tri_instruction_kind kind) {
                            .frame = -1,
                            .first_call = -1,
                            .end_call = -1,
-                           .box = -1,
-                           .in_box = -1,
-                           .out_box = -1,
+                           .stage_buffer = -1,
+                           .in_buffer = -1,
+                           .out_buffer = -1,
                            .peer = -1,
                            .tag = -1,
                            .bucket = -1};
@@ -78,55 +78,56 @@ static bool is_backward(tri_turn_kind kind) {
 
 /* A forward's comes from the virtual stage before, a backward's from the one behind. The tag is that of the virtual
  * stage whose turn it is, and which way it goes. */
-bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
   if (turn->kind == TRI_TURN_FORWARD) {
     if (v == 0) return false;
-    *kind = TRI_BOX_ACTIVATION_IN;
+    *kind = TRI_STAGE_BUFFER_ACTIVATION_IN;
     *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * v)};
     return true;
   }
   if (!is_backward(turn->kind) || v == stages - 1) return false;
-  *kind = TRI_BOX_GRADIENT_IN;
+  *kind = TRI_STAGE_BUFFER_GRADIENT_IN;
   *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * v + 1)};
   return true;
 }
 
-bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
   if (turn->kind == TRI_TURN_FORWARD) {
     if (v == stages - 1) return false;
-    *kind = TRI_BOX_ACTIVATION_OUT;
+    *kind = TRI_STAGE_BUFFER_ACTIVATION_OUT;
     *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * (v + 1))};
     return true;
   }
   if (!is_backward(turn->kind) || v == 0) return false;
-  *kind = TRI_BOX_GRADIENT_OUT;
+  *kind = TRI_STAGE_BUFFER_GRADIENT_OUT;
   *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * (v - 1) + 1)};
   return true;
 }
 
-static tri_instruction of_message(tri_instruction_kind kind, tri_box_kind box_kind, int64_t box, tri_message what) {
+static tri_instruction of_message(tri_instruction_kind kind, tri_stage_buffer_kind stage_buffer_kind,
+                                  int64_t stage_buffer, tri_message what) {
   tri_instruction instruction = blank(kind);
-  instruction.box_kind = box_kind;
-  instruction.box = (int32_t)box;
+  instruction.stage_buffer_kind = stage_buffer_kind;
+  instruction.stage_buffer = (int32_t)stage_buffer;
   instruction.peer = what.peer;
   instruction.tag = what.tag;
   return instruction;
 }
 
-static tri_status post_next(building *b, tri_box_kind kind) {
+static tri_status post_next(building *b, tri_stage_buffer_kind kind) {
   int64_t number = b->posted[kind];
   if (number == b->num_coming[kind]) return TRI_OK;
   b->posted[kind]++;
-  return append(b, of_message(TRI_POST_RECEIVE, kind, number % b->boxes, b->coming[kind][number]));
+  return append(b, of_message(TRI_POST_RECEIVE, kind, number % b->stage_buffers, b->coming[kind][number]));
 }
 
 static tri_status list_coming(building *b) {
   for (int64_t i = 0; i < b->turns->count; i++) {
-    tri_box_kind kind;
+    tri_stage_buffer_kind kind;
     tri_message what;
     if (!tri_program_message_in(b->request->layout, b->request->stage, &b->turns->turns[i], &kind, &what)) continue;
     if (b->coming[kind] == NULL) {
@@ -299,7 +300,7 @@ static int64_t end_of_layer(const building *b, const pieces *p, int64_t i) {
   bool again = false;
   int64_t end = i + 1;
   for (int32_t call = layer.first; call < layer.end && !p->forward; call++) {
-    again = again || b->request->lists[p->whole.chunk]->calls[call].again;
+    again = again || b->request->lists[p->whole.chunk]->calls[call].recompute;
   }
   while (end < p->count && again && p->all[end].end_call > layer.first) end++;
   return end;
@@ -365,13 +366,13 @@ static tri_status append_split(building *b, tri_instruction whole) {
   return status;
 }
 
-static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_box, int64_t out_box) {
+static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_buffer, int64_t out_buffer) {
   const tri_program_request *request = b->request;
   tri_instruction instruction = blank(kind_of(turn->kind));
   instruction.micro_batch = turn->micro_batch;
   instruction.chunk = turn->chunk;
-  instruction.in_box = (int32_t)in_box;
-  instruction.out_box = (int32_t)out_box;
+  instruction.in_buffer = (int32_t)in_buffer;
+  instruction.out_buffer = (int32_t)out_buffer;
   instruction.first_call = 0;
   instruction.end_call = request->lists == NULL ? -1 : (int32_t)request->lists[turn->chunk]->num_calls;
   if (request->lists == NULL || request->buckets == NULL) return append(b, instruction);
@@ -379,23 +380,23 @@ static tri_status append_compute(building *b, const tri_turn *turn, int64_t in_b
 }
 
 static tri_status append_turn(building *b, const tri_turn *turn) {
-  tri_box_kind in_kind = TRI_BOX_ACTIVATION_IN, out_kind = TRI_BOX_ACTIVATION_OUT;
+  tri_stage_buffer_kind in_kind = TRI_STAGE_BUFFER_ACTIVATION_IN, out_kind = TRI_STAGE_BUFFER_ACTIVATION_OUT;
   tri_message in, out;
   bool takes = tri_program_message_in(b->request->layout, b->request->stage, turn, &in_kind, &in);
   bool makes = tri_program_message_out(b->request->layout, b->request->stage, turn, &out_kind, &out);
-  int64_t in_box = -1, out_box = -1;
+  int64_t in_buffer = -1, out_buffer = -1;
   if (takes) {
-    in_box = b->taken[in_kind]++ % b->boxes;
-    TRI_TRY(append(b, of_message(TRI_RECEIVE, in_kind, in_box, in)));
+    in_buffer = b->taken[in_kind]++ % b->stage_buffers;
+    TRI_TRY(append(b, of_message(TRI_RECEIVE, in_kind, in_buffer, in)));
   }
   if (makes) {
-    out_box = b->sent[out_kind] % b->boxes;
-    if (b->sent[out_kind] >= b->boxes) TRI_TRY(append(b, of_message(TRI_WAIT_SENT, out_kind, out_box, out)));
+    out_buffer = b->sent[out_kind] % b->stage_buffers;
+    if (b->sent[out_kind] >= b->stage_buffers) TRI_TRY(append(b, of_message(TRI_WAIT_SENT, out_kind, out_buffer, out)));
     b->sent[out_kind]++;
   }
-  TRI_TRY(append_compute(b, turn, in_box, out_box));
+  TRI_TRY(append_compute(b, turn, in_buffer, out_buffer));
   if (takes) TRI_TRY(post_next(b, in_kind));
-  if (makes) TRI_TRY(append(b, of_message(TRI_SEND, out_kind, out_box, out)));
+  if (makes) TRI_TRY(append(b, of_message(TRI_SEND, out_kind, out_buffer, out)));
   int64_t late = b->late;
   b->late = -1;
   return late < 0 ? TRI_OK : reduce_bucket(b, late);
@@ -405,9 +406,9 @@ static tri_status append_turns(building *b) {
   size_t turns = (size_t)b->turns->count + 1;
   TRI_TRY(tri_alloc("a step program", turns, sizeof *b->program->turn_first, &b->program->turn_first));
   TRI_TRY(list_coming(b));
-  for (int64_t i = 0; i < b->boxes; i++) {
-    TRI_TRY(post_next(b, TRI_BOX_ACTIVATION_IN));
-    TRI_TRY(post_next(b, TRI_BOX_GRADIENT_IN));
+  for (int64_t i = 0; i < b->stage_buffers; i++) {
+    TRI_TRY(post_next(b, TRI_STAGE_BUFFER_ACTIVATION_IN));
+    TRI_TRY(post_next(b, TRI_STAGE_BUFFER_GRADIENT_IN));
   }
   for (int64_t i = 0; i < b->turns->count; i++) {
     const tri_turn *turn = &b->turns->turns[i];
@@ -416,10 +417,11 @@ static tri_status append_turns(building *b) {
     TRI_TRY(append_turn(b, turn));
   }
   b->program->turn_first[b->program->num_turns] = b->program->num_instructions;
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-    int64_t first = b->sent[kind] > b->boxes ? b->sent[kind] - b->boxes : 0;
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+    int64_t first = b->sent[kind] > b->stage_buffers ? b->sent[kind] - b->stage_buffers : 0;
     for (int64_t i = first; i < b->sent[kind]; i++) {
-      TRI_TRY(append(b, of_message(TRI_WAIT_SENT, (tri_box_kind)kind, i % b->boxes, (tri_message){-1, -1})));
+      TRI_TRY(append(
+          b, of_message(TRI_WAIT_SENT, (tri_stage_buffer_kind)kind, i % b->stage_buffers, (tri_message){-1, -1})));
     }
   }
   return TRI_OK;
@@ -438,9 +440,9 @@ static tri_status check_end_entry(const tri_step_end *end, int64_t i) {
     case TRI_OPERANDS_micro_batch:
     case TRI_OPERANDS_calls:
     case TRI_OPERANDS_calls_back:
-    case TRI_OPERANDS_box_to:
-    case TRI_OPERANDS_box_from:
-    case TRI_OPERANDS_box:
+    case TRI_OPERANDS_stage_buffer_to:
+    case TRI_OPERANDS_stage_buffer_from:
+    case TRI_OPERANDS_stage_buffer:
       return tri_fail(TRI_INTERNAL, "a step cannot end with %s: an entry is on nothing or on a bucket", name);
   }
   if (on_bucket != (entry->scope != TRI_END_ONCE)) {
@@ -553,22 +555,22 @@ static int64_t boxes_of(const tri_layout *layout, int64_t period) {
   return (period > layout->pipeline ? period : layout->pipeline) + 1;
 }
 
-int64_t tri_program_boxes(const tri_layout *layout, int64_t micro_batches) {
+int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches) {
   return boxes_of(layout, tri_schedule_period(layout, micro_batches));
 }
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
   building b = {.request = request, .program = program, .turns = turns, .late = -1};
   const tri_layout *layout = request->layout;
-  b.boxes =
-      request->forward_only ? boxes_of(layout, layout->pipeline) : tri_program_boxes(layout, request->micro_batches);
+  b.stage_buffers = request->forward_only ? boxes_of(layout, layout->pipeline)
+                                          : tri_program_stage_buffers(layout, request->micro_batches);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));
   b.waited = b.reduced + buckets;
   tri_status status = append_step(&b);
   tri_free(b.reduced);
-  for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-    program->boxes[kind] = b.num_coming[kind] > 0 || b.sent[kind] > 0 ? b.boxes : 0;
+  for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+    program->stage_buffers[kind] = b.num_coming[kind] > 0 || b.sent[kind] > 0 ? b.stage_buffers : 0;
     tri_free(b.coming[kind]);
   }
   TRI_TRY(status);

@@ -21,13 +21,13 @@
 #include "schedule/step_end.h"
 
 /* What a message carries. */
-typedef enum tri_box_kind {
-  TRI_BOX_ACTIVATION_IN,
-  TRI_BOX_ACTIVATION_OUT,
-  TRI_BOX_GRADIENT_IN,
-  TRI_BOX_GRADIENT_OUT
-} tri_box_kind;
-enum { TRI_NUM_BOX_KINDS = 4 };
+typedef enum tri_stage_buffer_kind {
+  TRI_STAGE_BUFFER_ACTIVATION_IN,
+  TRI_STAGE_BUFFER_ACTIVATION_OUT,
+  TRI_STAGE_BUFFER_GRADIENT_IN,
+  TRI_STAGE_BUFFER_GRADIENT_OUT
+} tri_stage_buffer_kind;
+enum { TRI_NUM_STAGE_BUFFER_KINDS = 4 };
 
 /* -1 where the instruction has none of it. */
 typedef struct tri_instruction {
@@ -35,10 +35,10 @@ typedef struct tri_instruction {
   int32_t micro_batch, chunk;
   int32_t frame;                /* the set of kept activations that the micro-batch lives in until its last backward */
   int32_t first_call, end_call; /* of the chunk's list; -1 where the program is only looked at */
-  tri_box_kind box_kind;        /* messages */
-  int32_t box;                  /* messages: which of its kind */
-  int32_t in_box, out_box;      /* forwards and backwards: the boxes they read and write */
-  int32_t peer, tag;            /* messages: the other rank's stage */
+  tri_stage_buffer_kind stage_buffer_kind; /* messages */
+  int32_t stage_buffer;                    /* messages: which of its kind */
+  int32_t in_buffer, out_buffer;           /* forwards and backwards: the boxes they read and write */
+  int32_t peer, tag;                       /* messages: the other rank's stage */
   int32_t bucket;
 } tri_instruction;
 
@@ -47,9 +47,9 @@ typedef struct tri_program {
   int64_t num_instructions;
   int64_t num_micro_batches;
   int64_t num_chunks;
-  int64_t *num_frames;              /* [num_chunks]: micro-batches in flight at most */
-  int64_t boxes[TRI_NUM_BOX_KINDS]; /* of each kind */
-  bool split_backward;              /* inputs and weights apart: gradients live from one to the other */
+  int64_t *num_frames;                               /* [num_chunks]: micro-batches in flight at most */
+  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* of each kind */
+  bool split_backward; /* inputs and weights apart: gradients live from one to the other */
   int64_t *turn_first; /* [num_turns + 1]: where each turn of the schedule begins, and what is behind them */
   int64_t num_turns;
   int64_t end_first, update_first; /* behind all passes; and where the update begins (step_end.h) */
@@ -72,7 +72,7 @@ typedef struct tri_program_request {
 tri_status tri_program_create(const tri_program_request *request, tri_program **out);
 void tri_program_destroy(tri_program *program);
 
-const char *tri_box_name(tri_box_kind kind);
+const char *tri_stage_buffer_name(tri_stage_buffer_kind kind);
 
 /* A message between two stages: the other's number, and the virtual stage that it is for, twice, and 1 if it is a
  * gradient. Of one tag there is a message for each micro-batch, in their order. */
@@ -81,13 +81,13 @@ typedef struct tri_message {
 } tri_message;
 
 /* The message that a turn of a stage waits for, or makes, and the box that it lies in; false: none. */
-bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out);
-bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_box_kind *kind,
+bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
 /* Boxes of each kind in a training step of so many micro-batches. */
-int64_t tri_program_boxes(const tri_layout *layout, int64_t micro_batches);
+int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
  * have started it: nobody waits for a box that nobody will empty. */

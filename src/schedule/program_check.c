@@ -6,7 +6,7 @@
 
 typedef struct walk {
   const tri_program *const *programs;
-  int64_t stages, most_boxes;
+  int64_t stages, most_stage_buffers;
   int64_t *at;            /* [stage]: next instruction */
   int64_t *pending;       /* [stage, kind, box]: number of the message on its channel */
   int64_t *posted, *sent; /* [tag]: messages whose receiver, and whose sender, has started them */
@@ -14,7 +14,8 @@ typedef struct walk {
 } walk;
 
 static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *at) {
-  return &w->pending[(stage * TRI_NUM_BOX_KINDS + at->box_kind) * w->most_boxes + at->box];
+  return &w->pending[(stage * TRI_NUM_STAGE_BUFFER_KINDS + at->stage_buffer_kind) * w->most_stage_buffers +
+                     at->stage_buffer];
 }
 
 /* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the box
@@ -37,9 +38,9 @@ static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, i
 /* Whether the instruction can be done now; does it. */
 static bool advance(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box) {
   switch (tri_instruction_operands(at->kind)) {
-    case TRI_OPERANDS_box_from: return advance_message(w, stage, at, tag_of_box, w->posted, w->sent);
-    case TRI_OPERANDS_box_to:
-    case TRI_OPERANDS_box: return advance_message(w, stage, at, tag_of_box, w->sent, w->posted);
+    case TRI_OPERANDS_stage_buffer_from: return advance_message(w, stage, at, tag_of_box, w->posted, w->sent);
+    case TRI_OPERANDS_stage_buffer_to:
+    case TRI_OPERANDS_stage_buffer: return advance_message(w, stage, at, tag_of_box, w->sent, w->posted);
     case TRI_OPERANDS_nothing:
     case TRI_OPERANDS_micro_batch:
     case TRI_OPERANDS_calls:
@@ -55,7 +56,8 @@ static tri_status stuck(const walk *w) {
     if (w->at[s] == program->num_instructions) continue;
     const tri_instruction *at = &program->instructions[w->at[s]];
     return tri_fail(TRI_INTERNAL, "the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
-                    (long)s, (long)w->at[s], tri_instruction_name(at->kind), tri_box_name(at->box_kind), at->box);
+                    (long)s, (long)w->at[s], tri_instruction_name(at->kind),
+                    tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
   }
   for (int64_t t = 0; t < w->num_tags; t++) {
     if (w->posted[t] == w->sent[t]) continue;
@@ -67,8 +69,8 @@ static tri_status stuck(const walk *w) {
 
 static tri_status program_check_run(walk *w) {
   int64_t *tag_of_box = NULL;
-  TRI_TRY(tri_alloc("a check", (size_t)(w->stages * TRI_NUM_BOX_KINDS * w->most_boxes) + 1, sizeof *tag_of_box,
-                    &tag_of_box));
+  TRI_TRY(tri_alloc("a check", (size_t)(w->stages * TRI_NUM_STAGE_BUFFER_KINDS * w->most_stage_buffers) + 1,
+                    sizeof *tag_of_box, &tag_of_box));
   for (bool moved = true; moved;) {
     moved = false;
     for (int64_t s = 0; s < w->stages; s++) {
@@ -87,13 +89,15 @@ tri_status tri_program_check(const tri_program *const *programs, int64_t stages)
   walk w = {.programs = programs, .stages = stages, .num_tags = 2 * stages * (programs[0]->num_chunks + 1)};
   tri_status status = TRI_OK;
   for (int64_t s = 0; s < stages; s++) {
-    for (int kind = 0; kind < TRI_NUM_BOX_KINDS; kind++) {
-      if (programs[s]->boxes[kind] > w.most_boxes) w.most_boxes = programs[s]->boxes[kind];
+    for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
+      if (programs[s]->stage_buffers[kind] > w.most_stage_buffers)
+        w.most_stage_buffers = programs[s]->stage_buffers[kind];
     }
   }
-  size_t boxes = (size_t)(stages * TRI_NUM_BOX_KINDS * w.most_boxes), tags = (size_t)w.num_tags;
+  size_t stage_buffers = (size_t)(stages * TRI_NUM_STAGE_BUFFER_KINDS * w.most_stage_buffers),
+         tags = (size_t)w.num_tags;
   TRI_TRY_GOTO(tri_alloc("a check", (size_t)stages, sizeof *w.at, &w.at), done);
-  TRI_TRY_GOTO(tri_alloc("a check", boxes + 1, sizeof *w.pending, &w.pending), done);
+  TRI_TRY_GOTO(tri_alloc("a check", stage_buffers + 1, sizeof *w.pending, &w.pending), done);
   TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.posted, &w.posted), done);
   TRI_TRY_GOTO(tri_alloc("a check", tags, sizeof *w.sent, &w.sent), done);
   status = program_check_run(&w);

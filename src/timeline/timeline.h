@@ -1,7 +1,7 @@
 /* What ranks did when: events with a begin and an end in seconds, drawn and added up.
  *
- * Whoever knows when things happen fills a timeline: a run that measured itself (train/flight_recorder.h), or a simulator that
- * computed it. Nothing here knows a clock, MPI or the engine.
+ * Whoever knows when things happen fills a timeline: a run that measured itself (train/flight_recorder.h), or a
+ * simulator that computed it. Nothing here knows a clock, MPI or the engine.
  *
  * A rank has two lanes. The compute lane is what its own thread did, one thing after the other: an event may lie inside
  * another (a collective inside a forward), and what counts at any moment is the innermost. The communication lane is

@@ -15,7 +15,7 @@ static const double NOTHING = 0.3;
 
 typedef struct painter {
   const tri_view *view;
-  tri_span_list *out;
+  tri_lane_spans *out;
   double dust_begin, dust_end; /* of the pixel that is being filled; equal: none is */
   double owed[TRI_NUM_PAINTS];
 } painter;
@@ -28,9 +28,9 @@ double tri_view_place(const tri_view *view, double time_s) {
 /* ---- spans ------------------------------------------------------------------------------------------------------- */
 
 static tri_status add_span(painter *p, int paint, double begin, double end) {
-  tri_span_list *out = p->out;
+  tri_lane_spans *out = p->out;
   if (paint == TRI_PAINT_IDLE) return TRI_OK;
-  tri_span *last = out->count > 0 ? &out->spans[out->count - 1] : NULL;
+  tri_lane_span *last = out->count > 0 ? &out->spans[out->count - 1] : NULL;
   if (last != NULL && last->paint == paint && last->end >= begin) {
     last->end = end;
     return TRI_OK;
@@ -40,7 +40,7 @@ static tri_status add_span(painter *p, int paint, double begin, double end) {
     TRI_TRY(tri_realloc("a drawing", (size_t)capacity, sizeof *out->spans, &out->spans));
     out->capacity = capacity;
   }
-  out->spans[out->count++] = (tri_span){paint, begin, end};
+  out->spans[out->count++] = (tri_lane_span){paint, begin, end};
   return TRI_OK;
 }
 
@@ -59,7 +59,7 @@ static tri_status settle_dust(painter *p) {
 /* Dust ends where something wide begins, and with it all debts. */
 static tri_status end_dust(painter *p) {
   double width = p->dust_end - p->dust_begin;
-  tri_span *last = p->out->count > 0 ? &p->out->spans[p->out->count - 1] : NULL;
+  tri_lane_span *last = p->out->count > 0 ? &p->out->spans[p->out->count - 1] : NULL;
   if (width >= NOTHING) {
     TRI_TRY(settle_dust(p));
   } else if (width > 0 && last != NULL && last->end >= p->dust_begin) {
@@ -124,7 +124,7 @@ static tri_status walk_lane(const tri_event_list *list, tri_event_lane lane, wal
   return end_dust(p);
 }
 
-tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_span_list *out) {
+tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_lane_spans *out) {
   painter p = {.view = view, .out = out};
   walk w = {.now_s = view->begin_s};
   out->count = 0;

@@ -19,20 +19,20 @@ typedef struct tri_view {
 
 double tri_view_place(const tri_view *view, double time_s); /* in pixels, cut to the view */
 
-typedef struct tri_span {
+typedef struct tri_lane_span {
   int paint;
   double begin, end; /* pixels */
-} tri_span;
+} tri_lane_span;
 
 /* Starts as {0}; release the spans with tri_free. */
-typedef struct tri_span_list {
-  tri_span *spans;
+typedef struct tri_lane_spans {
+  tri_lane_span *spans;
   int64_t count, capacity;
-} tri_span_list;
+} tri_lane_spans;
 
 /* Replaces the spans by those of a lane of a finished timeline, in order and apart from one another. Time without a
  * span is idle. There are at most some two a pixel, whatever the number of events, and yet each colour has about the
  * width that belongs to it. */
-tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_span_list *out);
+tri_status tri_paint_lane(const tri_event_list *list, tri_event_lane lane, const tri_view *view, tri_lane_spans *out);
 
 #endif

@@ -54,7 +54,7 @@ typedef struct drawing {
   double narrowest; /* event with a title */
   int rows;
   double left, row_height, compute_height, communication_height;
-  tri_span_list spans;
+  tri_lane_spans spans;
 } drawing;
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -242,7 +242,7 @@ static tri_status draw_lane(drawing *d, int row, tri_event_lane lane) {
   for (int paint = 1; paint < TRI_NUM_PAINTS; paint++) {
     bool any = false;
     for (int64_t i = 0; i < d->spans.count; i++) {
-      const tri_span *span = &d->spans.spans[i];
+      const tri_lane_span *span = &d->spans.spans[i];
       if (span->paint != paint) continue;
       if (!any) tri_file_writer_put(d->to, "<path fill=\"%s\" d=\"", colours[paint]);
       any = true;

@@ -270,6 +270,6 @@ tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out) {
                     "vocab.bpe",
                     source, source);
   }
-  TRI_TRY(tri_generation_finish_for(source, ""));
+  TRI_TRY(tri_file_transaction_finish_for(source, ""));
   return create_json(source, out);
 }

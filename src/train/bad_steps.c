@@ -30,15 +30,15 @@ tri_status tri_observe_bad_steps(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
   if (!step->skipped) {
     t->progress.bad_in_row = 0;
-    t->snapshot_unproven = false;
+    t->pending.snapshot_unproven = false;
     tri_saver_prove(t->saver);
     return TRI_OK;
   }
   t->progress.bad_steps++;
   t->progress.bad_in_row++;
-  if (tri_training_is_first(t) && step->counted == 0) {
+  if (tri_training_is_rank0(t) && step->counted == 0) {
     tri_warn("step %ld is skipped: none of its labels counts", (long)t->progress.step);
-  } else if (tri_training_is_first(t)) {
+  } else if (tri_training_is_rank0(t)) {
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
     warn_of_routers(t);
@@ -54,8 +54,8 @@ bool tri_training_diverges(const tri_training *t) {
 static tri_status give_up(tri_training *t, const tri_step *step) {
   char proven[1100];
   tri_saver_disprove(t->saver);
-  if (t->snapshots != NULL && t->snapshot_unproven) tri_snapshots_remove(t->snapshots);
-  if (!tri_training_is_first(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  if (t->snapshots != NULL && t->pending.snapshot_unproven) tri_snapshots_remove(t->snapshots);
+  if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
   tri_training_describe_proven(t, proven, sizeof proven);
   if (step->counted == 0) {
     return tri_fail(TRI_DIVERGED,

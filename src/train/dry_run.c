@@ -72,15 +72,19 @@ static void print_bucket(const tri_instruction *at, const tri_parts *parts, FILE
 }
 
 static void print_operands(const tri_instruction *at, const tri_parts *parts, FILE *to) {
-  const char *box = tri_box_name(at->box_kind);
+  const char *stage_buffer = tri_stage_buffer_name(at->stage_buffer_kind);
   switch (tri_instruction_operands(at->kind)) {
     case TRI_OPERANDS_nothing: break;
     case TRI_OPERANDS_micro_batch: fprintf(to, " micro_batch %d", at->micro_batch); break;
     case TRI_OPERANDS_calls: print_calls(at, parts, at->first_call, at->end_call - 1, to); break;
     case TRI_OPERANDS_calls_back: print_calls(at, parts, at->end_call - 1, at->first_call, to); break;
-    case TRI_OPERANDS_box_to: fprintf(to, " %s %d to stage %d", box, at->box, at->peer); break;
-    case TRI_OPERANDS_box_from: fprintf(to, " %s %d from stage %d", box, at->box, at->peer); break;
-    case TRI_OPERANDS_box: fprintf(to, " %s %d", box, at->box); break;
+    case TRI_OPERANDS_stage_buffer_to:
+      fprintf(to, " %s %d to stage %d", stage_buffer, at->stage_buffer, at->peer);
+      break;
+    case TRI_OPERANDS_stage_buffer_from:
+      fprintf(to, " %s %d from stage %d", stage_buffer, at->stage_buffer, at->peer);
+      break;
+    case TRI_OPERANDS_stage_buffer: fprintf(to, " %s %d", stage_buffer, at->stage_buffer); break;
     case TRI_OPERANDS_bucket: print_bucket(at, parts, to); break;
   }
 }
@@ -150,7 +154,7 @@ tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *
   tri_status status = TRI_OK;
   char where[128];
   tri_mesh_shape shape = tri_layout_mesh(options->layout);
-  tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+  tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
   TRI_TRY_GOTO(tri_engine_parts_create(options, &place, device, &parts), done);
   tri_memory_request request = tri_engine_memory_request(options, &parts, &place, device);
   TRI_TRY_GOTO(tri_memory_plan_create(&request, &plan), done);

@@ -22,7 +22,7 @@ static void introduce(const tri_training *t) {
   char place[128];
   tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),
                     tri_mesh_describe(&t->mesh.shape, t->mesh.world.rank, place, sizeof place));
-  if (tri_training_is_first(t)) tri_log_to_parent("step %ld", (long)t->progress.step);
+  if (tri_training_is_rank0(t)) tri_log_to_parent("step %ld", (long)t->progress.step);
 }
 
 tri_status tri_training_watch(tri_training *t) {
@@ -34,9 +34,9 @@ tri_status tri_training_watch(tri_training *t) {
 
 /* The failure with its rank's name; what the rank did before is beside it in the flight record, if there is room. */
 tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
-  tri_kept failure = {TRI_OK, ""};
-  tri_keep(&failure, name_rank(t, status));
+  tri_saved_error failure = {TRI_OK, ""};
+  tri_error_save(&failure, name_rank(t, status));
   if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
-  if (tri_flight_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
-  return tri_kept_tell(&failure);
+  if (tri_flight_report_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
+  return tri_saved_error_restore(&failure);
 }

@@ -53,7 +53,7 @@ static tri_status add_lines(char **text, const char *more, const char *besides) 
 
 /* What one rank will ask its device for; ranks of one part of the model ask for the same. */
 typedef struct asked {
-  char chooser[TRI_DEVICE_CHOOSER_BYTES];
+  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   uint64_t length, hash;
 } asked;
 
@@ -72,7 +72,7 @@ static tri_status ask_own(const tri_engine_options *options, tri_device *device,
   tri_status status = tri_memory_plan_create(&request, &plan);
   tri_memory_plan_destroy(plan);
   tri_parts_destroy(&parts);
-  return status == TRI_OK ? tri_device_products_asked(device, out) : status;
+  return status == TRI_OK ? tri_device_gemms_asked(device, out) : status;
 }
 
 /* COLLECTIVE. Every rank gets the text of rank r. */
@@ -120,12 +120,12 @@ static tri_status gather_asked(const tri_group *world, const asked *all, const c
 
 /* What an earlier part of the run chose; "" where that does not hold here. */
 static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
-                               tri_product_file *out) {
+                               tri_gemm_choices_file *out) {
   bool found = false;
-  *out = (tri_product_file){.timed = config->time_products};
-  tri_status status = tri_product_file_read(path, &found, out);
+  *out = (tri_gemm_choices_file){.timed = config->time_products};
+  tri_status status = tri_gemm_choices_file_read(path, &found, out);
   if (status == TRI_OK && found && strcmp(out->chooser, chooser) == 0) {
-    status = tri_device_products_take(device, out->choices);
+    status = tri_device_gemms_take(device, out->choices);
     if (status == TRI_OK && config->time_products && !out->timed) {
       tri_log("%s keeps products as they were chosen without timing; remove it to have them timed", path);
     }
@@ -137,7 +137,7 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   if (status != TRI_OK)
     tri_warn("products are chosen anew, and sums may differ in their last bits: %s", tri_status_message());
   tri_free(out->choices);
-  *out = (tri_product_file){.timed = config->time_products};
+  *out = (tri_gemm_choices_file){.timed = config->time_products};
   return tri_strdup("", &out->choices);
 }
 
@@ -145,17 +145,17 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
 static tri_status choose(const tri_run_config *config, tri_device *device, const char *chooser, const char *products,
                          bool anew, char **choices) {
   char path[TRI_PATH_BYTES];
-  tri_product_file file = {.timed = config->time_products};
+  tri_gemm_choices_file file = {.timed = config->time_products};
   char *wanted = NULL, *chosen = NULL;
   TRI_TRY(tri_path_join(path, config->output, "products.json"));
   tri_status status = anew ? tri_strdup("", &file.choices) : read_choices(path, config, device, chooser, &file);
   const int64_t kept = status == TRI_OK ? count_lines(file.choices) : 0;
   if (status == TRI_OK) status = add_lines(&wanted, products, file.choices);
-  if (status == TRI_OK) status = tri_device_products_choose(device, wanted, config->time_products, &chosen);
+  if (status == TRI_OK) status = tri_device_gemms_choose(device, wanted, config->time_products, &chosen);
   if (status == TRI_OK) status = add_lines(&file.choices, chosen, NULL);
   if (status == TRI_OK && count_lines(chosen) > 0) {
     snprintf(file.chooser, sizeof file.chooser, "%s", chooser);
-    status = tri_product_file_write(path, &file);
+    status = tri_gemm_choices_file_write(path, &file);
     if (status == TRI_OK) {
       tri_log("%" PRId64 " matrix products chosen%s and %" PRId64 " kept, of %s", count_lines(chosen),
               config->time_products ? " by timing" : "", kept, chooser);
@@ -200,17 +200,17 @@ static tri_status choose_together(const tri_run_config *config, const tri_group 
   if (status == TRI_OK) status = share_text(world, 0, choices, length, &text);
   tri_free(choices);
   TRI_TRY(status);
-  if (same_chooser(&all[0], &all[world->rank])) status = tri_device_products_take(device, text);
+  if (same_chooser(&all[0], &all[world->rank])) status = tri_device_gemms_take(device, text);
   tri_free(text);
   return tri_common_status(world, status);
 }
 
-tri_status tri_products_agree(const tri_engine_options *options, const tri_run_config *config, tri_device *device,
-                              bool anew) {
+tri_status tri_gemm_choices_agree(const tri_engine_options *options, const tri_run_config *config, tri_device *device,
+                                  bool anew) {
   const tri_group *world = &options->mesh->world;
   asked own = {.length = 0}, *all = NULL;
   char *text = NULL, *products = NULL;
-  tri_device_chooser(device, own.chooser);
+  tri_device_gemm_library(device, own.chooser);
   int64_t choosers = own.chooser[0] != '\0';
   TRI_TRY(tri_all_sum_int64(world, 1, &choosers));
   if (choosers == 0) return TRI_OK;

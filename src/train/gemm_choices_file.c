@@ -13,7 +13,7 @@
 enum { MOST_BYTES = 16 << 20, VERSION = 1 };
 
 /* FNV-1a of the chooser and the choices: an algorithm's data mean something to the library alone, which trusts them. */
-static void sum_of(const tri_product_file *file, char out[17]) {
+static void sum_of(const tri_gemm_choices_file *file, char out[17]) {
   uint64_t hash = 14695981039346656037u;
   for (const char *at = file->chooser; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
   for (const char *at = file->choices; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
@@ -40,7 +40,7 @@ static tri_status join(const json_t *list, char **out) {
   return TRI_OK;
 }
 
-static tri_status read_file(const char *path, const json_t *root, tri_product_file *out) {
+static tri_status read_file(const char *path, const json_t *root, tri_gemm_choices_file *out) {
   char sum[17];
   const char *chooser = product_text_at(root, "chooser");
   const json_t *version = json_object_get(root, "version");
@@ -51,7 +51,7 @@ static tri_status read_file(const char *path, const json_t *root, tri_product_fi
     return tri_fail(TRI_BAD_FILE, "%s has format version %" JSON_INTEGER_FORMAT ", and this program reads version %d",
                     path, json_integer_value(version), VERSION);
   }
-  tri_product_file file = {.timed = json_is_true(json_object_get(root, "timed"))};
+  tri_gemm_choices_file file = {.timed = json_is_true(json_object_get(root, "timed"))};
   memcpy(file.chooser, chooser, strlen(chooser) + 1);
   TRI_TRY(join(json_object_get(root, "choices"), &file.choices));
   sum_of(&file, sum);
@@ -63,7 +63,7 @@ static tri_status read_file(const char *path, const json_t *root, tri_product_fi
   return tri_fail(TRI_BAD_FILE, "%s is damaged: its sum is not that of its choices", path);
 }
 
-tri_status tri_product_file_read(const char *path, bool *found, tri_product_file *out) {
+tri_status tri_gemm_choices_file_read(const char *path, bool *found, tri_gemm_choices_file *out) {
   char *text = NULL;
   size_t bytes = 0;
   *found = tri_path_exists(path);
@@ -87,7 +87,7 @@ static json_t *list_of(const char *lines) {
   return list;
 }
 
-tri_status tri_product_file_write(const char *path, const tri_product_file *file) {
+tri_status tri_gemm_choices_file_write(const char *path, const tri_gemm_choices_file *file) {
   char sum[17];
   sum_of(file, sum);
   json_t *root = json_pack("{s:i, s:s, s:b, s:s, s:o}", "version", VERSION, "chooser", file->chooser, "timed",

@@ -6,15 +6,15 @@
 
 #include <stdbool.h>
 
-typedef struct tri_product_file {
-  char chooser[TRI_DEVICE_CHOOSER_BYTES];
+typedef struct tri_gemm_choices_file {
+  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   bool timed;
   char *choices; /* lines; "" or of tri_alloc: release it with tri_free */
-} tri_product_file;
+} tri_gemm_choices_file;
 
 /* LOCAL. *found is false where there is none. TRI_BAD_FILE for what cannot be read, is damaged (sums over the choices
  * do not lie) or is of another version: whoever reads it chooses anew and writes it again. */
-tri_status tri_product_file_read(const char *path, bool *found, tri_product_file *out);
-tri_status tri_product_file_write(const char *path, const tri_product_file *file);
+tri_status tri_gemm_choices_file_read(const char *path, bool *found, tri_gemm_choices_file *out);
+tri_status tri_gemm_choices_file_write(const char *path, const tri_gemm_choices_file *file);
 
 #endif

@@ -21,7 +21,7 @@ enum { FEWEST_STEPS = 20 }; /* of which a tenth says anything */
 
 static void tell_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
-  if (!tri_training_is_first(t)) return;
+  if (!tri_training_is_rank0(t)) return;
   if (progress->best_step == 0) {
     tri_log(
         "ended early, after step %ld: none of %ld looks at the validation loss found a finite one "
@@ -41,7 +41,7 @@ tri_status tri_training_end(tri_training *t) {
   char proven[1100];
   if (progress->bad_in_row > 0) {
     tri_status status = t->stopping ? TRI_INTERRUPTED : TRI_DIVERGED;
-    if (!tri_training_is_first(t)) return tri_fail(status, "%s", "");
+    if (!tri_training_is_rank0(t)) return tri_fail(status, "%s", "");
     tri_training_describe_proven(t, proven, sizeof proven);
     return tri_fail(status,
                     "%s after step %ld, among %ld bad steps in a row, whose state is not saved; %s; the same command "
@@ -51,7 +51,7 @@ tri_status tri_training_end(tri_training *t) {
   }
   if (tri_training_stops_early(t)) tell_early_end(t);
   if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
-  if (!tri_training_is_first(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
+  if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
   return tri_fail(
       TRI_INTERRUPTED,
       t->config->checkpoint.at_end
@@ -226,5 +226,5 @@ tri_status tri_training_finish_ended(tri_training *t) {
           early ? "evaluation.stop_after" : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
-  return tri_training_is_first(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;
+  return tri_training_is_rank0(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;
 }

@@ -8,10 +8,10 @@
 #include "train/train_internal.h"
 
 #include "base/file.h"
+#include "base/flight_recorder.h"
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
@@ -193,7 +193,7 @@ tri_status tri_training_sample(tri_training *t) {
   const int64_t saved = tri_saver_newest(t->saver).step;
   if (t->config->samples.num_prompts == 0 || saved <= t->sampled_step) return TRI_OK;
   t->sampled_step = saved;
-  return tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? write_samples(t, saved, none) : TRI_OK);
+  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? write_samples(t, saved, none) : TRI_OK);
 }
 
 tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
@@ -282,7 +282,7 @@ static tri_status add_lacking(tri_training *t, const char *root, const samples_l
   return status;
 }
 
-tri_status tri_training_take_up_samples(tri_training *t) {
+tri_status tri_training_resume_samples(tri_training *t) {
   samples_look look = {.config = t->config, .last = t->progress.step, .highest = -1};
   char path[TRI_PATH_BYTES], root[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));

@@ -1,8 +1,10 @@
 /* From a configuration to all that a run needs: what it reads, its engine, its output. */
 #include "train/train_internal.h"
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
+#include "recovery/resume.h"
 #include "run/output.h"
 #include "train/gemm_choices.h"
 #include "train/startup_checks.h"
@@ -29,16 +31,16 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
 
 static tri_status check_memory(tri_training *t) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
-  tri_readiness_more more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
+  tri_startup_memory more = {.snapshots = t->config->checkpoint.snapshot_every > 0};
   tri_status status = TRI_OK;
-  if (tri_training_is_first(t)) status = tri_training_plan_samples(t->config, t->device, &more.samples);
+  if (tri_training_is_rank0(t)) status = tri_training_plan_samples(t->config, t->device, &more.samples);
   TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
-  return tri_readiness_memory(&options, t->device, &more);
+  return tri_startup_check_memory(&options, t->device, &more);
 }
 
 static tri_status agree_on_products(tri_training *t, bool anew) {
   tri_engine_options options = tri_training_engine_options(t->config, &t->mesh);
-  return tri_products_agree(&options, t->config, t->device, anew);
+  return tri_gemm_choices_agree(&options, t->config, t->device, anew);
 }
 
 static tri_status create_engine(tri_training *t) {
@@ -49,11 +51,47 @@ static tri_status create_engine(tri_training *t) {
   return TRI_OK;
 }
 
+static tri_status open_snapshots(tri_training *t) {
+  if (t->config->checkpoint.snapshot_every > 0)
+    return tri_snapshots_create(t->engine, t->config, &t->identity, &t->snapshots);
+  tri_snapshots_forget(t->config->output);
+  return TRI_OK;
+}
+
+/* The files of the output, behind what the run resumes from. On the first rank. */
+static tri_status open_files(tri_training *t, const char *resume) {
+  TRI_TRY(tri_output_write_config(t->config));
+  TRI_TRY(tri_saver_keep_extra_files(t->saver, resume, tri_corpus_end_of_text(t->data.train_corpora[0])));
+  TRI_TRY(tri_metrics_open(t->config->output, t->progress.step + 1, &t->metrics));
+  return tri_training_resume_samples(t);
+}
+
+static tri_status resume_run(tri_training *t, const char *resume) {
+  tri_resumed resumed;
+  const double begin_s = tri_clock_s();
+  TRI_TRY(open_snapshots(t));
+  const tri_resume_request request = {
+      .engine = t->engine, .config = t->config, .identity = &t->identity, .from = resume, .snapshots = t->snapshots};
+  TRI_TRY(tri_resume(&request, &t->progress, &resumed));
+  const double load_s = tri_clock_s() - begin_s;
+  switch (resumed) {
+    case TRI_RESUMED_NOTHING: break;
+    case TRI_RESUMED_CHECKPOINT:
+      tri_saver_resumed(t->saver, t->progress.step);
+      t->load_s = load_s;
+      break;
+    case TRI_RESUMED_SNAPSHOT: t->load_s = load_s; break;
+  }
+  tri_engine_set_averaging(t->engine,
+                           (tri_averaging){t->progress.highest_lr, t->progress.average_weights, t->progress.averaged});
+  return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
+}
+
 tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
-  TRI_TRY(tri_readiness_agree(&t->mesh, t->config, &t->data));
-  const bool first = tri_training_is_first(t);
+  TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
+  const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
   TRI_TRY(check_memory(t));
   TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
@@ -62,5 +100,5 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(
       world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
-  return tri_training_take_up(t, resume);
+  return resume_run(t, resume);
 }

@@ -58,7 +58,7 @@ static tri_status agree_on_corpus(const tri_group *world, const tri_corpus *corp
   return status;
 }
 
-tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data) {
+tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data) {
   const tri_group *world = &mesh->world;
   int64_t vocab_size = config->model.vocab_size;
   char what[64 + TRI_PATH_BYTES];
@@ -95,7 +95,7 @@ static size_t snapshot_bytes(const tri_memory_plan *plan, const tri_group *world
   return (nodes ? 4 : 2) * (plan->parameter_bytes + plan->optimizer_bytes);
 }
 
-static tri_status plan_own(const tri_engine_options *options, tri_device *device, const tri_readiness_more *beside,
+static tri_status plan_own(const tri_engine_options *options, tri_device *device, const tri_startup_memory *beside,
                            need *out) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
@@ -206,7 +206,8 @@ static tri_status check_device(const tri_mesh *mesh, const need *needs, int rank
       tri_format_bytes((double)n->device_has, have_text, sizeof have_text), n->taken, advice(n), told.bytes);
 }
 
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, const tri_readiness_more *more) {
+tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
+                                    const tri_startup_memory *more) {
   const tri_mesh *mesh = options->mesh;
   need own = {0}, *needs = NULL;
   const bool samples = more->samples.device_bytes > 0; /* of one rank the executor says the rest */

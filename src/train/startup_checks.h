@@ -9,17 +9,18 @@
 
 /* COLLECTIVE. All ranks run the same program with the same configuration on the same corpora (there may be none for
  * validation); else TRI_BAD_CONFIG on all of them, with what it is that differs and on which rank. */
-tri_status tri_readiness_agree(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
+tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_config *config, const tri_run_data *data);
 
 /* What a rank needs beside its engine. */
-typedef struct tri_readiness_more {
+typedef struct tri_startup_memory {
   bool snapshots;             /* there are to be some */
   tri_generator_need samples; /* on the first rank */
-} tri_readiness_more;
+} tri_startup_memory;
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, with what there is beside, and adds up the ranks of each
  * node: TRI_OUT_OF_MEMORY on all ranks if a node has not as much to give, with what each of its ranks needs and for
  * what. */
-tri_status tri_readiness_memory(const tri_engine_options *options, tri_device *device, const tri_readiness_more *more);
+tri_status tri_startup_check_memory(const tri_engine_options *options, tri_device *device,
+                                    const tri_startup_memory *more);
 
 #endif

@@ -52,7 +52,7 @@ static double mfu_of(const tri_training *t, double flops_per_s) {
 
 tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
-  if (!tri_training_is_first(t)) return TRI_OK;
+  if (!tri_training_is_rank0(t)) return TRI_OK;
   if (tri_folder_lock_is_lost(t->lock)) TRI_TRY(tri_folder_lock_check(t->lock));
   tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);

@@ -6,7 +6,7 @@
 #include "base/folder_lock.h"
 #include "engine/engine.h"
 #include "engine/generator.h"
-#include "recovery/saver.h"
+#include "recovery/save.h"
 #include "recovery/snapshot.h"
 #include "recovery/watchdog.h"
 #include "report/metrics.h"
@@ -44,12 +44,11 @@ typedef struct tri_training {
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* the folder in which ranks say what they were doing */
   tri_timing timing;
-  bool stopping;          /* some rank was asked to */
-  bool save_waits;        /* it was due among bad steps, and is made after the next good one */
-  bool snapshot_unproven; /* no good step has been made from the newest one */
+  bool stopping; /* some rank was asked to */
+  tri_save_pending pending;
 } tri_training;
 
-static inline bool tri_training_is_first(const tri_training *t) { return t->mesh.world.rank == 0; }
+static inline bool tri_training_is_rank0(const tri_training *t) { return t->mesh.world.rank == 0; }
 
 /* Whether something that is done every so many steps, and after the last, is due. */
 static inline bool tri_training_is_due(int64_t step, int64_t every, int64_t steps) {
@@ -74,10 +73,8 @@ tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks);
 
 tri_engine_options tri_training_engine_options(const tri_run_config *config, const tri_mesh *mesh);
 
-/* COLLECTIVE. Opens what the configuration names, makes the engine and takes the run up where it was (setup.c). */
+/* COLLECTIVE. Opens what the configuration names, makes the engine and resumes the run (setup.c). */
 tri_status tri_training_open(tri_training *t, const char *resume);
-/* COLLECTIVE. The part of that which finds where the run goes on (resume.c). */
-tri_status tri_training_take_up(tri_training *t, const char *resume);
 
 void tri_training_announce(const tri_training *t);
 
@@ -114,7 +111,7 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_dev
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL, on the first rank. Takes the lines of steps that are to be made again out of the file, and adds those of
  * checkpoints that a run which was killed or stopped has not come to write. */
-tri_status tri_training_take_up_samples(tri_training *t);
+tri_status tri_training_resume_samples(tri_training *t);
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 

@@ -25,7 +25,7 @@ static tri_status trainer_run(tri_training *t) {
   TRI_TRY(tri_training_measure_peak(t));
   tri_training_announce(t);
   TRI_TRY(tri_training_watch(t));
-  TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_first(t) ? tri_training_remove_summary(t) : TRI_OK));
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? tri_training_remove_summary(t) : TRI_OK));
   tri_stop_defer();
   tri_status status = tri_pretrain(t);
   tri_log_progress_end();
@@ -33,12 +33,12 @@ static tri_status trainer_run(tri_training *t) {
   bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the checkpoint is as new as any snapshot */
   if (together && saved && t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   if (!together) return tri_training_name_failure(t, status);
-  if (!tri_training_is_first(t) || status == TRI_DIVERGED) return status;
-  tri_kept ending = {TRI_OK, ""};
-  tri_keep(&ending, status);
+  if (!tri_training_is_rank0(t) || status == TRI_DIVERGED) return status;
+  tri_saved_error ending = {TRI_OK, ""};
+  tri_error_save(&ending, status);
   TRI_TRY(tri_training_write_summary(t));
   if (status == TRI_OK) tri_training_tell_end(t);
-  return tri_kept_tell(&ending);
+  return tri_saved_error_restore(&ending);
 }
 
 static tri_status trainer_train(tri_training *t, const char *resume) {
@@ -88,7 +88,7 @@ static tri_status trainer_start(tri_training *t, const tri_train_options *option
   if (options->dry_run) return dry_run(t, (int)options->dry_run_rank);
   tri_mesh_shape shape = tri_layout_mesh_of(&t->config->layout, &t->config->model);
   TRI_TRY(tri_mesh_create(&shape, &t->mesh));
-  if (!tri_training_is_first(t)) tri_log_be_quiet();
+  if (!tri_training_is_rank0(t)) tri_log_set_quiet();
   return trainer_train(t, options->resume);
 }
 

@@ -165,12 +165,12 @@ static const tri_config_key study_keys[] = {
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_study, trained),
-     .table = &tri_trained_adapter_table,
+     .table = &tri_training_options_adapter_table,
      .help = "as in a run file; simulated trials, as `freeze` and `optimizer`"},
     {.name = "optimizer",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_study, trained),
-     .table = &tri_trained_optimizer_table,
+     .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help =
@@ -548,7 +548,7 @@ static tri_status take_run(tri_study *study) {
   if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) {
     study->model = config->model;
-    study->trained = (tri_trained){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
+    study->trained = (tri_training_options){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);
@@ -601,7 +601,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (study->model_name[0] == '\0' && !tri_study_is_real(study))
     return tri_fail(TRI_BAD_CONFIG, "`model` is missing; add `model:`, for example `model: frontier-175b`");
   if (study->model_name[0] != '\0') TRI_TRY(tri_model_source_load(study->model_name, &study->model));
-  TRI_TRY(tri_trained_apply(&study->trained, &study->model));
+  TRI_TRY(tri_training_options_apply(&study->trained, &study->model));
   TRI_TRY(check_given(study));
   if (study->expert_imbalance > 1 && study->model.num_experts == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`expert_imbalance` is for models with experts, and %s has none; leave it out",

@@ -30,8 +30,8 @@ typedef struct tri_study {
   char model_name[4096], cluster_name[256], system_name[64], precision_name[8];
   char run[256]; /* real trials: the run file; "" simulates */
   int64_t devices, global_batch, sequence;
-  double expert_imbalance; /* tri_simulation_request */
-  tri_trained trained;     /* of simulated trials what is trained and by what; of real ones the run file's */
+  double expert_imbalance;      /* tri_simulation_request */
+  tri_training_options trained; /* of simulated trials what is trained and by what; of real ones the run file's */
   tri_objective objective;
   tri_point_search search;
   double exhaustive_seconds; /* TRI_METHOD_AUTO: all points are tried where simulating them takes no longer */

@@ -82,7 +82,7 @@ static void our_pass(const job *j) {
   const int size = j->world.size, next = (j->world.rank + 1) % size, before = (j->world.rank + size - 1) % size;
   const size_t bytes = (size_t)j->count * sizeof(float);
   tri_request *request;
-  require(tri_pass_round_start(&j->world, next, bytes, j->values, before, bytes, j->from, &request) == TRI_OK, "pass");
+  require(tri_ring_pass_start(&j->world, next, bytes, j->values, before, bytes, j->from, &request) == TRI_OK, "pass");
   require(tri_request_wait(&request) == TRI_OK, "wait");
 }
 

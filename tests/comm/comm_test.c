@@ -170,7 +170,7 @@ static void check_domain(const tri_mesh *mesh, tri_domain domain) {
   members m = members_of(*tri_mesh_group(mesh, domain));
   int found = 0;
   for (int rank = 0; rank < tri_comm_size(); rank++) {
-    tri_mesh_place place = tri_mesh_place_of(&mesh->shape, rank);
+    tri_mesh_coordinates place = tri_mesh_coordinates_of(&mesh->shape, rank);
     bool belongs = true;
     for (int a = 0; a < TRI_NUM_AXES; a++) {
       tri_axis axis = (tri_axis)a;
@@ -318,7 +318,7 @@ static void check_passes(const members *m, size_t bytes) {
   for (int turn = 1; turn <= size; turn++) {
     const char *have = buffers[turn % 2];
     CHECK_OK(
-        tri_pass_round_start(&m->group, to, bytes, buffers[1 - turn % 2], from, bytes, buffers[turn % 2], &request));
+        tri_ring_pass_start(&m->group, to, bytes, buffers[1 - turn % 2], from, bytes, buffers[turn % 2], &request));
     CHECK((request == NULL) == (size == 1), "%d ranks", size);
     CHECK_OK(tri_comm_progress());
     CHECK_OK(tri_request_wait(&request));
@@ -335,7 +335,7 @@ static void check_all_passes(const members *m) {
   char data = 0;
   static const size_t sizes[] = {0, 1, 3001, 70001, 1500001};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) check_passes(m, sizes[i]);
-  CHECK(tri_pass_round_start(&m->group, m->group.size, 1, &data, 0, 1, &data, &request) == TRI_INTERNAL, "to nobody");
+  CHECK(tri_ring_pass_start(&m->group, m->group.size, 1, &data, 0, 1, &data, &request) == TRI_INTERNAL, "to nobody");
   CHECK(strstr(tri_status_message(), "pass over world: there is no rank") != NULL, "%s", tri_status_message());
 }
 

@@ -29,7 +29,7 @@ typedef struct setting {
   tri_exchange_memory memory;
 } setting;
 
-enum { PASSING_BYTES = 24 << 20 };
+enum { TRANSFER_BYTES = 24 << 20 };
 
 static setting set_up(const char *name) {
   setting s = {0};
@@ -41,10 +41,10 @@ static setting set_up(const char *name) {
     CHECK_OK(tri_device_host_create(s.device, TRI_EXCHANGE_STAGING_BYTES, &memory->staging));
   }
   if (reached) CHECK_OK(tri_device_memory_create(s.device, TRI_EXCHANGE_SUMS_BYTES, &memory->sums));
-  memory->passing.bytes = PASSING_BYTES;
-  CHECK_OK(tri_device_memory_create(s.device, PASSING_BYTES, &memory->passing.device));
+  memory->transfer.bytes = TRANSFER_BYTES;
+  CHECK_OK(tri_device_memory_create(s.device, TRANSFER_BYTES, &memory->transfer.device));
   if (memory->staging != NULL && !reached) {
-    CHECK_OK(tri_device_host_create(s.device, PASSING_BYTES, &memory->passing.host));
+    CHECK_OK(tri_device_host_create(s.device, TRANSFER_BYTES, &memory->transfer.host));
   }
   CHECK_OK(tri_exchange_create(s.device, &s.memory, &s.exchange));
   return s;
@@ -54,8 +54,8 @@ static void tear_down(setting *s) {
   CHECK_OK(tri_queue_finish(s->device->queue));
   tri_exchange_destroy(s->exchange);
   tri_device_host_destroy(s->device, s->memory.staging, TRI_EXCHANGE_STAGING_BYTES);
-  tri_device_host_destroy(s->device, s->memory.passing.host, PASSING_BYTES);
-  tri_device_memory_destroy(s->device, s->memory.passing.device, PASSING_BYTES);
+  tri_device_host_destroy(s->device, s->memory.transfer.host, TRANSFER_BYTES);
+  tri_device_memory_destroy(s->device, s->memory.transfer.device, TRANSFER_BYTES);
   tri_device_memory_destroy(s->device, s->memory.sums, TRI_EXCHANGE_SUMS_BYTES);
   tri_device_destroy(s->device);
 }
@@ -206,9 +206,9 @@ static void check_messages(const setting *s, const members *m, int64_t count, ui
 
 /* ---- what passes as it is ---------------------------------------------------------------------------------------- */
 
-static void *passing_at(const setting *s, size_t at, size_t bytes) {
-  CHECK(at + bytes <= PASSING_BYTES, "%zu bytes at %zu", bytes, at);
-  return (char *)s->memory.passing.device + at;
+static void *transfer_at(const setting *s, size_t at, size_t bytes) {
+  CHECK(at + bytes <= TRANSFER_BYTES, "%zu bytes at %zu", bytes, at);
+  return (char *)s->memory.transfer.device + at;
 }
 
 /* Queued: host memory stays. */
@@ -221,7 +221,7 @@ static void check_all_to_all(const setting *s, const members *m, tri_dtype type,
   const parts p = plan_parts(m, type, most, seed);
   const size_t given = given_bytes(m, &p), got = got_bytes(m, &p);
   char *from = get_memory(given), *first = get_memory(got), *second = get_memory(got);
-  char *device_from = passing_at(s, 0, given), *device_to = passing_at(s, (given + 255) / 64 * 64, got);
+  char *device_from = transfer_at(s, 0, given), *device_to = transfer_at(s, (given + 255) / 64 * 64, got);
   parts again = p;
   again.seed = hash(seed);
   fill_parts(m, &p, from);
@@ -248,24 +248,24 @@ static void check_passes(const setting *s, const members *m, size_t bytes, uint6
   char *host = get_memory(bytes + 1), *buffers[2][2];
   tri_exchange *x = s->exchange;
   for (int stream = 0; stream < 2; stream++) {
-    for (int b = 0; b < 2; b++) buffers[stream][b] = passing_at(s, room * (size_t)(2 * stream + b), lengths[stream]);
+    for (int b = 0; b < 2; b++) buffers[stream][b] = transfer_at(s, room * (size_t)(2 * stream + b), lengths[stream]);
     for (size_t i = 0; i < lengths[stream]; i++)
       host[i] = (char)hash(seed + i * 2 + (size_t)stream + ((size_t)own << 40));
     upload(s, buffers[stream][0], host, lengths[stream]);
     CHECK_OK(tri_queue_finish(s->device->queue));
   }
   for (int turn = 1; turn <= size; turn++) {
-    tri_passing *passing[2];
+    tri_transfer *transfer[2];
     for (int stream = 0; stream < 2; stream++) {
       const size_t length = lengths[stream];
       const tri_exchange_pass pass = {next,   length, buffers[stream][1 - turn % 2],
                                       before, length, buffers[stream][turn % 2]};
-      CHECK_OK(tri_exchange_pass_start(x, &m->group, &pass, &passing[stream]));
+      CHECK_OK(tri_exchange_pass_start(x, &m->group, &pass, &transfer[stream]));
     }
     CHECK_OK(tri_exchange_progress(x));
     for (int stream = 1; stream >= 0; stream--) {
-      CHECK_OK(tri_exchange_pass_wait(x, &passing[stream]));
-      CHECK(passing[stream] == NULL, "a pass that was waited for");
+      CHECK_OK(tri_exchange_pass_wait(x, &transfer[stream]));
+      CHECK(transfer[stream] == NULL, "a pass that was waited for");
     }
   }
   for (int stream = 0; stream < 2; stream++) { /* once round */
@@ -299,21 +299,21 @@ static void check_between_groups(const setting *s, const members *one, const mem
     const members *reduced = groups[layer % 2], *passed = groups[1 - layer % 2];
     const int size = passed->group.size, rank = passed->group.rank;
     const int64_t count = layer < 2 ? 1100003 : 3001;
-    tri_passing *passing = NULL;
+    tri_transfer *transfer = NULL;
     v[layer] = make(s, reduced, TRI_FP32, count, seed + (uint64_t)layer);
     CHECK_OK(tri_exchange_all_reduce_start(x, &reduced->group, TRI_FP32, count, v[layer].device, &requests[layer]));
     const tri_exchange_pass pass = {.to = (rank + 1) % size,
                                     .send_bytes = 7001,
-                                    .send = passing_at(s, PASSING_BYTES / 2, 7001),
+                                    .send = transfer_at(s, TRANSFER_BYTES / 2, 7001),
                                     .from = (rank + size - 1) % size,
                                     .receive_bytes = 7001,
-                                    .receive = passing_at(s, PASSING_BYTES / 4 * 3, 7001)};
-    CHECK_OK(tri_queue_move(s->device->queue, passing_at(s, PASSING_BYTES / 2, 7001), v[layer].device, 7001));
-    CHECK_OK(tri_exchange_pass_start(x, &passed->group, &pass, &passing));
+                                    .receive = transfer_at(s, TRANSFER_BYTES / 4 * 3, 7001)};
+    CHECK_OK(tri_queue_move(s->device->queue, transfer_at(s, TRANSFER_BYTES / 2, 7001), v[layer].device, 7001));
+    CHECK_OK(tri_exchange_pass_start(x, &passed->group, &pass, &transfer));
     check_all_to_all(s, passed, TRI_FP64, 5000, seed + (uint64_t)layer);
     if (layer == 2) CHECK_OK(tri_exchange_wait(&requests[1]));
     check_all_to_all(s, &(members){.group = reduced->group}, TRI_FP64, 5000, seed + 100 + (uint64_t)layer);
-    CHECK_OK(tri_exchange_pass_wait(x, &passing));
+    CHECK_OK(tri_exchange_pass_wait(x, &transfer));
   }
   for (int layer = LAYERS - 1; layer >= 0; layer--) {
     CHECK_OK(tri_exchange_wait(&requests[layer]));
@@ -406,17 +406,17 @@ static void lose_a_rank(int number, const char *what, const char *device, const 
   CHECK_OK(tri_gather_bytes(group, sizeof pid, &pid, pids));
   CHECK_OK(tri_watchdog_start(&mesh, folder, 3, &watchdog));
   const int next = (group->rank + 1) % group->size, before = (group->rank + group->size - 1) % group->size;
-  const tri_exchange_pass pass = {next,   LOST_BYTES, passing_at(&s, 0, LOST_BYTES),
-                                  before, LOST_BYTES, passing_at(&s, PASSING_BYTES / 2, LOST_BYTES)};
+  const tri_exchange_pass pass = {next,   LOST_BYTES, transfer_at(&s, 0, LOST_BYTES),
+                                  before, LOST_BYTES, transfer_at(&s, TRANSFER_BYTES / 2, LOST_BYTES)};
   int64_t begins[65];
   for (int r = 0; r <= group->size; r++) begins[r] = r * (LOST_BYTES / 4);
-  upload(&s, passing_at(&s, 0, PASSING_BYTES), calloc(1, PASSING_BYTES), PASSING_BYTES);
+  upload(&s, transfer_at(&s, 0, TRANSFER_BYTES), calloc(1, TRANSFER_BYTES), TRANSFER_BYTES);
   for (int turn = 0;; turn++) {
-    tri_passing *passing = NULL;
+    tri_transfer *transfer = NULL;
     come_late(group, number, turn, &thread, pids);
     if (passes) {
-      CHECK_OK(tri_exchange_pass_start(s.exchange, group, &pass, &passing));
-      CHECK_OK(tri_exchange_pass_wait(s.exchange, &passing));
+      CHECK_OK(tri_exchange_pass_start(s.exchange, group, &pass, &transfer));
+      CHECK_OK(tri_exchange_pass_wait(s.exchange, &transfer));
     } else {
       CHECK_OK(tri_exchange_all_to_all(s.exchange, group, TRI_FP32, begins, pass.send, begins, pass.receive));
     }

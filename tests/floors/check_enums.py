@@ -53,7 +53,7 @@ FREE = {
 ALL = {
     "tri_activation": ["checkpoint/huggingface.c", "device/reference/rows.c", "device/cpu/kernels/elements.c", "device/gpu/kernels/elements.c",
                        "ops/activation.c", "ops/gated.c", "ops/experts.c"],
-    "tri_dialect_kind": ["checkpoint/huggingface.c"],
+    "tri_hf_key_kind": ["checkpoint/huggingface.c"],
     "tri_decay": ["run/run_config.c", "run/learning_rate.c"],
     "tri_recompute": ["schedule/layout_config.c", "ops/recompute.c", "plan/simulate.c"],
     "tri_schedule_kind": ["schedule/layout_config.c", "schedule/schedule.c", "plan/simulate.c", "plan/memory.c"],

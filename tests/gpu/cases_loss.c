@@ -32,7 +32,7 @@ static int add_labels(problem *p, const loss_call *x) {
   const int number = add_array(p, "labels", TRI_INT32, x->rows);
   for (int64_t r = 0; r < x->rows; r++) {
     const int64_t inside = x->first_id + draw(p->checker, x->vocabulary);
-    const int64_t kind = draw(p->checker, 6), ignored = r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_FILLING;
+    const int64_t kind = draw(p->checker, 6), ignored = r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_PADDING;
     const int64_t outside = kind == 0 ? x->first_id + x->vocabulary : x->first_id > 0 ? x->first_id - 1 : inside;
     number_set(TRI_INT32, p->arguments[number].before, r, (double)(kind == 2 ? ignored : kind < 2 ? outside : inside));
   }

@@ -430,11 +430,11 @@ static void products(bench *s) {
 
 /* The products above are made by the fastest of eight from here on. False where the device has nothing to choose. */
 static bool choose_products(bench *s) {
-  char chooser[TRI_DEVICE_CHOOSER_BYTES], *asked = NULL, *choices = NULL;
-  tri_device_chooser(s->device, chooser);
+  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES], *asked = NULL, *choices = NULL;
+  tri_device_gemm_library(s->device, chooser);
   if (chooser[0] == '\0') return false;
-  TRY(tri_device_products_asked(s->device, &asked));
-  TRY(tri_device_products_choose(s->device, asked, true, &choices));
+  TRY(tri_device_gemms_asked(s->device, &asked));
+  TRY(tri_device_gemms_choose(s->device, asked, true, &choices));
   printf("products are chosen by %s\n", chooser);
   tri_free(asked);
   tri_free(choices);

@@ -9,8 +9,8 @@
  * number. */
 #include "base/memory.h"
 #include "comm/agreement.h"
-#include "recovery/checkpointing.h"
-#include "recovery/saver.h"
+#include "recovery/resume.h"
+#include "recovery/save.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,14 +79,16 @@ static tri_status on_engine(const job *j, const char *name, tri_run_config *conf
                             const char *from) {
   double *losses = NULL;
   tri_progress progress = {0};
-  bool found = false;
+  tri_resumed resumed = TRI_RESUMED_NOTHING;
   const char *output = from == NULL ? name : from;
   if (snprintf(config->output, sizeof config->output, "%s/%s", j->folder, output) >= (int)sizeof config->output) {
     return tri_fail(TRI_BAD_USAGE, "the name %s is too long", j->folder);
   }
   TRI_TRY(tri_alloc("losses", (size_t)j->steps, sizeof *losses, &losses));
-  tri_status status = from == NULL ? TRI_OK : tri_checkpointing_load(engine, config, NULL, "auto", &progress, &found);
-  if (status == TRI_OK && from != NULL && !found) status = tri_fail(TRI_BAD_FILE, "%s has no checkpoint", from);
+  const tri_resume_request request = {.engine = engine, .config = config, .from = "auto"};
+  tri_status status = from == NULL ? TRI_OK : tri_resume(&request, &progress, &resumed);
+  if (status == TRI_OK && from != NULL && resumed == TRI_RESUMED_NOTHING)
+    status = tri_fail(TRI_BAD_FILE, "%s has no checkpoint", from);
   tri_engine_set_averaging(engine, (tri_averaging){progress.highest_lr, progress.average_weights, progress.averaged});
   if (status == TRI_OK) status = make_steps(engine, config, j->steps, &progress, losses);
   if (status == TRI_OK && j->saves) status = save(engine, config, &progress);

@@ -32,7 +32,7 @@ static tri_model draw_model(draws *d) {
 static void draw_tuning(draws *d, tri_model *model) {
   static const char *const names[] = {"*embed*", "*.1.*", "*norm*", "*mlp*", "*.[0-4].*", "*wte*", "*attn*", "*"};
   tri_model tuned = *model;
-  tri_tuning_words *words = toss(d) ? &tuned.tuning.freeze : &tuned.tuning.adapter.train;
+  tri_trainable_words *words = toss(d) ? &tuned.tuning.freeze : &tuned.tuning.adapter.train;
   words->count = pick(d, words == &tuned.tuning.freeze ? 1 : 0, 1);
   snprintf(words->words[0].text, sizeof words->words[0].text, "%s", names[pick(d, 0, 7)]);
   if (words == &tuned.tuning.adapter.train) {
@@ -44,7 +44,7 @@ static void draw_tuning(draws *d, tri_model *model) {
                toss(d) ? "q_proj" : "layers.0.self_attn.q_proj");
     }
   }
-  if (tri_tuning_check(&tuned) == TRI_OK) *model = tuned;
+  if (tri_trainable_check(&tuned) == TRI_OK) *model = tuned;
 }
 
 static tri_cluster draw_cluster(draws *d) {
@@ -126,7 +126,7 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
                                     .precision = of->precision,
                                     .optimizer = of->optimizer,
                                     .masked = of->masked,
-                                    .masked_area = of->masked_area,
+                                    .masked_attention_fraction = of->masked_attention_fraction,
                                     .drawn = of->drawn,
                                     .expert_imbalance = of->expert_imbalance};
   char text[TRI_LAYOUT_TEXT_BYTES];
@@ -141,14 +141,15 @@ static void check_bound(tri_bounds *bounds, const tri_search_request *of, const 
 }
 
 /* Documents of some tokens and, beside them, as long as a sequence or longer. */
-static void draw_documents(draws *d, tri_search_request *request, tri_draws **drawn, tri_drawn_table **table) {
+static void draw_documents(draws *d, tri_search_request *request, tri_drawn_documents **drawn,
+                           tri_attention_fraction_table **table) {
   int64_t some = pick(d, 1, 30), many = pick(d, 1, 100), longer = pick(d, 40, 90), few = pick(d, 1, 5);
   const tri_length_ranges lengths = {.count = 2,
                                      .ranges = {{some, some, many, many * some}, {longer, longer, few, few * longer}}};
   request->masked = true;
-  request->masked_area = 0.05 + 0.95 * tri_random_uniform(d->key, d->next++);
-  CHECK_OK(tri_draws_create(&lengths, request->sequence, toss(d), drawn));
-  CHECK_OK(tri_drawn_table_create(*drawn, table));
+  request->masked_attention_fraction = 0.05 + 0.95 * tri_random_uniform(d->key, d->next++);
+  CHECK_OK(tri_drawn_documents_create(&lengths, request->sequence, toss(d), drawn));
+  CHECK_OK(tri_attention_fraction_table_create(*drawn, table));
   request->drawn = *table;
 }
 
@@ -180,7 +181,7 @@ static void test_bounds(void **state) {
     tri_optimizer_settings optimizer = *tri_optimizer_settings_default();
     if (toss(&d)) optimizer.name = (tri_optimizer_name)pick(&d, TRI_OPTIMIZER_ADAMW, TRI_OPTIMIZER_ADAFACTOR);
     if (toss(&d)) draw_tuning(&d, &model);
-    tuned += !tri_tuning_is_full(&model.tuning);
+    tuned += !tri_trainable_is_full(&model.tuning);
     tri_cluster cluster = draw_cluster(&d);
     tri_search_request request = {.model = &model,
                                   .cluster = &cluster,
@@ -192,8 +193,8 @@ static void test_bounds(void **state) {
                                   .optimizer = &optimizer};
     tri_bounds *bounds = NULL;
     tri_layout layout;
-    tri_draws *drawn = NULL;
-    tri_drawn_table *table = NULL;
+    tri_drawn_documents *drawn = NULL;
+    tri_attention_fraction_table *table = NULL;
     if (i % 4 == 3) draw_documents(&d, &request, &drawn, &table);
     if (toss(&d)) request.expert_imbalance = (double)pick(&d, 1, 4);
     CHECK_OK(tri_bounds_create(&request, &bounds));
@@ -203,8 +204,8 @@ static void test_bounds(void **state) {
       legal++;
     }
     tri_bounds_destroy(bounds);
-    tri_drawn_table_destroy(table);
-    tri_draws_destroy(drawn);
+    tri_attention_fraction_table_destroy(table);
+    tri_drawn_documents_destroy(drawn);
   }
   assert_in_range(tuned, CASES / 4, CASES);
 }

@@ -54,7 +54,7 @@ static int64_t within(const tri_parameter *entry, int64_t first, int64_t end) {
   return stop > begin ? stop - begin : 0;
 }
 
-static void check_bucket(const tri_bucket *bucket, const tri_layout *layout, const tri_mesh_place *place) {
+static void check_bucket(const tri_bucket *bucket, const tri_layout *layout, const tri_mesh_coordinates *place) {
   tri_mesh_shape shape = tri_layout_mesh(layout);
   int64_t replica =
       tri_domain_rank(&shape, place, TRI_DOMAIN_CONTEXT) + layout->context * (int64_t)place->at[TRI_AXIS_DATA];
@@ -65,7 +65,7 @@ static void check_bucket(const tri_bucket *bucket, const tri_layout *layout, con
   assert_int_equal(bucket->begins[bucket->ranks], bucket->end - bucket->first);
 }
 
-static void add_rank(const tri_parts *parts, const tri_layout *layout, const tri_mesh_place *place, totals *to) {
+static void add_rank(const tri_parts *parts, const tri_layout *layout, const tri_mesh_coordinates *place, totals *to) {
   tri_mesh_shape shape = tri_layout_mesh(layout);
   bool first_replica = tri_domain_rank(&shape, place, TRI_DOMAIN_REPLICAS) == 0;
   for (int64_t b = 0; b < parts->buckets->count; b++) {
@@ -90,11 +90,11 @@ static totals totals_of(const tri_model *model, const tri_layout *layout, int64_
       .model = model, .layout = layout, .micro_batches = MICRO_BATCHES, .sequence = 16, .precision = TRI_FP32};
   tri_engine_options options = {.model = model, .layout = layout, .sequence = 16, .precision = TRI_FP32};
   for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
-    tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+    tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
     tri_parts parts;
     CHECK_OK(tri_parts_create(&of, &place, &parts));
     add_rank(&parts, layout, &place, &found);
-    found.saved += tri_shards_planned_bytes(&options, &parts, &place);
+    found.saved += tri_checkpoint_map_planned_bytes(&options, &parts, &place);
     *num_values = parts.table->num_values;
     tri_parts_destroy(&parts);
   }
@@ -138,11 +138,11 @@ static void tensor_ranks_have_the_same_buckets(void **state) {
   tri_parts_request of = {
       .model = &model, .layout = &layout, .micro_batches = MICRO_BATCHES, .sequence = 16, .precision = TRI_FP32};
   for (layout.bucket_bytes = 1024; layout.bucket_bytes < 65536; layout.bucket_bytes += 512) {
-    tri_mesh_place first_place = tri_mesh_place_of(&shape, 0);
+    tri_mesh_coordinates first_place = tri_mesh_coordinates_of(&shape, 0);
     tri_parts first;
     CHECK_OK(tri_parts_create(&of, &first_place, &first));
     for (int rank = 1; rank < layout.tensor; rank++) {
-      tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+      tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
       tri_parts parts;
       CHECK_OK(tri_parts_create(&of, &place, &parts));
       assert_int_equal(parts.buckets->count, first.buckets->count);

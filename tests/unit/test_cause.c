@@ -122,9 +122,9 @@ static void test_noise(void **state) {
 
 static void test_limit(void **state) {
   (void)state;
-  assert_true(tri_attend_limit_s(0) == 0);
-  assert_true(tri_attend_limit_s(1) == 6);
-  assert_true(tri_attend_limit_s(600) == 750); /* the ranks' own report comes after 650 at most */
+  assert_true(tri_supervisor_limit_s(0) == 0);
+  assert_true(tri_supervisor_limit_s(1) == 6);
+  assert_true(tri_supervisor_limit_s(600) == 750); /* the ranks' own report comes after 650 at most */
 }
 
 int main(void) {

@@ -129,7 +129,7 @@ static void test_a_library_is_asked_first(void **state) {
   CHECK_OK(tri_run_all_to_all(&w.run, TRI_DOMAIN_TENSOR, TRI_INT32, begins, begins, to_begins, values));
   check_last(&w, "all_to_all");
   assert_ptr_equal(w.last.begins, begins);
-  tri_passing *passing = (tri_passing *)&w;
+  tri_transfer *passing = (tri_transfer *)&w;
   CHECK_OK(tri_run_pass_start(&w.run, TRI_DOMAIN_TENSOR, 1, 16, begins, 0, 12, values, &passing));
   check_last(&w, "pass");
   assert_int_equal(w.last.count, 12);
@@ -143,7 +143,7 @@ static void test_a_rank_alone_passes_to_itself(void **state) {
   (void)state;
   world w;
   float to[4] = {0};
-  tri_passing *passing = NULL;
+  tri_transfer *passing = NULL;
   static const int64_t all[] = {0, 4}, less[] = {0, 3};
   begin(&w, NULL, 1);
   for (int i = 0; i < 4; i++) values[i] = (float)i;

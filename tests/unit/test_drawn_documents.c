@@ -71,11 +71,11 @@ static moments sampled_area(const tri_source *source) {
   return moments_of(areas, count);
 }
 
-static moments drawn_area(const tri_draws *drawn) {
+static moments drawn_area(const tri_drawn_documents *drawn) {
   static double areas[DRAWN];
   int32_t lengths[SEQUENCE];
   for (int64_t i = 0; i < DRAWN; i++) {
-    int64_t count = tri_draws_sequence(drawn, i, lengths), tokens = 0;
+    int64_t count = tri_drawn_documents_sequence(drawn, i, lengths), tokens = 0;
     areas[i] = 0;
     for (int64_t d = 0; d < count; d++) {
       assert_in_range(lengths[d], 1, SEQUENCE);
@@ -102,9 +102,9 @@ static void draws_what_the_loader_reads(void **state) {
                                         .packing = packed ? TRI_PACKING_DOCUMENTS : TRI_PACKING_WINDOWS,
                                         .end_of_text = -1};
     tri_source source;
-    tri_draws *drawn = NULL;
+    tri_drawn_documents *drawn = NULL;
     assert_ok(tri_source_create(corpus, &options, &source));
-    assert_ok(tri_draws_create(&lengths, SEQUENCE, packed, &drawn));
+    assert_ok(tri_drawn_documents_create(&lengths, SEQUENCE, packed, &drawn));
     moments wanted = sampled_area(&source), found = drawn_area(drawn);
     /* Five standard errors, and a hundredth for lengths that are known by ranges alone. */
     double allowed = 5 * sqrt(wanted.error * wanted.error + found.error * found.error) + 0.01 * wanted.mean;
@@ -113,7 +113,7 @@ static void draws_what_the_loader_reads(void **state) {
       fail_msg("packed %d: areas of %g in the mean were drawn, and %g are read, within %g", packed, found.mean,
                wanted.mean, allowed);
     }
-    tri_draws_destroy(drawn);
+    tri_drawn_documents_destroy(drawn);
     tri_source_destroy(&source);
   }
   tri_corpus_close(corpus);
@@ -122,11 +122,11 @@ static void draws_what_the_loader_reads(void **state) {
 /* ---- the largest of several -------------------------------------------------------------------------------------- */
 
 /* Values whose distribution is as uneven as that of areas. */
-static tri_drawn_areas *make_areas(void) {
-  tri_drawn_areas *areas = NULL;
+static tri_attention_fractions *make_areas(void) {
+  tri_attention_fractions *areas = NULL;
   assert_ok(tri_alloc("areas", 1, sizeof *areas, &areas));
-  areas->count = TRI_DRAWN_MOST;
-  double squares = 0, cubes = 0, n = TRI_DRAWN_MOST;
+  areas->count = TRI_ATTENTION_FRACTIONS_MOST;
+  double squares = 0, cubes = 0, n = TRI_ATTENTION_FRACTIONS_MOST;
   for (int64_t i = 0; i < areas->count; i++) {
     areas->areas[i] = 0.2 + 0.8 * pow(((double)i + 0.5) / n, 3); /* ascending */
     areas->busiest += areas->areas[i] / n;
@@ -143,12 +143,12 @@ static tri_drawn_areas *make_areas(void) {
 
 static void expects_the_largest(void **state) {
   (void)state;
-  tri_drawn_areas *areas = make_areas();
+  tri_attention_fractions *areas = make_areas();
   /* Of n: 0.2 + 0.8 n / (n + 3). */
   static const int64_t numbers[] = {1, 2, 5, 40};
   for (int i = 0; i < 4; i++) {
     double n = (double)numbers[i], wanted = 0.2 + 0.8 * n / (n + 3) - areas->busiest;
-    assert_true(fabs(tri_drawn_most(areas, numbers[i]) - wanted) < 2e-3);
+    assert_true(fabs(tri_attention_fraction_most(areas, numbers[i]) - wanted) < 2e-3);
   }
   /* Of sums, beside as many as can be drawn. */
   enum { TRIALS = 1500 };
@@ -161,27 +161,27 @@ static void expects_the_largest(void **state) {
       double most = 0;
       for (int64_t r = 0; r < ranks; r++) {
         double sum = 0;
-        for (int64_t m = 0; m < micro_batches; m++) sum += areas->areas[pick(&d, 0, TRI_DRAWN_MOST - 1)];
+        for (int64_t m = 0; m < micro_batches; m++) sum += areas->areas[pick(&d, 0, TRI_ATTENTION_FRACTIONS_MOST - 1)];
         if (sum > most) most = sum;
       }
       mean += most / TRIALS - (double)micro_batches * areas->busiest / TRIALS;
     }
-    double found = tri_drawn_most_sum(areas, micro_batches, ranks);
+    double found = tri_attention_fraction_most_sum(areas, micro_batches, ranks);
     if (fabs(found - mean) > 0.06 * mean) {
       fail_msg("the largest of %ld sums of %ld is %g above the mean, and %g is expected", (long)ranks,
                (long)micro_batches, mean, found);
     }
   }
-  assert_true(tri_drawn_most_sum(areas, 8, 1) == 0);
+  assert_true(tri_attention_fraction_most_sum(areas, 8, 1) == 0);
   tri_free(areas);
 }
 
 static void orders_have_the_mean(void **state) {
   (void)state;
-  tri_drawn_areas *areas = make_areas();
+  tri_attention_fractions *areas = make_areas();
   double one[33], other[33];
-  tri_drawn_order(areas, 33, 0, one);
-  tri_drawn_order(areas, 33, 1, other);
+  tri_attention_fraction_order(areas, 33, 0, one);
+  tri_attention_fraction_order(areas, 33, 1, other);
   double sum = 0, squares = 0, both = 0;
   for (int i = 0; i < 33; i++) {
     sum += one[i];
@@ -199,29 +199,29 @@ static void orders_have_the_mean(void **state) {
 static void cuts_as_the_engine(void **state) {
   (void)state;
   const tri_length_ranges lengths = {.count = 2, .ranges = {{40, 40, 100, 4000}, {1200, 1200, 2, 2400}}};
-  tri_draws *drawn = NULL;
-  tri_drawn_table *table = NULL;
-  const tri_drawn_areas *whole = NULL, *cut = NULL, *again = NULL;
+  tri_drawn_documents *drawn = NULL;
+  tri_attention_fraction_table *table = NULL;
+  const tri_attention_fractions *whole = NULL, *cut = NULL, *again = NULL;
   tri_layout layout = {.tensor = 1, .pipeline = 1, .context = 1, .context_inner = 1, .data = 1, .micro_batch = 2};
-  assert_ok(tri_draws_create(&lengths, SEQUENCE, false, &drawn));
-  assert_ok(tri_drawn_table_create(drawn, &table));
-  assert_ok(tri_drawn_table_find(table, &layout, &whole));
+  assert_ok(tri_drawn_documents_create(&lengths, SEQUENCE, false, &drawn));
+  assert_ok(tri_attention_fraction_table_create(drawn, &table));
+  assert_ok(tri_attention_fraction_table_find(table, &layout, &whole));
   assert_true(fabs(whole->mean - whole->busiest) < 1e-12);
   layout.context = 4;
   layout.context_row_pairs = 100;
-  assert_ok(tri_drawn_table_find(table, &layout, &cut));
+  assert_ok(tri_attention_fraction_table_find(table, &layout, &cut));
   /* Between that of all sequences whole and 5 % above: that is what the cut keeps to. */
   assert_true(fabs(cut->mean - whole->mean) < 0.15 * whole->mean);
   assert_true(cut->busiest >= cut->mean && cut->busiest <= 1.05 * cut->mean);
   for (int64_t i = 1; i < cut->count; i++) assert_true(cut->areas[i - 1] <= cut->areas[i]);
   layout.tensor = 2; /* says nothing to it */
-  assert_ok(tri_drawn_table_find(table, &layout, &again));
+  assert_ok(tri_attention_fraction_table_find(table, &layout, &again));
   assert_ptr_equal(cut, again);
   layout.context_inner = 4; /* heads alone: whole sequences */
-  assert_ok(tri_drawn_table_find(table, &layout, &again));
+  assert_ok(tri_attention_fraction_table_find(table, &layout, &again));
   assert_ptr_equal(whole, again);
-  tri_drawn_table_destroy(table);
-  tri_draws_destroy(drawn);
+  tri_attention_fraction_table_destroy(table);
+  tri_drawn_documents_destroy(drawn);
 }
 
 static void impossible_lengths(void **state) {

@@ -147,8 +147,8 @@ static void test_turns(void **state) {
     tri_prediction whole;
     int64_t micro_batches = tri_layout_micro_batches(&layout, request.global_batch);
     CHECK_OK(tri_stages_create(&request, &stages));
-    CHECK_OK(tri_walk_turns(&stages, micro_batches, NULL, &turns));
-    CHECK_OK(tri_walk_programs(&stages, micro_batches, NULL, &programs));
+    CHECK_OK(tri_event_sim_turns(&stages, micro_batches, NULL, &turns));
+    CHECK_OK(tri_event_sim_programs(&stages, micro_batches, NULL, &programs));
     check_same(&request, "turn by turn it", &turns, programs, 1e-9);
     CHECK_OK(tri_simulate_step(&request, &whole));
     check_same(&request, "without its middle it", &(tri_step_sample){whole.step_s, whole.time}, programs, 1e-9);

@@ -55,9 +55,9 @@ static tri_expert_rows rows_of(const case_of *c, int64_t rank) {
                            .most = MOST_POOL};
 }
 
-static tri_expert_notes notes_of(const case_of *c, const tri_expert_rows *at, char *memory) {
+static tri_expert_host_state notes_of(const case_of *c, const tri_expert_rows *at, char *memory) {
   assert_true(tri_expert_notes_bytes(at) <= NOTES_BYTES);
-  tri_expert_notes notes = tri_expert_notes_of(at, memory);
+  tri_expert_host_state notes = tri_expert_host_state_of(at, memory);
   for (int64_t r = 0; r < c->ranks; r++) {
     memcpy(notes.begins + r * (c->experts + 1), c->begins[r], (size_t)(c->experts + 1) * sizeof(int32_t));
   }
@@ -84,7 +84,7 @@ static void check_window(const case_of *c, int64_t rank, int64_t window, char *c
   static pool_row pool[MOST_POOL];
   static int32_t here[MOST_EXPERTS + 1], arrivals[MOST_POOL];
   const tri_expert_rows at = rows_of(c, rank);
-  const tri_expert_notes own = notes_of(c, &at, memory[rank]);
+  const tri_expert_host_state own = notes_of(c, &at, memory[rank]);
   const int64_t holder = rank / c->tensor_ranks, all = pool_of(c, holder, pool), first = window * c->capacity;
   int64_t rows = all - first, arrived = 0;
   if (rows > c->capacity) rows = c->capacity;
@@ -96,7 +96,7 @@ static void check_window(const case_of *c, int64_t rank, int64_t window, char *c
   assert_int_equal(here[at.num_experts], rows);
   for (int64_t r = 0; r < c->ranks; r++) {
     const tri_expert_rows source = rows_of(c, r);
-    const tri_expert_notes sent = notes_of(c, &source, memory[c->ranks]);
+    const tri_expert_host_state sent = notes_of(c, &source, memory[c->ranks]);
     tri_expert_window(&source, &sent, window);
     assert_int_equal(sent.sent[rank + 1] - sent.sent[rank], own.received[r + 1] - own.received[r]);
     for (int64_t i = 0; i < sent.sent[rank + 1] - sent.sent[rank]; i++, arrived++) {
@@ -132,7 +132,7 @@ static void test_windows(void **state) {
     }
     for (int64_t rank = 0; rank < c.ranks; rank++) {
       const tri_expert_rows at = rows_of(&c, rank);
-      const tri_expert_notes notes = notes_of(&c, &at, memory[rank]);
+      const tri_expert_host_state notes = notes_of(&c, &at, memory[rank]);
       if (windows < 0) windows = tri_expert_windows(&at, &notes);
       assert_int_equal(tri_expert_windows(&at, &notes), windows);
       for (int64_t w = 0; w < windows; w++) check_window(&c, rank, w, memory);

@@ -1,5 +1,5 @@
-#include "base/memory.h"
 #include "base/flight_recorder.h"
+#include "base/memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -40,7 +40,7 @@ static void *logits_of(const problem *p) {
 static int32_t label_of(const problem *p, int64_t r) {
   const tri_random_key key = tri_random_stream(6, TRI_RANDOM_TEST, 1);
   const int64_t label = (int64_t)tri_random_u32(key, (uint64_t)r) % p->vocabulary;
-  if (r % 5 == 1) return r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_FILLING;
+  if (r % 5 == 1) return r % 2 == 0 ? TRI_LABEL_NONE : TRI_LABEL_PADDING;
   if (r % 5 == 2) return (int32_t)(p->first_id + p->vocabulary + label);
   if (r % 5 == 3) return (int32_t)(p->first_id + (r % 2 == 0 ? 0 : p->vocabulary - 1));
   return (int32_t)(p->first_id + label);

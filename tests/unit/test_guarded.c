@@ -143,7 +143,7 @@ static void test_poison(void **state) {
   void *staging = NULL;
   CHECK_OK(tri_queue_download_now(device->queue, host, a, BYTES));
   for (int i = 0; i < COUNT; i++) assert_true(host[i] == 0);
-  CHECK_OK(tri_queue_undefine(device->queue, a + 1, BYTES - sizeof(double)));
+  CHECK_OK(tri_queue_mark_uninitialised(device->queue, a + 1, BYTES - sizeof(double)));
   CHECK_OK(tri_queue_download_now(device->queue, host, a, BYTES));
   assert_true(host[0] == 0);
   for (int i = 1; i < COUNT; i++) assert_true(isnan(host[i]));

@@ -25,18 +25,18 @@ static const char slurm[] = "srun: error: node0042: task 17: Killed\nsrun: Termi
 
 static void test_launchers(void **state) {
   (void)state;
-  tri_obituary found;
-  assert_true(tri_obituary_find(open_mpi, &found));
+  tri_rank_death found;
+  assert_true(tri_rank_death_find(open_mpi, &found));
   assert_int_equal(found.rank, 3);
   assert_int_equal(found.signal, 9);
   assert_string_equal(found.node, "vm");
-  assert_true(tri_obituary_find(mpich, &found));
+  assert_true(tri_rank_death_find(mpich, &found));
   assert_int_equal(found.rank, -1);
   assert_int_equal(found.pid, 14342);
   assert_int_equal(found.signal, 11);
   assert_int_equal(found.exit_status, 139);
   assert_string_equal(found.node, "node-7");
-  assert_true(tri_obituary_find(slurm, &found));
+  assert_true(tri_rank_death_find(slurm, &found));
   assert_int_equal(found.rank, 17);
   assert_int_equal(found.signal, 9);
   assert_string_equal(found.node, "node0042");
@@ -44,14 +44,14 @@ static void test_launchers(void **state) {
 
 static void test_others(void **state) {
   (void)state;
-  tri_obituary found = {.rank = 5};
+  tri_rank_death found = {.rank = 5};
   static const char *const texts[] = {"",
                                       "noticed that process rank",
                                       "noticed that process rank x with PID 1 on node a exited on signal 9",
                                       "BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
                                       "srun: error: node: task",
                                       "srun: error: "};
-  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_false(tri_obituary_find(texts[i], &found));
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) assert_false(tri_rank_death_find(texts[i], &found));
   assert_int_equal(found.rank, 5); /* untouched */
 }
 

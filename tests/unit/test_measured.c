@@ -149,7 +149,7 @@ static void forms(void **state) {
   cost.products = 5;
   assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &seconds));
   assert_true(near(seconds, 15 * plain, 1e-12));
-  cost = (tri_cost){.rows = 256, .inner = 256, .columns = 256, .products = 1, .passing = true};
+  cost = (tri_cost){.rows = 256, .inner = 256, .columns = 256, .products = 1, .unpacked = true};
   assert_true(tri_measured_product_s(&measured, TRI_FP32, &cost, &passing));
   assert_true(near(passing, 2 * plain, 1e-12));
 }
@@ -203,12 +203,12 @@ static void prices(void **state) {
   assert_true(near(tri_price_work(&cluster, TRI_FP32, TRI_WORK_ZERO, 2000, 1e10), 1, 1e-12));
   assert_true(near(tri_price_work(&cluster, TRI_BF16, TRI_WORK_UPDATE, 2000, 1e10), 1, 1e-12));
   const tri_collective reduce = TRI_COLLECTIVE_ALL_REDUCE;
-  assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_span){2, 1}, &system), 3, 1e-12));
-  assert_true(near(tri_network_shared(&cluster, reduce, 1000, (tri_span){2, 4}, &system), 3, 1e-12));
-  double four = tri_network_collective(&cluster, reduce, 1000, (tri_span){4, 1}, &system);
+  assert_true(near(tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){2, 1}, &system), 3, 1e-12));
+  assert_true(near(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system), 3, 1e-12));
+  double four = tri_network_collective(&cluster, reduce, 1000, (tri_group_extent){4, 1}, &system);
   assert_true(four > 0 && four < 1e-3);
   cluster.nodes = 2; /* neighbours are not what is far apart */
-  assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_span){2, 4}, &system) < 1e-3);
+  assert_true(tri_network_shared(&cluster, reduce, 1000, (tri_group_extent){2, 4}, &system) < 1e-3);
 }
 
 static void faults(void **state) {

@@ -16,7 +16,7 @@ static void tensor_is_fastest(void **state) {
   for (int pipeline = 0, rank = 0; pipeline < 4; pipeline++) {
     for (int data = 0; data < 3; data++) {
       for (int tensor = 0; tensor < 2; tensor++, rank++) {
-        tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+        tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
         assert_int_equal(place.at[TRI_AXIS_TENSOR], tensor);
         assert_int_equal(place.at[TRI_AXIS_CONTEXT], 0);
         assert_int_equal(place.at[TRI_AXIS_DATA], data);
@@ -36,7 +36,7 @@ static void places_and_ranks_are_inverse(void **state) {
       shape.size[axis] = 1 + (int)(tri_random_u32(key, 4 * i + (uint64_t)axis) % 6);
     }
     for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
-      tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+      tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
       for (int axis = 0; axis < TRI_NUM_MESH_AXES; axis++) assert_in_range(place.at[axis], 0, shape.size[axis] - 1);
       assert_int_equal(tri_mesh_rank_of(&shape, &place), rank);
     }
@@ -53,10 +53,10 @@ static void domains_number_their_ranks(void **state) {
     int size = tri_domain_size(&shape, domain);
     assert_int_equal(size, sizes[d]);
     for (int rank = 0; rank < tri_mesh_num_ranks(&shape); rank++) {
-      tri_mesh_place place = tri_mesh_place_of(&shape, rank);
+      tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
       int own = tri_domain_rank(&shape, &place, domain), before = -1;
       for (int r = 0; r < size; r++) {
-        tri_mesh_place there = tri_domain_place(&shape, &place, domain, r);
+        tri_mesh_coordinates there = tri_domain_coordinates(&shape, &place, domain, r);
         int other = tri_mesh_rank_of(&shape, &there);
         assert_int_equal(tri_domain_rank(&shape, &there, domain), r);
         assert_int_equal(other == rank, r == own);
@@ -104,16 +104,16 @@ static void check_domains(const tri_mesh_shape *shape) {
   bool same[TRI_NUM_DOMAINS][TRI_NUM_DOMAINS];
   memset(same, true, sizeof same);
   for (int a = 0; a < ranks; a++) {
-    tri_mesh_place place = tri_mesh_place_of(shape, a);
+    tri_mesh_coordinates place = tri_mesh_coordinates_of(shape, a);
     int numbers[TRI_NUM_DOMAINS] = {0};
     for (int b = 0; b < ranks; b++) {
-      tri_mesh_place there = tri_mesh_place_of(shape, b);
+      tri_mesh_coordinates there = tri_mesh_coordinates_of(shape, b);
       bool together[TRI_NUM_DOMAINS];
       for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
         together[d] = are_together(shape, (tri_domain)d, a, b);
         for (int before = 0; before < d; before++) same[before][d] &= together[before] == together[d];
         if (!together[d]) continue;
-        tri_mesh_place found = tri_domain_place(shape, &place, (tri_domain)d, numbers[d]);
+        tri_mesh_coordinates found = tri_domain_coordinates(shape, &place, (tri_domain)d, numbers[d]);
         assert_int_equal(tri_domain_rank(shape, &there, (tri_domain)d), numbers[d]);
         assert_int_equal(tri_mesh_rank_of(shape, &found), b);
         numbers[d]++;

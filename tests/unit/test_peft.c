@@ -90,8 +90,8 @@ static void test_refused(void **state) {
   assert_int_equal(tri_memory_bytes(), 0);
 }
 
-static void add_word(tri_tuning_words *words, const char *text) {
-  snprintf(words->words[words->count++].text, TRI_TUNING_WORD_BYTES, "%s", text);
+static void add_word(tri_trainable_words *words, const char *text) {
+  snprintf(words->words[words->count++].text, TRI_TRAINABLE_WORD_BYTES, "%s", text);
 }
 
 static json_t *printed(const tri_peft *peft, const tri_model *model, char **text) {
@@ -273,8 +273,8 @@ static void test_gemm_time(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names),   cmocka_unit_test(test_parse),      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_print),   cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_damaged_checkpoints),
+      cmocka_unit_test(test_names),     cmocka_unit_test(test_parse),      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_print),     cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_damaged_checkpoints),
       cmocka_unit_test(test_gemm_time),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,7 @@ static void run_call(machine *m, int64_t number, bool forward, bool input, bool 
 static void run_layer_again(const machine *m, int64_t number) {
   const tri_call_range layer = tri_op_list_layer(m->list, number);
   for (int64_t c = layer.first; c < layer.end && layer.end == number + 1; c++) {
-    if (m->list->calls[c].again) find_values(m, c);
+    if (m->list->calls[c].recompute) find_values(m, c);
   }
 }
 
@@ -151,7 +151,8 @@ static void run(machine *m, const tri_instruction *at) {
 static int check_program(const tri_mesh_shape *shape, int rank, int zero, int64_t micro_batches, bool mixed,
                          uint64_t seed) {
   const tri_layer_range all = {-1, LAYERS + 1};
-  const tri_model_share share = {.seat = {*shape, tri_mesh_place_of(shape, rank)}, .chunks = &all, .num_chunks = 1};
+  const tri_model_share share = {
+      .seat = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = &all, .num_chunks = 1};
   const tri_layout layout = {.tensor = shape->size[TRI_AXIS_TENSOR],
                              .pipeline = 1,
                              .virtual_stages = 1,
@@ -165,7 +166,7 @@ static int check_program(const tri_mesh_shape *shape, int rank, int zero, int64_
   tri_op_list list = list_of(seed, mixed, calls);
   const tri_op_list *lists[1] = {&list};
   for (int64_t c = 0; c < list.num_calls; c++) {
-    calls[c].again = layout.recompute != TRI_RECOMPUTE_NONE && drawn(seed, 200 + (uint64_t)c, 4) > 0;
+    calls[c].recompute = layout.recompute != TRI_RECOMPUTE_NONE && drawn(seed, 200 + (uint64_t)c, 4) > 0;
   }
   tri_buckets *buckets = NULL;
   tri_program *program = NULL;

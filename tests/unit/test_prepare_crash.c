@@ -133,7 +133,7 @@ static bool exists(const char *folder, const char *name) {
 
 static bool is_whole(const char *folder, const generation *g) {
   if (g->letter == 0) {
-    for (const char *const *name = tri_generation_names; *name != NULL; name++) {
+    for (const char *const *name = tri_file_transaction_names; *name != NULL; name++) {
       if (exists(folder, *name)) return false;
     }
     return true;
@@ -160,7 +160,7 @@ static void check_visible(void **state, const char *folder) {
   in_folder(state, "seen", seen);
   assert_ok(tri_directory_remove(seen));
   assert_ok(tri_directory_create(seen));
-  for (const char *const *name = tri_generation_names; *name != NULL; name++) {
+  for (const char *const *name = tri_file_transaction_names; *name != NULL; name++) {
     assert_ok(tri_path_join(from, folder, *name));
     assert_ok(tri_path_join(to, seen, *name));
     if (tri_path_exists(from)) assert_int_equal(link(from, to), 0);

@@ -2,9 +2,9 @@
  * moves; and that prices of passes add up. */
 #include "check.h"
 #include "optimizers/optimizer.h"
+#include "plan/gemm_time.h"
 #include "plan/network.h"
 #include "plan/price.h"
-#include "plan/gemm_time.h"
 
 #include <math.h>
 
@@ -36,12 +36,12 @@ static void test_memory_and_products(void **state) {
   near(tri_price_memory(&cluster, 0) + 1, 1);
   cluster.efficiency.memory = 0.5;
   near(tri_price_memory(&cluster, 2e9), 0.04);
-  const tri_product product = {.rows = 1000, .inner = 2000, .columns = 500, .batch = 3};
-  near(tri_product_s(&cluster, TRI_BF16, &product), 2.0 * 1000 * 2000 * 500 * 3 / 1e12);
-  near(tri_product_s(&cluster, TRI_FP32, &product), 2.0 * 1000 * 2000 * 500 * 3 / 5e11);
+  const tri_gemm product = {.rows = 1000, .inner = 2000, .columns = 500, .batch = 3};
+  near(tri_gemm_s(&cluster, TRI_BF16, &product), 2.0 * 1000 * 2000 * 500 * 3 / 1e12);
+  near(tri_gemm_s(&cluster, TRI_FP32, &product), 2.0 * 1000 * 2000 * 500 * 3 / 5e11);
   cluster.efficiency.matmul_half = 1000; /* each dimension d reaches d / (d + 1000) */
   const double reached = 1000.0 / 2000 * (2000.0 / 3000) * (500.0 / 1500);
-  near(tri_product_s(&cluster, TRI_BF16, &product), 2.0 * 1000 * 2000 * 500 * 3 / 1e12 / reached);
+  near(tri_gemm_s(&cluster, TRI_BF16, &product), 2.0 * 1000 * 2000 * 500 * 3 / 1e12 / reached);
 }
 
 /* A ring of n: each of n - 1 rounds (twice as many to add up and spread) passes an n-th. */
@@ -52,7 +52,7 @@ static void test_rings(void **state) {
   CHECK_OK(tri_system_load("trireme", &system));
   for (int64_t n = 2; n <= 8; n++) {
     const double bytes = 1e10, each = bytes / (double)n / 1e10, rounds = (double)(n - 1);
-    const tri_span all = {n, 1};
+    const tri_group_extent all = {n, 1};
     const double gathered = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, all, &system);
     const double scattered = tri_network_collective(&cluster, TRI_COLLECTIVE_REDUCE_SCATTER, bytes, all, &system);
     const double reduced = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, bytes, all, &system);
@@ -60,7 +60,7 @@ static void test_rings(void **state) {
     if (fabs(scattered / (rounds * each) - 1) > 1e-3) fail_msg("%ld ranks scatter in %g s", (long)n, scattered);
     if (fabs(reduced / (2 * rounds * each) - 1) > 1e-3) fail_msg("%ld ranks add up in %g s", (long)n, reduced);
   }
-  const tri_span alone = {1, 1};
+  const tri_group_extent alone = {1, 1};
   assert_true(tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, 1e10, alone, &system) <= 0);
 }
 
@@ -73,7 +73,7 @@ static void test_more_takes_longer(void **state) {
   CHECK_OK(tri_system_load("trireme", &system));
   double before = 0;
   for (double bytes = 1; bytes < 1e11; bytes *= 3) {
-    const tri_span across = {16, 8};
+    const tri_group_extent across = {16, 8};
     const double now = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, bytes, across, &system);
     if (now < before) fail_msg("%g bytes take %g s, a third of them %g", bytes, now, before);
     before = now;

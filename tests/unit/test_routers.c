@@ -127,7 +127,7 @@ static void problem_begin(problem *x, tri_device *device, tri_dtype type, int wh
   }
   for (int64_t row = 0; row < CAPACITY; row++) {
     const double token = row % 3 == 0 ? TRI_LABEL_NONE : (double)row;
-    typed_put(&x->labels, row, is_token(row) ? token : TRI_LABEL_FILLING);
+    typed_put(&x->labels, row, is_token(row) ? token : TRI_LABEL_PADDING);
   }
   for (int64_t i = 0; i < r->experts; i++) typed_put(&x->bias, i, (double)pick(&d, 0, 7) * 0.046875);
   for (int64_t i = 0; i < ROWS * r->chosen; i++) {

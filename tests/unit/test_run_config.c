@@ -448,7 +448,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   adapter->quantise = adapter->rank > 0 ? TRI_QUANTISE_NF4 : TRI_QUANTISE_NONE;
   snprintf(c->init, sizeof c->init, "models/base");
   adapter->targets.count = 1;
-  snprintf(adapter->targets.words[0].text, TRI_TUNING_WORD_BYTES, "%s", "all-linear");
+  snprintf(adapter->targets.words[0].text, TRI_TRAINABLE_WORD_BYTES, "%s", "all-linear");
   c->data.num_train = 1 + (int64_t)next(index, 4);
   for (int64_t k = 0; k < c->data.num_train; k++) {
     tri_train_source *source = &c->data.train[k];

@@ -43,7 +43,7 @@ static const char *text_of(const tri_program *program) {
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%c", i == 0 ? "" : " ", letters[at->kind]);
     if (at->micro_batch >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%d", at->micro_batch);
     if (at->frame >= 0) used += (size_t)snprintf(text + used, sizeof text - used, ".%d", at->frame);
-    if (at->box >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%d", at->box);
+    if (at->stage_buffer >= 0) used += (size_t)snprintf(text + used, sizeof text - used, "%d", at->stage_buffer);
   }
   return text;
 }
@@ -257,7 +257,8 @@ static void test_settled_groups(void **state) {
     for (int64_t s = 0; s < 5; s++) {
       tri_program *whole = program_of(&layout, s, micro_batches), *shorter = program_of(&settled, s, few);
       for (int64_t c = 0; c < 3; c++) assert_int_equal(whole->num_frames[c], shorter->num_frames[c]);
-      for (int k = 0; k < TRI_NUM_BOX_KINDS; k++) assert_int_equal(whole->boxes[k], shorter->boxes[k]);
+      for (int k = 0; k < TRI_NUM_STAGE_BUFFER_KINDS; k++)
+        assert_int_equal(whole->stage_buffers[k], shorter->stage_buffers[k]);
       tri_program_destroy(whole);
       tri_program_destroy(shorter);
     }
@@ -379,7 +380,7 @@ static void test_ends(void **state) {
   (void)state;
   tri_model model = small_model();
   tri_layout layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
-  tri_mesh_place place = {{0}};
+  tri_mesh_coordinates place = {{0}};
   tri_parts parts = {0};
   layout.data = 2;
   layout.zero = 1;

@@ -40,7 +40,7 @@ static tri_parameter_table table_of(const tri_model_share *share) {
 }
 
 static tri_model_share share_of(const tri_mesh_shape *shape, int rank, const tri_layer_range *layers) {
-  return (tri_model_share){.seat = {*shape, tri_mesh_place_of(shape, rank)}, .chunks = layers, .num_chunks = 1};
+  return (tri_model_share){.seat = {*shape, tri_mesh_coordinates_of(shape, rank)}, .chunks = layers, .num_chunks = 1};
 }
 
 /* The shapes: experts over 1 to 5 ranks, each whole or split, over stages whose first view is something else. */
@@ -214,11 +214,11 @@ typedef struct updates {
 
 /* Of one call, which has whole tensors where its optimizer wants them so. */
 static void add_call(const tri_parameter *entry, const tri_update_call *call, updates *to) {
-  const tri_stretch own = {call->first, call->count, 0};
+  const tri_element_range own = {call->first, call->count, 0};
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
-    const tri_stretch part = tri_stretch_within(own, first, tensor.count);
+    const tri_element_range part = tri_element_range_within(own, first, tensor.count);
     assert_true(part.count == 0 || part.at == first + part.first - own.first);
     if (part.count > 0 && call->optimizer == &tri_optimizer_muon) assert_int_equal(part.count, tensor.count);
     const int64_t count = tri_parameter_global_count(&tensor);

@@ -21,14 +21,14 @@ static void test_exit(void **state) {
 /* The first failure stays, whole, whatever fails after it. */
 static void test_kept(void **state) {
   (void)state;
-  static tri_kept kept;
+  static tri_saved_error kept;
   static char text[TRI_MESSAGE_BYTES];
   memset(text, 'x', sizeof text - 1);
-  tri_keep(&kept, TRI_OK);
-  assert_int_equal(tri_kept_tell(&kept), TRI_OK);
-  tri_keep(&kept, tri_fail(TRI_BAD_FILE, "%s", text));
-  tri_keep(&kept, tri_fail(TRI_IO_FAILED, "and the file stays"));
-  assert_int_equal(tri_kept_tell(&kept), TRI_BAD_FILE);
+  tri_error_save(&kept, TRI_OK);
+  assert_int_equal(tri_saved_error_restore(&kept), TRI_OK);
+  tri_error_save(&kept, tri_fail(TRI_BAD_FILE, "%s", text));
+  tri_error_save(&kept, tri_fail(TRI_IO_FAILED, "and the file stays"));
+  assert_int_equal(tri_saved_error_restore(&kept), TRI_BAD_FILE);
   assert_string_equal(tri_status_message(), text);
 }
 

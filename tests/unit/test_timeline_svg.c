@@ -215,10 +215,10 @@ static void nothing_to_draw(void **state) {
 /* ---- colours -------------------------------------------------------------------------------------------------------
  */
 
-static void expect_widths(const tri_span_list *list, const tri_timeline_shares *shares, double pixels) {
+static void expect_widths(const tri_lane_spans *list, const tri_timeline_shares *shares, double pixels) {
   double width[TRI_NUM_PAINTS] = {0};
   for (int64_t i = 0; i < list->count; i++) {
-    const tri_span *span = &list->spans[i];
+    const tri_lane_span *span = &list->spans[i];
     assert_true(span->begin < span->end);
     assert_true(i == 0 || span[-1].end <= span->begin);
     width[span->paint] += span->end - span->begin;
@@ -245,7 +245,7 @@ static void colours_as_wide_as_their_time(void **state) {
     CHECK_OK(tri_timeline_finish(timeline));
     tri_view view = {.pixels = 1000};
     tri_timeline_shares shares;
-    tri_span_list list = {0};
+    tri_lane_spans list = {0};
     assert_true(tri_timeline_span(timeline, &view.begin_s, &view.end_s));
     CHECK_OK(tri_timeline_add_up(timeline, 0, 1, &shares));
     CHECK_OK(tri_paint_lane(&timeline->ranks[0], TRI_LANE_COMPUTE, &view, &list));
@@ -270,7 +270,7 @@ static void dust_does_not_vanish(void **state) {
   }
   CHECK_OK(tri_timeline_finish(timeline));
   tri_view view = {0, 10, 10};
-  tri_span_list list = {0};
+  tri_lane_spans list = {0};
   double width = 0;
   CHECK_OK(tri_paint_lane(&timeline->ranks[0], TRI_LANE_COMPUTE, &view, &list));
   for (int64_t i = 0; i < list.count; i++) {
@@ -292,7 +292,7 @@ static void cut_to_the_view(void **state) {
   add(timeline, tri_event_make(0, TRI_EVENT_OPTIMIZER, "update", 8, 9));
   CHECK_OK(tri_timeline_finish(timeline));
   tri_view view = {2, 6, 400};
-  tri_span_list list = {0};
+  tri_lane_spans list = {0};
   for (int again = 0; again < 2; again++) {
     CHECK_OK(tri_paint_lane(&timeline->ranks[0], TRI_LANE_COMPUTE, &view, &list));
     assert_int_equal(list.count, 2);

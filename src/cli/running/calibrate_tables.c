@@ -73,7 +73,7 @@ static tri_status measure_products(const tables *t, bool coarse) {
     TRI_TRY(measure_grid(t, (tri_product_form)form, false, coarse));
   }
   TRI_TRY(measure_grid(t, TRI_PRODUCT_PLAIN, true, coarse));
-  return measure_grid(t, TRI_PRODUCT_TURNED, true, coarse);
+  return measure_grid(t, TRI_PRODUCT_TRANSPOSED, true, coarse);
 }
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */

@@ -14,8 +14,8 @@
 #include "options/json.h"
 #include "options/lengths.h"
 #include "plan/report.h"
-#include "run/run_config.h"
 #include "run/resolve_auto.h"
+#include "run/run_config.h"
 #include "schedule/layout_config.h"
 
 #include <math.h>
@@ -297,7 +297,7 @@ static void find_area(comparison *c) {
   bool packed = config->data.packing == TRI_PACKING_DOCUMENTS;
   tri_length_ranges *lengths = NULL;
   tri_status status = tri_alloc("lengths of documents", 1, sizeof *lengths, &lengths);
-  if (status == TRI_OK) status = sum_areas(config, &c->request.masked_area, lengths);
+  if (status == TRI_OK) status = sum_areas(config, &c->request.masked_attention_fraction, lengths);
   if (status == TRI_OK && config->data.num_train == 1) {
     status = tri_length_draws_create(lengths, config->data.sequence, packed, &c->drawn);
     c->request.drawn = c->drawn.table;
@@ -322,7 +322,7 @@ static tri_status load_config(const char *path, tri_run_config *out) {
   TRI_TRY(tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes));
   const tri_status status = tri_run_config_parse(path, text, bytes, NULL, 0, out);
   tri_free(text);
-  if (status == TRI_OK) tri_run_settle_older(out);
+  if (status == TRI_OK) tri_run_resolve_auto_older(out);
   return status;
 }
 

@@ -421,7 +421,7 @@ static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
   if (is_masked(s)) mask_windows(s, first, count, positions);
   for (int64_t i = count; i < room; i++) {
     s->tokens[i] = 0;
-    s->labels[i] = TRI_LABEL_FILLING;
+    s->labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }
@@ -434,7 +434,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
     const tri_sample to = {s->tokens + at, s->labels + at, positions + at, NULL};
     TRI_TRY(tri_source_read_in_order(&s->packed, filler ? 0 : index, &to));
     TRI_TRY(tri_source_places_in_order(&s->packed, filler ? 0 : index, s->places + at));
-    for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_FILLING;
+    for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }

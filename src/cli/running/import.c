@@ -104,7 +104,7 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .notes = &notes,
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
-                              .companions = tri_weights_tokenizer_folder(&weights),
+                              .extra_files = tri_weights_tokenizer_folder(&weights),
                               .plain = plain};
   status = tri_checkpoint_copy(&request);
   tri_merged_close(&weights);

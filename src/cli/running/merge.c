@@ -289,7 +289,7 @@ static tri_status merge_tensors(merging *m, const tri_tensor_list *list) {
 }
 
 static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_checkpoint_tensor *tensors,
-                              const char *tokenizer, const tri_companion_texts *texts, const char *config) {
+                              const char *tokenizer, const tri_extra_texts *texts, const char *config) {
   int64_t largest = 0;
   for (int64_t t = 0; t < list->count; t++) {
     const tri_parameter *parameter = &list->tensors[t];
@@ -306,8 +306,8 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
                                        .shard_bytes = m->arguments->shard_bytes,
                                        .model_config = config,
                                        .tokenizer = tokenizer,
-                                       .companions = folder_of(m, 0),
-                                       .companion_texts = texts,
+                                       .extra_files = folder_of(m, 0),
+                                       .extra_texts = texts,
                                        .weights = tensors,
                                        .num_weights = list->count};
   TRI_TRY(tri_checkpoint_save_begin(&save, &m->saving));
@@ -319,15 +319,15 @@ static tri_status save_merged(merging *m, const tri_tensor_list *list, tri_check
 static tri_status merge_listed(merging *m, const tri_tensor_list *list) {
   tri_checkpoint_tensor *tensors = NULL;
   char *config = NULL, path[TRI_PATH_BYTES];
-  tri_companion_texts texts;
+  tri_extra_texts texts;
   TRI_TRY(tri_path_join(path, folder_of(m, 0), TRI_FILE_TOKENIZER));
   const char *tokenizer = tri_path_exists(path) ? path : NULL;
-  TRI_TRY(tri_companion_texts_make(folder_of(m, 0), tokenizer, -1, &texts));
+  TRI_TRY(tri_extra_texts_make(folder_of(m, 0), tokenizer, -1, &texts));
   tri_status status = tri_huggingface_print(&m->model, m->type, texts.end_of_text, folder_of(m, 0), &config);
   if (status == TRI_OK) status = tri_run_notes_add(&m->notes, &config);
   if (status == TRI_OK) status = tri_alloc("the table of a checkpoint", (size_t)list->count, sizeof *tensors, &tensors);
   if (status == TRI_OK) status = save_merged(m, list, tensors, tokenizer, &texts, config);
-  tri_companion_texts_release(&texts);
+  tri_extra_texts_release(&texts);
   tri_free(tensors);
   tri_free(config);
   return status;

@@ -7,8 +7,8 @@
 #include "comm/placement.h"
 #include "launch/launcher.h"
 #include "options/options.h"
-#include "run/run_config.h"
 #include "run/resolve_auto.h"
+#include "run/run_config.h"
 #include "schedule/layout_config.h"
 #include "train/trainer.h"
 #include "tune/store.h"
@@ -163,7 +163,7 @@ static tri_status train(const train_arguments *arguments) {
   TRI_TRY(find_layout(arguments, &found));
   tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
   if (status == TRI_OK) status = tri_run_config_load(arguments->file, found.sets, found.num_sets, config);
-  if (status == TRI_OK) status = tri_run_settle(config, arguments->resume);
+  if (status == TRI_OK) status = tri_run_resolve_auto(config, arguments->resume);
   tri_free(found.sets);
   if (status == TRI_OK && !arguments->dry_run && arguments->ranks > 1) {
     tri_launch_options options = {.ranks = arguments->ranks,

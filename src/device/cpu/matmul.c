@@ -429,7 +429,7 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *given, const void 
   int before = tri_matmul_enter(at.state->options.threads);
   switch (plan->path) {
     case TRI_PATH_ZERO: run_zero(&at); break;
-    case TRI_PATH_FEW: run_few(&at); break;
+    case TRI_PATH_SKINNY: run_few(&at); break;
     case TRI_PATH_GEMM: status = run_gemm(&at); break;
     case TRI_PATH_PRIMITIVE: status = run_primitive(&at); break;
   }

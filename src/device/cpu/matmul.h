@@ -3,8 +3,8 @@
 #ifndef TRI_DEVICE_CPU_MATMUL_H
 #define TRI_DEVICE_CPU_MATMUL_H
 
-#include "device/cpu/skinny_gemm.h"
 #include "device/cpu/rows.h"
+#include "device/cpu/skinny_gemm.h"
 #include "device/kernels.h"
 
 typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;

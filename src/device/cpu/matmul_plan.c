@@ -247,7 +247,7 @@ static size_t bytes_of_few(const tri_matmul *p) {
 }
 
 static void plan_few(tri_matmul_plan *plan) {
-  plan->path = TRI_PATH_FEW;
+  plan->path = TRI_PATH_SKINNY;
   lay_out_few(&plan->product, plan->product.m, plan, &plan->workspace_bytes);
 }
 

@@ -19,7 +19,7 @@ enum { TRI_STAGE_GAP = 32 };
 
 typedef enum tri_matmul_path {
   TRI_PATH_ZERO,      /* k is 0: nothing is summed                              */
-  TRI_PATH_FEW,       /* few rows, of generated text: skinny_gemm.h                */
+  TRI_PATH_SKINNY,    /* few rows, of generated text: skinny_gemm.h                */
   TRI_PATH_GEMM,      /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
   TRI_PATH_PRIMITIVE, /* oneDNN's matmul                                        */
 } tri_matmul_path;

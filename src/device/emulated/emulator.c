@@ -60,7 +60,7 @@ struct tri_emulator {
   shared_piece shared[MOST_SHARED];
   int num_shared;
   bool failed;
-  tri_kept fault;
+  tri_saved_error fault;
 };
 
 _Thread_local const tri_emulator_thread *tri_emulator_now;
@@ -79,7 +79,7 @@ static uint32_t draw(tri_emulator *e, uint32_t below) {
 
 /* Of the thread that runs, which does not go on. */
 static void give_up(emulated_thread *t) {
-  tri_keep(&t->emulator->fault, TRI_DEVICE_FAILED);
+  tri_error_save(&t->emulator->fault, TRI_DEVICE_FAILED);
   t->emulator->failed = true;
   t->waiting = WAITING_NO_MORE;
   tri_fiber_leave(t->emulator->fibers, t->self.thread);
@@ -293,7 +293,7 @@ static tri_status run_block(tri_emulator *e, const uint32_t block[3]) {
       if (e->threads[e->order[i]].waiting != WAITING_FOR_NOTHING) continue;
       some = true;
       tri_fiber_enter(e->fibers, e->order[i]);
-      if (e->failed) return tri_kept_tell(&e->fault);
+      if (e->failed) return tri_saved_error_restore(&e->fault);
     }
     if (!some) return stuck(e);
   }

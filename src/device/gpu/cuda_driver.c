@@ -80,7 +80,7 @@ enum { OLDEST_VERSION = 12000 };
 
 /* All that a process ever knows of the driver: written once, by open_once. */
 static tri_cuda_driver driver;
-static tri_kept fault;
+static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static tri_status find_library(void) {
@@ -160,11 +160,11 @@ static void open_once(void) {
     return;
   }
   if (status == TRI_OK) status = open_driver();
-  tri_keep(&fault, status);
+  tri_error_save(&fault, status);
 }
 
 tri_status tri_cuda_driver_open(const tri_cuda_driver **out) {
   pthread_once(&once, open_once);
   *out = &driver;
-  return tri_kept_tell(&fault);
+  return tri_saved_error_restore(&fault);
 }

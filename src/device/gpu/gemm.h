@@ -121,7 +121,8 @@ tri_status tri_gpu_products_set(tri_gpu_products *products, const tri_gpu_produc
 tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri_gpu_product_choice *choice,
                                tri_gpu_product_call *call, void *workspace);
 
-/* ---- texts of both (gemm_choices_text.c) ------------------------------------------------------------------------------ */
+/* ---- texts of both (gemm_choices_text.c)
+ * ------------------------------------------------------------------------------ */
 
 enum { TRI_GPU_PRODUCT_TEXT_BYTES = 512 };
 
@@ -166,14 +167,15 @@ size_t tri_gpu_tile_bytes(const tri_queue *queue, bool large);
 tri_status tri_gpu_tiled_multiply(tri_queue *queue, const tri_matmul *product, int variant, const void *a,
                                   const void *b, const void *bias, void *c);
 
-/* ---- device/description.h, device/kernels.h, device/gemm_choices.h ---------------------------------------------------- */
+/* ---- device/description.h, device/kernels.h, device/gemm_choices.h
+ * ---------------------------------------------------- */
 
 /* As the planned accelerator's, and the product is one that the device will be asked for. */
 tri_status tri_gpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_gpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace);
 void tri_gpu_allow_tf32(tri_device *device);
-void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_CHOOSER_BYTES]);
+void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
 tri_status tri_gpu_products_asked(tri_device *device, char **out);
 tri_status tri_gpu_products_choose(tri_device *device, const char *products, bool timed, char **choices);
 tri_status tri_gpu_products_take(tri_device *device, const char *choices);

@@ -206,13 +206,14 @@ tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *o
   return status;
 }
 
-/* ---- device/gemm_choices.h -------------------------------------------------------------------------------------------- */
+/* ---- device/gemm_choices.h
+ * -------------------------------------------------------------------------------------------- */
 
 static tri_gpu_products *products_of(tri_device *device) { return ((const tri_gpu *)device->state)->products; }
 
 void tri_gpu_allow_tf32(tri_device *device) { products_of(device)->allow_tf32 = true; }
 
-void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_CHOOSER_BYTES]) {
+void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]) {
   tri_gpu_products *products = products_of(device);
   const tri_gpu_facts *facts = &products->gpu->facts;
   char version[TRI_GPU_PRODUCT_VERSION_BYTES] = "";
@@ -220,7 +221,7 @@ void tri_gpu_chooser(tri_device *device, char out[TRI_DEVICE_CHOOSER_BYTES]) {
   if (tri_gpu_products_open(products) != TRI_OK) return;
   const tri_gpu_product_library *library = products->vendor == NULL ? &tri_gpu_tiled : products->vendor;
   library->version(products->state, version);
-  snprintf(out, TRI_DEVICE_CHOOSER_BYTES, "%s %s on %s (%s, warps of %d, %d processors)", library->name, version,
+  snprintf(out, TRI_DEVICE_GEMM_LIBRARY_BYTES, "%s %s on %s (%s, warps of %d, %d processors)", library->name, version,
            facts->name, architecture, facts->warp, facts->processors);
 }
 

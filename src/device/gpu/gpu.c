@@ -3,8 +3,8 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "device/gpu/choice.h"
-#include "device/gpu/internal.h"
 #include "device/gpu/gemm.h"
+#include "device/gpu/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

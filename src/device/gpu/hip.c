@@ -6,8 +6,8 @@
  * tells it again. (Where a kernel reads memory that is not there, most versions end the process themselves.) */
 #include "base/format.h"
 #include "base/memory.h"
-#include "device/gpu/hip_driver.h"
 #include "device/gpu/gemm.h"
+#include "device/gpu/hip_driver.h"
 #include "device/gpu/runtime.h"
 
 #include <pthread.h>

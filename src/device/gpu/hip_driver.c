@@ -113,7 +113,7 @@ enum { OLDEST_MAJOR = 5, NEWEST_MAJOR = 7, OF_MAJOR = 10000000, OF_MINOR = 10000
 
 /* All that a process ever knows of it: written once, by open_once. */
 static tri_hip_driver driver;
-static tri_kept fault;
+static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static tri_status find_library(void) {
@@ -180,13 +180,13 @@ static void open_once(void) {
     return;
   }
   if (status == TRI_OK) status = open_driver();
-  tri_keep(&fault, status);
+  tri_error_save(&fault, status);
 }
 
 tri_status tri_hip_driver_open(const tri_hip_driver **out) {
   pthread_once(&once, open_once);
   *out = &driver;
-  return tri_kept_tell(&fault);
+  return tri_saved_error_restore(&fault);
 }
 
 /* ---- the chip's name --------------------------------------------------------------------------------------------- */

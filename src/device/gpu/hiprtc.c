@@ -32,7 +32,7 @@ typedef struct hiprtc_library {
   const char *path, *manager_path;
   char version[VERSION_BYTES];
   char chips[2048]; /* all that it compiles for: "gfx900 gfx906" */
-  tri_kept fault;
+  tri_saved_error fault;
 } hiprtc_library;
 
 /* All that a process ever knows of it: written once, by open_once. */
@@ -134,12 +134,12 @@ static void open_once(void) {
   if (status == TRI_OK) open_builtins();
   if (status == TRI_OK) status = find_manager();
   if (status == TRI_OK) status = ask_manager();
-  tri_keep(&library.fault, status);
+  tri_error_save(&library.fault, status);
 }
 
 static tri_status hiprtc_open(void) {
   pthread_once(&once, open_once);
-  return tri_kept_tell(&library.fault);
+  return tri_saved_error_restore(&library.fault);
 }
 
 static const char *hiprtc_version(void) { return library.version; }

@@ -107,8 +107,8 @@ static tri_status compile_and_keep(const job *j, const char *folder, void **out,
 static tri_status find_without_compiler(const job *j, const char *folder, tri_status missing, void **out,
                                         size_t *bytes) {
   char beginning[TRI_GPU_CACHE_NAME_BYTES];
-  tri_kept why = {.status = TRI_OK};
-  tri_keep(&why, missing);
+  tri_saved_error why = {.status = TRI_OK};
+  tri_error_save(&why, missing);
   TRI_TRY(name_beginning(j, beginning));
   if (folder[0] != '\0' && tri_gpu_cache_find(folder, beginning, out, bytes)) return TRI_OK;
   return tri_fail(missing, "%s. Nor are the kernels for %s in the cache (%s), compiled ahead on another machine",

@@ -3,8 +3,8 @@
 #include "base/memory.h"
 #include "device/gpu/choice.h"
 #include "device/gpu/compiler.h"
-#include "device/gpu/image.h"
 #include "device/gpu/gemm.h"
+#include "device/gpu/image.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #ifndef TRI_DEVICE_GPU_LT_H
 #define TRI_DEVICE_GPU_LT_H
 
-#include "device/gpu/library.h"
 #include "device/gpu/gemm.h"
+#include "device/gpu/library.h"
 
 /* Types of elements have the same numbers in both. */
 enum { TRI_LT_R_32F = 0, TRI_LT_R_64F = 1, TRI_LT_R_16BF = 14 };

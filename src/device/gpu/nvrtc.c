@@ -26,7 +26,7 @@ typedef struct nvrtc_library {
   int major;
   int architectures[MOST_ARCHITECTURES], num_architectures; /* 90, 100, ... */
   char chips[MOST_ARCHITECTURES * 16];                      /* "sm_89 sm_90a": from 9.0 on as cuda.c names them */
-  tri_kept fault;
+  tri_saved_error fault;
 } nvrtc_library;
 
 /* All that a process ever knows of it: written once, by open_once. */
@@ -87,12 +87,12 @@ static tri_status ask_library(void) {
 static void open_once(void) {
   tri_status status = find_library();
   if (status == TRI_OK) status = ask_library();
-  tri_keep(&library.fault, status);
+  tri_error_save(&library.fault, status);
 }
 
 static tri_status nvrtc_open(void) {
   pthread_once(&once, open_once);
-  return tri_kept_tell(&library.fault);
+  return tri_saved_error_restore(&library.fault);
 }
 
 static const char *nvrtc_version(void) { return library.version; }

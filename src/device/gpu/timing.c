@@ -13,10 +13,10 @@ static tri_status record(stopwatch *w, tri_queue *queue, tri_device_work *work, 
   tri_status status = TRI_OK;
   TRI_TRY(w->runtime->graph_begin(w->stream));
   for (int i = 0; i < rounds && status == TRI_OK; i++) status = work(queue, context, i);
-  tri_kept kept = {.status = TRI_OK};
-  tri_keep(&kept, status);
-  tri_keep(&kept, w->runtime->graph_end(w->stream, &w->graph));
-  return tri_kept_tell(&kept);
+  tri_saved_error kept = {.status = TRI_OK};
+  tri_error_save(&kept, status);
+  tri_error_save(&kept, w->runtime->graph_end(w->stream, &w->graph));
+  return tri_saved_error_restore(&kept);
 }
 
 static tri_status measure(stopwatch *w, tri_queue *queue, tri_device_work *work, void *context, int rounds,

@@ -72,7 +72,7 @@ struct tri_guarded_queue {
   uint32_t eagerness;                     /* its weight in the present draw */
   uint64_t failed_at;                     /* the place of what failed, from 1 */
   bool told;
-  tri_kept fault;
+  tri_saved_error fault;
 };
 
 /* Puts work with room for data_bytes behind all else; for the caller to fill in before it gives up the lock. *out is

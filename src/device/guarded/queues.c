@@ -98,18 +98,18 @@ static void remember(tri_guarded_state *state, const tri_guarded_queue *queue, c
 static void run_first(tri_guarded_queue *queue) {
   tri_guarded_state *state = queue->state;
   const tri_guarded_work *work = atomic_load(&queue->first);
-  tri_kept before = {.status = TRI_OK};
-  tri_keep(&before, TRI_INTERNAL);
+  tri_saved_error before = {.status = TRI_OK};
+  tri_error_save(&before, TRI_INTERNAL);
   if (!follows_failure(queue, work) && work->run != NULL) {
     remember(state, queue, work);
     atomic_store(&state->running, true);
-    tri_keep(&queue->fault, run_work(queue, work));
+    tri_error_save(&queue->fault, run_work(queue, work));
     atomic_store(&state->running, false);
   }
   if (has_failed(queue)) {
     queue->failed_at = queue->done + 1;
     drop_all(queue);
-    (void)tri_kept_tell(&before);
+    (void)tri_saved_error_restore(&before);
   } else {
     drop_first(queue);
   }
@@ -205,7 +205,7 @@ tri_status tri_guarded_queue_reach(tri_guarded_queue *queue, uint64_t place) {
   tri_status status = run_until(queue, place);
   if (status == TRI_OK && has_failed(queue) && place >= queue->failed_at) {
     queue->told = true;
-    status = tri_kept_tell(&queue->fault);
+    status = tri_saved_error_restore(&queue->fault);
   }
   tri_guarded_unlock(queue->state);
   return status;

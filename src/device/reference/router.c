@@ -122,7 +122,7 @@ tri_status tri_reference_router_forward(tri_queue *queue, tri_dtype type, tri_ro
     scores s = {.sum = 0};
     double choice[TRI_ROUTER_EXPERTS] = {0};
     int32_t *chosen = experts + r * router->chosen;
-    if (labels != NULL && labels[r] == TRI_LABEL_FILLING) {
+    if (labels != NULL && labels[r] == TRI_LABEL_PADDING) {
       route_nowhere(router, wide, r, experts, weights);
       continue;
     }

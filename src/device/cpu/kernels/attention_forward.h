@@ -90,7 +90,7 @@ INLINE void weights_store(cell *to, floats x) {
 
 /* Turns scores into weights and brings maximum, factor and sum up to date. Of rows that are not among these the new
  * maximum is the old one, and nothing changes. */
-static void soften(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
+static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
   find_maxima(s, from, rows, keys, of);
   for (int64_t i = 0; i < TILE; i += LANES) {
     floats old = load(s->maximum + i), new = load(s->new_maximum + i);
@@ -153,7 +153,7 @@ static void attend(const tri_attention *call, const forward_scratch *s, int64_t 
                       .trim = TRIM_COLUMNS,
                       .band = of});
   if (call->soft_cap > 0) cap_scores(call, s->scores, from, rows, num_keys, of);
-  soften(s, (float)(unit_of(call) * LOG2_E), from, rows, num_keys, of);
+  softmax_rows(s, (float)(unit_of(call) * LOG2_E), from, rows, num_keys, of);
   multiply(&(product){.a = s->weights + from * (TILE / CELL_ELEMENTS),
                       .a_row = TILE / CELL_ELEMENTS,
                       .a_step = 1,

@@ -47,7 +47,7 @@ static void cap_scores(const tri_attention *call, int64_t count, float *scores) 
 }
 
 /* Scores become weights; what there was before is worth the factor that is returned. */
-static float soften(const tri_attention *call, head_state *s, float *scores) {
+static float softmax_row(const tri_attention *call, head_state *s, float *scores) {
   const float unit = (float)(call->soft_cap > 0 ? call->soft_cap : call->scale), before = s->maximum;
   vf most = vf_splat(before), sum = {0};
   for (int64_t j = 0; j < TILE; j += LANES) most = vf_max(most, vf_load(TRI_FP32, scores, j));
@@ -91,7 +91,7 @@ INLINE void attend(tri_dtype type, const tri_attention_forward *job, const tri_a
     const int64_t count = smaller(TILE, end - at);
     score_keys(type, job, s, kv_head, slice->first_key + at, count, scores);
     if (job->call->soft_cap > 0) cap_scores(job->call, count, scores);
-    const float factor = soften(job->call, s, scores);
+    const float factor = softmax_row(job->call, s, scores);
     add_values(type, job, s, kv_head, slice->first_key + at, count, scores, factor);
   }
 }

@@ -8,9 +8,9 @@
  *
  * A sum is made in the order of k, in parts that k alone decides, or in that of k's vectors and then of the lanes,
  * whatever rows or columns it is computed beside: so bits depend neither on threads nor on the number of rows. */
-#include "device/cpu/skinny_gemm.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
+#include "device/cpu/skinny_gemm.h"
 
 enum {
   DEPTH = 8,          /* of b's rows [k, n] at once                                             */

@@ -241,7 +241,7 @@ static tri_status router_forward(tri_queue *queue, tri_dtype type, tri_rows rows
   PARALLEL_ROWS {
     int32_t *row_experts = experts + r * router->chosen;
     float *row_weights = (float *)weights + r * router->chosen;
-    if (labels != NULL && labels[r] == TRI_LABEL_FILLING) {
+    if (labels != NULL && labels[r] == TRI_LABEL_PADDING) {
       route_nowhere(router, row_experts, row_weights);
     } else {
       route_row(router, (const float *)logits + r * router->experts, bias, row_experts, row_weights);

@@ -32,7 +32,7 @@ KERNEL(router_forward) {
   for (int64_t row = block_x() * block_warps() + warp(); row < rows; row += warps) {
     int32_t *experts = a.experts + row * a.kind.chosen;
     wide *weights = (wide *)a.weights + row * a.kind.chosen;
-    if (a.labels != 0 && a.labels[row] == TRI_LABEL_FILLING) {
+    if (a.labels != 0 && a.labels[row] == TRI_LABEL_PADDING) {
       route_nowhere(a.kind.chosen, experts, weights);
     } else {
       route_row(&a.kind, &own, logits + row * a.kind.experts, bias, experts, weights);

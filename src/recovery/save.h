@@ -1,12 +1,9 @@
-/* Saving a run's state as checkpoints, at once or in the background. */
-#ifndef TRI_RECOVERY_SAVER_H
-#define TRI_RECOVERY_SAVER_H
+/* Saving a run's state: what is saved after which step, and checkpoints, at once or in the background. */
+#ifndef TRI_RECOVERY_SAVE_H
+#define TRI_RECOVERY_SAVE_H
 
 #include "base/folder_lock.h"
-#include "engine/engine.h"
-#include "run/identity.h"
-#include "run/progress.h"
-#include "run/run_config.h"
+#include "recovery/snapshot.h"
 
 typedef struct tri_saver tri_saver;
 
@@ -16,9 +13,31 @@ typedef struct tri_saver tri_saver;
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 
-/* LOCAL, on the first rank, before the first save. What travels with the model (extra_files.h) lies in that folder, and
- * goes with every checkpoint, and so does what says which token ends a text; document_end: tri_companion_texts_make. */
-tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_t document_end);
+/* LOCAL, on the first rank, before the first save, with `--resume FROM`. Copies the extra files of the model
+ * (extra_files.h) to OUTPUT/companions, once in a run; every checkpoint gets them from there, and with them what says
+ * which token ends a text. document_end: tri_extra_texts_make. */
+tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end);
+
+/* What is not saved yet, between two steps. {0} at the start of a process. */
+typedef struct tri_save_pending {
+  bool checkpoint_due;    /* it was due among bad steps, and is saved after the next good one */
+  bool snapshot_unproven; /* no good step has been made from the newest snapshot */
+} tri_save_pending;
+
+/* A step that was made. */
+typedef struct tri_save_moment {
+  const tri_progress *progress;
+  bool last;      /* the run ends or stops after it */
+  bool evaluated; /* an evaluation found the state after it finite */
+  /* COLLECTIVE, once earlier saves are over. Flushes what belongs to the checkpoint and lies beside it. */
+  tri_status (*before_save)(void *context);
+  void *context;
+} tri_save_moment;
+
+/* COLLECTIVE, after each step. Saves a checkpoint if one is due, or takes a snapshot (`snapshots` may be NULL). Among
+ * bad steps nothing is saved: their state may be ruined, and what it would replace is not. */
+tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
+                               tri_save_pending *pending);
 
 /* COLLECTIVE. Begins to save the state between two steps, after an earlier save has ended. Without checkpoint.async the
  * checkpoint is there when this returns. With it the state has been copied, and a thread of each rank writes it. */

@@ -1,12 +1,21 @@
-/* A save goes through three stages: every rank writes its slices; all join, when the last has written; the first rank
- * publishes. In the background the first and the last are a thread's, and the ranks look between steps whether the next
- * stage may begin. */
-#include "recovery/saver.h"
+/* How a run is saved, from top to bottom of a checkpoint's life:
+ *
+ *   due       after a step tri_save_after_step decides: a checkpoint (checkpoint.every, checkpoint.best, the end), a
+ *             snapshot, or nothing
+ *   begin     the state's description is made; in the background the state is copied (save_in_background)
+ *   write     every rank writes its slices
+ *   join      all ranks have written (join_and_publish)
+ *   publish   the first rank gives the folder its name, and removes what checkpoint.keep does not keep
+ *   prove     a later good step or an evaluation marks the checkpoint as good; a run that diverges marks it as bad
+ *
+ * In the background `write` and `publish` are done by a thread, and the ranks look between steps whether the next stage
+ * may begin. */
+#include "recovery/save.h"
 
 #include "base/clock.h"
+#include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/flight_recorder.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/huggingface.h"
@@ -27,12 +36,12 @@ struct tri_saver {
   const char *tokenizer;
   const tri_identity *identity;
   const tri_folder_lock *lock; /* or NULL */
-  tri_shards shards;
+  tri_checkpoint_map shards;
   void *buffers;                /* of the engine's, for the save */
   tri_checkpoint_slice *staged; /* [shards.num_slices]: the same in the staging memory; NULL without */
-  char root[TRI_PATH_BYTES], companions[TRI_PATH_BYTES]; /* the second may be "" */
+  char root[TRI_PATH_BYTES], extra_files[TRI_PATH_BYTES]; /* the second may be "" */
   char *run_config, *model_config;
-  tri_companion_texts companion_texts;
+  tri_extra_texts extra_texts;
   char *adapter_config; /* or NULL */
 
   /* Of the save under way. */
@@ -42,7 +51,7 @@ struct tri_saver {
   pthread_t thread;
   bool has_thread;
   atomic_bool thread_done;
-  tri_kept thread_failure;
+  tri_saved_error thread_failure;
   int64_t step;
   bool proven;     /* what came after it is known to be good already */
   bool saves_best; /* it is the best so far */
@@ -62,7 +71,7 @@ static tri_status stage_slices(tri_saver *saver) {
   char *to = (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES;
   int64_t count = saver->shards.num_slices;
   bool copies = saver->config->checkpoint.async;
-  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_shards_bytes(&saver->shards) : 0);
+  size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_checkpoint_map_bytes(&saver->shards) : 0);
   if (wanted > room) {
     return tri_fail(TRI_INTERNAL, "a save wants %zu bytes of memory, and %zu were planned", wanted, room);
   }
@@ -73,7 +82,7 @@ static tri_status stage_slices(tri_saver *saver) {
     saver->staged[i] = saver->shards.slices[i];
     saver->staged[i].data = to;
     saver->staged[i].memory = NULL;
-    to += tri_shards_slice_bytes(&saver->shards, &saver->staged[i]);
+    to += tri_checkpoint_map_slice_bytes(&saver->shards, &saver->staged[i]);
   }
   return TRI_OK;
 }
@@ -110,7 +119,7 @@ static tri_status saver_set_up(tri_saver *saver) {
   TRI_TRY(tri_run_config_print(config, &saver->run_config));
   TRI_TRY(tri_huggingface_print(&config->model, tri_dtype_wide(config->precision), -1, NULL, &saver->model_config));
   TRI_TRY(print_adapter(saver));
-  TRI_TRY(tri_shards_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
+  TRI_TRY(tri_checkpoint_map_create(saver->engine, TRI_SHARDS_SAVE, &saver->shards));
   return stage_slices(saver);
 }
 
@@ -133,19 +142,45 @@ tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, co
   return TRI_OK;
 }
 
-tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_t document_end) {
+/* ---- extra files ------------------------------------------------------------------------------------------------- */
+
+/* Where extra files are copied from: the folder that the weights come from, or beside the tokenizer. "" for nowhere. */
+static tri_status find_extra_files(const tri_saver *saver, const char *from, char out[TRI_PATH_BYTES]) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  const bool named = strcmp(from, "auto") != 0 && strcmp(from, "never") != 0;
+  const char *init = saver->config->init;
+  if (named || init[0] != '\0') return tri_checkpoint_find(named ? from : init, &use, out);
+  const char *slash = strrchr(saver->tokenizer, '/');
+  const size_t length = slash == NULL ? 0 : (size_t)(slash - saver->tokenizer);
+  memcpy(out, saver->tokenizer, length);
+  out[length] = '\0';
+  return TRI_OK;
+}
+
+static tri_status set_extra_files(tri_saver *saver, const char *folder, int32_t document_end) {
   const tri_run_config *config = saver->config;
   const char *kept = tri_path_exists(folder) ? folder : NULL;
-  tri_companion_texts *texts = &saver->companion_texts;
+  tri_extra_texts *texts = &saver->extra_texts;
   char *text = NULL;
-  tri_companion_texts_release(texts);
-  TRI_TRY(tri_companion_texts_make(kept, saver->tokenizer, document_end, texts));
+  tri_extra_texts_release(texts);
+  TRI_TRY(tri_extra_texts_make(kept, saver->tokenizer, document_end, texts));
   const tri_dtype type = tri_dtype_wide(config->precision);
   TRI_TRY(tri_huggingface_print(&config->model, type, texts->end_of_text, kept, &text));
   tri_free(saver->model_config);
   saver->model_config = text;
-  if (kept != NULL) snprintf(saver->companions, sizeof saver->companions, "%s", folder);
+  if (kept != NULL) snprintf(saver->extra_files, sizeof saver->extra_files, "%s", folder);
   return TRI_OK;
+}
+
+tri_status tri_saver_keep_extra_files(tri_saver *saver, const char *from, int32_t document_end) {
+  char source[TRI_PATH_BYTES], kept[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(kept, saver->config->output, "companions"));
+  if (strcmp(from, "never") == 0) TRI_TRY(tri_directory_remove(kept)); /* of another run */
+  if (!tri_path_exists(kept)) {
+    TRI_TRY(find_extra_files(saver, from, source));
+    if (source[0] != '\0') TRI_TRY(tri_extra_files_keep(source, kept));
+  }
+  return set_extra_files(saver, kept, document_end);
 }
 
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
@@ -153,8 +188,8 @@ tri_status tri_saver_set_companions(tri_saver *saver, const char *folder, int32_
 static void *work(void *argument) {
   tri_saver *saver = argument;
   bool writes = saver->stage == STAGE_WRITING;
-  tri_keep(&saver->thread_failure,
-           writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving));
+  tri_error_save(&saver->thread_failure,
+                 writes ? tri_checkpoint_save_write(saver->saving) : tri_checkpoint_save_publish(saver->saving));
   atomic_store(&saver->thread_done, true);
   return NULL;
 }
@@ -174,7 +209,7 @@ static tri_status end_thread(tri_saver *saver) {
   if (!saver->has_thread) return TRI_OK;
   pthread_join(saver->thread, NULL);
   saver->has_thread = false;
-  return tri_kept_tell(&saver->thread_failure);
+  return tri_saved_error_restore(&saver->thread_failure);
 }
 
 /* ---- one save ---------------------------------------------------------------------------------------------------- */
@@ -242,8 +277,8 @@ static tri_status begin_save(tri_saver *saver, const tri_progress *progress, con
       .stem = saver->adapter_config == NULL ? NULL : TRI_PEFT_STEM,
       .adapter_config = saver->adapter_config,
       .tokenizer = saver->tokenizer[0] == '\0' ? NULL : saver->tokenizer,
-      .companions = saver->companions[0] == '\0' ? NULL : saver->companions,
-      .companion_texts = &saver->companion_texts,
+      .extra_files = saver->extra_files[0] == '\0' ? NULL : saver->extra_files,
+      .extra_texts = &saver->extra_texts,
       .keep = config->checkpoint.keep,
       .best = saver->saves_best,
   };
@@ -274,16 +309,16 @@ static tri_status save_at_once(tri_saver *saver, const tri_progress *progress) {
 /* The copy, and nothing else, is what a step waits for. */
 static tri_status save_in_background(tri_saver *saver, const tri_progress *progress) {
   tri_status status =
-      tri_shards_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
+      tri_checkpoint_map_download(saver->engine, &saver->shards, (char *)saver->buffers + TRI_CHECKPOINT_BUFFER_BYTES);
   status = tri_common_failure(world_of(saver), status);
   if (status == TRI_OK) status = begin_save(saver, progress, saver->staged);
   if (status == TRI_OK) status = tri_common_status(world_of(saver), start_thread(saver, STAGE_WRITING));
   if (status != TRI_OK) {
-    tri_kept failure = {TRI_OK, ""};
-    tri_keep(&failure, status);
+    tri_saved_error failure = {TRI_OK, ""};
+    tri_error_save(&failure, status);
     (void)end_thread(saver);
     end_save(saver, false);
-    status = tri_kept_tell(&failure);
+    status = tri_saved_error_restore(&failure);
   }
   return status;
 }
@@ -334,6 +369,38 @@ tri_status tri_saver_finish(tri_saver *saver) {
 
 tri_status tri_saver_finish_best(tri_saver *saver) { return saver->saves_best ? tri_saver_finish(saver) : TRI_OK; }
 
+/* ---- after each step --------------------------------------------------------------------------------------------- */
+
+static tri_status save_checkpoint(tri_saver *saver, const tri_save_moment *moment, tri_save_pending *pending) {
+  TRI_TRY(tri_first_rank_status(world_of(saver), check_lock(saver)));
+  pending->checkpoint_due = false;
+  TRI_TRY(tri_saver_finish(saver));
+  TRI_TRY(moment->before_save(moment->context));
+  TRI_TRY(tri_saver_save(saver, moment->progress));
+  if (moment->evaluated) tri_saver_prove(saver);
+  return moment->last ? tri_saver_finish(saver) : TRI_OK;
+}
+
+tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const tri_save_moment *moment,
+                               tri_save_pending *pending) {
+  const tri_run_config *config = saver->config;
+  const tri_progress *progress = moment->progress;
+  const bool best = config->checkpoint.best && progress->best_step == progress->step;
+  const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
+  const bool due = best || every || pending->checkpoint_due;
+  TRI_TRY(tri_saver_look(saver));
+  if (progress->bad_in_row > 0) {
+    pending->checkpoint_due = due;
+    return moment->last ? tri_saver_finish(saver) : TRI_OK;
+  }
+  if (due || (moment->last && config->checkpoint.at_end)) return save_checkpoint(saver, moment, pending);
+  if (moment->last) return tri_saver_finish(saver);
+  if (snapshots == NULL || progress->step % config->checkpoint.snapshot_every != 0) return TRI_OK;
+  TRI_TRY(tri_saver_finish_best(saver)); /* a run that resumes from the snapshot counts on it */
+  pending->snapshot_unproven = true;
+  return tri_snapshots_take(snapshots, progress);
+}
+
 /* ---- what later steps say of it ---------------------------------------------------------------------------------- */
 
 void tri_saver_resumed(tri_saver *saver, int64_t step) {
@@ -361,9 +428,9 @@ void tri_saver_destroy(tri_saver *saver) {
   if (saver->saving != NULL) end_save(saver, true); /* `good`: what to throw away is not for one rank to say */
   tri_free(saver->staged);
   tri_free(saver->adapter_config);
-  tri_companion_texts_release(&saver->companion_texts);
+  tri_extra_texts_release(&saver->extra_texts);
   tri_free(saver->model_config);
   tri_free(saver->run_config);
-  tri_shards_release(&saver->shards);
+  tri_checkpoint_map_release(&saver->shards);
   tri_free(saver);
 }

@@ -242,7 +242,7 @@ static char *ask(fixture *f) {
   char *asked = NULL;
   size_t bytes = 0;
   CHECK_OK(f->device->description.matmul_workspace(&f->device->description, &some, &bytes));
-  CHECK_OK(tri_device_products_asked(f->device, &asked));
+  CHECK_OK(tri_device_gemms_asked(f->device, &asked));
   return asked;
 }
 
@@ -254,17 +254,17 @@ static void expect_text(const char *text, const char *part) {
 static void test_choices(void **state) {
   (void)state;
   fixture f = {.drawn = 0};
-  char chooser[TRI_DEVICE_CHOOSER_BYTES], *chosen = NULL, *timed = NULL;
+  char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES], *chosen = NULL, *timed = NULL;
   open_device(&f, "");
-  tri_device_chooser(f.device, chooser);
+  tri_device_gemm_library(f.device, chooser);
   assert_string_equal(chooser, CHOOSER);
   char *asked = ask(&f);
   assert_string_equal(asked, "bf16 bf16 24 40 16 16 40 40 bias 16\n");
-  CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
+  CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
   expect_text(chosen, "bf16 bf16 24 40 16 16 40 40 bias 16 : " LIBRARY " 1048576 ");
-  CHECK_OK(tri_device_products_choose(f.device, asked, true, &timed));
+  CHECK_OK(tri_device_gemms_choose(f.device, asked, true, &timed));
   expect_text(timed, " : " LIBRARY " ");
-  CHECK_OK(tri_device_products_take(f.device, timed));
+  CHECK_OK(tri_device_gemms_take(f.device, timed));
   check(&f, &some, 0);
   tri_free(asked);
   tri_free(chosen);
@@ -288,7 +288,7 @@ static void test_choices_that_are_none(void **state) {
   char *chosen = NULL, *asked = NULL;
   open_device(&f, "");
   asked = ask(&f);
-  CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
+  CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
   static const char *const none[] = {
       "bf16 bf16 24 40 16 16 40 40 bias 16\n",
       "bf16 bf16 24 40 16 16 40 40 bias 16 : " LIBRARY " 99999999999 00\n",
@@ -301,7 +301,7 @@ static void test_choices_that_are_none(void **state) {
       "cuBLASLt\n",
   };
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-    CHECK_FAILS(tri_device_products_take(f.device, none[i]), TRI_BAD_FILE, "is no choice of how to make");
+    CHECK_FAILS(tri_device_gemms_take(f.device, none[i]), TRI_BAD_FILE, "is no choice of how to make");
   }
   tri_free(asked);
   tri_free(chosen);
@@ -376,7 +376,7 @@ static void expect_tiled(const char *stand_in, const char *message) {
   const int kept = redirect(&file);
   open_device(&f, stand_in);
   char *asked = ask(&f);
-  CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
+  CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
   put_back(kept, file, said, sizeof said);
   expect_text(chosen, " : tiled 0 ");
   if (message == NULL) assert_string_equal(said, "");
@@ -440,10 +440,10 @@ static void test_choice_that_is_refused(void **state) {
   char *chosen = NULL, *anew = NULL, stand_in[48];
   open_device(&f, "");
   char *asked = ask(&f);
-  CHECK_OK(tri_device_products_choose(f.device, asked, false, &chosen));
+  CHECK_OK(tri_device_gemms_choose(f.device, asked, false, &chosen));
   char *hex = strrchr(chosen, ' ') + 1;
   hex[0] = hex[0] == '0' ? '1' : '0'; /* of another product, for all that the library knows */
-  CHECK_OK(tri_device_products_take(f.device, chosen));
+  CHECK_OK(tri_device_gemms_take(f.device, chosen));
   expect_other_way(&f, "failed to multiply 24 x 40 x 16 (bf16): ");
   close_device(&f);
   for (int least = 2; least >= 0; least--) { /* refused: the best, the best two, all */
@@ -452,8 +452,8 @@ static void test_choice_that_is_refused(void **state) {
     expect_other_way(&f, "failed to multiply 24 x 40 x 16 (bf16): " REFUSAL_TEXT);
     tri_free(asked);
     asked = ask(&f);
-    CHECK_OK(tri_device_products_choose(f.device, asked, true, &anew)); /* timing passes them over */
-    CHECK_OK(tri_device_products_take(f.device, anew));
+    CHECK_OK(tri_device_gemms_choose(f.device, asked, true, &anew)); /* timing passes them over */
+    CHECK_OK(tri_device_gemms_take(f.device, anew));
     check(&f, &some, 0);
     tri_free(anew);
     close_device(&f);

@@ -1,0 +1,229 @@
+#include "recovery/load_state.h"
+
+#include "base/flight_recorder.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "comm/agreement.h"
+
+#include <string.h>
+
+/* Of which all have it or none. */
+static bool has_averages(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+  return shards->num_kept < shards->num_optimizer &&
+         tri_checkpoint_has(checkpoint, shards->optimizer[shards->num_kept].name);
+}
+
+/* A state with values that are not finite is refused, wherever it comes from. */
+static tri_status check_finite(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards, bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
+    if (slice->tensor >= shards->num_weights && !optimizer) continue;
+    int64_t bad = -1;
+    TRI_TRY(tri_checkpoint_slice_not_finite(slice, tensor->type, &bad));
+    if (bad < 0) continue;
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has a value that is NaN or infinite",
+                    tri_checkpoint_path(checkpoint), tensor->name);
+  }
+  return TRI_OK;
+}
+
+/* Whether a slice is read: of a checkpoint without its optimizer, or without averages of weights, what there is. */
+static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
+                    const tri_checkpoint_slice *slice, bool optimizer) {
+  if (slice->tensor < shards->num_weights) return true;
+  const bool average = slice->tensor >= shards->num_weights + shards->num_kept;
+  return optimizer && (!average || has_averages(checkpoint, shards));
+}
+
+/* Every rank reads what it holds, and no more. */
+static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
+                              bool optimizer) {
+  for (int64_t i = 0; i < shards->num_slices; i++) {
+    const tri_checkpoint_slice *slice = &shards->slices[i];
+    const tri_checkpoint_tensor *tensor = tri_checkpoint_map_tensor(shards, slice->tensor);
+    if (!is_read(checkpoint, shards, slice, optimizer)) continue;
+    tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
+    uint64_t ticket = tri_recorder_begin(&record);
+    TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
+    tri_recorder_end(ticket);
+  }
+  return tri_checkpoint_map_written(engine);
+}
+
+static int64_t integer_of(const json_t *object, const char *key) {
+  return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+static void read_progress(const tri_checkpoint_state *state, tri_progress *out) {
+  const json_t *more = state->progress;
+  *out = (tri_progress){
+      .step = state->step,
+      .tokens = state->tokens,
+      .updates = integer_of(more, "updates"),
+      .bad_steps = integer_of(more, "bad_steps"),
+      .seconds = json_number_value(json_object_get(more, "seconds")),
+      .highest_lr = json_number_value(json_object_get(more, "highest_lr")),
+      .average_weights = json_number_value(json_object_get(more, "average_weights")),
+      .averaged = integer_of(more, "averaged"),
+      .best_step = integer_of(more, "best_step"),
+      .best_loss = json_number_value(json_object_get(more, "best_loss")),
+      .not_better = integer_of(more, "not_better"),
+  };
+}
+
+/* One that was imported has none: its moments are those of a fresh run. */
+static bool has_optimizer(const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+  return state != NULL && (state->step > 0 || tri_checkpoint_has(checkpoint, shards->optimizer[0].name));
+}
+
+static bool takes_optimizer(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  return l->kind != TRI_RESUME_WEIGHTS && tri_identity_same_optimizer(l->config, checkpoint) &&
+         has_optimizer(checkpoint, &l->held);
+}
+
+/* Whether values change on the way into memory, where checksums of the file mean nothing then. */
+static bool converts(const tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards) {
+  tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, 0);
+  return tri_checkpoint_map_keep_narrow(engine) ||
+         entry.tensor->type != tri_safetensors_type_of(shards->weights[0].type);
+}
+
+static bool is_damage(tri_status status) { return status == TRI_BAD_FILE || status == TRI_UNSUPPORTED; }
+
+/* Reads what does not fit: because the checkpoint is damaged, or because it is another model's. */
+static tri_status read_all(const tri_loading *l, const tri_checkpoint *checkpoint, bool has_state, bool optimizer,
+                           bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  tri_saved_error failure = {TRI_OK, ""};
+  tri_status status = tri_common_failure(world, read_slices(l->engine, checkpoint, &l->held, optimizer));
+  if (status == TRI_OK || !has_state) return status;
+  tri_error_save(&failure, status);
+  *damaged = is_damage(tri_checkpoint_verify(world, tri_checkpoint_path(checkpoint)));
+  return *damaged ? TRI_BAD_FILE : tri_saved_error_restore(&failure);
+}
+
+/* One rank looks: all read the same. */
+static tri_status load_state_compare(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  if (l->identity == NULL) return TRI_OK;
+  tri_status status = world->rank == 0 ? tri_identity_compare(l->identity, l->config, checkpoint, l->kind) : TRI_OK;
+  return tri_first_rank_status(world, status);
+}
+
+/* Whether the run keeps an average that the checkpoint has not: it begins with the weights. No optimizer that has
+ * states of their kind goes with it. */
+static bool begins_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  return tri_average_is_kept(&l->config->optimizer.settings) && !has_averages(checkpoint, &l->held);
+}
+
+/* Each rank reads what it holds, once; together they then verify what came of it. A plain Hugging Face folder has no
+ * checksums. */
+static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const char *path = tri_checkpoint_path(checkpoint);
+  bool has_state = tri_checkpoint_get_state(checkpoint) != NULL;
+  bool optimizer = takes_optimizer(l, checkpoint);
+  bool whole = has_state && (l->held.elsewhere || converts(l->engine, checkpoint, &l->held));
+  tri_status status = optimizer ? tri_checkpoint_map_check_joined(l->engine, checkpoint) : TRI_OK;
+  *damaged = false;
+  TRI_TRY(tri_common_status(world, status));
+  if (has_state || !l->plain_too)
+    status = whole ? tri_checkpoint_verify(world, path) : tri_checkpoint_verify_frame(world, path);
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = load_state_compare(l, checkpoint);
+  if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
+  if (status == TRI_OK && (!optimizer || begins_average(l, checkpoint))) status = tri_engine_begin_states(l->engine);
+  if (status != TRI_OK || !has_state || whole) return status;
+  const tri_checkpoint_map *saved = &l->saved;
+  status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
+                                        optimizer ? saved->num_optimizer : 0, saved->slices, saved->num_slices);
+  *damaged = is_damage(status);
+  return status;
+}
+
+/* In the end what was read must be what a step can begin with: else it is as bad as if it were damaged. */
+static tri_status read_good(const tri_loading *l, const tri_checkpoint *checkpoint, bool *damaged) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  TRI_TRY(read_and_verify(l, checkpoint, damaged));
+  bool optimizer = takes_optimizer(l, checkpoint);
+  tri_status status = tri_common_failure(world, check_finite(checkpoint, &l->held, optimizer));
+  *damaged = is_damage(status);
+  return status;
+}
+
+/* An average ends where the run keeps none, and begins where the checkpoint has none: both are said. */
+static void continue_average(const tri_loading *l, const tri_checkpoint *checkpoint) {
+  tri_progress *progress = l->progress;
+  const bool kept = tri_average_is_kept(&l->config->optimizer.settings), begins = begins_average(l, checkpoint);
+  if (kept && begins) {
+    tri_log("%s has no average of the weights: it begins here, as `average.every` says",
+            tri_checkpoint_path(checkpoint));
+  } else if (!kept && progress->averaged > 0) {
+    tri_warn("%s has an average of the weights, which ends here: the run has average.every 0",
+             tri_checkpoint_path(checkpoint));
+  }
+  if (!kept || begins) progress->averaged = 0;
+}
+
+/* Whoever begins with a run's weights may have meant its average. */
+static void say_average_stays(const tri_checkpoint *checkpoint) {
+  const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
+    const char *name = tri_checkpoint_get_entry(checkpoint, i).tensor->name;
+    const size_t length = strlen(name);
+    if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
+    tri_log(
+        "%s has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme "
+        "export --average",
+        tri_checkpoint_path(checkpoint));
+    return;
+  }
+}
+
+/* What is judged by another measure from here on is not held against the lowest loss of before: nothing might ever be
+ * better, or all of it. */
+static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
+  tri_progress *progress = l->progress;
+  const char *key = tri_identity_other_measure(l->identity, l->config, state);
+  if (key[0] == '\0' || progress->best_step == 0) return;
+  tri_log(
+      "with another %s the validation loss measures something else: the lowest so far, %.4f after step %ld, counts no "
+      "more for "
+      "checkpoint.best and evaluation.stop_after",
+      key, progress->best_loss, (long)progress->best_step);
+  progress->best_step = progress->not_better = 0;
+  progress->best_loss = 0;
+}
+
+tri_status tri_load_state(void *context, const char *path, bool *damaged) {
+  const tri_loading *l = context;
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  tri_checkpoint *checkpoint = NULL;
+  tri_status status = tri_engine_finish(l->engine); /* the host writes to its arrays */
+  status = tri_common_failure(world, status == TRI_OK ? tri_checkpoint_open(path, &checkpoint) : status);
+  *damaged = is_damage(status);
+  if (status == TRI_OK) status = read_good(l, checkpoint, damaged);
+  if (status == TRI_OK) {
+    const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
+    if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
+      read_progress(state, l->progress);
+      l->progress->samples = tri_identity_next_sample(l->config, state);
+      if (!takes_optimizer(l, checkpoint)) { /* its states begin anew */
+        l->progress->updates = 0;
+        l->progress->highest_lr = l->progress->average_weights = 0;
+        l->progress->averaged = 0;
+      }
+      continue_average(l, checkpoint);
+      continue_best(l, state);
+      tri_log("resuming from %s, after step %ld", path, (long)l->progress->step);
+    } else {
+      tri_log("beginning with the weights of %s", path);
+      say_average_stays(checkpoint);
+    }
+    tri_engine_parameters_changed(l->engine);
+  }
+  tri_checkpoint_close(checkpoint);
+  return status;
+}

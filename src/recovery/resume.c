@@ -1,0 +1,193 @@
+/* Where a run goes on. `--resume` says:
+ *
+ *   never     Nothing of the output counts. The run begins with the weights that `init` names (with an adapter: with
+ * the factors that `adapter.from` names), or with random ones. FOLDER    That checkpoint, or the newest good one of
+ * that run. Later checkpoints of the output are moved aside: the run is a branch from there. auto      The snapshot in
+ * the memory of the nodes, if it is whole and no checkpoint is newer. Else FOLDER again, if the run began with
+ * `--resume FOLDER` and has saved nothing since. Else the newest checkpoint of the output that is whole, finite and
+ * this run's. Else the same as `never`.
+ *
+ * Checkpoints and snapshots have the adapter alone, so the model beneath it is loaded first in every case. How a
+ * checkpoint is read and verified is load_state.c's. */
+#include "recovery/resume.h"
+
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/peft.h"
+#include "checkpoint/peft_targets.h"
+#include "comm/agreement.h"
+#include "recovery/load_state.h"
+#include "run/output.h"
+
+#include <string.h>
+
+static bool has_adapter(const tri_run_config *config) { return tri_trainable_has_adapter(&config->model.tuning); }
+
+/* Loads the checkpoint that `given` means: a folder, or the newest good one of a run's output. */
+static tri_status load_named(tri_loading *l, const char *given, bool optimizer, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  const tri_checkpoint_use use = {.optimizer = optimizer};
+  char found[TRI_PATH_BYTES] = "";
+  bool damaged = false;
+  tri_status status = world->rank == 0 ? tri_checkpoint_find(given, &use, found) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof found, found));
+  memcpy(path, found, sizeof found);
+  l->plain_too = true;
+  return tri_load_state(l, path, &damaged);
+}
+
+/* Says what else the adapter has that a run begins with factors of; PEFT must take those. */
+static tri_status note_others(const char *folder) {
+  tri_checkpoint *adapter = NULL;
+  const char *first = NULL;
+  int64_t others = 0;
+  TRI_TRY(tri_checkpoint_open(folder, &adapter));
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
+    const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
+    if (strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL) continue;
+    if (others++ == 0) first = name;
+  }
+  if (others > 0) {
+    tri_log(
+        "`adapter.from` takes the factors alone: %ld other tensor%s of %s (`%.100s`%s) %s left out; to begin with all "
+        "of "
+        "it, name what `trireme export --merge` makes of it as `init`",
+        (long)others, others == 1 ? "" : "s", folder, first, others == 1 ? "" : ", ...", others == 1 ? "is" : "are");
+  }
+  const tri_status status = tri_peft_check_targets(adapter);
+  tri_checkpoint_close(adapter);
+  return status;
+}
+
+/* What a run begins with factors of must have some. */
+static tri_status check_factors(const tri_loading *l, const char *given) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  char folder[TRI_PATH_BYTES];
+  if (tri_engine_mesh(l->engine)->world.rank > 0) return TRI_OK;
+  TRI_TRY(tri_checkpoint_find(given, &use, folder));
+  TRI_TRY(tri_peft_check_from(folder, &l->config->model.tuning.adapter, NULL));
+  return note_others(folder);
+}
+
+/* A run that has nothing to go on from begins with the weights that `init` names, if it does; one with an adapter, with
+ * factors that `adapter.from` names. */
+static tri_status load_init(tri_loading *l) {
+  char path[TRI_PATH_BYTES];
+  const char *from = has_adapter(l->config) ? l->config->adapter_from : l->config->init;
+  if (from[0] == '\0') return TRI_OK;
+  l->kind = TRI_RESUME_WEIGHTS;
+  if (!has_adapter(l->config)) return load_named(l, from, false, path);
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  TRI_TRY(tri_first_rank_status(world, check_factors(l, from)));
+  tri_loading factors = *l;
+  TRI_TRY(tri_common_status(world, tri_checkpoint_map_create(l->engine, TRI_SHARDS_LOAD_FACTORS, &factors.held)));
+  tri_status status = load_named(&factors, from, false, path);
+  tri_checkpoint_map_release(&factors.held);
+  return status;
+}
+
+/* Whether `--resume FOLDER` began the run and it has saved nothing since: a start that says `auto`, such as that after
+ * a lost rank, goes on from that folder then, and not from what was in the output before, or from nothing. */
+static tri_status is_at_its_beginning(const tri_loading *l, const char *root, bool *out) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  int64_t highest = -1;
+  *out = false;
+  if (l->identity == NULL || l->identity->from[0] == '\0') return TRI_OK;
+  if (world->rank == 0) highest = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof highest, &highest));
+  *out = highest <= l->identity->from_step;
+  return TRI_OK;
+}
+
+/* Finds what `resume` says and loads it; path is "" for none. Moving things about is the first rank's. */
+static tri_status find_and_load(tri_loading *l, const char *root, const char *resume, char path[TRI_PATH_BYTES]) {
+  const tri_group *world = &tri_engine_mesh(l->engine)->world;
+  path[0] = '\0';
+  if (strcmp(resume, "never") == 0) return load_init(l); /* what was there is aside already: output.h */
+  bool from = false;
+  TRI_TRY(is_at_its_beginning(l, root, &from));
+  if (strcmp(resume, "auto") == 0 && !from) {
+    TRI_TRY(tri_checkpoint_newest_that(world, root, tri_load_state, l, path));
+    return path[0] == '\0' ? load_init(l) : TRI_OK;
+  }
+  l->kind = TRI_RESUME_BRANCH;
+  return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
+}
+
+/* What lies beyond the branch's beginning makes room for it. Whoever is killed in between begins it once more. */
+static tri_status begin_branch(const tri_loading *l, const char *path) {
+  const tri_run_config *config = l->config;
+  if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));
+  TRI_TRY(tri_output_make_room(config->output, path, l->progress->step));
+  return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
+}
+
+/* A checkpoint, or the weights to begin with. *found: there is a checkpoint to go on from. */
+static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found) {
+  char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
+  const tri_group *world = &tri_engine_mesh(r->engine)->world;
+  tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .progress = progress};
+  TRI_TRY(tri_path_join(root, r->config->output, "checkpoints"));
+  tri_status status = tri_checkpoint_map_create(r->engine, TRI_SHARDS_LOAD, &l.held);
+  if (status == TRI_OK) status = tri_checkpoint_map_create(r->engine, TRI_SHARDS_SAVE, &l.saved);
+  status = tri_common_status(world, status);
+  if (status == TRI_OK) status = tri_common_status(world, find_and_load(&l, root, r->from, path));
+  tri_checkpoint_map_release(&l.saved);
+  tri_checkpoint_map_release(&l.held);
+  TRI_TRY(status);
+  *found = path[0] != '\0';
+  if (!*found || l.kind != TRI_RESUME_BRANCH) return TRI_OK;
+  return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
+}
+
+/* The snapshot, if no checkpoint is newer. A damaged one is passed over. */
+static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *progress, bool *found) {
+  const tri_group *world = &tri_engine_mesh(r->engine)->world;
+  char root[TRI_PATH_BYTES];
+  int64_t saved = -1, step = -1;
+  if (strcmp(r->from, "auto") != 0) {
+    tri_snapshots_remove(r->snapshots);
+    return tri_barrier(world);
+  }
+  TRI_TRY(tri_path_join(root, r->config->output, "checkpoints"));
+  if (world->rank == 0) saved = tri_checkpoint_highest_step(root);
+  TRI_TRY(tri_broadcast(world, 0, sizeof saved, &saved));
+  TRI_TRY(tri_snapshots_find(r->snapshots, &step));
+  if (step < 0 || step < saved) return TRI_OK;
+  tri_status status = tri_snapshots_load(r->snapshots, step, progress);
+  *found = status == TRI_OK;
+  if (*found) {
+    if (world->rank == 0) tri_log("resuming from the memory of the nodes, after step %ld", (long)progress->step);
+    return TRI_OK;
+  }
+  if (status != TRI_BAD_FILE && status != TRI_IO_FAILED) return status;
+  if (world->rank == 0) tri_log("passing over the snapshot of step %ld: %s", (long)step, tri_status_message());
+  return TRI_OK;
+}
+
+/* The model beneath an adapter, from `init`. */
+static tri_status load_base(const tri_resume_request *r) {
+  const tri_group *world = &tri_engine_mesh(r->engine)->world;
+  tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .kind = TRI_RESUME_WEIGHTS};
+  char path[TRI_PATH_BYTES];
+  if (!has_adapter(r->config)) return TRI_OK;
+  tri_status status = tri_common_status(world, tri_checkpoint_map_create(r->engine, TRI_SHARDS_LOAD_BASE, &l.held));
+  if (status == TRI_OK) status = tri_common_status(world, load_named(&l, r->config->init, false, path));
+  tri_checkpoint_map_release(&l.held);
+  return status;
+}
+
+tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out) {
+  bool found = false;
+  *out = TRI_RESUMED_NOTHING;
+  TRI_TRY(load_base(request));
+  if (request->snapshots != NULL) TRI_TRY(resume_snapshot(request, progress, &found));
+  if (found) {
+    *out = TRI_RESUMED_SNAPSHOT;
+    return TRI_OK;
+  }
+  TRI_TRY(resume_checkpoint(request, progress, &found));
+  if (found) *out = TRI_RESUMED_CHECKPOINT;
+  return TRI_OK;
+}

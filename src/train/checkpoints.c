@@ -1,0 +1,23 @@
+/* Saving the state while a run goes on; what is saved when is recovery/save.c's. */
+#include "train/train_internal.h"
+
+#include "comm/agreement.h"
+
+/* A checkpoint that is there counts on its line of metrics; and the next save may remove the checkpoint of which
+ * samples are still to be written, also when the run stops. */
+static tri_status before_save(void *context) {
+  tri_training *t = context;
+  const tri_status status = tri_training_is_rank0(t) ? tri_metrics_sync(t->metrics) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(&t->mesh.world, status));
+  return tri_training_sample(t);
+}
+
+tri_status tri_observe_state(tri_training *t, tri_made_step *made) {
+  (void)made;
+  const tri_save_moment moment = {.progress = &t->progress,
+                                  .last = t->stopping || tri_training_is_over(t),
+                                  .evaluated = t->evaluated_step == t->progress.step,
+                                  .before_save = before_save,
+                                  .context = t};
+  return tri_save_after_step(t->saver, t->snapshots, &moment, &t->pending);
+}
