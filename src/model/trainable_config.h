@@ -19,7 +19,7 @@ extern const tri_config_word tri_quantise_words[];
 #define TRI_FREEZE_ROW(BASE, MEMBER)                                                                                   \
   {                                                                                                                    \
     .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                     \
-    .help = "parameters that are not trained, by patterns of tensors' names: [\"model.embed_tokens.*\"]"               \
+    .help = "frozen parameters, by patterns of tensor names: [\"model.embed_tokens.*\"]"                               \
   }
 #define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
   {.name = "rank",                                                                                                     \
@@ -27,19 +27,19 @@ extern const tri_config_word tri_quantise_words[];
    .offset = offsetof(BASE, MEMBER.rank),                                                                              \
    .range = {.low = 0, .high = 1 << 16},                                                                               \
    .fallback = "0",                                                                                                    \
-   .help = "of the factors beside each target, A [rank, in] and B [out, rank]; 0 is no adapter"},                      \
+   .help = "rank of the factors A [rank, in] and B [out, rank] of each target; 0: no adapter"},                        \
       {.name = "alpha",                                                                                                \
        .type = TRI_CONFIG_DOUBLE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.alpha),                                                                         \
        .range = {.low = 0, .high = 1e6, .open_low = true},                                                             \
        .derived = "twice the rank",                                                                                    \
-       .help = "what the factors add is multiplied by alpha / rank"},                                                  \
+       .help = "the factors' product is multiplied by alpha / rank"},                                                  \
       {.name = "dropout",                                                                                              \
        .type = TRI_CONFIG_DOUBLE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.dropout),                                                                       \
        .range = {.low = 0, .high = 1, .open_high = true},                                                              \
        .fallback = "0.0",                                                                                              \
-       .help = "of what the factors read"},                                                                            \
+       .help = "dropout probability of the factors' input"},                                                           \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \
@@ -51,11 +51,10 @@ extern const tri_config_word tri_quantise_words[];
        .offset = offsetof(BASE, MEMBER.quantise),                                                                      \
        .words = tri_quantise_words,                                                                                    \
        .fallback = "none",                                                                                             \
-       .help =                                                                                                         \
-           "keep the matrices of the layers that are not trained in 4 bits (QLoRA): nf4, with double quantisation"},   \
+       .help = "QLoRA: store frozen matrices of the layers in 4 bits: nf4, with double quantisation"},                 \
   {                                                                                                                    \
     .name = "train", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.train, 0), .derived = "none",                                \
-    .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"                                  \
+    .help = "other parameters that are trained, by patterns of tensor names: [\"*norm.weight\"]"                       \
   }
 
 /* What nobody gave. */

@@ -20,7 +20,7 @@ static const tri_config_key keys[] = {
      .offset = offsetof(tri_average_settings, after),
      .fallback = "0",
      .range = {.low = 0, .high = (int64_t)1 << 40},
-     .help = "updates before those of which the average is"},
+     .help = "updates before the first weights that are averaged"},
 };
 const tri_config_table tri_average_keys = {.noun = "run file", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 

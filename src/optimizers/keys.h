@@ -8,7 +8,7 @@
 #define TRI_OPTIMIZER_NAME_ROW(BASE, MEMBER)                                                                           \
   {                                                                                                                    \
     .name = "name", .type = TRI_CONFIG_CHOICE, .offset = offsetof(BASE, MEMBER.name), .words = tri_optimizer_words,    \
-    .fallback = "adamw", .help = "what makes the updates; what it does not take, adamw does"                           \
+    .fallback = "adamw", .help = "the optimizer; parameters that it does not take are updated by adamw"                \
   }
 
 #define TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, NAME)                                                                  \
@@ -27,7 +27,7 @@
 #define TRI_AVERAGE_ROW(BASE, MEMBER)                                                                                  \
   {                                                                                                                    \
     .name = "average", .type = TRI_CONFIG_SECTION, .offset = offsetof(BASE, MEMBER.average),                           \
-    .table = &tri_average_keys, .help = "the average of the weights over the run, kept beside them"                    \
+    .table = &tri_average_keys, .help = "a running average of the weights"                                             \
   }
 
 /* How states are kept, what each optimizer has of its own, and groups of parameters. */
@@ -37,7 +37,7 @@
    .offset = offsetof(BASE, MEMBER.state),                                                                             \
    .words = tri_state_storage_words,                                                                                   \
    .fallback = "fp32",                                                                                                 \
-   .help = "how moments are kept between steps: fp32 (fp64 in a run of fp64), bf16, or int8 in blocks of 256"},        \
+   .help = "type of the optimizer states: fp32 (fp64 in a run of fp64), bf16, or int8 in blocks of 256"},              \
       TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, muon), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, schedule_free),           \
       TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, sgd), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, adafactor),                \
       TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, galore), TRI_OPTIMIZER_SECTION_ROW(BASE, MEMBER, fira),                  \

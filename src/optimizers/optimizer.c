@@ -27,19 +27,19 @@ const tri_optimizer *tri_optimizer_named(tri_optimizer_name name) {
      .offset = offsetof(tri_group_settings, name),                                                                     \
      .words = group_words,                                                                                             \
      .fallback = "auto",                                                                                               \
-     .help = "the optimizer of this group; auto is optimizer.name where that takes it, else adamw"},                   \
+     .help = "the optimizer of this group; auto: optimizer.name if that takes it, else adamw"},                        \
         {.name = "lr_scale",                                                                                           \
          .type = TRI_CONFIG_DOUBLE,                                                                                    \
          .offset = offsetof(tri_group_settings, lr_scale),                                                             \
          .fallback = "1.0",                                                                                            \
          .range = {.low = 0, .high = 1e9},                                                                             \
-         .help = "its rate is optimizer.lr times this"},                                                               \
+         .help = "its learning rate is optimizer.lr times this"},                                                      \
         {.name = "weight_decay_scale",                                                                                 \
          .type = TRI_CONFIG_DOUBLE,                                                                                    \
          .offset = offsetof(tri_group_settings, weight_decay_scale),                                                   \
          .fallback = decay,                                                                                            \
          .range = {.low = 0, .high = 1e9},                                                                             \
-         .help = "its decay is optimizer.weight_decay times this"},                                                    \
+         .help = "its weight decay is optimizer.weight_decay times this"},                                             \
   }
 static const tri_config_key decayed_keys[] = GROUP_KEYS("1.0"), vector_keys[] = GROUP_KEYS("0.0");
 

@@ -7,7 +7,7 @@ static const tri_config_key keys[] = {
      .offset = offsetof(tri_sgd_settings, momentum),
      .fallback = "0.9",
      .range = {.low = 0, .high = 1, .open_high = true},
-     .help = "share of the last step that goes into the next"},
+     .help = "momentum"},
     {.name = "nesterov",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_sgd_settings, nesterov),

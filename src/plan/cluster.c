@@ -15,7 +15,7 @@
 
 static const tri_config_key link_keys[] = {
     {KEY(tri_link, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_link *)0)->name), .example = "node",
-     .help = "what reports call it"},
+     .help = "name in reports"},
     {KEY(tri_link, spans, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
      .help = "neighbouring devices that it joins; auto: all"},
     {KEY(tri_link, per, TRI_CONFIG_INT), DEVICES, .fallback = "1", .help = "neighbouring devices that share its ports"},
@@ -63,8 +63,7 @@ static const tri_config_key efficiency_keys[] = {
     {EFFICIENCY(link), SHARE, .example = "0.7", .help = "share of the links' bandwidth"},
     {EFFICIENCY(launch), NOT_NEGATIVE, .example = "5.0e-6",
      .help = "seconds of the host for each kernel that it starts, beside the device's work"},
-    {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0",
-     .help = "mean seconds by which a rank comes late to a collective"},
+    {EFFICIENCY(start), NOT_NEGATIVE, .fallback = "0.0", .help = "mean seconds that a rank is late at a collective"},
 };
 static const tri_config_table efficiency_table = {
     .noun = "efficiency", .keys = efficiency_keys, .num_keys = sizeof efficiency_keys / sizeof *efficiency_keys};
@@ -102,14 +101,13 @@ TRI_CONFIG_WORDS(device_kinds, tri_cluster_device, DEVICE_KINDS)
 #define CLUSTER(NAME, TYPE) KEY(tri_cluster, NAME, TYPE)
 static const tri_config_key cluster_keys[] = {
     {CLUSTER(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->name), .fallback = "inline",
-     .help = "what reports call it"},
+     .help = "name in reports"},
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
-     .help =
-         "what scratch memory, copies of weights and host memory are counted by: accelerator (memory of its own) or "
-         "cpu"},
+     .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
+             "are counted"},
     {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},
     {CLUSTER(max_devices, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
-     .help = "devices that there are; auto: as many as one likes"},
+     .help = "devices of the machine; auto: no limit"},
     {CLUSTER(peak_bf16, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0",
      .help = "FLOP/s of matrix products in bf16 or fp16; 0: has none"},
     {CLUSTER(peak_fp32, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp32"},
@@ -132,7 +130,7 @@ static const tri_config_key cluster_keys[] = {
      .fallback = "",
      .help = "shapes that matrix products are cut into; none: a product's rate falls with `matmul_half`"},
     {CLUSTER(carries, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "devices carry what passes between them by themselves, and compute nothing meanwhile"},
+     .help = "devices move messages themselves, and do not compute meanwhile"},
     {CLUSTER(fitted, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->fitted), .fallback = "",
      .help = "constants of `efficiency` that were fitted to measurements, with blanks between; empty: none"},
     {CLUSTER(threads, TRI_CONFIG_AUTO), .range = {.low = 1, .high = 1 << 16}, .fallback = "auto",
@@ -160,12 +158,12 @@ static const tri_config_key cluster_keys[] = {
      .fallback = "",
      .help = "of the library of collectives, for small ones; none: all go as `links` says"},
     {CLUSTER(beside, TRI_CONFIG_DOUBLE), SHARE, .fallback = "1.0",
-     .help = "share of its rate that computation keeps while a collective runs beside it"},
+     .help = "fraction of its speed that computation keeps while a collective overlaps it"},
     {.name = "efficiency",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, efficiency),
      .table = &efficiency_table,
-     .help = "what programs reach of it; a fit moves these"},
+     .help = "fractions of these peaks that programs reach; fitted by `validate`"},
     {.name = "cost",
      .type = TRI_CONFIG_SECTION,
      .offset = offsetof(tri_cluster, cost),

@@ -40,7 +40,7 @@ static const tri_config_key product_keys[] = {
     {KEY(tri_measured_product, form, TRI_CONFIG_CHOICE), .words = forms, .fallback = "plain",
      .help = "plain (a b), turned (a b^T), gradient (a^T b) or added (c += a^T b)"},
     {KEY(tri_measured_product, passing, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "b is a weight that comes and goes, so it is not packed ahead"},
+     .help = "b is a weight that is gathered for each use (ZeRO 3), so it is not packed ahead"},
     {KEY(tri_measured_product, rows, TRI_CONFIG_INT), SIZE, .example = "1024", .help = "of the product"},
     {KEY(tri_measured_product, inner, TRI_CONFIG_INT), SIZE, .example = "768", .help = "summed over"},
     {KEY(tri_measured_product, columns, TRI_CONFIG_INT), SIZE, .example = "3072", .help = "of the product"},

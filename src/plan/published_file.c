@@ -31,7 +31,7 @@ static const tri_config_word memories[] = {{"fits", false}, {"oom", true}, {NULL
   KEY(tri_published_row, NAME, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e12}, .fallback = "0.0"
 static const tri_config_key own_keys[] = {
     {KEY(tri_published_row, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_published_row *)0)->name),
-     .derived = "the model's size and the layout", .help = "what reports call it"},
+     .derived = "the model's size and the layout", .help = "name in reports"},
     {KEY(tri_published_row, fit, TRI_CONFIG_BOOL), .fallback = "false", .help = "the constants are fitted to it"},
     {.name = "model",
      .type = TRI_CONFIG_PATH,

@@ -92,7 +92,7 @@ static const tri_config_table trial_table = {
     .noun = "trial", .keys = trial_keys, .num_keys = sizeof trial_keys / sizeof *trial_keys};
 
 static const tri_config_key recipe_keys[] = {
-    {TEXT(tri_recipe, name), .example = "the paper's", .help = "what reports call it"},
+    {TEXT(tri_recipe, name), .example = "the paper's", .help = "name in reports"},
     {TEXT(tri_recipe, layout), .example = "tensor=4,pipeline=16", .help = "as simulate takes it"},
     {KEY(tri_recipe, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
      .help = "0: the study's"},
@@ -143,12 +143,12 @@ static const tri_config_table population_table = {
   .name = NAME, .type = TRI_CONFIG_PATH, .offset = offsetof(tri_study, MEMBER), ROOM(tri_study, MEMBER)
 #define AT(NAME, MEMBER, TYPE) .name = NAME, .type = TYPE, .offset = offsetof(tri_study, MEMBER)
 static const tri_config_key study_keys[] = {
-    {TEXT(tri_study, name), .example = "frontier-175b", .help = "what reports call it"},
+    {TEXT(tri_study, name), .example = "frontier-175b", .help = "name in reports"},
     {PLACED("model", model_name), .fallback = "",
      .help = "a preset, a file or a folder that holds a model; a run file's own where there is one"},
     {PLACED("cluster", cluster_name), .fallback = "",
      .help = "a preset or file; real trials: for the prior, if wished"},
-    {PLACED("system", system_name), .fallback = "trireme", .help = "whose way of doing things is simulated"},
+    {PLACED("system", system_name), .fallback = "trireme", .help = "the training system that is simulated"},
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
     {PLACED("run", run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
     {KEY(tri_study, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
@@ -159,8 +159,8 @@ static const tri_config_key study_keys[] = {
      .help = "tokens of one; 0: the model's max_sequence, where that is 8192 or less"},
     {KEY(tri_study, expert_imbalance, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = TRI_ROUTER_EXPERTS},
      .fallback = "1.0",
-     .help = "the experts of the busiest rank have so many times as many rows as if all were equally "
-             "busy; as --expert-imbalance of simulate"},
+     .help = "rows of the busiest rank's experts, as a multiple of those under perfect balance; as --expert-imbalance "
+             "of simulate"},
     TRI_FREEZE_ROW(tri_study, trained.tuning.freeze),
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
@@ -173,8 +173,7 @@ static const tri_config_key study_keys[] = {
      .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
     {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
-     .help =
-         "what is to be large; cost: tokens for a device-second; time_to_loss: how soon trial.target_loss is reached"},
+     .help = "what is maximised; cost: tokens per device-second; time_to_loss: how soon trial.target_loss is reached"},
     {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
      .help = "how points are chosen; auto: all of them where they are simulated within exhaustive_seconds and neither "
              "trials nor node_hours are given, else gaussian"},
