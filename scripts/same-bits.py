@@ -328,7 +328,7 @@ def main():
     binaries = [pathlib.Path(shutil.which(name) or name).resolve() for name in (arguments.before, arguments.after)]
     for binary in binaries:
         if not os.access(binary, os.X_OK):
-            parser.error(f"{binary} is no program")
+            parser.error(f"{binary} is not a program")
     with tempfile.TemporaryDirectory(prefix="same-bits-") as name:
         folder = pathlib.Path(name)
         try:

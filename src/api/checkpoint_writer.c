@@ -67,7 +67,8 @@ static tri_status check_shape(const char *name, int num_dims, const int64_t *len
   int64_t most = INT64_MAX / 8, elements = 1;
   for (int d = 0; d < num_dims; d++) {
     if (lengths[d] < 1 || elements > most / lengths[d]) {
-      return tri_fail(TRI_BAD_USAGE, "tensor `%s`: %lld is no length of dimension %d", name, (long long)lengths[d], d);
+      return tri_fail(TRI_BAD_USAGE, "tensor `%s`: %lld is not a length of dimension %d", name, (long long)lengths[d],
+                      d);
     }
     elements *= lengths[d];
   }

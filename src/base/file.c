@@ -231,7 +231,8 @@ tri_status tri_file_create(const char *path, int *file) {
 static tri_status begin_replacement(const char *path, replacement *out) {
   TRI_TRY(tri_file_replacement_name(path, out->temporary));
   if (tri_path_is_directory(path)) {
-    return tri_fail(TRI_BAD_FILE, "%s is a folder, where a file is to be written; move it away or remove it", path);
+    return tri_fail(TRI_BAD_FILE, "%s is a folder, and a file has to be written there; move it away or remove it",
+                    path);
   }
   snprintf(out->path, sizeof out->path, "%s", path);
   return tri_file_create(out->temporary, &out->file);
@@ -409,15 +410,14 @@ tri_status tri_directory_create_private(const char *path) {
              fchmod(directory, 0700) == 0;
   if (directory >= 0) close(directory);
   if (own) return TRI_OK;
-  return tri_fail(
-      TRI_IO_FAILED,
-      "%s is not a folder of this user (%ld) alone: it is %s of user %ld with the mode %04o; somebody else may have "
-      "made it, so it is not used: remove it, or have an administrator do so",
-      path, (long)geteuid(),
-      S_ISLNK(facts.st_mode)   ? "a link"
-      : S_ISDIR(facts.st_mode) ? "a folder"
-                               : "a file",
-      (long)facts.st_uid, (unsigned)(facts.st_mode & 07777));
+  return tri_fail(TRI_IO_FAILED,
+                  "%s is not a private folder of this user (%ld): it is %s of user %ld with the mode %04o; another "
+                  "user may have made it, so it is not used; remove it, or ask an administrator to",
+                  path, (long)geteuid(),
+                  S_ISLNK(facts.st_mode)   ? "a link"
+                  : S_ISDIR(facts.st_mode) ? "a folder"
+                                           : "a file",
+                  (long)facts.st_uid, (unsigned)(facts.st_mode & 07777));
 }
 
 tri_status tri_directory_sync(const char *path) {

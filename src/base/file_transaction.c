@@ -116,11 +116,10 @@ static int find_name(const char *name, size_t length) {
 }
 
 static tri_status fail_step(const char *folder, const char *what, const char *name) {
-  return tri_fail(
-      TRI_IO_FAILED,
-      "cannot put the new corpus in its place in %s (%s %s: %s); make sure that this user may write there, and "
-      "run the command again",
-      folder, what, name, tri_write_fault(errno));
+  return tri_fail(TRI_IO_FAILED,
+                  "cannot replace the corpus in %s (%s %s: %s); make sure that this user may write there, and run the "
+                  "command again",
+                  folder, what, name, tri_write_fault(errno));
 }
 
 /* Whether a generation is to be put in place. The list of members is the last that goes: what remains is an empty
@@ -218,7 +217,7 @@ static tri_status finish_locked(const char *folder) {
   int moved = 0;
   TRI_TRY(put_in_place(folder, &moved));
   if (moved > 0) {
-    tri_log("%s: `trireme prepare` ended while it put a new corpus in its place; this is done now", folder);
+    tri_log("%s: `trireme prepare` ended while it replaced the corpus; that is finished now", folder);
   }
   return TRI_OK;
 }
@@ -233,12 +232,10 @@ tri_status tri_file_transaction_finish(const char *folder) {
     lock_result result = {.busy = true};
     int lock = -1;
     if (try_lock(folder, &lock, &result) != TRI_OK) {
-      return tri_fail(
-          TRI_IO_FAILED,
-          "%s holds parts of two corpora: `trireme prepare` ended while it put a new one in its place, and to "
-          "go on with that is not possible here (%s); run the command once where the folder can be written, "
-          "by a user who may",
-          folder, strerror(errno));
+      return tri_fail(TRI_IO_FAILED,
+                      "%s holds parts of two corpora: `trireme prepare` ended while it replaced the corpus, which "
+                      "cannot be finished here (%s); run the command once as a user who may write to the folder",
+                      folder, strerror(errno));
     }
     if (!result.busy) {
       tri_status status = finish_locked(folder);

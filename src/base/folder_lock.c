@@ -374,7 +374,7 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
     folder_lock_describe(&other, who, sizeof who);
     if (dead) {
       if (!is_earlier_start(&other, &lock->self)) {
-        tri_log("%s was in use by %s, which is no more: taking it over", lock->folder, who);
+        tri_log("%s was in use by %s, which has ended: taking it over", lock->folder, who);
       }
       TRI_TRY(remove_dead(lock, &other));
       continue;
@@ -423,12 +423,13 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
   if (there && strcmp(now.mark, lock->self.mark) == 0 && !atomic_load(&lock->lost)) return TRI_OK;
   folder_lock_describe(&now, who, sizeof who);
   if (!there) {
-    return tri_fail(TRI_BUSY, "%s is gone: somebody removed it, or the folder; this run ends, so that two never write",
+    return tri_fail(TRI_BUSY, "%s was removed, or its folder was; this run ends, so that two runs never write there",
                     lock->path);
   }
-  return tri_fail(TRI_BUSY,
-                  "%s was taken over by %s while nothing was heard of this run; this run ends, so that two never write",
-                  lock->folder, who);
+  return tri_fail(
+      TRI_BUSY,
+      "%s was taken over by %s while this run gave no sign of life; this run ends, so that two runs never write there",
+      lock->folder, who);
 }
 
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }

@@ -25,8 +25,8 @@ const char *tri_home_path(const char *path, char out[TRI_PATH_BYTES], char fault
   if (at[1] != '/') {
     int name = (int)strcspn(at + 1, "/");
     snprintf(fault, TRI_HOME_FAULT_BYTES,
-             "`%.200s` would lie in the home folder of another user, `%.*s`, who is not looked up; write the whole "
-             "path, or ./%.60s where that is a folder's name",
+             "`%.200s` would lie in the home folder of another user, `%.*s`, which is not looked up; write the whole "
+             "path, or ./%.60s if that is a folder's name",
              path, name > 60 ? 60 : name, at + 1, at);
     return fault;
   }

@@ -70,7 +70,7 @@ static void die_of(int number) {
     alarm(1); /* a reader that does not read holds up nothing: the system's way then */
     tri_log_failure(TRI_INTERRUPTED,
                     atomic_load(&deferred)
-                        ? "interrupted twice, so at once; the same command goes on from the newest checkpoint"
+                        ? "interrupted twice, so it ends at once; the same command resumes from the newest checkpoint"
                         : last_words);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }

@@ -27,7 +27,7 @@ static tri_status add_block(tri_chat_arena *arena, size_t bytes) {
 
 tri_status tri_chat_arena_alloc(tri_chat_arena *arena, size_t count, size_t size, void *out_pointer) {
   if (size != 0 && count > (arena->limit - arena->used) / size) {
-    return tri_fail(TRI_BAD_FILE, "the chat template makes more than %zu MiB of values; it multiplies what it is given",
+    return tri_fail(TRI_BAD_FILE, "the chat template makes more than %zu MiB of values; it repeats its input too often",
                     arena->limit >> 20);
   }
   size_t bytes = (count * size + ALIGN - 1) / ALIGN * ALIGN;

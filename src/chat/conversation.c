@@ -244,8 +244,7 @@ static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *
     if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
       return TRI_OK; /* said twice */
     return tri_fail(TRI_BAD_FILE,
-                    "`system` stands beside messages whose first is one of the system, too, and says something else; "
-                    "remove one of them");
+                    "`system` and the first message, which is a system message, differ; remove one of them");
   }
   json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
   if (message == NULL || json_object_set_new(root, "system", message) != 0) { /* the line's tree keeps it */
@@ -312,7 +311,7 @@ static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conve
   if (json_is_string(tools)) {
     json_error_t error;
     json_t *parsed = json_loadb(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
-    if (parsed == NULL) return tri_fail(TRI_BAD_FILE, "`tools` is a string that is no JSON: %s", error.text);
+    if (parsed == NULL) return tri_fail(TRI_BAD_FILE, "`tools` is a string that is not JSON: %s", error.text);
     if (json_object_set_new(root, "tools", parsed) != 0)
       return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading tools");
     tools = parsed;
@@ -341,7 +340,7 @@ static tri_status read_form(tri_chat_arena *arena, json_t *root, const char *key
   }
   if (key == NULL) {
     return tri_fail(TRI_BAD_FILE,
-                    "there is none of the keys `messages`, `prompt` and `conversations`; it has %s: choose the one "
+                    "none of the keys is there: `messages`, `prompt` and `conversations`; it has %s: choose the one "
                     "that holds the messages with --key",
                     list_keys(root, keys, sizeof keys));
   }

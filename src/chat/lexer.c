@@ -204,7 +204,7 @@ static tri_status read_hex(tri_chat_lexer *lexer, size_t at, int digits, uint32_
     *out = *out << 4 | (uint32_t)digit;
   }
   if (*out > 0x10FFFF || (*out >= 0xD800 && *out <= 0xDFFF))
-    return FAULT(lexer, "an escape of the string is no character");
+    return FAULT(lexer, "an escape of the string is not a character");
   return TRI_OK;
 }
 

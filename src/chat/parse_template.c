@@ -183,7 +183,7 @@ static tri_status parse_generation(tri_chat_parser *parser, tri_chat_node **out)
 /* ---- any statement ----------------------------------------------------------------------------------------------- */
 
 static tri_status parse_jump(tri_chat_parser *parser, tri_chat_node_kind kind, const char *word, tri_chat_node **out) {
-  if (parser->loops == 0) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "`%s` stands outside of any loop", word);
+  if (parser->loops == 0) return TRI_CHAT_FAULT(parser, TRI_BAD_FILE, "`%s` is outside of any loop", word);
   TRI_TRY(tri_chat_node_create(parser, kind, out));
   return end_block(parser);
 }

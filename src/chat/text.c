@@ -122,7 +122,7 @@ tri_status tri_chat_text_case(tri_chat_arena *arena, tri_chat_value string, tri_
     uint32_t code = (uint8_t)string.text[i];
     size_t length = tri_utf8_decode(string.text + i, string.bytes - i, &code);
     if (code >= 0x80 && to == TRI_CHAT_TITLE && is_maybe_cased(code)) {
-      return tri_fail(TRI_UNSUPPORTED, "words with U+%04X, which is no letter everywhere, are not supported",
+      return tri_fail(TRI_UNSUPPORTED, "words with U+%04X, which is not a letter everywhere, are not supported",
                       (unsigned)code);
     }
     if (code >= 0x80 && is_special(code)) {

@@ -46,7 +46,7 @@ tri_status tri_chat_concat(tri_chat_arena *arena, tri_chat_value left, tri_chat_
     return TRI_OK;
   }
   if (left.bytes > arena->limit - right.bytes) {
-    return tri_fail(TRI_BAD_FILE, "the chat template makes a text of more than %zu MiB; it multiplies what it is given",
+    return tri_fail(TRI_BAD_FILE, "the chat template makes a text of more than %zu MiB; it repeats its input too often",
                     arena->limit >> 20);
   }
   tri_chat_rope *rope = NULL;

@@ -67,7 +67,7 @@ static tri_status lay_over(const tri_json_reader *from, tri_yaml_tree *tree, tri
     const char *text = json_string_value(value);
     if (tri_run_notes_is_key(key)) continue;
     if (find_own(key) == NULL || text == NULL) {
-      return tri_fail(TRI_BAD_FILE, "%s: `" OBJECT ".%.40s` is no key of a router with its value as a string",
+      return tri_fail(TRI_BAD_FILE, "%s: `" OBJECT ".%.40s` is not a key of a router with its value as a string",
                       from->path, key);
     }
     snprintf(option, sizeof option, "%s=%s", key, text);

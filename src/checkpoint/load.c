@@ -327,7 +327,8 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
   if (!has_model && !checkpoint->adapter) {
     const char *stem = tri_peft_is_folder(checkpoint->path) ? TRI_PEFT_STEM : "model";
     char hint[TRI_FOLDER_HINT_BYTES];
-    return tri_fail(TRI_BAD_FILE, "%s is no checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json%s",
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is not a checkpoint: it has neither %s.safetensors nor %s.safetensors.index.json%s",
                     checkpoint->path, stem, stem, tri_folder_hint(checkpoint->path, TRI_CONTENT_WEIGHTS, hint));
   }
   if (checkpoint->document == NULL) {

@@ -100,8 +100,7 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
   }
   if (!tri_path_is_directory(peft->base)) {
     return tri_fail(TRI_BAD_USAGE,
-                    "%s is an adapter of %.200s, which is no folder that is there; name its base's folder "
-                    "with --base",
+                    "%s is an adapter of %.200s, which is not an existing folder; name its base's folder with --base",
                     folder, peft->base);
   }
   return tri_checkpoint_find(peft->base, use, path);
@@ -222,7 +221,7 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
   if (tri_checkpoint_is_adapter(merged.named)) {
     status = open_adapter(&merged, base, use, model);
   } else if (base != NULL) {
-    status = tri_fail(TRI_BAD_USAGE, "%s is no adapter: --base goes with one", path);
+    status = tri_fail(TRI_BAD_USAGE, "%s is not an adapter: --base goes with one", path);
   } else {
     status = tri_ties_load_model(merged.named, !use->unverified, true, model);
   }

@@ -262,7 +262,7 @@ static tri_status check_keys(const tri_json_reader *from) {
   json_t *value = NULL;
   if (!json_is_object(from->object)) return tri_fail(TRI_BAD_FILE, "%s is not an object", from->path);
   if (tri_reader_get(from, "peft_type") == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s has no `peft_type`: it is no adapter's description", from->path);
+    return tri_fail(TRI_BAD_FILE, "%s has no `peft_type`: it is not an adapter's description", from->path);
   }
   TRI_TRY(check_word(from, "peft_type", "LORA"));
   TRI_TRY(check_word(from, "task_type", "CAUSAL_LM"));

@@ -161,7 +161,7 @@ static tri_status parse_range(const char *path, const json_t *value, uint64_t da
   }
   int64_t begin = (int64_t)json_integer_value(first), end = (int64_t)json_integer_value(last);
   if (begin < 0 || begin > end) {
-    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), which is no range",
+    return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s` lies at bytes [%" PRId64 ", %" PRId64 "), which is not a range",
                     path, out->name, begin, end);
   }
   if ((uint64_t)end > data_bytes) {
@@ -276,13 +276,14 @@ tri_status tri_safetensors_index(const char *path, tri_safetensors_header *heade
 static tri_status check_length(const char *path, const void *data, size_t held, uint64_t file_bytes, uint64_t *length) {
   if (file_bytes < LENGTH_BYTES || held < LENGTH_BYTES) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s is no safetensors file: it has %" PRIu64 " bytes, and the length of the header alone takes %d",
+                    "%s is not a safetensors file: it has %" PRIu64
+                    " bytes, and the length of the header alone takes %d",
                     path, file_bytes, LENGTH_BYTES);
   }
   memcpy(length, data, LENGTH_BYTES);
   if (*length > HEADER_LIMIT_BYTES) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s is no safetensors file: it claims a header of %" PRIu64 " bytes; the format allows %d", path,
+                    "%s is not a safetensors file: it claims a header of %" PRIu64 " bytes; the format allows %d", path,
                     *length, HEADER_LIMIT_BYTES);
   }
   if (*length > file_bytes - LENGTH_BYTES || *length > held - LENGTH_BYTES) {
@@ -304,7 +305,7 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
   TRI_TRY(check_length(path, data, held, file_bytes, &length));
   tri_safetensors_header header = {.data_offset = LENGTH_BYTES + length};
   if (length == 0 || text[0] != '{') {
-    return tri_fail(TRI_BAD_FILE, "%s is no safetensors file: its header does not begin with `{`", path);
+    return tri_fail(TRI_BAD_FILE, "%s is not a safetensors file: its header does not begin with `{`", path);
   }
   json_error_t fault;
   header.document = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &fault);

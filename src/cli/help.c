@@ -50,9 +50,11 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
   for (int i = 0; (topic = tri_topic_at(i)) != NULL && count < MOST_NAMES; i++) names[count++] = topic->name;
   const char *nearest = tri_nearest_word(name, names, (size_t)count);
   if (nearest != NULL) {
-    return tri_fail(TRI_BAD_USAGE, "help: `%s` is no command and no kind of file; did you mean `%s`?", name, nearest);
+    return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file; did you mean `%s`?", name,
+                    nearest);
   }
-  return tri_fail(TRI_BAD_USAGE, "help: `%s` is no command and no kind of file; `trireme --help` lists them", name);
+  return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file; `trireme --help` lists them",
+                  name);
 }
 
 /* The page of the program ("trireme"), of a command or of a topic; false where there is none of that name. */

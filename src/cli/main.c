@@ -106,7 +106,7 @@ static tri_status finish_output(void) {
   if (!failed) return TRI_OK;
   const bool is_closed = (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY;
   return tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s",
-                  is_closed ? tri_write_fault(EBADF) : "some of the results were not taken, as where a disk is full");
+                  is_closed ? tri_write_fault(EBADF) : "some of the results could not be written; is the disk full?");
 }
 
 static tri_status main_run(const tri_command *command, int count, char **arguments) {

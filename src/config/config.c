@@ -164,7 +164,7 @@ static tri_status unknown_key(const tri_config_table *root, const tri_config_tab
     size_t section = dot == NULL ? 0 : (size_t)(dot - meant);
     if (section == strlen(path) && strncmp(meant, path, section) == 0)
       return tri_yaml_fail(node, subject, "; did you mean `%s`?", dot == NULL ? meant : dot + 1);
-    if (dot == NULL) return tri_yaml_fail(node, subject, "; did you mean `%s`, which stands under no other?", meant);
+    if (dot == NULL) return tri_yaml_fail(node, subject, "; did you mean `%s`, which is a key at the top?", meant);
     return tri_yaml_fail(node, subject, "; did you mean `%s` under `%.*s:`?", dot + 1, (int)section, meant);
   }
   char names[1024];

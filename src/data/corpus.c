@@ -186,7 +186,7 @@ static tri_status check_mask(const tri_corpus *corpus, const char *path, const c
                   "%s %s; copy all files of the corpus from one place, or make it again with `trireme prepare --chat "
                   "--force`",
                   path,
-                  !there   ? "tells of a mask, and there is no file of that name ending in " TRI_CORPUS_MASK_SUFFIX
+                  !there   ? "has a mask, but there is no file of that name ending in " TRI_CORPUS_MASK_SUFFIX
                   : !known ? "does not know of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it"
                            : "is not of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it, which was changed");
 }

@@ -270,7 +270,7 @@ tri_status tri_corpus_writer_finish(tri_corpus_writer *writer) {
   TRI_TRY(tri_output_file_create(writer->prefix, ".idx.partial", &writer->idx));
   TRI_TRY(write_index(writer));
   if (writer->masked && writer->mask.bytes != writer->tokens) {
-    return tri_fail(TRI_INTERNAL, "the mask of %s has not as many tokens as it", writer->prefix);
+    return tri_fail(TRI_INTERNAL, "the mask of %s has another number of tokens than the corpus", writer->prefix);
   }
   if (writer->masked) TRI_TRY(tri_output_file_sync(&writer->mask));
   TRI_TRY(tri_output_file_sync(&writer->bin));

@@ -112,9 +112,9 @@ tri_status tri_documents_check(const tri_documents *documents) {
   if (tri_documents_in_index(corpus)) return TRI_OK;
   if (documents->end_of_text < 0) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s has no boundary between documents: its index has one document, and without a tokenizer nobody "
-                    "knows its end-of-text token; name one in data.tokenizer, prepare the text again with `--documents "
-                    "blank` or `line`, or set data.documents to joined and data.packing to windows",
+                    "%s has no boundary between documents: its index has one document, and without a tokenizer its "
+                    "end-of-text token is unknown; name one in data.tokenizer, prepare the text again with "
+                    "`--documents blank` or `line`, or set data.documents to joined and data.packing to windows",
                     tri_corpus_name(corpus));
   }
   tri_status status = tri_documents_walk(documents, stop_at_boundary, (void *)(uintptr_t)corpus);
@@ -122,8 +122,8 @@ tri_status tri_documents_check(const tri_documents *documents) {
   TRI_TRY(status);
   return tri_fail(TRI_BAD_FILE,
                   "%s has no boundary between documents: its index has one document, and no end-of-text token (%" PRId32
-                  ") stands inside it; prepare the text again with `--documents blank` or `line`, or set "
-                  "data.documents to joined and data.packing to windows",
+                  ") is inside it; prepare the text again with `--documents blank` or `line`, or set data.documents to "
+                  "joined and data.packing to windows",
                   tri_corpus_name(corpus), documents->end_of_text);
 }
 

@@ -391,7 +391,7 @@ static void say_end(const prepare *p) {
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(p->tokenizer, end, &bytes);
   if (end < 0 || learns(p->options) || strcmp(p->options->tokenizer, "bytes") == 0) return;
-  tri_log("behind each document stands %.*s (%d), by %s", (int)bytes, token, (int)end,
+  tri_log("each document ends with %.*s (%d), from %s", (int)bytes, token, (int)end,
           tri_tokenizer_end_source(p->tokenizer));
 }
 
@@ -423,11 +423,11 @@ static tri_status make_tokenizer(prepare *p) {
   say_end(p);
   say_beginning(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
-    return tri_fail(TRI_BAD_FILE,
-                    "the tokenizer %s has no end-of-text token, which has to stand between documents; name one as "
-                    "eos_token in a tokenizer_config.json beside it, or add one, for example <|endoftext|>, to its "
-                    "added tokens",
-                    p->options->tokenizer);
+    return tri_fail(
+        TRI_BAD_FILE,
+        "the tokenizer %s has no end-of-text token, which is needed between documents; name one as eos_token in a "
+        "tokenizer_config.json beside it, or add one, for example <|endoftext|>, to its added tokens",
+        p->options->tokenizer);
   }
   return TRI_OK;
 }

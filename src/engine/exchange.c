@@ -302,7 +302,7 @@ static tri_status run_direct(const tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a message that somebody waits for at once");
+  return tri_fail(TRI_INTERNAL, "a message that is waited for at once");
 }
 
 tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {

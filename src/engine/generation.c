@@ -220,10 +220,8 @@ static tri_status take_next(tri_generation *g, tri_written *w, const double *log
 
 static void say_slid(tri_generation *g) {
   if (!g->slid && !g->request->quiet) {
-    tri_log(
-        "the text is longer than the %ld positions there are; it goes on from its last tokens, of which at least "
-        "%ld are seen",
-        (long)g->positions, (long)(g->positions + 1) / 2);
+    tri_log("the text is longer than the %ld positions; it continues from its last tokens, at least %ld of them",
+            (long)g->positions, (long)(g->positions + 1) / 2);
   }
   g->slid = true;
 }

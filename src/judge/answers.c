@@ -58,7 +58,7 @@ static tri_status take_asked(void *context, int64_t line, const json_t *object) 
   *a = (tri_asked){.line = line};
   const json_t *prompt = NULL, *answer = NULL;
   TRI_TRY(tri_judge_find_context(object, prompt_keys, COUNT_OF(prompt_keys), &key, &prompt));
-  if (prompt == NULL) return tri_fail(TRI_BAD_FILE, "there is no `prompt`: give the text to go on from");
+  if (prompt == NULL) return tri_fail(TRI_BAD_FILE, "`prompt` is missing: give the text to continue");
   if (!json_is_string(prompt)) return tri_fail(TRI_BAD_FILE, "`%s` is %s, not a string", key, tri_json_kind(prompt));
   TRI_TRY(tri_judge_text_of(prompt, &a->prompt));
   TRI_TRY(tri_judge_find(object, answer_keys, COUNT_OF(answer_keys), &key, &answer));
@@ -159,7 +159,7 @@ static tri_status check_logits(const double *logits, int64_t vocabulary) {
   for (int64_t i = 0; i < vocabulary; i++) {
     if (isfinite(logits[i])) continue;
     return tri_fail(TRI_DIVERGED,
-                    "the model's logits are no finite numbers: it has diverged, or they are beyond the precision");
+                    "the model's logits are not finite numbers: it has diverged, or they are beyond the precision");
   }
   return TRI_OK;
 }

@@ -172,7 +172,7 @@ static tri_status sum_up(const tri_choice_set *set, tri_judgement *out) {
       if (isfinite(*to)) continue;
       return tri_fail(TRI_DIVERGED,
                       "the likelihood of choice %" PRId64 " of the question of line %" PRId64
-                      " is no finite number: the model has diverged, or its numbers are beyond the precision",
+                      " is not a finite number: the model has diverged, or its numbers are beyond the precision",
                       choice, q->line);
     }
   }

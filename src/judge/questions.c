@@ -97,7 +97,7 @@ static tri_status check_answer(tri_question *q, const char *key, int64_t answer)
   q->answer = answer;
   if (answer >= 0 && answer < q->num_choices) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "`%s` %" PRId64 " is none of the %" PRId64 " choices, which are numbered from 0 to %" PRId64, key,
+                  "`%s` %" PRId64 " is not one of the %" PRId64 " choices, which are numbered from 0 to %" PRId64, key,
                   answer, q->num_choices, q->num_choices - 1);
 }
 
@@ -130,8 +130,8 @@ static tri_status answer_by_text(tri_question *q, const char *key, const char *t
   if (by_text >= 0) return check_answer(q, key, by_text);
   if (number >= 0) return check_answer(q, key, number);
   return tri_fail(TRI_BAD_FILE,
-                  "`%s` \"%.60s\" is no choice's text, letter or number: write the right one's number, from 0 on", key,
-                  text);
+                  "`%s` \"%.60s\" is not a choice's text, letter or number: write the right one's number, from 0 on",
+                  key, text);
 }
 
 static tri_status set_answer(tri_question *q, const char *key, const json_t *value) {
@@ -246,7 +246,7 @@ static tri_status read_arc(const json_t *object, tri_question *q) {
     found = i;
   }
   if (found >= 0) return check_answer(q, "answerKey", found);
-  return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is none of `choices.label`", right);
+  return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is not one of `choices.label`", right);
 }
 
 static tri_status read_piqa(const json_t *object, tri_question *q) {

@@ -57,22 +57,23 @@ static const char *node_of(const tri_ending *e, int64_t rank) {
 
 static tri_status tell_death(const tri_ending *e, int64_t rank, const char *node, int number) {
   char who[TRI_PLACE_BYTES + 64], at[64];
-  const char *hint = number == SIGKILL ? " (if nobody did, the system has, for want of memory: see dmesg there)" : "";
+  const char *hint =
+      number == SIGKILL ? " (if no user did, the system did, because memory ran out: see dmesg there)" : "";
   return tri_fail(TRI_COMM,
                   "%s on %s was killed by signal %d (%s)%s, %s; the job of %lld ranks is ended, and the same command "
-                  "goes on from the newest checkpoint",
+                  "resumes from the newest checkpoint",
                   tri_cause_name_rank(e, rank, who, sizeof who), node, number, strsignal(number), hint, when(e, at),
                   (long long)e->num_ranks);
 }
 
 static tri_status tell_silence(const tri_ending *e) {
   char who[TRI_PLACE_BYTES + 64], at[64];
-  return tri_fail(
-      TRI_COMM,
-      "%s on %s ended without a word, %s; the job of %lld ranks is ended, and the same command goes on from "
-      "the newest checkpoint. The launcher says:\n%s",
-      tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
-      (long long)e->num_ranks, e->noise.text);
+  return tri_fail(TRI_COMM,
+                  "%s on %s ended without an error message, %s; the job of %lld ranks is ended, and the same command "
+                  "resumes from the newest checkpoint. The launcher says:\n"
+                  "%s",
+                  tri_cause_name_rank(e, e->silent_rank, who, sizeof who), node_of(e, e->silent_rank), when(e, at),
+                  (long long)e->num_ranks, e->noise.text);
 }
 
 bool tri_ending_was_asked(const tri_ending *e) { return e->asked > 0 || e->requested; }
@@ -82,9 +83,10 @@ static tri_status tell_interruption(const tri_ending *e) {
   bool good = (WIFEXITED(e->launcher_result) && WEXITSTATUS(e->launcher_result) == 0) || e->all_left;
   if (good) return tri_fail(TRI_INTERRUPTED, "interrupted as the last step was made; the run is complete");
   if (e->steps < 0) return tri_fail(TRI_INTERRUPTED, "interrupted before the first step; nothing is lost");
-  return tri_fail(TRI_INTERRUPTED,
-                  "interrupted%s after step %lld, without a checkpoint of it; the same command goes on from the newest",
-                  e->asked > 1 ? " twice, so at once," : "", (long long)e->steps);
+  return tri_fail(
+      TRI_INTERRUPTED,
+      "interrupted%s after step %lld, without a checkpoint of it; the same command resumes from the newest one",
+      e->asked > 1 ? " twice, so at once," : "", (long long)e->steps);
 }
 
 static tri_status tell_words(const tri_words *words) { return tri_fail(words->status, "%s", words->text); }
@@ -99,11 +101,10 @@ static tri_status tell_launcher(const tri_ending *e) {
   bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
   if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);
   if (WIFSIGNALED(result) && !e->ended) {
-    return tri_fail(
-        TRI_COMM,
-        "the launcher was killed by signal %d (%s), and took the job of %lld ranks with it; the same command "
-        "goes on from the newest checkpoint",
-        WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
+    return tri_fail(TRI_COMM,
+                    "the launcher was killed by signal %d (%s), and the job of %lld ranks with it; the same command "
+                    "resumes from the newest checkpoint",
+                    WTERMSIG(result), strsignal(WTERMSIG(result)), (long long)e->num_ranks);
   }
   if (killed) return tell_death(e, rank_of(e, &death), death.node, death.signal);
   if (e->interrupted.said) return tell_words(&e->interrupted);
@@ -111,8 +112,9 @@ static tri_status tell_launcher(const tri_ending *e) {
   if (e->echo.said) return tell_words(&e->echo);
   if (status == TRI_INTERRUPTED) return tri_fail(status, "interrupted");
   return tri_fail(TRI_COMM,
-                  "the job of %lld ranks ended with status %d, and no rank has said why; started again, the same "
-                  "command goes on from the newest checkpoint. The launcher says:\n%s",
+                  "the job of %lld ranks ended with status %d, and no rank has said why; the same command resumes from "
+                  "the newest checkpoint. The launcher says:\n"
+                  "%s",
                   (long long)e->num_ranks, code, e->noise.text);
 }
 

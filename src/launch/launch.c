@@ -93,9 +93,11 @@ static void name_start(int64_t restarts) {
 }
 
 static tri_status not_started(int64_t restarts) {
-  return tri_fail(TRI_INTERRUPTED, restarts == 0 ? "interrupted before the first step; nothing is lost"
-                                                 : "interrupted before the job was started again; the same command "
-                                                   "goes on from the newest checkpoint");
+  return tri_fail(
+      TRI_INTERRUPTED,
+      restarts == 0
+          ? "interrupted before the first step; nothing is lost"
+          : "interrupted before the job was started again; the same command resumes from the newest checkpoint");
 }
 
 static bool has_collided(const tri_ending *ending) {

@@ -352,11 +352,10 @@ static void give_up(supervisor *a, const char *who, double silent_s) {
   char last[96] = "it had not made a step";
   tri_ending *e = a->ending;
   if (e->steps >= 0) snprintf(last, sizeof last, "the last step that was made is %lld", (long long)e->steps);
-  snprintf(
-      e->hang, sizeof e->hang,
-      "%s for %.0f s, longer than hang_timeout allows; %s. The job of %lld ranks is ended, and the same command goes "
-      "on from the newest checkpoint; a larger hang_timeout waits longer",
-      who, silent_s, last, (long long)a->start->num_ranks);
+  snprintf(e->hang, sizeof e->hang,
+           "%s for %.0f s, longer than hang_timeout allows; %s. The job of %lld ranks is ended, and the same command "
+           "resumes from the newest checkpoint; a larger hang_timeout waits longer",
+           who, silent_s, last, (long long)a->start->num_ranks);
   end_job(a);
 }
 

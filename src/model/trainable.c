@@ -282,10 +282,11 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   }
   if (other != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets`: %.96s is no matrix of a layer that all tokens meet; choose from %s", target,
+                    "`adapter.targets`: %.96s is not a matrix of a layer that all tokens meet; choose from %s", target,
                     some);
   }
-  return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is no module of the model; choose from %s", target, some);
+  return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
+                  some);
 }
 
 static tri_status check_targets(const tri_model *model, const tri_parameter_table *table) {

@@ -8,7 +8,7 @@ static const tri_config_key keys[] = {
      .offset = offsetof(tri_average_settings, every),
      .fallback = "0",
      .range = {.low = 0, .high = (int64_t)1 << 40},
-     .help = "updates between the weights that are averaged; 0 is no average"},
+     .help = "updates between the weights that are averaged; 0: no average"},
     {.name = "decay",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_average_settings, decay),

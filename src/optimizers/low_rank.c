@@ -75,8 +75,7 @@ tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor) {
 tri_status tri_low_rank_check(const tri_low_rank_settings *settings, const char *name) {
   if (settings->rank > 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`optimizer.%s.rank` 0: %s keeps moments of so many directions of each matrix; say how many, for "
-                  "example %s: {rank: 128}",
+                  "`optimizer.%s.rank` 0: %s projects each matrix to this rank; set it, for example %s: {rank: 128}",
                   name, name, name);
 }
 

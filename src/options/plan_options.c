@@ -114,11 +114,11 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
   if (devices < node || devices % node == 0) return TRI_OK;
   if (o->cluster.max_devices > 0 && below + node > o->cluster.max_devices) {
     return tri_fail(TRI_BAD_USAGE,
-                    "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld",
+                    "--devices is %ld, which is not a number of whole nodes of %s (%ld devices each); try %ld",
                     (long)devices, o->cluster.name, (long)node, (long)below);
   }
   return tri_fail(TRI_BAD_USAGE,
-                  "--devices is %ld, which is no number of whole nodes of %s (%ld devices each); try %ld or %ld",
+                  "--devices is %ld, which is not a number of whole nodes of %s (%ld devices each); try %ld or %ld",
                   (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 

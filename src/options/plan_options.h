@@ -87,11 +87,11 @@ enum {
   "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj], "     \
   "freeze=[\"*norm*\"],\n"                                                                                             \
   "                      optimizer.state=int8; as often as wanted\n"                                                   \
-  "  --expert-imbalance X  the experts of the busiest rank have X times as many rows as if all were equally busy "     \
+  "  --expert-imbalance X  rows of the busiest rank's experts: X times those under perfect balance "                   \
   "(1)\n"                                                                                                              \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
-  "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
+  "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
   "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
   "costs\n"                                                                                                            \
   "  --json              one JSON document on standard output\n"

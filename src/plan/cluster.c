@@ -70,11 +70,11 @@ static const tri_config_table efficiency_table = {
 
 #define COST(NAME) KEY(tri_tariff, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key cost_keys[] = {
-    {COST(price), .help = "of a device for an hour; 0: not known, and nothing is said of money"},
+    {COST(price), .help = "of a device for an hour; 0: not known, and money is not reported"},
     {KEY(tri_tariff, currency, TRI_CONFIG_STRING), .bytes = sizeof(((tri_tariff *)0)->currency), .fallback = "USD",
      .help = "in which the price is"},
-    {COST(device_power), .help = "watts of a device that computes; 0: not known, and nothing is said of energy"},
-    {COST(idle_power), .help = "watts of a device that waits for others; 0: as many as of one that computes"},
+    {COST(device_power), .help = "watts of a device that computes; 0: not known, and energy is not reported"},
+    {COST(idle_power), .help = "watts of a device that waits; 0: the same as one that computes"},
     {COST(node_power), .help = "watts of a node beside its devices"},
     {KEY(tri_tariff, pue, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = 10}, .fallback = "1.0",
      .help = "watts that the building takes for each watt of the machine"},
@@ -232,8 +232,8 @@ static tri_status check(const tri_cluster *cluster) {
     }
     if (link->spans != 0 && (link->spans <= inner || link->spans % inner != 0)) {
       return tri_fail(TRI_BAD_CONFIG,
-                      "`links`: %s spans %ld devices, which is no multiple of the %ld of the level within", link->name,
-                      (long)link->spans, (long)inner);
+                      "`links`: %s spans %ld devices, which is not a multiple of the %ld of the level within",
+                      link->name, (long)link->spans, (long)inner);
     }
     if (link->spans != 0) inner = link->spans;
   }

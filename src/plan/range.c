@@ -109,7 +109,7 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
 static tri_status check_possible(void *context, const tri_range *range, double value) {
   (void)context;
   if (value >= range->least && value <= range->most) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`%s` is %g, which no machine has: it lies between %g and %g, mostly %g to %g (%s)",
+  return tri_fail(TRI_BAD_CONFIG, "`%s` is %g, which no machine has: it is between %g and %g, mostly %g to %g (%s)",
                   range->name, value, range->least, range->most, range->low, range->high, range->why);
 }
 

@@ -189,9 +189,8 @@ static void continue_best(const tri_loading *l, const tri_checkpoint_state *stat
   const char *key = tri_identity_other_measure(l->identity, l->config, state);
   if (key[0] == '\0' || progress->best_step == 0) return;
   tri_log(
-      "with another %s the validation loss measures something else: the lowest so far, %.4f after step %ld, counts no "
-      "more for "
-      "checkpoint.best and evaluation.stop_after",
+      "with another %s the validation loss is another measure: the lowest so far, %.4f after step %ld, no longer "
+      "counts for checkpoint.best and evaluation.stop_after",
       key, progress->best_loss, (long)progress->best_step);
   progress->best_step = progress->not_better = 0;
   progress->best_loss = 0;

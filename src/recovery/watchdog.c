@@ -118,11 +118,10 @@ static void watchdog_report(const answers *a, int culprit, int last) {
              name_rank(a, last, whom, sizeof whom), name_wait(&a->flights[last], wait, sizeof wait),
              (long long)a->flights[last].step, a->flights[last].number > 0 ? "joined" : "answered");
   }
-  snprintf(
-      message, sizeof message,
-      "nothing has moved for %.0f s (hang_timeout). %s is behind: it %s%s. What every rank was doing is in %s; the "
-      "same command goes on from the newest checkpoint, and a larger hang_timeout waits longer",
-      w->timeout_s, who, state, chain, w->folder);
+  snprintf(message, sizeof message,
+           "no progress for %.0f s (hang_timeout). %s is behind: it %s%s. What every rank was doing is in %s; the same "
+           "command resumes from the newest checkpoint, and a larger hang_timeout waits longer",
+           w->timeout_s, who, state, chain, w->folder);
   tri_log_failure(TRI_COMM, message);
   fflush(stderr);
 }

@@ -38,7 +38,7 @@ static double last_validation_loss(const tri_metrics_history *history) {
 static void report_lines(const char *path, int64_t first_step, const tri_metrics_history *history) {
   int64_t held = history->count > 0 ? history->steps[history->count - 1].step : 0;
   if (history->num_later > 0) {
-    tri_log("%s: the lines of steps %lld to %lld are removed, since the run goes on with step %lld", path,
+    tri_log("%s: the lines of steps %lld to %lld are removed, since the run resumes with step %lld", path,
             (long long)history->later_first, (long long)history->later_last, (long long)first_step);
   }
   if (history->num_odd > 0) {
@@ -49,7 +49,7 @@ static void report_lines(const char *path, int64_t first_step, const tri_metrics
              history->num_odd > 1 ? ", and others after it are not" : "", fate);
   }
   if (held + 1 < first_step) {
-    tri_warn("%s ends at step %lld; the run goes on with step %lld", path, (long long)held, (long long)first_step);
+    tri_warn("%s ends at step %lld; the run resumes with step %lld", path, (long long)held, (long long)first_step);
   }
 }
 

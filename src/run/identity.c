@@ -285,7 +285,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
   char line[512];
   c->other_samples = c->other_samples || is_among(key, of_samples);
   if (is_allowed(c->config->allow_change, key)) {
-    tri_log("%s changes from %s to %s, as `allow_change` says", key, there, here);
+    tri_log("%s changes from %s to %s, as `allow_change` allows", key, there, here);
     return;
   }
   snprintf(line, sizeof line, "%s is %.200s there and %.200s in this run", key, there, here);
@@ -544,8 +544,7 @@ static void tell_differences(const tri_checkpoint_state *state, const tri_run_co
   tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
   tell_rates(there, here, state->step + 1);
   if (there->optimizer.global_batch != here->optimizer.global_batch) {
-    tri_log("the run goes on with the sample behind the last one that was read, number %" PRId64,
-            tri_identity_next_sample(here, state) + 1);
+    tri_log("the run continues with the next sample, number %" PRId64, tri_identity_next_sample(here, state) + 1);
   }
   tri_free(there);
 }
@@ -624,7 +623,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
   char before[KEY_BYTES], now[KEY_BYTES];
   if (said == NULL || group[0] == '\0') return; /* none made a Hugging Face folder */
   snprintf(before, sizeof before, "%s (%s)", there, group);
-  snprintf(now, sizeof now, "%s, which would begin its state anew", here);
+  snprintf(now, sizeof now, "%s, which would reset its state", here);
   add_change(c, "optimizer.name", before, now);
 }
 
@@ -661,14 +660,13 @@ static tri_status compare_runs(const tri_identity *identity, const tri_run_confi
   const char *there = text_at(said, "run");
   if (identity->is_new || !differ(there, identity->run)) return TRI_OK;
   if (is_allowed(config->allow_change, "run")) {
-    tri_log("%s is run %.8s's and goes on as run %.8s, as `allow_change` says", folder, there, identity->run);
+    tri_log("%s is from run %.8s and continues as run %.8s, as `allow_change` allows", folder, there, identity->run);
     return TRI_OK;
   }
-  return tri_fail(
-      TRI_BAD_CONFIG,
-      "%s is a checkpoint of another run (%.8s) than the one in %s (%.8s); move it away, begin a run of its "
-      "own from it with another `output` and --resume %s, or, if it belongs here, --set allow_change=run",
-      folder, there, config->output, identity->run, folder);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "%s is a checkpoint of another run (%.8s) than the one in %s (%.8s); move it away, start another run "
+                  "from it with another `output` and --resume %s, or, if it belongs here, --set allow_change=run",
+                  folder, there, config->output, identity->run, folder);
 }
 
 /* A model that is allowed to be another one may have no place for some of what was trained: that is lost with the next

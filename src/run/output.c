@@ -112,7 +112,8 @@ static tri_status check_files(const char *output) {
     TRI_TRY(tri_path_join(path, output, names[i]));
     const char *kind = tri_path_odd_kind(path);
     if (kind != NULL) {
-      return tri_fail(TRI_BAD_FILE, "%s is a %s, where the run writes a file; move it away or remove it", path, kind);
+      return tri_fail(TRI_BAD_FILE, "%s is a %s, and the run writes a file there; move it away or remove it", path,
+                      kind);
     }
   }
   return TRI_OK;

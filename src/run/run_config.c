@@ -89,7 +89,7 @@ static const tri_config_key data_keys[] = {
     {PATH("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
-     .help = "tokens in one sample; asked for where max_sequence is above 8192"},
+     .help = "tokens in one sample; required if max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
      .help = "labels with this id (padding) do not count in the loss; -1 is none"},
     {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
@@ -453,7 +453,7 @@ static tri_status finish_sources(tri_run_config *c) {
 static tri_status check_tuning(const tri_run_config *c) {
   TRI_TRY(tri_trainable_check(&c->model));
   if (!tri_trainable_has_adapter(&c->model.tuning) || c->init[0] != '\0') return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`adapter` is for a model that somebody has trained: name its folder in `init`");
+  return tri_fail(TRI_BAD_CONFIG, "`adapter` needs a trained model: name its folder in `init`");
 }
 
 /* ---- its name -------------------------------------------------------------------------------------------------- */
@@ -513,7 +513,7 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   if (c->init[0] == '\0' || !c->model.tied || !tri_ties_are_broken(c->init, &c->model, !tied_is_said)) return;
   if (!tied_is_said) c->model.tied = false;
   if (tied_is_said && getenv(TRI_LAUNCHED) == NULL) {
-    tri_warn("%s has an output projection of its own; it is left out, since `model.tied` is true", c->init);
+    tri_warn("%s has an untied output projection; it is left out, since `model.tied` is true", c->init);
   }
 }
 

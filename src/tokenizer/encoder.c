@@ -194,7 +194,7 @@ static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t 
   if (total != bytes && !spaced) {
     return tri_fail(TRI_UNSUPPORTED,
                     "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
-                    "not match), so that nobody knows which tokens an answer has");
+                    "not match), so the tokens of an answer are not known");
   }
   for (int64_t i = first; i < encoder->out->count; i++) {
     end += spelled_bytes(vocabulary, encoder->out->ids[i]) - (spaced && i == first);

@@ -317,7 +317,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "
-                    "save the tokenizer anew with transformers, which writes all tokens to tokenizer.json",
+                    "save the tokenizer again with transformers, which writes all tokens to tokenizer.json",
                     one->file, shown, (long long)one->id, file, (long long)next);
   }
   json_t *list = json_object_get(root, "added_tokens");
@@ -422,8 +422,8 @@ static tri_status add_end(const char *folder, const char *name, const json_t *va
     const char *token = json_string_value(value);
     id = id_of_token(tokenizer, token);
     if (id < 0) {
-      return tri_fail(TRI_BAD_FILE, "%s/%s: \"eos_token_id\" names \"%s\", which is no token of the tokenizer", folder,
-                      name, tri_tokenizer_show(token, strlen(token), shown));
+      return tri_fail(TRI_BAD_FILE, "%s/%s: \"eos_token_id\" names \"%s\", which is not a token of the tokenizer",
+                      folder, name, tri_tokenizer_show(token, strlen(token), shown));
     }
   } else if (!json_is_integer(value) || id < 0 || id >= TRI_MAX_VOCABULARY) {
     return tri_fail(TRI_BAD_FILE,

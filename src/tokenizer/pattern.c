@@ -302,7 +302,7 @@ static uint32_t read_digits_of(translation *t, int base, int most) {
 
 static tri_status check_code(const translation *t, uint32_t code, size_t begin) {
   if (code < 0xD800 || (code > 0xDFFF && code < 0x110000)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: the pattern has U+%04" PRIX32 " at byte %zu, which is no character", t->where,
+  return tri_fail(TRI_BAD_FILE, "%s: the pattern has U+%04" PRIX32 " at byte %zu, which is not a character", t->where,
                   code, begin);
 }
 

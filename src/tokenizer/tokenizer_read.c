@@ -126,8 +126,7 @@ static tri_status add_tokens(const char *where, json_t *object, const json_t *ad
       TRI_TRY(tri_vocabulary_add(vocabulary, id, key, letters, false));
     } else {
       return tri_fail(TRI_BAD_FILE,
-                      "%s: \"%s\" (id %d) holds a letter that stands for no byte; this is not a byte-level "
-                      "vocabulary",
+                      "%s: \"%s\" (id %d) has a letter that no byte is written as; this is not a byte-level vocabulary",
                       where, shown, id);
     }
   }

@@ -45,7 +45,7 @@ static tri_status read_file(const char *path, const json_t *root, tri_gemm_choic
   const char *chooser = product_text_at(root, "chooser");
   const json_t *version = json_object_get(root, "version");
   if (!json_is_integer(version) || strlen(chooser) >= sizeof out->chooser) {
-    return tri_fail(TRI_BAD_FILE, "%s is no list of how products are made", path);
+    return tri_fail(TRI_BAD_FILE, "%s is not a list of how products are made", path);
   }
   if (json_integer_value(version) != VERSION) {
     return tri_fail(TRI_BAD_FILE, "%s has format version %" JSON_INTEGER_FORMAT ", and this program reads version %d",

@@ -56,7 +56,7 @@ tri_status tri_training_end(tri_training *t) {
       TRI_INTERRUPTED,
       t->config->checkpoint.at_end
           ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
-          : "interrupted after step %ld; nothing is saved there, since `checkpoint.at_end` is false",
+          : "interrupted after step %ld; it is not saved, since `checkpoint.at_end` is false",
       (long)progress->step);
 }
 
@@ -171,8 +171,8 @@ static void warn_of_rise(const tri_training *t) {
   if (!has_risen(t)) return;
   if (config->optimizer.clip > 0) snprintf(clip, sizeof clip, "a lower optimizer.clip (%g)", config->optimizer.clip);
   tri_warn(
-      "the loss has risen: its mean was %.4f in the first %ld steps and %.4f in the last %ld; try a lower "
-      "optimizer.lr (%g), a longer optimizer.warmup (%ld steps) or %s, beginning anew (--resume never)",
+      "the loss has risen: its mean was %.4f in the first %ld steps and %.4f in the last %ld; try a lower optimizer.lr "
+      "(%g), a longer optimizer.warmup (%ld steps) or %s, and start over (--resume never)",
       t->first_losses, tenth, t->last_losses, tenth, config->optimizer.lr, (long)config->optimizer.warmup, clip);
 }
 
@@ -199,9 +199,8 @@ void tri_training_tell_end(const tri_training *t) {
   warn_of_rise(t);
   if (tri_path_join(root, config->output, "checkpoints") != TRI_OK) return;
   if (!tri_checkpoint_is_there(root, t->progress.step)) {
-    tri_log(
-        "nothing is saved of the last step, since `checkpoint.at_end` is false; loss.svg and summary.json are in %s",
-        config->output);
+    tri_log("the last step is not saved, since `checkpoint.at_end` is false; loss.svg and summary.json are in %s",
+            config->output);
     return;
   }
   tri_log("checkpoint %s/step-%08ld; loss.svg and summary.json are in %s. What next:", root, (long)t->progress.step,
@@ -221,7 +220,7 @@ tri_status tri_training_remove_summary(const tri_training *t) {
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
   const bool early = tri_training_stops_early(t);
-  tri_log("the run in %s has %s %ld steps already; raise %s to go on, or begin anew with --resume never",
+  tri_log("the run in %s has %s %ld steps already; raise %s to continue, or start over with --resume never",
           t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
           early ? "evaluation.stop_after" : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);

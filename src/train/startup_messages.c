@@ -109,8 +109,9 @@ static void announce_held_out(const tri_training *t) {
   const tri_identity *identity = &t->identity;
   for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
     if (strcmp(identity->train[k], identity->validation) != 0) continue;
-    tri_warn("data.validation has the content of %s, which the run learns: its loss says nothing of other text",
-             t->config->data.train[k].path);
+    tri_warn(
+        "data.validation has the same content as %s, which the run trains on: its loss says nothing about other text",
+        t->config->data.train[k].path);
     return;
   }
 }

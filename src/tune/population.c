@@ -193,7 +193,7 @@ static tri_status finish(trainer *t, seat *s, const char *reason) {
     if (reason != NULL) {
       snprintf(row->reason, sizeof row->reason, "%s", reason);
     } else if (good) {
-      snprintf(row->reason, sizeof row->reason, "the loss is no number");
+      snprintf(row->reason, sizeof row->reason, "the loss is not a number");
     } else {
       tri_short_run_reason(&s->process, s->log, row->reason, sizeof row->reason);
     }
@@ -280,7 +280,7 @@ static tri_status population_begin(trainer *t, int at, int64_t *left) {
 static tri_status go_on(trainer *t) {
   for (;;) {
     int64_t left = 0;
-    if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].process.id > 0) TRI_TRY(look_after(t, &t->seats[at]));

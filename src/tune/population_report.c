@@ -190,8 +190,8 @@ void tri_population_html(const tri_study *study, const tri_member *rows, int64_t
   const tri_member *best = tri_population_best(rows, count);
   tri_html_begin(study->name, to);
   fprintf(to,
-          "<p>%ld members, %ld rounds of %ld steps. In each round the worst go on from the weights of one of the best "
-          "(red, dashed), and from its parameters, changed a little. The thick line led to the best.</p>\n",
+          "<p>%ld members, %ld rounds of %ld steps. In each round the worst continue from the weights of one of the "
+          "best (red, dashed), with its parameters changed a little. The thick line leads to the best.</p>\n",
           (long)study->population.members, (long)study->population.rounds, (long)study->population.steps);
   if (best != NULL) {
     fprintf(to, "<p>The best: member %ld after round %ld, validation loss <strong>%.4f</strong>.</p>\n",

@@ -195,13 +195,13 @@ tri_status tri_point_parse(const tri_space *space, const char *text, tri_point *
       const char *word = space->knobs[knob].words[v];
       if (strlen(word) == length - name - 1 && strncmp(word, at + name + 1, strlen(word)) == 0) value = v;
     }
-    if (value < 0) return tri_fail(TRI_BAD_CONFIG, "`%.*s` is no value of this space", (int)length, at);
+    if (value < 0) return tri_fail(TRI_BAD_CONFIG, "`%.*s` is not a value of this space", (int)length, at);
     point.at[knob] = (int32_t)value;
     seen++;
     at += length + (at[length] == ',');
   }
   if (seen != space->num_knobs) {
-    return tri_fail(TRI_BAD_CONFIG, "`%.200s` is no point of this space", text);
+    return tri_fail(TRI_BAD_CONFIG, "`%.200s` is not a point of this space", text);
   }
   *out = point;
   return TRI_OK;
@@ -260,9 +260,8 @@ static tri_status check_rules(const tri_space *space) {
     (void)rule_holds(space, &point, space->rules[r].rule, &legal);
     if (legal) continue;
     return tri_fail(TRI_BAD_CONFIG,
-                    "`constraints`: `%s` is no comparison of products of parameters of this space and numbers, such as "
-                    "tensor * pipeline <= "
-                    "devices",
+                    "`constraints`: `%s` is not a comparison of products of parameters of this space and numbers, such "
+                    "as tensor * pipeline <= devices",
                     space->rules[r].rule);
   }
   for (int64_t k = 0; k < space->num_knobs; k++) {
@@ -279,7 +278,7 @@ tri_status tri_space_complete(tri_space *space) {
   for (int64_t k = 0; k < space->num_knobs; k++) {
     TRI_TRY(fill_knob(&space->knobs[k]));
     if (tri_space_find(space, space->knobs[k].name, strlen(space->knobs[k].name)) == k) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` stands there twice", space->knobs[k].name);
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is there twice", space->knobs[k].name);
   }
   return check_rules(space);
 }

@@ -274,11 +274,10 @@ static tri_status make_table(tri_store *s, const char *name, const char *columns
   tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "read it");
   sqlite3_finalize(query);
   if (code != SQLITE_DONE) return status;
-  return tri_fail(
-      TRI_BAD_FILE,
-      "%s: its table `%s` is not as this version makes it: somebody else has written this store, or another "
-      "version; name another file",
-      s->path, name);
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: its table `%s` is not as this version writes it: another program or version has written this "
+                  "store; name another file",
+                  s->path, name);
 }
 
 static tri_status store_set_up(tri_store *s, const char *text) {
@@ -554,7 +553,7 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   tri_status status = open_guarded(&s, SQLITE_OPEN_READWRITE);
   if (status == TRI_OK && sqlite3_prepare_v2(s.db, sql, -1, &query, NULL) != SQLITE_OK) {
     bool other = sqlite3_errcode(s.db) == SQLITE_ERROR; /* a database, but without our tables */
-    status = other ? tri_fail(TRI_BAD_FILE, "%s is no store of trireme tune: %s", path, sqlite3_errmsg(s.db))
+    status = other ? tri_fail(TRI_BAD_FILE, "%s is not a store of trireme tune: %s", path, sqlite3_errmsg(s.db))
                    : tri_store_failed(&s, "read it");
   }
   if (status == TRI_OK) {

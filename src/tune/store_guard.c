@@ -65,7 +65,7 @@ tri_status tri_store_check_schema(sqlite3 *db, const char *path, int *code) {
   if (*code == SQLITE_ROW) {
     const char *type = (const char *)sqlite3_column_text(query, 0), *name = (const char *)sqlite3_column_text(query, 1);
     status = tri_fail(TRI_BAD_FILE,
-                      "%s: `%.64s` is a %.32s: stores of trireme tune hold plain tables alone, so somebody else has "
+                      "%s: `%.64s` is a %.32s: stores of trireme tune have plain tables only, so another program has "
                       "written this one; name another file",
                       path, name == NULL ? "" : name, type == NULL ? "?" : type);
   }
@@ -83,7 +83,7 @@ bool tri_store_is_damage(int code) {
 tri_status tri_store_check_number(const char *path, const char *what, int64_t number, int64_t most) {
   if (number >= 1 && number <= most) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: %s %lld: no tuner writes that, %ss are numbered from 1 to %lld at most; somebody else has "
+                  "%s: %s %lld: no tuner writes that, %ss are numbered from 1 to %lld at most; another program has "
                   "written this store, or it is damaged: name another file",
                   path, what, (long long)number, what, (long long)most);
 }

@@ -44,7 +44,7 @@ static tri_status check_member(const tri_store *s, int64_t state, const tri_memb
   bool twice = before != NULL && before->member == row->member && before->round == row->round;
   if (row->parent >= 0 && row->parent <= TRI_MOST_MEMBERS && !twice) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s: member %lld, round %lld: %s; name another file", s->path, (long long)row->member,
-                  (long long)row->round, twice ? "it is there twice" : "its `parent` is no member");
+                  (long long)row->round, twice ? "it is there twice" : "its `parent` is not a member");
 }
 
 tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *count) {

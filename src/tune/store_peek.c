@@ -61,7 +61,7 @@ tri_status tri_store_peek_prepare(void) {
       system->xSetSystemCall(system, "open", (sqlite3_syscall_ptr)open_plain) == SQLITE_OK) {
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "this SQLite lets nobody say how files are opened");
+  return tri_fail(TRI_UNSUPPORTED, "this SQLite has no hook for opening files");
 }
 
 /* SQLite itself would make a log beside a store that has one when somebody writes, and remove it afterwards. Where
@@ -77,7 +77,7 @@ static tri_status look_at_store(const char *root, const char *relative, bool *at
   bool logs = pread(file, &kind, 1, JOURNAL_KIND_AT) == 1 && kind == JOURNAL_IS_WAL;
   if (fstat(file, &about) == 0) bytes = about.st_size;
   close(file);
-  if (!is_one) return tri_fail(TRI_BAD_FILE, "%s/%s is no store of trireme tune", root, relative);
+  if (!is_one) return tri_fail(TRI_BAD_FILE, "%s/%s is not a store of trireme tune", root, relative);
   bool is_written = tri_file_find_below(root, log, &about);
   if (is_written && about.st_size > bytes) bytes = about.st_size;
   *at_rest = logs && !is_written;

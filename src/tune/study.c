@@ -67,9 +67,8 @@ static const tri_config_key trial_keys[] = {
      .offset = offsetof(tri_study, trial.worse),
      .range = {.low = 1, .high = 1e6},
      .fallback = "1.25",
-     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and so many times "
-             "slower than "
-             "the best there"},
+     .help = "a trial is stopped at a quarter or half of its steps if it is in the worse half and this many times "
+             "slower than the best one there"},
     {.name = "memory_gib",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.memory_gib),
@@ -126,7 +125,8 @@ static const tri_config_key population_keys[] = {
      .offset = offsetof(tri_study, population.share),
      .range = {.low = 0, .high = 0.5, .open_low = true},
      .fallback = "0.25",
-     .help = "the worst of them go on from the weights of one of as many of the best"},
+     .help =
+         "fraction of members that are replaced in a round: the worst continue from the weights of one of the best"},
     {.name = "factor",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, population.factor),
@@ -152,9 +152,9 @@ static const tri_config_key study_keys[] = {
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
     {PLACED("run", run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
     {KEY(tri_study, devices, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
-     .help = "devices or ranks, where `nodes` is no parameter"},
+     .help = "devices or ranks, where `nodes` is not a parameter"},
     {KEY(tri_study, global_batch, TRI_CONFIG_INT), .range = {.low = 0, .high = MOST_COUNTED}, .fallback = "0",
-     .help = "sequences a step, where `accumulation` is no parameter"},
+     .help = "sequences a step, where `accumulation` is not a parameter"},
     {KEY(tri_study, sequence, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 30}, .fallback = "0",
      .help = "tokens of one; 0: the model's max_sequence, where that is 8192 or less"},
     {KEY(tri_study, expert_imbalance, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = TRI_ROUTER_EXPERTS},
@@ -301,7 +301,7 @@ static tri_status unknown_knob(const char *name) {
   char guess[96] = "; there";
   if (meant != NULL) snprintf(guess, sizeof guess, "; did you mean `%s`? There", meant);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`space`: `%s` is no parameter%s are %s; and with objective: time_to_loss any optimizer.KEY", name,
+                  "`space`: `%s` is not a parameter%s are %s; and with objective: time_to_loss any optimizer.KEY", name,
                   guess, all);
 }
 

@@ -11,7 +11,7 @@ static tri_status join(tri_yaml_tree *tree, tri_yaml *entry, const tri_yaml *lis
   tri_yaml *joined = NULL;
   for (const tri_yaml *item = list->first; item != NULL; item = item->next) {
     if (item->kind != TRI_YAML_SCALAR || item->text[0] == '\0' || strpbrk(item->text, " ,\t\n") != NULL) {
-      return tri_yaml_fail(item, "a value of `space`", " is no single number or word; write values: [1, 2, 4]");
+      return tri_yaml_fail(item, "a value of `space`", " is not a single number or word; write values: [1, 2, 4]");
     }
     length += (size_t)snprintf(text + length, sizeof text - length, "%s%s", length == 0 ? "" : " ", item->text);
     if (length >= sizeof text) return tri_yaml_fail(list, "`values`", " has more than %d characters", LONGEST - 1);

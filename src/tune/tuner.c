@@ -138,7 +138,7 @@ static tri_status go_on(tuner *t) {
   for (;;) {
     int64_t busy = 0;
     bool none = false;
-    if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     TRI_TRY(tri_store_beat(t->store));
     for (int at = 0; at < t->study->parallel; at++) {
       if (t->seats[at].attempt != NULL) TRI_TRY(look_after(t, &t->seats[at]));
@@ -167,7 +167,7 @@ static tri_status calibrate(tri_study *study, const char *folder) {
     while (!tri_process_ended(&process)) {
       if (tri_stop_asked()) {
         tri_process_stop(&process);
-        return tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+        return tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
       }
       tri_pause_s(PAUSE_S);
     }
@@ -295,7 +295,7 @@ static tri_status try_recipe(tuner *t, int64_t place) {
   TRI_TRY(tri_path_join(own, t->folder, name));
   TRI_TRY(tri_attempt_start(t->study, &plan, own, 0, &attempt));
   while (status == TRI_OK && !tri_attempt_ended(attempt, &trial)) {
-    if (tri_stop_asked()) status = tri_fail(TRI_INTERRUPTED, "interrupted; the same command goes on");
+    if (tri_stop_asked()) status = tri_fail(TRI_INTERRUPTED, "interrupted; the same command continues");
     tri_pause_s(PAUSE_S);
   }
   tri_attempt_destroy(attempt);

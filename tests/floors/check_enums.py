@@ -222,7 +222,7 @@ def main(arguments):
     values = {value for _, names in enums.values() for value in names}
     wrong = check_text(texts, values)
     if "--planted" not in arguments:  # check_enums_test.py has trees of its own
-        wrong += [f"FREE and ALL name {name}, which is no enum of the tree" for name in [*FREE, *ALL] if name not in enums]
+        wrong += [f"FREE and ALL name {name}, which is not an enum of the tree" for name in [*FREE, *ALL] if name not in enums]
     if len(arguments) > 1:
         copy = Copy(src, arguments[1])
         with ThreadPoolExecutor(2) as pool:

@@ -56,7 +56,7 @@ OPENERS = {
     "launch/stale_shm.c": "reads /proc and what this user's processes have left in /dev/shm",
     "comm/share.c": "opens memory of another rank through /proc",
     "launch/error_files.c": "reads a folder that this user alone may write in",
-    "data/corpus.c": "maps a corpus, without waiting for a pipe, and refuses what is no plain file",
+    "data/corpus.c": "maps a corpus, without waiting for a pipe, and refuses what is not a plain file",
     "data/output_file.c": "writes a file that the user names",
     "data/text_stream.c": "reads texts that the user names, pipes too",
     "device/gpu/cache.c": "writes files of its own",

@@ -102,7 +102,7 @@ class Floors(unittest.TestCase):
         for floor in ("base", "model", "schedule", "timeline"):
             _, output = check({**tree, f"{floor}/cost.c": tree["plan/cost.c"]})
             self.assertIn(f"{floor}/ must not need device/", output)
-        # Formats and descriptions are words; what runs may reach a device; and a header that includes itself is no loop.
+        # Formats and descriptions are words; what runs may reach a device; and a header that includes itself is not loop.
         status, output = check({**tree, "ops/op.h": '#include "device/dtype.h"\n#include "device/description.h"\n',
                                 "device/description.h": '#include "device/description.h"\n', "engine/x.c": tree["ops/op.h"]})
         self.assertEqual(status, 0, output)

@@ -109,7 +109,7 @@ static void check_log(test *t, const module_row *m, int bits, const kernel_row *
       }
     }
     if (of == NULL) {
-      fault(t, m->name, bits, "the compiler says something that is no kernel's line");
+      fault(t, m->name, bits, "the compiler says something that is not a kernel's line");
       continue;
     }
     told++;

@@ -301,7 +301,7 @@ static void test_choices_that_are_none(void **state) {
       "cuBLASLt\n",
   };
   for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
-    CHECK_FAILS(tri_device_gemms_take(f.device, none[i]), TRI_BAD_FILE, "is no choice of how to make");
+    CHECK_FAILS(tri_device_gemms_take(f.device, none[i]), TRI_BAD_FILE, "is not a choice of how to make");
   }
   tri_free(asked);
   tri_free(chosen);

@@ -22,7 +22,7 @@ static tri_status type_named(const char *name, tri_dtype *out) {
     *out = all[i];
     if (strcmp(tri_dtype_name(all[i]), name) == 0) return TRI_OK;
   }
-  return tri_fail(TRI_BAD_USAGE, "`%s` is no type of activations", name);
+  return tri_fail(TRI_BAD_USAGE, "`%s` is not a type of activations", name);
 }
 
 /* An array from standard input, in the device's memory. */

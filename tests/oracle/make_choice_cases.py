@@ -73,7 +73,7 @@ def answer(model, rows, folder, rule, name="answers"):
 
 
 def answers(model, folder):
-    """Prompts, and answers that are what the model says, or nearly so. What is no UTF-8, or has a token that is no text, is left out."""
+    """Prompts, and answers that are what the model says, or nearly so. What is not UTF-8, or has a token that is not a text, is left out."""
     asked = [dict(prompt=q["question"] or "x", answer="?") for q in questions(400)]
     said = [r["text"] for r in answer(model, asked, folder, {}, "first")["results"]]
     rows = []

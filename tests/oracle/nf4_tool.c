@@ -16,7 +16,7 @@ static tri_status type_of(const char *name, tri_dtype *out) {
     *out = types[t];
     return TRI_OK;
   }
-  return tri_fail(TRI_BAD_CONFIG, "`%s` is no type; take fp32, bf16 or fp64", name);
+  return tri_fail(TRI_BAD_CONFIG, "`%s` is not a type; take fp32, bf16 or fp64", name);
 }
 
 /* `values` become what they are again; `kept` what is kept of them. */

@@ -206,7 +206,7 @@ def test_words(tmp_path, made, copy):
     done = trireme("export", f"{copy}//", tmp_path / "new", status=4)
     assert f"{copy} has no COMPLETE" in done.stderr
     (copy / "COMPLETE.old").rename(copy / "COMPLETE")
-    (copy / "README.md").write_text("Notes of somebody's are no damage.")
+    (copy / "README.md").write_text("Notes of somebody's are not damage.")
     trireme("export", copy, tmp_path / "new")
     for name in ("model.safetensors", "model-00009-of-00009.safetensors", "optimizer.safetensors"):
         shutil.copy(copy / "model-00001-of-00004.safetensors" if (copy / "model-00001-of-00004.safetensors").exists()
@@ -294,7 +294,7 @@ def test_the_output_of_a_run(tmp_path, made, whole):
     assert done.stdout == expected[2] and f"passing over the checkpoint {newest}: " in done.stderr
 
 
-# ---- what is no number -----------------------------------------------------------------------------------------------
+# ---- what is not a number -----------------------------------------------------------------------------------------------
 
 
 def spoil(folder, tensor, value, width=4):
@@ -355,7 +355,7 @@ def test_a_loss_that_is_no_number(tmp_path, made, whole):
     done = trireme("eval", plain, made / "data/train", "--json", status=8)
     facts = strict(done.stdout)
     assert facts["loss"] is None and facts["perplexity"] is None and facts["bits_per_byte"] is None and facts["tokens"] > 0
-    assert "trireme: the loss is no number: the model has diverged, or its numbers are beyond --precision fp32\n" in done.stderr
+    assert "trireme: the loss is not a number: the model has diverged, or its numbers are beyond --precision fp32\n" in done.stderr
     done = trireme("eval", plain, made / "data/train", status=8)
     assert re.fullmatch(r"loss            -?nan\n", done.stdout)
     done = trireme("generate", plain, "--prompt", "a", status=8)

@@ -425,7 +425,7 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 
 
 def change(store, *statements):
-    """A store as somebody may have written it who is no tuner."""
+    """A store as somebody may have written it who is not a tuner."""
     with contextlib.closing(sqlite3.connect(store)) as of:
         of.execute("PRAGMA journal_mode = DELETE")
         for statement in statements:
@@ -606,7 +606,7 @@ def test_the_page(tmp_path):
 
 @needs_chromium
 def test_samples(tmp_path):
-    """Texts that generate has added, by prompt, the newest first; what is no line of it is passed over, and nothing in a text is the page's."""
+    """Texts that generate has added, by prompt, the newest first; what is not a line of it is passed over, and nothing in a text is the page's."""
     make_run(tmp_path / "runs/one", 20)
     lines = [dict(step=step, number=n, sample=0, prompt=prompt, text=f" text of {step}\n</script><b onclick=alert(1)>&amp;", tokens=3, finish="length")
              for step in (10, 20) for n, prompt in enumerate(("Once", "<i>Twice"))]

@@ -229,7 +229,7 @@ def test_the_next_reader_finishes(made, tmp_path, moved):
     abandoned.mkdir()
     (abandoned / "train.bin.partial").write_bytes(b"half")
     said = trireme("eval", made / "run", old / "train").stderr
-    assert ("`trireme prepare` ended while it put a new corpus in its place; this is done now" in said) == (moved < 4), said
+    assert ("`trireme prepare` ended while it replaced the corpus; that is finished now" in said) == (moved < 4), said
     assert {path.name for path in old.iterdir()} == {*names, abandoned.name}
     for name in names:
         assert (old / name).read_bytes() == (new / name).read_bytes()

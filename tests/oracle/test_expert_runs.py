@@ -105,8 +105,7 @@ PACKED = [(1, {}), (2, dict(expert=2, expert_capacity=0.25)), (4, dict(tensor=2,
 @pytest.mark.parametrize("documents", ["masked", "joined"])
 @pytest.mark.parametrize("model", [{**MIXTRAL, "balance_rate": 0.5, "z_loss": 0.1}, {**DOTS1, "z_loss": 0.1}], ids=["mixtral", "dots1"])
 def test_metrics_of_packed_documents(tmp_path, model, documents):
-    """Loads are the tokens of documents times the experts that each goes to, and no more: what sequences are filled up with is no
-    token. Biases follow what such a PyTorch model counts; bytes are as predicted, whatever the layout."""
+    """Loads are the tokens of documents times the experts that each goes to, and no more: what sequences are filled up with is not a token. Biases follow what such a PyTorch model counts; bytes are as predicted, whatever the layout."""
     chance = numpy.random.default_rng(4)
     corpus = tmp_path / "corpus"
     corpus.mkdir()
@@ -299,7 +298,7 @@ def test_what_is_left_out_is_said(tmp_path, corpus, layers):
     without = write_run(tmp_path, corpus, {**model, "router_bias": False, "balance": "none", "balance_rate": 0.0}, steps=4, expert=2)
     check(trireme("train", without, "-n", 2, status=3), "model.router_bias is true there and false in this run", "its weights do not fit such a model")
     done = trireme("train", without, "-n", 2, "--set", "allow_change=model.router_bias")
-    assert "model.router_bias changes from true to false, as `allow_change` says" in done.stderr
+    assert "model.router_bias changes from true to false, as `allow_change` allows" in done.stderr
     first = "model.layers.1.mlp.gate.e_score_correction_bias"
     many = f"2 of its tensors are left out, for which this run's model has no place: {first} and others"
     one = f"1 of its tensors is left out, for which this run's model has no place: {first}"
@@ -328,7 +327,7 @@ def test_a_checkpoint_with_other_experts_than_its_config_says(tmp_path, corpus):
 @pytest.mark.parametrize("ranks, layout", [(1, {}), (2, dict(expert=2)), (2, dict(pipeline=2)), (2, dict(tensor=2, expert_tensor=2, zero=1))],
                          ids=["one", "expert 2", "pipeline 2", "tensor 2"])
 def test_nan_in_a_router(tmp_path, corpus, ranks, layout):
-    """Logits that are no numbers: every token still goes somewhere, nobody waits for anybody, the step is skipped, and the layer
+    """Logits that are not numbers: every token still goes somewhere, nobody waits for anybody, the step is skipped, and the layer
     named; the weights stay as they were."""
     def spoil(weights):
         weights["model.layers.1.block_sparse_moe.gate.weight"][:] = 3e38

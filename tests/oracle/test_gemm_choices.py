@@ -85,14 +85,14 @@ def test_damaged_file_is_chosen_anew(tmp_path, corpus):
     first, file = choices(tmp_path), tmp_path / "run" / "products.json"
     whole = file.read_text()
     for damage, why in [("", "is not valid JSON at line 1, column 0"), ("{", "is not valid JSON at line 1, column 1"),
-                        (whole[:len(whole) // 2], "is not valid JSON at line"), ("[]", "is no list of how products are made"),
+                        (whole[:len(whole) // 2], "is not valid JSON at line"), ("[]", "is not a list of how products are made"),
                         (json.dumps({**first, "version": 2}), "has format version 2, and this program reads version 1"),
                         (json.dumps({**first, "sum": "0" * 16}), "is damaged: its sum is not that of its choices"),
                         (json.dumps({**first, "choices": [first["choices"][0].replace(" : ", " : 1")]}), "is damaged: its sum"),
                         (whole + " " * (16 << 20), "is larger than the 16.00 MiB that such a file may have")]:
         file.write_text(damage)
         said = train(path, 1)
-        assert f"warning: products are chosen anew, and sums may differ in their last bits: {file} {why}" in said
+        assert f"warning: GEMM algorithms are tuned again, and sums may differ in their last bits: {file} {why}" in said
         assert said.count("products.json") == 1
         assert choices(tmp_path) == first
     # Reading this one fails, whoever reads; it is replaced, and what it leads to stays.

@@ -111,16 +111,16 @@ def test_doctor(tmp_path):
 
 
 @pytest.mark.parametrize("chips, status, expected", [
-    ("i860", 7, "`i860` is no chip that is known here: NVRTC "),
-    ("sm_90a,i860", 7, "`i860` is no chip that is known here: NVRTC "),
-    ("sm_999", 7, "`sm_999` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
-    ("sm_12", 7, "`sm_12` is no chip that is known here; did you mean `sm_120a`? NVRTC "),
-    ("sm_90", 7, "`sm_90` is no chip that is known here; did you mean `sm_90a`? NVRTC "),  # no GPU's name: nothing would find them
-    ("sm_0090a", 7, "`sm_0090a` is no chip"),
-    ("sm_", 7, "`sm_` is no chip"),
-    ("SM_90A", 7, "`SM_90A` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
-    ("sm_90a ", 7, "`sm_90a ` is no chip that is known here; did you mean `sm_90a`? NVRTC "),
-    ("sm_90a,,gfx90a", 2, "`` is no chip"),
+    ("i860", 7, "`i860` is not a chip that is known here: NVRTC "),
+    ("sm_90a,i860", 7, "`i860` is not a chip that is known here: NVRTC "),
+    ("sm_999", 7, "`sm_999` is not a chip that is known here; did you mean `sm_90a`? NVRTC "),
+    ("sm_12", 7, "`sm_12` is not a chip that is known here; did you mean `sm_120a`? NVRTC "),
+    ("sm_90", 7, "`sm_90` is not a chip that is known here; did you mean `sm_90a`? NVRTC "),  # no GPU's name: nothing would find them
+    ("sm_0090a", 7, "`sm_0090a` is not a chip"),
+    ("sm_", 7, "`sm_` is not a chip"),
+    ("SM_90A", 7, "`SM_90A` is not a chip that is known here; did you mean `sm_90a`? NVRTC "),
+    ("sm_90a ", 7, "`sm_90a ` is not a chip that is known here; did you mean `sm_90a`? NVRTC "),
+    ("sm_90a,,gfx90a", 2, "`` is not a chip"),
 ])  # fmt: skip
 def test_compile_for_a_chip_that_is_none(tmp_path, chips, status, expected):
     """Told before the chips in front of it are compiled for, which takes minutes."""

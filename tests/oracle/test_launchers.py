@@ -123,7 +123,7 @@ def machine():
 
 
 def test_parent_that_cannot_be_reached(play, tmp_path):
-    """Nobody serves its socket: the rank ends, and says why. Anything else is no proof that it is gone."""
+    """Nobody serves its socket: the rank ends, and says why. Anything else is not proof that it is gone."""
     process = play("once", "")
     process.communicate()
     run = [TRIREME, "train", process.args[2]]

@@ -130,7 +130,7 @@ def test_another_mixture_is_refused_by_name(tmp_path, corpora):
     go_on(mixture(corpora, dict(web=5, code=3, books=2)), status=0)
     assert len(lines_of(tmp_path / "run")) == 10
     done = go_on(mixture(corpora, dict(web=1, code=1, books=1)), status=0, allow_change="data.train")
-    assert "data.train changes from shares of 0.5, 0.3, 0.2 to shares of 0.3333, 0.3333, 0.3333, as `allow_change` says" in done.stderr
+    assert "data.train changes from shares of 0.5, 0.3, 0.2 to shares of 0.3333, 0.3333, 0.3333, as `allow_change` allows" in done.stderr
 
 
 def test_a_run_of_one_corpus_is_not_one_of_several(tmp_path, corpora):

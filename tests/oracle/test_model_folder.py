@@ -103,7 +103,7 @@ def test_a_preset_goes_before_a_folder_of_its_name(tmp_path, corpus):
     for name in ("./gpt2-124m", "gpt2-124m/"):
         done = trireme("inspect", "--model", name, "--json", cwd=tmp_path)
         assert json.loads(done.stdout)["parameters"] < 100000 and done.stderr == ""
-    (tmp_path / "gpt2-124m/config.json").unlink()  # a folder of anything is no news
+    (tmp_path / "gpt2-124m/config.json").unlink()  # a folder of anything is not news
     assert trireme("inspect", "--model", "gpt2-124m", cwd=tmp_path).stderr == ""
 
 

@@ -107,7 +107,7 @@ def test_a_killed_run_leaves_a_lock_that_is_taken_over(tmp_path, corpus):
     assert (tmp_path / "run/LOCK").exists()  # a dry run touches nothing
     reached = steps_of(tmp_path)[-1]
     done = trireme("train", path, "--set", f"optimizer.steps={reached + 20}")
-    assert "which is no more: taking it over" in done.stderr
+    assert "which has ended: taking it over" in done.stderr
     assert not (tmp_path / "run/LOCK").exists() and steps_of(tmp_path) == list(range(1, reached + 21))
     assert not list((tmp_path / "run").glob("LOCK*"))
 
@@ -156,7 +156,7 @@ def test_an_owner_of_another_host_that_is_silent(tmp_path, corpus, text):
     path = write_run(tmp_path, corpus)
     plant_lock(tmp_path, 61, text=text)
     done = trireme("train", path)
-    assert "which is no more: taking it over" in done.stderr and steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
+    assert "which has ended: taking it over" in done.stderr and steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_restart_of_the_same_job_inherits(tmp_path, corpus):
@@ -424,7 +424,7 @@ def test_weights_of_another_function(tmp_path, corpus, changes, key, there, here
     assert "allow it by name: --set allow_change=" in done.stderr
     keys = re.search(r"allow_change=(\S+)", done.stderr)[1]
     done = trireme("train", path, *how, "--set", f"allow_change={keys}")
-    assert f"{key} changes from {there} to {here}, as `allow_change` says" in done.stderr
+    assert f"{key} changes from {there} to {here}, as `allow_change` allows" in done.stderr
     assert "beginning with the weights of" in done.stderr
 
 
@@ -519,7 +519,7 @@ def test_what_stands_in_the_way_is_said_before_the_run(tmp_path, corpus, kind, m
         make(file)
         done = subprocess.run([program_of(path), "train", path, "--set", "optimizer.steps=3"], capture_output=True, text=True, timeout=120)
         assert done.returncode == 4
-        assert done.stderr == f"trireme: {file} is a {kind}, where the run writes a file; move it away or remove it\n"
+        assert done.stderr == f"trireme: {file} is a {kind}, and the run writes a file there; move it away or remove it\n"
         (os.rmdir if kind == "folder" else os.unlink)(file)
         kept.rename(file)
     # Nothing was touched: the run goes on.

@@ -48,7 +48,7 @@ def test_memory_of_a_run(tmp_path, corpus, ranks, layout, tuned, optimizer, prec
 
 
 def sizes_of(model):
-    """Elements of each layer's matrices, [out, in] of each, and those of all that is no matrix of a layer."""
+    """Elements of each layer's matrices, [out, in] of each, and those of all that is not a matrix of a layer."""
     h, ffn, layers = model["hidden_size"], 4 * model["hidden_size"], model["num_layers"]
     matrices = [(3 * h, h), (h, h), (ffn, h), (h, ffn)]
     vectors = layers * (4 * h + 3 * h + h + ffn + h) + 2 * h
@@ -134,7 +134,7 @@ def test_optimizer_by_either_option(tmp_path):
 @pytest.mark.parametrize("words, said", [
     (["adapter.rank=100000"], "adapter.rank"),
     (["adapter.rank=600"], "use at most 512"),
-    (["adapter.rank=8", "adapter.targets=[query]"], "query is no module of the model; choose from"),
+    (["adapter.rank=8", "adapter.targets=[query]"], "query is not a module of the model; choose from"),
     (["adapter.targets=[c_attn]"], "`adapter.rank` is 0"),
     (["freeze=[nothing]"], "nothing is the name of no tensor"),
     (["freeze=[\"*\"]"], "leaves nothing to train"),
@@ -178,7 +178,7 @@ def test_study_of_optimizers(tmp_path):
     (dict(space=[dict(name="optimizer.name", values="adamw muo")]), "cannot be muo: it is one of adamw, muon"),
     (dict(space=[dict(name="optimizer.name", values="adamw galore")]), "galore.rank"),
     (dict(space=[dict(name="optimizer.lr", values="1 2")]), "optimizer.name, optimizer.state"),
-    (dict(adapter=dict(rank=8, targets=["query"])), "query is no module"),
+    (dict(adapter=dict(rank=8, targets=["query"])), "query is not a module"),
     (dict(optimizer=dict(name="muon", lr=1)), "lr"),
 ], ids=str)
 def test_refused_studies(tmp_path, more, said):

@@ -75,7 +75,7 @@ def test_who_names_tokens(tmp_path, case):
     assert ends.tokens_of(tmp_path / "corpus/train") == [token, 97, token]
     (tmp_path / "text.txt").write_text("a\n")
     done = trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "plain", tmp_path / "text.txt")
-    assert f"behind each document stands {expected} ({token})" in done.stderr
+    assert f"each document ends with {expected} ({token})" in done.stderr
     for corpus in ("corpus", "plain"):  # which says it in one file
         assert json.loads((tmp_path / corpus / "tokenizer_config.json").read_text())["eos_token"] == expected
 

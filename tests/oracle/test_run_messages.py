@@ -71,7 +71,7 @@ def test_a_loss_that_has_risen(tmp_path, corpus):
     first, last = means_of(lines_of(tmp_path / "up/run"))
     assert last > 1.2 * first
     assert (f"the loss has risen: its mean was {first:.4f} in the first 3 steps and {last:.4f} in the last 3; try a lower optimizer.lr (0.05), "
-            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), beginning anew (--resume never)") in said
+            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), and start over (--resume never)") in said
     assert "trireme generate" not in said and "trireme eval" in said
     said = told(tmp_path / "down", corpus, keys=dict(steps=30))
     first, last = means_of(lines_of(tmp_path / "down/run"))
@@ -228,13 +228,13 @@ def test_page(tmp_path, runs):
 
 
 def test_while_a_run_goes_on(tmp_path, runs):
-    """A last line that is half written is passed over; a folder that is no run's, and one without a step, are named."""
+    """A last line that is half written is passed over; a folder that is not a run's, and one without a step, are named."""
     raw = (runs[0] / "metrics.jsonl").read_bytes()
     (tmp_path / "half").mkdir()
     (tmp_path / "half/metrics.jsonl").write_bytes(raw[:-20])
     assert json.loads(trireme("compare", tmp_path / "half", "--json").stdout)[0]["steps"] == 11
     (tmp_path / "none").mkdir()
-    for words, answer in (([tmp_path / "none"], "is no run's output: it has no metrics.jsonl"), ([tmp_path / "nowhere"], "is no run's output"),
+    for words, answer in (([tmp_path / "none"], "is not a run's output: it has no metrics.jsonl"), ([tmp_path / "nowhere"], "is not a run's output"),
                           ([], "which runs?"), ([tmp_path, "--by", "speed"], "--by is step, tokens or time, not `speed`")):
         done = subprocess.run([TRIREME, "compare", *map(str, words)], capture_output=True, text=True)
         assert done.returncode != 0 and answer in done.stderr

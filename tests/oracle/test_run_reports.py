@@ -49,7 +49,7 @@ def test_another_validation_loss(tmp_path, corpora, key):
     other = {"data.validation": dict(data=dict(validation=str(corpora / "second/validation"))), "evaluation.sequences": dict(evaluation=dict(sequences=16, stop_after=2)),
              "data.sequence": dict(data=dict(sequence=16), allow_change="data.sequence")}[key]
     done = trireme("train", write_run(tmp_path, corpora, **{**judged, **other, "optimizer": dict(steps=14)}))
-    assert done.stderr.count(f"with another {key} the validation loss measures something else: the lowest so far, {min(before.values()):.4f} after step ") == 1
+    assert done.stderr.count(f"with another {key} the validation loss is another measure: the lowest so far, {min(before.values()):.4f} after step ") == 1
     later = {step: loss for step, loss in looks_of(tmp_path).items() if step > 8}
     best = min(later, key=later.get)
     assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{best:08d}"
@@ -122,7 +122,7 @@ def test_held_out_text_that_is_learnt(tmp_path, corpora):
     shutil.copytree(corpora / "first", tmp_path / "copy")
     for i, (validation, learnt) in enumerate([(corpora / "first/train", True), (tmp_path / "copy/train", True), (tmp_path / "copy/validation", False)]):
         done = trireme("train", write_run(tmp_path, corpora, data=dict(validation=str(validation)), output=str(tmp_path / f"run{i}")))
-        said = f"warning: data.validation has the content of {corpora / 'first/train'}, which the run learns: its loss says nothing of other text"
+        said = f"warning: data.validation has the same content as {corpora / 'first/train'}, which the run trains on: its loss says nothing about other text"
         assert done.stderr.count(said) == learnt, done.stderr
 
 

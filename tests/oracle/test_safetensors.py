@@ -172,4 +172,4 @@ def test_random_damage_of_headers(tmp_path):
             for name in listed:
                 assert file.get_slice(name).get_dtype() == listed[name][0]
                 assert list(file.get_slice(name).get_shape()) == listed[name][1]
-    assert accepted > 0  # a changed letter of a name is no damage that a reader could see
+    assert accepted > 0  # a changed letter of a name is not damage that a reader could see

@@ -64,7 +64,7 @@ def test_what_stands_behind_documents(tmp_path, case):
     (tmp_path / "text.txt").write_text("ab\n\ncd\n")
     done = trireme("prepare", "--tokenizer", folder, "--documents", "blank", "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "text.txt")
     token = {DOCUMENT: "<|endoftext|>", IM_START: "<|im_start|>", IM_END: "<|im_end|>"}[expected]
-    assert f"behind each document stands {token} ({expected}), by {by}\n" in done.stderr
+    assert f"each document ends with {token} ({expected}), from {by}\n" in done.stderr
     ids = tokens_of(tmp_path / "corpus/train")
     assert ids.count(expected) == 2 and ids[-1] == expected and sum(i >= 256 for i in ids) == 2
     assert json.loads((tmp_path / "corpus/train.corpus.json").read_text())["end_of_text"] == expected
@@ -89,7 +89,7 @@ def test_a_joined_corpus_is_divided_by_its_own_token(tmp_path):
 
 
 @pytest.mark.parametrize("bad, said", [
-    (dict(config=dict(eos_token_id="<|nope|>")), '"eos_token_id" names "<|nope|>", which is no token of the tokenizer'),
+    (dict(config=dict(eos_token_id="<|nope|>")), '"eos_token_id" names "<|nope|>", which is not a token of the tokenizer'),
     (dict(generation_config=dict(eos_token_id=2.5)), '"eos_token_id" must be a token\'s number or name, a list of them, null or -1'),
     (dict(generation_config=dict(eos_token_id=[5, {}])), '"eos_token_id" must be a token\'s number or name, a list of them, null or -1, not an object'),
     (dict(tokenizer_config=[]), "tokenizer_config.json is an array, not a JSON object"),

@@ -114,7 +114,7 @@ def test_init(made, tmp_path, folder, like):
 
 def test_tied_all_the_same(made, tmp_path):
     done = train(tmp_path, made, init=str(made / "both"), model=dict(tied=True))
-    assert "has an output projection of its own; it is left out, since `model.tied` is true" in done.stderr
+    assert "has an untied output projection; it is left out, since `model.tied` is true" in done.stderr
     (tmp_path / "other").mkdir()
     train(tmp_path / "other", made, init=str(made / "tied"))
     assert losses(tmp_path) == losses(tmp_path / "other")

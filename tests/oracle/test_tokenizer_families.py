@@ -54,7 +54,7 @@ def same_texts(path, reference, ids, directory):
     for line, parts in zip(ids, our_texts(path, ids, directory)):
         wanted = reference.decode(line, skip_special_tokens=False)
         if "\ufffd" in wanted:
-            continue  # bytes that are no UTF-8: here they stay what they are
+            continue  # bytes that are not UTF-8: here they stay what they are
         assert b"".join(parts).decode() == wanted, line[:40]
         for part in parts:
             part.decode()  # never a part of a character
@@ -105,7 +105,7 @@ def test_a_tokenizer_is_written_as_it_was_read(family, tmp_path):
 
 @pytest.mark.parametrize("name", CHARACTERS)
 def test_any_bytes_come_back(name, tmp_path):
-    """Bytes that are no UTF-8 are tokens of bytes; the spaces that encoding puts are taken away again."""
+    """Bytes that are not UTF-8 are tokens of bytes; the spaces that encoding puts are taken away again."""
     (tmp_path / "t.json").write_text(json.dumps(FAMILIES[name]()))
     r = random.Random(25)
     texts = [bytes(r.choices(range(256), k=r.randrange(1, 60))) for _ in range(500)]

@@ -67,7 +67,7 @@ def test_values_as_a_list(tmp_path):
     again = trials_of(tmp_path, dict(STUDY, space=lists), "--store", tmp_path / "a.db")
     assert again["trials"] == texts["trials"]
     for bad in ([1, [2]], ["1 2"], [""]):
-        assert "is no single number or word" in tune(tmp_path, dict(STUDY, space=[dict(name="tensor", values=bad)]), status=3).stderr
+        assert "is not a single number or word" in tune(tmp_path, dict(STUDY, space=[dict(name="tensor", values=bad)]), status=3).stderr
 
 
 def test_methods_find_the_same_space(tmp_path):
@@ -332,7 +332,7 @@ def test_ranks_from_the_command_line(tmp_path):
 
 @mpi
 def test_the_runs_own_layout_holds_elsewhere(tmp_path):
-    """What is no parameter is as the run file has it, and what is one, also at its default."""
+    """What is not a parameter is as the run file has it, and what is one, also at its default."""
     run = dict(model=MODEL, data=dict(train="nowhere", sequence=64), optimizer=dict(global_batch=8, steps=100, lr=1e-3), output="unused",
                layout=dict(micro_batch=4, zero=1, recompute="full", sequence_parallel=True))
     study = real(tmp_path, run=run, trials=4, space=[dict(name="tensor", values="1 2"), dict(name="zero", values="0 1")])
@@ -566,11 +566,11 @@ def test_methods_of_populations(tmp_path):
 # ---- bad input
 
 @pytest.mark.parametrize("change,status,said", [
-    (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is no parameter; did you mean `tensor`\? There are nodes, accumulation, tensor"),
+    (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is not a parameter; did you mean `tensor`\? There are nodes, accumulation, tensor"),
     (dict(space=[dict(name="tensor")]), 3, r"`tensor` has no values"),
     (dict(space=[dict(name="tensor", values="5 7")], constraints=[]), 3, r"the space of small has no legal point; the first of 2 points: layout"),
-    (dict(constraints=[dict(rule="tensor <=")]), 3, r"`tensor <=` is no comparison"),
-    (dict(constraints=[dict(rule="speed <= 4")]), 3, r"`speed <= 4` is no comparison"),
+    (dict(constraints=[dict(rule="tensor <=")]), 3, r"`tensor <=` is not a comparison"),
+    (dict(constraints=[dict(rule="speed <= 4")]), 3, r"`speed <= 4` is not a comparison"),
     (dict(constraints=[dict(rule="tensor > 8")]), 3, r"no legal point; no point obeys the constraints"),
     (dict(space=[*SPACE, dict(name="nodes", low=1, high=2, when="speed = 4")]), 3, r"`when: speed = 4` of `nodes` must be PARAMETER = VALUE"),
     (dict(cluster=""), 3, r"`cluster` is missing"),
@@ -588,7 +588,7 @@ def test_methods_of_populations(tmp_path):
     (dict(space=[dict(name="accumulation", values="16777216"), dict(name="micro_batch", values="16777216")], constraints=[]), 3,
      r"accumulation 16777216 x micro_batch 16777216 x data 16 is a larger global batch than"),
     (dict(space=[dict(name="tensor", values="1 2 2")]), 3, r"`tensor` has the value 2 twice"),
-    (dict(space=[dict(name="tensor", values="1"), dict(name="tensor", values="2")]), 3, r"`tensor` stands there twice"),
+    (dict(space=[dict(name="tensor", values="1"), dict(name="tensor", values="2")]), 3, r"`tensor` is there twice"),
     (dict(space=[dict(name="micro_batch", low=1, high=1000)]), 3, r"`micro_batch` has more than 64 values"),
     (dict(space=[dict(name="micro_batch", low=9, high=2)]), 3, r"`micro_batch` has no values"),
     (dict(model="gpt5"), 3, r"`gpt5` is not a model preset"),
@@ -626,16 +626,16 @@ def test_bad_stores(tmp_path):
     other = dict(STUDY, global_batch=128)
     assert re.search(r"study.db holds another study: the file says `global_batch 128`, the store `global_batch 64`", tune(tmp_path, other, status=3).stderr)
     assert (tmp_path / "study.db").read_bytes() == before
-    (tmp_path / "text.db").write_text("this is no database, however long one looks at it\n" * 40)
+    (tmp_path / "text.db").write_text("this is not a database, however long one looks at it\n" * 40)
     assert "text.db: cannot read it: file is not a database; it is damaged or no study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
-    assert (tmp_path / "text.db").read_text().startswith("this is no database")
+    assert (tmp_path / "text.db").read_text().startswith("this is not a database")
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE trials (a INTEGER)")
     other.commit()
     assert "other.db is another program's database" in tune(tmp_path, STUDY, "--store", tmp_path / "other.db", status=4).stderr
     assert other.execute("SELECT name FROM sqlite_schema").fetchall() == [("trials",)]
     done = subprocess.run([TRIREME, "tune", "report", str(tmp_path / "other.db")], capture_output=True, text=True)
-    assert done.returncode == 4 and "other.db is no store of trireme tune" in done.stderr
+    assert done.returncode == 4 and "other.db is not a store of trireme tune" in done.stderr
     holder = sqlite3.connect(tmp_path / "study.db", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     holder.execute("UPDATE trials SET value = value")
@@ -661,7 +661,7 @@ STORES = {
     "a million letters": ("UPDATE trials SET point = printf('%.*c', 1000000, 'p') WHERE number = 2", r"trial 2: its point has 1000000 bytes, and points have 1 to 1023"),
     "two million letters": ("UPDATE trials SET point = printf('%.*c', 2000000, 'p') WHERE number = 2", r"cannot read its trials: string or blob too big; it is damaged or no study"),
     "blob": ("UPDATE trials SET point = zeroblob(20000000) WHERE number = 2", r"cannot read its trials: string or blob too big"),
-    "another point": ("UPDATE trials SET point = 'tensor=3' WHERE number = 2", r"trial 2: `tensor=3` is no value of this space"),
+    "another point": ("UPDATE trials SET point = 'tensor=3' WHERE number = 2", r"trial 2: `tensor=3` is not a value of this space"),
     "state 4": ("UPDATE trials SET state = 4 WHERE number = 2", r"trial 2: its state is 4, and states are 0 to 3"),
     "state -1": ("UPDATE trials SET state = -1 WHERE number = 2", r"trial 2: its state is -1"),
     "value": ("UPDATE trials SET value = 9e999 WHERE number = 2", r"trial 2: its `value` is inf, and no more than 1e\+30 can be"),

@@ -57,7 +57,7 @@ def version():
 
 
 def compare(pre_tokenizer, folder):
-    """What the table does not know may be known to a `tokenizers` that is newer than it: that is said, and is no failure."""
+    """What the table does not know may be known to a `tokenizers` that is newer than it: that is said, and is not a failure."""
     theirs = reference(pre_tokenizer)
     theirs.save(str(folder / "tokenizer.json"))
     chunks = [CODES[i : i + 64] for i in range(0, len(CODES), 64)]
@@ -94,7 +94,7 @@ def test_the_table_made_again(tmp_path):
     (r"\p{Han}", "asks for the property Han at byte 0, which is not supported; general categories such as L, Lu and N are"),
     (r"x[[:alpha:]]", r"has [:alpha at byte 2, which is not supported; \p{L}, \p{Lu} and their like are"),
     (r"(.)\1", r"has \1 at byte 3"), (r"\X", r"has \X at byte 0"), (r"\p{L", "name of a property at byte 0 does not end"),
-    (r"[z-a]", "range at byte 1 ends before it begins"), (r"[a\]", "never closed"), (r"\x{110000}", "which is no character"),
+    (r"[z-a]", "range at byte 1 ends before it begins"), (r"[a\]", "never closed"), (r"\x{110000}", "which is not a character"),
     (r"(?i:[\p{Lu}])", "has a part of the letters inside of [...], where case does not count, at byte 5"), (r"(*UCP)\w", "has (* at byte 0"), ("|".join(chr(0x4E00 + i) for i in range(65)), "in more than 64 places"),
     ("[" + "".join(chr(0x4E00 + 2 * i) for i in range(5000)) + "]", "more than 4096 ranges"),
     (r"(?i:[" + r"\x{100}-\x{10ffff}" * 20 + "])", "has too large ranges where case does not count, at byte"),

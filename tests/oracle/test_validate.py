@@ -316,7 +316,7 @@ def test_fitted_rows_are_few():
 
 
 @pytest.mark.parametrize("change,said", [
-    (dict(launch=5), r"`launch` is 5, which no machine has: it lies between 0 and 1, mostly 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
+    (dict(launch=5), r"`launch` is 5, which no machine has: it is between 0 and 1, mostly 5e-07 to 4e-05 \(a launch alone is 2 to 5 us"),
     (dict(start=200), "`start` is 200, which no machine has"),
     (dict(matmul=1e-4), "`matmul` is 0.0001, which no machine has"),
     (dict(matmul_half=1e7), "`matmul_half` is 1e"),

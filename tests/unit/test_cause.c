@@ -47,7 +47,7 @@ static void test_order(void **state) {
   expect(TRI_COMM, "another is gone");
   e->silent = true;
   e->silent_rank = 1;
-  expect(TRI_COMM, "rank 1 (pipeline 1) on there ended without a word, at step 5; the job of 2 ranks");
+  expect(TRI_COMM, "rank 1 (pipeline 1) on there ended without an error message, at step 5; the job of 2 ranks");
   say(&e->interrupted, TRI_INTERRUPTED, "interrupted after step 4");
   expect(TRI_INTERRUPTED, "interrupted after step 4");
   tri_noise_add(&e->noise, "mpiexec noticed that process rank 0 with PID 0 on node n1 exited on signal 9 (Killed).");

@@ -45,7 +45,7 @@ static void test_bad_templates(void **state) {
   expect_refused("{{ a b }}", TRI_BAD_FILE, "line 1 column 6: `}}` is missing before `b`");
   expect_refused("{{ a ? b }}", TRI_BAD_FILE, "line 1 column 6: U+003F does not belong in a tag");
   expect_refused("{# a", TRI_BAD_FILE, "the comment is not closed");
-  expect_refused("{% break %}", TRI_BAD_FILE, "`break` stands outside of any loop");
+  expect_refused("{% break %}", TRI_BAD_FILE, "`break` is outside of any loop");
 }
 
 static void test_nesting_is_bounded(void **state) {
@@ -264,7 +264,7 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
              "the template refuses the conversation: turns!");
   expect_bad(plain, "{\"text\": \"a\", \"id\": 1}",
-             "there is none of the keys `messages`, `prompt` and `conversations`; it has `text`, `id`: choose");
+             "none of the keys is there: `messages`, `prompt` and `conversations`; it has `text`, `id`: choose");
   expect_bad(plain, "{\"messages\": \"a\"}", "`messages` is a string; it must be a list of messages");
   expect_bad(plain, MESSAGES("1"), "`messages`, message 1 is a number, not an object");
   expect_bad(plain, MESSAGES("{\"content\": \"a\"}"), "message 1: `role` is missing");

@@ -140,7 +140,7 @@ static void test_nothing_to_find(void **state) {
   tri_checkpoint *checkpoint = NULL;
   CHECK_FAILS(tri_checkpoint_open(absent, &checkpoint), TRI_BAD_FILE, "absent is not a folder");
   CHECK_FAILS(tri_checkpoint_open(root, &checkpoint), TRI_BAD_FILE,
-              "is no checkpoint: it has neither model.safetensors");
+              "is not a checkpoint: it has neither model.safetensors");
   CHECK_FAILS(tri_checkpoint_verify(NULL, root), TRI_BAD_FILE, "has no COMPLETE");
 }
 

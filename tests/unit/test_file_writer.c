@@ -155,7 +155,7 @@ static void plain_files_only(void **state) {
   CHECK_FAILS(tri_file_read_plain("a-socket", 100, &text, &bytes), TRI_BAD_FILE, "a-socket is a socket");
   CHECK_FAILS(tri_file_read_plain("/dev/zero", 100, &text, &bytes), TRI_BAD_FILE, "/dev/zero is a device");
   CHECK_FAILS(tri_file_replace("a-folder", "text", 4), TRI_BAD_FILE,
-              "a-folder is a folder, where a file is to be written; move it away or remove it");
+              "a-folder is a folder, and a file has to be written there; move it away or remove it");
 }
 
 /* In a folder where others may write: what they put under a name that is going to be used is not followed. */

@@ -484,8 +484,8 @@ static void test_experts_refused(void **state) {
       {"{\"model_type\": \"\"}", TRI_UNSUPPORTED, "C/config.json: `model_type` is ``; gpt2, llama, "},
       {DOTS "\"trireme\": 3}", TRI_BAD_FILE, "`trireme` is 3, but should be an object"},
       {DOTS "\"trireme\": {\"num_layers\": \"3\"}}", TRI_BAD_FILE,
-       "`trireme.num_layers` is no key of a router with its value as a string"},
-      {DOTS "\"trireme\": {\"router_quota\": 3}}", TRI_BAD_FILE, "`trireme.router_quota` is no key of a router"},
+       "`trireme.num_layers` is not a key of a router with its value as a string"},
+      {DOTS "\"trireme\": {\"router_quota\": 3}}", TRI_BAD_FILE, "`trireme.router_quota` is not a key of a router"},
       {DOTS "\"trireme\": {\"balance\": \"some\"}}", TRI_BAD_FILE,
        "`balance` must be one of none, sequence, bias, not `some`"},
   };

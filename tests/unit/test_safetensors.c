@@ -39,7 +39,7 @@ static const struct {
   size_t data_bytes;
   const char *message;
 } hostile[] = {
-    {"", 0, "F is no safetensors file: its header does not begin with `{`"},
+    {"", 0, "F is not a safetensors file: its header does not begin with `{`"},
     {" {}", 0, "does not begin with `{`"},
     {"[1]", 0, "does not begin with `{`"},
     {"{\"a\":", 0, "F: the header is not valid JSON at byte 5"},
@@ -70,7 +70,8 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4.0]}}", 4, "no `data_offsets` of two integers"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4,
      "F: tensor `a` lies at bytes [-4, 0), which"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,4]}}", 8, "lies at bytes [8, 4), which is no range"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[8,4]}}", 8,
+     "lies at bytes [8, 4), which is not a range"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 7,
      "F: tensor `a` lies at bytes [0, 8), but the file has only 7 bytes of data; it is truncated or damaged"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,12]}}", 12,
@@ -107,7 +108,7 @@ static void test_hostile_lengths(void **state) {
   char image[64] = {0};
   tri_safetensors_header header;
   CHECK_FAILS(tri_safetensors_parse("F", image, 0, 0, &header), TRI_BAD_FILE,
-              "F is no safetensors file: it has 0 bytes");
+              "F is not a safetensors file: it has 0 bytes");
   CHECK_FAILS(tri_safetensors_parse("F", image, 7, 7, &header), TRI_BAD_FILE, "it has 7 bytes, and the length");
   uint64_t length = 100000001;
   memcpy(image, &length, 8);

@@ -52,7 +52,7 @@ static tri_status keep_up(tri_board *board) {
       tri_pause_s(nap_s);
     }
   }
-  return tri_fail(TRI_INTERRUPTED, "the board is closed; the runs go on without it");
+  return tri_fail(TRI_INTERRUPTED, "the board is closed; the runs continue");
 }
 
 static tri_status board_run(int count, char **given) {
@@ -83,7 +83,7 @@ destroy:
 
 const tri_command tri_command_board = {
     .name = "board",
-    .summary = "show runs, studies and timelines in a browser, as they go on",
+    .summary = "show runs, studies and timelines in a browser while they run",
     .help =
         "usage: trireme board FOLDER... [--port N] [--host ADDRESS] [--token]\n"
         "\n"

@@ -80,7 +80,7 @@ static tri_status read_run(const char *folder, compared_run *run) {
   char path[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "metrics.jsonl"));
   if (!tri_path_exists(path)) {
-    return tri_fail(TRI_BAD_FILE, "%s is no run's output: it has no metrics.jsonl", folder);
+    return tri_fail(TRI_BAD_FILE, "%s is not a run's output: it has no metrics.jsonl", folder);
   }
   TRI_TRY(tri_metrics_history_read(path, INT64_MAX, &run->history));
   const tri_metrics_history *h = &run->history;

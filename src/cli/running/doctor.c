@@ -117,7 +117,7 @@ enum { CHIP_BYTES = 32 };
 static tri_status next_chip(const char **chips, char out[CHIP_BYTES]) {
   const size_t length = strcspn(*chips, ",");
   if (length == 0 || length >= CHIP_BYTES) {
-    return tri_fail(TRI_BAD_USAGE, "doctor --compile: `%.*s` is no chip; it is names such as sm_90a,gfx90a",
+    return tri_fail(TRI_BAD_USAGE, "doctor --compile: `%.*s` is not a chip; it is names such as sm_90a,gfx90a",
                     (int)length, *chips);
   }
   snprintf(out, CHIP_BYTES, "%.*s", (int)length, *chips);

@@ -163,7 +163,7 @@ void tri_doctor_check_threads(tri_doctor *doctor) {
                        (long long)usable);
   } else if (most < usable && asked != NULL) {
     tri_finding_advise(threads, TRI_MARK_WARNING,
-                       "unset OMP_NUM_THREADS unless the other %lld cores are for somebody else",
+                       "unset OMP_NUM_THREADS unless the other %lld cores are for other programs",
                        (long long)(usable - most));
   }
 }

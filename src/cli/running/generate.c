@@ -321,7 +321,7 @@ const tri_command tri_command_generate = {
         "unless\n"
         "an option does. A text longer than the model's positions goes on from its last tokens. The exit status is not "
         "0 where\n"
-        "no text came of it, or the model's logits are no numbers.\n"
+        "no text came of it, or the model's logits are not numbers.\n"
         "\n"
         "  --prompt TEXT       what to begin with; - is standard input, which is read too where it is a pipe or a "
         "file\n"

@@ -167,7 +167,8 @@ static tri_status take_options(const arguments *given, tri_study *study) {
   if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
   if (population != (study->search.method == TRI_METHOD_POPULATION)) {
     return tri_fail(TRI_BAD_USAGE,
-                    "--method %s: a population has a space of its own; say `method: pbt`, or not, in the study file",
+                    "--method %s: population-based training has its own space; write `method: pbt` in the study file, "
+                    "or leave it out",
                     given->method);
   }
   if (study->search.method == TRI_METHOD_EXHAUSTIVE && given->trials == 0) study->search.trials = 0; /* all */
@@ -230,7 +231,7 @@ static tri_status tune_run(int count, char **given) {
     tri_config_help(tri_study_table(), stdout);
     return TRI_OK;
   }
-  TRI_TRY(tri_stop_listen("interrupted; the same command goes on"));
+  TRI_TRY(tri_stop_listen("interrupted; the same command continues"));
   TRI_TRY(tri_alloc("a study", 1, sizeof *study, &study));
   tri_status status = parsed.report ? tune_report(&parsed, study) : tune(&parsed, study);
   tri_study_release(study);

@@ -134,9 +134,9 @@ static bool read_kernel(reader *r, tri_gpu_code_kernel *kernel) {
 }
 
 static tri_status damaged(void) {
-  return tri_fail(TRI_BAD_FILE,
-                  "the compiled kernels are no whole code object of AMD's (or of a version that this "
-                  "program does not know)");
+  return tri_fail(
+      TRI_BAD_FILE,
+      "the compiled kernels are not a whole code object of AMD's (or of a version that this program does not know)");
 }
 
 static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count) {

@@ -98,14 +98,14 @@ tri_status tri_gpu_chip_check(const char *chip) {
   if (tri_gpu_chip_is_listed(here.chips, chip)) return TRI_OK;
   if (here.words[0] == '\0') {
     return tri_fail(TRI_UNSUPPORTED,
-                    "`%s` is no chip, which has a name such as sm_90a or gfx90a; and there is no compiler here: "
-                    "`trireme doctor` says where they were looked for",
+                    "`%s` is not a chip, which has a name such as sm_90a or gfx90a; and there is no compiler here: "
+                    "`trireme doctor` shows where it was looked for",
                     chip);
   }
   snprintf(lower, sizeof lower, "%s", chip);
   for (char *at = lower; *at != '\0'; at++) *at = (char)tolower((unsigned char)*at);
   const char *nearest = nearest_chip(lower, here.chips);
   if (nearest != NULL) snprintf(meant, sizeof meant, "; did you mean `%s`?", nearest);
-  return tri_fail(TRI_UNSUPPORTED, "`%s` is no chip that is known here%s %s. Newer versions know newer chips", chip,
+  return tri_fail(TRI_UNSUPPORTED, "`%s` is not a chip that is known here%s %s. Newer versions know newer chips", chip,
                   nearest != NULL ? meant : ":", here.words);
 }

@@ -22,11 +22,11 @@ static const char *advice(int error) {
     case TRI_CUDA_ECC:
     case TRI_CUDA_CONTAINED:
       return "the GPU's memory is faulty: " SEE_LOG
-             "A training run goes on from its last checkpoint: start it on another GPU, and let the administrator "
+             "A training run resumes from its last checkpoint: start it on another GPU, and let the administrator "
              "reset or replace this one";
     case TRI_CUDA_NVLINK:
       return "a link between GPUs is faulty: " SEE_LOG
-             "A training run goes on from its last checkpoint: start it on another node";
+             "A training run resumes from its last checkpoint: start it on another node";
     case TRI_CUDA_ILLEGAL_ADDRESS:
     case TRI_CUDA_ASSERT:
     case TRI_CUDA_HARDWARE_STACK:
@@ -36,8 +36,8 @@ static const char *advice(int error) {
     case TRI_CUDA_INVALID_PC:
     case TRI_CUDA_LAUNCH_FAILED:
       return "a kernel went wrong, or the GPU fell off the bus: " SEE_LOG
-             "A training run goes on from its last checkpoint; where it comes again on other GPUs it is a mistake of "
-             "this program's, and `device: gpu:blocking` shows which kernel it is";
+             "A training run resumes from its last checkpoint; if it happens on other GPUs, too, it is a bug in this "
+             "program, and `device: gpu:blocking` shows which kernel it is";
     case TRI_CUDA_LAUNCH_TIMEOUT:
       return "a kernel took longer than this GPU's driver allows: it serves a screen; take another GPU";
     case TRI_CUDA_SYSTEM_NOT_READY:
@@ -59,7 +59,7 @@ static const char *advice(int error) {
   }
   if (error >= TRI_CUDA_CAPTURE_FIRST && error <= TRI_CUDA_CAPTURE_LAST)
     return "work was recorded that cannot be: a mistake of this program's";
-  return SEE_LOG "Where it stays, it is a mistake of this program's or a fault of the driver's";
+  return SEE_LOG "If it persists, it is a bug in this program or a fault of the driver's";
 }
 
 tri_status tri_cuda_failed(const tri_cuda_driver *driver, const char *of, const char *call, int error) {

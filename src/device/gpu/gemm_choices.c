@@ -149,8 +149,8 @@ static void tell_refusal(tri_gpu_products *products) {
   if (products->told) return;
   products->told = true;
   tri_warn(
-      "%s; this product, and others that it refuses, are made in another way. Where products.json in the run's "
-      "output has chosen it, remove that file, and products are chosen anew",
+      "%s; this product, and others that it refuses, use another algorithm. If products.json in the run's output names "
+      "it, remove that file, and GEMM algorithms are tuned again",
       tri_status_message());
 }
 
@@ -300,7 +300,7 @@ static tri_status for_lines(const char *text, tri_status (*what)(void *context, 
   char line[TRI_GPU_PRODUCT_TEXT_BYTES];
   while (*text != '\0') {
     const size_t length = strcspn(text, "\n");
-    if (length >= sizeof line) return tri_fail(TRI_BAD_FILE, "`%.60s...` is no matrix product", text);
+    if (length >= sizeof line) return tri_fail(TRI_BAD_FILE, "`%.60s...` is not a matrix product", text);
     memcpy(line, text, length);
     line[length] = '\0';
     if (length > 0) TRI_TRY(what(context, line));
@@ -320,7 +320,7 @@ static tri_status choose_line(void *context, const char *line) {
   tri_gpu_product product;
   tri_gpu_product_choice choice;
   char text[TRI_GPU_PRODUCT_TEXT_BYTES];
-  if (!tri_gpu_product_parse(line, &product)) return tri_fail(TRI_BAD_FILE, "`%s` is no matrix product", line);
+  if (!tri_gpu_product_parse(line, &product)) return tri_fail(TRI_BAD_FILE, "`%s` is not a matrix product", line);
   TRI_TRY(choose_one(c->device, &product, c->timed, &choice));
   return add_line(&c->chosen, tri_gpu_product_choice_print(&product, &choice, text));
 }
@@ -336,7 +336,7 @@ static tri_status take_line(void *context, const char *line) {
   tri_gpu_product product;
   tri_gpu_product_choice choice;
   if (!tri_gpu_product_choice_parse(line, products, &product, &choice)) {
-    return tri_fail(TRI_BAD_FILE, "`%s` is no choice of how to make a matrix product", line);
+    return tri_fail(TRI_BAD_FILE, "`%s` is not a choice of how to make a matrix product", line);
   }
   return tri_gpu_products_set(products, &product, &choice);
 }

@@ -21,15 +21,15 @@ static const char *advice(tri_hip_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
       return "the GPU's memory is faulty: " SEE_LOG
-             "A training run goes on from its last checkpoint: start it on another GPU, and let the administrator "
+             "A training run resumes from its last checkpoint: start it on another GPU, and let the administrator "
              "reset or replace this one";
     case TRI_HIP_ILLEGAL_STATE:
     case TRI_HIP_ILLEGAL_ADDRESS:
     case TRI_HIP_ASSERT:
     case TRI_HIP_LAUNCH_FAILED:
       return "a kernel went wrong, or the GPU was reset or fell off the bus: " SEE_LOG
-             "A training run goes on from its last checkpoint; where it comes again on other GPUs it is a mistake of "
-             "this program's, and `device: gpu:blocking` shows which kernel it is";
+             "A training run resumes from its last checkpoint; if it happens on other GPUs, too, it is a bug in this "
+             "program, and `device: gpu:blocking` shows which kernel it is";
     case TRI_HIP_LAUNCH_TIMEOUT:
       return "a kernel took longer than this GPU's driver allows: it serves a screen; take another GPU";
     case TRI_HIP_OLD_DRIVER:
@@ -45,7 +45,7 @@ static const char *advice(tri_hip_enum error) {
   }
   if (error >= TRI_HIP_CAPTURE_FIRST && error <= TRI_HIP_CAPTURE_LAST)
     return "work was recorded that cannot be: a mistake of this program's";
-  return SEE_LOG "Where it stays, it is a mistake of this program's or a fault of ROCm's";
+  return SEE_LOG "If it persists, it is a bug in this program or a fault of ROCm's";
 }
 
 bool tri_hip_is_lasting(tri_hip_enum error) {

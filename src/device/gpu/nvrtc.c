@@ -127,7 +127,7 @@ static tri_status choose_architecture(const char *architecture, char option[64],
     if (known <= chip && known > below) below = known;
     if (known < least) least = known;
   }
-  if (chip == 0) return tri_fail(TRI_UNSUPPORTED, "`%s` is no chip of NVIDIA's", architecture);
+  if (chip == 0) return tri_fail(TRI_UNSUPPORTED, "`%s` is not a chip of NVIDIA's", architecture);
   if (below == 0) {
     return tri_fail(TRI_UNSUPPORTED,
                     "NVRTC %s (%s) compiles for sm_%d and newer, not for %s: this GPU needs an older compiler%s",
