@@ -231,7 +231,7 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_dial
   rope_reader rope = {.from = {.path = from->path, .object = tri_huggingface_rope_object(from, dialect)}, .key = key};
   TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
   TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));
-  if (dialect->rope.local == NULL) TRI_TRY(read_fraction(from, dialect, out));
+  TRI_TRY(read_fraction(from, dialect, out));
   TRI_TRY(read_local(from, dialect, strcmp(key, "rope_parameters") == 0 ? parameters : NULL, out));
   if (rope.from.object != NULL) {
     if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");

@@ -147,7 +147,6 @@ READINGS = {
         rope_type="linear", factor=3.0, full_attention=dict(rope_type="linear", factor=5.0)))),
     "gemma3, the original length at the top": ("gemma3_text", dict(GEMMA3_MIXED, original_max_position_embeddings=6, rope_scaling=GEMMA3_YARN)),
     "gemma3, a range that is truncated all the same": ("gemma3_text", dict(GEMMA3_MIXED, rope_scaling=dict(GEMMA3_YARN, truncate=False))),
-    "gemma3, a part that turns": ("gemma3_text", dict(GEMMA3_MIXED, partial_rotary_factor=0.5, rope_scaling=dict(rope_type="linear", factor=3.0))),
     "gemma2, nothing said": ("gemma2", dict(**sizes(3, 24, 4, 37, 61, kv=2), head_dim=8)),
     "phi3, the original length inside alone": ("phi3", dict(PHI3, **rope(rope_type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1],
                                                                        original_max_position_embeddings=16))),
