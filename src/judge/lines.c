@@ -1,6 +1,7 @@
 #include "judge/lines.h"
 
 #include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "data/text_stream.h"
 
@@ -59,12 +60,8 @@ static tri_status name_line(const char *path, int64_t line, tri_status status) {
 
 static tri_status take_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
                             void *context) {
-  json_error_t error;
-  json_t *root = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON in UTF-8: %s (column %d)", path, line,
-                    error.text, error.column);
-  }
+  json_t *root = NULL;
+  TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &root));
   tri_status status = TRI_OK;
   if (json_is_object(root)) status = take(context, line, root);
   if (!json_is_object(root)) status = tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
