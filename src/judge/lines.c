@@ -1,5 +1,6 @@
 #include "judge/lines.h"
 
+#include "base/file_kind.h"
 #include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
@@ -74,7 +75,8 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
   size_t bytes = 0;
   int64_t line = 0, taken = 0;
   TRI_TRY(read_all(path, &text, &bytes));
-  tri_status status = TRI_OK;
+  const tri_file_kind *kind = tri_file_kind_of(text, bytes);
+  tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
   for (size_t at = 0; at < bytes && status == TRI_OK;) {
     const char *end = memchr(text + at, '\n', bytes - at);
     const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
