@@ -11,6 +11,7 @@ static const tri_dialect_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),
+    TRI_DIALECT_ALSO("n_embed", SIZE, hidden_size), /* an old name, which goes before */
     FIELD("ffn_hidden_size", SIZE, ffn_size),
     FIELD("num_hidden_layers", SIZE, num_layers),
     FIELD("num_attention_heads", SIZE, num_heads),

@@ -16,7 +16,8 @@ static tri_status check_pairs(const tri_model *m) {
   const int64_t turned = (int64_t)((double)(m->hidden_size / m->num_heads) * m->rotary_fraction);
   if (turned / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`head_dim` %" PRId64 " does not go with rope_scaling.type longrope in phi3: transformers asks for "
+                  "`head_dim` %" PRId64
+                  " does not go with rope_scaling.type longrope in phi3: transformers asks for "
                   "factors of heads of hidden_size / num_heads = %" PRId64,
                   m->head_dim, m->hidden_size / m->num_heads);
 }
@@ -24,15 +25,14 @@ static tri_status check_pairs(const tri_model *m) {
 /* transformers knows no other stretching of it. */
 static tri_status phi3_check(const tri_model *model) {
   const tri_rope_scaling *scaling = &model->rope_scaling;
-  bool known = tri_rope_is_plain(scaling);
   switch (scaling->type) {
-    case TRI_ROPE_LONG: known = true; break;
+    case TRI_ROPE_LONG: return check_pairs(model);
     case TRI_ROPE_LLAMA3:
     case TRI_ROPE_LINEAR:
     case TRI_ROPE_DYNAMIC:
     case TRI_ROPE_YARN: break;
   }
-  if (known) return scaling->type == TRI_ROPE_LONG ? check_pairs(model) : TRI_OK;
+  if (tri_rope_is_plain(scaling)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`rope_scaling.type` of phi3 is longrope, or there is none: transformers takes no other");
 }
