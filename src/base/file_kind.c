@@ -102,13 +102,13 @@ static bool is_safetensors(const unsigned char *first, size_t bytes) {
 
 /* {"config": {"pattern": with any space between. */
 static bool is_tekken(const char *text, size_t bytes) {
-  static const char mark[] = "{\"config\":{\"pattern\":";
+  static const char beginning[] = "{\"config\":{\"pattern\":";
   size_t same = 0;
-  for (size_t i = 0; i < bytes && same < sizeof mark - 1; i++) {
+  for (size_t i = 0; i < bytes && same < sizeof beginning - 1; i++) {
     if (isspace((unsigned char)text[i])) continue;
-    if (text[i] != mark[same++]) return false;
+    if (text[i] != beginning[same++]) return false;
   }
-  return same == sizeof mark - 1;
+  return same == sizeof beginning - 1;
 }
 
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {

@@ -101,8 +101,7 @@ static void say_table(const char *path) {
 static void say_page(const char *path) {
   const tri_file_kind *kind = tri_file_kind_find(path);
   if (kind == NULL || kind->never_text) return;
-  tri_log("%s looks like %s, and is taken as plain text with all that is in it; if it is not meant: %s", path, kind->is,
-          kind->advice);
+  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is, kind->advice);
 }
 
 enum { LOOK_BYTES = 1 << 16 };

@@ -216,6 +216,8 @@ def test_a_signal_ends_a_template(tmp_path):
     (tmp_path / "talk.jsonl").write_text(json.dumps(dict(messages=[dict(role="user", content="q"), dict(role="assistant", content="a")])) + "\n")
     process = subprocess.Popen([TRIREME, "prepare", "--chat", "--chat-template", tmp_path / "long.jinja", "--tokenizer", "bytes", "--out", tmp_path / "out",
                                 tmp_path / "talk.jsonl"], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (tmp_path / "out").exists():
+        time.sleep(0.01)
     time.sleep(0.5)
     process.terminate()
     said = process.communicate()[1]
