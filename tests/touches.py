@@ -75,7 +75,7 @@ TOUCHES = {
     "src/model": [
         "oracle/test_recompute.py",
         "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
-        "oracle/test_lora.py", "oracle/test_extension_guides.py", "oracle/test_folders.py"],
+        "oracle/test_lora.py", "oracle/test_extension_guides.py", "oracle/test_folders.py", "oracle/test_refused_there.py"],
     "src/ops": [
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",

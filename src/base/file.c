@@ -373,6 +373,13 @@ tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status) {
 
 /* ---- paths ------------------------------------------------------------------------------------------------------- */
 
+bool tri_path_is_planted(const char *directory, const char *path) {
+  struct stat link, folder;
+  if (lstat(path, &link) != 0 || !S_ISLNK(link.st_mode)) return false;
+  if (link.st_uid != 0 && link.st_uid != geteuid()) return true;
+  return stat(directory, &folder) != 0 || (folder.st_mode & S_IWOTH) != 0;
+}
+
 bool tri_path_exists(const char *path) {
   struct stat facts;
   return stat(path, &facts) == 0;

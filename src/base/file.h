@@ -67,6 +67,10 @@ tri_status tri_file_writer_close(tri_file_writer *writer, tri_status status);
  * process that died, is removed and never followed. The caller closes *file. */
 tri_status tri_file_create(const char *path, int *file);
 
+/* LOCAL. Whether a link lies at a path in a folder that another user can have put there: the folder is open to all, or
+ * the link is another user's (not root's). What is written through it goes where that user wants. */
+bool tri_path_is_planted(const char *directory, const char *path);
+
 bool tri_path_exists(const char *path);
 bool tri_path_is_directory(const char *path);
 

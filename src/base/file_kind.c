@@ -21,6 +21,7 @@
 #define TO_UTF8(FROM) "convert it: iconv -f " FROM " -t UTF-8 FILE > NEW"
 #define SENTENCEPIECE                                                                                                  \
   "let transformers convert it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes tokenizer.json"
+#define TAKE_TOKENIZER "take tokenizer.json from a Hugging Face folder of the model"
 #define TO_JSON_LINES "convert it to .jsonl or .jsonl.zst"
 
 typedef struct mark {
@@ -75,6 +76,7 @@ static const mark marks[] = {
     MARK(0, "MMIDIDX\0\0", "the index of a corpus (.idx)", "name the corpus without .bin and .idx in data.train", true),
     MARK(0, "\x0A\x0E\x0A\x05<unk>", "a SentencePiece model", SENTENCEPIECE, true),
     MARK(0, "\x0A\x0E\x0A\x05<pad>", "a SentencePiece model", SENTENCEPIECE, true),
+    MARK(0, "IQ== 0\n", "a tokenizer of tiktoken", SENTENCEPIECE, true), /* the token ! in base64, its number */
     MARK(0, "\xFF\xFE\0\0", "a text in UTF-32", TO_UTF8("UTF-32"), true),
     MARK(0, "\0\0\xFE\xFF", "a text in UTF-32", TO_UTF8("UTF-32"), true),
     MARK(0, "\xFF\xFE", "a text in UTF-16 (PowerShell's `>` and Notepad's \"Unicode\")", TO_UTF8("UTF-16"), true),
@@ -84,6 +86,8 @@ static const mark marks[] = {
 static const tri_file_kind html = {"a page of HTML",
                                    "a server's answer instead of the file, most likely; download it again", false};
 static const tri_file_kind safetensors = {"a file of weights (.safetensors)", "name the folder that it is in", true};
+
+static const tri_file_kind tekken = {"a tokenizer of Mistral's own form (tekken.json)", TAKE_TOKENIZER, false};
 
 static bool begins_with_word(const char *text, size_t bytes, const char *word) {
   const size_t length = strlen(word);
@@ -96,6 +100,17 @@ static bool is_safetensors(const unsigned char *first, size_t bytes) {
          (first[9] == '"' || first[9] == '}');
 }
 
+/* {"config": {"pattern": with any space between. */
+static bool is_tekken(const char *text, size_t bytes) {
+  static const char beginning[] = "{\"config\":{\"pattern\":";
+  size_t same = 0;
+  for (size_t i = 0; i < bytes && same < sizeof beginning - 1; i++) {
+    if (isspace((unsigned char)text[i])) continue;
+    if (text[i] != beginning[same++]) return false;
+  }
+  return same == sizeof beginning - 1;
+}
+
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {
   const char *text = first;
   if (is_safetensors(first, bytes)) return &safetensors; /* before the marks: a header may be of 0x8B1F bytes */
@@ -103,6 +118,7 @@ const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes) {
     if (bytes >= marks[i].at + marks[i].bytes && memcmp(text + marks[i].at, marks[i].text, marks[i].bytes) == 0)
       return &marks[i].kind;
   }
+  if (is_tekken(text, bytes)) return &tekken;
   while (bytes > 0 && isspace((unsigned char)*text)) text++, bytes--;
   return begins_with_word(text, bytes, "<!doctype html") || begins_with_word(text, bytes, "<html") ? &html : NULL;
 }
@@ -192,8 +208,7 @@ static const content contents[] = {
     {"*.safetensors", OF_FOLDER, "weights without a config.json", "get the model's config.json, too"},
     {"*.safetensors", 1u << TRI_CONTENT_WEIGHTS, "weights by another name",
      "name the file model.safetensors if it is the whole model in the names of transformers"},
-    {"tekken.json", OF_TOKENIZER, "a tokenizer of Mistral's own form",
-     "take tokenizer.json from a Hugging Face folder of the model"},
+    {"tekken.json", OF_TOKENIZER, "a tokenizer of Mistral's own form", TAKE_TOKENIZER},
     {"tokenizer.model*", OF_TOKENIZER, "a tokenizer of SentencePiece or tiktoken", SENTENCEPIECE},
     {"spiece.model", OF_TOKENIZER, "a tokenizer of SentencePiece", SENTENCEPIECE},
     {"*.tiktoken", OF_TOKENIZER, "a tokenizer of tiktoken", SENTENCEPIECE},

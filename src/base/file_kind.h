@@ -22,6 +22,9 @@ const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes);
 /* LOCAL. The same of a file. NULL for what cannot be read, and for pipes and devices, which are not opened. */
 const tri_file_kind *tri_file_kind_find(const char *path);
 
+/* What to do about bytes that are not UTF-8, for the end of a message. */
+#define TRI_LATIN_1_ADVICE "convert it, if it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW"
+
 /* LOCAL. A failure of the status that says the kind: "PATH is KIND, not WANTED: ADVICE". */
 tri_status tri_file_kind_refuse(tri_status status, const char *path, const tri_file_kind *kind, const char *wanted);
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -34,6 +35,21 @@ tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes,
   TRI_TRY(tri_json_parse(path, text, bytes, 0, out));
   tri_warn("%s; the last one counts, as in Python", why);
   return TRI_OK;
+}
+
+tri_status tri_json_parse_line(const char *path, int64_t line, const char *text, size_t bytes, size_t flags,
+                               json_t **out) {
+  json_error_t fault;
+  json_t *root = json_loadb(text, bytes, flags, &fault);
+  if (root != NULL) {
+    *out = root;
+    return TRI_OK;
+  }
+  const tri_file_kind *kind = line == 1 ? tri_file_kind_of(text, bytes) : NULL;
+  if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
+  const bool other_encoding = json_error_code(&fault) == json_error_invalid_utf8;
+  return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)%s", path, line, fault.text,
+                  fault.column, other_encoding ? "; " TRI_LATIN_1_ADVICE : "");
 }
 
 tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out) {

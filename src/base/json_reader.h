@@ -18,6 +18,11 @@ tri_status tri_json_parse(const char *path, const char *text, size_t bytes, size
  * and a warning says so. */
 tri_status tri_json_parse_last(const char *path, const char *text, size_t bytes, json_t **out);
 
+/* LOCAL. A line of a file of JSON lines, with Jansson's flags. What cannot be parsed is TRI_BAD_FILE: the message says
+ * where, or in the first line what the file is instead, and what to do about bytes that are not UTF-8. */
+tri_status tri_json_parse_line(const char *path, int64_t line, const char *text, size_t bytes, size_t flags,
+                               json_t **out);
+
 /* LOCAL. Reads and parses FOLDER/NAME, which has at most `limit_bytes`, as tri_json_parse does without flags. */
 tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out);
 

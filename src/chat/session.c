@@ -1,5 +1,6 @@
 #include "chat/session.h"
 
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "chat/conversation.h"
 
@@ -323,13 +324,9 @@ static tri_status name_line(const char *path, int64_t line, tri_status status) {
 
 static tri_status parse(tri_chat_session *session, const char *path, int64_t line, const char *text, size_t bytes,
                         json_t **out) {
-  json_error_t error;
   tri_chat_arena_reset(&session->arena);
   session->num_answers = session->work = 0;
-  *out = json_loadb(text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-  if (*out != NULL) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)", path, line, error.text,
-                  error.column);
+  return tri_json_parse_line(path, line, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, out);
 }
 
 static void give(const tri_chat_session *session, tri_chat_answered *out) {

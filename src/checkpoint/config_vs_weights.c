@@ -75,11 +75,12 @@ static bool differs_with(json_t *config, const char *key, json_t *value, const q
   return look(config, q->name, &other) && is_answered_otherwise(q, &other);
 }
 
-/* Twice the number moves what is a product, its neighbours and 1 whether there is a layer. */
+/* Twice the number, or half of it where that is no model, moves what is a product, its neighbours and 1 whether there
+ * is a layer. */
 static bool depends(json_t *config, const char *key, const question *q) {
   json_t *held = json_incref(json_object_get(config, key));
   const json_int_t value = json_integer_value(held);
-  const json_int_t others[] = {2 * value, value + 1, value - 1, 1};
+  const json_int_t others[] = {2 * value, value / 2, value + 1, value - 1, 1};
   bool found = false;
   for (size_t i = 0; value > 0 && value < INT32_MAX && !found && i < sizeof others / sizeof others[0]; i++) {
     if (others[i] == value || others[i] < 1) continue;

@@ -364,10 +364,11 @@ static void note_difference(void *context, const char *key, const char *left, co
   *(bool *)context = *(bool *)context || tri_model_key_is_of_function(key);
 }
 
-/* Whether a dialect's words say all of a model. */
+/* Whether a dialect's words say all of a model, and transformers takes them. */
 static bool says_all(const tri_hf_keys *dialect, const tri_model *model) {
   tri_model said;
   bool differs = false;
+  if (dialect->is != NULL && !dialect->is(model)) return false;
   json_t *document = write_model(model, dialect);
   const bool read = read_said(&(tri_json_reader){.path = "the description", .object = document}, &said) == TRI_OK;
   json_decref(document);

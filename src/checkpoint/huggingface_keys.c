@@ -162,21 +162,43 @@ static void note_inner(const tri_json_reader *from, const char *key, const char 
   note_pair(from, key, tri_reader_get(from, key), place, json_object_get(object, inner));
 }
 
+/* What transformers does not read where kinds of layers have objects of their own. */
+static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *dialect, const char *key,
+                             const json_t *all, const json_t *object) {
+  static const char original[] = "original_max_position_embeddings";
+  const char *passed = NULL;
+  if (object != all && json_object_get(all, "rope_type") != NULL) passed = "rope_type";
+  if (object != all && json_object_get(all, "rope_theta") != NULL) passed = "rope_theta";
+  if (json_is_false(json_object_get(object, "truncate"))) passed = "truncate";
+  if (tri_huggingface_rope_passes_type(from, dialect) && json_object_get(object, "type") != NULL &&
+      json_object_get(object, "rope_type") == NULL)
+    passed = "type";
+  if (passed != NULL) {
+    tri_log("%s: ignored: `%s` in `%s`; transformers does not read it there for model_type %s either", from->path,
+            passed, key, dialect->model_type);
+  }
+  const json_t *length = object == NULL ? NULL : tri_reader_get(from, original);
+  if (length == NULL || are_equal(length, json_object_get(object, original))) return;
+  tri_log("%s: ignored: `%s`; transformers reads it in `%s` alone for model_type %s", from->path, original, key,
+          dialect->model_type);
+}
+
 /* Bases, what turns of each head and how it is stretched. */
 static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
   const tri_hf_keys_rope *rope = &dialect->rope;
   const char *key = tri_huggingface_rope_key(from);
-  const json_t *object = tri_reader_get(from, key), *full = json_object_get(object, "full_attention");
-  if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, object);
-  note_inner(from, rope->local, "rope_parameters.sliding_attention", json_object_get(object, "sliding_attention"),
-             "rope_theta");
-  if (full != NULL && rope->local == NULL) {
+  const json_t *all = tri_reader_get(from, key), *object = tri_huggingface_rope_object(from, dialect);
+  if (strcmp(key, scaling) == 0) note_pair(from, parameters, tri_reader_get(from, parameters), scaling, all);
+  if (strcmp(key, parameters) == 0) {
+    note_inner(from, rope->local, "rope_parameters.sliding_attention", json_object_get(all, "sliding_attention"),
+               "rope_theta");
+  }
+  if (rope->local == NULL && json_object_get(all, "full_attention") != NULL) {
     tri_log("%s: ignored: what `%s` has for each kind of layer; transformers does not read it for model_type %s either",
             from->path, key, dialect->model_type);
-  } else if (full != NULL) {
-    object = full;
   }
+  if (rope->local != NULL) note_passed_over(from, dialect, key, all, object);
   note_inner(from, "rope_theta", key, object, "rope_theta");
   note_inner(from, rope->theta, key, object, "rope_theta");
   note_inner(from, rope->fraction == NULL ? NULL : "partial_rotary_factor", key, object, "partial_rotary_factor");

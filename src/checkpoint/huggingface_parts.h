@@ -9,6 +9,11 @@
 /* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first
  * counts unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
+/* What says it of layers without a window, NULL where nothing does: that object, or where kinds of layers have bases of
+ * their own the one that `rope_parameters` has for full_attention. */
+const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect);
+/* Whether that object's `type`, the former name of `rope_type`, is passed over: in `rope_scaling` beside such bases. */
+bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *dialect);
 
 /* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence and windows have been read before. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);

@@ -48,14 +48,15 @@ static tri_status read_factor(const rope_reader *rope, tri_rope_scaling *out) {
   return tri_reader_positive(&rope->from, "factor", 1, &out->factor);
 }
 
-/* Positions that the first training saw: what the top of the file says comes first. */
+/* Positions that the first training saw: what the top of the file says comes first, but not for objects of kinds of
+ * layers. */
 static tri_status read_original(const rope_reader *rope, const tri_json_reader *config, const tri_hf_keys *dialect,
                                 const tri_model *model, int64_t *out) {
   static const char key[] = "original_max_position_embeddings";
   *out = model->max_sequence;
   TRI_TRY(tri_reader_size(&rope->from, key, *out, out));
   if (dialect->rope.original_length > 0) *out = dialect->rope.original_length;
-  return tri_reader_size(config, key, *out, out);
+  return dialect->rope.local != NULL ? TRI_OK : tri_reader_size(config, key, *out, out);
 }
 
 static tri_status read_llama3(const rope_reader *rope, tri_rope_scaling *out) {
@@ -72,8 +73,10 @@ static tri_status get_optional_number(const tri_json_reader *from, const char *k
   return *out >= 0 ? TRI_OK : tri_reader_wrong(from, key, "a number above 0");
 }
 
-/* Without a factor it is how much longer texts are than at first. */
-static tri_status read_yarn(const rope_reader *rope, const tri_model *model, tri_rope_scaling *out) {
+/* Without a factor it is how much longer texts are than at first. Where kinds of layers have objects of their own
+ * transformers does not look for `truncate` there. */
+static tri_status read_yarn(const rope_reader *rope, const tri_hf_keys *dialect, const tri_model *model,
+                            tri_rope_scaling *out) {
   const tri_json_reader *from = &rope->from;
   static const char *const asked[] = {"factor", NULL};
   const json_t *factor = tri_reader_get(from, "attention_factor");
@@ -89,7 +92,8 @@ static tri_status read_yarn(const rope_reader *rope, const tri_model *model, tri
   TRI_TRY(get_optional_number(from, "beta_slow", &out->beta_slow));
   if (out->beta_fast == 0) out->beta_fast = 32;
   if (out->beta_slow == 0) out->beta_slow = 1;
-  return tri_reader_bool(from, "truncate", true, &out->truncate);
+  out->truncate = true;
+  return dialect->rope.local != NULL ? TRI_OK : tri_reader_bool(from, "truncate", true, &out->truncate);
 }
 
 static tri_status read_factors(const tri_json_reader *from, const char *key, double out[TRI_ROPE_MOST_PAIRS]) {
@@ -142,7 +146,10 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
                                tri_model *out) {
   rope_reader rope = *given;
   tri_rope_scaling *scaling = &out->rope_scaling;
-  TRI_TRY(tri_reader_word(&rope.from, "type", "default", &rope.type));
+  rope.type = "default";
+  if (!tri_huggingface_rope_passes_type(config, dialect)) {
+    TRI_TRY(tri_reader_word(&rope.from, "type", rope.type, &rope.type));
+  }
   TRI_TRY(tri_reader_word(&rope.from, "rope_type", rope.type, &rope.type));
   if (strcmp(rope.type, "default") == 0) return TRI_OK;
   if (was_longrope(&rope)) rope.type = rope_types_word(TRI_ROPE_LONG);
@@ -157,7 +164,7 @@ static tri_status read_scaling(const rope_reader *given, const tri_json_reader *
     case TRI_ROPE_LINEAR: return read_factor(&rope, scaling);
     case TRI_ROPE_DYNAMIC: TRI_TRY(read_factor(&rope, scaling)); return read_dynamic(config, out);
     case TRI_ROPE_LLAMA3: scaling->original_max_sequence = original; return read_llama3(&rope, scaling);
-    case TRI_ROPE_YARN: scaling->original_max_sequence = original; return read_yarn(&rope, out, scaling);
+    case TRI_ROPE_YARN: scaling->original_max_sequence = original; return read_yarn(&rope, dialect, out, scaling);
     case TRI_ROPE_LONG: scaling->original_max_sequence = original; return read_longrope(&rope, config, out, scaling);
   }
   return TRI_OK;
@@ -189,6 +196,18 @@ const char *tri_huggingface_rope_key(const tri_json_reader *from) {
   return is_empty ? "rope_parameters" : "rope_scaling";
 }
 
+const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect) {
+  const char *key = tri_huggingface_rope_key(from);
+  const json_t *object = tri_reader_get(from, key);
+  if (dialect->rope.local == NULL || strcmp(key, "rope_scaling") == 0) return object;
+  const json_t *full = json_object_get(object, "full_attention");
+  return json_is_null(full) ? NULL : full;
+}
+
+bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *dialect) {
+  return dialect->rope.local != NULL && strcmp(tri_huggingface_rope_key(from), "rope_scaling") == 0;
+}
+
 /* Up to version 4 transformers writes `rope_theta` and `rope_scaling`; from 5 on `rope_parameters` holds both, or an
  * object for each kind of layer. The type was once called `type`. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
@@ -201,20 +220,19 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
                     from->path);
   }
   const char *theta = dialect->rope.theta == NULL ? "rope_theta" : dialect->rope.theta;
-  const json_t *parameters = tri_reader_get(from, key), *full = json_object_get(parameters, "full_attention");
-  if (dialect->rope.local == NULL && full != NULL) {
-    if (dialect->window.by_layer) {
-      return tri_fail(TRI_UNSUPPORTED,
-                      "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
-                      from->path, key);
-    }
-    full = NULL; /* ignored, and told of (huggingface_keys.c) */
+  const json_t *parameters = tri_reader_get(from, key);
+  /* Of others it is ignored, and told of (huggingface_keys.c). */
+  if (dialect->rope.local == NULL && dialect->window.by_layer && json_object_get(parameters, "full_attention")) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s` has an object for each kind of layer, which is not supported for this model_type",
+                    from->path, key);
   }
-  rope_reader rope = {.from = {.path = from->path, .object = full == NULL ? parameters : full}, .key = key};
+  if (parameters != NULL && !json_is_object(parameters)) return tri_reader_wrong(from, key, "an object");
+  rope_reader rope = {.from = {.path = from->path, .object = tri_huggingface_rope_object(from, dialect)}, .key = key};
   TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
   TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));
   TRI_TRY(read_fraction(from, dialect, out));
-  TRI_TRY(read_local(from, dialect, parameters, out));
+  TRI_TRY(read_local(from, dialect, strcmp(key, "rope_parameters") == 0 ? parameters : NULL, out));
   if (rope.from.object != NULL) {
     if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
     TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "data/json_line.h"
 #include "data/text_check.h"
 
@@ -60,12 +61,8 @@ tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece
     return TRI_OK;
   }
   /* Most likely there is a fault, and this parser says which. */
-  json_error_t error;
-  json_t *root = json_loadb(text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)", block->path, piece->line,
-                    error.text, error.column);
-  }
+  json_t *root = NULL;
+  TRI_TRY(tri_json_parse_line(block->path, piece->line, text, piece->bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, &root));
   json_t *value = NULL;
   tri_status status = find_text(block->path, piece->line, root, key, &value);
   if (status != TRI_OK) {

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/file_kind.h"
 #include "base/file_transaction.h"
 #include "base/format.h"
 #include "base/log.h"
@@ -97,6 +98,13 @@ static void say_table(const char *path) {
       path);
 }
 
+/* A page of HTML may be meant, or be what a server sent in place of a text. */
+static void say_page(const char *path) {
+  const tri_file_kind *kind = tri_file_kind_find(path);
+  if (kind == NULL || kind->never_text) return;
+  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is, kind->advice);
+}
+
 enum { LOOK_BYTES = 1 << 16 };
 
 /* So is a file of JSON lines under another name: its keys and quotes would be learnt. The first line tells. */
@@ -172,7 +180,10 @@ static tri_status check_inputs(prepare *p) {
                       path);
     }
     const bool plain = stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-    if (plain && !tri_text_input_is_json(path) && !p->options->binary) TRI_TRY(say_json(path, p->options->key));
+    if (plain && !tri_text_input_is_json(path) && !p->options->binary) {
+      TRI_TRY(say_json(path, p->options->key));
+      say_page(path);
+    }
     if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
       return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,
                       learns_characters(p->options) ? "char" : "train:VOCAB");

@@ -21,7 +21,8 @@ static tri_status check_share(const tri_text_check *check) {
   if ((double)check->bad <= MOST_BAD * (double)check->bytes) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s is not in UTF-8: %" PRId64 " of %" PRId64 " bytes are not, the first at byte %" PRId64
-                  "; convert it, if it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW; --skip-bad leaves "
+                  "; " TRI_LATIN_1_ADVICE
+                  "; --skip-bad leaves "
                   "documents with such bytes out, --binary takes all as they are",
                   check->path, check->bad, check->bytes, check->first_bad);
 }

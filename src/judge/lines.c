@@ -1,6 +1,8 @@
 #include "judge/lines.h"
 
+#include "base/file_kind.h"
 #include "base/json_kind.h"
+#include "base/json_reader.h"
 #include "base/memory.h"
 #include "data/text_stream.h"
 
@@ -59,12 +61,8 @@ static tri_status name_line(const char *path, int64_t line, tri_status status) {
 
 static tri_status take_line(const char *path, int64_t line, const char *text, size_t bytes, tri_judge_take take,
                             void *context) {
-  json_error_t error;
-  json_t *root = json_loadb(text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON in UTF-8: %s (column %d)", path, line,
-                    error.text, error.column);
-  }
+  json_t *root = NULL;
+  TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &root));
   tri_status status = TRI_OK;
   if (json_is_object(root)) status = take(context, line, root);
   if (!json_is_object(root)) status = tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
@@ -77,7 +75,8 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
   size_t bytes = 0;
   int64_t line = 0, taken = 0;
   TRI_TRY(read_all(path, &text, &bytes));
-  tri_status status = TRI_OK;
+  const tri_file_kind *kind = tri_file_kind_of(text, bytes);
+  tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
   for (size_t at = 0; at < bytes && status == TRI_OK;) {
     const char *end = memchr(text + at, '\n', bytes - at);
     const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;

@@ -3,6 +3,8 @@
  * groups; the bias follows the load. The first layers are without experts, and all tokens meet some. */
 #include "model/family.h"
 
+#include <inttypes.h>
+
 #define FIELD TRI_HF_KEYS_FIELD
 #define ALSO TRI_HF_KEYS_ALSO
 static const tri_hf_key keys[] = {
@@ -45,6 +47,16 @@ static const tri_hf_keys dialects[] = {
     {.model_type = NULL},
 };
 
+/* transformers takes the two best of each group, whatever its size. */
+static tri_status dots1_check(const tri_model *m) {
+  const bool of_pairs = m->router_scoring == TRI_ROUTER_SIGMOID && !m->router_quota && m->num_experts > 0;
+  if (!of_pairs || m->num_experts / m->router_groups >= 2) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`router_groups` %" PRId64 " leaves one of num_experts %" PRId64
+                  " in a group, and dots1 chooses groups by their two best; take fewer groups or more experts",
+                  m->router_groups, m->num_experts);
+}
+
 const tri_family_table tri_family_dots1 = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
                .names = {TRI_BLOCKS_LLAMA_NAMES, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_EXPERT_NAMES},
@@ -55,4 +67,5 @@ const tri_family_table tri_family_dots1 = {
               .router_normalised = true,
               .router_bias = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "activation"),
-    .dialects = dialects};
+    .dialects = dialects,
+    .check = dots1_check};

@@ -11,6 +11,7 @@ static const tri_hf_key keys[] = {
     FIELD("vocab_size", SIZE, vocab_size),
     FIELD("max_position_embeddings", SIZE, max_sequence),
     FIELD("hidden_size", SIZE, hidden_size),
+    TRI_HF_KEYS_ALSO("n_embed", SIZE, hidden_size), /* an old name, which goes before */
     FIELD("ffn_hidden_size", SIZE, ffn_size),
     FIELD("num_hidden_layers", SIZE, num_layers),
     FIELD("num_attention_heads", SIZE, num_heads),
@@ -41,6 +42,16 @@ static tri_status read_words(const tri_json_reader *from, const tri_model *model
   return tri_reader_size(from, "num_kv_heads", model->num_heads, &out->kv_heads);
 }
 
+/* Keys of the new architecture, with which transformers fails in the old one. */
+static tri_status check_old(const tri_json_reader *from, const tri_model *model, const words *said) {
+  const char *key = NULL;
+  if (said->parallel && said->norms == 2) key = "num_ln_in_parallel_attn";
+  if (!said->multi_query && said->kv_heads != model->num_heads) key = "num_kv_heads";
+  if (key == NULL || said->new_architecture) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` goes with `new_decoder_architecture`; correct one of them", from->path,
+                  key);
+}
+
 static tri_status falcon_read(const tri_json_reader *from, tri_model *out) {
   words said;
   TRI_TRY(read_words(from, out, &said));
@@ -48,6 +59,7 @@ static tri_status falcon_read(const tri_json_reader *from, tri_model *out) {
     return tri_fail(TRI_UNSUPPORTED, "%s: `new_decoder_architecture` without `parallel_attn` is not supported",
                     from->path);
   }
+  TRI_TRY(check_old(from, out, &said));
   out->num_kv_heads = said.multi_query ? 1 : out->num_heads;
   if (said.new_architecture) out->num_kv_heads = said.kv_heads;
   out->residual = TRI_RESIDUAL_PARALLEL_ONE_NORM;

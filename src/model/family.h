@@ -43,6 +43,8 @@ extern const char *const tri_family_optional_keys[];
 /* For a family's own check: heads that are hidden_size / num_heads wide; and as many of keys and values. */
 tri_status tri_family_check_head_dim(const tri_model *model);
 tri_status tri_family_check_kv_heads(const tri_model *model);
+/* A hidden_size that num_heads divides, whatever head_dim is: some configurations of transformers refuse any other. */
+tri_status tri_family_check_divides(const tri_model *model);
 
 /* Whether a model has no more than its family can say, and its numbers go together. */
 tri_status tri_family_check(const tri_model *model);

@@ -100,6 +100,14 @@ tri_status tri_family_check_kv_heads(const tri_model *m) {
                   m->num_kv_heads, m->num_heads, tri_family_name(m->family));
 }
 
+tri_status tri_family_check_divides(const tri_model *m) {
+  if (m->hidden_size % m->num_heads == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`hidden_size` %" PRId64 " is not a multiple of num_heads %" PRId64
+                  ", which transformers refuses here, whatever head_dim is; try hidden_size %" PRId64,
+                  m->hidden_size, m->num_heads, (m->hidden_size / m->num_heads + 1) * m->num_heads);
+}
+
 tri_status tri_family_check(const tri_model *model) {
   const tri_family_table *family = tri_family_of(model);
   TRI_TRY(check_keys(model, family));

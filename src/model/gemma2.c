@@ -87,4 +87,5 @@ const tri_family_table tri_family_gemma2 = {
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "attention_scale",
                             "attention_soft_cap", "logit_soft_cap"),
-    .dialects = dialects};
+    .dialects = dialects,
+    .check = tri_family_check_divides};

@@ -57,6 +57,14 @@ static const tri_hf_keys dialects[] = {
     {.model_type = NULL},
 };
 
+/* transformers looks for `truncate` beside the objects of the kinds of layers, where no key of ours is written. */
+static tri_status gemma3_check(const tri_model *m) {
+  TRI_TRY(tri_family_check_divides(m));
+  if (m->rope_scaling.type != TRI_ROPE_YARN || m->rope_scaling.truncate) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`rope_scaling.truncate` is true in gemma3, where transformers does not read it; leave it out");
+}
+
 const tri_family_table tri_family_gemma3 = {
     .blocks = {TRI_BLOCKS_LLAMA_MODULES, .biases = TRI_BIASES_ATTENTION,
                .names = {TRI_GEMMA_NORMS, TRI_BLOCKS_LLAMA_ATTENTION, TRI_BLOCKS_QK_NORMS, TRI_BLOCKS_LLAMA_MLP},
@@ -65,4 +73,5 @@ const tri_family_table tri_family_gemma3 = {
     .usual = {.activation = TRI_ACTIVATION_GELU_TANH, .tied = true},
     .keys = TRI_FAMILY_KEYS(TRI_FAMILY_ROPE_KEYS, "attention_bias", TRI_FAMILY_WINDOW_KEYS, "local_rope_theta",
                             "attention_scale", "logit_soft_cap"),
-    .dialects = dialects};
+    .dialects = dialects,
+    .check = gemma3_check};

@@ -12,7 +12,11 @@ static const tri_hf_key llama_biases[] = {
     TRI_HF_KEYS_FIELD("mlp_bias", BOOL, mlp_bias),
     {.key = NULL},
 };
-static bool is_llama(const tri_model *m) { return m->attention_bias == m->output_bias && m->window == 0; }
+/* transformers' LlamaConfig refuses other widths and standard deviations; its relatives do not look. */
+static bool fits_llama(const tri_model *m) { return m->hidden_size % m->num_heads == 0 && m->init_std <= 1; }
+static bool is_llama(const tri_model *m) {
+  return m->attention_bias == m->output_bias && m->window == 0 && fits_llama(m);
+}
 static bool is_mistral(const tri_model *m) { return !m->attention_bias && strcmp(m->window_layers, "all") == 0; }
 static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
 
@@ -20,6 +24,11 @@ static bool is_ministral(const tri_model *m) { return !m->attention_bias; }
  * others. */
 static tri_status llama_check(const tri_model *m) {
   if (is_llama(m) || (!m->output_bias && !m->mlp_bias)) return TRI_OK;
+  if (m->hidden_size % m->num_heads != 0) return tri_family_check_divides(m);
+  if (!fits_llama(m)) {
+    return tri_fail(TRI_BAD_CONFIG, "`init_std` %g is above 1, which transformers refuses for a LlamaForCausalLM",
+                    m->init_std);
+  }
   if (m->mlp_bias) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, "

@@ -1,5 +1,8 @@
 /* Phi-3 and Phi-4 (2024, arXiv 2404.14219): Llama with q, k and v, and gate and up, in one tensor each. */
 #include "model/family.h"
+#include "model/window.h"
+
+#include <inttypes.h>
 
 #define FIELD TRI_HF_KEYS_FIELD
 static const tri_hf_key keys[] = {
@@ -8,18 +11,28 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
+/* The pairs that transformers counts there are those of hidden_size / num_heads, whatever head_dim is. */
+static tri_status check_pairs(const tri_model *m) {
+  const int64_t turned = (int64_t)((double)(m->hidden_size / m->num_heads) * m->rotary_fraction);
+  if (turned / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`head_dim` %" PRId64
+                  " does not go with rope_scaling.type longrope in phi3: transformers asks for "
+                  "factors of heads of hidden_size / num_heads = %" PRId64,
+                  m->head_dim, m->hidden_size / m->num_heads);
+}
+
 /* transformers knows no other stretching of it. */
 static tri_status phi3_check(const tri_model *model) {
   const tri_rope_scaling *scaling = &model->rope_scaling;
-  bool known = tri_rope_is_plain(scaling);
   switch (scaling->type) {
-    case TRI_ROPE_LONG: known = true; break;
+    case TRI_ROPE_LONG: return check_pairs(model);
     case TRI_ROPE_LLAMA3:
     case TRI_ROPE_LINEAR:
     case TRI_ROPE_DYNAMIC:
     case TRI_ROPE_YARN: break;
   }
-  if (known) return TRI_OK;
+  if (tri_rope_is_plain(scaling)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`rope_scaling.type` of phi3 is longrope, or there is none: transformers takes no other");
 }

@@ -34,7 +34,7 @@ struct tri_watchdog {
 typedef struct answers {
   const tri_watchdog *watchdog;
   tri_flight_report *flights; /* [world.size] */
-  bool *known;                /* [world.size] */
+  bool *known;                       /* [world.size] */
 } answers;
 
 /* A mesh as another rank sees it: where it stands, and the names of its groups. */

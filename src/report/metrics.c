@@ -64,6 +64,14 @@ static tri_status cut_lines(tri_metrics *metrics, int64_t first_step) {
   return TRI_OK;
 }
 
+static tri_status refuse_planted(const char *directory, const char *path) {
+  if (!tri_path_is_planted(directory, path)) return TRI_OK;
+  return tri_fail(TRI_IO_FAILED,
+                  "%s is a link that another user can have made, and what it names would be written over; remove it, "
+                  "or take an output folder in which you alone may write",
+                  path);
+}
+
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out) {
   tri_status status = TRI_OK;
   tri_metrics *metrics = NULL;
@@ -71,6 +79,7 @@ tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metri
   TRI_TRY(tri_alloc("metrics", 1, sizeof *metrics, &metrics));
   metrics->validation_loss = NAN;
   TRI_TRY_GOTO(tri_path_join(metrics->path, directory, "metrics.jsonl"), free_metrics);
+  TRI_TRY_GOTO(refuse_planted(directory, metrics->path), free_metrics);
   TRI_TRY_GOTO(cut_lines(metrics, first_step), free_metrics);
   metrics->lines = fopen(metrics->path, "ae");
   if (metrics->lines == NULL) {

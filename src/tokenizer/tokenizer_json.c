@@ -5,6 +5,7 @@
  * change ids and is not supported is refused, never passed over. */
 #include "tokenizer/tokenizer_internal.h"
 
+#include "base/file_kind.h"
 #include "base/memory.h"
 #include "tokenizer/folder.h"
 
@@ -33,6 +34,8 @@ static tri_status find_model(json_reader *reader) {
   const char *type = NULL, *prefix = NULL, *suffix = NULL;
   reader->model = json_object_get(reader->root, "model");
   if (!json_is_object(reader->model)) {
+    const tri_file_kind *kind = tri_file_kind_find(reader->file);
+    if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, reader->file, kind, "a tokenizer.json");
     return tri_fail(TRI_BAD_FILE, "%s: there is no object \"model\"; is this a tokenizer.json?", reader->file);
   }
   const char *where = at_key(reader, "model");

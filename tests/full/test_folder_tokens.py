@@ -77,5 +77,17 @@ def test_what_is_exported_ends(tmp_path, chat):
     assert bytes(out[:-1]) == (b"cd" if chat else b" cd")
 
 
+def test_what_a_class_has_without_the_key(tmp_path):
+    """LlamaConfig has 2; a folder that does not say so has no end that its generate would stop at."""
+    config = transformers.LlamaConfig(vocab_size=6, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    said = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "generation_config.json").unlink(missing_ok=True)
+    for keys, end in ((said, 2), ({key: value for key, value in said.items() if key != "eos_token_id"}, None)):
+        (tmp_path / "config.json").write_text(json.dumps(keys))
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(str(tmp_path))
+        assert theirs.config.eos_token_id == 2 and theirs.generation_config.eos_token_id == end
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *sys.argv[1:]]))

@@ -14,7 +14,7 @@ BASES = {
     "falcon": dict(OTHERS, alibi=False, bias=False, hidden_dropout=0.0, num_kv_heads=2, new_decoder_architecture=True, **rope()),
     "gemma": dict(USUAL, head_dim=8),
     "gemma2": dict(USUAL, head_dim=8, query_pre_attn_scalar=8, sliding_window=5),
-    "gemma3_text": dict(USUAL, head_dim=8, query_pre_attn_scalar=8, sliding_window=5, rope_parameters=dict(
+    "gemma3_text": dict(USUAL, head_dim=8, query_pre_attn_scalar=8, sliding_window=5, sliding_window_pattern=2, rope_parameters=dict(
         sliding_attention=dict(rope_type="default", rope_theta=100.0), full_attention=dict(rope_type="default", rope_theta=3000.0))),
     "gpt2": dict(n_layer=LAYERS, n_embd=HIDDEN, n_head=HEADS, vocab_size=VOCAB, n_positions=40, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0),
     "gpt_neox": dict(OTHERS, intermediate_size=37, hidden_dropout=0.0, **rope(partial_rotary_factor=0.5)),
@@ -52,7 +52,7 @@ VALUES = {
     **{key: (1e-2,) for key in ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "rms_norm_eps")},
     **{key: (1.0, 1.7) for key in ("attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier", "routed_scaling_factor")},
     **{key: (None, 0.3) for key in ("attn_logit_softcapping", "clip_qkv", "final_logit_softcapping")},
-    **{key: (32, 24) for key in ("hidden_size", "n_embd", "word_embed_proj_dim", "ffn_dim", "ffn_hidden_size", "intermediate_size",
+    **{key: (32, 24) for key in ("hidden_size", "n_embd", "n_embed", "word_embed_proj_dim", "ffn_dim", "ffn_hidden_size", "intermediate_size",
                                  "moe_intermediate_size", "n_inner")},
     **{key: (24, 64) for key in ("max_position_embeddings", "n_positions", "original_max_position_embeddings")},
     **{key: (2, 3) for key in ("n_layer", "num_hidden_layers")},

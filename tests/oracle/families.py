@@ -131,6 +131,8 @@ MODELS = {
 FACTORS = [1 + 0.1 * i for i in range(3)], [1.5 + 0.7 * i for i in range(3)]
 SMOLLM3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding_window=5, **rope())
 GEMMA3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), head_dim=8, sliding_window=5, query_pre_attn_scalar=8, final_logit_softcapping=2.0)
+GEMMA3_MIXED = dict(GEMMA3, layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"], rope_theta=300.0)
+GEMMA3_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=10, beta_fast=4.0, beta_slow=0.5)
 PHI3 = dict(**sizes(2, 24, 4, 37, 61, kv=2, longest=64), resid_pdrop=0.0, embd_pdrop=0.0)
 READINGS = {
     "smollm3, windows by the layers that do not turn": ("smollm3", SMOLLM3),
@@ -138,6 +140,13 @@ READINGS = {
     "smollm3, switched off": ("smollm3", {key: value for key, value in SMOLLM3.items() if key != "use_sliding_window"}),
     "gemma3, a cap of scores that nobody reads": ("gemma3_text", dict(GEMMA3, attn_logit_softcapping=1.5)),
     "gemma3, the usual pattern": ("gemma3_text", {key: value for key, value in GEMMA3.items() if key != "sliding_window"}),
+    "gemma3, a kind by its former name": ("gemma3_text", dict(GEMMA3_MIXED, rope_scaling=dict(type="linear", factor=3.0))),
+    "gemma3, parameters of no kind of layer": ("gemma3_text", dict(GEMMA3_MIXED, rope_parameters=dict(rope_type="linear", factor=3.0, rope_theta=700.0))),
+    "gemma3, parameters of one kind of layer": ("gemma3_text", dict(GEMMA3_MIXED, rope_parameters=dict(full_attention=dict(type="linear", factor=3.0)))),
+    "gemma3, kinds of layers in the former key": ("gemma3_text", dict(GEMMA3_MIXED, rope_scaling=dict(
+        rope_type="linear", factor=3.0, full_attention=dict(rope_type="linear", factor=5.0)))),
+    "gemma3, the original length at the top": ("gemma3_text", dict(GEMMA3_MIXED, original_max_position_embeddings=6, rope_scaling=GEMMA3_YARN)),
+    "gemma3, a range that is truncated all the same": ("gemma3_text", dict(GEMMA3_MIXED, rope_scaling=dict(GEMMA3_YARN, truncate=False))),
     "gemma2, nothing said": ("gemma2", dict(**sizes(3, 24, 4, 37, 61, kv=2), head_dim=8)),
     "phi3, the original length inside alone": ("phi3", dict(PHI3, **rope(rope_type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1],
                                                                        original_max_position_embeddings=16))),
@@ -146,6 +155,7 @@ READINGS = {
     "phi3, as in version 4": ("phi3", dict(PHI3, original_max_position_embeddings=16, rope_theta=500.0,
                                            rope_scaling=dict(type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1]))),
     "mistral, a switch that it has not": ("mistral", dict(**sizes(2, 24, 4, 37, 61, kv=2), sliding_window=5, use_sliding_window=False, **rope())),
+    "mistral, heads that do not divide the width": ("mistral", dict(**sizes(2, 26, 4, 37, 61, kv=2), sliding_window=None, head_dim=6, **rope())),
     "mistral, layer by layer": ("mistral", dict(**sizes(3, 24, 4, 37, 61, kv=2), sliding_window=5, head_dim=6, **rope(),
                                                 layer_types=["full_attention", "sliding_attention", "full_attention"])),
     "qwen2, by the first layers": ("qwen2", dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding_window=5, max_window_layers=2, **rope())),

@@ -55,6 +55,22 @@ def test_command_line():
     check(trireme("inspect", "gpt2-124", status=3), "gpt2-124m")
 
 
+def test_a_link_in_the_output(tmp_path, made):
+    """Where others may write they can put one there; in a folder of the user's alone it is the user's own."""
+    (tmp_path / "mine").write_text("kept\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/metrics.jsonl").symlink_to(tmp_path / "mine")
+    path = write_run(tmp_path, made)
+    for mode in (0o777, 0o1777):
+        (tmp_path / "run").chmod(mode)
+        check(trireme("train", path, status=5), "run/metrics.jsonl is a link that another user can have made")
+        assert (tmp_path / "mine").read_text() == "kept\n"
+    (tmp_path / "run").chmod(0o755)
+    (tmp_path / "mine").write_text("")
+    trireme("train", path)
+    assert len((tmp_path / "mine").read_text().splitlines()) == 4 and (tmp_path / "run/metrics.jsonl").is_symlink()
+
+
 def test_run_file(tmp_path, made):
     check(trireme("train", tmp_path / "none.yaml", status=4), "none.yaml", "No such file")
     path = tmp_path / "unknown.yaml"

@@ -122,7 +122,7 @@ def without(key):
     (dict(goal="a", sol1="b", sol2=""), "choice 1 of `sol2` is empty"),
     (dict(GOOD, choices=["b " * 100, "c"]), "shorten it, or leave the question out"),
     ([GOOD], "the line is an array, not an object"),
-    (b'{"question": "a\xff", "choices": ["b", "c"], "answer": 0}', "is not valid JSON in UTF-8"),
+    (b'{"question": "a\xff", "choices": ["b", "c"], "answer": 0}', "convert it, if it is in Latin-1: iconv"),
     (b'{"question": "a", "choices": ["b", "c"], "answer": 0', "is not valid JSON"),
     (b'{"question": "a", "question": "b", "choices": ["b", "c"], "answer": 0}', "duplicate object key"),
 ])

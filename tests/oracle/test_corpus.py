@@ -10,6 +10,7 @@ import random
 import signal
 import struct
 import subprocess
+import time
 
 import numpy
 import pytest
@@ -207,3 +208,17 @@ def test_a_schedulers_request(tmp_path, number):
     said = process.communicate()[1]
     assert process.returncode == 130 and f"interrupted; {tmp_path}/out was left as it was" in said
     assert not list((tmp_path / "out").glob("train*"))
+
+
+def test_a_signal_ends_a_template(tmp_path):
+    """In the middle of one conversation, which takes seconds, and not behind it."""
+    (tmp_path / "long.jinja").write_text("{% for i in range(100000) %}{{ ('a' * 50000 ~ 'c') in ('a' * 100000) }}{% endfor %}")
+    (tmp_path / "talk.jsonl").write_text(json.dumps(dict(messages=[dict(role="user", content="q"), dict(role="assistant", content="a")])) + "\n")
+    process = subprocess.Popen([TRIREME, "prepare", "--chat", "--chat-template", tmp_path / "long.jinja", "--tokenizer", "bytes", "--out", tmp_path / "out",
+                                tmp_path / "talk.jsonl"], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (tmp_path / "out").exists():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.terminate()
+    said = process.communicate()[1]
+    assert process.returncode == 130 and "interrupted" in said, said

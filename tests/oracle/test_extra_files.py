@@ -6,7 +6,8 @@ from parity import trireme, yaml_of
 
 FILES = {"tokenizer_config.json": '{"chat_template": "{{ messages[0].content }}", "bos_token": "<|endoftext|>"}',
          "special_tokens_map.json": '{"bos_token": "<|endoftext|>"}', "generation_config.json": '{"temperature": 0.7, "eos_token_id": [3, 4]}',
-         "chat_template.jinja": "{{ messages[0].content }}\n", "added_tokens.json": "{}"}
+         "chat_template.jinja": "{{ messages[0].content }}\n", "added_tokens.json": "{}",
+         "processor_config.json": '{"processor_class": "LlavaProcessor"}', "preprocessor_config.json": '{"image_processor_type": "CLIPImageProcessor"}'}
 MISTRAL = dict(model_type="mistral", vocab_size=257, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                num_key_value_heads=2, head_dim=8, max_position_embeddings=32, rms_norm_eps=1e-5, sliding_window=None)
 

@@ -82,6 +82,8 @@ def test_bf16(tmp_path, made):
         rounded = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(numpy.uint16)
         assert rounded.tobytes() == half[name], name
     assert json.loads((tmp_path / "half/config.json").read_text())["torch_dtype"] == "bfloat16"
+    trireme("export", made / "run", tmp_path / "in their words", "--dtype", "bfloat16")
+    assert read_folder(tmp_path / "in their words") == (header, half)
     trireme("import", tmp_path / "half", tmp_path / "ours")
     done = trireme("inspect", tmp_path / "ours", made / "exported", status=1)
     assert "differs in" in done.stdout and "tensors differ" in done.stderr

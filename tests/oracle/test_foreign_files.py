@@ -156,6 +156,22 @@ def test_tokenizers_of_another_kind(made, tmp_path, files, said):
     refused(said, "prepare", "--tokenizer", tmp_path / "tokenizer", "--out", tmp_path / "out", made / "text.txt")
 
 
+@pytest.mark.parametrize("name, content, said", [
+    ("tekken.json", '{\n "config": {"pattern": "x"}, "vocab": []}', "is a tokenizer of Mistral's own form (tekken.json), not a tokenizer.json: take tokenizer.json"),
+    ("qwen.tiktoken", "IQ== 0\nIg== 1\n", "is a tokenizer of tiktoken, not JSON: let transformers convert it"),
+])
+def test_tokenizer_files_of_another_kind(made, tmp_path, name, content, said):
+    (tmp_path / name).write_text(content)
+    refused(said, "prepare", "--tokenizer", tmp_path / name, "--out", tmp_path / "out", made / "text.txt")
+
+
+@pytest.mark.parametrize("option", ["--choices", "--answers"])
+@pytest.mark.parametrize("content, said", [(POINTER, "is a Git LFS pointer, not JSON lines"), (PAGE, "is a page of HTML, not JSON lines")])
+def test_questions_of_another_kind(made, tmp_path, option, content, said):
+    (tmp_path / "q.jsonl").write_bytes(content)
+    refused(said, "eval", copy_of(made, tmp_path / "folder"), option, tmp_path / "q.jsonl")
+
+
 WORDS = "It's  12345 n\u0303\n\n \t naïve"
 
 

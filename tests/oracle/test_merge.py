@@ -53,6 +53,8 @@ def test_a_weighted_mean_has_the_bits_of_torch(made, tmp_path):
     halves, _ = merged(made, tmp_path / "h", made / "a", made / "b", "--dtype", "bf16", "--shard-bytes", "100000000")
     for name, value in halves.items():
         assert torch.equal(value, ((models[0][name] + models[1][name]) / 2).bfloat16()), name
+    named, _ = merged(made, tmp_path / "n", made / "a", made / "b", "--precision", "bfloat16", "--shard-bytes", "100000000")
+    assert all(torch.equal(named[name], value) for name, value in halves.items())
     trireme("eval", tmp_path / "m", made / "data/train", "--sequence", "16")
 
 

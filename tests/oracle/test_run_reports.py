@@ -184,6 +184,15 @@ def test_json_under_another_name(tmp_path):
         assert ("is taken as plain text, though its first line is JSON: keys and quotes are learnt, too" in done.stderr) == said, done.stderr
 
 
+def test_a_page_as_a_text(tmp_path):
+    """It may be meant; bytes as they are, and what only speaks of pages, are not told of."""
+    (tmp_path / "page.txt").write_text("\n<!DOCTYPE html>\n<html><body>Access denied</body></html>\n")
+    (tmp_path / "prose.txt").write_text("A page begins with <!DOCTYPE html>.\n")
+    for words, said in ((["page.txt"], 1), (["prose.txt"], 0), (["--binary", "page.txt"], 0)):
+        done = trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--force", "--out", tmp_path / "out", *words, cwd=tmp_path)
+        assert done.stderr.count("page.txt is taken as plain text, though it looks like a page of HTML: ") == said, done.stderr
+
+
 def test_one_file_twice(tmp_path):
     (tmp_path / "a.txt").write_text("text\n" * 20)
     shutil.copy(tmp_path / "a.txt", tmp_path / "b.txt")

@@ -53,6 +53,7 @@ SAID = {
     "null and -1": (dict(generation_config=dict(eos_token_id=-1), config=dict(eos_token_id=None), tokenizer_config=dict(eos_token="<|im_end|>")), IM_END,
                     "tokenizer_config.json"),
     "the first of them": (dict(generation_config=dict(eos_token_id=IM_START), config=dict(eos_token_id=IM_END)), IM_START, "generation_config.json"),
+    "what a class has without the key": (dict(config=dict(model_type="llama")), DOCUMENT, "its name"),  # 2 there, at which its generate goes on
     "of a larger model": (dict(config=dict(eos_token_id=50256)), DOCUMENT, "its name"),
 }
 

@@ -253,6 +253,10 @@ static const struct {
      "2}}",
      TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": 3}", TRI_BAD_FILE, "`rope_scaling` is 3, but should be an object"},
+    {"{\"model_type\": \"falcon\", \"num_ln_in_parallel_attn\": 2}", TRI_UNSUPPORTED,
+     "C/config.json: `num_ln_in_parallel_attn` goes with `new_decoder_architecture`; correct one of them"},
+    {"{\"model_type\": \"falcon\", \"multi_query\": false, \"num_kv_heads\": 8}", TRI_UNSUPPORTED,
+     "C/config.json: `num_kv_heads` goes with `new_decoder_architecture`; correct one of them"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"xpos\", \"factor\": 2}}", TRI_UNSUPPORTED,
      "`rope_scaling` is of type `xpos`; default, linear, dynamic, yarn, longrope and llama3 are supported"},
     {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"factor\": 2}}", TRI_BAD_FILE,
@@ -360,7 +364,7 @@ static void test_round_trip(void **state) {
     snprintf(windowed.window_layers, sizeof windowed.window_layers, "%s", layers[i / 2]);
     check_round_trip(windowed);
   }
-  llama.num_heads = 8;
+  llama.num_heads = 6;
   llama.num_kv_heads = 2;
   llama.head_dim = 16;
   llama.tied = true;

@@ -376,7 +376,7 @@ static void any_experts(tri_model *m, uint64_t *index) {
   m->family = TRI_FAMILY_DOTS1;
   m->router_groups = 1 + (int64_t)next(index, 4);
   m->router_kept_groups = 1 + (int64_t)next(index, (uint64_t)m->router_groups);
-  m->num_experts = m->router_groups * (1 + (int64_t)next(index, 20));
+  m->num_experts = m->router_groups * (2 + (int64_t)next(index, 20));
   m->experts_per_token = m->router_kept_groups;
   m->expert_ffn_size = 1 + (int64_t)next(index, 4096);
   m->shared_experts = (int64_t)next(index, 3);
@@ -399,7 +399,7 @@ static void any_model(tri_model *m, uint64_t *index) {
   m->num_kv_heads = 1 + (int64_t)next(index, 16);
   m->num_heads = llama ? m->num_kv_heads * (1 + (int64_t)next(index, 8)) : m->num_kv_heads;
   m->head_dim = 2 * (2 + (int64_t)next(index, 100));
-  m->hidden_size = llama ? 1 + (int64_t)next(index, 1 << 20) : m->num_heads * m->head_dim;
+  m->hidden_size = m->num_heads * (llama ? 1 + (int64_t)next(index, 1 << 13) : m->head_dim);
   m->ffn_size = 1 + (int64_t)next(index, 1 << 22);
   m->vocab_size = 1 + (int64_t)next(index, INT32_MAX);
   m->max_sequence = 1 + (int64_t)next(index, 1 << 20);

@@ -346,6 +346,7 @@ static void names_the_bad_line(void **state) {
   expect_bad_line(state, "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n", "bad.jsonl line 3 is not valid JSON: ");
   expect_bad_line(state, "{\"text\": \"a\"} x\n", "bad.jsonl line 1 is not valid JSON: end of file expected near 'x'");
   expect_bad_line(state, "{\"text\": \"\xFF\"}", "bad.jsonl line 1 is not valid JSON: unable to decode byte 0xff");
+  expect_bad_line(state, "{\"text\": \"\xFF\"}", "convert it, if it is in Latin-1: iconv");
   expect_bad_line(state, "[1]\n", "bad.jsonl line 1 is an array; each line must be an object with the key `text`");
   expect_bad_line(state, "\"x\"\n", "line 1 is a string;");
   expect_bad_line(state, "{\"content\": \"a\", \"id\": 3, \"url\": null}\n",

@@ -37,7 +37,8 @@ enum {
 /* Takes one of the rows above; false if `result` is none of them. */
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
 
-/* The precision that numbers are written or measured in, where there are these two. */
+/* The precision that numbers are written or measured in, where there are these two; PyTorch's names of them are taken,
+ * too. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
 #endif

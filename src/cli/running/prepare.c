@@ -321,17 +321,16 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
 
 /* ---- the command ----------------------------------------------------------------------------------------------- */
 
-/* A signal has nowhere else to leave its mark. The second one ends the program at once, unless both are requests. */
-static volatile sig_atomic_t signalled;
-
+/* The second signal ends the program at once, unless both are requests. What computes looks for the wish itself: a chat
+ * template may take long over one conversation. */
 static void on_signal(int number) {
   (void)number;
-  signalled = 1;
+  tri_stop_ask();
 }
 
 static bool prepare_interrupted(void *context) {
   (void)context;
-  return signalled != 0;
+  return tri_stop_asked();
 }
 
 static void catch_signals(void) {

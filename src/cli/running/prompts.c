@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/file_kind.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -90,12 +91,8 @@ static void say_json(const char *path, const char *line, size_t bytes) {
 
 static tri_status add_json(tri_prompts *prompts, const char *path, int64_t number, const char *line, size_t bytes,
                            bool *said) {
-  json_error_t error;
-  json_t *root = json_loadb(line, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
-  if (root == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s line %ld is not valid JSON: %s (column %d)", path, (long)number, error.text,
-                    error.column);
-  }
+  json_t *root = NULL;
+  TRI_TRY(tri_json_parse_line(path, number, line, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &root));
   const json_t *text = json_is_object(root) ? json_object_get(root, "prompt") : root;
   const tri_status status = json_is_string(text)
                                 ? tri_prompts_add(prompts, json_string_value(text), json_string_length(text))
