@@ -427,8 +427,8 @@ static void expect_other_way(fixture *f, const char *message) {
   expect_text(said, "warning: " LIBRARY " ");
   expect_text(said, message);
   expect_text(said,
-              "; this product, and others that it refuses, are made in another way. Where products.json in the run's "
-              "output has chosen it, remove that file, and products are chosen anew\n");
+              "; this product, and others that it refuses, use another algorithm. If products.json in the run's output "
+              "names it, remove that file, and GEMM algorithms are tuned again\n");
   assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said));
 }
 

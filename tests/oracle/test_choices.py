@@ -264,7 +264,7 @@ def test_several_answers_and_spaces(run, tmp_path):
 
 
 @pytest.mark.parametrize("line, words", [
-    (dict(answer="a"), "there is no `prompt`"), (dict(prompt=1, answer="a"), "`prompt` is a number, not a string"),
+    (dict(answer="a"), "`prompt` is missing"), (dict(prompt=1, answer="a"), "`prompt` is a number, not a string"),
     (dict(prompt="a"), "nothing says what is right: give `answer`"), (dict(prompt="a", answer=""), "`answer` has an empty text"),
     (dict(prompt="a", context="b", answer="c"), "`prompt` and `context` are both there"), (dict(prompt="a", answer="b", target="c"), "`answer` and `target` are both there"),
     (dict(question="a", passage="b", answer="c"), "`passage` is not read beside `question`: write both into one"),

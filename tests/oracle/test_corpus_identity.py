@@ -249,7 +249,7 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
     done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True)
     assert done.returncode == 5, done.stderr
     said = failure(done)
-    assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it put a new one in its place" in said
+    assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it replaced the corpus" in said
     assert "(Read-only file system); run the command once where the folder can be written" in said
     trireme("eval", made / "run", folder / "train")
 

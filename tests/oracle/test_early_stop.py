@@ -98,7 +98,7 @@ def test_the_rule(tmp_path, corpus, whole):
     state = json.loads((root / f"step-{end:08d}/state.json").read_text())["progress"]
     assert (state["best_step"], state["not_better"]) == (best, AFTER) and state["best_loss"] == min(whole[:end // 2], key=lambda look: look[1])[1]
     done = trireme("train", write_run(tmp_path, corpus))
-    assert f"has ended early, after {end} steps already; raise evaluation.stop_after to go on" in done.stderr
+    assert f"has ended early, after {end} steps already; raise evaluation.stop_after to continue" in done.stderr
     assert len(lines_of(tmp_path)) == end
     more = rule(whole, AFTER + 2)[1] or STEPS
     trireme("train", write_run(tmp_path, corpus, evaluation=dict(every=2, batches=8, stop_after=AFTER + 2)))

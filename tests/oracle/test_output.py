@@ -180,7 +180,7 @@ def test_a_run_whose_lock_was_taken_ends(tmp_path, corpus):
         os.kill(first.pid, signal.SIGCONT)
         _, errors = first.communicate(timeout=120)
         assert first.returncode == BUSY, errors
-        assert "was taken over by process 12345 on node7" in errors and "so that two never write" in errors
+        assert "was taken over by process 12345 on node7" in errors and "so that two runs never write there" in errors
         assert (tmp_path / "run/LOCK").read_text() == OTHER.format(start=0)
         assert len(saved(tmp_path) - before) <= 1  # it may have been stopped in the middle of a save
 
@@ -279,7 +279,7 @@ def test_a_snapshot_folder_that_somebody_else_made(tmp_path, corpus, made):
     try:
         done = trireme("train", write_run(tmp_path, corpus, checkpoint=dict(every=0, snapshot_every=1)), "-n", 2, status=5)
         what = "a link" if made == "link" else "a folder"
-        assert done.stderr.count(f"{memory} is not a folder of this user") == 1 and what in done.stderr, done.stderr
+        assert done.stderr.count(f"{memory} is not a private folder of this user") == 1 and what in done.stderr, done.stderr
         assert (elsewhere / "file").read_text() == "mine" and os.listdir(elsewhere) == ["file"]
     finally:
         memory.unlink() if made == "link" else memory.rmdir()

@@ -205,7 +205,7 @@ def test_another_batch_goes_on_with_the_next_sample(tmp_path, corpus, before, af
     trireme("train", path)
     said = trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=8").stderr
     assert f"optimizer.global_batch was {before} and is {after} from here on" in said
-    assert f"the sample behind the last one that was read, number {6 * before + 1}" in said
+    assert f"the next sample, number {6 * before + 1}" in said
     trireme("train", path, "--set", f"optimizer.global_batch={after}", "--set", "optimizer.steps=10")
     found, at = losses_of(tmp_path / "run"), 0
     for step, loss in enumerate(found):

@@ -49,7 +49,7 @@ def test_lowest_and_nothing_saved(tmp_path, corpus):
     looks = [(line["validation_loss"], line["step"]) for line in lines_of(tmp_path / "run") if "validation_loss" in line]
     loss, step = min(looks)
     assert (f"(the lowest was {loss:.4f}, after step {step})" in said) == (loss < looks[-1][0])
-    assert "nothing is saved of the last step, since `checkpoint.at_end` is false" in said and "trireme eval" not in said
+    assert "the last step is not saved, since `checkpoint.at_end` is false" in said and "trireme eval" not in said
 
 
 def test_without_a_held_out_text(tmp_path, corpus):

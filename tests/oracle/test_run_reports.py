@@ -64,7 +64,7 @@ def test_another_validation_loss(tmp_path, corpora, key):
 def test_the_same_validation_loss(tmp_path, corpora):
     trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True)))
     done = trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True), optimizer=dict(steps=14, lr=1e-9), evaluation=dict(every=3)))
-    assert "measures something else" not in done.stderr
+    assert "is another measure" not in done.stderr
 
 
 def test_no_best_checkpoint_yet(tmp_path, corpora):
@@ -219,7 +219,7 @@ SYSTEM = {  # what stands on a line, and what becomes of it: a text, or words of
     "null": (dict(system=None, messages=[ASKED, ANSWERED]), WITHOUT),
     "empty": (dict(system="", conversations=SHARED), WITHOUT),
     "said twice": (dict(system="S", messages=[dict(role="system", content="S"), ASKED, ANSWERED]), WHOLE),
-    "two of them": (dict(system="S", conversations=[{"from": "system", "value": "T"}, *SHARED]), "whose first is one of the system, too, and says something else"),
+    "two of them": (dict(system="S", conversations=[{"from": "system", "value": "T"}, *SHARED]), "and the first message, which is a system message, differ"),
     "a number": (dict(system=3, messages=[ASKED, ANSWERED]), "`system`: `content` is a number"),
     "functions": (dict(functions=[dict(name="f")], messages=[ASKED, ANSWERED]), "`functions` is the older form of `tools`"),
     "train_detail": (dict(messages=[ASKED, dict(ANSWERED, train_detail=[dict(begin_offset=0, end_offset=1, train=False)])]), "`train_detail` names parts of an answer"),

@@ -396,7 +396,7 @@ def test_interrupted(tmp_path):
     wait_until(lambda: len(ranks_below(tmp_path / "study.db.trials")) > 2)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode not in (0, -2) and "the same command goes on" in said
+    assert process.returncode not in (0, -2) and "the same command continues" in said
     assert not ranks_below(tmp_path / "study.db.trials")
     assert sqlite3.connect(tmp_path / "study.db").execute("SELECT count(*) FROM trials").fetchone() == (0,)
 
@@ -559,8 +559,8 @@ def test_bad_populations(tmp_path, change, said):
 
 def test_methods_of_populations(tmp_path):
     done = subprocess.run([TRIREME, "tune", str(write(tmp_path / "study.yaml", population(tmp_path))), "--method", "random"], capture_output=True, text=True)
-    assert done.returncode == 2 and "a population has a space of its own" in done.stderr
-    assert "a population has a space of its own" in tune(tmp_path, STUDY, "--method", "pbt", status=2).stderr
+    assert done.returncode == 2 and "population-based training has its own space" in done.stderr
+    assert "population-based training has its own space" in tune(tmp_path, STUDY, "--method", "pbt", status=2).stderr
 
 
 # ---- bad input

@@ -93,7 +93,7 @@ static void test_launchers_status(void **state) {
   tri_ending *e = begin(0);
   e->silent = true;
   e->silent_rank = 0;
-  expect(TRI_COMM, "rank 0 (pipeline 0) on here ended without a word");
+  expect(TRI_COMM, "rank 0 (pipeline 0) on here ended without an error message");
   begin(0);
   say(&e->own, TRI_IO_FAILED, "disk full");
   expect(TRI_IO_FAILED, "disk full");

@@ -139,7 +139,7 @@ static void damaged_code_objects(void **state) {
   int count = 0;
   make_file(&b);
   for (size_t size = 0; size < b.count; size++)
-    CHECK_FAILS(read_copy(&b, size, &count), TRI_BAD_FILE, "no whole code object of AMD's");
+    CHECK_FAILS(read_copy(&b, size, &count), TRI_BAD_FILE, "not a whole code object of AMD's");
   for (size_t i = 0; i < b.count; i++) {
     for (int bit = 0; bit < 8; bit++) {
       bytes other = b;

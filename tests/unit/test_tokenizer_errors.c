@@ -33,8 +33,8 @@ static const fault faults[] = {
     {"model.vocab.new", "16777215", TRI_BAD_FILE, "263 tokens have ids up to 16777215"},
     {"model.vocab.new", "97", TRI_BAD_FILE, "\"new\" and the token for \"a\" have the same id 97"},
     {"model.vocab.a", NULL, TRI_BAD_FILE, "\"<|endoftext|>\" has id 262, but the next free id is 261"},
-    {"model.vocab.a b", "300", TRI_BAD_FILE, "\"a b\" (id 300) holds a letter that stands for no byte"},
-    {"model.vocab.\u4e2d", "300", TRI_BAD_FILE, "\"\u4e2d\" (id 300) holds a letter that stands for no byte"},
+    {"model.vocab.a b", "300", TRI_BAD_FILE, "\"a b\" (id 300) has a letter that no byte is written as"},
+    {"model.vocab.\u4e2d", "300", TRI_BAD_FILE, "\"\u4e2d\" (id 300) has a letter that no byte is written as"},
     {"model.vocab.\x1b[2J", "-7", TRI_BAD_FILE, "the id of \"?[2J\" is -7"}, /* nothing for the terminal */
     {"model.vocab", "{\"\": 3}", TRI_BAD_FILE, "the token with id 3 is empty"},
     {"model.merges", NULL, TRI_BAD_FILE, "t.json: model: \"merges\" must be an array"},
