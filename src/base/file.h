@@ -49,7 +49,7 @@ tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES])
 /* fsync of the directory in which a file lies. */
 tri_status tri_file_sync_folder(const char *path);
 
-/* Removes the temporary files that killed processes have left in a folder, by whoever alone writes there. */
+/* Removes the temporary files that killed processes have left in a folder; only its one writer may call this. */
 tri_status tri_file_clear_replacements(const char *directory);
 
 /* The same for text that is too long to hold: it is written piece by piece. After a failure nothing more is written,
@@ -84,7 +84,7 @@ tri_status tri_directory_remove(const char *path);
 
 /* "DIRECTORY/NAME" in a fixed buffer; too long a path is TRI_BAD_USAGE. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
-/* "PATHENDING", likewise. */
+/* "PATHENDING", with the same rules. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
 /* What a path says behind a folder in which it lies, "" for the folder; NULL: it lies elsewhere. */
 const char *tri_path_below(const char *root, const char *path);

@@ -137,7 +137,7 @@ tri_status tri_recorder_take(tri_record **out, int64_t *count) {
   pthread_mutex_unlock(&recorder.lock);
   if (lacked) {
     tri_free(taken);
-    return tri_fail(TRI_OUT_OF_MEMORY, "there is no memory for a timeline of so many steps; ask for fewer");
+    return tri_fail(TRI_OUT_OF_MEMORY, "there is no memory for a timeline of that many steps; ask for fewer");
   }
   *out = taken;
   *count = ended;

@@ -58,7 +58,7 @@ static tri_status look_in_model(const tri_model *model, const char *name, sight 
   return status;
 }
 
-/* In the model of a changed config.json; false where that is none. */
+/* In the model of a changed config.json; false if that is invalid. */
 static bool look(const json_t *config, const char *name, sight *out) {
   tri_model model;
   char *text = json_dumps(config, JSON_COMPACT);

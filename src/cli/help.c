@@ -55,7 +55,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
   return tri_fail(TRI_BAD_USAGE, "help: `%s` is no command and no kind of file; `trireme --help` lists them", name);
 }
 
-/* The page of the program ("trireme"), of a command or of a topic; false where there is none of that name. */
+/* The page of the program ("trireme"), of a command or of a topic; false if no page has that name. */
 static bool put_page(const tri_commands *commands, const char *name, FILE *to) {
   const tri_command *command = tri_command_find(commands, name);
   const tri_topic *topic = tri_topic_find(name);

@@ -15,7 +15,7 @@
  *  - `tri_rows` says how many rows an array has room for and, where only the device knows it, how many there are. Rows
  *    from there on are neither read nor written.
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
- *    (documents begin anew, shares of a sequence do not lie side by side). Whoever fills it keeps it within the tables.
+ *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
  * An empty slot in the table means "not supported" and the callers say so by the kernel's name.
  *
@@ -129,8 +129,8 @@ static inline int64_t tri_rows_live(tri_rows rows) {
 
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. What is normalised is
- * multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
+ * + c], and so is that of the gradient of x; so are those of y and its gradient. Strides in elements. What is
+ * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
   tri_rows rows;

@@ -312,7 +312,7 @@ json_t *tri_written_json(const tri_written *w) {
                    tri_text_end_name(w->end), "stop", stop);
 }
 
-/* Of the checkpoint; null of a folder that is none. */
+/* Of the checkpoint; null if the folder is not a checkpoint. */
 static json_t *json_of_step(const tri_generation *g) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
   return state == NULL ? json_null() : json_integer(state->step);

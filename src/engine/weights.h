@@ -11,8 +11,8 @@
  * name: all that came of it would be none either. */
 tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table *table, tri_executor *executor);
 
-/* LOCAL. The path of the tokenizer.json of the checkpoint, or of an adapter's base, or `given` if that is not NULL; ""
- * where there is none. With verify one of another checkpoint is compared with its checksum there; the checkpoint's own
+/* LOCAL. The path of the tokenizer.json of the checkpoint, or of an adapter's base, or `given` if that is not NULL; "":
+ * no such file. With verify one of another checkpoint is compared with its checksum there; the checkpoint's own
  * was as it was opened. */
 tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]);
 

@@ -29,7 +29,7 @@ typedef struct tri_choice_set {
   int64_t first_shortened; /* and the line of the first */
 } tri_choice_set;
 
-/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model of so many positions: of
+/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model of that many positions: of
  * what is longer the beginning is left out. A choice that is longer by itself, or has no token of its own, is
  * TRI_BAD_FILE. The questions outlive the set; release with tri_choice_set_release in any case. */
 tri_status tri_choice_set_create(const char *path, const tri_questions *questions, tri_pair_encoder *encoder,

@@ -97,7 +97,7 @@ static tri_status check_answer(tri_question *q, const char *key, int64_t answer)
   q->answer = answer;
   if (answer >= 0 && answer < q->num_choices) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "`%s` %" PRId64 " is none of the %" PRId64 " choices, which are numbered from 0 to %" PRId64, key,
+                  "`%s` %" PRId64 " is not one of the %" PRId64 " choices, which are numbered from 0 to %" PRId64, key,
                   answer, q->num_choices, q->num_choices - 1);
 }
 
@@ -246,7 +246,7 @@ static tri_status read_arc(const json_t *object, tri_question *q) {
     found = i;
   }
   if (found >= 0) return check_answer(q, "answerKey", found);
-  return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is none of `choices.label`", right);
+  return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is not one of `choices.label`", right);
 }
 
 static tri_status read_piqa(const json_t *object, tri_question *q) {

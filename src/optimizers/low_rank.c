@@ -1,7 +1,7 @@
 /* Of a gradient G, [longer side, shorter side], the first `rank` singular vectors along the shorter side are the rows
- * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every so many
- * updates P is looked for anew in the gradient at hand; the moments stay. A matrix that is stored with the shorter side
- * first has all of this transposed.
+ * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every `every`
+ * updates P is computed again from the current gradient; the moments stay. A matrix that is stored with the shorter
+ * side first has all of this transposed.
  *
  * Fira adds what P cannot say, G - scale R P: each of its rows as much longer or shorter as Adam made that of R, and
  * all of it at most one percent longer than in the update before.
@@ -27,7 +27,7 @@ const tri_config_key tri_low_rank_keys[TRI_LOW_RANK_KEYS] = {
      .offset = offsetof(tri_low_rank_settings, every),
      .fallback = "200",
      .range = {.low = 1, .high = 1LL << 40},
-     .help = "updates after which the directions are looked for anew"},
+     .help = "updates after which the directions are computed again"},
     {.name = "scale",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_low_rank_settings, scale),
@@ -75,7 +75,7 @@ tri_state_shape tri_low_rank_norm_shape(const tri_parameter *tensor) {
 tri_status tri_low_rank_check(const tri_low_rank_settings *settings, const char *name) {
   if (settings->rank > 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`optimizer.%s.rank` 0: %s keeps moments of so many directions of each matrix; say how many, for "
+                  "`optimizer.%s.rank` 0: %s keeps moments of this many directions of each matrix; say how many, for "
                   "example %s: {rank: 128}",
                   name, name, name);
 }

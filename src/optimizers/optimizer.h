@@ -96,7 +96,7 @@ typedef struct tri_optimizer_settings {
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
-/* AdamW with the defaults of its keys: for whoever plans without a run. */
+/* AdamW with the defaults of its keys: for planning without a run. */
 const tri_optimizer_settings *tri_optimizer_settings_default(void);
 
 /* Whether the numbers go together; messages name keys below `optimizer.`. */

@@ -91,20 +91,20 @@ enum {
   "(1)\n"                                                                                                              \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
-  "  --tokens T          also say days and node-hours for so many tokens: --tokens 300e9\n"                            \
+  "  --tokens T          also say days and node-hours for T tokens: --tokens 300e9\n"                                  \
   "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
   "costs\n"                                                                                                            \
   "  --json              one JSON document on standard output\n"
 
 tri_plan_options tri_plan_options_default(void);
 
-/* Takes one of the rows above; false if `result` is none of them. */
+/* Takes one of the rows above; false if `result` is not one of them. */
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *options, bool *taken);
 
 /* After the last option: what must be there is, and the files are read. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
-/* So many are a part of one node, or whole nodes, and the cluster has them. */
+/* Whether that many are a part of one node, or whole nodes, and the cluster has them. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
 /* What a search is asked for; the options must outlive it. */

@@ -33,7 +33,7 @@ tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char 
     if (possible && mean >= (double)r->from && mean <= (double)r->to) continue;
     return tri_fail(TRI_BAD_FILE,
                     "%s says that %" PRId64 " documents of %" PRId64 " to %" PRId64 " tokens have %" PRId64
-                    " together; make it anew with `trireme inspect CORPUS --json`",
+                    " together; write it again with `trireme inspect CORPUS --json`",
                     name, r->documents, r->from, r->to, r->tokens);
   }
   return TRI_OK;

@@ -1,4 +1,4 @@
-/* What a run says of itself while it trains: metrics.jsonl (one JSON object a line, one line a step), TensorBoard event
+/* The metrics of a run while it trains: metrics.jsonl (one JSON object a line, one line a step), TensorBoard event
  * files, and a progress line. One rank of a run writes them. */
 #ifndef TRI_REPORT_METRICS_H
 #define TRI_REPORT_METRICS_H
@@ -23,14 +23,14 @@ typedef struct tri_expert_metrics {
   int64_t num_experts;
   const int64_t *load;  /* [num_experts]: tokens of each */
   double max_over_mean; /* 1 where all had equally many */
-  double entropy;       /* of the shares, over that of equal ones: 1 likewise, 0 where one had all */
-  int64_t rounds; /* in so many parts the rows of a micro-batch were worked on, at most (layout.expert_capacity) */
+  double entropy;       /* of the shares, over that of equal ones: 1 if all are equal, 0 if one had all */
+  int64_t rounds;       /* most rounds that a micro-batch's rows took (layout.expert_capacity) */
 } tri_expert_metrics;
 
 /* From `layer` and `load`. */
 tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int64_t num_experts, int64_t rounds);
 
-/* Loads are written one by one in steps of so many experts at most: a line of a large model would be longer than all
+/* Loads are written one by one in steps of at most this many experts: a line of a large model would be longer than all
  * that is said otherwise. */
 enum { TRI_METRICS_LOADS = 1024 };
 
@@ -50,7 +50,7 @@ typedef struct tri_step_metrics {
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
   int64_t num_expert_layers;
-  double router_loss; /* likewise */
+  double router_loss; /* the same */
 } tri_step_metrics;
 
 typedef struct tri_metrics tri_metrics;

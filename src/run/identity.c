@@ -327,7 +327,7 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
 
 /* ---- what was read ----------------------------------------------------------------------------------------------- */
 
-/* The fingerprint of a folder's tokenizer.json; "" where there is none that can be read. */
+/* The fingerprint of a folder's tokenizer.json; "" if it is missing or unreadable. */
 static void tokenizer_of_folder(const char *folder, char out[TRI_FINGERPRINT_BYTES]) {
   char path[TRI_PATH_BYTES];
   tri_tokenizer *tokenizer = NULL;
@@ -624,7 +624,7 @@ static void compare_optimizers(const json_t *said, changes *c) {
   char before[KEY_BYTES], now[KEY_BYTES];
   if (said == NULL || group[0] == '\0') return; /* none made a Hugging Face folder */
   snprintf(before, sizeof before, "%s (%s)", there, group);
-  snprintf(now, sizeof now, "%s, which would begin its state anew", here);
+  snprintf(now, sizeof now, "%s, which would reset its state", here);
   add_change(c, "optimizer.name", before, now);
 }
 

@@ -85,13 +85,13 @@ static const tri_config_key data_keys[] = {
      .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
      .range = {.low = 1, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
      .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
-    {PATH("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty is none"},
+    {PATH("validation", data.validation), .fallback = "", .help = "prefix of the held-out text; empty: no validation"},
     {PATH("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
      .help = "tokens in one sample; asked for where max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
-     .help = "labels with this id (padding) do not count in the loss; -1 is none"},
+     .help = "labels with this id (padding) do not count in the loss; -1: unused"},
     {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
      .help = "masked: documents in a sequence do not see each other, and positions begin again in each; or joined; "
              "auto: masked where a corpus has a mask (conversations)"},
@@ -147,7 +147,7 @@ TABLE(evaluation_table, evaluation_keys);
 
 static const tri_config_key checkpoint_keys[] = {
     {COUNT("every", checkpoint.every, 0, MOST_STEPS), .fallback = "1000",
-     .help = "steps between checkpoints; 0 is none but the one at the end"},
+     .help = "steps between checkpoints; 0: only the one at the end"},
     {KEY("at_end", checkpoint.at_end, TRI_CONFIG_BOOL), .fallback = "true",
      .help = "save at the end, too, also where a signal ends the run"},
     {COUNT("keep", checkpoint.keep, 0, MOST_STEPS), .fallback = "3",
@@ -183,7 +183,7 @@ static const tri_config_key samples_keys[] = {
     {NUMBER("temperature", samples.temperature), .fallback = "1.0", .range = {.low = 0, .high = 1e6},
      .help = "0 takes the most likely token each time, 1 draws as the model says"},
     {COUNT("top_k", samples.top_k, 0, 1 << 24), .fallback = "0",
-     .help = "draw from so many most likely; 0 is from all"},
+     .help = "draw from this many most likely tokens; 0: from all"},
     {NUMBER("top_p", samples.top_p), .fallback = "1.0", .range = {.low = 1e-9, .high = 1},
      .help = "draw from the most likely that together have this probability"},
     {KEY("seed", samples.seed, TRI_CONFIG_SEED), .fallback = "1234",
@@ -194,7 +194,7 @@ TABLE(samples_table, samples_keys);
 static const tri_config_key adapter_keys[] = {
     TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
     {PATH("from", adapter_from), .fallback = "",
-     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
+     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty: unused"},
 };
 TABLE(adapter_table, adapter_keys);
 
@@ -242,9 +242,9 @@ static const tri_config_key run_keys[] = {
     {KEY("elastic", elastic, TRI_CONFIG_BOOL), .fallback = "false",
      .help = "with other ranks than the layout asks for, take the nearest layout that fits them"},
     {COUNT("max_restarts", max_restarts, 0, 1 << 20), .fallback = "0",
-     .help = "times that -n starts a job anew, from its newest checkpoint, when a rank is lost"},
+     .help = "times that -n restarts a job from its newest checkpoint when a rank is lost"},
     {PATH("init", init), .fallback = "",
-     .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty is none"},
+     .help = "a checkpoint's, a run's or a Hugging Face folder whose weights a new run begins with; empty: unused"},
     TRI_FREEZE_ROW(tri_run_config, model.tuning.freeze),
     {.name = "adapter",
      .type = TRI_CONFIG_SECTION,
@@ -518,7 +518,7 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   }
 }
 
-/* A number of the file as it was written; 0 where there is none that counts anything. */
+/* A number of the file as it was written; 0 if it is missing or no count. */
 static int64_t number_in(const tri_yaml *section, const char *key) {
   const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
   if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;

@@ -317,7 +317,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
                     "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "
-                    "save the tokenizer anew with transformers, which writes all tokens to tokenizer.json",
+                    "save the tokenizer again with transformers, which writes all tokens to tokenizer.json",
                     one->file, shown, (long long)one->id, file, (long long)next);
   }
   json_t *list = json_object_get(root, "added_tokens");

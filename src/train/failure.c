@@ -17,7 +17,7 @@ static tri_status name_rank(const tri_training *t, tri_status status) {
                   (long)t->progress.step + 1, tri_status_message());
 }
 
-/* To whoever is told when this rank dies without a word. */
+/* Tells the parent who this rank is, in case it dies without a message. */
 static void introduce(const tri_training *t) {
   char place[128];
   tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),

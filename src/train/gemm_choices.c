@@ -131,11 +131,11 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
     }
     if (status == TRI_OK) return TRI_OK;
   } else if (status == TRI_OK && found) {
-    tri_log("%s is of %s, and this run has %s: products are chosen anew, and sums may differ in their last bits", path,
+    tri_log("%s is of %s, and this run has %s: products are chosen again, and sums may differ in their last bits", path,
             out->chooser, chooser);
   }
   if (status != TRI_OK)
-    tri_warn("products are chosen anew, and sums may differ in their last bits: %s", tri_status_message());
+    tri_warn("products are chosen again, and sums may differ in their last bits: %s", tri_status_message());
   tri_free(out->choices);
   *out = (tri_gemm_choices_file){.timed = config->time_products};
   return tri_strdup("", &out->choices);

@@ -81,7 +81,7 @@ static void compare_losses(tri_training *t, const tri_metrics_history *history) 
   t->last_losses = mean_loss(history, steps - tenth, steps);
 }
 
-/* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
+/* The summary is the last file that a run writes: a run that finds one at its start has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES], title[TRI_RUN_TITLE_BYTES];
@@ -163,7 +163,7 @@ static void tell_more_steps(const tri_run_config *config) {
 
 static bool has_risen(const tri_training *t) { return t->last_losses > t->first_losses; }
 
-/* Whoever has looked at the last line alone would generate from it. */
+/* A user who has seen the last line alone would generate from it. */
 static void warn_of_rise(const tri_training *t) {
   const tri_run_config *config = t->config;
   const long tenth = (long)(t->progress.step / 10);
@@ -172,7 +172,7 @@ static void warn_of_rise(const tri_training *t) {
   if (config->optimizer.clip > 0) snprintf(clip, sizeof clip, "a lower optimizer.clip (%g)", config->optimizer.clip);
   tri_warn(
       "the loss has risen: its mean was %.4f in the first %ld steps and %.4f in the last %ld; try a lower "
-      "optimizer.lr (%g), a longer optimizer.warmup (%ld steps) or %s, beginning anew (--resume never)",
+      "optimizer.lr (%g), a longer optimizer.warmup (%ld steps) or %s, starting over (--resume never)",
       t->first_losses, tenth, t->last_losses, tenth, config->optimizer.lr, (long)config->optimizer.warmup, clip);
 }
 
@@ -221,7 +221,7 @@ tri_status tri_training_remove_summary(const tri_training *t) {
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
   const bool early = tri_training_stops_early(t);
-  tri_log("the run in %s has %s %ld steps already; raise %s to go on, or begin anew with --resume never",
+  tri_log("the run in %s has %s %ld steps already; raise %s to go on, or start over with --resume never",
           t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
           early ? "evaluation.stop_after" : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);

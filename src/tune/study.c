@@ -67,9 +67,9 @@ static const tri_config_key trial_keys[] = {
      .offset = offsetof(tri_study, trial.worse),
      .range = {.low = 1, .high = 1e6},
      .fallback = "1.25",
-     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and so many times "
-             "slower than "
-             "the best there"},
+     .help = "at a quarter and half of its steps, a trial is stopped that is in the worse half and this many "
+             "times slower "
+             "than the best there"},
     {.name = "memory_gib",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.memory_gib),
@@ -159,7 +159,7 @@ static const tri_config_key study_keys[] = {
      .help = "tokens of one; 0: the model's max_sequence, where that is 8192 or less"},
     {KEY(tri_study, expert_imbalance, TRI_CONFIG_DOUBLE), .range = {.low = 1, .high = TRI_ROUTER_EXPERTS},
      .fallback = "1.0",
-     .help = "the experts of the busiest rank have so many times as many rows as if all were equally "
+     .help = "the experts of the busiest rank have this many times as many rows as if all were equally "
              "busy; as --expert-imbalance of simulate"},
     TRI_FREEZE_ROW(tri_study, trained.tuning.freeze),
     {.name = "adapter",
@@ -251,7 +251,7 @@ static const struct {
 };
 enum { OPTIMIZER_KNOBS = sizeof optimizer_knobs / sizeof *optimizer_knobs };
 
-/* -1: it is none of them. */
+/* -1: it is not one of them. */
 static int optimizer_knob(const char *name) {
   for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
     if (strcmp(optimizer_knobs[i].name, name) == 0) return i;

@@ -608,7 +608,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc) {
       json = argv[++i];
     } else {
-      fprintf(stderr, "kernel_speed DEVICE [--type fp64|fp32|bf16] [--quick] [--json FILE]: `%s` is none of these\n",
+      fprintf(stderr, "kernel_speed DEVICE [--type fp64|fp32|bf16] [--quick] [--json FILE]: `%s` is not one of these\n",
               argv[i]);
       return 2;
     }

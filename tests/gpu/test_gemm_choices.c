@@ -428,7 +428,7 @@ static void expect_other_way(fixture *f, const char *message) {
   expect_text(said, message);
   expect_text(said,
               "; this product, and others that it refuses, are made in another way. Where products.json in the run's "
-              "output has chosen it, remove that file, and products are chosen anew\n");
+              "output has chosen it, remove that file, and products are chosen again\n");
   assert_ptr_equal(strchr(said, '\n') + 1, said + strlen(said));
 }
 

@@ -1,4 +1,4 @@
-"""How matrix products are made: chosen once for all ranks, written down, found again by a run that goes on, chosen anew where
+"""How matrix products are made: chosen once for all ranks, written down, found again by a run that goes on, chosen again where
 they cannot hold. On the emulated GPU, whose own kernel comes in several tiles."""
 import json
 import shutil
@@ -92,10 +92,10 @@ def test_damaged_file_is_chosen_anew(tmp_path, corpus):
                         (whole + " " * (16 << 20), "is larger than the 16.00 MiB that such a file may have")]:
         file.write_text(damage)
         said = train(path, 1)
-        assert f"warning: products are chosen anew, and sums may differ in their last bits: {file} {why}" in said
+        assert f"warning: products are chosen again, and sums may differ in their last bits: {file} {why}" in said
         assert said.count("products.json") == 1
         assert choices(tmp_path) == first
-    # Reading this one fails, whoever reads; it is replaced, and what it leads to stays.
+    # Reading this one fails, even for root; it is replaced, and what it leads to stays.
     file.unlink()
     file.symlink_to("/proc/self/mem")
     assert f"cannot read {file}: Input/output error" in train(path, 1)
@@ -107,7 +107,7 @@ def test_other_chooser(tmp_path, corpus):
     train(path, 1)
     first = choices(tmp_path)
     said = train(path, 1, "--set", "optimizer.steps=3", "--set", "device=emulated:warp=64")
-    assert "products are chosen anew, and sums may differ in their last bits" in said
+    assert "products are chosen again, and sums may differ in their last bits" in said
     assert choices(tmp_path)["chooser"] != first["chooser"]
 
 

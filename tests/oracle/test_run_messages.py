@@ -71,7 +71,7 @@ def test_a_loss_that_has_risen(tmp_path, corpus):
     first, last = means_of(lines_of(tmp_path / "up/run"))
     assert last > 1.2 * first
     assert (f"the loss has risen: its mean was {first:.4f} in the first 3 steps and {last:.4f} in the last 3; try a lower optimizer.lr (0.05), "
-            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), beginning anew (--resume never)") in said
+            "a longer optimizer.warmup (30 steps) or a clipped gradient (optimizer.clip=1), starting over (--resume never)") in said
     assert "trireme generate" not in said and "trireme eval" in said
     said = told(tmp_path / "down", corpus, keys=dict(steps=30))
     first, last = means_of(lines_of(tmp_path / "down/run"))

@@ -247,7 +247,7 @@ static void sums_what_is_a_time(void **state) {
   assert_true(f->series.seconds[3] == 0.5 && f->series.seconds[4] == 1.0);
 }
 
-/* However long the file is, no more steps are held; one that was cut is read anew. */
+/* However long the file is, no more steps are held; one that was cut is read again. */
 static void holds_as_much_as_it_may(void **state) {
   fixture *f = *state;
   f->series.most = 7;

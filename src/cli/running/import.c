@@ -175,7 +175,7 @@ static tri_status run_export(int count, char **arguments) {
   if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
     status = copy_adapter(&parsed, adapter);
   } else if (adapter == NULL && parsed.merge) {
-    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is none", parsed.from);
+    status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is not one", parsed.from);
   } else if (!parsed.merge && parsed.base != NULL) {
     status = tri_fail(TRI_BAD_USAGE, "export: --base goes with --merge");
   } else {

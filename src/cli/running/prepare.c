@@ -387,7 +387,7 @@ const tri_command tri_command_prepare = {
         "or\n"
         "                     `conversations` (docs/finetuning.md). Each is a document; DIR/train.mask and\n"
         "                     DIR/validation.mask say which tokens are answers: only these are learnt. --key KEY says\n"
-        "                     where the messages are, if it is none of these keys\n"
+        "                     where the messages are, if it is not one of these keys\n"
         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
         "                     chat_template.jinja or tokenizer_config.json]\n"
         "  --chat-set N=V     tells the template a variable, such as enable_thinking=false; may be given again\n"

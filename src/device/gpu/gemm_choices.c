@@ -150,7 +150,7 @@ static void tell_refusal(tri_gpu_products *products) {
   products->told = true;
   tri_warn(
       "%s; this product, and others that it refuses, are made in another way. Where products.json in the run's "
-      "output has chosen it, remove that file, and products are chosen anew",
+      "output has chosen it, remove that file, and products are chosen again",
       tri_status_message());
 }
 

@@ -83,7 +83,7 @@ DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
   return best;
 }
 
-/* By one lane: the best of values [first, end) that comes after `last`, of all where that is none. */
+/* By one lane: the best of values [first, end) that comes after `last`, of all if `last` is none. */
 DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
   candidate best = candidate_of(values, -1);
   for (int i = first; i < end; i++) {
