@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The demo: from WordNet's glosses to a small GPT that writes definitions. Everything it makes is under build/demo (or
-# the folder given), and a second run begins anew but for the text, which is made once.
+# the folder given), and a second run starts over but for the text, which is made once.
 #
 #   scripts/demo.sh [--out FOLDER] [--steps N]
 set -euo pipefail

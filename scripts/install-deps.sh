@@ -6,7 +6,7 @@
 # Without a flag: what the program itself needs. Each flag adds the needs of `make demo`, `make test`, `make lint` and
 # `make format`, `make fuzz`, `make bench`, `make soak`, `make bundle`, `make docs`, `make test-slurm`; --both-mpis those of
 # testing with Open MPI and with MPICH. On Debian and Ubuntu the missing packages come from apt; elsewhere they are listed and
-# the script stops with status 1. A need counts as met when it is there, whoever installed it; with nothing missing neither
+# the script stops with status 1. A need counts as met when it is there, however it was installed; with nothing missing neither
 # apt nor the network is touched.
 set -euo pipefail
 
@@ -33,7 +33,7 @@ for flag in "" "$@"; do
       need header  sqlite3.h         libsqlite3-dev "SQLite, with headers"
       need header  lapacke.h         liblapacke-dev "LAPACKE, with headers"
       need header? microhttpd.h      libmicrohttpd-dev "libmicrohttpd, with headers (trireme board)"
-      # Any MPI will do; where there is none, Open MPI.
+      # Any MPI will do; if there is none, Open MPI.
       need command mpicc             libopenmpi-dev "an MPI, with headers"
       need command mpiexec           openmpi-bin    "MPI's launcher"
       ;;

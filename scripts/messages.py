@@ -2,7 +2,7 @@
 """Prints every text of the program that a user can see, with its place: messages.py [PATTERN] [FOLDER...].
 
     scripts/messages.py                       all of them
-    scripts/messages.py 'whoever|so many'     those that a regular expression finds
+    scripts/messages.py 'goes on|is no '      those that a regular expression finds
     scripts/messages.py . src/checkpoint      those of a folder
 
 A text is a string of a failure (tri_fail), a log line (tri_log, tri_warn), a printf to a user, a help text, a summary or a reason of a

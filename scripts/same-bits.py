@@ -53,7 +53,7 @@ LAYOUTS = {  # name: ranks, model, keys of the layout, other keys
     "tensor2-pipeline2": (4, GPT2, dict(tensor=2, pipeline=2, sequence_parallel=True, schedule="zero-bubble", recompute="full"), {}),
 }
 KEYS = ("loss", "grad_norm", "lr", "validation_loss", "tokens", "bad_steps")
-# More ranks than cores must not spin; the program would start itself anew to have threads wait without spinning; looking for devices
+# More ranks than cores must not spin; the program would restart itself to have threads wait without spinning; looking for devices
 # takes MPI longer than a small run. None of them decides a number.
 QUIET = {"OMPI_MCA_mpi_yield_when_idle": "1", "OMP_WAIT_POLICY": "passive", "HWLOC_COMPONENTS": "-pci,-linuxio"}
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}

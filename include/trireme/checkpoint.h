@@ -23,7 +23,7 @@ TRIREME_API int64_t trireme_checkpoint_step(const trireme_checkpoint *checkpoint
 
 TRIREME_API int64_t trireme_checkpoint_num_tensors(const trireme_checkpoint *checkpoint);
 /* Of tensor `index`, from 0: its name, its type as safetensors writes it ("F32"), how many dimensions it has and their
- * lengths. NULL and -1 where there is none. */
+ * lengths. NULL and -1: no such tensor. */
 TRIREME_API const char *trireme_checkpoint_name(const trireme_checkpoint *checkpoint, int64_t index);
 TRIREME_API const char *trireme_checkpoint_type(const trireme_checkpoint *checkpoint, int64_t index);
 TRIREME_API int trireme_checkpoint_num_dims(const trireme_checkpoint *checkpoint, int64_t index);

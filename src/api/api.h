@@ -13,7 +13,7 @@
 
 trireme_status tri_api_status(tri_status status);
 
-/* False where it is none. */
+/* False if it is not one. */
 bool tri_api_type(trireme_type type, tri_dtype *out);
 
 /* A NULL where something must be: TRIREME_BAD_USAGE, with the function's and the argument's name. */

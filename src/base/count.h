@@ -26,7 +26,7 @@ static inline bool tri_count_product(const int64_t *factors, int count, int64_t 
   return true;
 }
 
-/* Sizes that only grow stop at this many bytes instead of wrapping: whoever has added them up asks once, at the end. */
+/* Sizes that only grow stop at this many bytes instead of wrapping: the caller checks the sum once, at the end. */
 #define TRI_BYTES_MOST ((size_t)1 << 62)
 
 static inline size_t tri_bytes_plus(size_t a, size_t b) {

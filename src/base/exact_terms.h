@@ -1,4 +1,4 @@
-/* What adding to a tri_exact_sum does to its limbs, for whoever adds: the host (exact_sum.c) and kernels of GPUs. All
+/* How an addition changes the limbs of a tri_exact_sum, shared by the host (exact_sum.c) and kernels of GPUs. All
  * of it is whole numbers, so any order of adding gives the same limbs. */
 #ifndef TRI_BASE_EXACT_TERMS_H
 #define TRI_BASE_EXACT_TERMS_H

@@ -49,7 +49,7 @@ tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES])
 /* fsync of the directory in which a file lies. */
 tri_status tri_file_sync_folder(const char *path);
 
-/* Removes the temporary files that killed processes have left in a folder, by whoever alone writes there. */
+/* Removes the temporary files that killed processes have left in a folder; only its one writer may call this. */
 tri_status tri_file_clear_replacements(const char *directory);
 
 /* The same for text that is too long to hold: it is written piece by piece. After a failure nothing more is written,
@@ -74,7 +74,7 @@ bool tri_path_is_planted(const char *directory, const char *path);
 bool tri_path_exists(const char *path);
 bool tri_path_is_directory(const char *path);
 
-/* Creates a directory and the missing ones above it; it is no error if it exists. */
+/* Creates a directory and the missing ones above it; it is not an error if it exists. */
 tri_status tri_directory_create(const char *path);
 
 /* LOCAL. Creates one directory that only this user may use (0700), in a folder where others may write, too. One that
@@ -83,12 +83,12 @@ tri_status tri_directory_create(const char *path);
 tri_status tri_directory_create_private(const char *path);
 /* fsync of a directory, so that names made or renamed in it survive a crash. */
 tri_status tri_directory_sync(const char *path);
-/* Removes a directory and all below it; it is no error if there is none. */
+/* Removes a directory and all below it; it is not an error if there is none. */
 tri_status tri_directory_remove(const char *path);
 
 /* "DIRECTORY/NAME" in a fixed buffer; too long a path is TRI_BAD_USAGE. */
 tri_status tri_path_join(char out[TRI_PATH_BYTES], const char *directory, const char *name);
-/* "PATHENDING", likewise. */
+/* "PATHENDING", with the same rules. */
 tri_status tri_path_with(char out[TRI_PATH_BYTES], const char *path, const char *ending);
 /* What a path says behind a folder in which it lies, "" for the folder; NULL: it lies elsewhere. */
 const char *tri_path_below(const char *root, const char *path);

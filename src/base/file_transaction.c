@@ -3,8 +3,8 @@
  * place may be done twice, and by several at once, because moving a file that has been moved does nothing.
  *
  * The lock is a file, not the folder: flock on a file that is open for writing also works on NFS. It is removed by its
- * owner; whoever gets a lock looks whether the file still is the one of that name. File systems without locks are
- * trusted, but there nothing is cleared away that might be another's. */
+ * owner; a process that gets the lock checks that the file still is the one of that name. File systems without locks
+ * are trusted, but there nothing is cleared away that might be another's. */
 #include "base/file_transaction.h"
 
 #include "base/file.h"
@@ -138,7 +138,7 @@ static tri_status fail_list(const char *list) {
       list);
 }
 
-/* What is no member is removed, so a list that is cut short must not be believed. */
+/* What is not a member is removed, so a list that is cut short must not be believed. */
 static bool is_complete(const bool members[NUM_NAMES]) {
   bool train = members[0] && members[1] && members[2], tokenizer = members[6];
   bool masks = !members[8] || (members[3] && members[7]); /* of both corpora, where there are two, or of none */
@@ -242,7 +242,7 @@ tri_status tri_file_transaction_finish(const char *folder) {
       unlock(folder, lock);
       return status;
     }
-    if (waited_ms >= PATIENCE_MS) { /* putting it in place takes no time: whoever holds the lock is stopped */
+    if (waited_ms >= PATIENCE_MS) { /* the move takes no time: the lock's holder must be stopped */
       return tri_fail(
           TRI_BAD_FILE,
           "a `trireme prepare` has been putting a new corpus into %s for %d s; wait until it ends, or end it", folder,

@@ -6,8 +6,8 @@
  *                             The file `members` in it lists them.
  *
  * Then the members are moved to FOLDER one by one, what the old generation had and the new one has not is removed, and
- * the folder goes. Whoever is killed before the rename leaves the old generation as it was; whoever is killed after it
- * has left all that is needed to go on, and the next one who reads or writes FOLDER does so first. */
+ * the folder goes. A process killed before the rename leaves the old generation as it was; one killed after it has left
+ * all that is needed to finish, and the next process that reads or writes FOLDER does so first. */
 #ifndef TRI_BASE_FILE_TRANSACTION_H
 #define TRI_BASE_FILE_TRANSACTION_H
 

@@ -1,6 +1,6 @@
 /* What this process does, as it does it: the flight recorder of a rank.
  *
- * Whoever begins something that takes time says so, and says when it has ended; the newest records are always there, so
+ * Code that begins something that takes time records its begin and its end; the newest records are always there, so
  * that a rank that is stuck or failed can tell what it was doing (recovery/watchdog.h). On request all records from a
  * moment on are kept, and a timeline is drawn from them (report/timing.h). A record costs some 100 ns.
  *
@@ -16,8 +16,8 @@
 typedef enum tri_record_kind {
   TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
   TRI_RECORD_COLLECTIVE, /* from its start until this rank has what it wants        */
-  TRI_RECORD_SEND,       /* likewise                                                */
-  TRI_RECORD_RECEIVE,    /* likewise                                                */
+  TRI_RECORD_SEND,       /* the same                                                  */
+  TRI_RECORD_RECEIVE,    /* the same                                                  */
   TRI_RECORD_PROGRESS,   /* going on with collectives in the background             */
 } tri_record_kind;
 

@@ -82,8 +82,8 @@ static void read_line(const char *path, char *out, size_t out_bytes) {
   fclose(file);
 }
 
-/* The state and the start of a process of this host, as /proc/PID/stat has them; false where there is none. The name
- * before them, in parentheses, may have anything in it. */
+/* The state and the start of a process of this host, as /proc/PID/stat has them; false if there is no such process. The
+ * name before them, in parentheses, may have anything in it. */
 static bool find_process(int64_t process, char *state, uint64_t *start) {
   char path[64], line[1024];
   snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
@@ -178,7 +178,7 @@ static int try_lock(const char *path, owner *out, struct timespec *touched) {
   return 0;
 }
 
-/* The same; *there is false where there is none. */
+/* The same; *there is false if there is no lock. */
 static tri_status read_lock(const char *path, owner *out, struct timespec *touched, bool *there) {
   int reason = try_lock(path, out, touched);
   *there = reason == 0;
@@ -434,7 +434,7 @@ tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
 
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&lock->lost); }
 
-/* A file system that does not answer for a while is no loss; another's mark is. */
+/* A file system that does not answer for a while is not a loss; another's mark is. */
 static void beat(tri_folder_lock *lock) {
   owner now = {.process = -1};
   struct timespec touched = {0};

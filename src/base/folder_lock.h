@@ -1,7 +1,7 @@
 /* One writer of a folder, on local and on shared file systems.
  *
  * FOLDER/LOCK says who writes there: host, process and its start, batch job. It survives the death of its owner, so
- * whoever finds one must find out what it is worth:
+ * a process that finds one must decide whether it still counts:
  *
  *  - An owner on this host is looked up: a process of that number with that start is alive, stopped or not.
  *  - Nobody can look at a process of another host. Its owner touches LOCK every few seconds; the lock is dead once that
@@ -19,8 +19,8 @@
 
 typedef struct tri_folder_lock tri_folder_lock;
 
-/* How a start of a job is known to later ones, in the environment: "NAME START", set by whoever starts the same job
- * again and again. Where it is not set, Slurm's, PBS's, LSF's and Flux's own names are used. */
+/* How a start of a job is known to later ones, in the environment: "NAME START", set by what restarts the same job.
+ * If it is not set, Slurm's, PBS's, LSF's and Flux's own names are used. */
 #define TRI_JOB_VARIABLE "TRIREME_JOB"
 
 /* LOCAL. Takes the lock of an existing folder. Where somebody else is alive in it: TRI_BUSY, naming them. A lock of

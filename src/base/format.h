@@ -13,7 +13,7 @@ char *tri_format_count(double count, char *buffer, size_t buffer_bytes);
 /* 3725 -> "1h02m", 95 -> "1m35s", 4.2 -> "4.2s". */
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);
 
-/* A number that is printed with so many decimals: what rounds to 0 is 0, and never -0.0. */
+/* The number as it is printed with `decimals` decimals: what rounds to 0 is 0, and never -0.0. */
 double tri_format_rounded(double value, int decimals);
 
 #endif

@@ -23,7 +23,7 @@ void tri_log_mark_lines(bool terminal) {
   parent_has_terminal = terminal;
 }
 
-/* Many processes write to what is standard error here, and whoever reads takes it in lines: what is not written in one
+/* Many processes share this standard error, and its reader takes lines: what is not written in one
  * go is mixed with what others write. */
 static void write_whole(const char *text, size_t length) {
   while (length > 0) {

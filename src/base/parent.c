@@ -97,7 +97,7 @@ bool tri_parent_send(tri_parent_kind kind, const char *text) {
 
 void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
 
-/* ---- last words -------------------------------------------------------------------------------------------------- */
+/* ---- error message ----------------------------------------------------------------------------------------------- */
 
 /* "STATUS KIND" and the words, for a parent that looks into the folder when the job has ended. */
 static void leave_file(tri_parent_kind kind, int exit_status, const char *text) {

@@ -2,8 +2,8 @@
  * launcher.
  *
  * A launcher that is told to end a job kills, and what ranks had written to it an instant before it may or may not have
- * passed on. So a rank's last words, and its exit status, are handed to the parent itself, which says that it has them;
- * only then the rank ends the job. The same line carries what the rank logs, and a sign of life from a thread of its
+ * passed on. So a rank hands its error message and exit status to the parent itself, which acknowledges them; only then
+ * the rank ends the job. The same line carries what the rank logs, and a sign of life from a thread of its
  * own now and then; the other way comes the wish to stop. A rank whose parent is gone ends.
  *
  * Each message is one packet of a local socket: a head and text. A rank on another host, or in a network namespace of
@@ -67,7 +67,7 @@ void tri_parent_take_crashes(void);
  * launcher. From any thread. Progress is dropped where there is no room. */
 bool tri_parent_send(tri_parent_kind kind, const char *text);
 
-/* Hands over last words, and waits, some seconds at most, until the parent has them. False if it has not. */
+/* Sends the error message, and waits, some seconds at most, until the parent has it. False if it has not. */
 bool tri_parent_words(int exit_status, const char *text);
 
 /* What this rank fails with from here on is likely the end of another. */

@@ -18,7 +18,7 @@ double tri_plot_place(const tri_plot_axis *axis, double value);
 
 /* Values at which ticks stand, from low to high, about `wanted` of them at distances of 1, 2 or 5 times a power of ten;
  * on a logarithmic axis 1, 2, 3 and 5 times each power of ten, over more than three decades the powers alone, and where
- * those are fewer than two as on another. Returns how many; 0 where the ends are no range. */
+ * those are fewer than two as on another. Returns how many; 0 if the ends are not a range. */
 int tri_plot_ticks(const tri_plot_axis *axis, int wanted, double out[TRI_PLOT_TICKS]);
 
 #endif

@@ -52,7 +52,7 @@ typedef struct tri_saved_error {
   char message[TRI_MESSAGE_BYTES];
 } tri_saved_error;
 
-/* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is no failure. */
+/* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is not a failure. */
 void tri_error_save(tri_saved_error *kept, tri_status status);
 /* What is kept, with its message for this thread; TRI_OK where nothing is. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);

@@ -98,7 +98,7 @@ static double most_of(const tri_series *s, tri_board_column column) {
   return most;
 }
 
-/* A rank touches its lock every few seconds; where there is none a step may take its time. */
+/* A rank touches its lock every few seconds; without a lock a step may take long. */
 static const char *state_of(const tri_board_item *item) {
   enum { MOST_QUIET_S = 90 };
   if (item->summary != NULL) return "ended";
@@ -324,7 +324,7 @@ done:
 
 /* ---- one item ---------------------------------------------------------------------------------------------------- */
 
-/* At most so many of a file's last bytes. */
+/* The most bytes that are read from a file's end. */
 static tri_status read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut) {
   struct stat about;
   char *text = NULL;
@@ -343,7 +343,7 @@ static tri_status read_end(const char *root, const char *relative, size_t most_b
 }
 
 /* The end of a text in a folder, from the beginning of a line, of which lines that are not whole yet are left out; null
- * where there is none. */
+ * if there is none. */
 static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   bool cut = false;

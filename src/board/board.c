@@ -169,7 +169,7 @@ static double seconds_since(struct timespec then) {
   return (double)(now.tv_sec - then.tv_sec) + 1e-9 * (double)(now.tv_nsec - then.tv_nsec);
 }
 
-/* NULL where there is none, or it cannot be read now. */
+/* NULL: no summary, or it cannot be read now. */
 static json_t *read_summary(const tri_board_item *item) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

@@ -25,7 +25,7 @@ typedef struct tri_series {
   int64_t most;    /* of `count`: when it is reached nothing is read on; 0: no limit */
   int64_t version; /* another whenever anything above has changed */
   int64_t rewinds; /* how often the file went back to an earlier step, or was cut or replaced, while it was read */
-  int64_t num_odd; /* lines that are no step's */
+  int64_t num_odd; /* lines that do not belong to a step */
   int64_t bytes;   /* of the file */
   int64_t offset;  /* read up to here: behind a newline, but for `passing` */
   bool passing;    /* in the middle of a line that is too long to be one */
@@ -37,8 +37,8 @@ typedef struct tri_series {
 } tri_series;
 
 /* LOCAL. Reads on, at most `most_bytes` and no line that has no newline yet; *more where there is more to read at once.
- * A file that has been cut or replaced is read anew. A file that is gone, or no plain one, is TRI_BAD_FILE, and what is
- * held stays. */
+ * A file that has been cut or replaced is read again. A file that is gone, or no plain one, is TRI_BAD_FILE, and what
+ * is held stays. */
 tri_status tri_series_read(tri_series *series, size_t most_bytes, bool *more);
 void tri_series_release(tri_series *series);
 /* Whether it holds as many steps as it may; what else is in the file is not read, unless that is cut or replaced. */
@@ -58,7 +58,7 @@ typedef struct tri_bucket_request {
   tri_board_axis axis;
   double from, to;
   int64_t points;
-  double smoothing; /* noisy columns as a mean over about so many steps; 1: as they are */
+  double smoothing; /* steps that noisy columns are averaged over, about; 1: as they are */
 } tri_bucket_request;
 
 /* The steps that fall on one column of pixels. */

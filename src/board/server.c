@@ -338,7 +338,7 @@ static tri_status draw_token(tri_server *server) {
   return TRI_OK;
 }
 
-/* An address that stands for all of a machine's is none to type: its name is. */
+/* An address that stands for all of a machine's cannot be typed into a browser: its name can. */
 static void write_address(tri_server *server, const char *host) {
   char name[256] = "";
   bool any = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;

@@ -193,7 +193,7 @@ static tri_status slice_list(tri_chat_renderer *renderer, const tri_chat_list *l
   tri_chat_list *part = NULL;
   TRI_TRY(tri_chat_list_create(&renderer->arena, 0, (tri_chat_list_kind)list->kind, &part));
   *out = tri_chat_of_list(part);
-  if (step == 1) { /* a part of the same memory; whoever adds to it makes room elsewhere */
+  if (step == 1) { /* shares the list's memory; appending to it makes a copy */
     part->items = list->items + begin;
     part->count = part->room = end > begin ? end - begin : 0;
     return TRI_OK;
@@ -425,7 +425,7 @@ static tri_status repeat_list(tri_chat_renderer *renderer, const tri_chat_list *
   return TRI_OK;
 }
 
-/* A string, a list or a tuple so many times. */
+/* A string, a list or a tuple, repeated `times` times. */
 static tri_status repeat_any(tri_chat_renderer *renderer, tri_chat_value value, int64_t times, tri_chat_value *out) {
   if (value.kind == TRI_CHAT_LIST) return repeat_list(renderer, value.list, times, out);
   return repeat(renderer, value, times, out);
@@ -460,7 +460,7 @@ static tri_status power_of(int64_t a, int64_t b, tri_chat_value *out) {
   return TRI_OK;
 }
 
-/* Python rounds the quotient once; two numbers that are no doubles would be rounded before. */
+/* Python rounds the quotient once; two numbers that are not doubles would be rounded before. */
 static tri_status divide_wholes(int64_t a, int64_t b, tri_chat_value *out) {
   const int64_t exact = (int64_t)1 << 53;
   if (a > exact || a < -exact || b > exact || b < -exact) {
@@ -529,7 +529,7 @@ static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_va
     case TRI_BINARY_CONCAT: break;
   }
   /* It has no order, so that sorting and comparing would need rules of their own. */
-  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "a number that is none (NaN) is not supported");
+  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "NaN as a number is not supported");
   *out = tri_chat_real(result);
   return TRI_OK;
 }

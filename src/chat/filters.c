@@ -188,7 +188,7 @@ static int digit_of(char letter) {
   return 99;
 }
 
-/* 0x, 0o and 0b before the digits, where `base` is theirs or 0. A 0 before other digits is none of base 0. */
+/* 0x, 0o and 0b before the digits, where `base` is theirs or 0. A 0 before other digits is not allowed in base 0. */
 static int64_t prefix_of(const char *text, size_t bytes, int64_t base) {
   int64_t named = 0;
   if (bytes > 1 && text[0] == '0') {
@@ -234,7 +234,7 @@ static size_t digits_at(const char *text, size_t at) {
   return at - begin;
 }
 
-/* int(float(text)) of the same: what strtod takes and Python does not (hexadecimal digits) is none. */
+/* int(float(text)) of the same: what strtod takes and Python does not (hexadecimal digits) is refused. */
 static int_text whole_of_real(char *text, int64_t *out) {
   size_t at = text[0] == '+' || text[0] == '-', kept = 0, whole = 0, part = 0;
   if (strcasecmp(text + at, "inf") == 0 || strcasecmp(text + at, "infinity") == 0) return INT_IS_TOO_LARGE;
@@ -369,7 +369,7 @@ static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
 }
 
 /* `name` of a value, through the dots in it; none is the value itself. What is undefined on the way is `otherwise`,
- * unless that is none. */
+ * unless there is no such thing. */
 static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, tri_chat_value name,
                                tri_chat_value otherwise, tri_chat_value *out) {
   *out = value;

@@ -38,7 +38,7 @@ static tri_status copy_text(tri_chat_format *format, const char *text, tri_chat_
 
 /* ---- the tokenizer's files --------------------------------------------------------------------------------------- */
 
-/* The folder of the tokenizer; "" where there is none to look in ("bytes"). */
+/* The folder of the tokenizer; "" if there is no folder ("bytes"). */
 static void find_folder(const char *tokenizer, char out[TRI_PATH_BYTES]) {
   out[0] = '\0';
   if (tokenizer == NULL) return;

@@ -20,8 +20,8 @@ typedef struct tri_chat_format_options {
   const char
       *tokenizer;   /* the tokenizer.json or its folder; its tokenizer_config.json and chat_template.jinja are read */
   const char *file; /* of the template; NULL: the tokenizer's; "none": there is none */
-  bool asked;       /* there has to be one, and "none" is no advice */
-  const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is none, as a string */
+  bool asked;       /* there has to be one, and "none" is not advice */
+  const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is not JSON, as a string */
   int num_set;
   const char *end; /* the tokenizer's end-of-text token, where its configuration names no eos_token; or NULL */
 } tri_chat_format_options;
@@ -30,7 +30,7 @@ typedef struct tri_chat_format_options {
  * tri_chat_format_release, also after a failure. */
 tri_status tri_chat_format_create(const tri_chat_format_options *options, tri_chat_format *out);
 /* The template as tokenizer_config.json has it: a string, or a list of "default" and "tool_use". A new object; NULL
- * where there is none. */
+ * if there is none. */
 json_t *tri_chat_format_json(const tri_chat_format *format);
 void tri_chat_format_release(tri_chat_format *format);
 

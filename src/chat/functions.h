@@ -65,7 +65,7 @@ tri_status tri_chat_self_text(const tri_chat_call *call, tri_chat_value *out);
 
 /* In the renderer's file: what functions need of it. */
 
-/* Work of `bytes` or so many items, which is bounded. */
+/* Counts `bytes` or items of work, which is bounded. */
 tri_status tri_chat_charge(struct tri_chat_renderer *renderer, size_t bytes);
 /* The items of a list, the keys of a dict, the letters of a string. An iterator is empty from then on. */
 tri_status tri_chat_iterate(struct tri_chat_renderer *renderer, tri_chat_value value, tri_chat_list **out);

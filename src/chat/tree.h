@@ -75,7 +75,7 @@ struct tri_chat_node {
   uint8_t *compare;
   tri_chat_node **keywords; /* NAME nodes whose `a` is the value */
   int32_t num_keywords;
-  tri_chat_node **defaults; /* of a macro's parameters, NULL where there is none */
+  tri_chat_node **defaults; /* of a macro's parameters, NULL if there is none */
   const tri_chat_function *function;
 };
 

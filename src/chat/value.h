@@ -111,7 +111,7 @@ tri_status tri_chat_dict_create(tri_chat_arena *arena, int64_t room, tri_chat_di
 /* A key that is there gets the new value. */
 tri_status tri_chat_dict_set(tri_chat_arena *arena, tri_chat_dict *dict, tri_chat_value key, tri_chat_value value);
 const tri_chat_value *tri_chat_dict_find(const tri_chat_dict *dict, tri_chat_value key);
-const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key); /* NULL where there is none */
+const tri_chat_value *tri_chat_dict_get(const tri_chat_dict *dict, const char *key); /* NULL if there is none */
 tri_chat_value tri_chat_of_dict(tri_chat_dict *dict);
 
 /* ---- asking them ------------------------------------------------------------------------------------------------- */

@@ -18,7 +18,8 @@ static const tri_folder *next_candidate(const tri_folder *list, int64_t count, c
   return best;
 }
 
-/* The next candidate's name, as the first rank sees it: "" for none. What is left of a removal is no loss and no news.
+/* The next candidate's name, as the first rank sees it: "" for none. What is left of a removal is neither a loss nor
+ * news.
  */
 typedef struct candidate {
   char name[64];

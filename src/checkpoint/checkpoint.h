@@ -7,12 +7,11 @@
  *     adapter_model.safetensors, adapter_config.json
  *                             in the place of model.safetensors, where factors beside a base's weights are what is
  *                             trained: PEFT's files, with its names (peft.h)
- *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; likewise
- *     tokenizer.json          where there is one
- *     state.json              progress; sizes and checksums of all of the above
- *     COMPLETE                written last; size and checksum of state.json
- *     PROVEN, DISPROVED       empty, one of them or none: what later steps say of it (below)
- *     BEST                    empty, from the beginning or not at all: no validation loss was as low before
+ *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; split
+ * alike tokenizer.json          where there is one state.json              progress; sizes and checksums of all of the
+ * above COMPLETE                written last; size and checksum of state.json PROVEN, DISPROVED       empty, one of
+ * them or none: what later steps say of it (below) BEST                    empty, from the beginning or not at all: no
+ * validation loss was as low before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
@@ -127,7 +126,7 @@ void tri_checkpoint_save_end(tri_checkpoint_saving *saving, bool good);         
 /* COLLECTIVE over the group (NULL: this rank alone). The newest checkpoint below root that is complete and verified
  * (every size, every checksum; the ranks share the reading); a line is logged for each newer one that was passed over,
  * with the reason. path is "" if there is none at all; if there are some but none is good, that is TRI_BAD_FILE, since
- * to begin anew then should be somebody's decision. All ranks get the same. */
+ * only the user should decide to start over. All ranks get the same. */
 tri_status tri_checkpoint_newest(const tri_group *group, const char *root, char path[TRI_PATH_BYTES]);
 
 /* COLLECTIVE over the group. The same, where the caller says whether a candidate will do: `take` is COLLECTIVE, and
@@ -136,7 +135,7 @@ typedef tri_status (*tri_checkpoint_try)(void *context, const char *path, bool *
 tri_status tri_checkpoint_newest_that(const tri_group *group, const char *root, tri_checkpoint_try take, void *context,
                                       char path[TRI_PATH_BYTES]);
 
-/* LOCAL, by whoever alone writes below root. Removes what saves and removals that did not come to their end have left
+/* LOCAL, only for the one writer below root. Removes what saves and removals that did not come to their end have left
  * there, of whatever process: one that is gone cannot be told by its number from another's, or from one of another
  * host.
  */
@@ -153,8 +152,8 @@ tri_status tri_checkpoint_clear(const char *root);
 tri_status tri_checkpoint_prove(const char *root, int64_t step, int64_t keep);
 tri_status tri_checkpoint_disprove(const char *root, int64_t step);
 
-/* LOCAL, by whoever alone writes below root. ROOT/best leads to the newest checkpoint that was marked as the best when
- * it was saved, which is the best of all; where there is none there is no link. Saves and removals see to it. */
+/* LOCAL, only for the one writer below root. ROOT/best leads to the newest checkpoint that was marked as the best when
+ * it was saved, which is the best of all; if there is none, there is no link. Saves and removals see to it. */
 tri_status tri_checkpoint_link_best(const char *root);
 
 /* LOCAL. Whether there is a complete checkpoint of that step below root. */
@@ -209,8 +208,8 @@ typedef struct tri_checkpoint tri_checkpoint;
  * model.safetensors.index.json names (and the same of `optimizer`), or where these are missing
  * adapter_model.safetensors in its place. Checks that COMPLETE and state.json, where there is one, belong together and
  * list every file, and every header; it compares no checksum of other files (tri_checkpoint_verify and its kin do). A
- * folder that has one of COMPLETE and state.json alone is no Hugging Face folder but a damaged checkpoint. Release with
- * tri_checkpoint_close. */
+ * folder that has one of COMPLETE and state.json alone is not a Hugging Face folder but a damaged checkpoint. Release
+ * with tri_checkpoint_close. */
 tri_status tri_checkpoint_open(const char *path, tri_checkpoint **out);
 
 /* LOCAL. The same for one process that reads alone: sizes, headers and every file that holds no tensors are compared

@@ -58,7 +58,7 @@ static tri_status look_in_model(const tri_model *model, const char *name, sight 
   return status;
 }
 
-/* In the model of a changed config.json; false where that is none. */
+/* In the model of a changed config.json; false if that is invalid. */
 static bool look(const json_t *config, const char *name, sight *out) {
   tri_model model;
   char *text = json_dumps(config, JSON_COMPACT);
@@ -75,8 +75,8 @@ static bool differs_with(json_t *config, const char *key, json_t *value, const q
   return look(config, q->name, &other) && is_answered_otherwise(q, &other);
 }
 
-/* Twice the number, or half of it where that is no model, moves what is a product, its neighbours and 1 whether there
- * is a layer. */
+/* Twice the number, or half of it where that is not a model, moves what is a product, its neighbours and 1 whether
+ * there is a layer. */
 static bool depends(json_t *config, const char *key, const question *q) {
   json_t *held = json_incref(json_object_get(config, key));
   const json_int_t value = json_integer_value(held);

@@ -20,7 +20,7 @@ enum { PIECE_ELEMENTS = 4 << 20, CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- copying ----------------------------------------------------------------------------------------------------- */
 
-/* Rounded to odd: where the value is none of fp32's, the last bit says so to who rounds it once more, which then comes
+/* Rounded to odd: if fp32 cannot hold the value, the last bit says so to who rounds it once more, which then comes
  * to what rounding the value itself would have. */
 static float to_odd(double value) {
   float nearest = (float)value;
@@ -51,7 +51,7 @@ typedef struct copying {
   tri_dtype type;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
-  tri_saved_error strange; /* a value that is no number */
+  tri_saved_error strange; /* a value that is not a number */
 } copying;
 
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
@@ -76,7 +76,7 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
       narrow(read_as, c->wide, piece, c->type, c->narrow);
       slice.data = c->narrow;
     }
-    /* Damage goes before what it looks like, so a value that is no number waits for the end of its tensor. */
+    /* Damage goes before what it looks like, so a value that is not a number waits for the end of its tensor. */
     tri_error_save(&c->strange, check_piece(c, parameter, read_as, &slice));
     if (c->strange.status == TRI_OK) TRI_TRY(tri_checkpoint_save_slice(c->saving, &slice));
     done += piece;
@@ -200,7 +200,7 @@ static tri_status set_true(const char *key, char **config) {
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
   if (tensor->num_dims < 1 || tensor->num_dims > 2 || strlen(name) >= sizeof out->name) {
-    return tri_fail(TRI_BAD_FILE, "%s: the tensor `%.200s` is none of an adapter's", file, tensor->name);
+    return tri_fail(TRI_BAD_FILE, "%s: the tensor `%.200s` is not one of an adapter's", file, tensor->name);
   }
   *out = (tri_parameter){.num_dims = tensor->num_dims, .shape = {tensor->shape[0], 1}};
   if (tensor->num_dims == 2) out->shape[1] = tensor->shape[1];

@@ -26,9 +26,9 @@ typedef struct tri_copy_adapter_request {
   const tri_run_notes *notes;
 } tri_copy_adapter_request;
 
-/* LOCAL. Copies tensor by tensor, in pieces of some megabytes. What is no adapter must have the model's tensors and no
- * others (TRI_BAD_FILE with their names), but for what transformers keeps beside them and can make anew. What is read
- * is compared with its checksums (tri_checkpoint_open_verified), and a weight that is NaN or infinite, there or as
+/* LOCAL. Copies tensor by tensor, in pieces of some megabytes. What is not an adapter must have the model's tensors and
+ * no others (TRI_BAD_FILE with their names), but for what transformers keeps beside them and can make again. What is
+ * read is compared with its checksums (tri_checkpoint_open_verified), and a weight that is NaN or infinite, there or as
  * `type`, is TRI_BAD_FILE. When it fails nothing stays of the new folder. */
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 

@@ -1,4 +1,4 @@
-/* Values that are no numbers any more. */
+/* Values that are not numbers any more. */
 #ifndef TRI_CHECKPOINT_FINITE_H
 #define TRI_CHECKPOINT_FINITE_H
 

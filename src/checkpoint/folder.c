@@ -1,5 +1,5 @@
-/* Folders come and go by rename, so that a crash at any point leaves each checkpoint either whole under a name that
- * counts or in pieces under a name that does not:
+/* Folders are made and removed by rename, so that a crash at any point leaves each checkpoint either whole under a name
+ * that counts or in pieces under a name that does not:
  *
  *  save     .tmp-step-N-PID  --(all files flushed)-->  step-N
  *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new one has its name the old one, still whole,
@@ -197,7 +197,7 @@ static const tri_folder *newest_proven(const char *root, const tri_folder *list,
   return NULL;
 }
 
-/* Likewise of those that had the lowest validation loss when they were saved: the newest is the best of all. */
+/* The same for those that had the lowest validation loss when they were saved: the newest is the best of all. */
 static const tri_folder *newest_best(const char *root, const tri_folder *list, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
     if (tri_folder_is_complete(root, &list[i]) && tri_folder_has(root, &list[i], TRI_FILE_BEST)) return &list[i];
@@ -205,7 +205,7 @@ static const tri_folder *newest_best(const char *root, const tri_folder *list, i
   return NULL;
 }
 
-/* ROOT/best is a link to it, for people; the mark says which one it is. It is made anew beside the old one, so that
+/* ROOT/best is a link to it, for people; the mark says which one it is. A new link is made beside the old one, so that
  * there is one at all times. */
 static tri_status link_best(const char *root, const tri_folder *best) {
   char path[TRI_PATH_BYTES], beside[TRI_PATH_BYTES], now[64] = "";

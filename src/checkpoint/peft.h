@@ -2,7 +2,7 @@
  *
  * PEFT wraps a model, so that its names begin with `base_model.model.`: our `model.layers.0.mlp.up_proj.lora_A.weight`
  * is its `base_model.model.model.layers.0.mlp.up_proj.lora_A.weight`, and what else is trained (modules_to_save there)
- * likewise. Files have its names, everything else has ours. */
+ * has the same prefix. Files have its names, everything else has ours. */
 #ifndef TRI_CHECKPOINT_PEFT_H
 #define TRI_CHECKPOINT_PEFT_H
 
@@ -15,7 +15,7 @@
 
 enum { TRI_PEFT_NAME_BYTES = 128 };
 
-/* PEFT's name of a tensor; and back: the rest of the string, or all of it where it is none of PEFT's. */
+/* PEFT's name of a tensor; and back: the rest of the string, or all of it if it is not one of PEFT's. */
 void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]);
 const char *tri_peft_own_name(const char *name);
 

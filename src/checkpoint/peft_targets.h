@@ -6,7 +6,7 @@
 
 /* LOCAL. Whether PEFT takes each tensor of an open adapter of its own: one whose name does not begin as there, and
  * factors of a module that `target_modules`, `exclude_modules` or `layers_to_transform` leave out, it passes over, and
- * they are TRI_BAD_FILE here. What a pattern says that is no plain one is not known, and taken to agree. */
+ * they are TRI_BAD_FILE here. What a pattern says that is not a plain one is not known, and taken to agree. */
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter);
 
 /* LOCAL. Whether `modules_to_save` names the module of a tensor of the model. PEFT then has a copy of it beside the

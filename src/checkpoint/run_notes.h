@@ -16,7 +16,7 @@ typedef struct tri_run_notes {
   int64_t sequence, ignore_token;
   char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* words of the run file */
   char base_type[TRI_NOTE_BYTES]; /* "fp32", "bf16", "fp16": of the weights that `init` named, or of an adapter's base;
-                                     "" where there were none */
+                                     "": no weights */
 } tri_run_notes;
 
 /* LOCAL. Of weights that are open. */

@@ -100,7 +100,7 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
   return text;
 }
 
-/* The size that type and shape ask for; false on overflow or where it is no whole number of bytes. */
+/* The size that type and shape ask for; false on overflow or where it is not a whole number of bytes. */
 static bool tensor_bytes(const tri_safetensors_tensor *tensor, uint64_t *bytes) {
   uint64_t bits = (uint64_t)tri_safetensors_type_bits(tensor->type);
   bool overflow = false;

@@ -82,7 +82,7 @@ tri_status tri_safetensors_parse(const char *path, const void *data, size_t held
                                  tri_safetensors_header *out);
 void tri_safetensors_header_destroy(tri_safetensors_header *header);
 
-/* Sets by_name anew after names have changed. Two tensors of one name are TRI_BAD_FILE. */
+/* Rebuilds by_name after names have changed. Two tensors of one name are TRI_BAD_FILE. */
 tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
 /* NULL if there is none of that name. */

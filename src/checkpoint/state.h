@@ -28,7 +28,7 @@ tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpo
 
 /* What a rank compares of a checkpoint. */
 typedef struct tri_state_scope {
-  int rank, ranks; /* of the bytes its share of so many                                        */
+  int rank, ranks; /* it reads the share of `rank` among `ranks` of the bytes              */
   bool tensors;    /* those of tensors too; else of their files sizes and headers              */
   bool optimizer;  /* the optimizer's files too; else they are not so much as looked for       */
 } tri_state_scope;
@@ -47,7 +47,7 @@ tri_status tri_state_verify_content(const char *folder, const json_t *document, 
 /* LOCAL. The same of a folder that may be a plain one, which says nothing of its files. */
 tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
 
-/* A checksum as in the file, and back; false where there is none. */
+/* A checksum as in the file, and back; false if there is none. */
 json_t *tri_state_checksum(uint64_t checksum);
 bool tri_state_parse_checksum(const json_t *value, uint64_t *out);
 

@@ -16,7 +16,7 @@ enum {
   PAGE = 4096,
   BUFFER_BYTES = (TRI_CHECKPOINT_BUFFER_BYTES - PAGE) / 2,
   DIRECT_BYTES = 64 << 10, /* a shorter piece is not worth a request of its own */
-  FLUSH_BYTES = 16 << 20   /* after so many through the page cache, the system is asked to send them on */
+  FLUSH_BYTES = 16 << 20   /* written through the page cache before the system is asked to flush */
 };
 
 typedef struct buffer {

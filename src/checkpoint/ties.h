@@ -16,7 +16,7 @@ tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool 
  * values; `say` tells of it in a line. Where nothing can be read it is false, and who opens the weights is told why. */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
-/* LOCAL. The names of the two tensors of a tied model; false where it is none. */
+/* LOCAL. The names of the two tensors of a tied model; false if it is not tied. */
 bool tri_ties_names(const tri_model *model, char head[TRI_PARAMETER_NAME_BYTES],
                     char embedding[TRI_PARAMETER_NAME_BYTES]);
 

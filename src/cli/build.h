@@ -1,4 +1,4 @@
-/* What is known of this build when it is made: cmake/build_info.cmake writes these functions anew for each. */
+/* What is known of this build when it is made: cmake/build_info.cmake writes these functions for each build. */
 #ifndef TRI_CLI_BUILD_H
 #define TRI_CLI_BUILD_H
 

@@ -57,7 +57,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
                   name);
 }
 
-/* The page of the program ("trireme"), of a command or of a topic; false where there is none of that name. */
+/* The page of the program ("trireme"), of a command or of a topic; false if no page has that name. */
 static bool put_page(const tri_commands *commands, const char *name, FILE *to) {
   const tri_command *command = tri_command_find(commands, name);
   const tri_topic *topic = tri_topic_find(name);

@@ -12,9 +12,9 @@ typedef struct tri_commands {
   int count;
 } tri_commands;
 
-/* NULL where there is none of that name. */
+/* NULL: no command has that name. */
 const tri_command *tri_command_find(const tri_commands *commands, const char *name);
-/* For a name that is none: TRI_BAD_USAGE, with the nearest that is. */
+/* For an unknown name: TRI_BAD_USAGE, with the nearest known one. */
 tri_status tri_command_unknown(const tri_commands *commands, const char *name);
 
 void tri_help_usage(const tri_commands *commands, FILE *to);

@@ -258,7 +258,7 @@ static tri_status read_piece(const tri_checkpoint *checkpoint, const tri_safeten
   return tri_checkpoint_read_part(checkpoint, tensor->name, TRI_FP64, tensor->num_dims, tensor->shape, &slice, sum);
 }
 
-/* Equal means equal as numbers; two that are none are equal. *largest is NAN where one alone is none. */
+/* Equal means equal as numbers; two NaNs are equal. *largest is NAN if only one is NaN. */
 static tri_status compare_values(const tri_checkpoint *const both[2], const tri_safetensors_tensor *tensor,
                                  double *values, double *largest, int64_t *differing) {
   int64_t count = 1;

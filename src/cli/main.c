@@ -57,7 +57,7 @@ static void limit_spinning(char **arguments) {
 }
 
 /* OpenMP takes OMP_NUM_THREADS at its word: 100000 threads end the program where the first loop asks for them, before
- * `threads` of a run file is read. More than the machine has cores are of no use to anybody. What is no number of
+ * `threads` of a run file is read. More than the machine has cores are of no use to anybody. What is not a number of
  * threads OpenMP leaves aside with a line of its own. Processes that this one starts get what it takes. */
 static void limit_threads(void) {
   const char *asked = getenv("OMP_NUM_THREADS");

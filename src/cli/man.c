@@ -72,7 +72,7 @@ static bool begins(const line *l, const char *with) {
   return l->bytes >= strlen(with) && strncmp(l->text, with, strlen(with)) == 0;
 }
 
-/* Where two blanks or more are in a line: the bytes before them, and all of them where there are none. */
+/* Where two blanks or more are in a line: the bytes before them, or else the bytes of the whole line. */
 static size_t first_column(const line *l) {
   for (size_t i = 0; i + 1 < l->bytes; i++) {
     if (l->text[i] == ' ' && l->text[i + 1] == ' ') return i;

@@ -18,7 +18,7 @@ extern const tri_topic tri_topics[], tri_topics_of_running[];
 
 /* The index-th of both; NULL behind the last. */
 const tri_topic *tri_topic_at(int index);
-/* NULL where there is none of that name. */
+/* NULL: no topic has that name. */
 const tri_topic *tri_topic_find(const char *name);
 
 #endif

@@ -118,9 +118,10 @@ void tri_comm_unshare(void *memory);
 
 /* ---- in the background --------------------------------------------------------------------------------------------
  *
- * A request goes on whenever somebody calls tri_comm_progress (the kernels' callers do, between instructions, and
- * whoever waits does) or by a progress thread where the library has a good one. The buffer belongs to the request until
- * tri_request_wait returns. Requests of one group are finished in the order in which they were started, on all ranks.
+ * A request makes progress in each call of tri_comm_progress (callers of kernels make them between instructions,
+ * and so does every wait) or by a progress thread where the library has a good one. The buffer belongs to the request
+ * until tri_request_wait returns. Requests of one group are finished in the order in which they were started, on all
+ * ranks.
  */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */

@@ -1,6 +1,6 @@
 /* Collectives of a device's own, such as a vendor's library has them: they take device memory, and go into a queue as
- * kernels do. One table for each library; a group that has joined one carries it (tri_group.device), and whoever has
- * values in device memory asks the group for it first. Where a group has none, or the table an empty slot, the values
+ * kernels do. One table for each library; a group that has joined one carries it (tri_group.device), and callers with
+ * values in device memory ask the group for it first. Where a group has none, or the table an empty slot, the values
  * go through the host's memory and comm.h.
  *
  * What comm.h promises of sums holds here too: in the order of the ranks, to the bit. A library that adds in another

@@ -188,7 +188,7 @@ struct tri_request {
 
   /* an all-to-all, or a pass, which is one: `values` and `begins` are what this rank gives */
   char *to;
-  const int64_t *to_begins; /* NULL: it is none */
+  const int64_t *to_begins; /* NULL: it is not one */
   tri_parts_phase parts_phase;
   tri_part_message *messages; /* in the order in which they were begun */
   int num_messages;

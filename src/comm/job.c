@@ -239,7 +239,7 @@ void tri_comm_close(void) {
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
 
-/* Waits, a while at most, until whoever reads standard error has what is in it: a launcher that is told to end a job
+/* Waits, a while at most, until the reader of standard error has what is in it: a launcher that is told to end a job
  * may not look any more. */
 static void wait_for_reader(void) {
   struct stat facts;

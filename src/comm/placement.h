@@ -9,7 +9,7 @@ typedef struct tri_placement {
   int threads;      /* of this rank */
 } tri_placement;
 
-/* LOCAL. The share of local_rank of `ranks` on a node with so many cores: neighbouring ones, as many for each as can
+/* LOCAL. The share of local_rank of `ranks` on a node with `cores` cores: neighbouring ones, as many for each as can
  * be. */
 tri_placement tri_placement_of(int local_rank, int ranks, int cores);
 

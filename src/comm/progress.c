@@ -1,7 +1,7 @@
 /* Going on with what is under way, and waiting for it.
  *
- * Nothing here happens by itself: MPI moves messages, and the ranks of a node add values, only while somebody calls. So
- * whoever waits for one request goes on with all of them, of all groups: another rank may be waiting for this one
+ * Nothing here happens by itself: MPI moves messages, and the ranks of a node add values, only inside calls. So a wait
+ * for one request makes progress on all of them, of all groups: another rank may be waiting for this one
  * there. */
 #include "base/clock.h"
 #include "base/memory.h"

@@ -96,7 +96,7 @@ typedef struct tri_config_key {
    * entry is printed so: its other keys must then be what they are where nobody wrote them. */
   const char *plain;
 
-  /* SECTION: what a name in the place of a mapping stands for; NULL if that is no legal value. */
+  /* SECTION: what a name in the place of a mapping stands for; NULL if that is not a legal value. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
   const void *more; /* what the table's owner has to say of the key beside all this; nobody here reads it */
@@ -116,7 +116,7 @@ struct tri_config_table {
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
 /* The full name ("optimizer.lr") of the key that a word on a command line stands for, be it its name, with or without
- * its section, or another program's (name_aliases.h); `-` counts as `_`. False where there is none. */
+ * its section, or another program's (name_aliases.h); `-` counts as `_`. False if there is none. */
 bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes);
 
 /* Fills *values from the tree: unknown keys, wrong types, values out of range and missing keys are TRI_BAD_CONFIG.
@@ -127,7 +127,7 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
  * key and names no file. */
 tri_status tri_config_check(const tri_config_table *table, const void *values);
 
-/* All values as YAML with each key's help as a comment, below a heading of whole comment lines ("" is none);
+/* All values as YAML with each key's help as a comment, below a heading of whole comment lines ("": none);
  * tri_config_read gives back the same bits. Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 

@@ -41,7 +41,7 @@ const char *tri_known_word(const char *word, const char *const *candidates, size
   return NULL;
 }
 
-/* Which of a name of so many letters may be wrong: more, and it is another name. */
+/* The most letters that may be wrong in a name of that length: with more it is another name. */
 static size_t most_edits(size_t length) { return length < 3 ? 0 : (length + 2) / 3; }
 
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count) {

@@ -23,7 +23,7 @@ size_t tri_preset_list(const char *folder, char names[TRI_PRESET_MOST][TRI_PRESE
 /* Whether what stands for a preset is a file's path instead: it has a slash, or ends in .yaml or .yml. */
 bool tri_preset_is_path(const char *text);
 
-/* For a message about a name that is none: "gpt2-124m, gpt2-1.5b, ..." in `all` ("" if there are none at all), and in
+/* For a message about an unknown name: "gpt2-124m, gpt2-1.5b, ..." in `all` ("" if there are none at all), and in
  * `nearest` the one that was probably meant, or "". */
 enum { TRI_PRESET_ALL_BYTES = 1000 };
 void tri_preset_suggest(const char *folder, const char *name, char all[TRI_PRESET_ALL_BYTES],

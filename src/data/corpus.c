@@ -155,7 +155,7 @@ static tri_status check_other(const char *prefix, const char *path, const tri_co
   tri_corpus_record read;
   int length = snprintf(other, sizeof other, "%.*s%s" TRI_CORPUS_RECORD_SUFFIX, (int)(name - prefix), prefix,
                         trains ? validation : train);
-  /* One that cannot be read is the business of whoever opens that corpus. */
+  /* One that cannot be read is reported when that corpus is opened. */
   if (length < 0 || (size_t)length >= sizeof other || tri_corpus_record_read(other, &read) != TRI_OK) return TRI_OK;
   if (read.generation[0] == '\0' || strcmp(read.generation, record->generation) == 0) return TRI_OK;
   return tri_fail(

@@ -37,7 +37,7 @@ const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
 /* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 where the corpus does
  * not say. */
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
-/* The token behind each document, as its record says; -1 where there is none, or an older one. */
+/* The token behind each document, as its record says; -1 if there is none, or an older one. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
 

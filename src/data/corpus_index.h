@@ -35,7 +35,7 @@ typedef enum tri_corpus_type {
   TRI_CORPUS_U16 = 8,
 } tri_corpus_type;
 
-/* Bytes of one id, or 0 for a code that is no integer type. */
+/* Bytes of one id, or 0 for a code that is not an integer type. */
 int tri_corpus_type_bytes(int type);
 
 typedef struct tri_corpus_index {

@@ -32,7 +32,7 @@ typedef struct tri_corpus_record {
   int64_t end_of_text; /* -1: not said */
 } tri_corpus_record;
 
-/* Without such a file all texts are "" and all numbers 0, but for end_of_text. A file that is no record is
+/* Without such a file all texts are "" and all numbers 0, but for end_of_text. A file that is not a record is
  * TRI_BAD_FILE. */
 tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out);
 

@@ -17,7 +17,7 @@ tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text) {
 
 /* ---- positions -------------------------------------------------------------------------------------------------- */
 
-/* The document of the index that holds a token: the last that begins at or before it, which is no empty one. */
+/* The document of the index that holds a token: the last that begins at or before it, which is not an empty one. */
 static int64_t find_document(const tri_corpus *corpus, int64_t token) {
   int64_t low = 0, high = tri_corpus_num_documents(corpus);
   while (high - low > 1) {
@@ -101,7 +101,7 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take
 
 /* ---- whether there are any --------------------------------------------------------------------------------------- */
 
-/* TRI_INTERRUPTED ends the walk at the first boundary; it is no failure, and nobody hears of it. */
+/* TRI_INTERRUPTED ends the walk at the first boundary; it is not a failure, and nobody hears of it. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {
   const tri_corpus *corpus = context;
   return first + length < tri_corpus_num_tokens(corpus) ? TRI_INTERRUPTED : TRI_OK;

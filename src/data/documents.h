@@ -13,7 +13,7 @@ typedef struct tri_documents {
 /* Whether the index divides the corpus: it knows several documents of some tokens, or they are conversations. */
 bool tri_documents_in_index(const tri_corpus *corpus);
 
-/* end_of_text is the tokenizer's, or -1 where there is none; the corpus's record knows better. The corpus must outlive
+/* end_of_text is the tokenizer's, or -1 if there is none; the corpus's record knows better. The corpus must outlive
  * the result. */
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text);
 

@@ -1,5 +1,4 @@
-/* Whoever gives samples to a loop: the sampler of a run's corpora, tokens that somebody holds, or what a loop makes for
- * itself. */
+/* The source of a loop's samples: the sampler of a run's corpora, tokens in memory, or what a loop makes for itself. */
 #ifndef TRI_DATA_FEED_H
 #define TRI_DATA_FEED_H
 

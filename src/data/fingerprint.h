@@ -1,6 +1,6 @@
 /* Fingerprints: short texts that are equal where two things do the same, for what must belong together (a corpus and
  * the tokenizer that made it, a run and its corpus) and lies in files that can be exchanged one by one. They find
- * mistakes, not forgers: XXH3 is no cryptographic hash. */
+ * mistakes, not forgers: XXH3 is not a cryptographic hash. */
 #ifndef TRI_DATA_FINGERPRINT_H
 #define TRI_DATA_FINGERPRINT_H
 

@@ -73,7 +73,7 @@ static bool read_hex4(cursor *c, uint32_t *out) {
   return true;
 }
 
-/* Behind a backslash: the code point that is meant. A half of a surrogate pair alone is none. */
+/* Behind a backslash: the code point that is meant. Half a surrogate pair alone is invalid. */
 static bool read_escape(cursor *c, uint32_t *out) {
   static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
   if (c->at == c->end) return false;

@@ -4,7 +4,7 @@
 
 #include "data/documents.h"
 
-/* Each power of two is divided into so many buckets, or as many as it has lengths. */
+/* Buckets of each power of two, or as many as it has lengths. */
 enum { TRI_LENGTH_POWERS = 63, TRI_LENGTH_PARTS = 16, TRI_LENGTH_BUCKETS = TRI_LENGTH_POWERS * TRI_LENGTH_PARTS };
 
 /* Those of one power of two lie side by side. */

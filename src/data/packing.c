@@ -16,7 +16,7 @@
 
 enum { LEVELS = 6 }; /* 64^6 lengths */
 
-/* Each sequence of so many got `times` pieces of this length: row r the numbers from first + r * times on. */
+/* Each of some sequences got `times` pieces of this length: row r the numbers from first + r * times on. */
 typedef struct entry {
   int64_t length, times, first;
   int64_t before, before_row; /* what its row 0 held already: an entry, or -1, and the row there */

@@ -406,7 +406,7 @@ static void say_end(const prepare *p) {
           tri_tokenizer_end_source(p->tokenizer));
 }
 
-/* Likewise. */
+/* The same for the tokens that begin a text. */
 static void say_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;

@@ -15,7 +15,7 @@ typedef enum tri_document_use {
 typedef enum tri_packing_use {
   TRI_PACKING_WINDOWS,
   TRI_PACKING_DOCUMENTS,
-  TRI_PACKING_AUTO, /* likewise */
+  TRI_PACKING_AUTO, /* as TRI_DOCUMENTS_AUTO */
 } tri_packing_use;
 
 typedef struct tri_source_options {

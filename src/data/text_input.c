@@ -48,7 +48,7 @@ struct tri_text_input {
   bool in_document;          /* the carried text goes on with a document */
   int64_t finished_position; /* bytes of the files before the current one */
   int64_t rough_cuts;
-  bool binary, leaves_bad;  /* what is no text is taken as it is; it is the caller's to leave out */
+  bool binary, leaves_bad;  /* what is not a text is taken as it is; it is the caller's to leave out */
   tri_text_check quality;   /* of the current file */
   tri_text_cut_check check; /* or NULL */
   void *check_context;

@@ -75,7 +75,7 @@ typedef struct tri_piece_text {
   void *memory; /* of its own, or NULL */
 } tri_piece_text;
 
-/* The text itself or, of JSON, the string under `key`. Bad JSON, a missing key or one that is no string is
+/* The text itself or, of JSON, the string under `key`. Bad JSON, a missing key or one that is not a string is
  * TRI_BAD_FILE with the file, the line and what is there instead. May write over the piece: ask once. */
 tri_status tri_piece_text_get(tri_text_block *block, const tri_text_piece *piece, const char *key, tri_piece_text *out);
 /* The same of a piece whose text must have neither NUL bytes nor bytes that are not UTF-8, which are TRI_BAD_FILE. */

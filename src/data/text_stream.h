@@ -10,7 +10,7 @@
 typedef struct tri_text_stream tri_text_stream;
 
 /* A missing or unreadable file, a directory, or a kind of compression that is not read is TRI_BAD_FILE. A byte order
- * mark at the beginning is passed over: it is no text. */
+ * mark at the beginning is passed over: it is not a text. */
 tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
 void tri_text_stream_close(tri_text_stream *stream);
 

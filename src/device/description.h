@@ -49,7 +49,7 @@ typedef struct tri_grouped_matmul {
  * nothing. */
 typedef struct tri_attention_slice {
   int32_t first_query, queries, first_key, keys;
-  int32_t from, to; /* from <= to; what lies beyond -queries and keys is no edge at all */
+  int32_t from, to; /* from <= to; what lies beyond -queries and keys is not an edge at all */
 } tri_attention_slice;
 
 /* Each query sees each key. */
@@ -88,9 +88,9 @@ typedef struct tri_logit_form {
  * unequal length are all said. A query that sees nothing has out 0 and log_sum_exp -infinity.
  *
  * The list lies in device memory, since it differs from batch to batch; what memory is planned by is here. The element
- * of row r of q, head h, component d is q[r * q_row + h * q_head + d]; likewise k and v, of key/value head h / (heads /
- * kv_heads), and out, each with its strides. Gradients have the strides of what they are of. log_sum_exp is [heads,
- * query_rows].
+ * of row r of q, head h, component d is q[r * q_row + h * q_head + d]; the same for k and v, of key/value head h /
+ * (heads / kv_heads), and out, each with its strides. Gradients have the strides of what they are of. log_sum_exp is
+ * [heads, query_rows].
  *
  * What a query gets from the slices that name it is summed in the order of the list, and what a key gets in an order
  * that depends on the call and the list alone; both in the wide type or better, and rounded once. Where `merge` or

@@ -166,7 +166,7 @@ static tri_status create(const tri_device_request *request, tri_device **out) {
   return TRI_OK;
 }
 
-/* A GPU that is visible and cannot be used is worth a line: whoever has paid for it would not guess. */
+/* A GPU that is visible and cannot be used is worth a line: its user might not notice. */
 static tri_status create_best(const tri_device_request *request, tri_device **out) {
   tri_device_request gpu = *request, cpu = *request;
   gpu.name = "gpu";

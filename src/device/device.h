@@ -122,7 +122,7 @@ const char *tri_device_describe(const tri_device *device, char *text, size_t tex
 /* Why it has not all of its memory to give, for messages: " (of 139.0 GiB; ...)", or "". */
 const char *tri_device_taken(const tri_device_info *info, char *text, size_t text_bytes);
 
-/* A run's limit: the device gives no more than this. 0 is none. */
+/* A run's limit: the device gives no more than this. 0: no limit. */
 void tri_device_limit_memory(tri_device *device, size_t bytes);
 
 /* Memory of the device and memory of the host, counted: the one way to either for all floors above. NULL is ignored. A

@@ -15,7 +15,7 @@
  *  - `tri_rows` says how many rows an array has room for and, where only the device knows it, how many there are. Rows
  *    from there on are neither read nor written.
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
- *    (documents begin anew, shares of a sequence do not lie side by side). Whoever fills it keeps it within the tables.
+ *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
  * An empty slot in the table means "not supported" and the callers say so by the kernel's name.
  *
@@ -129,8 +129,8 @@ static inline int64_t tri_rows_live(tri_rows rows) {
 
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; likewise y and its gradient. Strides in elements. What is normalised is
- * multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
+ * + c], and so is that of the gradient of x; so are those of y and its gradient. Strides in elements. What is
+ * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
   tri_rows rows;
@@ -301,13 +301,13 @@ typedef struct tri_device_kernels {
   /* *loss += z * values->token_scale * sum over rows of the square of log(sum of exp(logits)). */
   tri_status (*router_z_loss)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router, double z,
                               const tri_step_values *values, const void *logits, const int32_t *experts, double *loss);
-  /* counts[e] += rows that chose expert e, and counts[E] += rows with a weight that is no finite number. */
+  /* counts[e] += rows that chose expert e, and counts[E] += rows with a weight that is not a finite number. */
   tri_status (*router_count)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                              const int32_t *experts, const void *weights, int64_t *counts);
 
   /* Sorts the pairs (row, j) by their expert, experts[row, j], then by row, then by j. begins[E + 1]: where each
    * expert's begin. order[R K]: the pair at each place, as row * K + j; sources[R K]: its row; places[R, K]: its place,
-   * the other way round. A pair whose expert is no number of one ([0, E)) comes behind all others, behind
+   * the other way round. A pair whose expert is not a number of one ([0, E)) comes behind all others, behind
    * begins[E], and has place -1. */
   tri_status (*group_rows)(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
                            const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources, int32_t *places);

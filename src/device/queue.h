@@ -9,10 +9,10 @@
 
 #include "device/device.h"
 
-/* What is being done, for whoever reads of a fault: "call 12 (linear), forward". */
+/* What is being done, for messages about faults: "call 12 (linear), forward". */
 typedef struct tri_origin {
   const char *name; /* lives as long as the program; NULL before anything is said */
-  const char *pass; /* likewise; or NULL */
+  const char *pass; /* the same; or NULL */
   int64_t index;    /* -1: none */
 } tri_origin;
 

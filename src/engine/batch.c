@@ -8,7 +8,7 @@
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
   int32_t *ids, *labels, *positions; /* [batch, tokens] */
-  float *weights;                    /* likewise */
+  float *weights;                    /* the same */
   tri_batch_cuts cuts;
 };
 

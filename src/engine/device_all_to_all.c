@@ -21,7 +21,7 @@ struct tri_transfer {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* Host memory's copy; NULL where there is none. */
+/* Host memory's copy; NULL: no copy. */
 static tri_status host_of(const tri_exchange *x, const void *memory, size_t bytes, void **out) {
   const tri_exchange_region *region = &x->transfer;
   *out = NULL;

@@ -20,7 +20,7 @@ typedef struct tri_engine_options {
   bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
   const tri_train_objective *objective; /* what it learns, and scores; NULL: cross entropy */
   uint64_t seed;
-  int32_t ignore_token;                    /* labels with this id do not count; -1 is none */
+  int32_t ignore_token;                    /* labels with this id do not count; -1: unused */
   const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */
   double clip;
   bool saves;               /* room for what a save needs */
@@ -102,7 +102,7 @@ tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int6
                               tri_step *out);
 
 /* COLLECTIVE. The same without the update: gradients stay in the executor until the next step. For tests and for
- * whoever wants to look at gradients. */
+ * inspecting gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
 /* COLLECTIVE. The score of `windows` windows spread evenly over the sampler's (all of them if it has fewer), the same

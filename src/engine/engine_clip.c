@@ -28,7 +28,7 @@ static tri_status add_squares(tri_engine *engine, int64_t origin, int64_t first,
 }
 
 /* Of an entry what lies in [first, end), whose first element lies at `at`. Blocks of a stack begin with each of its
- * members anew, so that it does not matter which of them lie beside it. */
+ * members again, so that it does not matter which of them lie beside it. */
 static tri_status entry_squares(tri_engine *engine, const tri_parameter *entry, int64_t first, int64_t end,
                                 const char *at, tri_exact_sum *sum) {
   size_t element = tri_dtype_bytes(tri_dtype_wide(engine->options.precision));

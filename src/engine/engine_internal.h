@@ -37,7 +37,7 @@ struct tri_engine {
   int64_t micro_batches;      /* of this rank in a step */
   tri_device_event *uploaded; /* [micro_batches + 1]: that batch has been copied to the device */
   tri_device_event values_uploaded;
-  int64_t result_waits, staging_waits, steps; /* of the host, in so many steps */
+  int64_t result_waits, staging_waits, steps; /* of the host, in `steps` steps */
   bool prepared;                              /* packed weights are those of the parameters */
   tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
   int64_t most_stage_buffers;

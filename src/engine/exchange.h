@@ -99,7 +99,7 @@ tri_status tri_exchange_wait(tri_exchange_request **request);
 /* Goes on with what is in the background, as far as it can without waiting. */
 tri_status tri_exchange_progress(tri_exchange *x);
 
-/* How often the host has waited for copies of staging: they are no waits for results. */
+/* How often the host has waited for copies of staging: they are not waits for results. */
 int64_t tri_exchange_waits(const tri_exchange *x);
 
 #endif

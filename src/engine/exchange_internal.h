@@ -31,7 +31,7 @@ struct tri_exchange_request {
   const int64_t *begins; /* of the values; NULL: [0, count) is one part */
   int64_t count;
   int64_t piece_elements;   /* of each part in a piece */
-  int64_t pieces, down, up; /* of so many, those that were queued to come down, and to go back up */
+  int64_t pieces, down, up; /* of `pieces`, those whose downloads and uploads were queued */
   bool working;
   char *buffers[2];
   tri_device_event arrived[2];

@@ -25,7 +25,7 @@ typedef struct tri_executor {
   tri_device *device;               /* not owned */
   const tri_parameter_table *table; /* not owned */
   tri_ranks ranks;                  /* with the exchange, which is this executor's */
-  const tri_buckets *buckets;       /* not owned; NULL where there are none */
+  const tri_buckets *buckets;       /* not owned; NULL: no buckets */
   tri_mesh alone;                   /* where the caller has none */
   tri_memory_plan *plan;
   tri_batch_maker *maker;
@@ -33,7 +33,7 @@ typedef struct tri_executor {
   int64_t *counts;              /* [request->num_batches, ...]: of a batch as it is now (tri_batch_counts) */
   int64_t *begins;              /* tri_run.begins */
   char *arena;                  /* device memory, laid out by the plan */
-  char *host;                   /* host memory, likewise */
+  char *host;                   /* host memory, the same */
   tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
@@ -126,7 +126,7 @@ const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t ch
 /* Waits for them. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
-/* A box of a kind, and its copy in host memory, NULL where there are none; scratch for sums of partial gradients. */
+/* A box of a kind, and its copy in host memory, NULL if there is no copy; scratch for sums of partial gradients. */
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_partial(const tri_executor *executor);

@@ -175,7 +175,7 @@ static tri_status finish(tri_written *w, tri_text_end end) {
   return show(w);
 }
 
-/* No token can be drawn from what is no number, and the most likely of such is one at random. */
+/* No token can be drawn from what is not a number, and the most likely of such is one at random. */
 static tri_status check_logits(const tri_generation *g, const double *logits, int64_t position) {
   for (int64_t i = 0; i < g->model.vocab_size; i++) {
     if (isfinite(logits[i])) continue;
@@ -310,7 +310,7 @@ json_t *tri_written_json(const tri_written *w) {
                    tri_text_end_name(w->end), "stop", stop);
 }
 
-/* Of the checkpoint; null of a folder that is none. */
+/* Of the checkpoint; null if the folder is not a checkpoint. */
 static json_t *json_of_step(const tri_generation *g) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
   return state == NULL ? json_null() : json_integer(state->step);

@@ -54,7 +54,8 @@ typedef struct tri_generation {
 /* What the model's folder and the options say; no weights yet. Release with tri_generation_close, also after a failure.
  */
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
-/* The weights, and room for `sequences` texts of so many positions; prompts[sequences] as in tri_generator_create_many.
+/* The weights, and room for `sequences` texts of that many positions; prompts[sequences] as in
+ * tri_generator_create_many.
  */
 tri_status tri_generation_load(tri_generation *generation, int64_t sequences, int64_t positions,
                                const int64_t *prompts);
@@ -90,9 +91,9 @@ void tri_written_release(tri_written *written);
 tri_status tri_generation_write(tri_generation *generation, tri_written *texts, int64_t count, int64_t held);
 
 /* A line of samples.jsonl: {"step", "number", "sample", "prompt"} and what tri_written_json has; the step is the
- * checkpoint's, and null of a folder that is none. NULL where there is no memory. */
+ * checkpoint's, and null if the folder is not one. NULL where there is no memory. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
-/* {"text", "tokens", "finish"} and, where one ended it, "stop": bytes that are no UTF-8 are U+FFFD in it. */
+/* {"text", "tokens", "finish"} and, where one ended it, "stop": bytes that are not UTF-8 are U+FFFD in it. */
 json_t *tri_written_json(const tri_written *written);
 json_t *tri_json_text(const char *text, size_t bytes);
 

@@ -8,8 +8,9 @@
 
 /* What is appended is read in pieces of PIECE tokens of one sequence. What is left behind the last whole piece is read
  * as a piece that begins earlier, and whose first positions are computed again; where there is no such place, it is
- * filled up. A few tokens are read as they are, together with as many of other sequences up to so many rows: products
- * of few rows are made row by row (tri_matmul.generating), so a sequence's bits do not depend on its company. */
+ * filled up. A few tokens are read as they are, together with as many of other sequences up to SHORT_ROWS rows:
+ * products of few rows are made row by row (tri_matmul.generating), so a sequence's bits do not depend on its company.
+ */
 enum { PIECE = 128, SHORT = 16, SHORT_ROWS = 64 };
 
 struct tri_generator {

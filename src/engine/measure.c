@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Everything is done `LEAST` times at least, and for as long as was asked. The lower quartile counts: whoever else is
- * on the machine makes some of them slower, and none faster. */
+/* Everything is done `LEAST` times at least, and for as long as was asked. The lower quartile counts: other users of
+ * the machine make some of them slower, and none faster. */
 enum { LEAST = 4, MOST = 400, MOST_SETS = 16, ALIGNMENT = 4096 };
 
 static int compare(const void *left, const void *right) {

@@ -1,6 +1,6 @@
 /* What this machine does, measured while all ranks of the job are at it: what a cluster's description is made of.
  *
- * Whoever asks says what is to be measured; how it is called is here. Every figure is the lower quartile of some
+ * The caller says what to measure; how it is called is here. Every figure is the lower quartile of some
  * repetitions, of the slowest rank, with operands that are taken in turn, so that they come from where a step finds its
  * own. */
 #ifndef TRI_ENGINE_MEASURE_H
@@ -34,7 +34,7 @@ typedef struct tri_measure_elements {
 typedef struct tri_measure_collective {
   tri_collective kind;
   bool shared;
-  int64_t ranks, bytes; /* groups of so many neighbours, all at once; of fp32; of an all-to-all what a rank has for all,
+  int64_t ranks, bytes; /* groups of `ranks` neighbours, all at once; of fp32; of an all-to-all what a rank has for all,
                            of a pass what goes to the next */
 } tri_measure_collective;
 

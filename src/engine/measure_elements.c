@@ -29,7 +29,8 @@ typedef struct elements {
 } elements;
 
 /* Arrays of a set, so that long ones come from beyond the caches whatever the work; elements of a row; and whether what
- * it leaves is no number any more, as an update does with random moments; ids of a row: of a token, or of its experts.
+ * it leaves is not a number any more, as an update does with random moments; ids of a row: of a token, or of its
+ * experts.
  */
 typedef struct form {
   int64_t arrays, width;

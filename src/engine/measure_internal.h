@@ -30,10 +30,10 @@ typedef tri_status tri_measured_call(tri_measure *m, const void *what);
 
 tri_status tri_measure_time(tri_measure *m, tri_measured_call *call, const void *what, double *out);
 
-/* The next so many bytes of what *next points at. */
+/* The next `bytes` bytes of what *next points at. */
 char *tri_measure_take(char **next, size_t bytes);
 static inline bool tri_measure_fits(const tri_measure *m, const char *end) { return end <= m->pool + m->pool_bytes; }
-/* How many sets of so many bytes have room from there on and are taken in turn. */
+/* How many sets of that many bytes have room from there on and are taken in turn. */
 int64_t tri_measure_sets(const tri_measure *m, const char *from, size_t bytes);
 
 /* Random values all over the pool. */

@@ -1,7 +1,7 @@
 /* A matrix of a base on its way into 4 bits (device/nf4.h).
  *
  * Its values are read as any tensor's are, front to back, into scratch memory of the arena; when the last of them is
- * there, the device makes codes of them, and the next matrix may lie in the same place. Whoever reads it gets what the
+ * there, the device makes codes of them, and the next matrix may lie in the same place. Readers get the values that the
  * codes stand for. */
 #ifndef TRI_ENGINE_QUANTISED_H
 #define TRI_ENGINE_QUANTISED_H

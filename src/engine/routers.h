@@ -1,5 +1,5 @@
-/* What the routers of a model have done in a step: how many tokens each expert has had, of the global batch. It is told
- * to whoever watches a run, and moves the biases of routers that have one. */
+/* What the routers of a model have done in a step: how many tokens each expert has had, of the global batch. It is
+ * reported in metrics, and moves the biases of routers that have one. */
 #ifndef TRI_ENGINE_ROUTERS_H
 #define TRI_ENGINE_ROUTERS_H
 
@@ -9,8 +9,9 @@
 /* The same on every rank. */
 typedef struct tri_router_loads {
   int64_t num_layers, experts; /* of the model; num_layers 0: it has no experts */
-  int64_t *counts; /* [num_layers, experts + 1]: tokens of each expert; and those whose weights are no finite numbers */
-  double *rounds;  /* [num_layers]: in so many parts the rows of a micro-batch were worked on, at most; 0: no experts */
+  int64_t
+      *counts;    /* [num_layers, experts + 1]: tokens of each expert; and those whose weights are not finite numbers */
+  double *rounds; /* [num_layers]: most rounds that a micro-batch's rows took; 0: no experts */
 } tri_router_loads;
 
 typedef struct tri_routers tri_routers;

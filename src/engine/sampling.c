@@ -54,7 +54,7 @@ static int32_t most_likely(const double *logits, int64_t vocab_size) {
   return (int32_t)best;
 }
 
-/* The first so many of a ranking, and what they weigh together. */
+/* The first entries of a ranking, their number and their total weight. */
 typedef struct choice {
   int64_t kept;
   double total;

@@ -11,7 +11,7 @@
 typedef struct tri_scorer tri_scorer;
 
 /* For batches of `batch` sequences of `sequence` tokens. Parameters are zero until they are written into
- * tri_scorer_executor's values; whoever writes others says so (tri_scorer_parameters_changed). Release with
+ * tri_scorer_executor's values; after writing others, call tri_scorer_parameters_changed. Release with
  * tri_scorer_destroy. */
 tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t batch, int64_t sequence,
                              tri_device *device, tri_scorer **out);

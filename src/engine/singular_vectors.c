@@ -12,7 +12,7 @@
 
 /* ---- A A^T ------------------------------------------------------------------------------------------------------- */
 
-/* Of so many columns at a time, which stay in a cache, tiles of PAIR x PAIR rows. */
+/* Of some columns at a time, which stay in a cache, tiles of PAIR x PAIR rows. */
 enum { COLUMNS = 256, PAIR = 2, LANES = 4 };
 
 typedef struct product {

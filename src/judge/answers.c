@@ -99,7 +99,7 @@ static tri_status normalise(const tri_answer_rule *rule, const tri_judge_text *t
     const utf8proc_ssize_t length = utf8proc_iterate(at, end - at, &code);
     if (length > 0 && rule->ignore_case) {
       to += utf8proc_encode_char(utf8proc_tolower(code), (utf8proc_uint8_t *)to);
-    } else { /* as it is, and whatever is no letter */
+    } else { /* as it is, and whatever is not a letter */
       memcpy(to, at, length > 0 ? (size_t)length : 1);
       to += length > 0 ? length : 1;
     }

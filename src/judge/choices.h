@@ -29,7 +29,7 @@ typedef struct tri_choice_set {
   int64_t first_shortened; /* and the line of the first */
 } tri_choice_set;
 
-/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model of so many positions: of
+/* LOCAL. Encodes the questions of a file that was read (`path` is for messages) for a model of that many positions: of
  * what is longer the beginning is left out. A choice that is longer by itself, or has no token of its own, is
  * TRI_BAD_FILE. The questions outlive the set; release with tri_choice_set_release in any case. */
 tri_status tri_choice_set_create(const char *path, const tri_questions *questions, tri_pair_encoder *encoder,
@@ -52,7 +52,7 @@ typedef struct tri_judgement {
   double *log_likelihoods;               /* of all choices */
 } tri_judgement;
 
-/* LOCAL. Scores all choices and compares them. A likelihood that is no number is TRI_DIVERGED. Release with
+/* LOCAL. Scores all choices and compares them. A likelihood that is not a number is TRI_DIVERGED. Release with
  * tri_judgement_release in any case. */
 tri_status tri_choices_judge(tri_scorer *scorer, const tri_choice_set *set, void (*progress)(int64_t done, int64_t all),
                              tri_judgement *out);

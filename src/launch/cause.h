@@ -17,7 +17,7 @@ typedef struct tri_rank_news {
   char host[64];
 } tri_rank_news;
 
-/* The last words of a rank. */
+/* The error message of a rank. */
 typedef struct tri_words {
   bool said;
   tri_status status;

@@ -1,4 +1,4 @@
-/* Where ranks that cannot reach their parent's socket (base/parent.h) leave their last words: a folder beside the
+/* Where ranks that cannot reach their parent's socket (base/parent.h) leave their error messages: a folder beside the
  * output, since that is where other hosts look too. */
 #ifndef TRI_LAUNCH_ERROR_FILES_H
 #define TRI_LAUNCH_ERROR_FILES_H
@@ -7,12 +7,12 @@
 
 #include <stdbool.h>
 
-/* What a rank left: last words, or ("echo") those of one that ended because another did. */
+/* What a rank left: its error message, or ("echo") that of a rank that ended because another did. */
 typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status, const char *text);
 
 /* LOCAL. Makes a folder that nobody else has, in the nearest one to the output that there is and that lets us, or in
  * $TMPDIR (/tmp); and removes those of this user there whose parents were killed: they have not touched them for a day,
- * by the clock of the file system. NULL: no output. "" where none can be made; that is no failure, since words go
+ * by the clock of the file system. NULL: no output. "" where none can be made; that is not a failure, since words go
  * through the launcher, too. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
 

@@ -29,7 +29,7 @@ typedef struct tri_launch_options {
   const char *output;    /* of the run, or NULL */
 } tri_launch_options;
 
-/* LOCAL. Starts this program's command line again, less its -n, on so many ranks through the launcher in $PATH, and
+/* LOCAL. Starts this program's command line again, less its -n, on that many ranks through the launcher in $PATH, and
  * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
  * where no rank has said anything. SIGINT, SIGTERM and SIGHUP are a wish to stop: before the first step the job is
  * ended, later its ranks save; a second one ends it at once. A scheduler's request (base/stop.h) waits for the first

@@ -16,7 +16,7 @@ typedef struct tri_rank_death {
 bool tri_rank_death_find(const char *text, tri_rank_death *out);
 
 /* Whether it is Open MPI's mpiexec that could not make the folder of its session. All jobs of a user have theirs in
- * one, TMPDIR/ompi.HOST.UID, which whoever is last removes: a job that begins at that moment ends, before it has
+ * one, TMPDIR/ompi.HOST.UID, which the last job to end removes: a job that begins at that moment ends, before it has
  * started any rank, with "A call to mkdir was unable to create the desired directory ... File exists". */
 bool tri_launcher_lost_session_folder(const char *text);
 

@@ -16,13 +16,13 @@ typedef struct tri_speaker {
   bool known;        /* it has shown the token */
   bool left;         /* it has said goodbye, */
   int exit_status;   /* with this */
-  bool spoke;        /* last words, or its crash */
-  bool waits;        /* for word that they were heard */
+  bool spoke;        /* its error message, or its crash */
+  bool waits;        /* for the parent to acknowledge it */
   long pid;          /* as itself sees it */
   int64_t rank;      /* -1: not known yet */
   int64_t num_local; /* ranks of its job on its host; 0: not known */
   char host[64];
-  double silent_s; /* since it last said anything; whoever keeps the clock adds to it */
+  double silent_s; /* since its last message; the caller adds the time that passes */
 } tri_speaker;
 
 typedef struct tri_listener {

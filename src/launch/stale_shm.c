@@ -102,8 +102,8 @@ static bool look_at_mappings(const segments *s, const char *process) {
   return true;
 }
 
-/* Whoever makes a segment maps it before it closes the file: so files are looked at first. The system's first process
- * may be closed to us, and is no rank. */
+/* A process that makes a segment maps it before it closes the file: so open files are checked first. The system's first
+ * process may be closed to us, and is not a rank. */
 static bool find_users(const segments *s) {
   DIR *folder = opendir("/proc");
   bool all = folder != NULL;

@@ -62,7 +62,7 @@ typedef struct supervisor {
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
   double touched_s;
   bool wish_waits;             /* for the first step */
-  char folder[TRI_PATH_BYTES]; /* for the words that cannot be sent; "" where there is none */
+  char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];
   size_t held;
   bool skips; /* the rest of a line that is too long */
@@ -164,7 +164,7 @@ static void take_news(supervisor *a, const char *line) {
 
 static void take_words(tri_ending *e, bool echo, int exit_status, const char *text) {
   tri_status status = tri_status_of_exit(exit_status);
-  if (status == TRI_OK) status = TRI_COMM; /* nobody has last words who ends well */
+  if (status == TRI_OK) status = TRI_COMM; /* a rank that ends well sends no error message */
   tri_words *words = echo ? &e->echo : &e->own;
   if (status == TRI_INTERRUPTED) words = &e->interrupted;
   if (*text == '\0' || words->said || e->ended || (words == &e->own && e->crash_signal != 0)) return;
@@ -223,7 +223,7 @@ static void take_output(supervisor *a) {
   a->held = 0;
 }
 
-/* A line that went down without a goodbye and without last words: a failure that was not told. */
+/* A connection closed without a goodbye or an error message: a failure without a report. */
 static void take_end(supervisor *a, const tri_speaker *from) {
   tri_ending *e = a->ending;
   if (from->left || from->spoke || e->ended || e->silent || e->own.said || e->crash_signal != 0) return;

@@ -60,7 +60,7 @@ int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates 
 int tri_mesh_num_ranks(const tri_mesh_shape *shape);
 tri_mesh_coordinates tri_mesh_coordinates_of(const tri_mesh_shape *shape, int rank);
 int tri_mesh_rank_of(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
-/* "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" where there is none. */
+/* "tensor 1, data 0, pipeline 3": the axes longer than 1; "the only rank" if none is longer. */
 const char *tri_mesh_describe(const tri_mesh_shape *shape, int rank, char *text, size_t size);
 
 #endif

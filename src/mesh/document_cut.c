@@ -186,7 +186,7 @@ static void give_shared(tri_document_cut *cut, const document *d, int64_t degree
   }
 }
 
-/* To whoever has room, the part with the least work first, in one range each. */
+/* To the parts with room, the one with the least work first, in one range each. */
 static void give_leftover(tri_document_cut *cut, const document *d) {
   attempt *a = &cut->now;
   a->shares = true;

@@ -13,7 +13,7 @@
 
 typedef struct tri_document_cut tri_document_cut; /* memory for it */
 
-/* For sequences of so many tokens; rows[parts] of each part, that many in all. Release with tri_document_cut_destroy.
+/* For sequences of that many tokens; rows[parts] of each part, that many in all. Release with tri_document_cut_destroy.
  */
 tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t *rows, double row_pairs,
                                    tri_document_cut **out);

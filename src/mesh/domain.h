@@ -38,7 +38,7 @@ bool tri_domain_has(tri_domain domain, tri_axis axis);
 bool tri_domain_is_folded(tri_domain domain);
 
 /* The axis under which time spent over it is shown: its slowest, that of the domain that it is a part of, or that of
- * which it is a share. Of some axes that is no domain. */
+ * which it is a share. Of some axes that is not a domain. */
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 

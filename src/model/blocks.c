@@ -39,7 +39,7 @@ static tri_status append_norm(const tri_model *model, tri_op_list *list, int32_t
   return tri_op_layer_norm(list, model->norm_eps, x, weight, bias, out);
 }
 
-/* The first or second norm of a layer (0, 1); x itself where there is none. */
+/* The first or second norm of a layer (0, 1); x itself if the layer lacks it. */
 static tri_status append_layer_norm(const tri_model *model, int64_t layer, int which, tri_op_list *list, int32_t x,
                                     int32_t *out) {
   const int32_t weight = find(model, layer, which == 0 ? TRI_ROW_NORM1_WEIGHT : TRI_ROW_NORM2_WEIGHT);
@@ -113,7 +113,7 @@ static tri_status append_attention(const tri_model *model, int64_t positions, in
 
 /* ---- feed-forward parts ------------------------------------------------------------------------------------------ */
 
-/* One that every token meets, likewise. */
+/* The same for one that every token meets. */
 static tri_status append_dense(const tri_model *model, int64_t layer, tri_op_list *list, int32_t x, int32_t *out) {
   const int64_t width = model->hidden_size, ffn = tri_op_share(list, model->ffn_size);
   const tri_weight_order order = order_of(model);

@@ -34,7 +34,7 @@ typedef enum tri_biases {
   TRI_BIASES_NONE,
   TRI_BIASES_QKV,       /* on q, k and v, where attention_bias says so; on attention's output where output_bias does */
   TRI_BIASES_ATTENTION, /* on all products of attention, where attention_bias says so */
-  TRI_BIASES_AND_FFN,   /* likewise, and on those of feed-forward parts always (GPT-NeoX) */
+  TRI_BIASES_AND_FFN,   /* the same, and on those of feed-forward parts always (GPT-NeoX) */
   TRI_BIASES_ALL_OR_NONE, /* on all products of a layer, where attention_bias says so */
   TRI_BIASES_ALL,         /* on all products of a layer, always */
 } tri_biases;
@@ -42,7 +42,7 @@ typedef enum tri_biases {
 /* Which layers may look back through a sliding window. */
 typedef enum tri_windows { TRI_WINDOWS_ANY, TRI_WINDOWS_ALL } tri_windows;
 
-/* Modules of a layer: what stands before ".weight" and ".bias". NULL where there is none. */
+/* Modules of a layer: what stands before ".weight" and ".bias". NULL: no such module. */
 typedef struct tri_block_names {
   const char *norm1, *norm2; /* before attention, and before the feed-forward part */
   const char *post1, *post2; /* behind them, in the branch */

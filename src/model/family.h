@@ -68,7 +68,7 @@ typedef struct tri_list_request {
   tri_dtype type;
   tri_layer_range layers;  /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;      /* of the layers: for which rank */
-  bool weights_gathered;   /* parameters come and go: ZeRO 3 */
+  bool weights_gathered;   /* parameters are gathered for a pass, then freed: ZeRO 3 */
   tri_recompute recompute; /* what a training list makes again in the backward, */
   int64_t recompute_every; /* and of how many layers one (full) */
 } tri_list_request;
@@ -90,7 +90,7 @@ double tri_model_flops_per_token(const tri_model *model, int64_t sequence, doubl
 /* Of the forward alone, without factors. */
 double tri_model_forward_flops(const tri_model *model, int64_t sequence, double area);
 
-/* That share for sequences of so many tokens where masks leave `masked` of it (1: there are none). */
+/* That share for sequences of that many tokens where masks leave `masked` of it (1: there are none). */
 double tri_model_area(const tri_model *model, int64_t sequence, double masked);
 
 /* The work of the output projection, as a multiple of a layer's (one with experts, where there are such): the ratio of

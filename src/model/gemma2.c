@@ -26,7 +26,7 @@ tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out) {
   return TRI_OK;
 }
 
-/* What query_pre_attn_scalar is, as near as may be a whole number; false where it is none. */
+/* What query_pre_attn_scalar is, as near as may be a whole number; false if it is not one. */
 static bool find_scalar(const tri_model *model, double *out) {
   const double scale = model->attention_scale;
   const double scalar = scale == 0 ? (double)model->head_dim : 1 / (scale * scale), whole = round(scalar);

@@ -10,7 +10,7 @@
 
 typedef enum tri_hf_key_kind {
   TRI_HF_KEYS_SIZE,           /* int64_t of at least 1                                                        */
-  TRI_HF_KEYS_SIZE_OR_NULL,   /* likewise, and null is 0; where a key is missing it is as in `absent`         */
+  TRI_HF_KEYS_SIZE_OR_NULL,   /* the same, and null is 0; where a key is missing it is as in `absent`         */
   TRI_HF_KEYS_COUNT,          /* int64_t of at least 0; null is 0                                             */
   TRI_HF_KEYS_FIRST_LAYERS,   /* int64_t n, as the list 0, 1, ..., n - 1                                      */
   TRI_HF_KEYS_NUMBER,         /* double                                                                       */
@@ -39,8 +39,8 @@ typedef struct tri_hf_keys_window {
   bool switched;       /* only with `use_sliding_window`                                                       */
   bool by_layer;       /* `layer_types` may say which layers                                                   */
   bool layers_first;   /* what `layer_types` says holds without the switch, too                                  */
-  bool reads_layers;   /* likewise where they are read, but they are another dialect's to write                */
-  int64_t full_layers; /* else the first `max_window_layers` have none; so many where that is missing; 0: not read */
+  bool reads_layers;   /* the same where they are read, but they are another dialect's to write                */
+  int64_t full_layers; /* else the first `max_window_layers` have none; this if that key is missing; 0: not read */
   const char *usual;   /* else these (tri_model.window_layers); NULL: all                                          */
 } tri_hf_keys_window;
 

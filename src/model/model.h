@@ -39,7 +39,7 @@
 #define TRI_FAMILY_VALUE(VALUE, name) TRI_FAMILY_##VALUE,
 typedef enum tri_family { TRI_FAMILIES(TRI_FAMILY_VALUE) } tri_family;
 
-/* "gpt2"; NULL where it is none of them. */
+/* "gpt2"; NULL if it is not one of them. */
 const char *tri_family_name(tri_family family);
 
 /* How a layer's two branches, attention and the feed-forward part, are added to its input. */
@@ -72,7 +72,7 @@ typedef struct tri_model {
   /* Experts; num_experts 0: every layer is dense. */
   int64_t num_experts, experts_per_token, expert_ffn_size;
   int64_t shared_experts; /* that all tokens meet: as one of shared_experts * expert_ffn_size */
-  int64_t dense_layers;   /* so many layers from the first on have none, but a dense part of ffn_size */
+  int64_t dense_layers;   /* the first layers, which have none, but a dense part of ffn_size */
   tri_router_scoring router_scoring;
   int64_t router_groups, router_kept_groups; /* 1 unless given */
   bool router_quota, router_normalised, router_bias;

@@ -259,7 +259,7 @@ int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
   return (int64_t)tri_bytes_in_lines(tri_nf4_bytes(parameter->local[0] * parameter->local[1]));
 }
 
-/* Likewise in the array of what is kept in 4 bits. */
+/* The same in the array of what is kept in 4 bits. */
 static void place_bytes(tri_parameter *entry, int64_t *end) {
   *end = aligned(*end);
   entry->offset = *end;

@@ -93,7 +93,7 @@ typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
   int num_dims;
   int64_t shape[2]; /* global; of one matrix of a stack */
-  /* A stack has so many members (experts) of so many matrices (kinds), in this order, each by itself dense and split
+  /* A stack has `stack` members (experts) of `kinds` matrices, in this order, each by itself dense and split
    * over the ranks of its parts. 1 and 1 for all else; below 1 counts as 1. `names` of its matrices have %ld for the
    * layer, then for the member; they are the family's. */
   int64_t stack, kinds;
@@ -141,7 +141,7 @@ typedef struct tri_parameter_table {
   const struct tri_model_share *only; /* while it is made: whose layers it has; NULL: all */
 } tri_parameter_table;
 
-/* Parameters that are not joined begin at multiples of this: no block of so many elements holds two of them, whatever
+/* Parameters that are not joined begin at multiples of this: no block of that many elements holds two of them, whatever
  * else a rank holds, so sums over blocks are the same under every layout of stages and shards. */
 enum { TRI_BLOCK_ELEMENTS = 256 };
 
@@ -225,7 +225,7 @@ tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns,
 tri_parameter tri_parameter_joined(tri_parameter parameter);
 /* The same as rows of a larger tensor. */
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
-/* So many experts of `kinds` matrices each, split along a dimension over the ranks that split an expert. */
+/* Experts of `kinds` matrices each, split along a dimension over the ranks that split an expert. */
 tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
                                     double std);
 /* A router's bias, which the balance of its experts changes. */

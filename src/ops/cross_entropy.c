@@ -26,7 +26,7 @@ enum { CHUNK_MIN_ROWS = 64 };
 typedef struct cross_entropy {
   tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
   int64_t first_id;  /* from this token on, */
-  int64_t slices;    /* one of so many */
+  int64_t slices;    /* number of slices */
   tri_logit_form form;
 } cross_entropy;
 

@@ -23,7 +23,7 @@ typedef struct exchange_heads {
   int64_t copies;               /* ranks that have the same head of keys and values */
   const int64_t *row_begins;    /* [ranks + 1]: joined rows, rank after rank */
   const int64_t *own_begins;    /* [ranks + 1]: in elements, of the parts of own rows: of each rank's heads */
-  const int64_t *joined_begins; /* likewise of joined rows: of each rank's rows */
+  const int64_t *joined_begins; /* the same of joined rows: of each rank's rows */
 } exchange_heads;
 
 static int64_t own_width(const exchange_heads *at) { return tri_attention_width(at->all); }
@@ -88,7 +88,7 @@ static tri_status move(const tri_run *run, const tri_op_call *call, bool back, i
   return TRI_OK;
 }
 
-/* In a part of so many rows: the queries, and behind them keys and values. */
+/* In a part of some rows: the queries, and behind them keys and values. */
 static columns part_queries(const tri_op_call *call, char *part) {
   const exchange_heads *at = call->attributes;
   return (columns){NULL, part, tri_attention_query_width(at->part)};

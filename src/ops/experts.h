@@ -40,9 +40,10 @@ typedef struct tri_expert_parameters {
 tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
                                const tri_expert_parameters *parameters, int32_t x, int32_t *out);
 
-/* What the layers of a list are priced for: the most rows that a rank's experts have of a micro-batch, room for so many
- * at a time, and in how many rounds they are worked on; `times` those that they have where all experts are equally
- * busy, which is less than was asked for where a token cannot meet an expert twice. All 0 of a list without experts. */
+/* What the layers of a list are priced for: the most rows that a rank's experts have of a micro-batch, the rows that
+ * have room at a time, and in how many rounds they are worked on; `times` those that they have where all experts are
+ * equally busy, which is less than was asked for where a token cannot meet an expert twice. All 0 of a list without
+ * experts. */
 typedef struct tri_expert_load {
   double rows;
   int64_t room, rounds;

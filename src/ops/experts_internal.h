@@ -134,7 +134,7 @@ static inline double tri_expert_number_bytes(const tri_op_call *call) {
 /* What a rank sends to the holders and gets from them: a row of each pair for each rank of its holder. */
 static inline double tri_expert_rows_sent(const tri_expert_rows *at) { return (double)(at->pairs * at->tensor_ranks); }
 
-/* So many rows of a pool on their way, there or back, with so many bytes each: as long as the rank takes that sends or
+/* `rows` rows of a pool sent there or back, `bytes` bytes each: as long as the rank takes that sends or
  * gets most. */
 tri_cost_exchange tri_expert_exchange(const tri_expert_rows *at, double rows, double bytes, double times);
 

@@ -130,8 +130,8 @@ void tri_op_list_set_shard(tri_op_list *list, const tri_op_shard *shard);
 tri_status tri_op_list_set_parameters(tri_op_list *list, const tri_op_parameter *parameters, int64_t count,
                                       const tri_op_adapter *adapter);
 
-/* Before the first call: a window that calls may have. It is none where no sequence has more `positions`. Then, which
- * the calls that follow have. */
+/* Before the first call: a window that calls may have. It has no effect if no sequence has more `positions`. Then,
+ * which the calls that follow have. */
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens);
 void tri_op_list_set_window(tri_op_list *list, int64_t tokens);
 bool tri_op_list_is_windowed(const tri_op_list *list);
@@ -155,8 +155,8 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *call, int nu
 /* No more calls follow. */
 tri_status tri_op_list_finish(tri_op_list *list);
 
-/* Decides anew, on a finished list, which slots a backward pass reads and which outputs lie over their inputs: not over
- * one that is pinned. Marks of recomputation are gone then. */
+/* Decides again, on a finished list, which slots a backward pass reads and which outputs lie over their inputs: not
+ * over one that is pinned. Marks of recomputation are gone then. */
 void tri_op_list_place(tri_op_list *list);
 
 size_t tri_shape_bytes(const tri_shape *shape);

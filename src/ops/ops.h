@@ -1,5 +1,5 @@
 /* The operations: the attributes of each, and the function that appends it to a list. Slots and parameters are numbers;
- * -1 is none. Every function returns the slot of its result in *out. */
+ * * -1: none. Every function returns the slot of its result in *out. */
 #ifndef TRI_OPS_OPS_H
 #define TRI_OPS_OPS_H
 
@@ -54,7 +54,7 @@ typedef struct tri_rms {
 tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t weight, int32_t *out);
 
 /* y[R,out] = x[R,in] W + bias. `weight` may be the first of several adjacent [out_i, in] matrices that together are
- * [out, in] (q, k and v); likewise bias. */
+ * [out, in] (q, k and v); so may bias. */
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
@@ -127,7 +127,7 @@ tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t
                                   int64_t first, int32_t x, int32_t *out);
 
 /* Logits are scale (h W^T + bias), or with a cap soft_cap tanh(that / soft_cap); bias[V] is a parameter, split with the
- * vocabulary, or -1. soft_cap 0 is none. */
+ * vocabulary, or -1. soft_cap 0: no cap. */
 typedef struct tri_logits {
   double scale, soft_cap;
   int32_t bias;

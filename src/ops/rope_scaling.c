@@ -88,7 +88,7 @@ static double dynamic_theta(const tri_rope_scaling *s, double theta, double widt
   return theta * pow(s->factor * (double)length / original - (s->factor - 1.0), width / (width - 2.0));
 }
 
-/* The pair, as a real number, that turns so many times within the original length. */
+/* The pair, as a real number, that rotates that many times within the original length. */
 static double pair_that_turns(const tri_rope_scaling *s, double theta, double width, double times) {
   return width * log((double)s->original_max_sequence / (times * 2.0 * pi)) / (2.0 * log(theta));
 }

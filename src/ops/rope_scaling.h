@@ -44,7 +44,7 @@ tri_rope_scaling tri_rope_scaling_none(void);
 bool tri_rope_is_plain(const tri_rope_scaling *scaling);
 bool tri_rope_scalings_equal(const tri_rope_scaling *a, const tri_rope_scaling *b);
 
-/* Whether texts behind prompts of so many tokens can be written side by side: `dynamic` positions beyond the original
+/* Whether texts behind prompts of that many tokens can be written side by side: `dynamic` positions beyond the original
  * length go by the length of the prompt. */
 bool tri_rope_can_share(const tri_rope_scaling *scaling, int64_t prompt, int64_t other);
 

@@ -10,13 +10,13 @@
   X("gelu", TRI_WORK_GELU)                                                                                             \
   X("swiglu", TRI_WORK_SWIGLU)                                                                                         \
   X("weighted_swiglu", TRI_WORK_WEIGHTED_SWIGLU)                                                                       \
-  X("route", TRI_WORK_ROUTE)       /* all that is no product, for each token and expert */                             \
+  X("route", TRI_WORK_ROUTE)       /* all that is not a product, for each token and expert */                          \
   X("dispatch", TRI_WORK_DISPATCH) /* rows by their experts, for each pair of a token and an expert */                 \
   X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows, for each element of them */                           \
   X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
   X("rope", TRI_WORK_ROPE)                                                                                             \
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
-  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all that is no product, for each logit */                              \
+  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all that is not a product, for each logit */                           \
   X("copy", TRI_WORK_COPY)                                                                                             \
   X("add_to", TRI_WORK_ADD_TO) /* of two gradients of a tied pair, in place */                                         \
   X("zero", TRI_WORK_ZERO)                                                                                             \

@@ -1,7 +1,7 @@
 /* Of a gradient G, [longer side, shorter side], the first `rank` singular vectors along the shorter side are the rows
- * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every so many
- * updates P is looked for anew in the gradient at hand; the moments stay. A matrix that is stored with the shorter side
- * first has all of this transposed.
+ * of P. What is updated is R = G P^T, as small as P is low: Adam makes N of it, and N P is the step. Every `every`
+ * updates P is computed again from the current gradient; the moments stay. A matrix that is stored with the shorter
+ * side first has all of this transposed.
  *
  * Fira adds what P cannot say, G - scale R P: each of its rows as much longer or shorter as Adam made that of R, and
  * all of it at most one percent longer than in the update before.

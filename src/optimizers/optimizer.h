@@ -96,7 +96,7 @@ typedef struct tri_optimizer_settings {
   tri_group_settings groups[TRI_NUM_GROUPS];
 } tri_optimizer_settings;
 
-/* AdamW with the defaults of its keys: for whoever plans without a run. */
+/* AdamW with the defaults of its keys: for planning without a run. */
 const tri_optimizer_settings *tri_optimizer_settings_default(void);
 
 /* Whether the numbers go together; messages name keys below `optimizer.`. */
@@ -174,7 +174,7 @@ TRI_OPTIMIZERS(TRI_OPTIMIZER_TABLE)
 
 const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 
-/* What changes parameters of a group; of a parameter: NULL where that is no optimizer. */
+/* What changes parameters of a group; of a parameter: NULL where that is not an optimizer. */
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 

@@ -6,7 +6,7 @@
 #include "optimizers/matrix.h"
 #include "optimizers/optimizer.h"
 
-/* Takes so many bytes, in whole lines, from the end of what has been taken; returns where they begin. */
+/* Takes `bytes` bytes, in whole lines, from the end of what has been taken; returns where they begin. */
 size_t tri_pieces_take(size_t *end, size_t bytes);
 
 /* Where the parts of all ranks begin in an array that has them one behind the other: begins[ranks + 1]; NULL where
@@ -23,7 +23,7 @@ bool tri_pieces_are_one(const tri_matrix_shape *shape, int64_t ranks);
 tri_status tri_pieces_join(tri_queue *queue, const tri_update_call *call, int64_t ranks, const int64_t *begins,
                            const void *parts, int64_t matrix, void *out);
 
-/* What a product costs, so many times. */
+/* The cost of a product, done `times` times. */
 tri_cost tri_pieces_product_cost(const tri_matmul *product, double times, tri_product_form form);
 
 #endif

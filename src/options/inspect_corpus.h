@@ -4,8 +4,8 @@
 
 #include "plan/drawn_documents.h"
 
-/* Prints the histogram of lengths, and what packing and masks make of the documents in sequences of so many tokens (0:
- * of some usual numbers). tokenizer NULL: the tokenizer.json beside the corpus, if there is one. */
+/* Prints the histogram of lengths, and what packing and masks make of the documents in sequences of that many tokens
+ * (0: of some usual numbers). tokenizer NULL: the tokenizer.json beside the corpus, if there is one. */
 tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t sequence, bool json);
 
 /* The share of attention's area that masks leave of joined documents, packed whole or in windows; and how long they

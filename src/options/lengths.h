@@ -10,7 +10,7 @@ typedef struct tri_length_draws {
   tri_attention_fraction_table *table; /* NULL: of their lengths nothing is known */
 } tri_length_draws;
 
-/* The share of attention's area that masks leave in sequences of so many tokens, of documents packed whole or cut by
+/* The share of attention's area that masks leave in sequences of that many tokens, of documents packed whole or cut by
  * windows: by a corpus's prefix, or by a file that `inspect CORPUS --json` printed; and micro-batches of them. Release
  * with tri_length_draws_release. */
 tri_status tri_lengths_area(const char *name, int64_t sequence, bool packed, double *out, tri_length_draws *drawn);

@@ -12,7 +12,8 @@
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out);
 
-/* The number of `text` among the words; which there are, and the one that was probably meant, if it is none. */
+/* The number of `text` among the words; which there are, and the one that was probably meant, if it is not among them.
+ */
 tri_status tri_option_word(const char *option, const char *text, const char *const *words, int count, int *out);
 
 /* What getopt_long left to say after it returned '?' or ':': the option that is unknown, with the nearest of its table,

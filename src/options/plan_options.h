@@ -98,13 +98,13 @@ enum {
 
 tri_plan_options tri_plan_options_default(void);
 
-/* Takes one of the rows above; false if `result` is none of them. */
+/* Takes one of the rows above; false if `result` is not one of them. */
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *options, bool *taken);
 
 /* After the last option: what must be there is, and the files are read. */
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *options);
 
-/* So many are a part of one node, or whole nodes, and the cluster has them. */
+/* Whether that many are a part of one node, or whole nodes, and the cluster has them. */
 tri_status tri_plan_options_check_devices(const tri_plan_options *options, int64_t devices);
 
 /* What a search is asked for; the options must outlive it. */

@@ -11,7 +11,7 @@
 
 enum { TRI_ATTENTION_FRACTIONS_MOST = 1024 };
 
-/* Micro-batches of so many sequences, cut over so many ranks. */
+/* Micro-batches of that many sequences, split over that many ranks. */
 typedef struct tri_attention_fractions {
   int64_t micro_batch, context, inner, row_pairs;
   int64_t count;
@@ -32,14 +32,14 @@ void tri_attention_fraction_table_destroy(tri_attention_fraction_table *table);
 tri_status tri_attention_fraction_table_find(tri_attention_fraction_table *table, const tri_layout *layout,
                                              const tri_attention_fractions **out);
 
-/* So many micro-batches that stand for all of them: evenly from the least to the most, in one of many random orders.
+/* Representative micro-batches: evenly from the least to the most, in one of many random orders.
  * How much more each has than the mean, as a share of it; together nothing. */
 void tri_attention_fraction_order(const tri_attention_fractions *areas, int64_t micro_batches, int64_t order,
                                   double *more);
 
-/* The expected largest of so many micro-batches' areas, as much as it is above their mean. */
+/* The expected largest of that many micro-batches' areas, as much as it is above their mean. */
 double tri_attention_fraction_most(const tri_attention_fractions *areas, int64_t of);
-/* The expected largest of `ranks` sums of so many, likewise above their mean. */
+/* The expected largest of `ranks` sums of that many, also above their mean. */
 double tri_attention_fraction_most_sum(const tri_attention_fractions *areas, int64_t micro_batches, int64_t ranks);
 
 #endif

@@ -47,7 +47,7 @@ static elements elements_plus(elements a, double times, elements b) {
 }
 
 typedef struct layer_sizes {
-  tri_layout of; /* likewise, the keys that decide about parameters */
+  tri_layout of; /* the layout's keys that decide about parameters */
   double embedding, tied, head;
   elements layer, expert_layer;
 } layer_sizes;

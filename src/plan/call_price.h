@@ -31,7 +31,7 @@ typedef struct tri_pricer {
 void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_call_price *out);
 
 /* Seconds that a call computes pairs of positions for, without what it copies for that and what passes between ranks; 0
- * of a call that is no attention. What runs again does so in the backward. */
+ * of a call that is not an attention. What runs again does so in the backward. */
 typedef struct tri_attention_price {
   double forward_s, backward_s;
 } tri_attention_price;

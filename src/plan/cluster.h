@@ -106,7 +106,7 @@ extern const tri_config_table tri_cluster_table;
  * list what there is; a missing or negative figure is named with its line. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
-/* The constants as an array, for whoever fits them. */
+/* The constants as an array, for fitting them. */
 double *tri_cluster_constants(tri_cluster *cluster);
 const char *tri_cluster_constant_name(int i);
 

@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Adds `cost` and `failures` to a prediction's JSON, with what so many tokens (0: none) come to. */
+/* Adds `cost` and `failures` to a prediction's JSON, with the totals for `tokens` tokens (0: none). */
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 

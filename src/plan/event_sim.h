@@ -1,5 +1,5 @@
-/* Walking a step: the simulator's clockwork. A walker stands for the ranks of one stage and goes through what they do,
- * each instruction with its time on a described machine; walkers wait for each other's messages and where several
+/* Discrete-event simulation of a step. A stage process stands for the ranks of one stage and goes through what they do,
+ * each instruction with its time on a described machine; processes wait for each other's messages and where several
  * stages meet.
  *
  * There are two ways through a step, which say the same. One takes the stages' step programs instruction by instruction
@@ -32,14 +32,14 @@ typedef struct tri_event_sim {
   tri_timeline *timeline; /* or NULL */
 } tri_event_sim;
 
-/* What a step of so many micro-batches takes, and where it goes, in the mean over the stages. */
+/* What a step of that many micro-batches takes, and where it goes, in the mean over the stages. */
 typedef struct tri_step_sample {
   double step_s;
   tri_step_time time;
 } tri_step_sample;
 
 /* Looks at a step's middle: whether it repeats itself every `period` micro-batches, and what each period adds. If all
- * turns of so many micro-batches as are in flight at once come a period later than those of the period before, then so
+ * turns of as many micro-batches as are in flight at once come a period later than those of the period before, then so
  * do all that follow from them, as long as there are new ones. Of fewer it would not be known: a stage that is a little
  * slower may hold the others up once in many micro-batches. */
 typedef struct tri_step_probe {

@@ -33,7 +33,7 @@ typedef struct script {
   span begin, end;      /* of the step */
 } script;
 
-/* Of a micro-batch of so many: the first, one in the middle, the last. */
+/* Of one micro-batch of a step: the first, one in the middle, the last. */
 static int64_t duty_of(int64_t chunk, int kind, int64_t micro_batch, int64_t micro_batches) {
   int64_t place = micro_batch == micro_batches - 1 ? 2 : micro_batch == 0 ? 0 : 1;
   return (chunk * TURN_KINDS + kind) * PLACES + place;

@@ -4,7 +4,7 @@
 
 /* From the moment in which one checkpoint can be gone on from to that of the next are t = interval + stop seconds, if
  * nothing fails. A failure in them takes the run back to the state of `behind` seconds before that moment, so that
- * restart + behind + t seconds without a failure are needed then; a failure in these begins them anew. The mean of all
+ * restart + behind + t seconds without a failure are needed then; a failure in these restarts them. The mean of all
  * that is M exp((restart + behind) / M) (exp(t / M) - 1): Daly's equation 20, with `behind` as more of a restart. */
 double tri_goodput(const tri_interruptions *of, double interval_s) {
   const double m = of->between_s;

@@ -21,7 +21,7 @@ static double untiled(const tri_cluster *cluster, double peak, const tri_gemm *p
 
 static bool is_aligned(double dimension) { return fmod(dimension, 8) == 0; }
 
-/* In one shape of tile, with so many processors to a tile. */
+/* In one shape of tile, with `parts` processors to a tile. */
 static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_gemm *p) {
   double tiles = ceil(p->rows / (double)tile->rows) * ceil(p->columns / (double)tile->columns) * p->batch;
   double waves = ceil(tiles * parts / (double)cluster->processors);

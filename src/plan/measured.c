@@ -108,7 +108,7 @@ const tri_config_table tri_measured_table = {
 /* Pairs of positions and heads. */
 static double pairs_of(double sequence, double heads) { return sequence * (sequence + 1) / 2 * heads; }
 
-/* Of a product, seconds for each multiplication; of attention and elements likewise. Collectives and messages, whose
+/* Of a product, seconds for each multiplication; also of attention and elements. Collectives and messages, whose
  * small ones all take the same, keep their seconds. */
 void tri_measured_complete(tri_measured *m) {
   for (int64_t i = 0; i < m->num_products; i++) {

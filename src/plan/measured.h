@@ -22,13 +22,13 @@ typedef struct tri_measured_point {
 
 typedef struct tri_measured_product {
   tri_product_form form;
-  bool passing; /* b is no packed weight although the device packs those that stay */
+  bool passing; /* b is not a packed weight although the device packs those that stay */
   int64_t rows, inner, columns;
   double seconds;
   tri_measured_point point;
 } tri_measured_product;
 
-/* `heads` heads, of all sequences together, causal, of so many positions each. */
+/* `heads` heads, of all sequences together, causal, of that many positions each. */
 typedef struct tri_measured_attention {
   tri_pass pass;
   int64_t sequence, head_dim, heads;
@@ -44,8 +44,8 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective of all groups of so many neighbouring ranks at once; `bytes` of the whole buffer, of an all-to-all what
- * a rank has for all, of a pass what goes to the next. */
+/* A collective of all groups of that many neighbouring ranks at once; `bytes` of the whole buffer, of an all-to-all
+ * what a rank has for all, of a pass what goes to the next. */
 typedef struct tri_measured_collective {
   tri_collective kind;
   bool shared; /* the buffers lie where the ranks of a node see each other's: gradients, and what ranks that share a

@@ -9,8 +9,8 @@
 #include "schedule/parts.h"
 #include "schedule/schedule.h"
 
-/* A schedule has all its micro-batches in flight long before so many, unless it keeps them all. The last of them are as
- * many as in the whole step. */
+/* A schedule has all its micro-batches in flight long before that many, unless it keeps them all. The last of them are
+ * as many as in the whole step. */
 static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batches) {
   int64_t period = tri_schedule_period(layout, micro_batches), few = 4 * layout->pipeline * layout->virtual_stages;
   if (few < 3 * period) few = 3 * period;

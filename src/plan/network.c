@@ -18,13 +18,13 @@ tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain doma
 
 static int64_t span_of(const tri_link *link) { return link->spans == 0 ? INT64_MAX : link->spans; }
 
-/* Members of a group among so many neighbouring devices, the first of which is one. */
+/* Members of a group among that many neighbouring devices, the first of which is one. */
 static int64_t members_within(tri_group_extent group, int64_t devices) {
   int64_t most = devices / group.stride + (devices % group.stride != 0 ? 1 : 0);
   return most < group.size ? most : group.size;
 }
 
-/* Bytes a second of one of so many flows through the ports that `per` devices have together; a flow takes no more than
+/* Bytes a second of one of `flows` flows through the ports that `per` devices have together; a flow takes no more than
  * `stripe` ports at once. All units of the level send at the same time, which leaves them `share` of their ports. */
 static double rate(const tri_cluster *cluster, const tri_link *link, double flows, int64_t stripe) {
   double port = link->bandwidth * cluster->efficiency.link, shared = port * (double)link->ports * link->share / flows;

@@ -11,7 +11,7 @@ typedef struct tri_preset_file {
 } tri_preset_file;
 
 /* Fills *values. `name` gets the preset's or file's name, if the file has none of its own. TRI_BAD_CONFIG lists the
- * presets where there is none of that name. */
+ * presets if none has that name. */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

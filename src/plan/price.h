@@ -7,8 +7,8 @@
 #include "plan/system.h"
 #include "schedule/layout.h"
 
-/* One pass of an operation: on the device, in collectives by the axis that they are shown under, and for whoever tells
- * the device what to do, which goes on beside the others as long as it is shorter. */
+/* One pass of an operation: on the device, in collectives by the axis that they are shown under, and on the host that
+ * queues the work, which overlaps with the others as long as it is shorter. */
 typedef struct tri_price {
   double compute_s, along_s[TRI_NUM_AXES], launch_s;
   double first_s, later_s; /* more of computing: in the first micro-batch of a step, and in those behind it */
@@ -46,17 +46,18 @@ double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, 
  * whole layers again, all of a layer's, and in those whose `selective` means attention, that. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Of a cost that is no pass of an operation's: what it computes, and what passes between ranks one after the other. */
+/* Of a cost that is not a pass of an operation's: what it computes, and what passes between ranks one after the other.
+ */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 
 /* Bytes that an update of one parameter reads and writes. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
-/* Reads and writes of so many bytes. */
+/* Reads and writes of that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* What a step does over so many elements beside its operations; `bytes` of memory where no table says. */
+/* What a step does over that many elements beside its operations; `bytes` of memory where no table says. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

@@ -60,7 +60,7 @@ bool tri_published_is_judged(const tri_published_row *row);
 
 /* Over the rows that are judged: the mean of the errors and of their sizes, and the worst. Spearman's rank correlation
  * of the seconds within each model, number of devices and batch that has four rows or more: the least and the mean over
- * those groups (1 where there is none). Of memory: rows whose bytes are known, errors as above, and of those that were
+ * those groups (1 if there is none). Of memory: rows whose bytes are known, errors as above, and of those that were
  * published as out of memory how many are said to fit. */
 typedef struct tri_published_summary {
   double bias, mean, worst;

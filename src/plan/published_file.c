@@ -1,7 +1,7 @@
 /* Reading files of published results.
  *
  * A row is written in few words: keys of a layout by their own names, keys of a model by shorter ones, and what was
- * published. They are one table to whoever reads them, so that an unknown key is answered with the nearest of all; the
+ * published. Readers get them as one table, so that an unknown key is answered with the nearest of all; the
  * table is put together here from the layout's and from names for the model's. The model's values are then read once
  * more by the model's own table, laid over the preset that the row names: what depends on them follows, and the same
  * checks hold as for a model file.
@@ -258,7 +258,7 @@ static tri_status row_put(tri_yaml_tree *tree, tri_yaml *root, const char *key, 
 /* `each` is what all rows of the set have that say nothing else; it may be NULL. */
 static tri_status row_read(const tri_published_set *set, const tri_yaml *given, const tri_yaml *each,
                            tri_published_row *row) {
-  tri_yaml_tree *tree = NULL; /* of its own: a tree has so many nodes and no more, a file as many rows as one likes */
+  tri_yaml_tree *tree = NULL; /* of its own: a tree has a limited number of nodes, a file as many rows as one likes */
   tri_yaml *root = NULL;
   row_keys keys;
   TRI_TRY(tri_yaml_create(&tree));

@@ -16,7 +16,7 @@ typedef struct tri_range {
 extern const tri_range tri_ranges[];
 extern const size_t tri_num_ranges;
 
-/* NULL where there is none of that name. */
+/* NULL: no range has that name. */
 const tri_range *tri_range_of(const char *name);
 
 /* Calls `visit` for each figure of a cluster that has a range, until one fails; returns what that one did. Peaks of

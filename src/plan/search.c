@@ -230,7 +230,7 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
   return TRI_OK;
 }
 
-/* So many times the devices with which something would fit, or 0. */
+/* The multiple of the devices with which something would fit, or 0. */
 static tri_status enough_devices(const search *s, int64_t *out) {
   *out = 0;
   for (int64_t times = 2; times <= 64 && *out == 0; times *= 2) {

@@ -11,7 +11,7 @@
 
 /* ---- many micro-batches ------------------------------------------------------------------------------------------ */
 
-/* A middle that is looked at from this micro-batch on, and may repeat itself every so many. */
+/* A middle that is looked at from this micro-batch on, and may repeat itself every `period`. */
 typedef struct middle {
   int64_t first, period;
 } middle;
@@ -42,7 +42,7 @@ static tri_status extrapolate(const tri_stages *stages, int64_t micro_batches, m
 
 /* Forwards of a step whose turns take so much memory that a search runs one of them at a time. */
 enum { LONG_STEP = 1000000 };
-/* So many are run sooner than their middle is looked for. */
+/* Micro-batches up to which a step is simulated in full, without looking for its middle. */
 enum { SHORT_STEP = 4000 };
 
 /* Whether a step has a middle in which the same comes again and again. */

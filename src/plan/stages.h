@@ -31,7 +31,7 @@ typedef struct tri_stages {
   tri_stage_kind *kinds;
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
-  bool messages_hold; /* whoever sends does nothing beside it */
+  bool messages_hold; /* a sender does nothing else meanwhile */
   const double *more; /* of each micro-batch: its documents' area above that of the mean, as a share of it; or NULL */
 } tri_stages;
 

@@ -167,7 +167,7 @@ static void continue_average(const tri_loading *l, const tri_checkpoint *checkpo
   if (!kept || begins) progress->averaged = 0;
 }
 
-/* Whoever begins with a run's weights may have meant its average. */
+/* A user who begins with a run's weights may have meant its average. */
 static void say_average_stays(const tri_checkpoint *checkpoint) {
   const size_t ending = strlen(TRI_CHECKPOINT_AVERAGE);
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
@@ -209,7 +209,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
     if (state != NULL && l->kind != TRI_RESUME_WEIGHTS) {
       read_progress(state, l->progress);
       l->progress->samples = tri_identity_next_sample(l->config, state);
-      if (!takes_optimizer(l, checkpoint)) { /* its states begin anew */
+      if (!takes_optimizer(l, checkpoint)) { /* its states start from zero */
         l->progress->updates = 0;
         l->progress->highest_lr = l->progress->average_weights = 0;
         l->progress->averaged = 0;

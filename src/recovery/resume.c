@@ -115,7 +115,7 @@ static tri_status find_and_load(tri_loading *l, const char *root, const char *re
   return load_named(l, from && strcmp(resume, "auto") == 0 ? l->identity->from : resume, true, path);
 }
 
-/* What lies beyond the branch's beginning makes room for it. Whoever is killed in between begins it once more. */
+/* Moves what lies beyond the branch's beginning out of the way. A run killed in between begins the branch again. */
 static tri_status begin_branch(const tri_loading *l, const char *path) {
   const tri_run_config *config = l->config;
   if (l->identity != NULL) TRI_TRY(tri_identity_note_from(l->identity, config, path, INT64_MAX));

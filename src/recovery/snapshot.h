@@ -1,7 +1,7 @@
 /* Copies of the run's state in memory that outlives the processes, so that a lost rank costs steps and not minutes.
  *
- * Every so many steps each rank copies what it holds into a file of its node's shared memory (/dev/shm), and sends it
- * to a rank of another node, which keeps it there likewise. A job that starts again with the same layout takes the
+ * Every few steps each rank copies what it holds into a file of its node's shared memory (/dev/shm), and sends it
+ * to a rank of another node, which keeps it in the same way. A job that starts again with the same layout takes the
  * newest step that is still whole, each rank from its own node or, where that is new, from its neighbour's. */
 #ifndef TRI_RECOVERY_SNAPSHOT_H
 #define TRI_RECOVERY_SNAPSHOT_H

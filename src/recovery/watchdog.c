@@ -34,7 +34,7 @@ struct tri_watchdog {
 typedef struct answers {
   const tri_watchdog *watchdog;
   tri_flight_report *flights; /* [world.size] */
-  bool *known;                       /* [world.size] */
+  bool *known;                /* [world.size] */
 } answers;
 
 /* A mesh as another rank sees it: where it stands, and the names of its groups. */
@@ -196,7 +196,7 @@ static void look(tri_watchdog *w) {
   bool asked = access(w->asked, F_OK) == 0;
   if (access(w->ended, F_OK) == 0) _exit(tri_status_exit(TRI_COMM));
   if (asked && !w->answered)
-    (void)tri_flight_report_write(w->mesh, w->folder); /* whoever asks sees that there is none */
+    (void)tri_flight_report_write(w->mesh, w->folder); /* if it fails, the asker finds no report */
   w->answered = asked;
   if (!asked && idle_s(w) > w->timeout_s) ask(w);
 }

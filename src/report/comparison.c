@@ -95,7 +95,7 @@ static void widen(range *r, double value) {
   r->high = fmax(r->high, value);
 }
 
-/* Entries of which the smoothed loss is drawn: so many, and the last. */
+/* Entries of which the smoothed loss is drawn: at most this many, and the last. */
 static int64_t next_point(const tri_metrics_history *h, int64_t i) {
   const int64_t stride = (h->count + POINTS - 1) / POINTS;
   return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;

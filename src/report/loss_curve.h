@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "report/metrics.h"
 
-/* The mean of the finite losses around entry i, without a lag: what is drawn strong. NaN where there is none. */
+/* The mean of the finite losses around entry i, without a lag: what is drawn strong. NaN: no finite loss. */
 double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
 
 /* LOCAL. Draws the training loss (each step pale, their running mean strong) and the validation losses as an SVG and

@@ -1,4 +1,4 @@
-/* What a run says of itself while it trains: metrics.jsonl (one JSON object a line, one line a step), TensorBoard event
+/* The metrics of a run while it trains: metrics.jsonl (one JSON object a line, one line a step), TensorBoard event
  * files, and a progress line. One rank of a run writes them. */
 #ifndef TRI_REPORT_METRICS_H
 #define TRI_REPORT_METRICS_H
@@ -23,14 +23,14 @@ typedef struct tri_expert_metrics {
   int64_t num_experts;
   const int64_t *load;  /* [num_experts]: tokens of each */
   double max_over_mean; /* 1 where all had equally many */
-  double entropy;       /* of the shares, over that of equal ones: 1 likewise, 0 where one had all */
-  int64_t rounds; /* in so many parts the rows of a micro-batch were worked on, at most (layout.expert_capacity) */
+  double entropy;       /* of the shares, over that of equal ones: 1 if all are equal, 0 if one had all */
+  int64_t rounds;       /* most rounds that a micro-batch's rows took (layout.expert_capacity) */
 } tri_expert_metrics;
 
 /* From `layer` and `load`. */
 tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int64_t num_experts, int64_t rounds);
 
-/* Loads are written one by one in steps of so many experts at most: a line of a large model would be longer than all
+/* Loads are written one by one in steps of at most this many experts: a line of a large model would be longer than all
  * that is said otherwise. */
 enum { TRI_METRICS_LOADS = 1024 };
 
@@ -50,7 +50,7 @@ typedef struct tri_step_metrics {
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
   int64_t num_expert_layers;
-  double router_loss; /* likewise */
+  double router_loss; /* the same */
 } tri_step_metrics;
 
 typedef struct tri_metrics tri_metrics;
@@ -58,7 +58,7 @@ typedef struct tri_metrics tri_metrics;
 /* LOCAL. Opens DIRECTORY/metrics.jsonl and a new event file; makes the directory if need be. What the file says of
  * first_step and later is removed (a run resumed from the checkpoint of step N continues with first_step N + 1; a new
  * run has first_step 1), and so is whatever follows the last line before it; a line is logged that says which steps
- * went. Lines before it that are no step's stay, with a warning. Release with tri_metrics_close. */
+ * went. Lines before it that do not belong to a step stay, with a warning. Release with tri_metrics_close. */
 tri_status tri_metrics_open(const char *directory, int64_t first_step, tri_metrics **out);
 
 /* LOCAL. Adds one step to both files and hands it to the system, so that it survives the death of this process. */
@@ -84,10 +84,11 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
 typedef struct tri_metrics_history {
   tri_step_metrics *steps; /* [count], by rising step */
   int64_t count;
-  int64_t num_lines;          /* of the file */
-  int64_t bytes;              /* up to the end of the last line that counts */
-  int64_t num_odd, first_odd; /* lines that are no step's or out of order, and the first of them, from 1 */
-  int64_t num_behind;         /* of them, behind the last line that counts */
+  int64_t num_lines; /* of the file */
+  int64_t bytes;     /* up to the end of the last line that counts */
+  int64_t num_odd,
+      first_odd;      /* lines that do not belong to a step, or are out of order, and the first of them, from 1 */
+  int64_t num_behind; /* of them, behind the last line that counts */
   int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and their steps */
   bool scattered;                             /* some of them stand before a line that counts */
 } tri_metrics_history;

@@ -19,8 +19,8 @@ typedef struct tri_run_summary {
   int64_t best_validation_step;
   int64_t tokens;
   double tokens_per_s; /* median over the steps, the first few not counted                 */
-  double mfu;          /* likewise                                                         */
-  double step_s;       /* likewise                                                         */
+  double mfu;          /* median                                                           */
+  double step_s;       /* median                                                           */
   int64_t bad_steps;
   /* From the caller. */
   double seconds; /* of training, all processes of a resumed run together if known    */
@@ -28,7 +28,7 @@ typedef struct tri_run_summary {
   const char *model, *device, *precision;
   int64_t ranks, threads, nodes;           /* of the job; of each rank; that they are on */
   double checkpoint_pause_s, checkpoint_s; /* of the newest checkpoint: what steps waited for it, and all it took */
-  double load_s;                           /* of the state that this process began with; 0: it began anew */
+  double load_s;                           /* of the state that this process began with; 0: it began without one */
   double result_waits, staging_waits;      /* of the host for the device, a step: for results, for collectives */
   const tri_source_metrics *sources;       /* [num_sources], where there are several */
   int64_t num_sources;

@@ -60,7 +60,7 @@ static tri_event event_of(const tri_mesh *mesh, const tri_record *record, double
   return event;
 }
 
-/* What is done between steps, such as a look at the validation loss, is no part of one. */
+/* What is done between steps, such as a look at the validation loss, is not a part of one. */
 static bool belongs(const tri_record *record) {
   return record->step >= 0 && (record->kind != TRI_RECORD_WORK || record->code >= 0);
 }

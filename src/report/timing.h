@@ -22,8 +22,8 @@ tri_status tri_timing_plan(tri_timing *timing, const tri_mesh *mesh, int64_t fro
 /* LOCAL. A step, counted from 0, is about to begin. */
 void tri_timing_step_begins(const tri_timing *timing, int64_t step);
 
-/* COLLECTIVE. So many steps have been made; `last`: no other follows. After the last of those that are timed, puts all
- * ranks' records together, adds them up and draws them. */
+/* COLLECTIVE. That many steps have been made; `last`: no other follows. After the last of those that are timed, puts
+ * all ranks' records together, adds them up and draws them. */
 tri_status tri_timing_step_ended(tri_timing *timing, int64_t steps, bool last);
 
 #endif

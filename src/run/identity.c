@@ -327,7 +327,7 @@ static tri_status compare_models(const tri_run_config *config, const char *folde
 
 /* ---- what was read ----------------------------------------------------------------------------------------------- */
 
-/* The fingerprint of a folder's tokenizer.json; "" where there is none that can be read. */
+/* The fingerprint of a folder's tokenizer.json; "" if it is missing or unreadable. */
 static void tokenizer_of_folder(const char *folder, char out[TRI_FINGERPRINT_BYTES]) {
   char path[TRI_PATH_BYTES];
   tri_tokenizer *tokenizer = NULL;

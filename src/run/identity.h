@@ -21,7 +21,7 @@ typedef struct tri_identity {
    * the run goes on. "" where it was none. */
   char from[TRI_PATH_BYTES];
   int64_t from_step;
-  /* Fingerprints (data/fingerprint.h); "" where there is none. Those of `train` are in the order of data.train. */
+  /* Fingerprints (data/fingerprint.h); "" if missing. Those of `train` are in the order of data.train. */
   char tokenizer[TRI_FINGERPRINT_BYTES], tokenizer_before[TRI_FINGERPRINT_BYTES],
       train[TRI_MOST_SOURCES][TRI_FINGERPRINT_BYTES];
   char validation[TRI_FINGERPRINT_BYTES];
@@ -31,8 +31,8 @@ typedef struct tri_identity {
   tri_base_signature signature;
 } tri_identity;
 
-/* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, where
- * there is none or `anew`, a new one, which is written there. The fingerprints are the caller's, set before. */
+/* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, if
+ * that is missing or with `anew`, a new one, which is written there. The fingerprints are the caller's, set before. */
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out);
 
 /* LOCAL, on the first rank. Notes that the run goes on from this folder, at this step. */
@@ -58,7 +58,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
 int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
 
 /* LOCAL. The key with which the validation loss is another measure than it was when the checkpoint was saved, so that
- * no loss of then compares with one of now; "" where there is none. */
+ * no loss of then compares with one of now; "": the same measure. */
 const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
                                        const tri_checkpoint_state *state);
 

@@ -15,7 +15,7 @@ typedef struct tri_progress {
   double highest_lr, average_weights; /* of optimizers that average their points: tri_averaging */
   int64_t averaged;                   /* weights in the average of the run */
   int64_t best_step;                  /* whose validation loss is the lowest so far; 0: none was finite yet */
-  double best_loss;                   /* that loss; 0 where there is none */
+  double best_loss;                   /* that loss; 0 if best_step is 0 */
   int64_t not_better;                 /* evaluations since then */
 } tri_progress;
 

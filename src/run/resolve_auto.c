@@ -60,7 +60,7 @@ static tri_status take_of_output(tri_run_config *c) {
   return TRI_OK;
 }
 
-/* A folder that is no checkpoint of a run, or none at all, is told of where it is opened. */
+/* A folder that is not a checkpoint of a run, or none at all, is told of where it is opened. */
 static void take_of_checkpoint(const char *given, tri_run_config *c) {
   char folder[TRI_PATH_BYTES];
   tri_checkpoint *checkpoint = NULL;

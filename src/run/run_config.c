@@ -91,7 +91,7 @@ static const tri_config_key data_keys[] = {
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
      .help = "tokens in one sample; required if max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
-     .help = "labels with this id (padding) do not count in the loss; -1 is none"},
+     .help = "labels with this id (padding) do not count in the loss; -1: unused"},
     {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
      .help = "masked: documents of a sequence do not attend to each other, and each has positions from 0; or joined; "
              "auto: masked if a corpus has a mask (conversations)"},
@@ -193,7 +193,7 @@ TABLE(samples_table, samples_keys);
 static const tri_config_key adapter_keys[] = {
     TRI_ADAPTER_ROWS(tri_run_config, model.tuning.adapter),
     {PATH("from", adapter_from), .fallback = "",
-     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty is none"},
+     .help = "a run's, a checkpoint's or a PEFT folder whose factors a new run begins with; empty: unused"},
 };
 TABLE(adapter_table, adapter_keys);
 
@@ -517,7 +517,7 @@ static void untie(bool tied_is_said, tri_run_config *c) {
   }
 }
 
-/* A number of the file as it was written; 0 where there is none that counts anything. */
+/* A number of the file as it was written; 0 if it is missing or no count. */
 static int64_t number_in(const tri_yaml *section, const char *key) {
   const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
   if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;

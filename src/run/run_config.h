@@ -25,7 +25,7 @@ typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE,
 typedef struct tri_train_source {
   char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
   double weight;             /* 1 where there is one source */
-  double label_weight;       /* likewise: how much each of its labels counts in the loss */
+  double label_weight;       /* the same: how much each of its labels counts in the loss */
 } tri_train_source;
 
 /* A text that samples begin with. */
@@ -42,7 +42,7 @@ typedef struct tri_run_config {
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
     char tokenizer[TRI_PATH_BYTES];  /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
-    int64_t ignore_token; /* labels with this id do not count; -1 is none */
+    int64_t ignore_token; /* labels with this id do not count; -1: unused */
     tri_document_use documents;
     tri_packing_use packing;
     tri_too_long too_long; /* as all three are settled (resolve_auto.h): auto is what a file says, or does not say */
@@ -55,7 +55,7 @@ typedef struct tri_run_config {
     int64_t warmup_asked; /* what it was before it was scaled to a run that was made shorter; 0: it was not */
     tri_decay decay;
     double decay_fraction; /* wsd: the share of the steps at the end in which the rate falls */
-    double clip;           /* 0 is none */
+    double clip;           /* 0: no clipping */
     int64_t max_bad_steps;
     tri_optimizer_settings settings;
   } optimizer;
@@ -91,8 +91,8 @@ typedef struct tri_run_config {
   bool elastic;         /* a layout that does not fit the ranks gives way to the nearest that does */
   int64_t max_restarts; /* of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
-  char init[TRI_PATH_BYTES];         /* whose weights a new run begins with; "" is none */
-  char adapter_from[TRI_PATH_BYTES]; /* whose factors the model's adapter begins with; "" is none */
+  char init[TRI_PATH_BYTES];         /* whose weights a new run begins with; "": unused */
+  char adapter_from[TRI_PATH_BYTES]; /* whose factors the model's adapter begins with; "": unused */
   char allow_change[512];            /* keys in which what is taken up may differ from the run (identity.h) */
 } tri_run_config;
 

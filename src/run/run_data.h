@@ -8,8 +8,8 @@
 
 typedef struct tri_run_data {
   tri_corpus *train_corpora[TRI_MOST_SOURCES], *validation_corpus;
-  tri_sampler train, validation;  /* without any sources where there is none */
-  char tokenizer[TRI_PATH_BYTES]; /* of the tokenizer.json; "" where there is none */
+  tri_sampler train, validation;  /* without sources if there is no such corpus */
+  char tokenizer[TRI_PATH_BYTES]; /* of the tokenizer.json; "": no tokenizer */
   int32_t end_of_text;            /* that tokenizer's; -1: it has none */
 } tri_run_data;
 

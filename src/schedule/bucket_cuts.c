@@ -17,7 +17,7 @@
  * bytes; at 3 TB/s and 300 TFLOP/s those are 2800, on a CPU's core with 20 GB/s and 100 GFLOP/s 140. */
 enum { ELEMENT_WORK = 1000 };
 
-/* So many neighbours of equal size and work. */
+/* `count` neighbours of equal size and work. */
 typedef struct piece {
   int64_t count, elements;
   int64_t room;  /* elements of all of them on this rank: count * elements, or fewer */
@@ -93,7 +93,7 @@ static void take_in(const tri_optimizer_settings *settings, const tri_mesh_shape
 }
 
 /* What begins with an entry and ends where the next one begins that no block is shared with, on any rank of its parts;
- * *i becomes that. Experts of a stack are pieces of their own: sums over blocks begin anew with each. */
+ * *i becomes that. Experts of a stack are pieces of their own: sums over blocks restart with each. */
 static tri_status add_entries(const tri_optimizer_settings *settings, const tri_mesh_shape *shape,
                               const tri_parameter_table *table, const tri_bucket *bucket, int64_t *i, pieces *to) {
   const tri_parameter *entry = &table->entries[*i];

@@ -30,9 +30,9 @@ static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t 
   return entry->layer >= bucket->layers.end && full;
 }
 
-/* Elements of a bucket with an entry behind so many, as the first rank of a stage has them. Where parts differ in size,
- * a bucket may be full on some ranks and not on others; all have to open the next at the same entry, since they add up
- * copies of its gradients together. */
+/* Elements of a bucket with an entry behind `filled`, as the first rank of a stage has them. Where parts differ in
+ * size, a bucket may be full on some ranks and not on others; all have to open the next at the same entry, since they
+ * add up copies of its gradients together. */
 static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t filled) {
   const tri_mesh_seat first = {.shape = share->seat.shape};
   return (entry->joined ? filled : aligned(filled)) + tri_parameter_of_seat(entry, &first).count;

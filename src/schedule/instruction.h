@@ -12,7 +12,7 @@
  *
  * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
  * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
- * programs. Whoever does something else for each instruction has a function for each, named after the reader and the
+ * programs. Code that does something else for each instruction has a function for each, named after the reader and the
  * instruction (engine_load, tri_event_sim_load), and an array of those beside the functions: a line without its
  * function does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H

@@ -89,7 +89,7 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
                   (long)product, (long)ranks, start);
 }
 
-/* The nearest divisors of n on both sides of `near`: below is at least 1; above is 0 where there is none. */
+/* The nearest divisors of n on both sides of `near`: below is at least 1; above is 0 if there is none. */
 static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *above) {
   *below = 1;
   *above = 0;
@@ -100,8 +100,8 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
-/* Of the feed-forward parts that tensor ranks share out: not experts, which may be whole. Where there is none but
- * these, nothing is too narrow. */
+/* Of the feed-forward parts that tensor ranks share out: not experts, which may be whole. If there are only these,
+ * nothing is too narrow. */
 static int64_t narrowest_mlp(const tri_model *model) {
   const int64_t shared = model->shared_experts * model->expert_ffn_size;
   const bool some_dense = model->num_experts == 0 || model->dense_layers > 0;
@@ -159,7 +159,7 @@ static tri_status check_no_experts(const tri_layout *layout) {
   return tri_fail(TRI_BAD_LAYOUT, "layout.capacity_drop is true, and the model has no experts; leave it out");
 }
 
-/* How many ranks may share out the experts where so many hold parts of each. */
+/* Whether `expert` ranks may share the experts if `expert_tensor` hold parts of each. */
 static bool can_hold(const tri_model *model, int64_t ranks, int64_t expert_tensor, int64_t expert) {
   return expert <= model->num_experts && ranks % (expert_tensor * expert) == 0;
 }

@@ -38,7 +38,7 @@ typedef struct tri_layout {
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
-  int64_t recompute_every;    /* full: of so many layers one */
+  int64_t recompute_every;    /* full: one layer of this many */
   int64_t micro_batch;        /* sequences */
   int64_t micro_batch_group;  /* interleaved: micro-batches in a row through one chunk; 0 is "auto" */
   tri_dtype reduce_precision; /* of gradients on their way between data ranks: TRI_FP32 (wide), or TRI_BF16 */
@@ -52,7 +52,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
 
 /* The legal layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
  * the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the nearest expert and
- * expert_tensor, then the same schedule (else 1f1b), then the nearest micro-batch from below. TRI_BAD_LAYOUT where
+ * expert_tensor, then the same schedule (else 1f1b), then the nearest micro-batch from below. TRI_BAD_LAYOUT if
  * there is none. (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);

@@ -39,7 +39,7 @@ static int64_t micro_batch_of(const tri_layout *wanted, int64_t global_batch, in
   return size;
 }
 
-/* Of so many ranks of a stage, as many as is nearest to the wanted that can hold different experts, and then parts of
+/* Of `ranks` ranks of a stage, the number nearest to the wanted one that can hold different experts, and then parts of
  * each. */
 static void choose_experts(const tri_layout *wanted, const tri_model *model, int64_t ranks, tri_layout *layout) {
   layout->expert = layout->expert_tensor = 1;
@@ -82,7 +82,7 @@ static void consider(const tri_layout *wanted, const tri_model *model, int64_t s
   for (int i = 0; i < MEASURES; i++) least[i] = distance[i];
 }
 
-/* With so many tensor ranks and stages, whatever they leave. */
+/* With that many tensor ranks and stages, and what they leave for the rest. */
 static void consider_replicas(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, int64_t tensor, int64_t pipeline, tri_layout *best,
                               double least[MEASURES]) {

@@ -44,7 +44,7 @@ typedef struct tri_chunk_plan {
   tri_place *slots; /* [TRI_NUM_PASSES * num_slots]: where a pass finds a slot; they differ where it is made again */
   tri_place *gradients; /* [num_slots] */
   size_t *workspaces;   /* [num_calls * TRI_NUM_WORKSPACES]: in the transient region */
-  size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0 where there is none */
+  size_t *buffers;      /* [num_calls * TRI_OP_BUFFERS]: in the arena; 0: no buffer */
   size_t *constants;    /* [num_constants]: in the arena */
   size_t *host_state;   /* [num_calls + 1]: in a frame's notes, where each call's begin */
   size_t host_states;   /* where those of frame 0 begin in host memory */
@@ -69,7 +69,7 @@ typedef struct tri_memory_plan {
   size_t row_bytes, stage_buffer_bytes; /* what a message carries; the same and its padding */
   size_t batch_bytes;                   /* of one batch: */
   size_t batch_labels, batch_positions, batch_weights, batch_slices; /* where they begin in it, behind the ids */
-  size_t batch_global_rows, batch_inner_order, batch_outer_order, batch_send_rows; /* likewise; 0: it has none */
+  size_t batch_global_rows, batch_inner_order, batch_outer_order, batch_send_rows; /* the same; 0: it has none */
 
   /* Their sizes in bytes; those of batches and messages on both sides together. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,

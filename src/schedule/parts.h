@@ -18,10 +18,10 @@ typedef struct tri_parts_request {
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
   bool masked;                             /* attention stays inside documents (tri_list_request) */
   double masked_attention_fraction;
-  const tri_train_objective *objective; /* likewise */
+  const tri_train_objective *objective; /* outlives the parts */
   double expert_imbalance;              /* tri_op_shard */
   bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* the program is left NULL: for whoever makes those of many stages from one stage's parts */
+  bool without_program; /* the program is left NULL: for making those of many stages from one stage's parts */
 } tri_parts_request;
 
 typedef struct tri_parts {

@@ -86,7 +86,7 @@ bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_t
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* Boxes of each kind in a training step of so many micro-batches. */
+/* Boxes of each kind in a training step of that many micro-batches. */
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides

@@ -1,6 +1,6 @@
-/* The programs of all stages, run together in mind: computing takes no time and always succeeds, a message is sent once
- * both sides have started it, and whoever waits for one that is not stays where it is. If everybody stays, the programs
- * would never end. */
+/* The programs of all stages, simulated together: computing takes no time and always succeeds, a message is sent once
+ * both sides have started it, and a rank that waits for one that is not stays where it is. If all ranks stay, the
+ * programs would never end. */
 #include "base/memory.h"
 #include "schedule/program.h"
 

@@ -52,7 +52,7 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
-/* What a layout's schedule is made for, with so many micro-batches a rank. */
+/* What a layout's schedule is made for, with that many micro-batches a rank. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
 
 /* Micro-batches in a row that a stage of the interleaved schedule takes through one chunk: the shape's own, or where it

@@ -23,7 +23,7 @@
 
 #include <stdio.h>
 
-/* Whether groups of so many leave none that is too small. */
+/* Whether groups of that size leave none that is too small. */
 static bool is_group(const tri_schedule_shape *shape, int64_t group) {
   if (group >= shape->micro_batches) return true; /* the only one */
   if (group < shape->stages) return false;

@@ -1,7 +1,7 @@
 /* What ranks did when: events with a begin and an end in seconds, drawn and added up.
  *
- * Whoever knows when things happen fills a timeline: a run that measured itself (train/flight_recorder.h), or a
- * simulator that computed it. Nothing here knows a clock, MPI or the engine.
+ * A timeline is filled by a run that measured itself (train/flight_recorder.h), or by a simulator that computed
+ * it. Nothing here knows a clock, MPI or the engine.
  *
  * A rank has two lanes. The compute lane is what its own thread did, one thing after the other: an event may lie inside
  * another (a collective inside a forward), and what counts at any moment is the innermost. The communication lane is
@@ -63,7 +63,7 @@ typedef struct tri_event {
   double begin_s, end_s, wait_s;
   int64_t step, bytes;
   tri_meeting meeting;
-  int32_t rank, micro_batch, chunk; /* micro_batch and chunk: -1 where there is none */
+  int32_t rank, micro_batch, chunk; /* micro_batch and chunk: -1: none */
   int32_t axis;                     /* of communication */
   tri_event_kind kind;
   tri_event_lane lane;
@@ -95,7 +95,7 @@ enum { TRI_TIMELINE_LABEL_BYTES = 96 };
 typedef struct tri_timeline {
   int num_ranks;
   tri_event_list *ranks;                    /* [num_ranks]; once finished, by begin and the enclosing event first */
-  char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks] "rank 3: tensor 1, pipeline 2"; may be set anew */
+  char (*labels)[TRI_TIMELINE_LABEL_BYTES]; /* [num_ranks] "rank 3: tensor 1, pipeline 2"; may be set again */
   bool finished;
 } tri_timeline;
 
@@ -111,7 +111,7 @@ tri_status tri_timeline_add(tri_timeline *timeline, const tri_event *event);
  */
 tri_status tri_timeline_finish(tri_timeline *timeline);
 
-/* The first begin and the last end of all events; false where there are none. */
+/* The first begin and the last end of all events; false if there are no events. */
 bool tri_timeline_span(const tri_timeline *timeline, double *begin_s, double *end_s);
 
 typedef struct tri_timeline_step {

@@ -25,7 +25,7 @@ void tri_character_trainer_feed(tri_character_trainer *trainer, const char *text
     uint32_t code = 0;
     const size_t length = tri_utf8_decode(text + at, bytes - at, &code);
     if (length > 0) trainer->seen[code] = true;
-    at += length > 0 ? length : 1; /* what is no UTF-8 has no character */
+    at += length > 0 ? length : 1; /* what is not UTF-8 has no character */
   }
 }
 
@@ -34,7 +34,7 @@ static json_t *added_json(int id, const char *content) {
                    "rstrip", 0, "normalized", 0, "special", 1);
 }
 
-/* U+0000 cannot stand in a file's keys, and is no text. */
+/* U+0000 cannot stand in a file's keys, and is not a text. */
 static json_t *vocabulary_json(const tri_character_trainer *trainer, const char *end, const char *unknown) {
   json_t *object = json_pack("{s:i, s:i}", end, END_OF_TEXT, unknown, UNKNOWN);
   int id = FIRST;

@@ -89,7 +89,7 @@ struct tri_decoder {
   char *text;       /* what was held back, and what the next token adds */
   size_t held, room;
   size_t given; /* bytes of text that the last call gave out */
-  bool *silent; /* by id: the token is no text; made when something is counted */
+  bool *silent; /* by id: the token is not a text; made when something is counted */
 };
 
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out) {

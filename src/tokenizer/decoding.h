@@ -12,7 +12,7 @@ typedef struct tri_decoding {
   bool bytes;       /* "<0x0A>" is that byte */
   char stripped[4]; /* a character that is taken from the beginning of a text, */
   size_t stripped_bytes;
-  int64_t stripped_most; /* so many times at most */
+  int64_t stripped_most; /* the most times it is stripped */
   tri_token *tokens;     /* by id: what each adds to a text, in the pool */
   char *pool;
   size_t pool_bytes, pool_room;

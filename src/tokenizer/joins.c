@@ -5,9 +5,9 @@
  * text before each space, because tokens begin with the mark of a space and do not hold it inside, and most
  * punctuation.
  *
- * Characters that are no token are written as their bytes, or as the unknown token, of which one can stand for several.
- * A merge of such a byte is of no characters: with one, nothing is cut. With unknown characters text is cut only
- * between two that are known. */
+ * Characters that are not tokens are written as their bytes, or as the unknown token, of which one can stand for
+ * several. A merge of such a byte is of no characters: with one, nothing is cut. With unknown characters text is cut
+ * only between two that are known. */
 #include "tokenizer/joins.h"
 
 #include "base/memory.h"
@@ -58,7 +58,7 @@ static void join(tri_joins *joins, uint32_t left, uint32_t right) {
   }
 }
 
-/* Text is not cut beside a character that is no token. */
+/* Text is not cut beside a character that is not a token. */
 static void join_unknown(tri_joins *joins, const tri_vocabulary *vocabulary) {
   for (int i = 0; i < TRI_FEW_CODES; i++) {
     char text[4];

@@ -123,7 +123,7 @@ static void shrink_part(const char *source, const char *normal, tri_normal_part 
   while (p->to < to && continues(source[p->to])) p->to++, p->end++;
 }
 
-/* Remembers that text[from, to) is what now ends the normalized text, from `begin` on; equal bytes are no change. */
+/* Remembers that text[from, to) is what now ends the normalized text, from `begin` on; equal bytes are not a change. */
 static tri_status keep_part(tri_normalizer *normalizer, const char *text, size_t from, size_t to, size_t begin) {
   tri_normal_part part = {from, to, begin, normalizer->length};
   size_t length = part.end - begin;

@@ -23,7 +23,7 @@ typedef struct tri_normalizer {
 } tri_normalizer;
 
 /* *out is the text in normal form: the text itself where it already is, otherwise memory of the normalizer that lives
- * until the next call. Bytes that are no UTF-8 stay as they are. */
+ * until the next call. Bytes that are not UTF-8 stay as they are. */
 tri_status tri_normalize(tri_normalizer *normalizer, const char *text, size_t bytes, const char **out,
                          size_t *out_bytes);
 void tri_normalizer_release(tri_normalizer *normalizer);

@@ -103,7 +103,7 @@ void tri_splitter_release(tri_splitter *splitter);
 typedef tri_status (*tri_word_visitor)(void *context, const char *word, size_t bytes);
 
 /* Visits the words of a text of any bytes. Stretches of valid UTF-8 are cut as if each stood alone; a stretch of bytes
- * between them that is no UTF-8 is one word. */
+ * between them that is not UTF-8 is one word. */
 tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,
                             void *context);
 

@@ -36,7 +36,7 @@ void tri_tokenizer_destroy(tri_tokenizer *tokenizer);
 
 /* Ids are 0 .. vocab_size - 1. */
 int64_t tri_tokenizer_vocab_size(const tri_tokenizer *tokenizer);
-/* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is no padding: beyond the
+/* Whether a model's vocabulary is so much larger than a tokenizer's of `size` tokens that it is not padding: beyond the
  * next multiple of 128, and by more than a tenth. */
 bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 /* The id that separates documents, or -1 if there is none: the first token that the tokenizer's folder says ends a text
@@ -127,7 +127,7 @@ tri_status tri_tokenizer_trainer_finish(tri_tokenizer_trainer *trainer, tri_toke
 void tri_tokenizer_trainer_destroy(tri_tokenizer_trainer *trainer);
 
 /* A vocabulary of characters: "<|endoftext|>" has id 0, "<unk>" (what was not seen) 1, and the characters of the text
- * follow by their code points. Bytes that are no UTF-8 count as nothing. */
+ * follow by their code points. Bytes that are not UTF-8 count as nothing. */
 typedef struct tri_character_trainer tri_character_trainer;
 tri_status tri_character_trainer_create(tri_character_trainer **out);
 void tri_character_trainer_feed(tri_character_trainer *trainer, const char *text, size_t bytes);

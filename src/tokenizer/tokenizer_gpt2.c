@@ -23,7 +23,7 @@ static tri_status read_merges(tri_merge_reader *reader, const char *text, size_t
 }
 
 /* The two files can be of two vocabularies, or the merges cut at the end of a line, without a fault in either. Then
- * tokens are left that nothing makes; a few that somebody has added are no fault. */
+ * tokens are left that nothing makes; a few that somebody has added are not a fault. */
 static tri_status look_for_missing_merges(const char *encoder_file, const char *merges_file,
                                           const tri_tokenizer *tokenizer) {
   const tri_vocabulary *vocabulary = &tokenizer->vocabulary;

@@ -72,7 +72,7 @@ const char *tri_tokenizer_show(const char *token, size_t bytes, char out[TRI_SHO
 
 /* What a vocabulary is made of beside {"token": id}. */
 typedef struct tri_vocabulary_options {
-  const json_t *added; /* keys of this object (or NULL) may hold letters that are no byte letters */
+  const json_t *added; /* keys of this object (or NULL) may hold letters that are not byte letters */
   int64_t least_size;  /* there will be room for as many ids */
   bool characters;     /* tokens are spelled as they are, not in byte letters */
 } tri_vocabulary_options;

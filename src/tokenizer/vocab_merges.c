@@ -44,7 +44,7 @@ static tri_status find_class(const char *folder, const json_t *config, const tok
       folder, name, folder, folder);
 }
 
-/* *out is NULL where there is none. */
+/* *out is NULL if the folder has no config. */
 static tri_status load_config(const char *folder, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;

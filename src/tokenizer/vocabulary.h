@@ -1,6 +1,6 @@
 /* The tokens of a vocabulary and the merges between them: what BPE looks up. Built once by a reader of a file or by the
  * trainer, then only read. A byte-level vocabulary makes its tokens of bytes. One of characters (those that came from
- * SentencePiece) makes them of code points, and has for one that is no token the tokens "<0x00>" to "<0xFF>" of its
+ * SentencePiece) makes them of code points, and has for one that is not a token the tokens "<0x00>" to "<0xFF>" of its
  * bytes. */
 #ifndef TRI_TOKENIZER_VOCABULARY_H
 #define TRI_TOKENIZER_VOCABULARY_H
@@ -17,7 +17,7 @@ typedef struct tri_token {
   size_t offset;  /* into the pool of bytes */
   uint32_t bytes; /* 0: no token has this id */
   bool learnt;    /* spelled in byte letters, so BPE can make it and words are looked up in it; others are only added */
-  bool byte;      /* of a vocabulary of characters: stands for one byte of a character that is no token */
+  bool byte;      /* of a vocabulary of characters: stands for one byte of a character that is not a token */
 } tri_token;
 
 typedef struct tri_merge {

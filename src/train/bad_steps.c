@@ -14,7 +14,7 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
   if (!known) snprintf(out, out_bytes, "there is no checkpoint that is known to be good");
 }
 
-/* Routers whose weights were no finite numbers: often the first to go. */
+/* Routers whose weights were not finite numbers: often the first to go. */
 static void warn_of_routers(const tri_training *t) {
   const tri_router_loads loads = tri_engine_router_loads(t->engine);
   for (int64_t layer = 0; layer < loads.num_layers; layer++) {

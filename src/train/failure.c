@@ -17,7 +17,7 @@ static tri_status name_rank(const tri_training *t, tri_status status) {
                   (long)t->progress.step + 1, tri_status_message());
 }
 
-/* To whoever is told when this rank dies without a word. */
+/* Tells the parent who this rank is, in case it dies without a message. */
 static void introduce(const tri_training *t) {
   char place[128];
   tri_log_to_parent("rank %d %ld %s", t->mesh.world.rank, (long)getpid(),
@@ -37,7 +37,6 @@ tri_status tri_training_name_failure(const tri_training *t, tri_status status) {
   tri_saved_error failure = {TRI_OK, ""};
   tri_error_save(&failure, name_rank(t, status));
   if (t->mesh.world.size == 1 || status == TRI_BUSY) return status; /* the output is another's */
-  if (tri_flight_report_write(&t->mesh, t->flight) != TRI_OK)
-    tri_warn("no flight record: %s", tri_status_message());
+  if (tri_flight_report_write(&t->mesh, t->flight) != TRI_OK) tri_warn("no flight record: %s", tri_status_message());
   return tri_saved_error_restore(&failure);
 }

@@ -12,8 +12,8 @@ typedef struct tri_gemm_choices_file {
   char *choices; /* lines; "" or of tri_alloc: release it with tri_free */
 } tri_gemm_choices_file;
 
-/* LOCAL. *found is false where there is none. TRI_BAD_FILE for what cannot be read, is damaged (sums over the choices
- * do not lie) or is of another version: whoever reads it chooses anew and writes it again. */
+/* LOCAL. *found is false if there is no file. TRI_BAD_FILE for what cannot be read, is damaged (sums over the choices
+ * do not lie) or is of another version: the reader then chooses again and rewrites it. */
 tri_status tri_gemm_choices_file_read(const char *path, bool *found, tri_gemm_choices_file *out);
 tri_status tri_gemm_choices_file_write(const char *path, const tri_gemm_choices_file *file);
 

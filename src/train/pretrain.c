@@ -1,5 +1,5 @@
-/* The loop of a run that learns from a source of tokens, whatever that is: one step of the engine, what it moves on,
- * and whoever looks at it. */
+/* The loop of a run that learns from a source of tokens, whatever that is: one step of the engine, the progress that
+ * it makes, and its observers. */
 #include "train/train_internal.h"
 
 #include "base/clock.h"

@@ -81,7 +81,7 @@ static void compare_losses(tri_training *t, const tri_metrics_history *history) 
   t->last_losses = mean_loss(history, steps - tenth, steps);
 }
 
-/* The summary is the last of all that a run writes: whoever is started where there is one has nothing left to do. */
+/* The summary is the last file that a run writes: a run that finds one at its start has nothing left to do. */
 tri_status tri_training_write_summary(tri_training *t) {
   const tri_run_config *config = t->config;
   char path[TRI_PATH_BYTES], title[TRI_RUN_TITLE_BYTES];
@@ -163,7 +163,7 @@ static void tell_more_steps(const tri_run_config *config) {
 
 static bool has_risen(const tri_training *t) { return t->last_losses > t->first_losses; }
 
-/* Whoever has looked at the last line alone would generate from it. */
+/* A user who has seen the last line alone would generate from it. */
 static void warn_of_rise(const tri_training *t) {
   const tri_run_config *config = t->config;
   const long tenth = (long)(t->progress.step / 10);

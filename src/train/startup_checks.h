@@ -1,4 +1,4 @@
-/* What must hold before the ranks of a job begin: they are of one mind, and their nodes have the memory. */
+/* What must hold before the ranks of a job begin: they agree about the run, and their nodes have the memory. */
 #ifndef TRI_TRAIN_STARTUP_CHECKS_H
 #define TRI_TRAIN_STARTUP_CHECKS_H
 

@@ -1,4 +1,4 @@
-/* What a run says of itself before its first step. */
+/* The log lines of a run before its first step. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
@@ -83,7 +83,7 @@ static void announce_idle(const tri_training *t) {
   }
   if (config->optimizer.decay == TRI_DECAY_WSD && steps > config->optimizer.warmup && lr > min_lr &&
       tri_run_config_rate(config, steps) == lr) {
-    tri_warn("optimizer.decay_fraction %g of %ld steps is none: the rate does not fall",
+    tri_warn("optimizer.decay_fraction %g of %ld steps is less than one step: the rate does not fall",
              config->optimizer.decay_fraction, (long)steps);
   }
   if (average->every == 0 && (average->decay != usual->decay || average->after != usual->after))

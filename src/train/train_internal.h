@@ -50,7 +50,7 @@ typedef struct tri_training {
 
 static inline bool tri_training_is_rank0(const tri_training *t) { return t->mesh.world.rank == 0; }
 
-/* Whether something that is done every so many steps, and after the last, is due. */
+/* Whether something that is done every few steps, and after the last, is due. */
 static inline bool tri_training_is_due(int64_t step, int64_t every, int64_t steps) {
   return step == steps || (every > 0 && step % every == 0);
 }
@@ -68,7 +68,7 @@ static inline bool tri_training_is_over(const tri_training *t) {
 
 /* ---- before and after the steps ---------------------------------------------------------------------------------- */
 
-/* The layout of a run on so many ranks: an elastic one makes do with those that there are (elastic.c). */
+/* The layout of a run on that many ranks: an elastic one makes do with those that there are (elastic.c). */
 tri_status tri_training_choose_layout(tri_run_config *config, int64_t ranks);
 
 tri_engine_options tri_training_engine_options(const tri_run_config *config, const tri_mesh *mesh);
@@ -143,7 +143,7 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
 /* The run ends here, since too many steps in a row were bad. */
 bool tri_training_diverges(const tri_training *t);
 
-/* What has been read of each source when so many steps are made; nothing of one that is alone. Returns their number
+/* What has been read of each source when that many steps are made; nothing of one that is alone. Returns their number
  * (step_metrics.c). */
 int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_MOST_SOURCES]);
 

@@ -18,7 +18,7 @@ typedef struct tri_explanation {
   double importance[TRI_KNOBS];    /* mean |Shapley value| over the trials that are done; in units of the objective */
   double with_failures[TRI_KNOBS]; /* the same, of all trials, those that failed worth nothing; 0 where none failed */
   int32_t order[TRI_KNOBS];        /* parameters by it, most important first */
-  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* the mean of the trials with a value; NaN where there is none */
+  double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* the mean of the trials with a value; NaN: no such trial */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
 } tri_explanation;
 

@@ -11,7 +11,7 @@
 enum { TRI_GAUSSIAN_DIMS = 16, TRI_GAUSSIAN_NUMBERS = TRI_GAUSSIAN_DIMS + 2 };
 
 /* What is fitted, as logarithms: the lengths, then strength and noise (variances, of targets whose variance is 1).
- * Carried from one fit to the next, which begins there; {0} begins anew. */
+ * Carried from one fit to the next, which starts from it; {0}: no fit before. */
 typedef struct tri_gaussian_state {
   double log[TRI_GAUSSIAN_NUMBERS];
   bool begun;
@@ -19,8 +19,8 @@ typedef struct tri_gaussian_state {
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. Everything is copied. The state is improved first, by so many
- * evaluations of the likelihood (each of count^3 operations); 0 takes it as it is. Release with
+/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. Everything is copied. The state is improved first, by that
+ * many evaluations of the likelihood (each of count^3 operations); 0 takes it as it is. Release with
  * tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
                                int evaluations, tri_gaussian_state *state, tri_gaussian **out);

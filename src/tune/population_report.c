@@ -15,7 +15,7 @@ static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *
   for (int64_t round = length; round > 0 && at != NULL; round--) {
     line[round - 1] = at;
     at = at->parent > 0 ? tri_population_find(rows, count, at->parent, round - 1) : NULL;
-    if (at == NULL && round > 1) { /* it began anew there */
+    if (at == NULL && round > 1) { /* it restarted there */
       for (int64_t i = round - 1; i > 0; i--) line[i - 1] = NULL;
       break;
     }

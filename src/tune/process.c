@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LOOKS = 250 }; /* so many pauses are the patience, five seconds */
+enum { LOOKS = 250 }; /* pauses until it gives up, five seconds */
 static const double PAUSE_S = 0.02;
 
 /* Every parts-th of the cores that this process may use, so that trials side by side have none in common. */

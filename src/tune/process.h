@@ -15,7 +15,7 @@ typedef struct tri_process {
 
 typedef struct tri_process_limits {
   size_t memory_bytes; /* of data in each of its processes (RLIMIT_DATA); 0: none */
-  int part, parts;     /* it gets this part of so many of the cores; parts 0: all */
+  int part, parts;     /* it gets part `part` of `parts` of the cores; parts 0: all */
 } tri_process_limits;
 
 /* Starts line[0] with the arguments behind it, until a NULL; standard output and error go to `log`. It dies with this

@@ -14,7 +14,7 @@ typedef struct tri_short_run {
   int count;
 } tri_short_run;
 
-/* The study's run file on so many ranks, writing into `folder`; `resume` as train takes it. *out is released with
+/* The study's run file on that many ranks, writing into `folder`; `resume` as train takes it. *out is released with
  * tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
@@ -27,12 +27,12 @@ tri_process_limits tri_short_run_limits(const tri_study *study, int part);
 /* The program's own path. */
 tri_status tri_own_path(char path[TRI_PATH_BYTES]);
 
-/* The median of its steps' seconds, those of the first `skip` left out; 0 where there is none. *count: how many. */
+/* The median of its steps' seconds, those of the first `skip` left out; 0 if no step is left. *count: how many. */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
 /* The last validation loss, or NaN. */
 double tri_short_run_loss(const char *folder);
 
-/* How it came to a validation loss: in so many seconds of steps, evaluations not counted. Where it has not (reached
+/* How it came to a validation loss: in that many seconds of steps, evaluations not counted. Where it has not (reached
  * false), the seconds and the step so far, and the last loss, or NaN. */
 typedef struct tri_way_to_loss {
   bool reached;

@@ -47,7 +47,7 @@ typedef struct tri_point {
 /* Lists the values and checks conditions and rules; TRI_BAD_CONFIG names the parameter or the rule. */
 tri_status tri_space_complete(tri_space *space);
 
-/* The knob with a name of so many bytes, or -1. */
+/* The knob with a name of that many bytes, or -1. */
 int64_t tri_space_find(const tri_space *space, const char *name, size_t length);
 
 /* All points that obey the rules, in order; *out of *count is released with tri_free. TRI_UNSUPPORTED above a million.

@@ -259,7 +259,7 @@ static const struct {
      " began TEXT DEFAULT CURRENT_TIMESTAMP, UNIQUE (member, round)"},
 };
 
-/* Makes a table where there is none. In one without our keys a tuner would not find its own trials again, and go on for
+/* Makes a table if it is missing. In one without our keys a tuner would not find its own trials again, and go on for
  * ever. */
 static tri_status make_table(tri_store *s, const char *name, const char *columns) {
   char sql[1024];
@@ -543,7 +543,7 @@ bool tri_store_is_one(const char *path) {
   return is_one;
 }
 
-/* The first row's one text; "" where there is none. */
+/* The first row's one text; "" if there is no row. */
 static tri_status text_of(const char *path, const char *sql, char *text, size_t bytes) {
   tri_store s = {0};
   sqlite3_stmt *query = NULL;

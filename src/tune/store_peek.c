@@ -64,8 +64,8 @@ tri_status tri_store_peek_prepare(void) {
   return tri_fail(TRI_UNSUPPORTED, "this SQLite has no hook for opening files");
 }
 
-/* SQLite itself would make a log beside a store that has one when somebody writes, and remove it afterwards. Where
- * there is none now, nobody writes, and the file alone is all there is to read. */
+/* SQLite itself would make a log beside a store that has one when somebody writes, and remove it afterwards. If
+ * there is no log now, no process writes, and the file alone is all there is to read. */
 static tri_status look_at_store(const char *root, const char *relative, bool *at_rest) {
   char log[TRI_PATH_BYTES], kind = 0;
   struct stat about;

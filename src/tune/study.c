@@ -250,7 +250,7 @@ static const struct {
 };
 enum { OPTIMIZER_KNOBS = sizeof optimizer_knobs / sizeof *optimizer_knobs };
 
-/* -1: it is none of them. */
+/* -1: it is not one of them. */
 static int optimizer_knob(const char *name) {
   for (int i = 0; i < OPTIMIZER_KNOBS; i++) {
     if (strcmp(optimizer_knobs[i].name, name) == 0) return i;
@@ -307,7 +307,7 @@ static tri_status unknown_knob(const char *name) {
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
 
-/* Adds the keys of the run file's layout that are no parameters; `data` follows from the devices. */
+/* Adds the keys of the run file's layout that are not parameters; `data` follows from the devices. */
 static void add_rest(const tri_study *study, char *text, size_t bytes) {
   char word[TRI_LAYOUT_WORD_BYTES];
   for (const char *at = study->layout; tri_layout_next_word(&at, word);) {

@@ -41,7 +41,7 @@ typedef struct tri_study {
   int64_t parallel;  /* trials at once */
   struct {
     int64_t warmup, steps;
-    double minutes, worse; /* time limit; given up when in the worse half and so many times slower than the best */
+    double minutes, worse; /* time limit; stopped when in the worse half and `worse` times slower than the best */
     double memory_gib;     /* of a rank; 0: what the node has for each */
     double target_loss;    /* TRI_OBJECTIVE_TIME_TO_LOSS */
     bool random_tokens;    /* in the place of the run file's text */
@@ -105,12 +105,12 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
 /* The plan as the simulator takes it; the study and the plan must outlive it. */
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan);
 
-/* What a step of so many seconds is worth under the objective: more is better. 0 under TRI_OBJECTIVE_TIME_TO_LOSS,
+/* What a step of that many seconds is worth under the objective: more is better. 0 under TRI_OBJECTIVE_TIME_TO_LOSS,
  * which no step tells. */
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s);
 
-/* What it is worth to come to the target loss in so many seconds, above 1; and not to come there (reached false), with
- * such a loss at the end: above 0 and not above 1. */
+/* The value of reaching the target loss in that many seconds, above 1; and of not reaching it, with such a loss at the
+ * end: above 0 and not above 1. */
 double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss);
 
 /* The word that a parameter has in some settings, if it is a choice of the optimizer's (optimizer.name,

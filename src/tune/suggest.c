@@ -407,7 +407,7 @@ static tri_status climb(field *f, tri_point from, double *score, tri_point *out)
   }
 }
 
-/* An even sample of all points: one of so many side by side, another each time. */
+/* An even sample of all points: one of each `stride` neighbours, another each time. */
 static void add_sample_of_all(field *f) {
   const tri_suggester *s = f->s;
   int64_t stride = (s->num_points + f->room - 1) / f->room;

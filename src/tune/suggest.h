@@ -49,7 +49,7 @@ typedef struct tri_suggester {
   tri_point *points;           /* that can be tried */
   double *prior;               /* what each is expected to be worth beforehand, or NULL */
   bool *tried;                 /* which of them have a trial, */
-  int64_t marked, last_marked; /* by so many trials, the last of which has this number */
+  int64_t marked, last_marked; /* by how many trials, and the number of the last */
   int64_t num_points;
 } tri_suggester;
 
@@ -62,7 +62,7 @@ void tri_suggester_release(tri_suggester *suggester);
  * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false where none is left. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
-/* Whether the i-th of `count` is among an even choice of at most so many: one of those side by side, at random, since
+/* Whether the i-th of `count` is in an even choice of at most `most`: one of each run of neighbours, at random, since
  * lists of points have a rhythm. */
 bool tri_suggest_takes(int64_t i, int64_t count, int64_t most);
 

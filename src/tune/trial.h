@@ -17,7 +17,8 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
 void tri_attempt_destroy(tri_attempt *attempt);
 
 /* Whether it has come to an end; does not wait. What became of it is then in state, value, memory, seconds, node_s and
- * reason of *trial. A failure of the trial is no failure of this: out of memory, a crash, and a time-out are results.
+ * reason of *trial. A failure of the trial is not a failure of this: out of memory, a crash, and a time-out are
+ * results.
  */
 bool tri_attempt_ended(tri_attempt *attempt, tri_trial *trial);
 

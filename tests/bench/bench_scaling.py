@@ -2,7 +2,7 @@
 
 bench_scaling.py [--rounds N] [--steps N] [--only GROUP]...
 
-One rank on one core is the unit. Each side is started anew in each round, makes its steps and is stopped before it saves;
+One rank on one core is the unit. Each side is restarted in each round, makes its steps and is stopped before it saves;
 its first step, in which memory is touched for the first time, does not count. Ratios are of a round's medians; the table
 has the median over the rounds and their range."""
 import argparse

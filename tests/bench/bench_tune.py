@@ -50,7 +50,7 @@ def frontier(given, folder):
         ranked = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))
         print(f"what mattered, {said}, in the mean of the seeds:", ", ".join(f"{name} {100 * statistics.fmean(shares[name]):.0f} %" for name in ranked))
         firsts = [max(shares, key=lambda name: shares[name][i]) for i in range(given.seeds)]
-        print("  first in so many seeds:", {name: firsts.count(name) for name in ranked if name in firsts})
+        print("  first, by number of seeds:", {name: firsts.count(name) for name in ranked if name in firsts})
 
 
 def machine(given, folder):

@@ -28,6 +28,11 @@ PHRASES = {
     r"words of a dead rank|obituar(?:y|ies)": "launcher message about a dead rank",
     r"the simulator's clockwork": "discrete-event simulation",
     r"what (?:a|the) run says of itself": "log lines, metrics",
+    # The number that a parameter holds; `so many of them that` is plain English.
+    r"so many(?! (?:\w+ )?that\b)": "that many, or the number's name",
+    r"likewise": "the same, also",
+    # Not the parameters of that name.
+    r"(?<=[a-z*#/]\s)(?<!bool\s)(?<!return\s)anew": "again, start over",
 }
 
 # Identifiers and files by their old names.

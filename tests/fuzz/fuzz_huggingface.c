@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   if (tri_huggingface_parse("input", (const char *)data, bytes, &model) != TRI_OK) return 0;
   require(model.num_layers > 0 && model.num_heads > 0 && model.head_dim > 0 &&
           model.num_heads % model.num_kv_heads == 0);
-  /* A name that was cut in the middle of a letter is no text any more. */
+  /* A name that was cut in the middle of a letter is not a text any more. */
   if (tri_huggingface_print(&model, TRI_FP32, -1, NULL, &text) != TRI_OK) return 0;
   require(tri_huggingface_parse("text", text, strlen(text), &again) == TRI_OK);
   require(tri_huggingface_print(&again, TRI_FP32, -1, NULL, &second) == TRI_OK && strcmp(text, second) == 0);

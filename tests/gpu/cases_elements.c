@@ -95,7 +95,7 @@ void cases_convert(checker *c, tri_dtype type) {
 
 typedef struct row_copy_call {
   tri_row_copy copy;
-  int count, from_rows, from, to_rows, to; /* arguments; a map that is none: -1 */
+  int count, from_rows, from, to_rows, to; /* arguments; an unused map: -1 */
 } row_copy_call;
 
 static tri_status run_copy_rows(const problem *p, tri_queue *queue, char *const *memory) {

@@ -168,7 +168,7 @@ static void large_products(checker *c, tri_dtype type) {
                 &(tri_matmul){in, out, rows, in, out, out, type, type, wide, .a_transposed = true, .accumulate = s > 0},
                 true);
   }
-  if (type == TRI_FP64) return; /* whose logits nobody makes so many of */
+  if (type == TRI_FP64) return; /* which no model uses for that many logits */
   one_product(c, type, &(tri_matmul){16, 50257, 768, 768, 768, 50304, type, type, wide, .b_transposed = true}, true);
 }
 

@@ -184,8 +184,8 @@ typedef struct matrix_call {
   int values, squares, in, a, b, out, parameter, narrow;
 } matrix_call;
 
-/* Sizes; the transposed begin anew in each tile. Whether it is transposed, and whether rows are longer than what is
- * used of them, follow from the number. */
+/* Sizes; those of transposed ones restart in each tile. Whether it is transposed, and whether rows are longer than what
+ * is used of them, follow from the number. */
 static bool next_matrix(checker *c, int i, int64_t *rows, int64_t *columns, bool *transposed, int64_t *more) {
   static const int64_t fixed[][2] = {{1, 1}, {1, 9}, {7, 1}, {0, 5}, {5, 0}, {33, 65}, {64, 64}, {31, 130}, {257, 12}};
   static const int64_t large[][2] = {{768, 2304}, {601, 600}};

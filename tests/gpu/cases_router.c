@@ -134,7 +134,7 @@ static void add_logits(problem *p, router_call *x, bool biased, bool equals) {
   }
 }
 
-/* Of rows some of which are no tokens. */
+/* Of rows some of which are not tokens. */
 static int add_labels(problem *p, const router_call *x) {
   static const double kinds[] = {17, TRI_LABEL_NONE, TRI_LABEL_PADDING, 0};
   const int number = add_array(p, "labels", TRI_INT32, x->rows);

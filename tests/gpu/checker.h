@@ -51,7 +51,7 @@ tri_status checker_run(checker *c, const kernel_cases *kernel, tri_dtype type, k
 /* All kernels; a NULL name ends the list. */
 extern const kernel_cases all_kernels[];
 
-/* Ends the program: memory of the host is no device's fault. */
+/* Ends the program: memory of the host is not a device's fault. */
 _Noreturn void checker_is_out_of_memory(size_t bytes);
 
 #endif

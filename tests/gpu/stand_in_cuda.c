@@ -62,7 +62,7 @@ static int leave(int error) {
     if (entered_ != 0) return leave(entered_);                                                                         \
   } while (0)
 
-/* What is no work spoils a recording, unless the thread says otherwise. */
+/* What is not work spoils a recording, unless the thread says otherwise. */
 static bool is_unsafe(void) {
   return (recordings > 0 || global_recordings > 0) && thread_mode != TRI_CUDA_CAPTURE_RELAXED;
 }

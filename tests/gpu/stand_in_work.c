@@ -37,7 +37,7 @@ bool stand_in_memory_is(const void *address) {
   return shown != NULL && at >= shown && at < shown + room;
 }
 
-/* The first gap that is large enough. What was there before stays, and new memory is no zeros: who wants those writes
+/* The first gap that is large enough. What was there before stays, and new memory is not zeros: who wants those writes
  * them. */
 tri_cuda_address stand_in_memory_create(size_t bytes) {
   const size_t taken = (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;

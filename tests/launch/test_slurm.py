@@ -81,7 +81,7 @@ class Cluster:
 
     def begin_node(self, node):
         spool = self.here / f"spool-{node}"
-        shutil.rmtree(spool, ignore_errors=True)  # as a node comes up that has been put up anew
+        shutil.rmtree(spool, ignore_errors=True)  # as on a freshly installed node
         spool.mkdir()
         self.begin(node, *self.enter(node, "slurmd", "-D", "-N", node))
 

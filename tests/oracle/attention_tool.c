@@ -1,8 +1,8 @@
 /* attention_tool DEVICE fp32|bf16|fp64 HEADS KV_HEADS HEAD_DIM SCALE CAP WINDOW LENGTH...
  *
- * Causal attention of documents of these lengths, one behind the other, with a window of so many keys (0: all). Doubles
- * on standard input: rows of q, k and v of all heads side by side, then the gradient of out. Doubles on standard
- * output: out, the log of the sums of exponentials [heads, rows], the gradients of q, k and v. */
+ * Causal attention of documents of these lengths, one behind the other, with a window of that many keys (0: all).
+ * Doubles on standard input: rows of q, k and v of all heads side by side, then the gradient of out. Doubles on
+ * standard output: out, the log of the sums of exponentials [heads, rows], the gradients of q, k and v. */
 #include "base/memory.h"
 #include "device/kernels.h"
 

@@ -65,7 +65,7 @@ def chosen_experts(m, scores, bias):
     score = torch.sort(by_group, dim=-1, descending=True).values[..., : m["best_of_group"]].sum(-1)
     kept_groups = best(score, kept)
     allowed = torch.zeros(rows, groups, dtype=torch.bool).scatter(1, kept_groups, True)
-    if m["router_quota"]:  # so many of each kept group
+    if m["router_quota"]:  # the same number from each kept group
         ranks = torch.sort(torch.sort(by_group, dim=-1, descending=True, stable=True).indices, dim=-1).indices
         open_to = allowed[..., None] & (ranks < m["experts_per_token"] // kept)
     else:
@@ -104,7 +104,7 @@ def router_loss(m, logits, experts, scores, batch):
 # ---- the layer -------------------------------------------------------------------------------------------------------
 
 def kept_by_capacity(m, experts, domain_rows, factor):
-    """Which pairs (row, k) an expert takes where each takes so many times its even share of every `domain_rows` rows, in their
+    """Which pairs (row, k) an expert takes where each takes `factor` times its even share of every `domain_rows` rows, in their
     order, and drops what comes behind: one by one."""
     keep = torch.ones_like(experts, dtype=torch.bool)
     most = math.ceil(factor * domain_rows * m["experts_per_token"] / m["num_experts"])

@@ -178,7 +178,7 @@ def config_of(name):
 # ---- numbers from a formula ------------------------------------------------------------------------------------------
 
 def mixed(name, count):
-    """So many numbers in [-1, 1) that look like chance, from a name: SplitMix64 (Steele et al. 2014) of its CRC-32 and their places."""
+    """Pseudo-random numbers in [-1, 1), from a name: SplitMix64 (Steele et al. 2014) of its CRC-32 and their places."""
     x = numpy.arange(count, dtype=numpy.uint64) + (numpy.uint64(zlib.crc32(name.encode())) << numpy.uint64(32))
     with numpy.errstate(over="ignore"):
         x = x * numpy.uint64(0x9E3779B97F4A7C15)
@@ -275,7 +275,7 @@ class FamilyWeights(Weights):
         return result, self.on_disk(numpy.fromfile(os.path.join(self.folder, "gradients.bin")))
 
     def logits(self, device, precision, piece, ids):
-        """Behind each piece of so many tokens of one sequence, through the cache."""
+        """Behind each piece of that many tokens of one sequence, through the cache."""
         tokens, out = os.path.join(self.folder, "ids.bin"), os.path.join(self.folder, "logits.bin")
         numpy.asarray(ids).astype(numpy.int32).tofile(tokens)
         tool("logits", self.model_file, device, precision, piece, len(ids), self.file, tokens, out)

@@ -1,6 +1,6 @@
 /* gaussian_tool EVALUATIONS: a Gaussian process by itself. Standard input: dims, count, places; is_category[dims];
  * log lengths[dims], log strength, log noise; x[count * dims]; y[count]; the places to predict [places * dims]. Prints
- * the numbers after so many evaluations of the likelihood (0: as given), then mean and deviation of each place, then
+ * the numbers after that many evaluations of the likelihood (0: as given), then mean and deviation of each place, then
  * the Shapley values of the first place over the data as background. */
 #include "tune/gaussian.h"
 #include "tune/shapley.h"

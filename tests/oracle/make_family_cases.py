@@ -23,7 +23,7 @@ LOGITS = 6  # of each position that is kept
 
 
 def steps_of(name):
-    """Losses of so many steps of AdamW, which are clipped."""
+    """Losses of that many steps of AdamW, which are clipped."""
     theirs = full.build(name)
     parameters = full.on_disk(theirs, dict(theirs.named_parameters()))
     optimizer = full.adamw(parameters, {n: t.dim() > 1 for n, t in parameters.items()})

@@ -197,7 +197,7 @@ def with_signs(vectors):
 
 class LowRank(Rule):
     """GaLore (Zhao et al. 2024) and Fira (Chen et al. 2024), as in their authors' programs: Adam on the gradient in the space of its own
-    first singular vectors (those of rows or of columns, whichever are shorter), looked for anew every so many updates; the
+    first singular vectors (those of rows or of columns, whichever are shorter), computed again every `every` updates; the
     moments stay. Decay comes last. Fira adds what lies outside of the space, scaled row by row as Adam scales what
     lies within, and lets its norm grow by one percent an update at most."""
 
@@ -271,7 +271,7 @@ class Optimizer:
 
 
 def train(model, parameters, samples, keys, first=0):
-    """Steps on samples [steps, 2, batch, sequence] (ids and labels) with a fresh optimizer, the first of them behind so many others.
+    """Steps on samples [steps, 2, batch, sequence] (ids and labels) with a fresh optimizer, the first of them behind that many others.
     {loss, router_loss, norm: of each step; weights: what is evaluated in the end}."""
     optimizer = Optimizer(parameters, keys)
     course = dict(loss=[], router_loss=[], norm=[])

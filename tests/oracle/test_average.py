@@ -141,7 +141,7 @@ def test_killed_and_gone_on(tmp_path, corpus, state):
 
 
 def test_begun_and_ended_in_the_middle(tmp_path, corpus):
-    """Who turns it on has it from there; who turns it off is told; who turns it on again begins it anew."""
+    """Turned on, the average begins there; turned off, a line says so; turned on again, it starts over."""
     def go_on(steps, **more):
         return trireme("train", write_run(tmp_path, corpus, dict(steps=steps), precision="fp64", checkpoint=dict(every=1, keep=0), **more)).stderr
 

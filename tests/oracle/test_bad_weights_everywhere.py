@@ -275,7 +275,7 @@ def test_a_plain_folder_has_no_checksums(tmp_path, made, copy):
 
 
 def test_the_output_of_a_run(tmp_path, made, whole):
-    """The newest good checkpoint, and a damaged file of the optimizer is none of eval's business."""
+    """The newest good checkpoint, and a damaged file of the optimizer does not concern eval."""
     shutil.copytree(made / "run", tmp_path / "run")
     newest = tmp_path / "run/checkpoints/step-00000004"
     expected = {step: trireme("eval", made / f"run/checkpoints/step-0000000{step}", made / "data/train").stdout for step in (2, 4)}

@@ -1,6 +1,6 @@
 """Promise 3: every checkpoint is universal. Saved under each of fourteen layouts, resumed under each of fourteen (of some, drawn.py), and so of
 eight that share sequences among ranks or do not, and of nine over which experts lie in turn, in numbers that none divides: the
-losses go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the same, whoever wrote it, and plain safetensors."""
+losses go on as those of one rank that was never stopped; to the bit where the layout is the same. What is in the files is the same, whichever ranks wrote it, and plain safetensors."""
 import json
 import os
 import shutil
@@ -103,7 +103,7 @@ def test_every_pair_of_experts(tmp_path, model):
 
 
 def test_experts_on_disk(tmp_path):
-    """Each expert by its own names, whole, whoever held which part of it: the same bytes in the same files as from one rank that
+    """Each expert by its own names, whole, whichever rank held which part of it: the same bytes in the same files as from one rank that
     saw the same rows; a router's bias has no moments."""
     run = run_of(DOTS1, tmp_path, "fp32")
     run_tool(tmp_path, run, ["one", *EXPERTS], "save", 1)
@@ -155,7 +155,7 @@ def tensors_of(folder):
 
 
 def test_files(tmp_path):
-    """One step under layouts whose sums are the same: the same bytes in the same files, whoever wrote them, at once or in
+    """One step under layouts whose sums are the same: the same bytes in the same files, whichever ranks wrote them, at once or in
     the background, and the indices say where everything is."""
     run = run_of(GPT2, tmp_path, "fp32")
     names = ["data2", "zero1", "interleaved", "pipeline2-zero3"]

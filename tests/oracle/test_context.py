@@ -65,7 +65,7 @@ NAMES = ["gpt2", "llama"]
 
 
 def some(layouts, every, what, length, batch=BATCH):
-    """One rank, and one in so many layouts (or all) if it has a token for each rank, and as many sequences as it asks for."""
+    """One rank, and a sample of the layouts (or all) if it has a token for each rank, and as many sequences as it asks for."""
     mine = drawn(layouts, max(every, 20) if WHICH == "few" else every, what)
     fitting = [x for x in mine if x["context"] <= length and batch % (x.get("micro_batch", 1) * x.get("data", 1)) == 0]
     return [dict(), *fitting]
@@ -258,7 +258,7 @@ def test_bytes_moved(tmp_path, corpus, ranks, inner, exchange, precision):
 
 
 def test_evaluation_and_generation(tmp_path, corpus):
-    """The losses of a run and of its evaluations are one rank's; what it has saved is read by whoever reads one rank's."""
+    """The losses of a run and of its evaluations are one rank's; what it has saved can be read like one rank's."""
     told = []
     for i, (ranks, layout) in enumerate([(1, {}), (3, dict(context=3, context_exchange="ring")), (4, dict(context=4, context_inner=2)),
                                          (4, dict(context=2, context_exchange="heads", data=2, zero=3))]):

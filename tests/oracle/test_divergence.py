@@ -1,4 +1,4 @@
-"""A run whose weights are ruined loses no good checkpoint, saves nothing that is ruined, and can be taken up again."""
+"""A run whose weights are ruined loses no good checkpoint, saves nothing that is ruined, and can be resumed."""
 import pytest
 from parity import trireme, yaml_of
 

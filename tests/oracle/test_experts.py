@@ -1,4 +1,4 @@
-"""Layers of experts under every layout: promise 1 where tokens travel to whoever has their experts. As in test_layouts.py: every
+"""Layers of experts under every layout: promise 1 where tokens are sent to the ranks that hold their experts. As in test_layouts.py: every
 gradient in fp64 within 1e-10 of one rank's, losses and norms of several steps, routers' losses beside them, equal bits where
 sums are the same, memory as planned. Experts that no number of ranks divides, split experts (expert_tensor, also where each
 rank has all of them), stages without experts; experts without a token, all tokens for one; and what other trainers do
@@ -79,7 +79,7 @@ def fits(layout, model, batch=BATCH):
 
 
 def some(layouts, model, every, what, batch=BATCH):
-    """One rank, and one in so many layouts (or all) if the model can have it."""
+    """One rank, and a sample of the layouts (or all) if the model can have it."""
     mine = drawn(layouts, max(every, 24) if WHICH == "few" else every, what)
     return [dict(), *(layout for layout in mine if fits(layout, model, batch))]
 
@@ -216,7 +216,7 @@ def draw_folded(chance, model, sequence):
 
 
 def test_random_layouts(tmp_path):
-    """TRIREME_FUZZ_LAYOUTS=1000 draws so many; TRIREME_FUZZ_SEED others."""
+    """TRIREME_FUZZ_LAYOUTS=1000 draws 1000; another TRIREME_FUZZ_SEED draws others."""
     chance = random.Random(int(os.environ.get("TRIREME_FUZZ_SEED", 1)))
     for number in range(int(os.environ.get("TRIREME_FUZZ_LAYOUTS", 8))):
         folder = tmp_path / str(number)
@@ -277,8 +277,8 @@ def test_uneven_loads(tmp_path, name, load):
 
 
 def test_room_that_is_never_needed_changes_no_bit(tmp_path):
-    """Of an expert's gradients rounds make sums of sums; whoever has room for all that can come has the bits of any such room, and
-    rows that came in rounds have theirs: nothing but the experts' weights differs."""
+    """Rounds make an expert's gradients sums of sums. If all rows have room, bits do not depend on how much; rows that came in
+    rounds have their own bits: nothing but the experts' weights differs."""
     tokens = tokens_for(OLMOE, [0])[:1]
     table = expert_cases.parameters_of(tmp_path, OLMOE)
     layouts = [dict(), *(dict(data=4, expert=4, capacity=c) for c in (1.0, 1.3, 2.0, 4.0, 8.0))]
@@ -295,7 +295,7 @@ def test_room_that_is_never_needed_changes_no_bit(tmp_path):
 @pytest.mark.parametrize("name, ranks", [(n, r) for n in ("mixtral", "qwen3_moe", "dots1") for r in (2, 3, 4)])
 def test_who_holds_an_expert_changes_no_bit(tmp_path, name, ranks):
     """Sequences of one rank's micro-batch, or one each of several ranks that hold experts for each other: an expert has the same
-    rows in the same order, so its gradients have the same bits, whoever holds it and however many."""
+    rows in the same order, so its gradients have the same bits, whichever ranks hold it and however many."""
     model = MODELS[name]
     room = dict(data=ranks, expert=ranks, capacity=8.0)
     layouts = [dict(), dict(micro_batch=ranks), room, {**room, "zero": 3, "recompute": "full"}]
@@ -440,7 +440,7 @@ def test_filling_is_not_counted_by_the_router(tmp_path, name):
 
 
 def test_the_norm_counts_each_expert_once(tmp_path):
-    """And divides by no number of ranks: the norm that clips is that of the gradients, whoever holds them."""
+    """And divides by no number of ranks: the norm that clips is that of the gradients, whichever ranks hold them."""
     layouts = [dict(), dict(data=2, expert=2), dict(data=4, expert=2, zero=1), dict(data=4, expert_tensor=2), dict(tensor=2, expert=2), dict(tensor=2),
                dict(tensor=2, expert_tensor=2, sequence_parallel=1), dict(pipeline=2, data=2, expert=2), dict(context=2, expert=2)]
     answers = run_tool(tmp_path, QWEN3, layouts, steps=1, batch=BATCH)

@@ -1,4 +1,4 @@
-"""How matrix products are made: chosen once for all ranks, written down, found again by a run that goes on, chosen anew where
+"""How matrix products are made: chosen once for all ranks, written down, found again by a run that goes on, chosen again where
 they cannot hold. On the emulated GPU, whose own kernel comes in several tiles."""
 import json
 import shutil
@@ -95,7 +95,7 @@ def test_damaged_file_is_chosen_anew(tmp_path, corpus):
         assert f"warning: GEMM algorithms are tuned again, and sums may differ in their last bits: {file} {why}" in said
         assert said.count("products.json") == 1
         assert choices(tmp_path) == first
-    # Reading this one fails, whoever reads; it is replaced, and what it leads to stays.
+    # Reading this one fails, even for root; it is replaced, and what it leads to stays.
     file.unlink()
     file.symlink_to("/proc/self/mem")
     assert f"cannot read {file}: Input/output error" in train(path, 1)

@@ -1,6 +1,6 @@
 """The program that a person reads: what `trireme train --dry-run` prints for four layouts, kept in tests/golden.
 
-TRIREME_GOLDEN=write prints them anew; look at the difference before committing it."""
+TRIREME_GOLDEN=write prints new ones; look at the difference before committing it."""
 import os
 import pathlib
 

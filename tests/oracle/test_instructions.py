@@ -78,7 +78,7 @@ def test_categories(tmp_path, corpus, name):
 
     names = {e["name"] for e in simulated}
     assert {"forward", "clip", "update"} <= names and ("sum_tied" in names) == model["tied"]
-    assert ("prepare" in names) == (layout.get("zero") != 3), "weights that come and go are not packed ahead"
+    assert ("prepare" in names) == (layout.get("zero") != 3), "weights gathered for each pass are not packed ahead"
     for event in simulated:
         allowed = inside if event["cat"] == "communication" else alone
         assert category(event) in allowed[event["name"]], (event, alone[event["name"]], inside[event["name"]])

@@ -1,10 +1,10 @@
-"""What stands between the user and the ranks that `-n` starts: last words, signals at any moment, stopped processes, crashes,
+"""What stands between the user and the ranks that `-n` starts: error messages, signals at any moment, stopped processes, crashes,
 what killed jobs leave behind. No oracle here is a time: whatever moment something hits, the outcome is one that is allowed.
 
 Starts that wait for one another's end most of the time go side by side, each in a folder of its own.
 
-TRIREME_STARTS=500 makes so many failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps so many
-busy loops beside them."""
+TRIREME_STARTS=500 makes 500 failing starts, and as many interrupted ones, instead of 20; TRIREME_LOAD=4 keeps 4 busy loops
+beside them."""
 import concurrent.futures
 import contextlib
 import ctypes
@@ -148,7 +148,7 @@ def last_step(folder):
     return json.loads((folder / "run/metrics.jsonl").read_text().splitlines()[-1])["step"]
 
 
-# ---- last words -----------------------------------------------------------------------------------------------------
+# ---- error messages -------------------------------------------------------------------------------------------------
 
 
 def test_last_words(tmp_path, corpus, spoiled):
@@ -255,7 +255,7 @@ def test_signals_at_any_moment(tmp_path, corpus, ranks):
 
 
 def test_signal_as_the_last_step_is_saved(tmp_path, corpus):
-    """A run that is complete when it ends is still one that was interrupted, for whoever would go on."""
+    """A run that is complete when it ends still counts as interrupted, for a caller that would go on."""
     path = write_run(tmp_path, corpus, steps=5)
     process = start(path, "-n", 2)
     while "tokens to train on" not in process.stderr.readline():

@@ -329,7 +329,7 @@ def draw_layout(chance, model, batch, sequence):
 
 @needs_launcher
 def test_random_layouts(tmp_path):
-    """TRIREME_FUZZ_LAYOUTS=1000 draws so many; TRIREME_FUZZ_SEED others."""
+    """TRIREME_FUZZ_LAYOUTS=1000 draws 1000; another TRIREME_FUZZ_SEED draws others."""
     chance = random.Random(int(os.environ.get("TRIREME_FUZZ_SEED", 1)))
     for number in range(int(os.environ.get("TRIREME_FUZZ_LAYOUTS", 8))):
         folder = tmp_path / str(number)

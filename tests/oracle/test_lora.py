@@ -577,7 +577,7 @@ def fits(model, layout):
 
 
 def layouts_for(model, what, every=8, kernel=4):
-    """The first so many of the kernel, and one in so many of the others."""
+    """The first ones of the kernel, and a sample of the others."""
     always = KERNEL[:kernel]
     some = drawn([pair for pair in LAYOUTS if fits(model, pair[1]) and pair not in always], every, what)
     return [*[pair for pair in always if fits(model, pair[1])], *some]

@@ -112,7 +112,7 @@ def batch_of(model):
 
 
 def layouts_for(model, count):
-    """One rank, and so many of those that the model can have (or all)."""
+    """One rank, and some of those that the model can have (or all)."""
     all_of = [layout for layout in ([*EXPERTS, *DENSE[::4]] if "num_experts" in model else DENSE) if fits(layout, model)]
     drawn = drawn_count(all_of, 4 if WHICH == "few" else count, f"layouts {model['family']} {count}")
     kernel = [layout for layout in KERNEL if fits(layout, model)]
@@ -257,7 +257,7 @@ def test_others(tmp_path, name):
 @pytest.mark.parametrize("state", ["bf16", "int8"])
 @pytest.mark.parametrize("name", ["adamw", "lion", "muon", "schedule_free"])
 def test_narrow_states(tmp_path, name, state):
-    """Blocks that share a scale are the same whoever holds them: equal bits under any pipeline and ZeRO. Where tensors are split they
+    """Blocks that share a scale are the same whichever rank holds them: equal bits under any pipeline and ZeRO. Where tensors are split they
     are others, and the numbers near."""
     layouts = [dict(), *KERNEL, dict(data=4, zero=1, bucket_bytes=800), dict(data=4, zero=3), dict(data=4), dict(pipeline=2, data=4, zero=2)]
     run = run_of(tmp_path, MODELS["gpt2"], dict(name=name, state=state), "fp32")

@@ -1,4 +1,4 @@
-"""Checkpoints of every optimizer: a run that is killed goes on to the bit; another optimizer is refused, and begins anew where that is
+"""Checkpoints of every optimizer: a run that is killed goes on to the bit; another optimizer is refused, and starts over where that is
 meant; what a run file says wrongly of optimizers is answered by key, value and what to do."""
 import json
 import os
@@ -119,7 +119,7 @@ def check(done, *texts):
 @pytest.mark.parametrize("before, after", [("adamw", "lion"), ("lion", "adamw"), ("adamw", "muon"), ("muon", "sgd"), ("sgd", "schedule_free"),
                                            ("schedule_free", "adamw"), ("adamw", "adafactor")])
 def test_another_optimizer(tmp_path, corpus, before, after):
-    """Refused by name; where it is meant, all states begin anew, and with them what counts updates: as in plain PyTorch from the weights
+    """Refused by name; where it is meant, all states start from zero, and with them the count of updates: as in plain PyTorch from the weights
     that are there (of schedule-free ones those that are evaluated)."""
     skip_without(dict(name=after))
     first, steps = 5, 10

@@ -48,7 +48,7 @@ def steps_of(folder):
 
 
 class Running:
-    """A long run that has made so many steps; it is killed at the end."""
+    """A long run that has made that many steps; it is killed at the end."""
 
     def __init__(self, path, folder, *arguments, steps=3):
         self.process = subprocess.Popen([TRIREME, "train", path, "--set", "optimizer.steps=1000000", *arguments],

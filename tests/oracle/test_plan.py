@@ -58,7 +58,7 @@ def test_bubbles(tmp_path, schedule, virtual, stages, micro_batches):
                                                             ("interleaved", 2, 1), ("zero-bubble", 1, 40)])
 @pytest.mark.parametrize("balance", [dict(), dict(balance="layers", embedding_as_layers=1, head_as_layers=1)])
 def test_ends_without_layers(tmp_path, schedule, virtual, micro_batches, balance):
-    """Where neither the embedding nor the head takes time, a step of layers and 2 stages is as long as one of so many stages
+    """Where neither the embedding nor the head takes time, a step of layers and 2 stages is as long as one of as many stages
     as there are layers, one layer each: m + l - 1 forwards and backwards of a layer, or where they are interleaved over p
     ranks no less than the m v of the busiest and what fills the pipeline."""
     stages, layers = 18 // virtual, 16

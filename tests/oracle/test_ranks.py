@@ -349,7 +349,7 @@ def test_snapshots(tmp_path, corpus, undisturbed_snapshots, lost):
 
 
 def test_killed_behind_its_last_save(tmp_path, corpus):
-    """Between the last checkpoint and the end of the run: whoever starts it again finds it through, and ends what was left."""
+    """Between the last checkpoint and the end of the run: started again, it finds the run complete, and finishes what was left."""
     two_nodes = {**os.environ, "TRIREME_RANKS_PER_NODE": "1"}
     path = write_run(tmp_path, corpus, steps=SNAPSHOT_STEPS, data=2, zero=1)
     process, errors = start_and_kill(tmp_path, path, *SNAPSHOT_KEYS, step=5, rank=1, env=two_nodes)

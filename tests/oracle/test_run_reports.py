@@ -14,7 +14,7 @@ CHAT_TOOL = os.path.join(os.environ["TRIREME_TOOLS"], "chat_tool")
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-    """`first`, and `second`, which is the harder one for whoever learns the first."""
+    """`first`, and `second`, which is harder for a model that learns the first."""
     folder = tmp_path_factory.mktemp("corpora")
     for name, letters in (("first", "the rowers pull"), ("second", "QZXJ 0123#%&@~")):
         (folder / f"{name}.txt").write_text("".join(f"{letters[i % 7:]} {i * 7919 % 1000}\n" for i in range(1500)))
@@ -133,7 +133,7 @@ IDLE = {  # what the run file says beside its defaults, and the warnings
     "constant": (dict(optimizer=dict(decay="constant", min_lr=1e-4)), ["optimizer.min_lr 0.0001 is not reached: with this optimizer.decay the rate of the last step is 0.01"]),
     "cosine": (dict(optimizer=dict(decay="cosine", min_lr=1e-4)), []),
     "wsd": (dict(optimizer=dict(decay="wsd", min_lr=1e-4)), []),
-    "a short wsd": (dict(optimizer=dict(decay="wsd", decay_fraction=0.01)), ["optimizer.decay_fraction 0.01 of 8 steps is none: the rate does not fall"]),
+    "a short wsd": (dict(optimizer=dict(decay="wsd", decay_fraction=0.01)), ["optimizer.decay_fraction 0.01 of 8 steps is less than one step: the rate does not fall"]),
     "only warm-up": (dict(optimizer=dict(warmup=8, min_lr=1e-4)), []),
     "average": (dict(average=dict(decay=0.5)), ["average.decay and average.after change nothing: with average.every 0 no average is kept"]),
     "averages": (dict(average=dict(decay=0.5, every=1)), []),

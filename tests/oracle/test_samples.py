@@ -117,7 +117,7 @@ def test_taken_up(tmp_path, corpus, usual):
     file.write_text("".join(lines[:count]) + other + "".join(lines[count:]))
     trireme("train", path, "--resume", tmp_path / "run/checkpoints/step-00000004")
     assert file.read_text() == "".join(lines[:count]) + other + "".join(lines[count:])
-    # Anew: the old ones are with the old checkpoints.
+    # Started over: the old ones are with the old checkpoints.
     trireme("train", path, "--resume", "never")
     assert file.read_text() == whole and other in (tmp_path / "run/checkpoints.old-2/samples.jsonl").read_text()
 

@@ -82,7 +82,7 @@ def test_starts(tmp_path, sequence_parallel):
 
 
 def test_tiles(tmp_path):
-    """A device of so many processors is no faster with one more tile's worth of work than with two waves of it."""
+    """A device of that many processors is no faster with one more tile's worth of work than with two waves of it."""
     tiled = dict(IDEAL, peak_bf16=1e13, processors=16, tile_fill=0, tiles=[dict(rows=128, columns=128)])
     whole = simulate(tmp_path, tiled)["step_s"]
     ideal = simulate(tmp_path, dict(IDEAL, peak_bf16=1e13))["step_s"]

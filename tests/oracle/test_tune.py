@@ -512,7 +512,7 @@ def check_population(rows, study):
 
 
 def test_population(tmp_path):
-    """Lineages are what the paper says; the best member's weights are kept, and are of so many steps."""
+    """Lineages are what the paper says; the best member's weights are kept, and are of that many steps."""
     study = population(tmp_path)
     found = trials_of(tmp_path, study, "--html", tmp_path / "page.html")
     by = check_population(found["members"], study)
@@ -740,7 +740,7 @@ def to_loss(folder, learning, **more):
 
 
 def test_time_to_loss(tmp_path, learning):
-    """Whoever comes to the target is better than whoever does not; these stand in the order of their last losses."""
+    """A trial that reaches the target is better than one that does not; the latter are ordered by their last losses."""
     looks = {rate: looks_of(tmp_path, learning, "--set", f"optimizer.lr={rate}") for rate in ("0.00001", "0.0001", "0.001", "0.004", "0.016")}
     ends = sorted(looks[rate][-1][1] for rate in looks)
     target = (ends[1] + ends[2]) / 2  # two or more come there, two or more do not

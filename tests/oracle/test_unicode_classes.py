@@ -39,7 +39,7 @@ PATTERNS = [
 
 
 def reference(pre_tokenizer):
-    """A cut between `a` and a character shows in the ids: where there is none, `a` and the character's first byte are one token."""
+    """A cut between `a` and a character shows in the ids: without a cut, `a` and the character's first byte are one token."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {letter: id for id, letter in enumerate(alphabet)}
     merges = [("a", letter) for letter in alphabet if letter != "a"]

@@ -242,7 +242,7 @@ def delete_a_file(scene):
 
 
 def readers_of(scene, step, folder):
-    """Whoever reads a damaged checkpoint by name refuses it, or has not needed what is damaged."""
+    """A command that reads a damaged checkpoint by name refuses it, or does not need what is damaged."""
     out = scene.folder / "exported"
     shutil.rmtree(out, ignore_errors=True)
     done = subprocess.run([TRIREME, "export", str(folder), str(out)], capture_output=True, text=True, errors="replace", timeout=120)

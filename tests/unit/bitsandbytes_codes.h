@@ -1,7 +1,7 @@
 /* What bitsandbytes 0.50.2 makes of test_optimizer_kernels.c's numbers: codes and scales of blocks of 256, signed and
  * unsigned (torch.ops.bitsandbytes.quantize_blockwise of them as float64, with create_dynamic_map's numbers). Its path
- * for fp32 on CPUs is none to compare with: it looks codes up by 16 bits of the number, and finds others than its
- * kernels for GPUs for a quarter of these. tests/full/test_bitsandbytes.py makes them anew. */
+ * for fp32 on CPUs cannot be compared with: it looks codes up by 16 bits of the number, and finds others than its
+ * kernels for GPUs for a quarter of these. tests/full/test_bitsandbytes.py regenerates them. */
 #ifndef TRI_TESTS_BITSANDBYTES_CODES_H
 #define TRI_TESTS_BITSANDBYTES_CODES_H
 

@@ -1,6 +1,6 @@
 /* What bitsandbytes 0.50.2 makes of test_nf4.c's numbers on a CPU: the two bytes of codes that it calls weight and
  * absmax, nested_absmax and nested_offset (its mean, but summed in double: in fp32 it depends on the machine), and what
- * it makes of those in bf16 again. tests/full/test_bitsandbytes.py makes them anew. */
+ * it makes of those in bf16 again. tests/full/test_bitsandbytes.py regenerates them. */
 #ifndef TRI_TESTS_BITSANDBYTES_NF4_H
 #define TRI_TESTS_BITSANDBYTES_NF4_H
 

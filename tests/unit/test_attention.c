@@ -324,7 +324,7 @@ static void check_shapes(const char *name) {
 }
 
 /* What a cap makes of a score, to the last places: a query that sees one key has that for its log_sum_exp. Of all
- * sizes, both signs, 0, and what is no number. */
+ * sizes, both signs, 0, and what is not a number. */
 static void check_caps(const char *name) {
   enum { ROWS = 4001 };
   static float q[ROWS], k[ROWS], v[ROWS], out[ROWS], found[ROWS];

@@ -482,7 +482,8 @@ static void check_unit(const char *name) { check_device(name, (const tri_dtype[]
 
 VECTOR_UNIT_TESTS(check_unit)
 
-/* A window that holds all keys is none, and a band that has one key of its own is a list of single pairs, to the bit.
+/* A window that holds all keys has no effect, and a band that has one key of its own is a list of single pairs, to the
+ * bit.
  */
 static void test_windows_without_effect(void **state) {
   (void)state;

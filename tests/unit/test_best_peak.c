@@ -1,4 +1,4 @@
-/* The best peak of a device: kept in a file, found again, and measured anew where a step was faster. */
+/* The best peak of a device: kept in a file, found again, and measured again where a step was faster. */
 #include "check.h"
 
 #include "base/file.h"
@@ -65,7 +65,7 @@ static void test_kept(void **state) {
   assert_true(tri_best_peak_read(folder, "a machine") == 5);
   tri_free(text);
   assert_int_equal(unlink(path), 0);
-  assert_int_equal(mkdir(path, 0777), 0); /* what is no file is none */
+  assert_int_equal(mkdir(path, 0777), 0); /* a folder in its place counts as no file */
   assert_true(tri_best_peak_read(folder, "a machine") == 0);
   CHECK_FAILS(tri_best_peak_write(folder, "a machine", 5), TRI_BAD_FILE, "is a folder");
   assert_int_equal(rmdir(path), 0);

@@ -84,7 +84,7 @@ static void reads_what_jansson_reads(void **state) {
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) compare_line(lines[i], strlen(lines[i]), true);
 }
 
-/* Every beginning of a line is no line. */
+/* Every beginning of a line is not a line. */
 static void refuses_what_is_half_written(void **state) {
   (void)state;
   static const char line[] = "{\"step\": 12, \"loss\": 1.5e-3, \"sources\": [{\"share\": 1}], \"bad_steps\": 0}";
@@ -247,7 +247,7 @@ static void sums_what_is_a_time(void **state) {
   assert_true(f->series.seconds[3] == 0.5 && f->series.seconds[4] == 1.0);
 }
 
-/* However long the file is, no more steps are held; one that was cut is read anew. */
+/* However long the file is, no more steps are held; one that was cut is read again. */
 static void holds_as_much_as_it_may(void **state) {
   fixture *f = *state;
   f->series.most = 7;

@@ -174,7 +174,7 @@ static void test_keep(void **state) {
   assert_true(exists("step-00000003"));
   assert_false(exists("step-00000002") || exists("step-00000006"));
   assert_int_equal(newest_step(), 3);
-  /* A folder that is not complete is none of the N, and not ours to remove. */
+  /* A folder that is not complete is not one of the N, and is not removed. */
   char other[TRI_PATH_BYTES];
   CHECK_OK(tri_directory_create(ct_join(other, root, "step-00000009")));
   save(4, 0, 1);

@@ -20,7 +20,7 @@ static void jump(int number) {
   siglongjmp(outside, 1);
 }
 
-/* Behind its memory: an emulated kernel leaves it at the last of its elements, a guarded one likewise. */
+/* Behind its memory: an emulated kernel leaves it at the last of its elements, and so does a guarded one. */
 static void crash_and_go_on(const char *name) {
   enum { ELEMENTS = 64, TOO_MANY = 4096 };
   tri_device *device = NULL;
@@ -42,7 +42,7 @@ static void expect_an_end(const char *name) {
   int ends[2], result = 0;
   char said[4096];
   size_t length = 0;
-  if (SANITIZED) skip(); /* they follow stacks, and a jump from one to another is none that they know */
+  if (SANITIZED) skip(); /* they follow stacks, and a jump from one to another is not one that they know */
   assert_int_equal(pipe(ends), 0);
   fflush(NULL);
   const pid_t child = fork();

@@ -156,7 +156,7 @@ static void test_launches_that_no_gpu_takes(void **state) {
                               {.x = 1, .threads = 64, .shared_bytes = (256 << 10) + 1}};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
     CHECK_FAILS(run(&all[i], SYMBOL(faults), &(faults_arguments){NO_FAULT}), TRI_DEVICE_FAILED,
-                "is none that a GPU takes");
+                "is not one that a GPU takes");
   }
   CHECK_FAILS(run(&all[0], SYMBOL(faults), &(faults_arguments){NO_FAULT}), TRI_DEVICE_FAILED,
               "a launch of 0 x 1 x 1 blocks of 64 threads and 0 bytes of shared memory");

@@ -63,7 +63,7 @@ static const char *const array_names[ARRAYS] = {
 typedef struct attention_case {
   tri_attention call;
   const list *list;
-  int calls;          /* the list comes in so many, of which all but the first merge */
+  int calls;          /* calls that the list is split into; all but the first merge */
   bool accumulate;    /* onto gradients that are there */
   size_t shift;       /* elements that addresses are off */
   bool forward_alone; /* without log_sum_exp */

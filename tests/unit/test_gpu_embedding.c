@@ -259,7 +259,7 @@ static void test_other_rows_stay(void **state) {
   free(after);
 }
 
-/* As many rows as the device counts give the bits that so many rows alone do. */
+/* A number of rows counted on the device gives the same bits as that number given by the host. */
 static void test_counted_bits(void **state) {
   gpu_benches *all = *state;
   for (int t = 0; t < GPU_TYPES; t++) {

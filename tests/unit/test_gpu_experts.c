@@ -185,7 +185,7 @@ static const tri_router odd_routers[] = {{EXPERTS, CHOSEN, 1, 1, 1, 1, TRI_ROUTE
                                          {EXPERTS, CHOSEN, 8, 3, 2, 1, TRI_ROUTER_SIGMOID, false, true},
                                          {EXPERTS, CHOSEN, 4, 2, 3, 2, TRI_ROUTER_SIGMOID, true, false}};
 
-/* Rows 0, 2 and 4 are fine, row 1 has one logit that is no number, row 3 nothing else. */
+/* Rows 0, 2 and 4 are fine, row 1 has one logit that is not a number, row 3 nothing else. */
 static void check_odd_logits(gpu_bench *on, tri_dtype type, const tri_router *router) {
   const tri_dtype wide = tri_dtype_wide(type);
   const size_t size = tri_dtype_bytes(wide);

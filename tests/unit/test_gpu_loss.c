@@ -167,7 +167,7 @@ static void check_statistics(gpu_benches *all, const problem *p, int devices) {
   statistics_free(&expected);
 }
 
-/* All bytes that are no element of the gradient are as the reference leaves them: as they were. */
+/* All bytes that are not an element of the gradient are as the reference leaves them: as they were. */
 static void check_gradient(gpu_benches *all, const problem *p, int devices) {
   const size_t narrow = tri_dtype_bytes(p->type);
   const size_t row_bytes = p->in_place ? (size_t)p->ld * wide_bytes(p) : (size_t)(p->ld + 3) * narrow;

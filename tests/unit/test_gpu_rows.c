@@ -192,7 +192,7 @@ static void test_copy_rows(void **state) {
   check_shapes(&(problem){.name = "copy_rows", .call = call_copy_rows}, fill_copy_rows, true);
 }
 
-/* Numbers of rows and ids are moved, and are no activations. */
+/* Numbers of rows and ids are moved, and are not activations. */
 static void test_copy_rows_of_numbers(void **state) {
   (void)state;
   enum { ROWS = 3, WIDTH = 5 };

@@ -568,7 +568,7 @@ static void test_other_crashes_are_left_alone(void **state) {
   assert_true(WIFSIGNALED(result) || WEXITSTATUS(result) != 0);
 }
 
-/* Numbers of 32 bits side by side, or one and what lies behind it, are no address: two devices' lie apart, too. */
+/* Numbers of 32 bits side by side, or one and what lies behind it, are not an address: two devices' lie apart, too. */
 static void test_addresses_are_no_pairs_of_numbers(void **state) {
   enum { BLOCKS = 40 };
   const uintptr_t low = (uintptr_t)1 << 30;

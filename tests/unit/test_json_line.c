@@ -48,7 +48,7 @@ static void finds_what_jansson_finds(void **state) {
   };
   for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
     bool found = compare(good[i], strlen(good[i]));
-    if (i == 5) continue; /* the first `text` is no string: left to jansson */
+    if (i == 5) continue; /* the first `text` is not a string: left to jansson */
     if (!found) fail_msg("not found: %s", good[i]);
   }
 }

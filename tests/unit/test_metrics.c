@@ -188,7 +188,7 @@ static char *text_of(const place *p) {
   return text;
 }
 
-/* A line that is none takes no other with it, and stays; only what is behind the resumed step goes. */
+/* An invalid line takes no other with it, and stays; only what is behind the resumed step goes. */
 static void test_a_bad_line_costs_no_other(void **state) {
   const place *p = *state;
   static const char *const bad[] = {"\n", "no metrics\n", "{\"step\": 2, \"loss\": 1.5}\n", "{\"step\": 0}\n",

@@ -27,7 +27,7 @@ static int64_t count_gpt2(const tri_model *m) {
   return m->vocab_size * c * (m->tied ? 1 : 2) + m->max_sequence * c + m->num_layers * block + 2 * c;
 }
 
-/* With norms of q and k of so many weights, and experts or without. */
+/* With norms of q and k of that many weights, and experts or without. */
 static int64_t count_llama(const tri_model *m, int64_t qk_norm) {
   int64_t c = m->hidden_size, dense = m->num_experts == 0 ? m->num_layers : m->dense_layers;
   int64_t block = c + c * m->head_dim * (2 * m->num_heads + 2 * m->num_kv_heads) + qk_norm + c;

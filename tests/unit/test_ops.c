@@ -633,7 +633,7 @@ static tri_cost attention_cost(tri_heads heads, tri_scores scores, tri_pass pass
   return cost;
 }
 
-/* A cap is elementwise work on each score and no other; a scale is none. What makes no sense is refused. */
+/* A cap is elementwise work on each score and no other; a scale is not such work. What makes no sense is refused. */
 static void test_scores(void **state) {
   (void)state;
   const tri_heads heads = {4, 2, 3};

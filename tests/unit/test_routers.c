@@ -1,7 +1,7 @@
 /* Routers against their formulas, written here once more in double and another way: an expert's place is how many are
  * better than it. Gradients against finite differences of what they are gradients of. Logits lie on a grid, so that
- * many are equal and all others far apart: every device then chooses the same. Some rows are no tokens: their logits
- * are no numbers, and nobody is to see it. */
+ * many are equal and all others far apart: every device then chooses the same. Some rows are not tokens: their logits
+ * are not numbers, and nobody is to see it. */
 #include "base/label.h"
 #include "base/random.h"
 #include "check.h"
@@ -343,7 +343,7 @@ static void check_whole_loss(tri_device *device, int which) {
 
 /* ---- no numbers -------------------------------------------------------------------------------------------------- */
 
-/* Some rows are no numbers, in several ways. Each chooses experts that there are, each once, and is seen in its
+/* Some rows are not numbers, in several ways. Each chooses experts that there are, each once, and is seen in its
  * weights; others are as before. */
 static void check_not_numbers(problem *x, bool bias) {
   const tri_router *r = x->router;

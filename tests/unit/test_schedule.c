@@ -522,7 +522,7 @@ static void test_stages_of_llama_3(void **state) {
   CHECK_OK(tri_model_complete(&model));
   tri_layout layout = layout_of(TRI_SCHEDULE_INTERLEAVED, 16, 8);
   for (int counted = 0; counted < 3; counted++) {
-    layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* there is no other way to have so many */
+    layout.balance = counted == 0 ? TRI_BALANCE_WORK : TRI_BALANCE_LAYERS; /* there is no other way to have that many */
     layout.embedding_as_layers = layout.head_as_layers = counted == 2 ? 1 : 0;
     layout.data = 0;
     CHECK_OK(tri_layout_resolve(&layout, &model, 32, 32, 16));
@@ -595,7 +595,7 @@ static void test_layouts_of_experts(void **state) {
   assert_int_equal(tri_layout_mesh_of(&layout, &dense).expert, 0);
 }
 
-/* As with others: of what so many ranks leave, the nearest experts, by trying all. */
+/* As with others: of what that many ranks leave, the nearest experts, by trying all. */
 static void test_nearest_experts(void **state) {
   (void)state;
   tri_model model = model_of_experts(6, 48);

@@ -46,7 +46,7 @@ static double add(tri_dtype wide, double a, double b) {
   return wide == TRI_FP64 ? a + b : (double)((float)a + (float)b);
 }
 
-/* `out` is one of the arrays, or the last, which is no term. */
+/* `out` is one of the arrays, or the last, which is not a term. */
 static void check(tri_combine combine, tri_dtype from, tri_dtype to, int terms, int64_t count, int out) {
   const void *x[MOST_TERMS];
   for (int k = 0; k < terms; k++) {

@@ -184,7 +184,7 @@ static void other_collectives_are_not_waited_for(void **state) {
   tri_timeline_destroy(timeline);
 }
 
-/* The numbers of sends and receives differ; their order decides. Each step counts anew, and each tag. */
+/* The numbers of sends and receives differ; their order decides. Counts restart in each step, and for each tag. */
 static void messages_by_their_order(void **state) {
   (void)state;
   tri_timeline *timeline = new_timeline(2);

@@ -1,4 +1,4 @@
-/* Vocabularies of characters, as SentencePiece makes them: spaces are marks, what is no token is its bytes, and text
+/* Vocabularies of characters, as SentencePiece makes them: spaces are marks, what is not a token is its bytes, and text
  * comes back character by character. */
 #include "tokenizer_fixture.h"
 

@@ -8,7 +8,7 @@ typedef struct tables {
   tri_measured *out;
 } tables;
 
-/* What is no product and would take longer is left out: slow devices are measured at small sizes only. */
+/* What is not a product and would take longer is left out: slow devices are measured at small sizes only. */
 static const double MOST_S = 0.2;
 
 static bool is_too_long(const tables *t, double flops) {

@@ -25,10 +25,10 @@ enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
   tri_machine machine;
-  double test_s; /* of each matrix-product test, 0 is none */
+  double test_s; /* of each matrix-product test, 0: no tests */
   tri_gpu_seen *gpus;
   int num_gpus;
-  char no_gpus[1024]; /* what was looked for, where there are none */
+  char no_gpus[1024]; /* what was looked for, if num_gpus is 0 */
   tri_finding *findings;
   int count;
 } tri_doctor;

@@ -29,7 +29,7 @@ typedef struct eval_arguments {
   char *const *models;                    /* [num_models]: those of an ensemble, the first of them `checkpoint` */
   int num_models;
   int64_t sequence, batch;         /* 0: as the model was trained */
-  const char *documents, *packing; /* NULL: likewise */
+  const char *documents, *packing; /* NULL: the same */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   bool ruled; /* something of the rule was given */
@@ -67,7 +67,7 @@ static tri_status add_until(const char *text, tri_answer_rule *rule) {
   return TRI_OK;
 }
 
-/* How answers are made and compared; *taken is false where it is none of these. */
+/* How answers are made and compared; *taken is false if it is not one of these. */
 static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
   tri_answer_rule *rule = &out->rule;
   *taken = result >= OPTION_TOKENS && result <= OPTION_IGNORE_NUMBERS;
@@ -189,7 +189,7 @@ typedef struct session {
   const eval_arguments *arguments;
   ensemble *ensemble; /* NULL: of one model */
   int64_t sequence, batch;
-  int64_t ignore_token;        /* labels with this id do not count, as in training; -1 is none */
+  int64_t ignore_token;        /* labels with this id do not count, as in training; -1: unused */
   tri_document_use use;        /* whether documents see each other, */
   tri_packing_use packing;     /* what a sequence is, */
   tri_too_long too_long;       /* and what of a document that is longer */
@@ -524,7 +524,7 @@ static void eval_print_text(const session *s, const results *r) {
   printf("tokens          %.0f\n", s->total.counted);
 }
 
-/* JSON has no word for what is no number but null. */
+/* JSON has no word for what is not a number but null. */
 
 /* Of each model of an ensemble by itself. */
 static json_t *models_json(const session *s) {

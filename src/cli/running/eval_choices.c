@@ -116,7 +116,7 @@ static tri_status judge_checkpoint(session *s, const char *path, tri_judgement *
   return status;
 }
 
-/* JSON has no word for what is no number but null. */
+/* JSON has no word for what is not a number but null. */
 
 static void put_error(json_t *object, const char *name, double error) {
   char key[64];

@@ -229,7 +229,7 @@ static tri_status write_batch(generate_texts *t, int64_t first) {
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
 
-/* Text that is none is no result. */
+/* Invalid text is not a result. */
 static tri_status judge(const generate_texts *t) {
   const tri_generation *g = &t->generation;
   if (t->made == 0) {

@@ -1,5 +1,5 @@
 /* A conversation: each line of standard input is a message, and each answer goes to standard output. What the model
- * reads is the folder's chat template, rendered anew for each answer; what of it the generator holds already is not
+ * reads is the folder's chat template, rendered again for each answer; what of it the generator holds already is not
  * read again. */
 #include "base/lines.h"
 #include "base/log.h"

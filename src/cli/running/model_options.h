@@ -34,7 +34,7 @@ enum {
   "  --threads N         cores to use; all unless given\n"                                                             \
   "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
 
-/* Takes one of the rows above; false if `result` is none of them. */
+/* Takes one of the rows above; false if `result` is not one of them. */
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
 
 /* The precision that numbers are written or measured in, where there are these two; PyTorch's names of them are taken,

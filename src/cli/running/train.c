@@ -200,7 +200,7 @@ const tri_command tri_command_train = {
         "\n"
         "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
-        "  --resume never    begin anew; checkpoints in `output` are moved aside\n"
+        "  --resume never    start over; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
         "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
         "it\n"
@@ -208,7 +208,7 @@ const tri_command tri_command_train = {
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"
         "  --keys            print every key of a run file with its default\n"
-        "  -n, --ranks N     start so many ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+        "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
         "it out\n"
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",

@@ -85,7 +85,7 @@ typedef struct findings {
   const tri_explanation *explained; /* NULL of a population */
   const tri_member *members;
   int64_t num_members;
-  const char *layout; /* of the best trial; NULL where there is none */
+  const char *layout; /* of the best trial; NULL if there is none */
 } findings;
 
 static tri_status write_page(const findings *f, const char *path) {

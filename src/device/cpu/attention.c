@@ -43,7 +43,7 @@ static bool takes_whole_heads(const tri_attention *call, int64_t threads) {
   return divide_up(tasks, threads) * threads * 5 <= tasks * 7;
 }
 
-/* Whether it does for so many slices or for fewer: one for each thread divides evenly. */
+/* Whether it does for this number of slices or for fewer: one for each thread divides evenly. */
 static bool may_take_whole_heads(const tri_attention *call, int64_t threads) {
   tri_attention fewer = *call;
   const int64_t most = smaller(call->num_slices, threads);

@@ -111,7 +111,7 @@ static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dty
     case TRI_BF16: return chosen->attention_bf16;
     case TRI_FP32: return chosen->attention_fp32;
     case TRI_FP64:
-    case TRI_INT32: break; /* refused by whoever makes the call (attention.c) */
+    case TRI_INT32: break; /* refused by the caller (attention.c) */
   }
   return chosen->attention_fp32;
 }

@@ -16,7 +16,7 @@ enum { TRI_GROUPED_SIZES = 8 };
  * otherwise than an engine wants or that have fewer rows than a tile. */
 typedef struct tri_grouped_plan {
   struct tri_grouped_plan *next;
-  tri_matmul product;   /* of one group; how many rows there are is no part of it */
+  tri_matmul product;   /* of one group; how many rows there are is not a part of it */
   tri_matmul_path path; /* ZERO: a product of no depth */
 
   /* Rows in a tile, ascending. Product: of a and c, tiles whose rows are equal bits for bits. Gradient by the
@@ -40,7 +40,7 @@ typedef struct tri_grouped_plan {
 typedef struct tri_grouped_call {
   tri_cpu_matmul_state *state;
   const tri_grouped_plan *plan;
-  const tri_matmul *product; /* the caller's: ldb is no part of a packed plan */
+  const tri_matmul *product; /* the caller's: ldb is not a part of a packed plan */
   const char *a, *b;
   char *c, *threads_memory;
   const int32_t *begins;

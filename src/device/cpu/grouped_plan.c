@@ -433,7 +433,8 @@ void tri_grouped_plans_destroy(tri_grouped_plan *first) {
   }
 }
 
-/* How many rows there are is no part of a plan: one row stands for any number, and a b that is packed lies nowhere. */
+/* How many rows there are is not a part of a plan: one row stands for any number, and a b that is packed lies nowhere.
+ */
 static tri_matmul key_of(const tri_matmul *product) {
   tri_matmul key = *product;
   *(key.a_transposed ? &key.k : &key.m) = 1;

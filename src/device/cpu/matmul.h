@@ -16,7 +16,7 @@ typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_
 typedef struct tri_cpu_matmul_options {
   int threads;
   tri_rows_copy copy_rows; /* of the chosen vector unit */
-  tri_few_rows few_rows;   /* likewise */
+  tri_few_rows few_rows;   /* the same */
   tri_cpu_bf16 bf16;
   bool pack_fp32; /* fp32 weights in oneDNN's own layout; matmul_plan.c says why not */
 } tri_cpu_matmul_options;

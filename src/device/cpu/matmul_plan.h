@@ -35,7 +35,7 @@ typedef struct tri_matmul_plan {
   bool stage_c;     /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: a whole chunk of rows, and the last */
-  tri_onednn_primitive gather[2];   /* of a into its stage, likewise                  */
+  tri_onednn_primitive gather[2];   /* of a into its stage, the same two            */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0 where packing is not supported or does not pay. */

@@ -251,8 +251,8 @@ static bool configures_every_tile(void) {
  * result. It is so for a k of 63, and for deeper ones where a block does not fit the cache; how rows and columns are
  * cut depends on the threads and the cache, so no such k is trusted. (k = 31 is one block.)
  *
- * Fewer than 64 columns at a k that is no multiple of 32 were shut out before the cause was known. They compute right;
- * they stay out so that runs which have such products keep their bits. */
+ * Fewer than 64 columns at a k that is not a multiple of 32 were shut out before the cause was known. They compute
+ * right; they stay out so that runs which have such products keep their bits. */
 static bool is_trusted(const tri_onednn_product *product, const tri_onednn_primitive *made) {
   enum { BLOCK = 32, FEW_COLUMNS = 64 };
   int64_t rest = product->k % BLOCK;

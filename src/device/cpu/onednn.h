@@ -53,7 +53,7 @@ int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 /* *chosen_b may be NULL. */
 tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_product *product, tri_onednn_primitive *out,
                                      tri_onednn_layout *chosen_b);
-/* In the order a, b, bias, c, scratch; bias and scratch are ignored where there are none. */
+/* In the order a, b, bias, c, scratch; bias and scratch are ignored if there are none. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
 /* The same where threads must not say what is wrong: each runs primitives of its own, at one time. */

@@ -319,7 +319,7 @@ static tri_status check_launch(const tri_emulator *e, const tri_emulator_launch 
       l->grid[2] > UINT16_MAX || l->shared_bytes > SHARED_BYTES) {
     return tri_fail(
         TRI_DEVICE_FAILED,
-        "a launch of %u x %u x %u blocks of %u threads and %zu bytes of shared memory is none that a GPU takes",
+        "a launch of %u x %u x %u blocks of %u threads and %zu bytes of shared memory is not one that a GPU takes",
         l->grid[0], l->grid[1], l->grid[2], l->threads, l->shared_bytes);
   }
   return TRI_OK;

@@ -114,7 +114,7 @@ static void entered(tri_fiber *f, int which) {
 }
 
 /* Where it looks for uses of what a function has left behind, a fiber has a second stack, which costs several system
- * calls to make: it stays with the fiber when that begins anew. */
+ * calls to make: it stays with the fiber when that is reused. */
 static void about_to_leave(tri_fiber *f, int which) {
 #if TRI_ADDRESS_SANITIZER
   __sanitizer_start_switch_fiber(f->closing ? NULL : &f->fibers[which].fake_stack, f->home_stack, f->home_bytes);

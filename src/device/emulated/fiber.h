@@ -1,5 +1,5 @@
-/* A fiber: a stack of its own that a thread of the CPU goes on with, and comes back from. Whoever switches to a fiber
- * gets back when it switches back; there is no scheduler here. Sanitizers and valgrind are told of the stacks. */
+/* A fiber: a stack of its own that a thread of the CPU goes on with, and comes back from. A switch to a fiber returns
+ * when the fiber switches back; there is no scheduler here. Sanitizers and valgrind are told of the stacks. */
 #ifndef TRI_DEVICE_EMULATED_FIBER_H
 #define TRI_DEVICE_EMULATED_FIBER_H
 

@@ -34,7 +34,7 @@ tri_status tri_gpu_count(const tri_gpu_runtime *const *runtimes, int *out, char 
 
 typedef struct wish {
   int number; /* -1: in turn */
-  int count;  /* as if there were so many; 0: those that there are */
+  int count;  /* GPUs to pretend; 0: those that exist */
 } wish;
 
 enum { MOST = 4096 }; /* GPUs */

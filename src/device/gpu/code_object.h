@@ -19,7 +19,7 @@ typedef struct tri_gpu_code_kernel {
 } tri_gpu_code_kernel;
 
 /* Fills *out with the kernels of a code object, in its order: an array that is released with tri_free. Any bytes may be
- * given: TRI_BAD_FILE where they are no code object. */
+ * given: TRI_BAD_FILE if they are not a code object. */
 tri_status tri_gpu_code_kernels(const void *image, size_t bytes, tri_gpu_code_kernel **out, int *count);
 
 #endif

@@ -6,7 +6,7 @@
 
 typedef struct tri_gpu_columns {
   int64_t width, sums;         /* that stage 1 writes beside each other for a column */
-  int64_t rows, groups;        /* room for so many; there are `groups` of them to one of a tri_rows */
+  int64_t rows, groups;        /* room, in rows; `groups` of them to one of a tri_rows */
   int64_t across, strips;      /* threads side by side, and blocks */
   int64_t slab_rows, slabs;    /* of all rows */
   int64_t at_once, first_slab; /* slabs of a launch, and where it begins */

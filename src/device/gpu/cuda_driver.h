@@ -11,7 +11,7 @@ typedef struct tri_cuda_driver {
   int version;   /* of CUDA that it knows: 13000 */
   char text[32]; /* "580.65.06 (CUDA 13.0)" */
   int count;     /* GPUs that this process may use */
-  char why[512]; /* how it comes that there are so many */
+  char why[512]; /* why there are that many */
 } tri_cuda_driver;
 
 /* *out with a count of 0 and TRI_OK where there is no driver or no GPU. A driver that is there and does not work is a

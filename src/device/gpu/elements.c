@@ -34,7 +34,7 @@ static tri_status gpu_convert(tri_queue *queue, int64_t count, tri_dtype from, c
   return TRI_OK;
 }
 
-/* Elements that keep their type are moved, and no arithmetic is done on them: any type of so many bytes will do. */
+/* Elements that keep their type are moved, and no arithmetic is done on them: any type of that many bytes will do. */
 static tri_dtype moved_as(tri_dtype type) {
   switch (type) {
     case TRI_INT32: return TRI_FP32;
@@ -101,7 +101,7 @@ static tri_status gpu_weighted_gated_forward(tri_queue *queue, tri_dtype type, t
 static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                               int64_t width, const void *x, const void *weights, const void *gradient_y,
                                               void *gradient_x, void *gradient_weights) {
-  enum { LANES = 32 }; /* at least so many of a warp */
+  enum { LANES = 32 }; /* the fewest lanes of a warp */
   TRI_GPU_LAUNCH(weighted_gated_backward, type,
                  tri_gpu_shape_of(rows.capacity * LANES, weighted_gated_backward_threads), .x = x, .weights = weights,
                  .gradient_y = gradient_y, .gradient_x = gradient_x, .gradient_weights = gradient_weights,

@@ -5,7 +5,7 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
                                         const int32_t *ids, int64_t first_id, int64_t table_rows, tri_dtype table_type,
                                         const void *table, const int32_t *positions, const void *position_table,
                                         void *out) {
-  enum { LANES = 32 }; /* at least so many of a warp */
+  enum { LANES = 32 }; /* the fewest lanes of a warp */
   TRI_GPU_LAUNCH(embedding_forward, type, tri_gpu_shape_of(rows.capacity * LANES, embedding_forward_threads),
                  .ids = ids, .table = table, .position_table = position_table, .positions = positions, .out = out,
                  .capacity = rows.capacity, .width = width, .first_id = first_id, .table_rows = table_rows,
@@ -15,7 +15,7 @@ static tri_status gpu_embedding_forward(tri_queue *queue, tri_dtype type, tri_ro
 
 /* ---- sums by id -------------------------------------------------------------------------------------------------- */
 
-/* At most so many rows are sorted at once: three merges of tiles. */
+/* The most rows that are sorted at once: three merges of tiles. */
 enum { MOST_PIECE = EMBEDDING_TILE * EMBEDDING_WAYS * EMBEDDING_WAYS * EMBEDDING_WAYS };
 
 /* How scratch memory is laid out: keys, keys once more, and partial sums. */

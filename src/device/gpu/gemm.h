@@ -1,5 +1,5 @@
 /* Matrix products. Three libraries make them: the vendors' two (cublaslt.c, hipblaslt.c) and the kernel of this program
- * (tiled.c), for whatever a vendor's library does not take or where there is none.
+ * (tiled.c), for whatever a vendor's library does not take, or without such a library.
  *
  * How a product is made, its algorithm, is chosen once for each product: by the library's own ranking, or by timing
  * where that is asked for (gemm_choices.c). Equal algorithms of one version of a library give equal bits on equal
@@ -74,7 +74,7 @@ typedef struct tri_gpu_product_choice {
 
 typedef struct tri_gpu_product_entry {
   tri_gpu_product product;
-  bool planned; /* whoever plans has asked for it */
+  bool planned; /* requested while planning */
   bool chosen;
   tri_gpu_product_choice choice;
   int passed; /* candidates that need not be tried again, once the library has refused what was chosen */
@@ -131,7 +131,7 @@ const char *tri_gpu_product_print(const tri_gpu_product *product, char text[TRI_
 /* The same with " : cuBLASLt 4194304 2a0b..." behind it. */
 const char *tri_gpu_product_choice_print(const tri_gpu_product *product, const tri_gpu_product_choice *choice,
                                          char text[TRI_GPU_PRODUCT_TEXT_BYTES]);
-/* Reads a line of either; false for what is none. `choice` may be NULL. */
+/* Reads a line of either; false if it is invalid. `choice` may be NULL. */
 bool tri_gpu_product_parse(const char *line, tri_gpu_product *product);
 bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *products, tri_gpu_product *product,
                                   tri_gpu_product_choice *choice);

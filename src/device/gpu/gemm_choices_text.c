@@ -71,7 +71,7 @@ const char *tri_gpu_product_print(const tri_gpu_product *p, char text[TRI_GPU_PR
   return text;
 }
 
-/* A line from outside may say anything: what would read beyond a matrix's rows is no product. */
+/* A line from outside may say anything: what would read beyond a matrix's rows is not a product. */
 static bool makes_sense(const tri_gpu_product *p) {
   const int64_t most = (int64_t)1 << 40;
   const int64_t lengths[] = {p->m, p->n, p->lda, p->ldb, p->ldc};

@@ -13,7 +13,7 @@ typedef struct tri_hip_driver {
   int version;    /* 50221153: 5.2.21153 */
   char text[32];  /* "HIP 5.2.21153" */
   int count;      /* GPUs that this process may use */
-  char why[1024]; /* how it comes that there are so many */
+  char why[1024]; /* why there are that many */
 } tri_hip_driver;
 
 /* *out with a count of 0 and TRI_OK where there is no library, no GPU, or none that this user may use. A library that

@@ -55,7 +55,7 @@ static tri_status find_compiler(void) {
   return tri_gpu_library_open(&what, &library.calls, &library.path);
 }
 
-/* The file `name` in the folder of the compiler, into path; or "" where there is none. */
+/* The file `name` in the folder of the compiler, into path; or "" if it is missing. */
 static const char *beside(const char *name, char path[TRI_PATH_BYTES]) {
   const char *slash = strrchr(library.path, '/');
   int written =

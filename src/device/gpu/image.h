@@ -5,7 +5,7 @@
 #include "device/gpu/internal.h"
 
 /* A module for the GPU's chip, loaded. Where the compiler is missing, what any version of it has put into the cache
- * serves. A cache that cannot be read or written is none; what the driver refuses of it is compiled again. */
+ * serves. A cache that cannot be read or written is not used; what the driver refuses of it is compiled again. */
 tri_status tri_gpu_image_load(const tri_gpu *gpu, const char *module, tri_dtype type, tri_gpu_module **out);
 
 /* Compiles a module for a chip that need not be here and puts it into a folder, for TRIREME_CACHE on machines without a

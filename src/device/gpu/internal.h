@@ -30,7 +30,7 @@ void tri_gpu_modules_destroy(tri_gpu_modules *modules);
 /* A kernel for a type of activations; its module is found or compiled, and loaded, the first time. */
 tri_status tri_gpu_function_of(tri_gpu_modules *modules, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out);
 
-/* 64, 32 or 16: what a module for this type is compiled with. 0 for what is no activation's. */
+/* 64, 32 or 16: what a module for this type is compiled with. 0 for what is not an activation's. */
 int tri_gpu_type_bits(tri_dtype type);
 const char *tri_gpu_kernel_name(tri_gpu_kernel kernel);
 const char *tri_gpu_module_text(tri_gpu_module_name module); /* "elements": its files are of this name */

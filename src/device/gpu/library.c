@@ -56,8 +56,8 @@ static void try_open(search *s, const char *name) {
   if (handle == NULL) {
     const char *said = dlerror(), *why = said == NULL ? "the loader does not say why" : said;
     size_t length = strlen(name);
-    /* The loader begins with the name of what it did not find: of the library itself that is no fault, but of something
-     * that the library needs. */
+    /* The loader begins with the name of what it did not find: of the library itself that is not a fault, but of
+     * something that the library needs. */
     if (strchr(name, '/') == NULL && strncmp(why, name, length) == 0 && strstr(why, "No such file") != NULL) return;
     fault(s, name, why);
     return;

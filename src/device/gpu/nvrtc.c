@@ -34,7 +34,7 @@ static nvrtc_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* The compiler opens its builtins by name when it first compiles, and might find those of another version elsewhere:
- * once they are open, it gets these. Where there are none beside it, it looks by itself. */
+ * once they are open, it gets these. If there are none beside it, it searches by itself. */
 static void open_builtins(int major, int minor) {
   char path[4096];
   const char *slash = strrchr(library.path, '/');
@@ -202,7 +202,7 @@ typedef struct resources {
   bool of_kernel; /* what follows is about the kernel, and not about a function that it calls */
 } resources;
 
-/* The number in front of " bytes smem" and such; 0 where there is none. */
+/* The number in front of " bytes smem" and such; 0 if there is none. */
 static size_t number_before(const char *line, const char *what) {
   const char *at = strstr(line, what);
   if (at == NULL) return 0;

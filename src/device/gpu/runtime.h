@@ -4,7 +4,7 @@
  *
  * A filling opens its library when it is asked to, with dlopen and prototypes of its own. It says what failed in one
  * message: the call, the driver's word for the error, and what to do where that is known. It holds nothing but the
- * library's handles: whoever made an object releases it, in reverse order.
+ * library's handles: the creator of an object releases it, in reverse order.
  *
  * Calls may come from several threads at once. */
 #ifndef TRI_DEVICE_GPU_RUNTIME_H
@@ -95,8 +95,8 @@ typedef struct tri_gpu_runtime {
 
   tri_status (*stream_create)(tri_gpu_context *context, tri_queue *queue, tri_gpu_stream **out);
   void (*stream_destroy)(tri_gpu_stream *stream); /* after what is in it */
-  /* The stream as the vendor's libraries know it, for `work` ("matmul") that one of them is about to queue there. Empty
-   * where there are none. */
+  /* The stream as the vendor's libraries know it, for `work` ("matmul") that one of them is about to queue there.
+   * Empty: no such libraries. */
   void *(*stream_handle)(tri_gpu_stream *stream, const char *work);
   tri_status (*copy)(tri_gpu_stream *stream, const tri_copy *copy);
   tri_status (*fill_zero)(tri_gpu_stream *stream, void *memory, size_t bytes);

@@ -33,7 +33,7 @@ static tri_status gpu_sum(tri_queue *queue, tri_dtype type, int64_t count, const
 
 /* ---- exact sums -------------------------------------------------------------------------------------------------- */
 
-/* Whole numbers: the limbs do not depend on the number of blocks. So many terms may wait for carries at once. */
+/* Whole numbers: the limbs do not depend on the number of blocks. MOST_TERMS terms may wait for carries at once. */
 enum { MOST_SUMS = 1024, MOST_TERMS = 1 << 28 };
 
 static tri_status some_squares(tri_queue *queue, tri_dtype type, int64_t count, int64_t block, const void *in,

@@ -1,5 +1,5 @@
-/* Copies happen late, and show whoever did not wait for them: what a download will write is poisoned when it is queued,
- * and what an upload will read is summed up then, and must still be the same when it is read.
+/* Copies happen late, which exposes callers that do not wait for them: what a download will write is poisoned when it
+ * is queued, and what an upload will read is summed up then, and must still be the same when it is read.
  *
  * Copies themselves may use the same host memory one after the other: what is queued to go up may be queued to be
  * filled again at once. So a copy looks at host memory when all copies of that memory that were queued before it are

@@ -60,7 +60,7 @@ struct tri_guarded_work {
   const char *told_to_fail; /* the option; or NULL */
   uint64_t count;           /* of its kind: what the option counts */
   const void *kind;         /* whatever `run` knows about */
-  _Alignas(16) char data[]; /* likewise */
+  _Alignas(16) char data[]; /* the same */
 };
 
 struct tri_guarded_queue {

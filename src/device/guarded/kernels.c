@@ -123,7 +123,7 @@
            const tri_row_copy *: sizeof(tri_row_copy),                                                                 \
            default: 0)
 
-/* Where a pointer to device memory lies in an argument that is no pointer itself, or in a description; else 0. */
+/* Where a pointer to device memory lies in an argument that is not a pointer itself, or in a description; else 0. */
 #define COUNT_OFFSET(T)                                                                                                \
   _Generic((T){0},                                                                                                     \
            tri_rows: offsetof(tri_rows, count),                                                                        \

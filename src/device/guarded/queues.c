@@ -1,9 +1,9 @@
 /* Queues whose work is done when somebody waits, and no sooner.
  *
- * Whoever waits for a place runs work until it is passed: piece by piece, each from a queue that is drawn among those
- * that can go on. Each wait draws anew how eager each queue is, from not at all (it goes on only where nothing else
- * can) to much more than the others: so that over some seeds each order comes up that the waits between queues allow,
- * and a wait that is missing shows as poison, or as other numbers. */
+ * A wait for a place in a queue runs work until it is passed: piece by piece, each from a queue that is drawn among
+ * those that can go on. Each wait draws again how eager each queue is, from not at all (it goes on only where nothing
+ * else can) to much more than the others: so that over some seeds each order comes up that the waits between queues
+ * allow, and a wait that is missing shows as poison, or as other numbers. */
 #include "device/guarded/internal.h"
 
 #include "base/log.h"

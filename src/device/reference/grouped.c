@@ -42,7 +42,7 @@ tri_status tri_reference_group_rows(tri_queue *queue, tri_rows rows, int64_t cho
   (void)queue;
   const int64_t pairs = tri_rows_live(rows) * chosen;
   int32_t place = 0;
-  for (int64_t e = 0; e <= experts_count; e++) { /* the last of them is all that is none */
+  for (int64_t e = 0; e <= experts_count; e++) { /* the last round takes the rows of no expert */
     begins[e] = place;
     for (int64_t i = 0; i < pairs; i++) {
       if (e < experts_count ? experts[i] != e : is_expert(experts[i], experts_count)) continue;

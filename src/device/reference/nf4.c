@@ -40,7 +40,7 @@ static void quantise_block(tri_dtype type, int64_t count, const void *values, in
     put_code(codes, i, i < count ? nearest_code(value_of(type, values, i) * inverse) : TRI_NF4_ZERO);
 }
 
-/* Less their mean; not-a-numbers where there is none. */
+/* Less their mean; NaN if there is no mean. */
 static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);

@@ -36,8 +36,8 @@ static void score(const tri_router *router, tri_dtype type, const void *logits, 
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
 
-/* The best of values [first, end) that is not taken, the first of equals; it is taken. There is one. What is no number
- * is better than any, so that it is seen in the weights. */
+/* The best of values [first, end) that is not taken, the first of equals; it is taken. There is one. What is not a
+ * number is better than any, so that it is seen in the weights. */
 static int64_t take_best(const double *values, int64_t first, int64_t end, bool *taken) {
   int64_t best = -1;
   for (int64_t i = first; i < end; i++) {
@@ -100,7 +100,7 @@ static double divisor(const tri_router *router, const scores *s, const int32_t *
   return sum;
 }
 
-/* A row that is no token goes nowhere. */
+/* A row that is not a token goes nowhere. */
 static void route_nowhere(const tri_router *router, tri_dtype wide, int64_t row, int32_t *experts, void *weights) {
   for (int64_t j = 0; j < router->chosen; j++) {
     experts[row * router->chosen + j] = -1;

@@ -122,7 +122,7 @@ static double activation(tri_activation kind, double x) {
     case TRI_ACTIVATION_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
     case TRI_ACTIVATION_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
     case TRI_ACTIVATION_SILU: return x / (1.0 + exp(-x));
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : x; /* what is no number stays none */
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : x; /* NaN stays NaN */
   }
   return NAN;
 }

@@ -143,8 +143,8 @@ INLINE void *element_to_write(void *base, tri_dtype type, int64_t index) {
   return (char *)base + index * (int64_t)tri_dtype_bytes(type);
 }
 
-/* Rows of a head lie far apart, so the processor does not see which comes next: it is told so many rows ahead. Nothing
- * is read, so an address behind the array does no harm. */
+/* Rows of a head lie far apart, so the processor does not see which comes next: rows are prefetched this far ahead.
+ * Nothing is read, so an address behind the array does no harm. */
 enum { AHEAD = 8, LINE_BYTES = 64 };
 
 INLINE void fetch(const void *base, tri_dtype type, int64_t index, int64_t count) {

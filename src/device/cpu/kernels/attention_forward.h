@@ -243,7 +243,7 @@ static void forward(const tri_attention_forward *job, int64_t index, int64_t kv_
   }
 }
 
-/* Keys are packed anew for each tile of queries: slices cut them in tiles of their own. */
+/* Keys are packed again for each tile of queries: slices cut them in tiles of their own. */
 static void forward_rows(const tri_attention_forward *job, int64_t head, int64_t first, int64_t rows, void *memory) {
   const tri_attention *call = job->call;
   forward_scratch s;

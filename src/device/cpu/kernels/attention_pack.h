@@ -44,7 +44,7 @@ typedef struct key_run {
   int64_t begin, end;
 } key_run;
 
-/* Of `count` keys, those that queries from row `first` to row `last` see any of; 0 to 0 where there are none. */
+/* Of `count` keys, those that queries from row `first` to row `last` see any of; 0 to 0 if there are none. */
 INLINE key_run keys_seen(band of, int64_t first, int64_t last, int64_t count) {
   const int64_t begin = clamp(first + of.low, 0, count), end = clamp(last + of.high + 1, 0, count);
   return begin < end ? (key_run){begin, end} : (key_run){0, 0};

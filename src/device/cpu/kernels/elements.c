@@ -68,7 +68,7 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
 
 INLINE vf gelu_sigmoid(vf x) { return vf_sigmoid_of_minus(x * (-LINEAR - CUBIC * (x * x))); }
 
-/* `x` where z is above 0; what is no number stays none. */
+/* `x` where z is above 0; NaN stays NaN. */
 INLINE vf where_positive(vf z, vf x) { return (vf)(~(z <= 0.0f) & (vi)x); }
 
 INLINE vf activation(tri_activation kind, vf x) {

@@ -2,7 +2,7 @@
  * what is done with a number of b while it is in a register is done for all rows.
  *
  * b as [k, n] (weights by inputs): a task has some of b's rows, whole, and keeps its sums of all rows of a in the
- * cache. It takes DEPTH rows of b at a time, as so many streams: each vector of sums is loaded, gets DEPTH products in
+ * cache. It takes DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded, gets DEPTH products in
  * their order, and is stored. Then the sums of the parts are added up. b as [n, k] (by outputs): a task has some of b's
  * rows and takes a few at a time; vectors of sums stay in registers, and lanes are added at the end.
  *
@@ -21,7 +21,7 @@ enum {
 #if TRI_VECTOR_BYTES == 64
   TOGETHER = 2,      /* vectors of DEPTH rows of b     */
   MOST_ROWS = 8,     /* of a in registers at once ...  */
-  MOST_OUTPUTS = 3,  /* ... with so many rows of b     */
+  MOST_OUTPUTS = 3,  /* ... with that many rows of b   */
   ALONE_OUTPUTS = 8, /* of b, where a has only one row */
 #else
   TOGETHER = 1,

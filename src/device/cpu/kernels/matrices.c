@@ -12,7 +12,7 @@ enum { SIDE = 64, SQUARE_ROW = SIDE + 4, LONG = 8192 };
 
 typedef float square[SIDE][SQUARE_ROW];
 
-/* How a matrix is cut, whoever takes the parts: in tiles of so many rows and columns. */
+/* How a matrix is cut, whichever thread takes the parts: rows and columns of a tile. */
 typedef struct cut {
   int64_t rows, columns, tile_rows, tile_columns, across, tiles;
 } cut;

@@ -54,7 +54,7 @@ INLINE void quantise_block(tri_dtype type, int64_t count, const void *values, in
   for (int i = 0; i < BLOCK_BYTES; i++) codes[first / 2 + i] = (uint8_t)(found[2 * i] << 4 | found[2 * i + 1]);
 }
 
-/* Less their mean; not-a-numbers where there is none. */
+/* Less their mean; NaN if there is no mean. */
 static void take_off_mean(int64_t blocks, float *largest, float *offset) {
   const uint32_t none = TRI_NF4_NOT_A_NUMBER;
   const float mean = tri_nf4_mean(blocks, largest);

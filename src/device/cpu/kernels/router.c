@@ -72,7 +72,7 @@ static bool is_routed(const tri_router *router, const int32_t *experts, int64_t 
   return experts[row * router->chosen] >= 0;
 }
 
-/* Numbers in the order of floats, as integers: what is no number is above all, what is taken below all. */
+/* Numbers in the order of floats, as integers: what is not a number is above all, what is taken below all. */
 enum { TAKEN = INT32_MIN };
 
 INLINE vi keys_of(vf x) {
@@ -82,7 +82,7 @@ INLINE vi keys_of(vf x) {
   return (keys & ~none) | (none & INT32_MAX);
 }
 
-/* The number, or one that is no number. */
+/* The number, or one that is not a number. */
 INLINE float number_of(int32_t key) {
   const int32_t bits = key ^ ((key >> 31) & INT32_MAX);
   float x;
@@ -227,7 +227,7 @@ static void route_row(const tri_router *router, const float *logits, const float
   for (int64_t j = 0; j < router->chosen; j++) weights[j] = factor * s.p[experts[j]];
 }
 
-/* One that is no token. */
+/* One that is not a token. */
 static void route_nowhere(const tri_router *router, int32_t *experts, float *weights) {
   for (int64_t j = 0; j < router->chosen; j++) experts[j] = -1;
   memset(weights, 0, (size_t)router->chosen * sizeof *weights);

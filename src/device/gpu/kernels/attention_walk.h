@@ -59,7 +59,7 @@ DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys
   return w->at < w->end;
 }
 
-/* To the next slice that shows anything, from w->index on; of the next head, where there is none. */
+/* To the next slice that shows anything, from w->index on; of the next head if this one has no more. */
 DEVICE void walk_settle(walk *w, const attention_slice *slices, const int own_keys) {
   while (!walk_is_done(w)) {
     for (; w->index < w->end_index; w->index++) {

@@ -174,7 +174,7 @@ DEVICE wide activation(tri_activation kind, wide x) {
     case TRI_ACTIVATION_GELU_ERF: return x * normal_cdf(x);
     case TRI_ACTIVATION_GELU_TANH: return x * gelu_sigmoid(within_20(x));
     case TRI_ACTIVATION_SILU: return x / (1 + wide_exp(-x));
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : x; /* what is no number stays none */
+    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : x; /* NaN stays NaN */
   }
   return 0;
 }

@@ -33,7 +33,7 @@ typedef struct column_sums {
   double at[SQUARES_DOWN][SQUARES_ACROSS];
 } column_sums;
 
-/* A block for so many columns, whose threads share out the rows. */
+/* Columns of a block, whose threads share the rows. */
 KERNEL(column_squares) {
   SHARED(column_sums, shared);
   const wide *in = (const wide *)a.in;

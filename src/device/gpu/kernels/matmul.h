@@ -13,7 +13,7 @@ enum { matmul_large_threads = 256, matmul_small_threads = 128, matmul_pack_threa
 
 /* A block makes a square tile of c. */
 enum { MATMUL_LARGE = 128, MATMUL_SMALL = 64 };
-/* It asks for shared memory for so many pairs of tiles of a and b, `side` rows each, in warps of 32; and of 64. */
+/* It asks for shared memory for that many pairs of tiles of a and b, `side` rows each, in warps of 32; and of 64. */
 enum { MATMUL_LARGE_STAGES = 4, MATMUL_SMALL_STAGES = 3, MATMUL_STAGES_OF_64 = 2, MATMUL_ROW_BYTES = 80 };
 
 /* device/description.h, tri_matmul: of elements; bias is wide, and so may c be. */

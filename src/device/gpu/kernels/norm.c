@@ -101,7 +101,7 @@ DEVICE void keep_forward(const norm_forward_arguments *a, const norm_walk *w, in
   }
 }
 
-/* The same of a piece that is not kept: whoever stores a column is who reads it. */
+/* The same of a piece that is not kept: a column is read by the thread that stored it. */
 DEVICE void add_branch(const norm_forward_arguments *a, const norm_walk *w, int64_t at) {
   const element *x = (const element *)a->x, *branch = (const element *)a->branch;
   element *sum = (element *)a->sum;

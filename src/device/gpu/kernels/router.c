@@ -12,7 +12,7 @@ typedef struct asked {
   sixteen_bytes at[1];
 } asked;
 
-/* One that is no token. */
+/* One that is not a token. */
 DEVICE void route_nowhere(int chosen, int32_t *experts, wide *weights) {
   for (int j = lane(); j < chosen; j += WARP) {
     experts[j] = -1;

@@ -102,7 +102,7 @@ typedef struct router_z_loss_arguments {
   router_kind kind;
 } router_z_loss_arguments;
 
-/* Rows with a weight that is no finite number, of each tile of kernels/groups.h: the tile that has the row's first
+/* Rows with a weight that is not a finite number, of each tile of kernels/groups.h: the tile that has the row's first
  * pair. */
 typedef struct router_not_finite_arguments {
   const void *weights;

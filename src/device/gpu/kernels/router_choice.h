@@ -50,8 +50,8 @@ typedef struct candidate {
   int index; /* -1: none */
 } candidate;
 
-/* Which comes first: the larger one, the first of equals. What is no number is better than any, so that it is seen in
- * the weights. */
+/* Which comes first: the larger one, the first of equals. What is not a number is better than any, so that it is seen
+ * in the weights. */
 DEVICE int comes_before(candidate x, candidate y) {
   const int x_odd = x.value != x.value, y_odd = y.value != y.value;
   if (x.index < 0 || y.index < 0) return x.index >= 0;
@@ -83,7 +83,7 @@ DEVICE candidate take_best(const wide *values, int count, uint32_t *open) {
   return best;
 }
 
-/* By one lane: the best of values [first, end) that comes after `last`, of all where that is none. */
+/* By one lane: the best of values [first, end) that comes after `last`, of all if `last` is none. */
 DEVICE candidate next_best(const wide *values, int first, int end, candidate last) {
   candidate best = candidate_of(values, -1);
   for (int i = first; i < end; i++) {

@@ -67,7 +67,7 @@ KERNEL(column_totals) {
 
 /* ---- over an array ----------------------------------------------------------------------------------------------- */
 
-/* A thread, or a lane, takes so many numbers at a time, from wherever the array lies. */
+/* Numbers that a thread, or a lane, takes at a time, from wherever the array lies. */
 enum { TAKEN = 16 / (int)sizeof(wide) };
 
 DEVICE void take(const wide *from, int aligned, int64_t count, double out[TAKEN]) {
