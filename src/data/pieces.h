@@ -30,7 +30,7 @@ void tri_pieces_release(tri_pieces *pieces);
 /* What packing and masks make of a corpus, without a table of its pieces. */
 typedef struct tri_packing_facts {
   int64_t sequences;                /* that it takes */
-  double filling;                   /* the share of their tokens that are not text */
+  double padding;                   /* the share of their tokens that are not text */
   double packed_area, windows_area; /* of attention's, what masks leave: in packed sequences, in windows of the text */
 } tri_packing_facts;
 

@@ -12,7 +12,7 @@ typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
   double loss_scale;     /* of the gradient of the loss: 1 / the weights of all labels          */
-  double token_scale;    /* 1 / tokens of the global batch, without filling, and               */
+  double token_scale;    /* 1 / tokens of the global batch, without padding, and               */
   double sequence_scale; /* 1 / its sequences: of losses that routers add                      */
   double average;        /* of schedule-free optimizers: the weight of the newest point        */
   int64_t update;        /* 1 for the first; bias corrections follow from it: 1 - beta^update  */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* device_aware.c has the next one, and boxes of pipelines have small ones. */
+/* device_aware.c has the next one, and stage buffers of pipelines have small ones. */
 enum { TAG = 32766 };
 
 struct tri_transfer {

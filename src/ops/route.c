@@ -1,6 +1,6 @@
 /* The router of a layer of experts: logits = x W^T, and of each token the experts that it goes to and their weights
  * (base/router.h). Gradients come back through the weights of the chosen alone, and from the losses that depend on the
- * logits. Rows that a sequence is filled up with (base/label.h) are not tokens: they go nowhere, are in no count and in
+ * logits. Rows of padding (base/label.h) are not tokens: they go nowhere, are in no count and in
  * no loss, and have no gradient.
  *
  * Each rank routes rows of its own. What a loss says of a sequence is added up over the ranks that have tokens of it,

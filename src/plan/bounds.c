@@ -490,7 +490,8 @@ static double stage_bytes(const tri_search_request *request, const tri_layout *l
   const elements count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
   double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer);
-  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a box for it. */
+  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a stage buffer
+   * for it. */
   bool stays = all_layers(layers) > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;

@@ -1,4 +1,4 @@
-/* A step taken program by program: every instruction of every stage, messages through their boxes. */
+/* A step taken program by program: every instruction of every stage, messages through their stage buffers. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -12,7 +12,7 @@ typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
   int64_t at;
-  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, box]: the message that was started there */
+  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message that was started there */
 } program_process;
 
 typedef struct program_sim {

@@ -13,7 +13,7 @@
 typedef struct tri_source_metrics {
   const char *path;
   double share;   /* of all samples */
-  int64_t tokens; /* inputs, filling included */
+  int64_t tokens; /* inputs, padding included */
   double epochs;  /* how often its samples have been gone through */
 } tri_source_metrics;
 

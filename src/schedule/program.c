@@ -547,9 +547,9 @@ done:
   return status;
 }
 
-/* Two boxes of each kind let one be filled while the other is used. Stages that run far ahead of each other may need
- * more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An evaluation's
- * micro-batches go round one by one, and find the boxes of the steps. */
+/* Two stage buffers of each kind let one be filled while the other is used. Stages that run far ahead of each other may
+ * need more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An
+ * evaluation's micro-batches go round one by one, and find the stage buffers of the steps. */
 static int64_t boxes_of(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

@@ -5,10 +5,10 @@
  * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, and what ends
  * the step, which is a list (step_end.h).
  *
- * Messages pass through boxes, a few of each kind, used in turn. A receive is posted as soon as its box is empty, and a
- * box is sent from while the rank computes; so a program has the instruction that starts a message and the one that
- * waits for it. Messages between two ranks are matched by their tag (the virtual stage that they are for) and, with
- * equal tags, by their order: both sides take a chunk's micro-batches in order. */
+ * Messages pass through stage buffers, a few of each kind, used in turn. A receive is posted as soon as its stage
+ * buffer is empty, and a stage buffer is sent from while the rank computes; so a program has the instruction that
+ * starts a message and the one that waits for it. Messages between two ranks are matched by their tag (the virtual
+ * stage that they are for) and, with equal tags, by their order: both sides take a chunk's micro-batches in order. */
 #ifndef TRI_SCHEDULE_PROGRAM_H
 #define TRI_SCHEDULE_PROGRAM_H
 
@@ -37,7 +37,7 @@ typedef struct tri_instruction {
   int32_t first_call, end_call; /* of the chunk's list; -1 where the program is only looked at */
   tri_stage_buffer_kind stage_buffer_kind; /* messages */
   int32_t stage_buffer;                    /* messages: which of its kind */
-  int32_t in_buffer, out_buffer;           /* forwards and backwards: the boxes they read and write */
+  int32_t in_buffer, out_buffer;           /* forwards and backwards: the stage buffers they read and write */
   int32_t peer, tag;                       /* messages: the other rank's stage */
   int32_t bucket;
 } tri_instruction;
@@ -80,17 +80,17 @@ typedef struct tri_message {
   int32_t peer, tag;
 } tri_message;
 
-/* The message that a turn of a stage waits for, or makes, and the box that it lies in; false: none. */
+/* The message that a turn of a stage waits for, or makes, and the stage buffer that it lies in; false: none. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out);
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* Boxes of each kind in a training step of that many micro-batches. */
+/* Stage buffers of each kind in a training step of that many micro-batches. */
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
- * have started it: nobody waits for a box that nobody will empty. */
+ * have started it: nobody waits for a stage buffer that nobody will empty. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

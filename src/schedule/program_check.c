@@ -8,7 +8,7 @@ typedef struct walk {
   const tri_program *const *programs;
   int64_t stages, most_stage_buffers;
   int64_t *at;            /* [stage]: next instruction */
-  int64_t *pending;       /* [stage, kind, box]: number of the message on its channel */
+  int64_t *pending;       /* [stage, kind, stage buffer]: number of the message on its channel */
   int64_t *posted, *sent; /* [tag]: messages whose receiver, and whose sender, has started them */
   int64_t num_tags;
 } walk;
@@ -18,8 +18,8 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the box
- * knows it. */
+/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the stage
+ * buffer knows it. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);
