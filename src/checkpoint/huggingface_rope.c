@@ -7,7 +7,7 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* What turns of each head, at the top of the file or with the rest of the rotary positions. */
+/* What rotates of each head, at the top of the file or with the rest of the rotary positions. */
 static tri_status read_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const char *key = dialect->rope.fraction == NULL ? "partial_rotary_factor" : dialect->rope.fraction;
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
@@ -17,7 +17,8 @@ static tri_status read_fraction(const tri_json_reader *from, const tri_hf_keys *
   return TRI_OK;
 }
 
-/* Families whose heads turn whole: transformers passes the key over as long as nothing is stretched, and fails else. */
+/* Families whose heads rotate whole: transformers passes the key over as long as nothing is stretched, and fails else.
+ */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;

@@ -248,9 +248,9 @@ typedef struct tri_device_kernels {
                         const tri_step_values *values, const int32_t *rows, const void *x, void *y);
 
   /* Rotary embedding, in place, of `heads` consecutive heads from the start of each row of x (row stride
-   * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head turn
-   * by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r are row
-   * positions[r] of cosine and sine [positions, D/2], wide. */
+   * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head are
+   * rotated by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r
+   * are row positions[r] of cosine and sine [positions, D/2], wide. */
   tri_status (*rope)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                      int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                      const void *sine, bool inverse, void *x);

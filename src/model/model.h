@@ -82,8 +82,8 @@ typedef struct tri_model {
   double norm_eps;
   double init_std;
   double rope_theta, local_rope_theta;   /* the second of layers with a window; 0: the same */
-  double rotary_fraction;                /* of each head's components, from the first on, that turn */
-  char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers whose queries and keys turn */
+  double rotary_fraction;                /* of each head's components, from the first on, that are rotated */
+  char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary positions */
   tri_rope_scaling rope_scaling;
   int64_t window;                          /* keys that a query sees at most, itself among them; 0: all */
   char window_layers[TRI_LAYER_SET_BYTES]; /* the layers that have it: window.h                         */

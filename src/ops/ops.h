@@ -84,8 +84,8 @@ tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qk
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
 /* Rotary positions (Su et al. 2021) up to `positions`. The first `prefill_tokens` are read at once, in one sequence;
- * those behind them one after the other. Of each head the first rotary_dim elements turn, with the frequencies of heads
- * of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
+ * those behind them one after the other. Of each head the first rotary_dim elements are rotated, with the frequencies
+ * of heads of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;

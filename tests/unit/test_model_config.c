@@ -192,7 +192,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`num_kv_heads` 5 does not divide num_heads 12; try 4"},
       {llama, "`ffn_size` is missing; a llama model needs it, for example `ffn_size: 2048`"},
       {llama,
-       "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions turn pairs; choose an "
+       "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions rotate pairs; choose an "
        "even one"},
       {llama, "`dropout` is for gpt2 and 5 others; llama has none, so leave it out"},
       {llama, "`residual` is for gpt_neox, falcon and stablelm; llama has none, so leave it out"},
@@ -213,7 +213,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`z_loss` must be between 0 and 1000000, not -1.0"},
       {llama,
        "`rope_scaling.short_factor` has 0 numbers and needs 32, one for each pair of the 64 components of a "
-       "head that turn"},
+       "head that rotate"},
       {llama,
        "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has words for"},
       {gpt2, "`output_bias` is for llama; gpt2 has none, so leave it out"},
