@@ -101,7 +101,7 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take
 
 /* ---- whether there are any --------------------------------------------------------------------------------------- */
 
-/* TRI_INTERRUPTED ends the walk at the first boundary; it is no failure, and nobody hears of it. */
+/* TRI_INTERRUPTED ends the walk at the first boundary; it is not a failure, and is not reported. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {
   const tri_corpus *corpus = context;
   return first + length < tri_corpus_num_tokens(corpus) ? TRI_INTERRUPTED : TRI_OK;
@@ -111,11 +111,12 @@ tri_status tri_documents_check(const tri_documents *documents) {
   const tri_corpus *corpus = documents->corpus;
   if (tri_documents_in_index(corpus)) return TRI_OK;
   if (documents->end_of_text < 0) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s has no boundary between documents: its index has one document, and without a tokenizer nobody "
-                    "knows its end-of-text token; name one in data.tokenizer, prepare the text again with `--documents "
-                    "blank` or `line`, or set data.documents to joined and data.packing to windows",
-                    tri_corpus_name(corpus));
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s has no boundary between documents: its index has one document, and without a tokenizer its "
+        "end-of-text token is unknown; name one in data.tokenizer, prepare the text again with `--documents "
+        "blank` or `line`, or set data.documents to joined and data.packing to windows",
+        tri_corpus_name(corpus));
   }
   tri_status status = tri_documents_walk(documents, stop_at_boundary, (void *)(uintptr_t)corpus);
   if (status == TRI_INTERRUPTED) return TRI_OK;

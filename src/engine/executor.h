@@ -63,7 +63,7 @@ void tri_executor_forget_copies(tri_executor *executor);
  * caller writes them there with the parameter, and they count as written. NULL: there is no copy. */
 void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
-/* A step begins: nobody needs the gradients any more, nor what is in the boxes. Queued. */
+/* A step begins: the gradients and what is in the stage buffers are not needed any more. Queued. */
 tri_status tri_executor_reset_step(tri_executor *executor);
 
 /* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's

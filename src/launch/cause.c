@@ -57,7 +57,7 @@ static const char *node_of(const tri_ending *e, int64_t rank) {
 
 static tri_status tell_death(const tri_ending *e, int64_t rank, const char *node, int number) {
   char who[TRI_PLACE_BYTES + 64], at[64];
-  const char *hint = number == SIGKILL ? " (if nobody did, the system has, for want of memory: see dmesg there)" : "";
+  const char *hint = number == SIGKILL ? " (perhaps by the system, out of memory: see dmesg there)" : "";
   return tri_fail(TRI_COMM,
                   "%s on %s was killed by signal %d (%s)%s, %s; the job of %lld ranks is ended, and the same command "
                   "goes on from the newest checkpoint",

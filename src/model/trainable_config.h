@@ -58,7 +58,7 @@ extern const tri_config_word tri_quantise_words[];
     .help = "what else is trained, by patterns of tensors' names: [\"*norm.weight\"]"                                  \
   }
 
-/* What nobody gave. */
+/* What was not given. */
 void tri_adapter_finish(tri_adapter *adapter);
 
 #endif

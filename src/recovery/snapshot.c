@@ -83,7 +83,7 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* What other runs than this one (NULL: any) left under the same path is nobody's any more: the lock of the output is
+/* What other runs than this one (NULL: any) left under the same path has no owner any more: the lock of the output is
  * this run's. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];
@@ -95,7 +95,8 @@ static void remove_other_runs(const char *folder, const char *name) {
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
     if (entry->d_name[0] == '.' || (name != NULL && strcmp(entry->d_name, name) == 0)) continue;
     if (tri_path_join(path, folder, entry->d_name) != TRI_OK) continue;
-    if (tri_directory_remove(path) != TRI_OK) tri_warn("a snapshot that nobody needs stays: %s", tri_status_message());
+    if (tri_directory_remove(path) != TRI_OK)
+      tri_warn("a snapshot that is not needed could not be removed: %s", tri_status_message());
   }
   closedir(directory);
   if (name == NULL) (void)rmdir(folder);

@@ -90,7 +90,7 @@ bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
 /* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
- * have started it: nobody waits for a box that nobody will empty. */
+ * have started it: no rank waits for a stage buffer that will never be emptied. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

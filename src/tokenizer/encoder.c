@@ -36,7 +36,7 @@ struct tri_encoder {
   cached_word *cache;
   int32_t whole;        /* the token that a whole word is */
   tri_token_list *out;  /* where the call at hand appends */
-  tri_token_ends *ends; /* the same for where tokens end; NULL: nobody asks */
+  tri_token_ends *ends; /* the same for where tokens end; NULL: unused */
   const char *level;    /* the text that ends are counted in: the given one, or a piece of it after normalization */
 };
 
@@ -194,7 +194,7 @@ static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t 
   if (total != bytes && !spaced) {
     return tri_fail(TRI_UNSUPPORTED,
                     "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
-                    "not match), so that nobody knows which tokens an answer has");
+                    "not match), so it is unknown which tokens an answer has");
   }
   for (int64_t i = first; i < encoder->out->count; i++) {
     end += spelled_bytes(vocabulary, encoder->out->ids[i]) - (spaced && i == first);

@@ -61,7 +61,7 @@ tri_status tri_store_peek_prepare(void) {
       system->xSetSystemCall(system, "open", (sqlite3_syscall_ptr)open_plain) == SQLITE_OK) {
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "this SQLite lets nobody say how files are opened");
+  return tri_fail(TRI_UNSUPPORTED, "this SQLite cannot be told how to open files");
 }
 
 /* SQLite itself would make a log beside a store that has one when somebody writes, and remove it afterwards. If

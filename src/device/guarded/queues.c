@@ -257,7 +257,7 @@ void tri_guarded_queue_destroy(tri_guarded_queue *own) {
   if (status != TRI_OK) {
     tri_warn("%s", tri_status_message());
   } else if (has_failed(own) && !own->told) {
-    tri_warn("nobody waited for work that failed: %s", own->fault.message);
+    tri_warn("work failed that was never waited for: %s", own->fault.message);
   }
   drop_all(own);
   remove_queue(own);
