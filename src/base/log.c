@@ -31,7 +31,7 @@ static void write_whole(const char *text, size_t length) {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (done < 0 && errno == EAGAIN && poll(&room, 1, -1) > 0) continue;
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return; /* nobody is there to be told */
+    if (done <= 0) return; /* standard error is closed */
     text += done;
     length -= (size_t)done;
   }

@@ -1,5 +1,5 @@
 /* What kind of machine this is and how much of it this process may use, read from the system's files. They are read
- * below a root folder, so that a test can replay the files of a machine that nobody has at hand. */
+ * below a root folder, so that a test can replay the files of another machine. */
 #ifndef TRI_BASE_MACHINE_H
 #define TRI_BASE_MACHINE_H
 

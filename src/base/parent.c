@@ -92,7 +92,7 @@ static bool send_packet(int to, tri_parent_kind kind, int number, const char *te
 bool tri_parent_send(tri_parent_kind kind, const char *text) {
   int to = atomic_load(&parent.socket);
   if (to < 0) return false;
-  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* nobody trains slower for a line */
+  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* training does not wait for a line */
 }
 
 void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
@@ -176,7 +176,7 @@ static void hear(int from) {
   char word;
   ssize_t got = recv(from, &word, 1, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and nobody waits for this job */
+  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and no process waits for this job */
   if (word == TRI_PARENT_STOP) tri_stop_ask();
   if (word != TRI_PARENT_HEARD) return;
   pthread_mutex_lock(&parent.lock);
@@ -205,7 +205,7 @@ static void *listen_to_parent(void *unused) {
   return unused;
 }
 
-/* All signals are for others. Who waits for news does so by a clock that nobody sets. */
+/* All signals are for others. Who waits for news does so by the monotonic clock. */
 static bool start_listening(void) {
   pthread_t thread;
   pthread_condattr_t clock;

@@ -50,7 +50,7 @@ static inline bool tri_balances_by_bias(tri_balance_experts balance) {
   return false;
 }
 
-/* More experts than this nobody has: kernels hold a token's in fast memory. */
+/* More experts than in any known model: kernels hold a token's in fast memory. */
 enum { TRI_ROUTER_EXPERTS = 1024, TRI_ROUTER_CHOSEN = 64 };
 
 #endif

@@ -26,8 +26,8 @@ bool tri_board_read(tri_board *board);
 
 /* ---- answers, from any thread (answers.c) ------------------------------------------------------------------------ */
 
-/* Items have numbers from 0, which stay theirs. A number that nobody has, or another kind's, is TRI_BAD_USAGE; files
- * that cannot be read are TRI_BAD_FILE or TRI_IO_FAILED. Texts are JSON, released with free(). */
+/* Items have numbers from 0, which stay theirs. A number that no item has, or one of another kind, is TRI_BAD_USAGE;
+ * files that cannot be read are TRI_BAD_FILE or TRI_IO_FAILED. Texts are JSON, released with free(). */
 enum { TRI_BOARD_MOST_RUNS = 1000, TRI_BOARD_MOST_POINTS = 4000 };
 
 typedef struct tri_answer {

@@ -529,7 +529,7 @@ static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_va
     case TRI_BINARY_CONCAT: break;
   }
   /* It has no order, so that sorting and comparing would need rules of their own. */
-  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "NaN as a number is not supported");
+  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "the result is NaN, which is not supported");
   *out = tri_chat_real(result);
   return TRI_OK;
 }

@@ -111,7 +111,7 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
 }
 
 /* Which message a generation block printed: of as many blocks as answers the one of the same number, otherwise the one
- * from which bytes in it were copied; -1: nobody knows. */
+ * from which bytes in it were copied; -1: unknown. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];

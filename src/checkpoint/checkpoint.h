@@ -7,11 +7,12 @@
  *     adapter_model.safetensors, adapter_config.json
  *                             in the place of model.safetensors, where factors beside a base's weights are what is
  *                             trained: PEFT's files, with its names (peft.h)
- *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; split
- * alike tokenizer.json          where there is one state.json              progress; sizes and checksums of all of the
- * above COMPLETE                written last; size and checksum of state.json PROVEN, DISPROVED       empty, one of
- * them or none: what later steps say of it (below) BEST                    empty, from the beginning or not at all: no
- * validation loss was as low before
+ *     optimizer.safetensors   what the optimizer keeps of each weight, under its name and a suffix; split alike
+ *     tokenizer.json          where there is one
+ *     state.json              progress; sizes and checksums of all of the above
+ *     COMPLETE                written last; size and checksum of state.json
+ *     PROVEN, DISPROVED       empty, one of them or none: what later steps say of it (below)
+ *     BEST                    empty, from the beginning or not at all: no validation loss was as low before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,

@@ -44,7 +44,7 @@ static tri_status help_run(int count, char **arguments) { return tri_help_run(&a
 
 /* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
  * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing where
- * nobody else is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
+ * no other rank is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
  * unless the user has set something of the kind. */
 static void limit_spinning(char **arguments) {
   if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;

@@ -44,7 +44,7 @@ tri_status tri_common_failure(const tri_group *group, tri_status status) {
   return tri_fail(code, "%s", kept.message);
 }
 
-/* FNV-1a: a difference must be found, nobody forges one. */
+/* FNV-1a: accidental differences must be found, not forged ones. */
 static uint64_t hash_of(const char *text, size_t length) {
   uint64_t hash = 14695981039346656037u;
   for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;

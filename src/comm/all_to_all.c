@@ -4,7 +4,7 @@
  * message, and all of them are under way at once. Inside a node the ranks meet in one step (pass.c): in its buffer of
  * that step each writes where its parts for the others are and, if they are small, the parts themselves. A larger
  * `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a second
- * step, behind which nobody reads it any more. What lies elsewhere goes by messages, which its owner starts without
+ * step, after which it is not read any more. What lies elsewhere goes by messages, which its owner starts without
  * asking and the others expect when they have read so. Each rank chooses for its own parts alone.
  *
  * A part's length is known on both sides, and compared: in the step, or when the message has come. */

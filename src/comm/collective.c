@@ -322,7 +322,7 @@ tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mi
   return run(&request);
 }
 
-/* Nobody has the sum before everybody has come. */
+/* No rank has the sum before all have arrived. */
 tri_status tri_barrier(const tri_group *group) {
   if (group->impl == NULL) return TRI_OK;
   int64_t nothing = 0;

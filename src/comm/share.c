@@ -224,7 +224,7 @@ const char *tri_share_look(uint32_t number, uint64_t offset, int local) {
   return NULL;
 }
 
-/* The others' view that holds an address; NULL: it is this rank's own, or nobody's. */
+/* The others' view that holds an address; NULL: it is this rank's own, or in no view. */
 static struct view *find_view(const char *at) {
   for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
     for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {

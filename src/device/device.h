@@ -24,7 +24,7 @@ enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24, TRI_DEVICE_CHIP_
 /* Who can reach a device's memory beside the device: another library of this process, MPI first of all, by the address
  * that the driver's peer_address gives. */
 typedef enum tri_device_peer {
-  TRI_PEER_NONE, /* nobody, or nobody has asked */
+  TRI_PEER_NONE, /* none, or not requested */
   TRI_PEER_HOST, /* any: it is host memory */
   TRI_PEER_CUDA, /* who knows CUDA's devices */
   TRI_PEER_ROCM, /* who knows HIP's */

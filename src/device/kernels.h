@@ -109,10 +109,10 @@ enum { TRI_QUANTISED_BLOCK = 256 };
  *
  * So arrive the rows of an expert and the share of a sequence that a batch gives a rank: a plan and a recorded step
  * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
- * be wrong without (they sum over rows, or read tables by ids or positions that nobody has filled in) and those of an
+ * be wrong without (they sum over rows, or read tables by ids or positions that were not filled in) and those of an
  * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
  * slices name, the loss those that have labels; convert, scale, dropout and fill_zero go over all of an array, element
- * by element, and what they make of the rest nobody reads. A product of counted rows is the simplest case of one by
+ * by element, and what they make of the rest is not read. A product of counted rows is the simplest case of one by
  * groups of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
@@ -129,7 +129,7 @@ static inline int64_t tri_rows_live(tri_rows rows) {
 
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; so are those of y and its gradient. Strides in elements. What is
+ * + c], and so is that of the gradient of x; the same holds for y and its gradient. Strides in elements. What is
  * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
@@ -185,7 +185,7 @@ typedef struct tri_device_kernels {
                            void *out, bool accumulate);
 
   /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] of `type` or wide, as
-   * table_type says, and position_table wide; the sum is wide. position_table may be NULL, and nobody then reads
+   * table_type says, and position_table wide; the sum is wide. position_table may be NULL; then no kernel reads
    * positions. An id outside [first_id, first_id + table_rows) gives a row of zeros (before the position is added): it
    * belongs to another rank's slice of the vocabulary. */
   tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,

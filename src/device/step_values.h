@@ -24,7 +24,7 @@ typedef struct tri_step_values {
 /* What a step leaves behind for its end: read once. */
 typedef struct tri_step_results {
   double loss;          /* of the micro-batch at hand, until it is added to */
-  double routers;       /* what its routers add to that, of the same */
+  double routers;       /* what its routers add to that micro-batch's loss */
   tri_exact_sum losses; /* of all labels of this rank, as they weigh */
   tri_exact_sum router_losses;
   tri_exact_sum squares; /* of this rank's gradients */

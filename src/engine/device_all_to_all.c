@@ -1,9 +1,9 @@
 /* What passes between ranks as it is: all-to-alls, and passes from rank to rank.
  *
  * Where the host sees the device's memory both are comm.h's. On other devices they are messages, whose sizes the two
- * that they concern know, and nobody else has to: on a staged device in pieces, of which one is on its way to the host
- * while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and the
- * order of those between two ranks is that of the program. */
+ * that they concern know, and no other rank has to: on a staged device in pieces, of which one is on its way to the
+ * host while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and
+ * the order of those between two ranks is that of the program. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"

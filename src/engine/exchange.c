@@ -3,13 +3,14 @@
  * queued to be filled again at once.
  *
  * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
- * order in which they were started, of whatever groups they are. Why nobody waits for a rank that waits for him: the
+ * order in which they were started, of whatever groups they are. Why no two ranks wait for each other: the
  * ranks of a stage run one program, each with its own groups of the same domains, so they start all of it in one order.
  * Of the ranks that wait, take one that is least far in the program. A rank beyond its place has done there what was
  * to be done, with all that was in the background before it; a rank at the same place has started all that the
- * first has, in the same order, and goes on with it while it waits. So the first can go on. So a rank that waits in
- * a blocking collective or for a message makes progress on what it has in the background (tri_exchange_wait_for),
- * and that only what all ranks of a stage do alike may be started there. Messages (messages.c) wait for nobody's order.
+ * first has, in the same order, and goes on with it while it waits. So the first can go on. It follows that a rank
+ * that waits in a blocking collective or for a message makes progress on what it has in the background
+ * (tri_exchange_wait_for), and that only what all ranks of a stage do alike may be started there. Messages (messages.c)
+ * need no such order.
  */
 #include "engine/exchange_internal.h"
 

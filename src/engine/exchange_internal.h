@@ -42,7 +42,7 @@ struct tri_exchange_request {
   char *host; /* what MPI sends from, or receives into */
   size_t bytes;
   int peer, tag;
-  tri_device_event free; /* of a staged one that is received: nobody uses the device memory any more */
+  tri_device_event free; /* of a staged one that is received: the device memory is not used any more */
 };
 
 struct tri_exchange {

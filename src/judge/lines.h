@@ -27,7 +27,7 @@ tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context)
  * them that say something else are TRI_BAD_FILE. */
 tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
                           const json_t **out);
-/* The same of what a model is given; what data sets give beside it, and nobody would read, is TRI_BAD_FILE. */
+/* The same of what a model is given; what data sets give beside it, and would be ignored, is TRI_BAD_FILE. */
 tri_status tri_judge_find_context(const json_t *object, const char *const *keys, int64_t count, const char **key,
                                   const json_t **out);
 

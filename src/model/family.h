@@ -23,7 +23,7 @@ typedef enum tri_list_purpose {
 typedef struct tri_family_table {
   tri_blocks blocks;       /* what its layers are made of, and how that is called on disk */
   bool asks_for_ffn_size;  /* else it is four times as wide as the residual stream */
-  tri_model usual;         /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too, and
+  tri_model usual;         /* its model by default: `tied` and its like, for which 0 is a choice too, and
                               rotary_fraction */
   const char *const *keys; /* of a model's description, those of tri_family_optional_keys that it has; NULL ends them */
   const tri_hf_keys *dialects;                 /* how config.json says its models; one without a name ends them */

@@ -93,7 +93,7 @@ typedef struct tri_model {
 /* Longer sequences than this are never assumed: what they cost depends on their length, and most are shorter. */
 enum { TRI_LONGEST_ASSUMED_SEQUENCE = 8192 };
 
-/* The length of sequences where nobody gave one: the longest that the model takes, unless that is long; then a
+/* The length of sequences if none was given: the longest that the model takes, unless that is long; then a
  * failure of this code asks for it and says how to give it ("give --sequence, for example --sequence 4096"). */
 tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out);
 

@@ -48,7 +48,7 @@ static size_t loads_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(loads * tri_dtype_bytes(tri_dtype_wide(call->type)));
 }
 
-/* The workspace: in the forward the loads and a loss that nobody counts; in the backward the gradient of the logits,
+/* The workspace: in the forward the loads and a loss that is not counted; in the backward the gradient of the logits,
  * wide and as the products read it. Behind it that of the products. */
 static size_t forward_bytes(const tri_op_call *call) { return loads_bytes(call) + tri_bytes_in_lines(sizeof(double)); }
 

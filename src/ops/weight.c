@@ -120,7 +120,7 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
   return TRI_OK;
 }
 
-/* A product's matrix where nobody has packed it, and the scratch memory that is left. */
+/* A product's matrix if it is not packed, and the scratch memory that is left. */
 static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                              const void **b, void **workspace) {
   const size_t whole = whole_bytes(call, product, matrices);

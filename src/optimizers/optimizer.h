@@ -28,7 +28,7 @@
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
-/* In the place of one: nobody has said which. */
+/* In the place of one: not given. */
 enum { TRI_OPTIMIZER_AUTO = -1 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

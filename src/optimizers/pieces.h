@@ -16,7 +16,7 @@ tri_status tri_pieces_begins(const tri_parameter *tensor, int64_t ranks, int64_t
 /* Elements of all ranks' parts; 0 where there is one rank. */
 int64_t tri_pieces_elements(const tri_parameter *tensor, int64_t ranks);
 
-/* Whether a tensor of one rank is one matrix, so that nobody need put it together. */
+/* Whether a tensor of one rank is one matrix, so that it need not be put together. */
 bool tri_pieces_are_one(const tri_matrix_shape *shape, int64_t ranks);
 
 /* Queues the making of one matrix of a tensor, out[rows, columns], of the parts of all ranks; all wide. */

@@ -151,7 +151,7 @@ static double attention_share(const tri_calibration *from, const tri_cluster *c)
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* which nobody has measured: as a file that does not say */
+  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: as a file that does not say */
                    .device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,

@@ -12,7 +12,7 @@
  * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL where there is no memory for it. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
-/* Behind "sequences of N tokens", where nobody gave N: " (the model's longest; ...)", else "". */
+/* Behind "sequences of N tokens", if N was not given: " (the model's longest; ...)", else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
 /* As what attention counts in FLOPs. */

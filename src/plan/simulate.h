@@ -22,7 +22,7 @@ typedef struct tri_simulation_request {
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence;
-  bool assumed_sequence; /* nobody gave it: reports say so */
+  bool assumed_sequence; /* not given: reports say so */
   tri_dtype precision;
   bool masked; /* documents that share a sequence do not see each other */
   double

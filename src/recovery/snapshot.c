@@ -83,7 +83,7 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* What other runs than this one (NULL: any) left under the same path is nobody's any more: the lock of the output is
+/* What other runs than this one (NULL: any) left under the same path has no owner any more: the lock of the output is
  * this run's. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];

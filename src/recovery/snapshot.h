@@ -32,7 +32,7 @@ tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progre
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
 /* LOCAL, by a run that takes none, with its output held: removes those that an earlier start of it left here, of when
- * it took some, and that nobody would ever remove. */
+ * it took some, and that would never be removed. */
 void tri_snapshots_forget(const char *output);
 
 #endif

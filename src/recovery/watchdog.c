@@ -67,7 +67,7 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the one that waits for nobody; *last is the one that waits for that. Where they wait
+/* Follows the waits from a rank to the one that does not wait; *last is the one that waits for that. Where they wait
  * for each other in a ring it is a rank of the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;

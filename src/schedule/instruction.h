@@ -10,7 +10,7 @@
  *   domain      the ranks that it communicates with, where it does: that part of its time counts as the domain's
  * axis's. NONE where it never does, ALL for all ranks together.
  *
- * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
+ * All that has to be known of every instruction is made by expanding the list, so that there is no second one. What
  * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
  * programs. Code that does something else for each instruction has a function for each, named after the reader and the
  * instruction (engine_load, tri_event_sim_load), and an array of those beside the functions: a line without its

@@ -57,7 +57,7 @@ void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *lay
   }
 }
 
-/* An expert is narrower than a dense layer, and nobody splits it over more ranks. */
+/* An expert is narrower than a dense layer, and is never split over more ranks. */
 void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   append(out, 1);
   if (space->model->num_experts == 0) return;

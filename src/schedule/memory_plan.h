@@ -89,7 +89,7 @@ typedef struct tri_memory_request {
   int64_t num_gradients;              /* of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* of what is not trained, by how it is kept: tri_stored_bytes each */
   size_t load_bytes;                  /* of scratch for a matrix on its way into 4 bits */
-  int64_t num_sink;                   /* of scratch for gradients that come with others' and that nobody wants */
+  int64_t num_sink;                   /* of scratch for gradients that come with others' and are not needed */
   const tri_updates *updates;         /* of the optimizer; NULL: none */
   int64_t num_partial;                /* of the scratch for sums of partial gradients */
   bool training;                      /* gradients, moments and backward passes too */

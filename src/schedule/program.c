@@ -188,7 +188,7 @@ typedef struct pieces {
   bool forward, gathers, reduces;
   piece *all; /* in the order in which they run */
   int64_t count;
-  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: nobody's */
+  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: none */
   bool awaited[TRI_BUCKET_SLOTS]; /* and have come */
 } pieces;
 

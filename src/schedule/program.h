@@ -89,8 +89,8 @@ bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_
 /* Stage buffers of each kind in a training step of that many micro-batches. */
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
-/* Whether the programs of all stages, taken together, come to their end when a message is done only once both sides
- * have started it: nobody waits for a stage buffer that nobody will empty. */
+/* Whether the programs of all stages, run together, end if a message is done only once both sides have started it: no
+ * deadlock over stage buffers. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

@@ -223,7 +223,7 @@ static int64_t end_of_meeting(tri_event *const *met, int64_t first, int64_t coun
   return end;
 }
 
-/* Nobody goes on before the last rank has come; a rank has come with the first of its events. */
+/* No rank goes on before the last has arrived; a rank arrives with the first of its events. */
 static void wait_for_all(tri_event **met, int64_t first, int64_t end) {
   double last_s = -INFINITY;
   for (int64_t i = first; i < end; i++) {
@@ -238,7 +238,7 @@ static int64_t count_meetings(tri_event *const *met, int64_t first, int64_t end)
   return meetings;
 }
 
-/* Sends [first, middle) and receives [middle, end) one way. Where some are missing nobody can say which. */
+/* Sends [first, middle) and receives [middle, end) one way. If some are missing, it is unknown which. */
 static void wait_for_sends(tri_event **met, int64_t first, int64_t middle, int64_t end) {
   if (count_meetings(met, first, middle) != count_meetings(met, middle, end)) return;
   int64_t send = first;

@@ -40,8 +40,8 @@ enum { TRI_EVENT_NO_AXIS = TRI_NUM_AXES, TRI_EVENT_AXES = TRI_NUM_AXES + 1 };
 
 typedef enum tri_meeting_kind {
   TRI_MEETING_NONE,
-  TRI_MEETING_COLLECTIVE, /* nobody goes on before all have come */
-  TRI_MEETING_SEND,       /* waits for nobody */
+  TRI_MEETING_COLLECTIVE, /* no rank goes on before all have arrived */
+  TRI_MEETING_SEND,       /* does not wait */
   TRI_MEETING_RECEIVE,    /* does not go on before the send has begun */
 } tri_meeting_kind;
 

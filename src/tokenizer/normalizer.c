@@ -1,6 +1,6 @@
 /* Form C by utf8proc's tables, in linear time.
  *
- * Most text is in form C already, and most code points are inert: they start a new combination, are nobody's second
+ * Most text is in form C already, and most code points are inert: they start a new combination, are never the second
  * half and stay as they are. The text is cut before inert code points. A part of one inert code point is copied (and if
  * that is all there is, not even that); the rest is decomposed, its marks are put in order and composed again.
  * utf8proc's own function for whole strings sorts marks by exchanging neighbours, which a hostile text of nothing but

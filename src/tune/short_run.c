@@ -60,7 +60,7 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_set(run, "max_restarts", "0");
   tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
   tri_short_run_set(run, "checkpoint.best", "false");
-  tri_short_run_set(run, "samples.prompts", "[]"); /* nobody reads them, and random tokens spell nothing */
+  tri_short_run_set(run, "samples.prompts", "[]"); /* they are not read, and random tokens spell nothing */
   *out = run;
   return TRI_OK;
 }

@@ -527,7 +527,7 @@ tri_status tri_store_note_known(tri_store *s, const tri_recipe *recipe, const tr
   return status;
 }
 
-/* ---- reading a store whose study nobody has named ---------------------------------------------------------------- */
+/* ---- reading a store of an unnamed study ------------------------------------------------------------------------ */
 
 bool tri_store_begins(int file) {
   char first[16] = "";

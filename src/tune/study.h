@@ -60,7 +60,7 @@ typedef struct tri_study {
   tri_cluster cluster;
   tri_system system;
   tri_dtype precision;
-  bool assumed_sequence;              /* nobody gave it */
+  bool assumed_sequence;              /* not given */
   int64_t warmup;                     /* the run file's, in steps */
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;

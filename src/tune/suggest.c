@@ -4,7 +4,7 @@
  *
  * Memory is a model of its own because it says more than a failure does: a trial that wanted forty times what there is
  * tells how far to go, and one that just fitted tells where the edge is. In a space of which one point in twenty fits
- * that is what finds the good ones. Where nobody knows what a failed trial wanted, it counts as a failure only. */
+ * that is what finds the good ones. If the memory of a failed trial is unknown, it counts as a failure only. */
 #include "tune/suggest.h"
 
 #include "base/memory.h"

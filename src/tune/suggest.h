@@ -31,7 +31,7 @@ typedef struct tri_trial {
   tri_trial_state state;
   bool early;       /* done: stopped before its end, since after as many steps others had been faster */
   double value;     /* done: more is better */
-  double memory;    /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
+  double memory;    /* what it took of the memory that there is, above 1 where it ran out of it; 0: unknown */
   double seconds;   /* that it took here */
   double node_s;    /* what it cost, or, simulated, would have cost, in seconds of a node */
   char reason[256]; /* failed, or stopped early */

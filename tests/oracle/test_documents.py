@@ -438,7 +438,7 @@ def test_eval_packs_as_training_did(tmp_path, corpora):
     assert windows["tokens"] == counted and windows["packing"] == "windows" and windows["loss"] != packed["loss"]
     joined = evaluated("--documents", "joined", "--packing", "windows")
     assert joined["tokens"] == len(stream) - 1 and joined["documents"] == "joined"
-    # An export says how its run saw text; a model that nobody says anything of is evaluated plainly, and otherwise on request.
+    # An export says how its run saw text; a model without such a note is evaluated plainly, and otherwise on request.
     plain = tmp_path / "plain"
     trireme("export", tmp_path / "run", plain)
     exported = json.loads(trireme("eval", plain, corpora / "validation", "--precision", "fp64", "--device", "reference", "--json").stdout)

@@ -36,7 +36,7 @@ LAYOUTS = [
     # both, folded: experts lie over ranks that attention divides otherwise
     *(dict(tensor=2, data=2, sequence_parallel=s, expert_tensor=t, expert=e) for s, t, e in ((0, 1, 4), (1, 2, 2), (0, 1, 2), (1, 1, 4), (1, 2, 1))),
     dict(tensor=2, data=3, expert=3), dict(tensor=2, data=3, expert_tensor=2, expert=3, sequence_parallel=1), dict(tensor=2, data=4, expert=4, micro_batch=3),
-    # ranks that share sequences, of lengths that nobody divides
+    # ranks that share sequences, of lengths that no degree divides
     *(dict(context=c, expert=c, exchange=x) for c, x in ((2, "gather"), (3, "ring"), (2, "heads"), (4, "ring"))), dict(context=2),
     dict(context=2, expert_tensor=2), dict(context=2, data=2, expert=4), dict(context=2, data=2, expert=2, exchange="ring"),
     dict(context=3, data=2, expert=3, exchange="ring", recompute="full"), dict(tensor=2, context=2, expert=4, sequence_parallel=1),

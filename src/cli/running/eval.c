@@ -29,7 +29,7 @@ typedef struct eval_arguments {
   char *const *models;                    /* [num_models]: those of an ensemble, the first of them `checkpoint` */
   int num_models;
   int64_t sequence, batch;         /* 0: as the model was trained */
-  const char *documents, *packing; /* NULL: the same */
+  const char *documents, *packing; /* NULL: as it was trained */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   bool ruled; /* something of the rule was given */

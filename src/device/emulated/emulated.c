@@ -1,5 +1,5 @@
 /* A third filling of gpu/runtime.h's table: no GPU at all. Memory, copies and queues are those of the guarded
- * device (device/guarded): nobody but a kernel reaches device memory, and work runs late, in an order drawn from a
+ * device (device/guarded): only kernels reach device memory, and work runs late, in an order drawn from a
  * seed. Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and
  * run by emulator.h.
  *

@@ -145,7 +145,7 @@ tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *pr
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* What makes no sense, or is of types that nobody multiplies. */
+/* What makes no sense, or is of types that are never multiplied. */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Rows of wide numbers, or of `to`, ld apart, as numbers of `to` densely. */

@@ -24,7 +24,7 @@ tri_status tri_hip_driver_open(const tri_hip_driver **out);
  * happened to: "GPU 0 (AMD Instinct MI250X)". */
 tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, tri_hip_enum error);
 
-/* Whether a GPU does not recover from it: what it has computed since is nobody's. */
+/* Whether a GPU does not recover from it: what it has computed since is lost. */
 bool tri_hip_is_lasting(tri_hip_enum error);
 
 /* Why a library sees no GPU, by the files through which it reaches them: `kfd` is /dev/kfd, and `nodes` a pattern of
