@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/fnv1a.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "model/model_config.h"
@@ -48,12 +49,8 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
 
-/* Files are known by what they say, not by their names: FNV-1a. */
-static uint64_t sum_of(const char *text) {
-  uint64_t sum = 14695981039346656037u;
-  for (; *text != '\0'; text++) sum = (sum ^ (unsigned char)*text) * 1099511628211u;
-  return sum;
-}
+/* Files are identified by their contents, not by their names. */
+static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
 /* Of a part of a study that was read from a file of that name; 0 where it has none. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
