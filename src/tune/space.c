@@ -234,13 +234,10 @@ tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *co
     tri_point settled = point;
     tri_point_settle(space, &settled);
     if (tri_point_equal(space, &settled, &point) && is_allowed(space, &point)) {
-      if (found == room) {
-        room = room == 0 ? 1024 : room * 2;
-        tri_status status = tri_realloc("the points of a space", (size_t)room, sizeof *points, &points);
-        if (status != TRI_OK) {
-          tri_free(points);
-          return status;
-        }
+      tri_status status = tri_grow("the points of a space", sizeof *points, found, &room, &points);
+      if (status != TRI_OK) {
+        tri_free(points);
+        return status;
       }
       points[found++] = point;
     }

@@ -381,11 +381,7 @@ static tri_status read_on(tri_store *s) {
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
-    if (held == s->room) {
-      int64_t room = s->room == 0 ? 64 : s->room * 2;
-      status = tri_realloc("trials", (size_t)room, sizeof *s->trials, &s->trials);
-      if (status == TRI_OK) s->room = room;
-    }
+    status = tri_grow("trials", sizeof *s->trials, held, &s->room, &s->trials);
     if (status == TRI_OK && held == TRI_STORE_MOST_ROWS) {
       status = tri_fail(TRI_BAD_FILE, "%s holds more than %d trials, and no space has more points; name another file",
                         s->path, TRI_STORE_MOST_ROWS);
