@@ -487,7 +487,7 @@ static tri_status start_keeping(tri_folder_lock *lock) {
   pthread_mutex_init(&lock->mutex, NULL);
   int fault = pthread_create(&lock->thread, NULL, keep, lock);
   lock->has_thread = fault == 0;
-  return fault == 0 ? TRI_OK : tri_fail(TRI_INTERNAL, "cannot start the thread that keeps a lock: %s", strerror(fault));
+  return fault == 0 ? TRI_OK : tri_fail_internal("cannot start the thread that keeps a lock: %s", strerror(fault));
 }
 
 tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {

@@ -80,7 +80,7 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
   pthread_mutex_destroy(&c->mutex);
   pthread_cond_destroy(&c->wake);
   tri_free(c);
-  return tri_fail(TRI_INTERNAL, "cannot start the thread that watches connections: %s", strerror(fault));
+  return tri_fail_internal("cannot start the thread that watches connections: %s", strerror(fault));
 }
 
 void tri_clients_destroy(tri_clients *c) {

@@ -812,7 +812,7 @@ static tri_status evaluate_inside(tri_chat_renderer *renderer, const tri_chat_no
     case TRI_NODE_CONTINUE:
     case TRI_NODE_BLOCK: break;
   }
-  return tri_fail(TRI_INTERNAL, "a chat template has a statement where an expression is needed");
+  return tri_fail_internal("a chat template has a statement where an expression is needed");
 }
 
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {

@@ -239,7 +239,7 @@ static tri_status find_answer(tri_chat_session *session, const tri_chat_conversa
   if (session->has_pattern && session->work > MOST_WORK && !last) return follow_pattern(session, message, begin, end);
   TRI_TRY(find_begin(session, c, message, begin));
   TRI_TRY(find_end(session, c, message, end));
-  if (*end < *begin) return tri_fail(TRI_INTERNAL, "an answer of a conversation ends before it begins");
+  if (*end < *begin) return tri_fail_internal("an answer of a conversation ends before it begins");
   if (!was_copied(whole, message)) return TRI_OK;
   session->has_pattern = true;
   session->before_last = (tri_chat_span){*begin, whole->copied[message].begin};

@@ -453,8 +453,8 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
   char *text = failed != 0 ? NULL : tri_huggingface_text(document);
   json_decref(document);
   if (text == NULL) {
-    return tri_fail(TRI_INTERNAL, "the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",
-                    model->name);
+    return tri_fail_internal("the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",
+                             model->name);
   }
   status = tri_strdup(text, out);
   free(text);

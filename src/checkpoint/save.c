@@ -294,7 +294,7 @@ static tri_status create_folder(saving *s) {
   const char *root = s->request.root;
   int64_t step = s->request.state.step;
   if (step < 0 || s->request.keep < 0) {
-    return tri_fail(TRI_INTERNAL, "a checkpoint of step %" PRId64 " with keep %" PRId64, step, s->request.keep);
+    return tri_fail_internal("a checkpoint of step %" PRId64 " with keep %" PRId64, step, s->request.keep);
   }
   TRI_TRY(create_root(root));
   if (tri_folder_clear(root, TRI_FOLDER_TEMPORARY) != TRI_OK) {

@@ -85,7 +85,7 @@ static void limit_threads(void) {
 /* For tests: whatever a command that went well allocated through tri_alloc, it has released. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%zu bytes of counted memory were not released", tri_memory_bytes());
+  return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
 /* What is opened later must not get the number of a standard file that was closed, and its lines. Standard output is

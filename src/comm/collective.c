@@ -104,7 +104,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
     case TRI_STAGE_AT_ONCE:
     case TRI_STAGE_NODE: break; /* advance() */
   }
-  return tri_fail(TRI_INTERNAL, "a collective across nodes is in stage %d, which has none", (int)request->stage);
+  return tri_fail_internal("a collective across nodes is in stage %d, which has none", (int)request->stage);
 }
 
 static tri_status advance(tri_request *request, bool *moved) {
@@ -256,8 +256,8 @@ const char *tri_operation_name(tri_operation operation) {
 
 static tri_status check_type(const tri_group *group, tri_operation operation, const tri_sum *sum, tri_dtype type) {
   if (sum != NULL) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%s over %s: values of type %s cannot be added", tri_operation_name(operation),
-                  group->name, tri_dtype_name(type));
+  return tri_fail_internal("%s over %s: values of type %s cannot be added", tri_operation_name(operation), group->name,
+                           tri_dtype_name(type));
 }
 
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values) {

@@ -127,7 +127,7 @@ static tri_status work(tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a message has no pieces");
+  return tri_fail_internal("a message has no pieces");
 }
 
 static tri_status send_up(tri_exchange_request *r) {
@@ -303,7 +303,7 @@ static tri_status run_direct(const tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a message that is waited for at once");
+  return tri_fail_internal("a message that is waited for at once");
 }
 
 tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {
@@ -395,7 +395,7 @@ static tri_status start_direct(tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a collective that has no start");
+  return tri_fail_internal("a collective that has no start");
 }
 
 static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {

@@ -51,7 +51,7 @@ static tri_status start_message(tri_exchange_request *r, void *memory) {
     case EXCHANGE_REDUCE_SCATTER:
     case EXCHANGE_ALL_GATHER: break;
   }
-  return tri_fail(TRI_INTERNAL, "a collective is not a message");
+  return tri_fail_internal("a collective is not a message");
 }
 
 /* It begins when it may. */

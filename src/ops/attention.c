@@ -65,8 +65,8 @@ const tri_attention_slice *tri_attention_take_slices(const tri_run *run, const t
 tri_status tri_attention_shape(const tri_op_call *call, tri_heads heads, const tri_shape *input,
                                tri_shape outputs[TRI_OP_OUTPUTS]) {
   if (input->width != tri_attention_width(heads)) {
-    return tri_fail(TRI_INTERNAL, "attention takes width %ld and was given %ld", (long)tri_attention_width(heads),
-                    (long)input->width);
+    return tri_fail_internal("attention takes width %ld and was given %ld", (long)tri_attention_width(heads),
+                             (long)input->width);
   }
   outputs[0] = (tri_shape){input->rows, tri_attention_query_width(heads), call->type};
   outputs[1] = (tri_shape){input->rows, heads.heads, tri_dtype_wide(call->type)};

@@ -253,8 +253,8 @@ static tri_status find_gradients(tri_op_list *list) {
       call->accumulate[i] = slot->has_gradient;
       slot->has_gradient = true;
       if (call->accumulate[i] && (call->op->adds_gradients >> i & 1u) == 0) {
-        return tri_fail(TRI_INTERNAL, "operation %d (%s) cannot add to the gradient of its input %d", call->index,
-                        call->op->name, i);
+        return tri_fail_internal("operation %d (%s) cannot add to the gradient of its input %d", call->index,
+                                 call->op->name, i);
       }
     }
   }

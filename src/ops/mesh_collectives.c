@@ -110,7 +110,7 @@ static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective col
       TRI_TRY(tri_run_reduce_scatter(run, domain, call->type, at->begins, from));
       return leave(run, call, at->rows, slice_of(call, from), to, adds);
   }
-  return tri_fail(TRI_INTERNAL, "no such collective");
+  return tri_fail_internal("no such collective");
 }
 
 static tri_status op_mesh_collective_forward(tri_run *run, const tri_op_call *call) {

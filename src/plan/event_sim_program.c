@@ -109,8 +109,8 @@ static tri_status run(program_sim *walk) {
   for (int64_t s = 0; s < stages; s++) {
     const program_process *w = &walk->walkers[s];
     if (w->at == w->program->num_instructions) continue;
-    return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
-                    (long)w->at);
+    return tri_fail_internal("the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
+                             (long)w->at);
   }
   return TRI_OK;
 }

@@ -64,7 +64,7 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
                 "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type);
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
-  if (text == NULL) return tri_fail(TRI_INTERNAL, "%s cannot be written as JSON: not UTF-8, or no memory", path);
+  if (text == NULL) return tri_fail_internal("%s cannot be written as JSON: not UTF-8, or no memory", path);
   tri_status status = tri_file_replace(path, text, strlen(text));
   free(text);
   return status;

@@ -443,14 +443,14 @@ static tri_status check_end_entry(const tri_step_end *end, int64_t i) {
     case TRI_OPERANDS_stage_buffer_to:
     case TRI_OPERANDS_stage_buffer_from:
     case TRI_OPERANDS_stage_buffer:
-      return tri_fail(TRI_INTERNAL, "a step cannot end with %s: an entry is on nothing or on a bucket", name);
+      return tri_fail_internal("a step cannot end with %s: an entry is on nothing or on a bucket", name);
   }
   if (on_bucket != (entry->scope != TRI_END_ONCE)) {
-    return tri_fail(TRI_INTERNAL, "%s at the end of a step is %s a bucket, and its entry says otherwise", name,
-                    on_bucket ? "on" : "not on");
+    return tri_fail_internal("%s at the end of a step is %s a bucket, and its entry says otherwise", name,
+                             on_bucket ? "on" : "not on");
   }
   if (entry->scope == TRI_END_WITH && (i == 0 || end->entries[i - 1].scope == TRI_END_ONCE)) {
-    return tri_fail(TRI_INTERNAL, "%s at the end of a step goes on with buckets, and the entry before has none", name);
+    return tri_fail_internal("%s at the end of a step goes on with buckets, and the entry before has none", name);
   }
   return TRI_OK;
 }

@@ -55,14 +55,14 @@ static tri_status stuck(const walk *w) {
     const tri_program *program = w->programs[s];
     if (w->at[s] == program->num_instructions) continue;
     const tri_instruction *at = &program->instructions[w->at[s]];
-    return tri_fail(TRI_INTERNAL, "the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
-                    (long)s, (long)w->at[s], tri_instruction_name(at->kind),
-                    tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
+    return tri_fail_internal("the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
+                             (long)s, (long)w->at[s], tri_instruction_name(at->kind),
+                             tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
   }
   for (int64_t t = 0; t < w->num_tags; t++) {
     if (w->posted[t] == w->sent[t]) continue;
-    return tri_fail(TRI_INTERNAL, "the step programs do not match: %ld messages with tag %ld are sent and %ld received",
-                    (long)w->sent[t], (long)t, (long)w->posted[t]);
+    return tri_fail_internal("the step programs do not match: %ld messages with tag %ld are sent and %ld received",
+                             (long)w->sent[t], (long)t, (long)w->posted[t]);
   }
   return TRI_OK;
 }

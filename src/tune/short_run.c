@@ -35,7 +35,7 @@ void tri_short_run_set(tri_short_run *run, const char *key, const char *format, 
 
 tri_status tri_own_path(char path[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", path, TRI_PATH_BYTES - 1);
-  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
+  if (length <= 0) return tri_fail_internal("cannot find out this program's own path: %s", strerror(errno));
   path[length] = '\0';
   return TRI_OK;
 }

@@ -109,7 +109,7 @@ static tri_status stuck(const tri_emulator *e) {
       case WAITING_FOR_NOTHING: break;
     }
   }
-  if (waits == NULL) return tri_fail(TRI_INTERNAL, "the emulator lost its threads: a mistake of this program's");
+  if (waits == NULL) return tri_fail_internal("the emulator lost its threads: a mistake of this program's");
   if (ended == NULL) {
     return tri_fail(TRI_DEVICE_FAILED, "thread %d waits at %s:%d for threads that wait elsewhere", waits->self.thread,
                     file_name(waits->file), waits->line);

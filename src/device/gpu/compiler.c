@@ -24,12 +24,12 @@ tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_g
       continue;
     }
     if (out->count == TRI_GPU_MOST_TEXTS) {
-      return tri_fail(TRI_INTERNAL, "there are more than %d texts of kernels", TRI_GPU_MOST_TEXTS);
+      return tri_fail_internal("there are more than %d texts of kernels", TRI_GPU_MOST_TEXTS);
     }
     out->names[out->count] = source->name;
     out->texts[out->count++] = source->text;
   }
-  if (out->own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
+  if (out->own == NULL) return tri_fail_internal("this program has no text `%s`", name);
   return TRI_OK;
 }
 
