@@ -3,7 +3,7 @@
  * The engine executes it, the simulator prices it and the memory plan lays it out; none of them knows a schedule. A
  * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is put
  * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, and what ends
- * the step, which is a list (step_end.h).
+ * the step: reduce, clip, update, gather.
  *
  * Messages pass through stage buffers, a few of each kind, used in turn. A receive is posted as soon as its stage
  * buffer is empty, and a stage buffer is sent from while the rank computes; so a program has the instruction that
@@ -18,7 +18,6 @@
 #include "schedule/instruction.h"
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
-#include "schedule/step_end.h"
 
 /* What a message carries. */
 typedef enum tri_stage_buffer_kind {
@@ -52,7 +51,7 @@ typedef struct tri_program {
   bool split_backward; /* inputs and weights apart: gradients live from one to the other */
   int64_t *turn_first; /* [num_turns + 1]: where each turn of the schedule begins, and what is behind them */
   int64_t num_turns;
-  int64_t end_first, update_first; /* behind all passes; and where the update begins (step_end.h) */
+  int64_t end_first, update_first; /* behind all passes; and where the update begins */
 } tri_program;
 
 /* A rank whose program is asked for. */
@@ -65,7 +64,6 @@ typedef struct tri_program_request {
   const tri_buckets *buckets; /* NULL: a forward alone, without reductions and update */
   bool tied_pair;             /* this rank holds one of a tied pair, or both */
   bool forward_only;          /* evaluation */
-  const tri_step_end *end;    /* what ends the step; NULL: tri_step_end_default */
 } tri_program_request;
 
 /* Release with tri_program_destroy. */
