@@ -1,5 +1,6 @@
 #include "base/parent.h"
 
+#include "base/log.h"
 #include "base/sanitizer.h"
 #include "base/stop.h"
 
@@ -242,13 +243,24 @@ static int reach(const char *name) {
   return to;
 }
 
+static bool send_of_log(tri_log_kind kind, const char *text) {
+  switch (kind) {
+    case TRI_LOG_LINE: return tri_parent_send(TRI_PARENT_LINE, text);
+    case TRI_LOG_PROGRESS: return tri_parent_send(TRI_PARENT_PROGRESS, text);
+    case TRI_LOG_NEWS: return tri_parent_send(TRI_PARENT_NEWS, text);
+  }
+  return false;
+}
+
 void tri_parent_join(void) {
+  static const tri_log_sink sink = {send_of_log, tri_parent_words};
   char name[80], machine[TRI_MACHINE_BYTES], own[TRI_MACHINE_BYTES], host[64] = "", hello[256];
   const char *text = getenv(TRI_PARENT);
   int folder = 0;
   if (text == NULL) return;
   if (sscanf(text, "%79s %63s %d %95s %n", name, parent.token, &parent.beat_ms, machine, &folder) != 4) return;
   snprintf(parent.folder, sizeof parent.folder, "%s", text + folder);
+  tri_log_set_sink(&sink);
   int to = reach(name);
   bool nobody = to < 0 && errno == ECONNREFUSED;
   if (nobody && tri_parent_machine(own) && strcmp(own, machine) == 0) {
