@@ -72,7 +72,7 @@ struct tri_folder_lock {
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* The first line of a file, without its end; "" where it cannot be read. */
+/* The first line of a file, without its end; "" if it cannot be read. */
 static void read_line(const char *path, char *out, size_t out_bytes) {
   FILE *file = fopen(path, "re");
   out[0] = '\0';

@@ -60,7 +60,7 @@ void tri_parent_join(void);
 
 /* LOCAL. Takes the signals of crashes, to tell the parent of them; what they do then is what they do without us. Once
  * more behind MPI_Init: libraries below MPI take them too (UCX), to print where they were, and may hang in that.
- * Nothing where there is no parent. */
+ * Nothing if there is no parent. */
 void tri_parent_take_crashes(void);
 
 /* Sends a line, a progress or news; false if the parent cannot be reached, or has no room: then it goes through the

@@ -23,7 +23,7 @@ typedef enum tri_router_scoring {
  *  4. weights: their scores p, without the bias; `normalised`: divided by their sum, plus 1e-20 for a sigmoid; times
  *     `scale`.
  *
- * Logits that are not numbers choose some experts all the same, each once, and their weights are not numbers. */
+ * Logits that are not numbers choose some experts nevertheless, each once, and their weights are not numbers. */
 typedef struct tri_router {
   int64_t experts, chosen;
   int64_t groups, kept_groups, best_of_group; /* 1, 1 and 1: no groups */

@@ -58,10 +58,10 @@ typedef struct tri_saved_error {
 
 /* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is not a failure. */
 void tri_error_save(tri_saved_error *kept, tri_status status);
-/* What is kept, with its message for this thread; TRI_OK where nothing is. */
+/* What is kept, with its message for this thread; TRI_OK if nothing is. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* The exit status of the program for a code, and the first code that has it; TRI_COMM where none has. */
+/* The exit status of the program for a code, and the first code that has it; TRI_COMM if none has. */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

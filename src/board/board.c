@@ -140,7 +140,7 @@ static tri_status board_merge(tri_board *board, const tri_found_list *found) {
 
 /* ---- what lies beside metrics ------------------------------------------------------------------------------------ */
 
-/* A number that another content hardly has; 0 where there is no such file. */
+/* A number that another content hardly has; 0 if there is no such file. */
 static int64_t version_of(const char *root, const char *relative) {
   struct stat now;
   if (!tri_file_find_below(root, relative, &now)) return 0;

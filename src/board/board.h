@@ -20,7 +20,7 @@ void tri_board_destroy(tri_board *board);
 /* LOCAL, from one thread. Looks for what is new or gone, and reads summaries and checkpoints' names again. */
 tri_status tri_board_look(tri_board *board);
 
-/* LOCAL, from the same thread. Reads on in the metrics of all runs, some millions of bytes at a time; true where there
+/* LOCAL, from the same thread. Reads on in the metrics of all runs, some millions of bytes at a time; true if there
  * is more at once. */
 bool tri_board_read(tri_board *board);
 

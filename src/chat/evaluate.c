@@ -41,7 +41,7 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
 }
 
 /* Attributes that a value has in Python and not here. Jinja's sandbox hides those that change a value, and for it they
- * are undefined as here; of dicts they are named all the same, since `.pop` is more often meant as a key. */
+ * are undefined as here; of dicts they are named nevertheless, since `.pop` is more often meant as a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "

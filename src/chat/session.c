@@ -363,7 +363,7 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
   return TRI_OK;
 }
 
-/* [begin, end) of a text without the white space at its end, as a string; false where nothing is left. */
+/* [begin, end) of a text without the white space at its end, as a string; false if nothing is left. */
 static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
   while (end > begin && strchr(" \t\r\n", rendered->text[end - 1]) != NULL) end--;
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;

@@ -253,7 +253,7 @@ void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, cons
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
-/* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 where
+/* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 if
  * all are finite. */
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
 

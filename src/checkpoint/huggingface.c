@@ -177,7 +177,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *dial
   return TRI_OK;
 }
 
-/* The file's name of a key of ours; NULL where it has none. */
+/* The file's name of a key of ours; NULL if it has none. */
 static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {

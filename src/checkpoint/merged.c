@@ -21,7 +21,7 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* "MODULE.lora_A.weight" of "MODULE.weight"; false where it is the name of no weight. */
+/* "MODULE.lora_A.weight" of "MODULE.weight"; false if it is the name of no weight. */
 static bool factor_name(const char *weight, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), tail = strlen(ending);

@@ -165,7 +165,7 @@ static tri_status save_plan(saving *s) {
 
 /* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
 
-/* Notes what state.json will say of a file; facts is NULL where there was no memory for it. */
+/* Notes what state.json will say of a file; facts is NULL if there was no memory for it. */
 static tri_status save_describe(saving *s, const char *name, json_t *facts) {
   if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");

@@ -43,7 +43,7 @@ static const tri_commands all = {commands, sizeof commands / sizeof commands[0]}
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
 /* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
- * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing where
+ * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing if
  * no other rank is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
  * unless the user has set something of the kind. */
 static void limit_spinning(char **arguments) {

@@ -72,7 +72,7 @@ static bool replace_pages(const tri_segment *segment, int file) {
   return replaced == pieces;
 }
 
-/* Makes the file of a segment; -1 where the system does not let us. */
+/* Makes the file of a segment; -1 if the system does not let us. */
 static int make_file(const tri_segment *segment, const label *mine) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int file = memfd_create("trireme", MFD_CLOEXEC);

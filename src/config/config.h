@@ -44,7 +44,7 @@ typedef struct tri_config_word {
 } tri_config_word;
 
 /* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`,
- * NAME_word(value), and NAME_find(word, &value), which is false where there is no such word. A value without a word
+ * NAME_word(value), and NAME_find(word, &value), which is false if there is no such word. A value without a word
  * does not compile, since the switch is over all of them (-Wswitch-enum). */
 #define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
   static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \

@@ -257,7 +257,7 @@ typedef struct tri_device_kernels {
 
   /* ---- attention --------------------------------------------------------------------------------------------- */
 
-  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL where neither
+  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL if neither
    * a backward nor a merge follows. */
   tri_status (*attention_forward)(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
                                   const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
@@ -322,7 +322,7 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_logits)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                tri_logit_form form, void *logits);
   /* Of each row of logits[R, V] (wide, leading dimension ld): its maximum, the sum of exp(logit - maximum), and the
-   * logit of labels[r] - first_id (0 where that is outside [0, V): another rank's slice, or ignored). Outputs are [R],
+   * logit of labels[r] - first_id (0 if that is outside [0, V): another rank's slice, or ignored). Outputs are [R],
    * wide. */
   tri_status (*softmax_statistics)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
@@ -444,7 +444,7 @@ typedef struct tri_device_kernels {
    * becomes codes is neither what they become again nor a reason to keep the values: store `kept` itself.
    *
    * Where a value is not finite no mean is, and every element becomes a not-a-number. One that is far larger than all
-   * others is in the mean, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
+   * others is on average, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
    * it. */
   tri_status (*quantise_nf4)(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
   /* Elements first .. first + count - 1 of the `total` that were quantised, as values[0 .. count - 1] of `type` (bf16

@@ -18,7 +18,7 @@ typedef struct tri_evaluation {
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
 /* The same of a list of scores (TRI_LIST_SCORE), where out[batch * sequence] gets the log of each label's probability
- * times its weight, 0 where it does not count. */
+ * times its weight, 0 if it does not count. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out);
 
 /* A batch of the samples that are scored: [first, first + batch) of `samples`. Those beyond the last are filled up with

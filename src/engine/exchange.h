@@ -65,7 +65,7 @@ tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *g
 tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                          void *values, tri_exchange_request **out);
 
-/* A message of device memory; `host` is as much of host memory, or NULL where the host sees the device's or MPI does.
+/* A message of device memory; `host` is as much of host memory, or NULL if the host sees the device's or MPI does.
  * Both belong to the request until it is waited for. */
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
                                    const void *data, void *host, tri_exchange_request **out);

@@ -47,7 +47,7 @@ struct tri_exchange_request {
 
 struct tri_exchange {
   tri_queue *queue;  /* what computes */
-  tri_queue *copies; /* staging's own, and of sums; NULL where the host sees the memory */
+  tri_queue *copies; /* staging's own, and of sums; NULL if the host sees the memory */
   char *staging;
   char *sums; /* device memory; NULL: MPI does not reach it */
   tri_exchange_region transfer;

@@ -109,7 +109,7 @@ tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number)
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 
-/* How the host reaches the arena: NULL where it sees it. */
+/* How the host reaches the arena: NULL if it sees it. */
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor);
 
 /* Values and results of a step, on the device and in host memory. */

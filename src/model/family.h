@@ -52,7 +52,7 @@ tri_status tri_family_check(const tri_model *model);
 #define TRI_FAMILY_TABLE(VALUE, name) extern const tri_family_table tri_family_##name;
 TRI_FAMILIES(TRI_FAMILY_TABLE)
 
-/* NULL where the model names no family that there is. */
+/* NULL if the model names no family that there is. */
 const tri_family_table *tri_family_of(const tri_model *model);
 
 /* Which list to make. */

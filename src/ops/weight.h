@@ -49,7 +49,7 @@ tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_m
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
 
-/* Runs the gradient product into the parameter's gradient, writing or adding; nothing where that is frozen. */
+/* Runs the gradient product into the parameter's gradient, writing or adding; nothing if that is frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
 

@@ -136,7 +136,7 @@ static void take_rates(const tri_calibration *from, tri_cluster *c) {
   c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
 }
 
-/* Share of the peak that attention's products reach, in the mean of what was measured, the softmax's time taken off. */
+/* Share of the peak that attention's products reach, on average of what was measured, the softmax's time taken off. */
 static double attention_share(const tri_calibration *from, const tri_cluster *c) {
   const tri_measured *m = from->measured;
   double flops = 0, seconds = 0;

@@ -46,7 +46,7 @@ struct tri_snapshots {
   uint64_t signature;
   size_t bytes;      /* of this rank's file */
   int64_t *sizes;    /* [world.size] of every rank's */
-  int64_t neighbour; /* who keeps this rank's, or -1 where there is one node */
+  int64_t neighbour; /* who keeps this rank's, or -1 if there is one node */
 };
 
 /* A file of the shared memory, seen as memory. */

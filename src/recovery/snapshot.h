@@ -24,7 +24,7 @@ tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *prog
 /* COLLECTIVE. The newest step of which every rank's part is somewhere in the job, or -1. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
-/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE where a part is damaged; the engine then holds nothing that
+/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine then holds nothing that
  * counts. */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 

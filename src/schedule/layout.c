@@ -133,7 +133,7 @@ static tri_status check_tensor(const tri_layout *layout, const tri_model *model)
   return TRI_OK;
 }
 
-/* " or 6", or nothing where there is no such number. */
+/* " or 6", or nothing if there is no such number. */
 static const char *or_above(int64_t above, char text[32]) {
   text[0] = '\0';
   if (above > 0) snprintf(text, 32, " or %ld", (long)above);

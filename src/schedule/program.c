@@ -210,7 +210,7 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   return false;
 }
 
-/* The bucket of a call's parameters that is ready early; -1 where they are in none. */
+/* The bucket of a call's parameters that is ready early; -1 if they are in none. */
 static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number) {
   const tri_buckets *buckets = b->request->buckets;
   const tri_op_list *list = b->request->lists[chunk];

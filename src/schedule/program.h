@@ -28,12 +28,12 @@ typedef enum tri_stage_buffer_kind {
 } tri_stage_buffer_kind;
 enum { TRI_NUM_STAGE_BUFFER_KINDS = 4 };
 
-/* -1 where the instruction has none of it. */
+/* -1 if the instruction has none of it. */
 typedef struct tri_instruction {
   tri_instruction_kind kind;
   int32_t micro_batch, chunk;
   int32_t frame;                /* the set of kept activations that the micro-batch lives in until its last backward */
-  int32_t first_call, end_call; /* of the chunk's list; -1 where the program is only looked at */
+  int32_t first_call, end_call; /* of the chunk's list; -1 if the program is only looked at */
   tri_stage_buffer_kind stage_buffer_kind; /* messages */
   int32_t stage_buffer;                    /* messages: which of its kind */
   int32_t in_buffer, out_buffer;           /* forwards and backwards: the stage buffers they read and write */

@@ -124,7 +124,7 @@ tri_status tri_timeline_steps(const tri_timeline *timeline, tri_timeline_step **
 
 /* ---- shares (timeline_shares.c) ---------------------------------------------------------------------------------- */
 
-/* Where the time of steps went, as fractions of it, in the mean over the ranks: compute + all of exposed + bubble = 1.
+/* Where the time of steps went, as fractions of it, on average over the ranks: compute + all of exposed + bubble = 1.
  *
  * compute   the innermost event of the compute lane computes,
  * exposed   it communicates; or there is none, and something goes on in the communication lane,

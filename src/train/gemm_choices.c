@@ -113,7 +113,7 @@ static tri_status gather_asked(const tri_group *world, const asked *all, const c
 
 /* ---- the first rank chooses -------------------------------------------------------------------------------------- */
 
-/* What an earlier part of the run chose; "" where that does not hold here. */
+/* What an earlier part of the run chose; "" if that does not hold here. */
 static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
                                tri_gemm_choices_file *out) {
   bool found = false;

@@ -81,7 +81,7 @@ int64_t tri_space_find(const tri_space *space, const char *name, size_t length) 
   return -1;
 }
 
-/* What a word of a rule is worth at a point; false where it is neither a parameter nor one of the words for devices. */
+/* What a word of a rule is worth at a point; false if it is neither a parameter nor one of the words for devices. */
 static bool value_of(const tri_space *space, const tri_point *point, const char *name, size_t length, double *out) {
   int64_t knob = tri_space_find(space, name, length), nodes = tri_space_find(space, "nodes", 5);
   if (knob >= 0) {

@@ -52,7 +52,7 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 /* Files are identified by their contents, not by their names. */
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* Of a part of a study that was read from a file of that name; 0 where it has none. */
+/* Of a part of a study that was read from a file of that name; 0 if it has none. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
   char *text = NULL;
   if (name[0] == '\0' || tri_config_print(table, values, "", &text) != TRI_OK) return 0;

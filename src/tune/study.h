@@ -86,7 +86,7 @@ bool tri_study_calibrates(const tri_study *study);
 /* A method by the name that it has in a study file; TRI_BAD_USAGE lists them. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
-/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT where it is not legal.
+/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not legal.
  */
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */

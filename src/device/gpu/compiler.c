@@ -52,7 +52,7 @@ static size_t common_prefix(const char *a, const char *b) {
 }
 
 /* Of the listed chips that begin as `chip` does for longest, the nearest: sm_120a for sm_12, and not sm_75, which is as
- * near. NULL where none is meant. Cuts `chips` into words. */
+ * near. NULL if none is meant. Cuts `chips` into words. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];

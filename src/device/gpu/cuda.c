@@ -153,7 +153,7 @@ static tri_status cuda_open(int ordinal, const char *options, tri_gpu_context **
   return TRI_OK;
 }
 
-/* 0 where the driver does not say. */
+/* 0 if the driver does not say. */
 static int attribute(const tri_gpu_context *context, int which) {
   int value = 0;
   return context->calls->device_attribute(&value, which, context->device) == 0 && value > 0 ? value : 0;

@@ -45,7 +45,7 @@ bool tri_guarded_is_poison(const void *memory, size_t bytes) {
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
-/* Addresses, and memory behind all but the guards if `open`. NULL where the system gives none. */
+/* Addresses, and memory behind all but the guards if `open`. NULL if the system gives none. */
 static char *map(size_t bytes, bool open) {
   size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system gives */
   char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

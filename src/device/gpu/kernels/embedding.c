@@ -245,7 +245,7 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* The first window behind the last that this id, which begins in this block's window, reaches; 0 where none begins here
+/* The first window behind the last that this id, which begins in this block's window, reaches; 0 if none begins here
  * that goes on in the next. The same for all threads. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;
