@@ -1,11 +1,11 @@
 /* Parts that change hands: part s of every rank's `from` goes to rank s.
  *
  * Nothing is added, and no rank knows more than the sizes of what it gives and gets. Between nodes every part is a
- * message, and all of them are under way at once. Inside a node the ranks meet in one step (pass.c): in its buffer of
- * that step each writes where its parts for the others are and, if they are small, the parts themselves. A larger
- * `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a second
- * step, after which it is not read any more. What lies elsewhere goes by messages, which its owner starts without
- * asking and the others expect when they have read so. Each rank chooses for its own parts alone.
+ * message, and all of them are under way at once. Inside a node the ranks meet in one step (node_steps.c): in its
+ * buffer of that step each writes where its parts for the others are and, if they are small, the parts themselves. A
+ * larger `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a
+ * second step, after which it is not read any more. What lies elsewhere goes by messages, which its owner starts
+ * without asking and the others expect when they have read so. Each rank chooses for its own parts alone.
  *
  * A part's length is known on both sides, and compared: in the step, or when the message has come. */
 #include "base/memory.h"
