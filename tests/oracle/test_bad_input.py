@@ -182,7 +182,7 @@ def test_checkpoint(tmp_path, made):
     (spoiled / "tokenizer.json").write_text('{"model": {"type": "BPE", "vocab": {')
     check(trireme("generate", spoiled, "--prompt", "a", status=4), "tokenizer.json")
     done = trireme("generate", newest, "--prompt", "a" * 40, "--tokens", "5", "--ignore-end", errors="replace")
-    assert "longer than the 32 positions there are" in done.stderr and done.stdout.startswith("a" * 40)
+    assert "longer than the 32 positions" in done.stderr and done.stdout.startswith("a" * 40)
     # Resuming with another model.
     path = write_run(tmp_path, made, output=str(tmp_path / "again"))
     check(trireme("train", path, "--resume", newest, "--set", "model.hidden_size=32", status=3),

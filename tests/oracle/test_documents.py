@@ -531,7 +531,7 @@ def test_bad_input(tmp_path, corpora):
     made["model"]["vocab_size"] = 257
     run.write_text(yaml_of(made))
     stderr = trireme("train", run, status=4).stderr
-    assert "no end-of-text token (256) stands inside it" in stderr and "joined" in stderr
+    assert "no end-of-text token (256) is inside it" in stderr and "joined" in stderr
     refused("r3", corpora / "train", ["`documents` under `data:`", "one of auto, joined, masked, not `maskd`; did you mean `masked`?"], documents="maskd")
     refused("r4", corpora / "train", ["`packing` under `data:`", "one of auto, windows, documents", "did you mean `documents`?"], packing="document")
     refused("r5", corpora / "train", ["`data.sequence` 81 is longer than the model's max_sequence; use at most 80"], sequence=81)

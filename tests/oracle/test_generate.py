@@ -50,7 +50,7 @@ def test_context(folder):
     prompt, tokens = "the sea is", 90
     done = generate(folder, "--prompt", prompt, "--tokens", tokens, *GREEDY)
     got = done.stdout.decode()[:-1]
-    assert done.stderr.decode().count("longer than the 32 positions there are") == 1
+    assert done.stderr.decode().count("longer than the 32 positions") == 1
     expected = prompt
     while len(expected) < len(prompt) + tokens:
         seen = expected if expected == prompt else expected[-POSITIONS // 2 :]

@@ -526,7 +526,7 @@ def test_wrong_calls_are_told(tree, monkeypatch):
     library.trireme_tokenizer_destroy(made)
     writer, shape = pointer(), (ctypes.c_int64 * 2)(2, 0)
     assert library.trireme_checkpoint_writer_create(text(b"/no-such/folder/x"), text(b"{}"), ctypes.byref(writer)) == 0
-    fails(1, "no length of dimension 1", "trireme_checkpoint_writer_add", writer, text(b"a"), 0, 2, shape, ids)
+    fails(1, "not a length of dimension 1", "trireme_checkpoint_writer_add", writer, text(b"a"), 0, 2, shape, ids)
     fails(1, "there is no type 9", "trireme_checkpoint_writer_add", writer, text(b"a"), 9, 1, shape, ids)
     assert library.trireme_checkpoint_writer_add(writer, text(b"a"), 3, 1, shape, ids) == 0
     fails(1, "two tensors", "trireme_checkpoint_writer_add", writer, text(b"a"), 3, 1, shape, ids)

@@ -187,10 +187,10 @@ static void private_folders(void **state) {
   assert_int_equal(mode_of("own"), 0700);
   assert_int_equal(chmod("own", 0777), 0);
   CHECK_FAILS(tri_directory_create_private("own"), TRI_IO_FAILED, "is a folder of user");
-  CHECK_FAILS(tri_directory_create_private("own"), TRI_IO_FAILED, "with the mode 0777; somebody else may have made it");
+  CHECK_FAILS(tri_directory_create_private("own"), TRI_IO_FAILED, "with the mode 0777; another user may have made it");
   assert_int_equal(chmod("own", 0700), 0);
   assert_int_equal(symlink("own", "a-link"), 0);
-  CHECK_FAILS(tri_directory_create_private("a-link"), TRI_IO_FAILED, "a-link is not a folder of this user");
+  CHECK_FAILS(tri_directory_create_private("a-link"), TRI_IO_FAILED, "a-link is not a private folder of this user");
   CHECK_OK(tri_file_replace("a-file", "text", 4));
   CHECK_FAILS(tri_directory_create_private("a-file"), TRI_IO_FAILED, "it is a file of user");
   CHECK_FAILS(tri_directory_create_private("none/own"), TRI_IO_FAILED, "cannot create the directory none/own");
