@@ -13,7 +13,8 @@ static const tri_hf_key keys[] = {
 
 /* The pairs that transformers counts there are those of hidden_size / num_heads, whatever head_dim is. */
 static tri_status check_pairs(const tri_model *m) {
-  const int64_t rotated = (int64_t)((double)(m->hidden_size / m->num_heads) * m->rotary_fraction);
+  const int64_t head_dim = m->hidden_size / m->num_heads; /* transformers takes no other */
+  const int64_t rotated = (int64_t)((double)head_dim * m->rotary_fraction);
   if (rotated / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`head_dim` %" PRId64

@@ -61,7 +61,7 @@ ALL = {
     "tri_dtype": ["device/dtype.c", "checkpoint/safetensors.c", "checkpoint/huggingface.c", "comm/sums.c", "plan/cluster.c",
                   "device/device.c", "device/cpu/onednn.c", "schedule/layout.c"],
     "tri_instruction_kind": ["engine/engine_step.c"],  # all else reads the list's columns:
-    "tri_operands": ["schedule/program.c", "schedule/program_check.c", "train/dry_run.c"],
+    "tri_operands": ["schedule/program_check.c", "train/dry_run.c"],
     "tri_completion": ["schedule/program_check.c"],
     "tri_event_kind": ["plan/event_sim.c", "timeline/timeline.c"],
     "tri_objective": ["tune/study.c", "tune/explain.c"],

@@ -37,7 +37,7 @@ static void refusals(void **state) {
   (void)state;
   char text[TRI_PATH_BYTES + 8];
   setenv("HOME", "/home/ann", 1);
-  expect_fault("~bob/x", "`~bob/x` would lie in the home folder of another user, `bob`, who is not looked up");
+  expect_fault("~bob/x", "`~bob/x` would lie in the home folder of another user, `bob`, which is not looked up");
   expect_fault("gpt2:~bob/x", "another user, `bob`");
   memset(text, 'x', sizeof text - 1);
   text[sizeof text - 1] = '\0';

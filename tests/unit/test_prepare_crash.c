@@ -238,7 +238,7 @@ static void look(const char *folder, int which) {
     assert_failure(tri_corpus_open(prefix, &corpus), TRI_IO_FAILED,
                    "holds parts of two corpora: `trireme prepare` ended");
     assert_non_null(
-        strstr(tri_status_message(), "Read-only file system); run the command once where the folder can be"));
+        strstr(tri_status_message(), "Read-only file system); run the command once as a user who may write"));
     fault = NO_FAULT;
   }
   if (which == 2) {
