@@ -25,7 +25,8 @@ set_source_files_properties(src/config/preset.c PROPERTIES COMPILE_DEFINITIONS "
 target_compile_options(trireme_options INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Werror=implicit-function-declaration -Wpointer-arith -Wvla -Wundef
   -Wswitch-enum # a switch names every value of an enum, so that a new one stops the build where it has a meaning
-  -fno-math-errno)
+  -fno-math-errno
+  "-fmacro-prefix-map=${CMAKE_SOURCE_DIR}/=") # messages of internal errors name src/FILE, wherever it was built
 if(CMAKE_C_COMPILER_ID MATCHES Clang)
   target_compile_options(trireme_options INTERFACE -Wcovered-switch-default) # nor does a default hide the next one
   target_compile_options(trireme_options INTERFACE -Wno-pass-failed) # under sanitizers `omp simd` loops stay scalar

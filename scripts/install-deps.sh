@@ -143,7 +143,7 @@ done
 
 list_and_stop() {
   { echo "install-deps: $1 Please install:"; printf '  %s\n' "${described[@]}"; } >&2
-  [ ${#missing[@]} -gt 0 ] || exit 0 # what is optional stops nobody
+  [ ${#missing[@]} -gt 0 ] || exit 0 # what is optional does not stop the script
   exit 1
 }
 

@@ -2,7 +2,7 @@
 # clang-tidy by the rules of .clang-tidy: scripts/lint.sh [FILE...], by default every C file that the build compiles.
 # It reads the compile commands of a clang build in build/lint, so that each flag in them is one that clang knows.
 # Nearly all of its time is the analyzer's, which walks along every path through each function. Unit tests go without it: CI
-# runs them under AddressSanitizer and UBSan, and what they would do on a path that no run takes matters to nobody.
+# runs them under AddressSanitizer and UBSan, and what they would do on a path that no run takes does not matter.
 # LINT_SHARE=N reads the files that have changed (tests/runner/changes.py) and one in N of the others: any N consecutive numbers
 # in TRIREME_TEST_SEED read all of them.
 set -euo pipefail

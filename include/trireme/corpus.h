@@ -18,7 +18,7 @@ TRIREME_API void trireme_corpus_close(trireme_corpus *corpus);
 TRIREME_API int64_t trireme_corpus_num_tokens(const trireme_corpus *corpus);
 TRIREME_API int64_t trireme_corpus_num_documents(const trireme_corpus *corpus);
 /* The token with which a document begins, in the stream of all; of document num_documents the end of the stream, and -1
- * where there is no such document. */
+ * if there is no such document. */
 TRIREME_API int64_t trireme_corpus_document(const trireme_corpus *corpus, int64_t document);
 
 /* Copies tokens [first, first + count) of the stream. */

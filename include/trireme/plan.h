@@ -45,11 +45,11 @@ typedef enum trireme_figure {
   TRIREME_FITS = 6               /* 1 or 0                                                */
 } trireme_figure;
 
-/* Of answer `index`, from 0; NaN where there is no such answer or figure. */
+/* Of answer `index`, from 0; NaN if there is no such answer or figure. */
 TRIREME_API double trireme_answers_figure(const trireme_answers *answers, int64_t index, trireme_figure figure);
 
 /* Its layout, as trireme_simulate takes it, and all that `--json` prints of it. They live as long as the answers; NULL
- * where there is no such answer. */
+ * if there is no such answer. */
 TRIREME_API const char *trireme_answers_layout(const trireme_answers *answers, int64_t index);
 TRIREME_API const char *trireme_answers_json(const trireme_answers *answers, int64_t index);
 

@@ -7,7 +7,7 @@
 /* A tri_checkpoint by its public name. */
 static const tri_checkpoint *own(const trireme_checkpoint *checkpoint) { return (const void *)checkpoint; }
 
-/* NULL where there is no such tensor. */
+/* NULL if there is no such tensor. */
 static const tri_safetensors_tensor *tensor_of(const trireme_checkpoint *checkpoint, int64_t index) {
   if (checkpoint == NULL || index < 0 || index >= tri_checkpoint_num_tensors(own(checkpoint))) return NULL;
   return tri_checkpoint_get_entry(own(checkpoint), index).tensor;

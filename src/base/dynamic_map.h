@@ -36,7 +36,7 @@ TRI_HOST_AND_GPU int32_t tri_dynamic_is_beyond(float x, float middle, int32_t co
   return x > middle || (code % 2 == 1 && x == middle);
 }
 
-/* What the elements of a block are multiplied by, of its largest magnitude; 0 where there is nothing to tell apart: in
+/* What the elements of a block are multiplied by, of its largest magnitude; 0 if there is nothing to tell apart: in
  * a block of zeros, of numbers so small that there is no reciprocal, and where not all are finite. Such a block has the
  * codes 0. */
 TRI_HOST_AND_GPU float tri_dynamic_inverse(float largest) {

@@ -13,7 +13,7 @@
 void tri_exact_sum_add(tri_exact_sum *sum, double term);
 /* Passes carries on, so that the limbs of up to 2^30 ranks can be added. */
 void tri_exact_sum_normalise(tri_exact_sum *sum);
-/* The nearest double but for one rounding of the last bits; NaN where a term was not finite. */
+/* The nearest double but for one rounding of the last bits; NaN if a term was not finite. */
 double tri_exact_sum_value(tri_exact_sum *sum);
 #endif
 

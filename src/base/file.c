@@ -335,7 +335,7 @@ void tri_file_writer_put(tri_file_writer *writer, const char *format, ...) {
     flush_writer(writer);
   }
   if (writer->status == TRI_OK) {
-    writer->status = tri_fail(TRI_INTERNAL, "a piece of %s is longer than %d bytes", writer->to.path, WRITER_BYTES);
+    writer->status = tri_fail_internal("a piece of %s is longer than %d bytes", writer->to.path, WRITER_BYTES);
   }
 }
 

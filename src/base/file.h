@@ -78,7 +78,7 @@ bool tri_path_is_directory(const char *path);
 tri_status tri_directory_create(const char *path);
 
 /* LOCAL. Creates one directory that only this user may use (0700), in a folder where others may write, too. One that
- * exists is taken if it is this user's, no link, and nobody else may write to it: others could have made it first.
+ * exists is taken if it is this user's, not a link, and writable by no other user: others could have made it first.
  * TRI_IO_FAILED names the owner. */
 tri_status tri_directory_create_private(const char *path);
 /* fsync of a directory, so that names made or renamed in it survive a crash. */

@@ -17,7 +17,7 @@ typedef struct tri_file_kind {
   bool never_text;    /* a language model is not trained on it as it is */
 } tri_file_kind;
 
-/* LOCAL. By the first bytes of a file, NULL where they are of no kind that is known. */
+/* LOCAL. By the first bytes of a file, NULL if they are of no kind that is known. */
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes);
 /* LOCAL. The same of a file. NULL for what cannot be read, and for pipes and devices, which are not opened. */
 const tri_file_kind *tri_file_kind_find(const char *path);
@@ -36,7 +36,7 @@ typedef enum tri_folder_content {
 } tri_folder_content;
 
 /* LOCAL. What lies in a folder instead, and what to do, for the end of a message: ": it holds model.gguf, a file of
- * llama.cpp; ADVICE". "" where nothing there is known. */
+ * llama.cpp; ADVICE". "" if nothing there is known. */
 enum { TRI_FOLDER_HINT_BYTES = 1024 };
 const char *tri_folder_hint(const char *folder, tri_folder_content wanted, char out[TRI_FOLDER_HINT_BYTES]);
 

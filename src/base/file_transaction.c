@@ -43,7 +43,7 @@ const char *const tri_file_transaction_names[] = {"train.bin",
                                                   NULL};
 enum { NUM_NAMES = sizeof tri_file_transaction_names / sizeof tri_file_transaction_names[0] - 1 };
 
-/* A record comes before its corpus and goes after it, so that nobody who copies the folder in between gets a corpus
+/* A record comes before its corpus and goes after it, so that a copy of the folder made in between never has a corpus
  * without the record that tells that it is not whole. */
 static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 9, 6};
 
@@ -274,7 +274,8 @@ static bool is_leftover(const char *name) {
   return strcmp(name, WHOLE) == 0 || (*rest != '\0' && rest[strspn(rest, "0123456789-")] == '\0');
 }
 
-/* What those that were killed have left. We hold the lock, so nobody writes there; what was whole is in its place. */
+/* What those that were killed have left. We hold the lock, so no other process writes there; what was whole is in its
+ * place. */
 static void clear_leftovers(const char *folder) {
   DIR *directory = opendir(folder);
   if (directory == NULL) return;

@@ -36,14 +36,10 @@ tri_record tri_record_make(tri_record_kind kind, const char *name) {
 static tri_record *place_of(uint64_t ticket) { return &recorder.newest[ticket % TRI_RECORDER_NEWEST]; }
 
 static void keep(const tri_record *record) {
-  if (recorder.num_kept == recorder.room) {
-    int64_t room = recorder.room == 0 ? 4096 : 2 * recorder.room;
-    if (tri_realloc("kept records", (size_t)room, sizeof *recorder.kept, &recorder.kept) != TRI_OK) {
-      recorder.lacks_memory = true;
-      recorder.keeps = false;
-      return;
-    }
-    recorder.room = room;
+  if (tri_grow("kept records", sizeof *recorder.kept, recorder.num_kept, &recorder.room, &recorder.kept) != TRI_OK) {
+    recorder.lacks_memory = true;
+    recorder.keeps = false;
+    return;
   }
   recorder.kept[recorder.num_kept++] = *record;
 }

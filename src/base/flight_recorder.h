@@ -21,7 +21,7 @@ typedef enum tri_record_kind {
   TRI_RECORD_PROGRESS,   /* going on with collectives in the background             */
 } tri_record_kind;
 
-/* Texts are not copied: they must stay. -1 where a number has no meaning. */
+/* Texts are not copied: they must stay. -1 if a number has no meaning. */
 typedef struct tri_record {
   tri_record_kind kind;
   int32_t code;          /* of work: what the recording floor makes of it */
@@ -57,7 +57,7 @@ double tri_recorder_last_s(void);
 /* All records that begin from here on are kept, until tri_recorder_take. */
 void tri_recorder_keep(void);
 /* Ends the keeping. *out of *count, released with tri_free; those that have not ended are left out. TRI_OUT_OF_MEMORY
- * where there was not enough for all of them. */
+ * if there was not enough for all of them. */
 tri_status tri_recorder_take(tri_record **out, int64_t *count);
 
 #endif

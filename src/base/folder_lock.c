@@ -72,7 +72,7 @@ struct tri_folder_lock {
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
 
-/* The first line of a file, without its end; "" where it cannot be read. */
+/* The first line of a file, without its end; "" if it cannot be read. */
 static void read_line(const char *path, char *out, size_t out_bytes) {
   FILE *file = fopen(path, "re");
   out[0] = '\0';
@@ -487,7 +487,7 @@ static tri_status start_keeping(tri_folder_lock *lock) {
   pthread_mutex_init(&lock->mutex, NULL);
   int fault = pthread_create(&lock->thread, NULL, keep, lock);
   lock->has_thread = fault == 0;
-  return fault == 0 ? TRI_OK : tri_fail(TRI_INTERNAL, "cannot start the thread that keeps a lock: %s", strerror(fault));
+  return fault == 0 ? TRI_OK : tri_fail_internal("cannot start the thread that keeps a lock: %s", strerror(fault));
 }
 
 tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {

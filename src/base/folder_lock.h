@@ -4,8 +4,8 @@
  * a process that finds one must decide whether it still counts:
  *
  *  - An owner on this host is looked up: a process of that number with that start is alive, stopped or not.
- *  - Nobody can look at a process of another host. Its owner touches LOCK every few seconds; the lock is dead once that
- *    has not happened for a minute, by the clock of the file system, which is the only one that both hosts see.
+ *  - One of another host cannot be. Its owner touches LOCK every few seconds; the lock is dead once that has not
+ *    happened for a minute, by the clock of the file system, which is the only one that both hosts see.
  *  - An earlier start of the same batch job is dead: the batch system (or `-n`) has ended it.
  *
  * A dead owner's lock is taken over, which is said. An owner that was only cut off finds its lock taken at the next
@@ -31,12 +31,12 @@ tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out);
 /* LOCAL. TRI_BUSY where somebody has taken it over: stop writing. */
 tri_status tri_folder_lock_check(const tri_folder_lock *lock);
 
-/* Whether that was found between checks; asks nobody, and may be called at every step. */
+/* Whether that was found between checks; cheap, may be called at every step. */
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock);
 
-/* LOCAL. Whether nobody writes in a folder any more that has once been locked to do so: its owner is dead, or of
- * another host and silent for ten minutes. One without a lock is left if it is empty and as old. At one look, nobody is
- * waited for. */
+/* LOCAL. Whether no process writes any more in a folder that was once locked for writing: its owner is dead, or of
+ * another host and silent for ten minutes. One without a lock is left if it is empty and as old. Looks once, without
+ * waiting. */
 bool tri_folder_lock_is_left(const char *folder);
 
 /* LOCAL. Removes the lock if it is still this one's. NULL is ignored. */

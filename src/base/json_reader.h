@@ -31,7 +31,7 @@ typedef struct tri_json_reader {
   const json_t *object;
 } tri_json_reader;
 
-/* NULL where it is missing or null. */
+/* NULL if it is missing or null. */
 const json_t *tri_reader_get(const tri_json_reader *from, const char *key);
 
 /* Of at least 1; the same where null stands for 0, and only a missing key for the fallback; of at least 0. */

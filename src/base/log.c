@@ -1,7 +1,6 @@
 #include "base/log.h"
 
 #include "base/clock.h"
-#include "base/parent.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -17,6 +16,12 @@ enum { LOG_IN_HANDLER_BYTES = 1 << 13 };
 static bool progress_open;
 static double progress_last_s = -1e9;
 static bool quiet, marked, parent_has_terminal;
+static const tri_log_sink *sink; /* NULL: standard error alone */
+
+void tri_log_set_sink(const tri_log_sink *to) { sink = to; }
+
+/* Whether the sink has taken it. */
+static bool send(tri_log_kind kind, const char *text) { return marked && sink != NULL && sink->send(kind, text); }
 
 void tri_log_mark_lines(bool terminal) {
   marked = true;
@@ -31,7 +36,7 @@ static void write_whole(const char *text, size_t length) {
     struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
     if (done < 0 && errno == EAGAIN && poll(&room, 1, -1) > 0) continue;
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return; /* nobody is there to be told */
+    if (done <= 0) return; /* standard error is closed */
     text += done;
     length -= (size_t)done;
   }
@@ -54,12 +59,12 @@ void tri_log_to_parent(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (!tri_parent_send(TRI_PARENT_NEWS, text)) write_line(TRI_LOG_PARENT_MARK, "", text);
+  if (!send(TRI_LOG_NEWS, text)) write_line(TRI_LOG_PARENT_MARK, "", text);
 }
 
 bool tri_log_failure(tri_status status, const char *message) {
   tri_log_progress_end();
-  if (marked && tri_parent_words(tri_status_exit(status), message)) return true;
+  if (marked && sink != NULL && sink->failure(tri_status_exit(status), message)) return true;
   if (*message != '\0') write_line(TRI_LOG_MARK, "trireme: ", message);
   return false;
 }
@@ -73,7 +78,7 @@ static void print_line(const char *prefix, const char *format, va_list arguments
   size_t length = strlen(prefix);
   memcpy(text, prefix, length);
   vsnprintf(text + length, sizeof text - length, format, arguments);
-  if (!marked || !tri_parent_send(TRI_PARENT_LINE, text)) write_line(TRI_LOG_MARK, "", text);
+  if (!send(TRI_LOG_LINE, text)) write_line(TRI_LOG_MARK, "", text);
 }
 
 void tri_log(const char *format, ...) {
@@ -93,7 +98,7 @@ void tri_warn(const char *format, ...) {
 void tri_log_in_handler(const char *text) {
   char line[LOG_IN_HANDLER_BYTES];
   size_t length = 0;
-  if (marked && tri_parent_send(TRI_PARENT_LINE, text)) return;
+  if (send(TRI_LOG_LINE, text)) return;
   if (marked) line[length++] = TRI_LOG_MARK;
   for (; *text != '\0' && length + 1 < sizeof line; text++) {
     line[length++] = (char)(marked && *text == '\n' ? TRI_LOG_NEW_LINE : *text);
@@ -113,7 +118,7 @@ void tri_log_progress(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (marked && tri_parent_send(TRI_PARENT_PROGRESS, text)) return;
+  if (send(TRI_LOG_PROGRESS, text)) return;
   if (marked) {
     write_line(TRI_LOG_PROGRESS_MARK, "", text);
   } else if (terminal) {

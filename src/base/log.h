@@ -6,8 +6,23 @@
 
 #include <stdbool.h>
 
-/* Ranks that a parent started (launch/launch.c) say everything to it (base/parent.h). Those that cannot reach it write
- * lines for the launcher to pass on, and mark them, so that the parent can tell them from the launcher's. */
+/* Where lines go before standard error is tried: ranks of a supervisor (launch/supervisor.h) send them to it
+ * (base/parent.h). Both functions return false for what they could not send; it is then written to standard error,
+ * marked, so that the supervisor can tell it from the launcher's own output. `send` is called from signal handlers,
+ * too. */
+typedef enum tri_log_kind {
+  TRI_LOG_LINE,
+  TRI_LOG_PROGRESS, /* replaces the line before it */
+  TRI_LOG_NEWS,     /* for the supervisor alone (tri_log_to_parent) */
+} tri_log_kind;
+typedef struct tri_log_sink {
+  bool (*send)(tri_log_kind kind, const char *text);
+  bool (*failure)(int exit_status, const char *message);
+} tri_log_sink;
+
+/* `sink` is static. Takes effect once lines are marked (tri_log_mark_lines). */
+void tri_log_set_sink(const tri_log_sink *sink);
+
 #define TRI_LOG_MARK '\x1e'
 #define TRI_LOG_PROGRESS_MARK '\x1f'
 #define TRI_LOG_PARENT_MARK '\x1d'

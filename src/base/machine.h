@@ -1,5 +1,5 @@
 /* What kind of machine this is and how much of it this process may use, read from the system's files. They are read
- * below a root folder, so that a test can replay the files of a machine that nobody has at hand. */
+ * below a root folder, so that a test can replay the files of another machine. */
 #ifndef TRI_BASE_MACHINE_H
 #define TRI_BASE_MACHINE_H
 
@@ -14,10 +14,10 @@ typedef struct tri_machine {
   bool neon, sve, arm_bf16;            /* arm64                                                */
   int64_t cores_online;                /* logical                                              */
   int64_t cores_allowed;               /* by the affinity mask of this process                 */
-  double cores_quota;                  /* by its control group; 0 where there is no limit      */
+  double cores_quota;                  /* by its control group; 0 if there is no limit      */
   int64_t numa_nodes;                  /* with memory; at least 1                              */
   int64_t memory_bytes;                /* of the machine                                       */
-  int64_t memory_limit_bytes;          /* of its control group; 0 where there is no limit      */
+  int64_t memory_limit_bytes;          /* of its control group; 0 if there is no limit      */
   int64_t huge_page_bytes, huge_pages; /* set aside by the administrator                       */
   char transparent_huge_pages[16];     /* "always", "madvise", "never"; "" if unknown          */
 } tri_machine;

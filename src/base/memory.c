@@ -59,6 +59,15 @@ tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointe
   return TRI_OK;
 }
 
+tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer) {
+  enum { FIRST = 16 };
+  if (count < *room) return TRI_OK;
+  const int64_t wanted = count < FIRST / 2 ? FIRST : 2 * count;
+  TRI_TRY(tri_realloc(what, (size_t)wanted, size, pointer_to_pointer));
+  *room = wanted;
+  return TRI_OK;
+}
+
 void tri_free(void *pointer) {
   if (pointer == NULL) return;
   char *block = (char *)pointer - HEADER_BYTES;

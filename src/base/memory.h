@@ -16,6 +16,10 @@ tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_poin
 /* Grows or shrinks (bytes beyond the old size are not zeroed). *pointer may hold NULL. Unchanged on failure. */
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
 
+/* Makes an array longer that holds `count` elements of `size` bytes and has memory for *room: nothing while count <
+ * *room, else *room at least doubles. *room is 0 for an array that is NULL. Both are unchanged on failure. */
+tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer);
+
 /* Releases memory of tri_alloc or tri_realloc; NULL is ignored. */
 void tri_free(void *pointer);
 

@@ -1,5 +1,6 @@
 #include "base/parent.h"
 
+#include "base/log.h"
 #include "base/sanitizer.h"
 #include "base/stop.h"
 
@@ -92,7 +93,7 @@ static bool send_packet(int to, tri_parent_kind kind, int number, const char *te
 bool tri_parent_send(tri_parent_kind kind, const char *text) {
   int to = atomic_load(&parent.socket);
   if (to < 0) return false;
-  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* nobody trains slower for a line */
+  return send_packet(to, kind, 0, text, 0) || kind == TRI_PARENT_PROGRESS; /* training does not wait for a line */
 }
 
 void tri_parent_expect_echoes(void) { atomic_store(&parent.echoes, true); }
@@ -176,7 +177,7 @@ static void hear(int from) {
   char word;
   ssize_t got = recv(from, &word, 1, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and nobody waits for this job */
+  if (got <= 0) _exit(LOST_EXIT); /* the parent is gone, and no process waits for this job */
   if (word == TRI_PARENT_STOP) tri_stop_ask();
   if (word != TRI_PARENT_HEARD) return;
   pthread_mutex_lock(&parent.lock);
@@ -205,7 +206,7 @@ static void *listen_to_parent(void *unused) {
   return unused;
 }
 
-/* All signals are for others. Who waits for news does so by a clock that nobody sets. */
+/* All signals are for others. Who waits for news does so by the monotonic clock. */
 static bool start_listening(void) {
   pthread_t thread;
   pthread_condattr_t clock;
@@ -242,13 +243,24 @@ static int reach(const char *name) {
   return to;
 }
 
+static bool send_of_log(tri_log_kind kind, const char *text) {
+  switch (kind) {
+    case TRI_LOG_LINE: return tri_parent_send(TRI_PARENT_LINE, text);
+    case TRI_LOG_PROGRESS: return tri_parent_send(TRI_PARENT_PROGRESS, text);
+    case TRI_LOG_NEWS: return tri_parent_send(TRI_PARENT_NEWS, text);
+  }
+  return false;
+}
+
 void tri_parent_join(void) {
+  static const tri_log_sink sink = {send_of_log, tri_parent_words};
   char name[80], machine[TRI_MACHINE_BYTES], own[TRI_MACHINE_BYTES], host[64] = "", hello[256];
   const char *text = getenv(TRI_PARENT);
   int folder = 0;
   if (text == NULL) return;
   if (sscanf(text, "%79s %63s %d %95s %n", name, parent.token, &parent.beat_ms, machine, &folder) != 4) return;
   snprintf(parent.folder, sizeof parent.folder, "%s", text + folder);
+  tri_log_set_sink(&sink);
   int to = reach(name);
   bool nobody = to < 0 && errno == ECONNREFUSED;
   if (nobody && tri_parent_machine(own) && strcmp(own, machine) == 0) {

@@ -20,7 +20,7 @@
 int tri_parent_rank(void);
 
 /* In the environment of ranks: "SOCKET TOKEN BEAT_MS MACHINE FOLDER". The token shows that a caller is of this job, the
- * machine that a socket which nobody serves is one whose parent is gone. */
+ * machine that a socket which no process serves means that the parent is gone. */
 #define TRI_PARENT "TRIREME_PARENT"
 /* Of ranks that tri_launch started: "terminal" where the parent's standard error is one. */
 #define TRI_LAUNCHED "TRIREME_LAUNCHED"
@@ -54,13 +54,13 @@ bool tri_parent_machine(char out[TRI_MACHINE_BYTES]);
 
 /* LOCAL. Reaches for the parent that the environment names, if it names one, and starts the thread that listens to it
  * and gives signs of life; takes the signals of crashes. Ends the process, which says so, where the parent is gone: it
- * was on this machine, and nobody serves its socket. Once, before
+ * was on this machine, and no process serves its socket. Once, before
  * anything is logged. */
 void tri_parent_join(void);
 
 /* LOCAL. Takes the signals of crashes, to tell the parent of them; what they do then is what they do without us. Once
  * more behind MPI_Init: libraries below MPI take them too (UCX), to print where they were, and may hang in that.
- * Nothing where there is no parent. */
+ * Nothing if there is no parent. */
 void tri_parent_take_crashes(void);
 
 /* Sends a line, a progress or news; false if the parent cannot be reached, or has no room: then it goes through the

@@ -1,4 +1,4 @@
-/* Randomness as a function of (seed, purpose, index): nobody holds generator state, so a value does not depend on
+/* Randomness as a function of (seed, purpose, index): no code holds generator state, so a value does not depend on
  * which rank or thread asks for it, or in which order. Philox 4x32-10 (Salmon et al., SC 2011). */
 #ifndef TRI_BASE_RANDOM_H
 #define TRI_BASE_RANDOM_H

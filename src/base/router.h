@@ -23,7 +23,7 @@ typedef enum tri_router_scoring {
  *  4. weights: their scores p, without the bias; `normalised`: divided by their sum, plus 1e-20 for a sigmoid; times
  *     `scale`.
  *
- * Logits that are not numbers choose some experts all the same, each once, and their weights are not numbers. */
+ * Logits that are not numbers choose some experts nevertheless, each once, and their weights are not numbers. */
 typedef struct tri_router {
   int64_t experts, chosen;
   int64_t groups, kept_groups, best_of_group; /* 1, 1 and 1: no groups */
@@ -50,7 +50,7 @@ static inline bool tri_balances_by_bias(tri_balance_experts balance) {
   return false;
 }
 
-/* More experts than this nobody has: kernels hold a token's in fast memory. */
+/* More experts than in any known model: kernels hold a token's in fast memory. */
 enum { TRI_ROUTER_EXPERTS = 1024, TRI_ROUTER_CHOSEN = 64 };
 
 #endif

@@ -1,4 +1,4 @@
-/* TRI_ADDRESS_SANITIZER and TRI_THREAD_SANITIZER: 1 where the compiler puts that sanitizer in, else 0. gcc and clang
+/* TRI_ADDRESS_SANITIZER and TRI_THREAD_SANITIZER: 1 if the compiler puts that sanitizer in, else 0. gcc and clang
  * say it in different ways; nothing else asks them. */
 #ifndef TRI_BASE_SANITIZER_H
 #define TRI_BASE_SANITIZER_H

@@ -18,6 +18,15 @@ tri_status tri_fail(tri_status code, const char *format, ...) {
   return code;
 }
 
+void tri_fail_at(const char *file, int line, const char *format, ...) {
+  char text[sizeof message]; /* the arguments may point into the old message */
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text - 256, format, arguments);
+  va_end(arguments);
+  snprintf(message, sizeof message, "%s (%.200s:%d)", text, file, line);
+}
+
 const char *tri_status_message(void) { return message; }
 
 void tri_error_save(tri_saved_error *kept, tri_status status) {

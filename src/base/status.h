@@ -23,7 +23,7 @@ typedef enum tri_status {
   TRI_BUSY,          /* another run is alive in the folder              exit status 10 */
   TRI_DEVICE_FAILED, /* a kernel or a copy                              exit status 11 */
   TRI_INTERRUPTED,   /* a signal asked us to stop                       exit status 130 */
-  TRI_INTERNAL,      /* our own mistake                                 exit status 70 */
+  TRI_INTERNAL,      /* a bug in this program                           exit status 70 */
 } tri_status;
 
 #if defined(__GNUC__)
@@ -34,6 +34,10 @@ typedef enum tri_status {
 
 /* Records the message (one line or a few, no trailing newline) for this thread and returns code. */
 tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
+
+/* The same for a bug in this program: TRI_INTERNAL, and the place in the source is added to the message. */
+#define tri_fail_internal(...) ((void)tri_fail_at(__FILE__, __LINE__, __VA_ARGS__), TRI_INTERNAL)
+void tri_fail_at(const char *file, int line, const char *format, ...) TRI_PRINTF(3, 4);
 
 /* clang's analyzer looks at one file at a time and has to be told that a failure is never TRI_OK. */
 #ifdef __clang_analyzer__
@@ -54,10 +58,10 @@ typedef struct tri_saved_error {
 
 /* Keeps a failure with this thread's message, unless one is kept already: the first counts. TRI_OK is not a failure. */
 void tri_error_save(tri_saved_error *kept, tri_status status);
-/* What is kept, with its message for this thread; TRI_OK where nothing is. */
+/* What is kept, with its message for this thread; TRI_OK if nothing is. */
 tri_status tri_saved_error_restore(const tri_saved_error *kept);
 
-/* The exit status of the program for a code, and the first code that has it; TRI_COMM where none has. */
+/* The exit status of the program for a code, and the first code that has it; TRI_COMM if none has. */
 int tri_status_exit(tri_status code);
 tri_status tri_status_of_exit(int exit_status);
 

@@ -94,7 +94,7 @@ tri_status tri_stop_listen(const char *words) {
   sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */
   int fault = pthread_create(&thread, NULL, wait_for_wishes, NULL);
-  if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that waits for signals: %s", strerror(fault));
+  if (fault != 0) return tri_fail_internal("cannot start the thread that waits for signals: %s", strerror(fault));
   pthread_detach(thread);
   return TRI_OK;
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* Bytes that this process could still allocate: the least of what the system says is available, what its control group
- * has left and its own limit (ulimit -v). 0 where the system does not say. */
+ * has left and its own limit (ulimit -v). 0 if the system does not say. */
 size_t tri_system_memory_available(void);
 /* The same for all processes of this machine or control group together: without the process's own limit. */
 size_t tri_system_memory_of_node(void);

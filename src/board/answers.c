@@ -34,7 +34,7 @@ static tri_status answer_json(json_t *document, tri_answer *out) {
   return TRI_OK;
 }
 
-/* NULL where nobody has that number, or another kind has. */
+/* NULL: no item has that number, or one of another kind. */
 static tri_board_item *item_of(const tri_board *board, int64_t number, tri_found_kind kind) {
   if (number < 0 || number >= board->num_items) return NULL;
   tri_board_item *item = board->items[number];

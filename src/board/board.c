@@ -100,11 +100,7 @@ static void name_item(const tri_board *board, tri_board_item *item) {
 
 static tri_status board_add_item(tri_board *board, const tri_found *found) {
   tri_board_item *item = NULL;
-  if (board->num_items == board->room) {
-    int64_t room = board->room == 0 ? 16 : board->room * 2;
-    TRI_TRY(tri_realloc("a board", (size_t)room, sizeof *board->items, &board->items));
-    board->room = room;
-  }
+  TRI_TRY(tri_grow("a board", sizeof *board->items, board->num_items, &board->room, &board->items));
   TRI_TRY(tri_alloc("a board", 1, sizeof *item, &item));
   item->kind = found->kind;
   item->root = found->root;
@@ -144,7 +140,7 @@ static tri_status board_merge(tri_board *board, const tri_found_list *found) {
 
 /* ---- what lies beside metrics ------------------------------------------------------------------------------------ */
 
-/* A number that another content hardly has; 0 where there is no such file. */
+/* A number that another content hardly has; 0 if there is no such file. */
 static int64_t version_of(const char *root, const char *relative) {
   struct stat now;
   if (!tri_file_find_below(root, relative, &now)) return 0;

@@ -20,14 +20,14 @@ void tri_board_destroy(tri_board *board);
 /* LOCAL, from one thread. Looks for what is new or gone, and reads summaries and checkpoints' names again. */
 tri_status tri_board_look(tri_board *board);
 
-/* LOCAL, from the same thread. Reads on in the metrics of all runs, some millions of bytes at a time; true where there
+/* LOCAL, from the same thread. Reads on in the metrics of all runs, some millions of bytes at a time; true if there
  * is more at once. */
 bool tri_board_read(tri_board *board);
 
 /* ---- answers, from any thread (answers.c) ------------------------------------------------------------------------ */
 
-/* Items have numbers from 0, which stay theirs. A number that nobody has, or another kind's, is TRI_BAD_USAGE; files
- * that cannot be read are TRI_BAD_FILE or TRI_IO_FAILED. Texts are JSON, released with free(). */
+/* Items have numbers from 0, which stay theirs. A number that no item has, or one of another kind, is TRI_BAD_USAGE;
+ * files that cannot be read are TRI_BAD_FILE or TRI_IO_FAILED. Texts are JSON, released with free(). */
 enum { TRI_BOARD_MOST_RUNS = 1000, TRI_BOARD_MOST_POINTS = 4000 };
 
 typedef struct tri_answer {

@@ -37,7 +37,7 @@ static void bucket_place_add(tri_bucket_place *p, double x) {
   p->last = x;
 }
 
-/* Which column of pixels, or -1 where it is outside. */
+/* Which column of pixels, or -1 if it is outside. */
 static int64_t bucket_of(const tri_bucket_request *r, double x) {
   if (!(x >= r->from && x <= r->to)) return -1;
   if (r->to == r->from) return 0;

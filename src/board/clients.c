@@ -38,7 +38,7 @@ static void turn_to(tri_client *client, client_turn turn, double lasts_s) {
   client->until_s = client->since_s + lasts_s;
 }
 
-/* The mutex is held: nobody closes the socket meanwhile. */
+/* The mutex is held: no thread closes the socket meanwhile. */
 static void end_client(tri_clients *c, tri_client *client) {
   if (client->ended) return;
   (void)shutdown(client->socket, SHUT_RDWR);
@@ -80,7 +80,7 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
   pthread_mutex_destroy(&c->mutex);
   pthread_cond_destroy(&c->wake);
   tri_free(c);
-  return tri_fail(TRI_INTERNAL, "cannot start the thread that watches connections: %s", strerror(fault));
+  return tri_fail_internal("cannot start the thread that watches connections: %s", strerror(fault));
 }
 
 void tri_clients_destroy(tri_clients *c) {

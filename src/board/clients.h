@@ -24,7 +24,7 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
 /* When no connection is left. NULL is ignored. */
 void tri_clients_destroy(tri_clients *clients);
 
-/* From any thread. A connection that was made just now; NULL where there is no memory for it: then nobody watches it.
+/* From any thread. A connection that was made just now; NULL if there is no memory for it: then it is not watched.
  */
 tri_client *tri_clients_add(tri_clients *clients, int socket);
 /* Before its socket is closed. NULL is ignored here and below. */

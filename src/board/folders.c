@@ -11,11 +11,7 @@
 #include <unistd.h>
 
 static tri_status found_add(tri_found_list *list, tri_found_kind kind, const char *root, const char *relative) {
-  if (list->count == list->room) {
-    int64_t room = list->room == 0 ? 16 : list->room * 2;
-    TRI_TRY(tri_realloc("what lies in folders", (size_t)room, sizeof *list->items, &list->items));
-    list->room = room;
-  }
+  TRI_TRY(tri_grow("what lies in folders", sizeof *list->items, list->count, &list->room, &list->items));
   tri_found *item = &list->items[list->count];
   *item = (tri_found){.kind = kind, .root = root};
   if (relative[0] == '\0') {

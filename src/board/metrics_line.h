@@ -29,7 +29,7 @@ bool tri_board_column_is_noisy(tri_board_column column);
 
 typedef struct tri_board_line {
   int64_t step, tokens;
-  double values[TRI_BOARD_COLUMNS]; /* NaN where the line has none, or null */
+  double values[TRI_BOARD_COLUMNS]; /* NaN if the line has none, or null */
 } tri_board_line;
 
 /* Whether these bytes, without a newline, are an object with a whole step from 1 on. A number may be off by a rounding

@@ -136,7 +136,7 @@ static const char *asked(struct MHD_Connection *from, const char *key) {
   return MHD_lookup_connection_value(from, MHD_GET_ARGUMENT_KIND, key);
 }
 
-/* The fallback where nobody says, or no number. */
+/* The fallback if it is missing or not a number. */
 static double asked_number(struct MHD_Connection *from, const char *key, double fallback, double low, double high) {
   const char *text = asked(from, key);
   char *end = NULL;
@@ -262,7 +262,7 @@ static enum MHD_Result answer_get(const tri_server *server, struct MHD_Connectio
   return give_words(to, MHD_HTTP_NOT_FOUND, "There is nothing here.\n");
 }
 
-/* Called first with the headers, and again with what follows them, which nobody wants. */
+/* Called first with the headers, and again with what follows them, which is ignored. */
 static enum MHD_Result answer(void *context, struct MHD_Connection *to, const char *url, const char *method,
                               const char *version, const char *body, size_t *body_bytes, void **state) {
   static const char other[] =

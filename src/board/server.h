@@ -15,7 +15,7 @@ typedef struct tri_server_options {
 } tri_server_options;
 
 /* Starts threads that answer until tri_server_stop. TRI_BAD_USAGE for a host that is not an address of this machine,
- * TRI_BUSY for a port that is taken, TRI_UNSUPPORTED where the program was built without libmicrohttpd. */
+ * TRI_BUSY for a port that is taken, TRI_UNSUPPORTED if the program was built without libmicrohttpd. */
 tri_status tri_server_start(const tri_server_options *options, tri_board *board, tri_server **out);
 void tri_server_stop(tri_server *server);
 

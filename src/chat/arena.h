@@ -18,7 +18,7 @@ typedef struct tri_chat_arena {
       most_steps; /* work since the last reset: a step for each value, and for 16 bytes of text; 0: no bound */
 } tri_chat_arena;
 
-/* Counts work of one step and of `bytes`. Beyond most_steps TRI_BAD_FILE; TRI_INTERRUPTED where the process was asked
+/* Counts work of one step and of `bytes`. Beyond most_steps TRI_BAD_FILE; TRI_INTERRUPTED if the process was asked
  * to stop. Whatever loops over values or text of a template or a conversation calls this. */
 tri_status tri_chat_arena_charge(tri_chat_arena *arena, size_t bytes);
 

@@ -41,7 +41,7 @@ static bool attribute_of_loop(const tri_chat_loop *loop, tri_chat_value name, tr
 }
 
 /* Attributes that a value has in Python and not here. Jinja's sandbox hides those that change a value, and for it they
- * are undefined as here; of dicts they are named all the same, since `.pop` is more often meant as a key. */
+ * are undefined as here; of dicts they are named nevertheless, since `.pop` is more often meant as a key. */
 static bool is_of_python(tri_chat_value value, tri_chat_value name) {
   static const char strings[] =
       " capitalize casefold center count encode endswith expandtabs find format format_map index "
@@ -529,7 +529,7 @@ static tri_status of_reals(tri_chat_binary sign, double a, double b, tri_chat_va
     case TRI_BINARY_CONCAT: break;
   }
   /* It has no order, so that sorting and comparing would need rules of their own. */
-  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "NaN as a number is not supported");
+  if (isnan(result)) return tri_fail(TRI_UNSUPPORTED, "the result is NaN, which is not supported");
   *out = tri_chat_real(result);
   return TRI_OK;
 }
@@ -812,7 +812,7 @@ static tri_status evaluate_inside(tri_chat_renderer *renderer, const tri_chat_no
     case TRI_NODE_CONTINUE:
     case TRI_NODE_BLOCK: break;
   }
-  return tri_fail(TRI_INTERNAL, "a chat template has a statement where an expression is needed");
+  return tri_fail_internal("a chat template has a statement where an expression is needed");
 }
 
 tri_status tri_chat_evaluate(tri_chat_renderer *renderer, const tri_chat_node *node, tri_chat_value *out) {

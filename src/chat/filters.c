@@ -369,7 +369,7 @@ static tri_status part_of_name(tri_chat_value text, tri_chat_value *out) {
 }
 
 /* `name` of a value, through the dots in it; none is the value itself. What is undefined on the way is `otherwise`,
- * unless there is no such thing. */
+ * unless `otherwise` is none. */
 static tri_status attribute_of(const tri_chat_call *call, tri_chat_value value, tri_chat_value name,
                                tri_chat_value otherwise, tri_chat_value *out) {
   *out = value;

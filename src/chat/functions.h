@@ -57,7 +57,7 @@ tri_chat_value tri_chat_argument(const tri_chat_call *call, int32_t index, tri_c
 tri_status tri_chat_argument_text(const tri_chat_call *call, int32_t index, tri_chat_value otherwise,
                                   tri_chat_value *out);
 tri_status tri_chat_argument_whole(const tri_chat_call *call, int32_t index, int64_t otherwise, int64_t *out);
-/* The same that is a flag of Python's own functions, false where it is not given: true, false or a small whole number,
+/* The same that is a flag of Python's own functions, false if it is not given: true, false or a small whole number,
  * since versions of Python differ in what else they take. */
 tri_status tri_chat_argument_flag(const tri_chat_call *call, int32_t index, bool *out);
 /* `self` as a flat string. */

@@ -41,7 +41,7 @@ static tri_status convert(tri_chat_arena *arena, const json_t *json, int depth, 
     case JSON_FALSE: *out = tri_chat_boolean(false); return TRI_OK;
     case JSON_NULL: *out = tri_chat_none(); return TRI_OK;
   }
-  return tri_fail(TRI_INTERNAL, "a JSON value of an unknown type");
+  return tri_fail_internal("a JSON value of an unknown type");
 }
 
 tri_status tri_chat_of_json(tri_chat_arena *arena, const json_t *json, tri_chat_value *out) {

@@ -291,7 +291,7 @@ static tri_status execute_inside(tri_chat_renderer *renderer, const tri_chat_nod
     case TRI_NODE_FILTER:
     case TRI_NODE_TEST: break;
   }
-  return tri_fail(TRI_INTERNAL, "a chat template has an expression where a statement is needed");
+  return tri_fail_internal("a chat template has an expression where a statement is needed");
 }
 
 tri_status tri_chat_execute(tri_chat_renderer *renderer, const tri_chat_node *node) {

@@ -111,7 +111,7 @@ static bool was_copied(const tri_chat_rendered *rendered, int64_t message) {
 }
 
 /* Which message a generation block printed: of as many blocks as answers the one of the same number, otherwise the one
- * from which bytes in it were copied; -1: nobody knows. */
+ * from which bytes in it were copied; -1: unknown. */
 static int64_t message_of(const tri_chat_conversation *c, const tri_chat_rendered *whole, int64_t block,
                           int64_t *next) {
   tri_chat_span span = whole->generated[block];
@@ -239,7 +239,7 @@ static tri_status find_answer(tri_chat_session *session, const tri_chat_conversa
   if (session->has_pattern && session->work > MOST_WORK && !last) return follow_pattern(session, message, begin, end);
   TRI_TRY(find_begin(session, c, message, begin));
   TRI_TRY(find_end(session, c, message, end));
-  if (*end < *begin) return tri_fail(TRI_INTERNAL, "an answer of a conversation ends before it begins");
+  if (*end < *begin) return tri_fail_internal("an answer of a conversation ends before it begins");
   if (!was_copied(whole, message)) return TRI_OK;
   session->has_pattern = true;
   session->before_last = (tri_chat_span){*begin, whole->copied[message].begin};
@@ -363,7 +363,7 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
   return TRI_OK;
 }
 
-/* [begin, end) of a text without the white space at its end, as a string; false where nothing is left. */
+/* [begin, end) of a text without the white space at its end, as a string; false if nothing is left. */
 static bool take_end(const tri_chat_rendered *rendered, size_t begin, size_t end, char out[TRI_TURN_END_BYTES]) {
   while (end > begin && strchr(" \t\r\n", rendered->text[end - 1]) != NULL) end--;
   if (end <= begin || end - begin >= TRI_TURN_END_BYTES) return false;

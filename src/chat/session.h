@@ -43,7 +43,7 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes);
 
 /* What the template prints behind an answer, without the white space at its end: by it a text that a model writes is
- * known to be whole. Where that is nothing, what stands between an answer and the next question. "" where neither is
+ * known to be whole. Where that is nothing, what stands between an answer and the next question. "" if neither is
  * known. */
 enum { TRI_TURN_END_BYTES = 256 };
 tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 enum { FEW_ENTRIES = 8, DEEPEST = 1000 };
 
@@ -83,14 +84,13 @@ tri_status tri_chat_list_add(tri_chat_arena *arena, tri_chat_list *list, tri_cha
 /* ---- dictionaries ------------------------------------------------------------------------------------------------ */
 
 static uint64_t hash_of(tri_chat_value key) {
-  uint64_t hash = UINT64_C(0xCBF29CE484222325);
+  const uint64_t hash = UINT64_C(0xCBF29CE484222325);
   if (key.kind != TRI_CHAT_STRING) { /* 1, 1.0 and true are one key */
     if (tri_chat_is_whole(key)) return hash ^ (uint64_t)tri_chat_as_whole(key);
     if (key.kind == TRI_CHAT_REAL && fabs(key.real) < 9e18) return hash ^ (uint64_t)(int64_t)key.real;
     return hash;
   }
-  for (size_t i = 0; i < key.bytes; i++) hash = (hash ^ (uint8_t)key.text[i]) * UINT64_C(0x100000001B3);
-  return hash ^ hash >> 29;
+  return XXH3_64bits(key.text, key.bytes);
 }
 
 static bool same_key(tri_chat_value a, tri_chat_value b) {

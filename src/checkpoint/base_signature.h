@@ -8,7 +8,7 @@
 
 enum { TRI_BASE_SIGNATURE_BYTES = 17 };
 
-/* 16 hexadecimal digits each, or "" where it is not known. */
+/* 16 hexadecimal digits each, or "" if it is not known. */
 typedef struct tri_base_signature {
   char frame[TRI_BASE_SIGNATURE_BYTES];  /* of its tensors' names, types and shapes, and the keys that make its function
                                           */

@@ -5,7 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 
-/* One process alone has the list and shares with nobody; of several ranks the first has it. */
+/* A process alone has the list and shares it with no other; of several ranks the first has it. */
 typedef struct tri_candidates {
   const char *root;
   bool first;

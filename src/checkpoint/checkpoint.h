@@ -7,11 +7,12 @@
  *     adapter_model.safetensors, adapter_config.json
  *                             in the place of model.safetensors, where factors beside a base's weights are what is
  *                             trained: PEFT's files, with its names (peft.h)
- *     optimizer.safetensors   what the optimizer keeps of each weight, under the weight's name and a suffix; split
- * alike tokenizer.json          where there is one state.json              progress; sizes and checksums of all of the
- * above COMPLETE                written last; size and checksum of state.json PROVEN, DISPROVED       empty, one of
- * them or none: what later steps say of it (below) BEST                    empty, from the beginning or not at all: no
- * validation loss was as low before
+ *     optimizer.safetensors   what the optimizer keeps of each weight, under its name and a suffix; split alike
+ *     tokenizer.json          where there is one
+ *     state.json              progress; sizes and checksums of all of the above
+ *     COMPLETE                written last; size and checksum of state.json
+ *     PROVEN, DISPROVED       empty, one of them or none: what later steps say of it (below)
+ *     BEST                    empty, from the beginning or not at all: no validation loss was as low before
  *
  * A save writes into ROOT/.tmp-step-00000100-PID, flushes every file and the folder, and renames it, so a folder of
  * the final name is whole however the process ends. Removal goes the other way: rename to ROOT/.old-step-00000100-PID,
@@ -252,7 +253,7 @@ void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, cons
 tri_status tri_checkpoint_read(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                const int64_t *shape, const tri_checkpoint_memory *memory, void *dst);
 
-/* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 where
+/* LOCAL. The element of the slice's data, of type fp32, fp64 or bf16, that is the first to be NaN or infinite; -1 if
  * all are finite. */
 tri_status tri_checkpoint_slice_not_finite(const tri_checkpoint_slice *slice, tri_dtype type, int64_t *out);
 

@@ -16,7 +16,7 @@ typedef struct tri_combine_settings {
   double t;       /* slerp: 0 is the first model, 1 the second */
 } tri_combine_settings;
 
-/* values[i] are the models' `count` elements, which may be overwritten; base is NULL where the method needs none. */
+/* values[i] are the models' `count` elements, which may be overwritten; base is NULL if the method needs none. */
 typedef void tri_combine(const tri_combine_settings *settings, int models, int64_t count, float *const *values,
                          const float *base, float *out);
 

@@ -23,7 +23,7 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, KEYS_BYTES = 512 };
 
 /* ---- which keys -------------------------------------------------------------------------------------------------- */
 
-/* A tensor as a model has it; num_dims is 0 where it has none. */
+/* A tensor as a model has it; num_dims is 0 if it has none. */
 typedef struct sight {
   int num_dims;
   int64_t shape[2];

@@ -187,7 +187,7 @@ static tri_status set_true(const char *key, char **config) {
   json_object_set_new(document, key, json_true());
   char *text = tri_huggingface_text(document), *copy = NULL;
   json_decref(document);
-  if (text == NULL) return tri_fail(TRI_INTERNAL, "an adapter's description cannot be written as JSON");
+  if (text == NULL) return tri_fail_internal("an adapter's description cannot be written as JSON");
   tri_status status = tri_strdup(text, &copy);
   free(text);
   TRI_TRY(status);

@@ -17,7 +17,7 @@ tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit,
 /* What a saved model lacks that says what ends a text. */
 typedef struct tri_extra_texts {
   char *tokenizer_config,
-      *generation_config; /* texts of files, or NULL where the folder has them; released with tri_free */
+      *generation_config; /* texts of files, or NULL if the folder has them; released with tri_free */
   int32_t end_of_text;    /* for config.json; -1: there is none */
 } tri_extra_texts;
 

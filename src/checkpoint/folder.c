@@ -3,7 +3,7 @@
  *
  *  save     .tmp-step-N-PID  --(all files flushed)-->  step-N
  *  replace  step-N  -->  .old-step-N-PID, then as above. Until the new one has its name the old one, still whole,
- *           can be found under `.old-`; tri_checkpoint_newest looks there too, and nobody clears it before.
+ *           can be found under `.old-`; tri_checkpoint_newest looks there too, and nothing clears it before.
  *  remove   step-N  -->  .old-step-N-PID, COMPLETE removed, then the rest. From the second move on it cannot be
  *           mistaken for a checkpoint.
  *

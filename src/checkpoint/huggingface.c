@@ -177,7 +177,7 @@ static tri_status read_keys(const tri_json_reader *from, const tri_hf_keys *dial
   return TRI_OK;
 }
 
-/* The file's name of a key of ours; NULL where it has none. */
+/* The file's name of a key of ours; NULL if it has none. */
 static const char *name_in_file(const tri_hf_keys *dialect, const char *ours, size_t bytes) {
   const tri_config_key *key = NULL;
   for (size_t i = 0; i < tri_model_table.num_keys && key == NULL; i++) {
@@ -453,8 +453,8 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
   char *text = failed != 0 ? NULL : tri_huggingface_text(document);
   json_decref(document);
   if (text == NULL) {
-    return tri_fail(TRI_INTERNAL, "the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",
-                    model->name);
+    return tri_fail_internal("the description of model `%s` cannot be written as JSON: not UTF-8, or no memory",
+                             model->name);
   }
   status = tri_strdup(text, out);
   free(text);

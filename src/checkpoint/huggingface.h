@@ -22,7 +22,7 @@ tri_status tri_huggingface_load(const char *folder, tri_model *out);
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
 /* LOCAL. Says in a line each which keys of a folder's config.json count for nothing, which of two keys for one thing
- * counts, and, if `training`, what of them is not done in training (huggingface_keys.h). Nothing where it cannot be
+ * counts, and, if `training`, what of them is not done in training (huggingface_keys.h). Nothing if it cannot be
  * read. */
 void tri_huggingface_note(const char *folder, bool training);
 

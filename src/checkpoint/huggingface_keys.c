@@ -197,7 +197,7 @@ static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialec
   free(text);
 }
 
-/* Bases, what turns of each head and how it is stretched. */
+/* Bases, what rotates of each head and how it is stretched. */
 static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
   const tri_hf_keys_rope *rope = &dialect->rope;

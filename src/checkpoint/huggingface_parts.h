@@ -6,14 +6,14 @@
 #include "model/hf_keys.h"
 #include "model/model.h"
 
-/* The usual keys of the base and of what turns of each head, at the top of the file and in that object. */
+/* The usual keys of the base and of what rotates of each head, at the top of the file and in that object. */
 #define TRI_HUGGINGFACE_THETA "rope_theta"
 #define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
 
 /* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first
  * counts unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
-/* What says it of layers without a window, NULL where nothing does: that object, or where kinds of layers have bases of
+/* What says it of layers without a window, NULL if nothing does: that object, or where kinds of layers have bases of
  * their own the one that `rope_parameters` has for full_attention. */
 const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect);
 /* Whether that object's `type`, the former name of `rope_type`, is passed over: in `rope_scaling` beside such bases. */
@@ -27,7 +27,7 @@ void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *diale
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
 
-/* JSON as text, with as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. NULL where that
+/* JSON as text, with as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. NULL if that
  * cannot be; release with free. */
 char *tri_huggingface_text(const json_t *document);
 

@@ -7,7 +7,7 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* What turns of each head, by the key that it has there. */
+/* What rotates of each head, by the key that it has there. */
 static tri_status read_fraction(const tri_json_reader *from, const char *key, tri_model *out) {
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
@@ -23,7 +23,8 @@ static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys
   return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
-/* Families whose heads turn whole: transformers passes the key over as long as nothing is stretched, and fails else. */
+/* Families whose heads rotate whole: transformers passes the key over as long as nothing is stretched, and fails else.
+ */
 static tri_status check_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
   const double rotated = out->rotary_fraction;
   if (dialect->rope.fraction != NULL || rotated == 0 || rotated == 1) return TRI_OK;

@@ -21,7 +21,7 @@
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* "MODULE.lora_A.weight" of "MODULE.weight"; false where it is the name of no weight. */
+/* "MODULE.lora_A.weight" of "MODULE.weight"; false if it is the name of no weight. */
 static bool factor_name(const char *weight, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
   const size_t length = strlen(weight), tail = strlen(ending);
@@ -366,7 +366,7 @@ tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *t
                                 tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum) {
   const tri_checkpoint *from = tri_merged_source(merged, tensor->name);
   if (!tri_low_rank_is_plain(factors) && type != TRI_FP64) {
-    return tri_fail(TRI_INTERNAL, "a product is added to %s", tri_dtype_name(type));
+    return tri_fail_internal("a product is added to %s", tri_dtype_name(type));
   }
   TRI_TRY(tri_checkpoint_read_part(from, tensor->name, type, tensor->num_dims, tensor->shape, slice, sum));
   if (factors->whole != NULL) {

@@ -17,7 +17,7 @@ typedef struct tri_merged {
 } tri_merged;
 
 /* LOCAL. Opens what `given` means (tri_checkpoint_find) and reads the settings of its model. Of an adapter also its
- * base: the folder `base` or, where that is NULL, the one that the adapter names. TRI_BAD_CONFIG where the base has
+ * base: the folder `base` or, where that is NULL, the one that the adapter names. TRI_BAD_CONFIG if the base has
  * another signature than the adapter was trained on; TRI_BAD_FILE names a tensor of the adapter that has no place in
  * the model, or one that contradicts config.json (config_vs_weights.h). `use` says whether all that is read is compared
  * with checksums, and whether averages of the weights are meant, of the adapter where there is one. Release with

@@ -74,7 +74,7 @@ static tri_status expand_folder(tri_yaml_tree *tree, const tri_yaml *reference, 
   TRI_TRY(tri_path_join(config, folder, TRI_FILE_CONFIG));
   if (!is_a_rank()) tri_huggingface_note(folder, true);
   TRI_TRY(tri_model_print(&model, &text));
-  /* As an option, since its lines are nobody's. */
+  /* As an option, since its lines are in no file. */
   status = tri_yaml_parse(tree, config, true, text, strlen(text), &mapping);
   tri_free(text);
   TRI_TRY(status);

@@ -27,7 +27,7 @@ static bool is_left(const char *path) {
   return tri_folder_lock_is_left(path);
 }
 
-/* What killed processes have left. What cannot be removed stays, which harms nobody. */
+/* What killed processes have left. What cannot be removed stays, which does no harm. */
 static void clear_left(const char *name) {
   char above[TRI_PATH_BYTES], path[TRI_PATH_BYTES];
   const char *slash = strrchr(name, '/'), *last = slash == NULL ? name : slash + 1;

@@ -1,6 +1,6 @@
 /* A folder that has its name at the end alone: until then it is NAME.tmp-MARK, with a lock in it that says who writes
- * there. The next command that writes a folder of that name finds by the lock which of these nobody writes any more,
- * and removes them; what is not locked, and not empty, is somebody else's and stays. */
+ * there. The next command that writes a folder of that name finds by the lock which of these no process writes any
+ * more, and removes them; what is not locked, and not empty, is somebody else's and stays. */
 #ifndef TRI_CHECKPOINT_NAMED_FOLDER_H
 #define TRI_CHECKPOINT_NAMED_FOLDER_H
 

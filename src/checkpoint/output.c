@@ -28,7 +28,7 @@
 
 enum { PIECE_BYTES = 1 << 20, FLUSH_BYTES = 16 << 20, SECTOR_BYTES = 512 };
 
-/* Bytes free for a file, what it has taken already included; false where the system does not say. */
+/* Bytes free for a file, what it has taken already included; false if the system does not say. */
 static bool free_bytes(const char *path, double *out) {
   struct statvfs disk;
   struct stat facts;
@@ -68,7 +68,7 @@ tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out) 
   return TRI_OK;
 }
 
-/* The same file past the page cache, or -1 where the file system is not one of a local disk's or does not want it. */
+/* The same file past the page cache, or -1 if the file system is not one of a local disk's or does not want it. */
 int tri_open_direct(const char *path, int file, int mode) {
 #if defined __linux__ && defined O_DIRECT
   enum { EXT4 = 0xEF53, XFS = 0x58465342 };

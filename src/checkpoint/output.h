@@ -49,7 +49,7 @@ tri_status tri_output_file(const char *path, const void *data, size_t bytes);
 /* LOCAL. A copy of a file, piece by piece. */
 tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum);
 
-/* LOCAL. The open file a second time, past the page cache, to be read or written (mode: O_RDONLY, O_WRONLY); -1 where
+/* LOCAL. The open file a second time, past the page cache, to be read or written (mode: O_RDONLY, O_WRONLY); -1 if
  * the file system is not one of a local disk's or does not want it. */
 int tri_open_direct(const char *path, int file, int mode);
 

@@ -178,7 +178,7 @@ tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **o
   char *text = document == NULL ? NULL : tri_huggingface_text(document);
   json_decref(document);
   if (text == NULL) {
-    return tri_fail(TRI_INTERNAL, "an adapter's description cannot be written as JSON: not UTF-8, or no memory");
+    return tri_fail_internal("an adapter's description cannot be written as JSON: not UTF-8, or no memory");
   }
   tri_status status = tri_strdup(text, out);
   free(text);

@@ -354,11 +354,11 @@ const char *tri_safetensors_metadata(const tri_safetensors_header *header, const
 static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor, uint64_t *offset) {
   char shape_text[TRI_SAFETENSORS_SHAPE_BYTES];
   if (!tensor_bytes(tensor, &tensor->bytes) || __builtin_add_overflow(*offset, tensor->bytes, &(uint64_t){0})) {
-    return tri_fail(TRI_INTERNAL, "tensor `%s` of shape %s has no size in bytes", tensor->name,
-                    tri_safetensors_shape_text(tensor->num_dims, tensor->shape, shape_text));
+    return tri_fail_internal("tensor `%s` of shape %s has no size in bytes", tensor->name,
+                             tri_safetensors_shape_text(tensor->num_dims, tensor->shape, shape_text));
   }
   if (strcmp(tensor->name, "__metadata__") == 0 || json_object_get(document, tensor->name) != NULL) {
-    return tri_fail(TRI_INTERNAL, "a safetensors file cannot hold two entries of the name `%s`", tensor->name);
+    return tri_fail_internal("a safetensors file cannot hold two entries of the name `%s`", tensor->name);
   }
   json_t *shape = json_array();
   for (int d = 0; d < tensor->num_dims; d++) {
@@ -372,7 +372,7 @@ static tri_status place_tensor(json_t *document, tri_safetensors_tensor *tensor,
   json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", tri_safetensors_type_name(tensor->type), "shape", shape,
                             "data_offsets", (json_int_t)tensor->offset, (json_int_t)*offset);
   if (json_object_set_new(document, tensor->name, entry) != 0) {
-    return tri_fail(TRI_INTERNAL, "`%.200s` cannot be the name of a tensor: it is not UTF-8", tensor->name);
+    return tri_fail_internal("`%.200s` cannot be the name of a tensor: it is not UTF-8", tensor->name);
   }
   return TRI_OK;
 }

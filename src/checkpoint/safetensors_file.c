@@ -66,8 +66,8 @@ void tri_safetensors_close(tri_safetensors_file *file) {
 tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                       uint64_t first, uint64_t bytes, void *out) {
   if (first > tensor->bytes || bytes > tensor->bytes - first) {
-    return tri_fail(TRI_INTERNAL, "bytes [%" PRIu64 ", %" PRIu64 ") of tensor `%s`, which has %" PRIu64, first,
-                    first + bytes, tensor->name, tensor->bytes);
+    return tri_fail_internal("bytes [%" PRIu64 ", %" PRIu64 ") of tensor `%s`, which has %" PRIu64, first,
+                             first + bytes, tensor->name, tensor->bytes);
   }
   return tri_input_read(&file->input, tensor->offset + first, bytes, out);
 }

@@ -165,7 +165,7 @@ static tri_status save_plan(saving *s) {
 
 /* ---- the folder, on the first rank ------------------------------------------------------------------------------- */
 
-/* Notes what state.json will say of a file; facts is NULL where there was no memory for it. */
+/* Notes what state.json will say of a file; facts is NULL if there was no memory for it. */
 static tri_status save_describe(saving *s, const char *name, json_t *facts) {
   if (json_object_set_new(s->facts, name, facts) == 0) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the checksums of a checkpoint");
@@ -294,7 +294,7 @@ static tri_status create_folder(saving *s) {
   const char *root = s->request.root;
   int64_t step = s->request.state.step;
   if (step < 0 || s->request.keep < 0) {
-    return tri_fail(TRI_INTERNAL, "a checkpoint of step %" PRId64 " with keep %" PRId64, step, s->request.keep);
+    return tri_fail_internal("a checkpoint of step %" PRId64 " with keep %" PRId64, step, s->request.keep);
   }
   TRI_TRY(create_root(root));
   if (tri_folder_clear(root, TRI_FOLDER_TEMPORARY) != TRI_OK) {

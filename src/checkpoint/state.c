@@ -40,8 +40,8 @@ static tri_status print_state(const tri_checkpoint_state *state, json_t *files, 
   *out = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
   if (*out == NULL) {
-    return tri_fail(TRI_INTERNAL, "the state of step %" PRId64 " cannot be written as JSON: not UTF-8, or no memory",
-                    state->step);
+    return tri_fail_internal("the state of step %" PRId64 " cannot be written as JSON: not UTF-8, or no memory",
+                             state->step);
   }
   return TRI_OK;
 }

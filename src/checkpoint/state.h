@@ -23,7 +23,7 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* LOCAL. The same of a folder that may be a plain Hugging Face one, of which *document is NULL. One that has either of
- * state.json and COMPLETE is not plain: TRI_BAD_FILE where it lacks the other. */
+ * state.json and COMPLETE is not plain: TRI_BAD_FILE if it lacks the other. */
 tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
 
 /* What a rank compares of a checkpoint. */
@@ -37,7 +37,7 @@ typedef struct tri_state_scope {
  * and that the document does not list is damage, too. */
 tri_status tri_state_verify(const char *folder, const json_t *document, const tri_state_scope *scope);
 
-/* LOCAL. What the document says of a file, borrowed; TRI_BAD_FILE where it says nothing. */
+/* LOCAL. What the document says of a file, borrowed; TRI_BAD_FILE if it says nothing. */
 tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out);
 
 /* LOCAL. Compares the content of a file of no tensors, which the caller has read, with what the document says. */

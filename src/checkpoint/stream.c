@@ -102,7 +102,7 @@ tri_status tri_stream_create(void *buffers, tri_stream **out) {
   for (int i = 0; i < 2; i++) s->buffers[i].bytes = first + (size_t)i * BUFFER_BYTES;
   int fault = pthread_create(&s->thread, NULL, work, s);
   if (fault != 0) {
-    status = tri_fail(TRI_INTERNAL, "cannot start the thread that writes: %s", strerror(fault));
+    status = tri_fail_internal("cannot start the thread that writes: %s", strerror(fault));
     goto destroy_stream;
   }
   s->has_thread = true;

@@ -11,7 +11,7 @@
 
 enum { PIECE_ELEMENTS = 1 << 20 };
 
-/* NULL where the model is not tied. */
+/* NULL if the model is not tied. */
 static const tri_parameter *find_head(const tri_parameter_table *table) {
   for (int64_t e = 0; e < table->num_entries; e++) {
     if (table->entries[e].tied_to >= 0) return &table->entries[e];

@@ -447,7 +447,7 @@ const tri_command tri_command_inspect = {
         "Two of them: what differs; the exit status is 0 if nothing does, and 1 otherwise. What is read is verified.\n"
         "--no-verify compares nothing with its checksum and says so, for what can be saved of a damaged one.\n"
         "A corpus (the prefix of its .bin and .idx): how long its documents are; in sequences of T tokens, how much\n"
-        "filling packed documents need, and the share of attention's area that masks leave. Where the index has one\n"
+        "padding packed documents need, and the share of attention's area that masks leave. Where the index has one\n"
         "document, they end at the end-of-text token of FILE, or of the tokenizer.json beside the corpus.\n"
         "\n"
         "example: trireme inspect frontier-175b\n",

@@ -43,8 +43,8 @@ static const tri_commands all = {commands, sizeof commands / sizeof commands[0]}
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
 
 /* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
- * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing where
- * nobody else is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
+ * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing if
+ * no other rank is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
  * unless the user has set something of the kind. */
 static void limit_spinning(char **arguments) {
   if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
@@ -85,7 +85,7 @@ static void limit_threads(void) {
 /* For tests: whatever a command that went well allocated through tri_alloc, it has released. */
 static tri_status check_memory(void) {
   if (getenv("TRIREME_CHECK_MEMORY") == NULL || tri_memory_bytes() == 0) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%zu bytes of counted memory were not released", tri_memory_bytes());
+  return tri_fail_internal("%zu bytes of counted memory were not released", tri_memory_bytes());
 }
 
 /* What is opened later must not get the number of a standard file that was closed, and its lines. Standard output is

@@ -2,6 +2,8 @@
 
 #include "base/memory.h"
 
+#include <xxhash.h>
+
 tri_status tri_first_rank_status(const tri_group *group, tri_status status) {
   int32_t code = (int32_t)status;
   if (group->size == 1) return status;
@@ -44,15 +46,8 @@ tri_status tri_common_failure(const tri_group *group, tri_status status) {
   return tri_fail(code, "%s", kept.message);
 }
 
-/* FNV-1a: a difference must be found, nobody forges one. */
-static uint64_t hash_of(const char *text, size_t length) {
-  uint64_t hash = 14695981039346656037u;
-  for (size_t i = 0; i < length; i++) hash = (hash ^ (unsigned char)text[i]) * 1099511628211u;
-  return hash;
-}
-
 tri_status tri_must_agree(const tri_group *group, const char *what, const char *text, size_t length) {
-  uint64_t own = hash_of(text, length);
+  uint64_t own = XXH3_64bits(text, length); /* finds accidental differences, not forged ones */
   uint64_t *all = NULL;
   int differs = -1;
   if (group->size == 1) return TRI_OK;

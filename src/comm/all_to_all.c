@@ -1,11 +1,11 @@
 /* Parts that change hands: part s of every rank's `from` goes to rank s.
  *
  * Nothing is added, and no rank knows more than the sizes of what it gives and gets. Between nodes every part is a
- * message, and all of them are under way at once. Inside a node the ranks meet in one step (pass.c): in its buffer of
- * that step each writes where its parts for the others are and, if they are small, the parts themselves. A larger
- * `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a second
- * step, behind which nobody reads it any more. What lies elsewhere goes by messages, which its owner starts without
- * asking and the others expect when they have read so. Each rank chooses for its own parts alone.
+ * message, and all of them are under way at once. Inside a node the ranks meet in one step (node_steps.c): in its
+ * buffer of that step each writes where its parts for the others are and, if they are small, the parts themselves. A
+ * larger `from` is read where it is if it lies in memory that the ranks of the node see (share.c); then there is a
+ * second step, after which it is not read any more. What lies elsewhere goes by messages, which its owner starts
+ * without asking and the others expect when they have read so. Each rank chooses for its own parts alone.
  *
  * A part's length is known on both sides, and compared: in the step, or when the message has come. */
 #include "base/memory.h"
@@ -164,7 +164,7 @@ static tri_status offer(tri_request *request, parts_way way, int to, char *buffe
     case PARTS_IN_PLACE: *first = (int64_t)(given_at(request, to) - request->values); return TRI_OK;
     case PARTS_BY_MESSAGES: *first = 0; return post_send(request, to);
   }
-  return tri_fail(TRI_INTERNAL, "parts go no way %d", (int)way);
+  return tri_fail_internal("parts go no way %d", (int)way);
 }
 
 /* Tells the others of the node where this rank's parts for them are. */
@@ -313,8 +313,8 @@ static tri_status make(const tri_request *description, tri_request **out) {
 static tri_status check(const tri_group *group, const tri_request *request) {
   const size_t given = given_bytes(request, group->rank), kept = got_bytes(request, group->rank);
   if (given == kept) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%s over %s: rank %d gives %zu bytes to itself and expects %zu",
-                  tri_operation_name(request->operation), group->name, group->rank, given, kept);
+  return tri_fail_internal("%s over %s: rank %d gives %zu bytes to itself and expects %zu",
+                           tri_operation_name(request->operation), group->name, group->rank, given, kept);
 }
 
 /* *out stays NULL in a group of one, where all is done. */
@@ -377,7 +377,7 @@ tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes
   const int size = group->size;
   int64_t *begins = NULL;
   if (to < 0 || to >= size || from < 0 || from >= size) {
-    return tri_fail(TRI_INTERNAL, "pass over %s: there is no rank %d, or %d, of %d", group->name, to, from, size);
+    return tri_fail_internal("pass over %s: there is no rank %d, or %d, of %d", group->name, to, from, size);
   }
   TRI_TRY(tri_alloc("a pass", 2 * ((size_t)size + 1), sizeof *begins, &begins));
   int64_t *given = begins, *got = begins + size + 1;

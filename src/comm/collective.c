@@ -104,7 +104,7 @@ static tri_status across_nodes(tri_request *request, bool *through, bool *moved)
     case TRI_STAGE_AT_ONCE:
     case TRI_STAGE_NODE: break; /* advance() */
   }
-  return tri_fail(TRI_INTERNAL, "a collective across nodes is in stage %d, which has none", (int)request->stage);
+  return tri_fail_internal("a collective across nodes is in stage %d, which has none", (int)request->stage);
 }
 
 static tri_status advance(tri_request *request, bool *moved) {
@@ -236,28 +236,10 @@ static tri_status start(const tri_request *description, tri_request **out) {
 
 /* ---- operations -------------------------------------------------------------------------------------------------- */
 
-const char *tri_operation_name(tri_operation operation) {
-  switch (operation) {
-    case TRI_ALL_REDUCE: return "all_reduce";
-    case TRI_REDUCE_SCATTER: return "reduce_scatter";
-    case TRI_ALL_GATHER: return "all_gather";
-    case TRI_ALL_MAXIMUM: return "all_maximum";
-    case TRI_ALL_SUM_INT64: return "all_sum_int64";
-    case TRI_BROADCAST: return "broadcast";
-    case TRI_GATHER_BYTES: return "gather_bytes";
-    case TRI_BARRIER: return "barrier";
-    case TRI_ALL_TO_ALL: return "all_to_all";
-    case TRI_RING_PASS: return "pass";
-    case TRI_SEND: return "send";
-    case TRI_RECEIVE: return "receive";
-  }
-  return (int)operation == 0 ? "nothing" : "nothing known"; /* a request's memory before its first use */
-}
-
 static tri_status check_type(const tri_group *group, tri_operation operation, const tri_sum *sum, tri_dtype type) {
   if (sum != NULL) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%s over %s: values of type %s cannot be added", tri_operation_name(operation),
-                  group->name, tri_dtype_name(type));
+  return tri_fail_internal("%s over %s: values of type %s cannot be added", tri_operation_name(operation), group->name,
+                           tri_dtype_name(type));
 }
 
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values) {
@@ -322,7 +304,7 @@ tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mi
   return run(&request);
 }
 
-/* Nobody has the sum before everybody has come. */
+/* No rank has the sum before all have arrived. */
 tri_status tri_barrier(const tri_group *group) {
   if (group->impl == NULL) return TRI_OK;
   int64_t nothing = 0;

@@ -28,7 +28,7 @@
 /* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS),
  * or stays alone without touching MPI where none did. Once in a process, before any thread is started. */
 tri_status tri_comm_open(void);
-/* Before or after it: whether nobody started this process as a rank of a job, or as its only one. */
+/* Before or after it: whether this process was not started as a rank of a job, or is its only rank. */
 bool tri_comm_is_started_alone(void);
 /* COLLECTIVE. Ends a job whose ranks all came through. */
 void tri_comm_close(void);
@@ -72,7 +72,7 @@ tri_group tri_group_world(void);
 /* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Staging memory for collectives is
  * made here, so that none is made later; `staging_bytes` is how much of it this rank holds (shared with its node). */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
-/* Waits for nobody. On all ranks of the group in the same order, where it is done with. */
+/* Does not wait. On all ranks of the group in the same order, where it is done with. */
 void tri_group_destroy(tri_group *group);
 size_t tri_group_staging_bytes(const tri_group *group);
 

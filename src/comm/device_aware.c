@@ -57,7 +57,7 @@ bool tri_comm_is_device_aware(tri_device_peer peer) {
 /* ---- a collective ------------------------------------------------------------------------------------------------ */
 
 /* Messages of one group are matched in the order in which they are sent, and collectives are called in one order. The
- * largest tag that every MPI has, which no box's is. */
+ * largest tag that every MPI has, which no stage buffer's is. */
 enum { TAG = 32767, HALF_BYTES = TRI_DEVICE_AWARE_SCRATCH_BYTES / 2, ALIGNMENT = 64 };
 
 /* How far the piece has come. */

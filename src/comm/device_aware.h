@@ -22,7 +22,7 @@ typedef struct tri_device_aware_call {
   int64_t count;
   char *values;           /* device memory */
   tri_queue *queue;       /* in which the device adds */
-  tri_device_event ready; /* the values are there, and nobody else uses them */
+  tri_device_event ready; /* the values are there, and no other work uses them */
   char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, until it is done */
 } tri_device_aware_call;
 

@@ -3,7 +3,7 @@
  * are: until all have begun, until all have added what they own, until all have fetched what the others own. So a rank
  * that computes does not hold up the ones that add: it has only to look in now and then.
  *
- * Nobody writes what another reads: while sums are made, a rank writes its own part of its own buffer, and of that
+ * No rank writes what another reads: while sums are made, a rank writes its own part of its own buffer, and of that
  * buffer the others read their parts; while values are fetched, the other way round. */
 #include "comm/internal.h"
 

@@ -216,7 +216,7 @@ int tri_collective_behind(const tri_group_impl *group);
 tri_status tri_parts_begin(tri_request *request);
 /* As far as it goes without waiting. */
 tri_status tri_parts_advance(tri_request *request, bool *moved);
-/* Whose message it waits for, or who has not taken one; -1 if nobody. */
+/* Whose message it waits for, or which rank has not taken one; -1: none. */
 int tri_parts_behind(const tri_request *request);
 
 /* ---- between nodes (exchange.c) ---------------------------------------------------------------------------------- */

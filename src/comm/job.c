@@ -105,7 +105,7 @@ static long number_of(const char *name) {
   return *end == '\0' ? value : -1;
 }
 
-/* The first launcher that left its mark, or NULL; *size is 0 where it does not say. */
+/* The first launcher that left its mark, or NULL; *size is 0 if it does not say. */
 static const launch *find_launch(long *size, long *rank) {
   for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++) {
     long ranks = number_of(launchers[i].size_name);

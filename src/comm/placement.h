@@ -5,7 +5,7 @@
 #include "base/status.h"
 
 typedef struct tri_placement {
-  int first, cores; /* of the cores that the process may use, in order; 0 cores: too few for all, nobody is bound */
+  int first, cores; /* of the cores that the process may use, in order; 0 cores: too few for all, no rank is bound */
   int threads;      /* of this rank */
 } tri_placement;
 

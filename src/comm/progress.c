@@ -14,7 +14,7 @@
 enum { TURNS_OF_CHECK = 64 }; /* of a waiting loop, some 3 us, between looks at anything but what is waited for */
 
 /* Before the core is offered to others. A rank with a core of its own gains nothing by giving it away, and where others
- * want it all the same, would not get it back for milliseconds; where ranks share cores, the one that is waited for may
+ * want it nevertheless, would not get it back for milliseconds; where ranks share cores, the one that is waited for may
  * need this one. */
 static const double SPIN_S = 200e-6;
 

@@ -72,7 +72,7 @@ static bool replace_pages(const tri_segment *segment, int file) {
   return replaced == pieces;
 }
 
-/* Makes the file of a segment; -1 where the system does not let us. */
+/* Makes the file of a segment; -1 if the system does not let us. */
 static int make_file(const tri_segment *segment, const label *mine) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int file = memfd_create("trireme", MFD_CLOEXEC);
@@ -224,7 +224,7 @@ const char *tri_share_look(uint32_t number, uint64_t offset, int local) {
   return NULL;
 }
 
-/* The others' view that holds an address; NULL: it is this rank's own, or nobody's. */
+/* The others' view that holds an address; NULL: it is this rank's own, or in no view. */
 static struct view *find_view(const char *at) {
   for (const tri_segment *segment = tri_comm_job()->shared; segment != NULL; segment = segment->next) {
     for (int l = 0; l < tri_comm_job()->local_size && segment->shared; l++) {

@@ -6,7 +6,7 @@
  *
  *   copies piece i of every other owner's elements into that owner's slot of its own buffer,
  *   adds piece i - 1 of its own elements: its own values, and its slot in every other buffer, in the order of the
- *     ranks; the sums go to their place in memory and into its own slot of its own buffer, which nobody else fills,
+ *     ranks; the sums go to their place in memory and into its own slot of its own buffer, which no other rank fills,
  *   copies piece i - 2 of every other owner's elements from there to its own memory.
  *
  * So three pieces are under way at once, each element is read from and written to a rank's own memory once, everything
@@ -27,8 +27,8 @@ static char *slot(const tri_request *request, int of, int owner, uint64_t step) 
   return request->group->staging[of].buffers[step % 2] + (request->pass.reduce ? owner * bytes : 0);
 }
 
-/* A slot is a whole number of cache lines. A background request takes the whole buffer for each piece, since nobody
- * knows when it will be gone on with next. */
+/* A slot is a whole number of cache lines. A background request takes the whole buffer for each piece, since it is
+ * not known when it makes progress next. */
 static int64_t slot_elements(const tri_request *request) {
   const tri_group_impl *group = request->group;
   if (group->num_local == 1) return INT64_MAX;
@@ -109,7 +109,7 @@ void tri_staged_begin(tri_request *request) {
   tri_node_pass *pass = &request->pass;
   pass->iteration = pass->num_pieces = 0;
   pass->slot_elements = slot_elements(request);
-  if (request->group->num_local == 1 && !pass->reduce) return; /* nobody to show anything to */
+  if (request->group->num_local == 1 && !pass->reduce) return; /* no other rank to show anything to */
   for (int l = 0; l < request->group->num_local; l++) {
     int64_t length = owned_length(request, l);
     int64_t pieces = length / pass->slot_elements + (length % pass->slot_elements != 0);

@@ -44,7 +44,7 @@ typedef struct tri_config_word {
 } tri_config_word;
 
 /* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`,
- * NAME_word(value), and NAME_find(word, &value), which is false where there is no such word. A value without a word
+ * NAME_word(value), and NAME_find(word, &value), which is false if there is no such word. A value without a word
  * does not compile, since the switch is over all of them (-Wswitch-enum). */
 #define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
   static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \
@@ -93,13 +93,13 @@ typedef struct tri_config_key {
       *table; /* SECTION, LIST; `offset` is added to the offsets of its rows; absent sections take defaults */
 
   /* LIST: the key of an entry that a text alone stands for, be it the whole list or one of its entries. A list of one
-   * entry is printed so: its other keys must then be what they are where nobody wrote them. */
+   * entry is printed so: its other keys must then have their defaults. */
   const char *plain;
 
   /* SECTION: what a name in the place of a mapping stands for; NULL if that is not a legal value. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-  const void *more; /* what the table's owner has to say of the key beside all this; nobody here reads it */
+  const void *more; /* what the table's owner has to say of the key beside all this; not read here */
 } tri_config_key;
 
 struct tri_config_table {

@@ -95,7 +95,7 @@ static const char *number_fault(const tri_config_key *key, double value, const c
   return buffer;
 }
 
-/* `written`: as the user has it; NULL where nobody wrote it. */
+/* `written`: as the user wrote it; NULL: not written. */
 static const char *int_fault(const tri_config_key *key, int64_t value, const char *written, char *buffer) {
   char shown[32];
   if (key->type == TRI_CONFIG_AUTO && value == 0) return NULL;

@@ -29,7 +29,7 @@ static void cut_name(char path[TRI_PATH_BYTES]) {
   if (slash != NULL) *slash = '\0';
 }
 
-/* The folder of the program's own file, or "" where the system does not say. */
+/* The folder of the program's own file, or "" if the system does not say. */
 static void program_directory(char out[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", out, TRI_PATH_BYTES - 1);
   out[length > 0 ? length : 0] = '\0';

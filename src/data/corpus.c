@@ -453,8 +453,8 @@ static int64_t find_sequence(const tri_corpus *corpus, int64_t position) {
 tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out) {
   const tri_corpus_index *index = &corpus->index;
   if (first < 0 || count < 0 || first > index->num_tokens || count > index->num_tokens - first) {
-    return tri_fail(TRI_INTERNAL, "tokens %" PRId64 " to %" PRId64 " of %s were asked for, which has %" PRId64, first,
-                    first + count, corpus->bin.path, index->num_tokens);
+    return tri_fail_internal("tokens %" PRId64 " to %" PRId64 " of %s were asked for, which has %" PRId64, first,
+                             first + count, corpus->bin.path, index->num_tokens);
   }
   if (index->contiguous) {
     return read_run(corpus, first, index->first_byte + first * index->id_bytes, count, vocab_size, out);

@@ -1,7 +1,7 @@
 /* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
  * says their type and where documents begin. Existing Megatron-LM corpora work as they are. Where `trireme prepare`
  * made it, PREFIX.corpus.json says with which tokenizer (corpus_record.h). A corpus of conversations has PREFIX.mask
- * too: a byte for each token in the order of the stream, 1 where it is learnt as a label, 0 where it is context only.
+ * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only.
  */
 #ifndef TRI_DATA_CORPUS_H
 #define TRI_DATA_CORPUS_H
@@ -34,7 +34,7 @@ const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
 
-/* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 where the corpus does
+/* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 if the corpus does
  * not say. */
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
 /* The token behind each document, as its record says; -1 if there is none, or an older one. */
@@ -62,7 +62,7 @@ tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t coun
 
 /* Whether some tokens are context only. */
 bool tri_corpus_has_mask(const tri_corpus *corpus);
-/* The masks of tokens [first, first + count), in the corpus's memory; NULL where it has none: all are learnt. */
+/* The masks of tokens [first, first + count), in the corpus's memory; NULL if it has none: all are learnt. */
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
 /* Labels that are tokens [first, first + count): those that are context only become -1, which does not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);

@@ -88,8 +88,8 @@ static tri_status write_ids(tri_corpus_writer *writer, const int32_t *ids, int64
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; i++) largest = (uint32_t)ids[i] > largest ? (uint32_t)ids[i] : largest;
   if (count > 0 && (int64_t)largest >= writer->vocab_size) {
-    return tri_fail(TRI_INTERNAL, "an id outside the vocabulary of %" PRId64 " was to be written to %s.bin",
-                    writer->vocab_size, writer->prefix);
+    return tri_fail_internal("an id outside the vocabulary of %" PRId64 " was to be written to %s.bin",
+                             writer->vocab_size, writer->prefix);
   }
   if (writer->type == TRI_CORPUS_I32) {
     return tri_output_file_write(&writer->bin, ids, (size_t)count * sizeof *ids);
@@ -119,15 +119,14 @@ tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, 
 }
 
 tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer) {
-  if (writer->tokens > 0 || writer->masked)
-    return tri_fail(TRI_INTERNAL, "%s has tokens without a mask", writer->prefix);
+  if (writer->tokens > 0 || writer->masked) return tri_fail_internal("%s has tokens without a mask", writer->prefix);
   writer->masked = true;
   return tri_output_file_create(writer->prefix, ".mask.partial", &writer->mask);
 }
 
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count) {
-  if (!writer->masked) return tri_fail(TRI_INTERNAL, "%s has no mask to write to", writer->prefix);
+  if (!writer->masked) return tri_fail_internal("%s has no mask to write to", writer->prefix);
   TRI_TRY(tri_output_file_write(&writer->mask, mask, (size_t)count));
   return tri_corpus_writer_add(writer, ids, count);
 }
@@ -163,7 +162,7 @@ static tri_status find_tail(tri_corpus_writer *from, int64_t tokens, int64_t *ou
       tokens -= size;
     }
   }
-  return tri_fail(TRI_INTERNAL, "more tokens were to be moved than %s.bin has", from->prefix);
+  return tri_fail_internal("more tokens were to be moved than %s.bin has", from->prefix);
 }
 
 static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t offset, int64_t end) {
@@ -199,8 +198,8 @@ static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens) {
   if (from->in_document || to->in_document || from->type != to->type || from->masked != to->masked || tokens < 1 ||
       tokens > from->tokens) {
-    return tri_fail(TRI_INTERNAL, "the last %" PRId64 " of %" PRId64 " tokens cannot be moved from %s to %s", tokens,
-                    from->tokens, from->prefix, to->prefix);
+    return tri_fail_internal("the last %" PRId64 " of %" PRId64 " tokens cannot be moved from %s to %s", tokens,
+                             from->tokens, from->prefix, to->prefix);
   }
   int64_t entry = 0, kept = 0;
   TRI_TRY(find_tail(from, tokens, &entry, &kept));
@@ -266,11 +265,11 @@ static tri_status write_index(tri_corpus_writer *writer) {
 }
 
 tri_status tri_corpus_writer_finish(tri_corpus_writer *writer) {
-  if (writer->in_document) return tri_fail(TRI_INTERNAL, "the last document of %s.bin was not ended", writer->prefix);
+  if (writer->in_document) return tri_fail_internal("the last document of %s.bin was not ended", writer->prefix);
   TRI_TRY(tri_output_file_create(writer->prefix, ".idx.partial", &writer->idx));
   TRI_TRY(write_index(writer));
   if (writer->masked && writer->mask.bytes != writer->tokens) {
-    return tri_fail(TRI_INTERNAL, "the mask of %s has another number of tokens than the corpus", writer->prefix);
+    return tri_fail_internal("the mask of %s has another number of tokens than the corpus", writer->prefix);
   }
   if (writer->masked) TRI_TRY(tri_output_file_sync(&writer->mask));
   TRI_TRY(tri_output_file_sync(&writer->bin));

@@ -18,7 +18,7 @@ void tri_corpus_writer_destroy(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
 tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 
-/* Before the first token: each will have a mask, a byte that is 1 where the token is learnt as a label and 0 where it
+/* Before the first token: each will have a mask, a byte that is 1 if the token is learnt as a label and 0 if it
  * is context only. They are PREFIX.mask, one byte a token. */
 tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
 /* As tri_corpus_writer_add, of a corpus with a mask. */

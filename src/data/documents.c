@@ -101,7 +101,7 @@ tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take
 
 /* ---- whether there are any --------------------------------------------------------------------------------------- */
 
-/* TRI_INTERRUPTED ends the walk at the first boundary; it is not a failure, and nobody hears of it. */
+/* TRI_INTERRUPTED ends the walk at the first boundary; it is not a failure, and not reported. */
 static tri_status stop_at_boundary(void *context, int64_t first, int64_t length) {
   const tri_corpus *corpus = context;
   return first + length < tri_corpus_num_tokens(corpus) ? TRI_INTERRUPTED : TRI_OK;

@@ -38,7 +38,7 @@ typedef struct ring {
   int64_t size;
   int64_t read, claimed, accepted;
   bool ended;   /* nothing will be read any more */
-  bool stopped; /* nobody wants the rest */
+  bool stopped; /* the rest is not needed */
 } ring;
 
 typedef struct worker {

@@ -38,7 +38,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
                                    int64_t *small) {
   double shares[TRI_MOST_SOURCES], largest = 0, sum = 0, best = INFINITY;
   if (num_sources < 1 || num_sources > TRI_MOST_SOURCES) {
-    return tri_fail(TRI_INTERNAL, "a mixture of %" PRId64 " sources was asked for", num_sources);
+    return tri_fail_internal("a mixture of %" PRId64 " sources was asked for", num_sources);
   }
   for (int64_t k = 0; k < num_sources; k++) largest = fmax(largest, weights[k]);
   for (int64_t k = 0; k < num_sources; k++) sum += weights[k] / largest; /* which is no larger than their number */
@@ -56,7 +56,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
     best = error;
     period = p;
   }
-  if (period == 0) return tri_fail(TRI_INTERNAL, "no period was found for %" PRId64 " weights", num_sources);
+  if (period == 0) return tri_fail_internal("no period was found for %" PRId64 " weights", num_sources);
   *out = (tri_mixture_shares){.num_sources = num_sources, .period = period};
   for (int64_t k = 0; k < num_sources; k++) out->counts[k] = (int64_t)rint(shares[k] * (double)period);
   return TRI_OK;

@@ -24,7 +24,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
 typedef struct tri_mixture {
   tri_mixture_shares shares;
   uint8_t *sources;                     /* [period] */
-  int32_t *places;                      /* [period]: of source 0 where it comes in the period, then of source 1, ... */
+  int32_t *places;                      /* [period]: of source 0 if it comes in the period, then of source 1, ... */
   int64_t begins[TRI_MOST_SOURCES + 1]; /* of each source in `places` */
 } tri_mixture;
 

@@ -72,7 +72,7 @@ tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tr
   if (status == TRI_OK) {
     double sequences = (double)tri_packing_sequences(packing);
     *out = (tri_packing_facts){.sequences = tri_packing_sequences(packing),
-                               .filling = 1 - tokens / (sequences * (double)sequence),
+                               .padding = 1 - tokens / (sequences * (double)sequence),
                                .packed_area = area / (sequences * triangle(sequence)),
                                .windows_area = c.windows_area / (tokens / (double)sequence * triangle(sequence))};
   }

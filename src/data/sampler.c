@@ -65,14 +65,14 @@ static tri_status read_of(const tri_sampler *sampler, int64_t source, int64_t nu
 
 tri_status tri_sampler_read(const tri_sampler *sampler, int64_t index, const tri_sample *out) {
   int64_t number = 0;
-  if (index < 0) return tri_fail(TRI_INTERNAL, "sample %" PRId64 " was asked for", index);
+  if (index < 0) return tri_fail_internal("sample %" PRId64 " was asked for", index);
   int64_t source = tri_mixture_at(&sampler->mixture, index, &number);
   return read_of(sampler, source, number, out);
 }
 
 tri_status tri_sampler_read_in_order(const tri_sampler *sampler, int64_t index, const tri_sample *out) {
   if (index < 0 || index >= sampler->per_epoch) {
-    return tri_fail(TRI_INTERNAL, "sample %" PRId64 " of %" PRId64 " was asked for", index, sampler->per_epoch);
+    return tri_fail_internal("sample %" PRId64 " of %" PRId64 " was asked for", index, sampler->per_epoch);
   }
   const tri_source *source = sampler->sources;
   for (; index >= source->per_epoch; source++) index -= source->per_epoch;

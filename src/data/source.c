@@ -156,7 +156,7 @@ static void weigh_all(const tri_source *source, const tri_sample *out) {
 }
 
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out) {
-  if (index < 0) return tri_fail(TRI_INTERNAL, "sample %" PRId64 " was asked for", index);
+  if (index < 0) return tri_fail_internal("sample %" PRId64 " was asked for", index);
   int64_t epoch = index / source->per_epoch;
   tri_random_key key = tri_random_stream(source->seed, TRI_RANDOM_ORDER, (uint64_t)epoch);
   uint64_t place = (uint64_t)(index % source->per_epoch);
@@ -168,7 +168,7 @@ tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sa
 
 tri_status tri_source_read_in_order(const tri_source *source, int64_t index, const tri_sample *out) {
   if (index < 0 || index >= source->per_epoch) {
-    return tri_fail(TRI_INTERNAL, "window %" PRId64 " of %" PRId64 " was asked for", index, source->per_epoch);
+    return tri_fail_internal("window %" PRId64 " of %" PRId64 " was asked for", index, source->per_epoch);
   }
   weigh_all(source, out);
   if (source->pieces.packing != NULL) return read_packed(source, -1, index, out);

@@ -52,9 +52,9 @@ void tri_source_destroy(tri_source *source);
 typedef struct tri_sample {
   int32_t *ids;
   int32_t *labels;    /* none of a masked document's last token, of what the corpus's mask keeps as context only, nor of
-                         what a sequence is filled up with (base/label.h) */
+                         padding (base/label.h) */
   int32_t *positions; /* a token sees those of its own document, which begins where the last position 0 stands */
-  float *weights;     /* how much each label counts, where it does: 1, but for a sampler's weights; NULL: nobody asks */
+  float *weights;     /* how much each label counts, where it does: 1, but for a sampler's weights; NULL: unused */
 } tri_sample;
 
 /* Sample `index`, shuffled. */

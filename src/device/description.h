@@ -19,7 +19,7 @@ typedef struct tri_matmul {
   tri_dtype a_type, b_type, c_type;
   bool a_transposed, b_transposed;
   bool b_packed;
-  bool b_unpacked; /* b is there only now and then, so nobody packs it ahead; means nothing to matmul */
+  bool b_unpacked; /* b is there only at times, so it is never packed ahead; means nothing to matmul */
   bool generating; /* of a list that generates text: few rows, as a rule, and what becomes of one should not depend on
                       how many there are. A device may have other kernels and another packed b for that */
   bool accumulate; /* never together with bias */
@@ -147,7 +147,7 @@ struct tri_device_description {
   tri_status (*attention_workspace)(const tri_device_description *of, const tri_attention *call, size_t *bytes);
 };
 
-/* Of a kind of device that nobody has at hand, by round figures (description.c): one with memory of its own and a
+/* Of a kind of device that is not at hand, in round figures (description.c): one with memory of its own and a
  * library of matrix products, and a CPU. */
 extern const tri_device_description tri_description_accelerator, tri_description_cpu;
 

@@ -24,7 +24,7 @@ enum { TRI_DEVICE_NAME_BYTES = 64, TRI_DEVICE_PLACE_BYTES = 24, TRI_DEVICE_CHIP_
 /* Who can reach a device's memory beside the device: another library of this process, MPI first of all, by the address
  * that the driver's peer_address gives. */
 typedef enum tri_device_peer {
-  TRI_PEER_NONE, /* nobody, or nobody has asked */
+  TRI_PEER_NONE, /* none, or not requested */
   TRI_PEER_HOST, /* any: it is host memory */
   TRI_PEER_CUDA, /* who knows CUDA's devices */
   TRI_PEER_ROCM, /* who knows HIP's */
@@ -37,7 +37,7 @@ typedef struct tri_device_info {
   char chip[TRI_DEVICE_CHIP_BYTES]; /* what its driver tells of the chip: "sm_90a, 132 processors at 1.98 GHz"; or "" */
   size_t memory_bytes;              /* that it can give, as far as is known or as a run allows; 0: not known */
   size_t total_bytes, taken_bytes;  /* where its memory is its own: all of it, and what others have taken; else 0 */
-  int sharers;                      /* processes of this job that share it, this one too; 1 where it is not known */
+  int sharers;                      /* processes of this job that share it, this one too; 1 if it is not known */
   bool host_memory;                 /* its memory is the machine's, which others take from too */
   bool host_access;                 /* the host may read and write its memory while no queue does */
   tri_device_peer peer;             /* who reaches its memory beside it, if he says that he can */
@@ -114,7 +114,7 @@ tri_status tri_device_check_name(const char *name);
 tri_status tri_device_check_type(const char *name, tri_dtype activations);
 
 /* LOCAL. `sharers` processes, which have all created their devices, and none of which takes more memory meanwhile,
- * share this one: each may have an equal share of what others leave. Nothing where its memory is not its own. */
+ * share this one: each may have an equal share of what others leave. Nothing if its memory is not its own. */
 tri_status tri_device_share(tri_device *device, int sharers);
 
 /* "NVIDIA H200 (GPU 0 at 0000:81:00.0)", "cpu avx512 with 8 threads". */

@@ -109,10 +109,10 @@ enum { TRI_QUANTISED_BLOCK = 256 };
  *
  * So arrive the rows of an expert and the share of a sequence that a batch gives a rank: a plan and a recorded step
  * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
- * be wrong without (they sum over rows, or read tables by ids or positions that nobody has filled in) and those of an
+ * be wrong without (they sum over rows, or read tables by ids or positions that were not filled in) and those of an
  * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
  * slices name, the loss those that have labels; convert, scale, dropout and fill_zero go over all of an array, element
- * by element, and what they make of the rest nobody reads. A product of counted rows is the simplest case of one by
+ * by element, and what they make of the rest is not read. A product of counted rows is the simplest case of one by
  * groups of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
@@ -129,7 +129,7 @@ static inline int64_t tri_rows_live(tri_rows rows) {
 
 /* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
  * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; so are those of y and its gradient. Strides in elements. What is
+ * + c], and so is that of the gradient of x; the same holds for y and its gradient. Strides in elements. What is
  * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
@@ -185,7 +185,7 @@ typedef struct tri_device_kernels {
                            void *out, bool accumulate);
 
   /* out[R,C] = table[ids[r] - first_id] (+ position_table[positions[r]]), table[table_rows,C] of `type` or wide, as
-   * table_type says, and position_table wide; the sum is wide. position_table may be NULL, and nobody then reads
+   * table_type says, and position_table wide; the sum is wide. position_table may be NULL; then no kernel reads
    * positions. An id outside [first_id, first_id + table_rows) gives a row of zeros (before the position is added): it
    * belongs to another rank's slice of the vocabulary. */
   tri_status (*embedding_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const int32_t *ids,
@@ -248,16 +248,16 @@ typedef struct tri_device_kernels {
                         const tri_step_values *values, const int32_t *rows, const void *x, void *y);
 
   /* Rotary embedding, in place, of `heads` consecutive heads from the start of each row of x (row stride
-   * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head turn
-   * by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r are row
-   * positions[r] of cosine and sine [positions, D/2], wide. */
+   * row_elements), head_stride elements apart: pairs (d, d + D/2) of the first D = head_dim elements of each head are
+   * rotated by +angle, or by -angle if `inverse` (the backward); what a head has beyond them stays. The angles of row r
+   * are row positions[r] of cosine and sine [positions, D/2], wide. */
   tri_status (*rope)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t row_elements, int64_t heads,
                      int64_t head_stride, int64_t head_dim, const int32_t *positions, const void *cosine,
                      const void *sine, bool inverse, void *x);
 
   /* ---- attention --------------------------------------------------------------------------------------------- */
 
-  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL where neither
+  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL if neither
    * a backward nor a merge follows. */
   tri_status (*attention_forward)(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
                                   const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
@@ -322,7 +322,7 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_logits)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                tri_logit_form form, void *logits);
   /* Of each row of logits[R, V] (wide, leading dimension ld): its maximum, the sum of exp(logit - maximum), and the
-   * logit of labels[r] - first_id (0 where that is outside [0, V): another rank's slice, or ignored). Outputs are [R],
+   * logit of labels[r] - first_id (0 if that is outside [0, V): another rank's slice, or ignored). Outputs are [R],
    * wide. */
   tri_status (*softmax_statistics)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
@@ -444,7 +444,7 @@ typedef struct tri_device_kernels {
    * becomes codes is neither what they become again nor a reason to keep the values: store `kept` itself.
    *
    * Where a value is not finite no mean is, and every element becomes a not-a-number. One that is far larger than all
-   * others is in the mean, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
+   * others is on average, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
    * it. */
   tri_status (*quantise_nf4)(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
   /* Elements first .. first + count - 1 of the `total` that were quantised, as values[0 .. count - 1] of `type` (bf16

@@ -9,7 +9,7 @@
 typedef struct tri_device_kind {
   const char *name;
   unsigned types; /* as in tri_device_info */
-  bool for_tests; /* proves the program, and is recommended to nobody */
+  bool for_tests; /* for testing the program; never recommended */
   /* LOCAL. Whether the options are such as the kind has, as far as that can be said without the machine. May be NULL.
    */
   tri_status (*check)(const char *options);

@@ -9,13 +9,13 @@ tri_status tri_attention_check(const tri_attention *call) {
                (call->gradient_type == call->type || call->gradient_type == wide);
   bool scores = call->scale > 0 && call->soft_cap >= 0;
   if (sizes && heads && types && scores) return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "attention of %lld query rows on %lld key rows with %lld heads over %lld of size %lld, scale %g, "
-                  "cap %g, in %s into %s and %s makes no sense: it needs heads a multiple of kv_heads, scale > 0, cap "
-                  ">= 0, results of the type or wide",
-                  (long long)call->query_rows, (long long)call->key_rows, (long long)call->heads,
-                  (long long)call->kv_heads, (long long)call->head_dim, call->scale, call->soft_cap,
-                  tri_dtype_name(call->type), tri_dtype_name(call->out_type), tri_dtype_name(call->gradient_type));
+  return tri_fail_internal(
+      "attention of %lld query rows on %lld key rows with %lld heads over %lld of size %lld, scale %g, "
+      "cap %g, in %s into %s and %s makes no sense: it needs heads a multiple of kv_heads, scale > 0, cap "
+      ">= 0, results of the type or wide",
+      (long long)call->query_rows, (long long)call->key_rows, (long long)call->heads, (long long)call->kv_heads,
+      (long long)call->head_dim, call->scale, call->soft_cap, tri_dtype_name(call->type),
+      tri_dtype_name(call->out_type), tri_dtype_name(call->gradient_type));
 }
 
 static bool within(int64_t first, int64_t count, int64_t most, int64_t rows) {
@@ -34,11 +34,11 @@ tri_status tri_attention_slices_check(const tri_attention *call, const tri_atten
     bool apart =
         (call->shares_queries || s->first_query >= after_query) && (call->shares_keys || s->first_key >= after_key);
     if (!inside || !apart || s->from > s->to) {
-      return tri_fail(TRI_INTERNAL, "slice %lld of attention, %d queries from %d on %d keys from %d (i%+d to i%+d), %s",
-                      (long long)i, s->queries, s->first_query, s->keys, s->first_key, s->from, s->to,
-                      !inside  ? "lies beyond the rows or the sizes that the call says"
-                      : !apart ? "overlaps the slices before it, which the call says none does"
-                               : "sees nothing: its band ends before it begins");
+      return tri_fail_internal("slice %lld of attention, %d queries from %d on %d keys from %d (i%+d to i%+d), %s",
+                               (long long)i, s->queries, s->first_query, s->keys, s->first_key, s->from, s->to,
+                               !inside  ? "lies beyond the rows or the sizes that the call says"
+                               : !apart ? "overlaps the slices before it, which the call says none does"
+                                        : "sees nothing: its band ends before it begins");
     }
     after_query = (int64_t)s->first_query + s->queries;
     after_key = (int64_t)s->first_key + s->keys;

@@ -12,7 +12,7 @@ typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
   double loss_scale;     /* of the gradient of the loss: 1 / the weights of all labels          */
-  double token_scale;    /* 1 / tokens of the global batch, without filling, and               */
+  double token_scale;    /* 1 / tokens of the global batch, without padding, and               */
   double sequence_scale; /* 1 / its sequences: of losses that routers add                      */
   double average;        /* of schedule-free optimizers: the weight of the newest point        */
   int64_t update;        /* 1 for the first; bias corrections follow from it: 1 - beta^update  */
@@ -24,7 +24,7 @@ typedef struct tri_step_values {
 /* What a step leaves behind for its end: read once. */
 typedef struct tri_step_results {
   double loss;          /* of the micro-batch at hand, until it is added to */
-  double routers;       /* what its routers add to that, of the same */
+  double routers;       /* what its routers add to that micro-batch's loss */
   tri_exact_sum losses; /* of all labels of this rank, as they weigh */
   tri_exact_sum router_losses;
   tri_exact_sum squares; /* of this rank's gradients */

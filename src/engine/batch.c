@@ -171,7 +171,7 @@ static tri_status put(slicing *to, tri_attention_slice slice) {
     }
   }
   if (to->count - to->first == to->most) {
-    return tri_fail(TRI_INTERNAL, "a batch has more documents than the %ld that it was planned with", (long)to->most);
+    return tri_fail_internal("a batch has more documents than the %ld that it was planned with", (long)to->most);
   }
   to->slices[to->count++] = slice;
   return TRI_OK;

@@ -8,7 +8,7 @@ int64_t tri_document_end(const int32_t *positions, int64_t first, int64_t end) {
   return t;
 }
 
-/* What of a document lies before the sequence, nobody has. */
+/* What of a document lies before the sequence, no rank has. */
 int64_t tri_document_begin(const int32_t *positions, int64_t token) {
   return token > positions[token] ? token - positions[token] : 0;
 }

@@ -8,9 +8,9 @@
 typedef struct tri_batch_cuts {
   tri_op_context context;
   int64_t batch;
-  tri_sequence_cut *own;    /* [batch]: by ranks */
-  tri_sequence_cut *joined; /* [batch]: by outer ranks, what their inner ranks have together */
-  tri_sequence_cut *keys;   /* [batch]: by outer ranks, tokens whose keys they gather; nothing where they gather none */
+  tri_sequence_cut *own;       /* [batch]: by ranks */
+  tri_sequence_cut *joined;    /* [batch]: by outer ranks, what their inner ranks have together */
+  tri_sequence_cut *keys;      /* [batch]: by outer ranks, tokens whose keys they gather; nothing if they gather none */
   tri_document_cut *documents; /* NULL: every micro-batch is cut alike */
   int64_t *rows;               /* [ranks]: of each */
   double *load;                /* [outer] */

@@ -180,7 +180,7 @@ const tri_checkpoint_tensor *tri_checkpoint_map_tensor(const tri_checkpoint_map 
 /* ---- what is not kept as it is saved ------------------------------------------------------------------------------
  *
  * States that are not wide, and the point that an averaging optimizer saves, are made on the way: in the memory of this
- * rank's gradients, which nobody needs between steps, one at a time (tri_engine.staged). What is written there is put
+ * rank's gradients, which are unused between steps, one at a time (tri_engine.staged). What is written there is put
  * back into the state when another one is wanted, or at the end. */
 
 struct tri_checkpoint_map_staged {

@@ -1,16 +1,16 @@
 /* What passes between ranks as it is: all-to-alls, and passes from rank to rank.
  *
  * Where the host sees the device's memory both are comm.h's. On other devices they are messages, whose sizes the two
- * that they concern know, and nobody else has to: on a staged device in pieces, of which one is on its way to the host
- * while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and the
- * order of those between two ranks is that of the program. */
+ * that they concern know, and no other rank has to: on a staged device in pieces, of which one is on its way to the
+ * host while another is between the ranks and a third on its way up. Messages of this kind have a tag of their own, and
+ * the order of those between two ranks is that of the program. */
 #include "base/memory.h"
 #include "comm/device_collectives.h"
 #include "engine/exchange_internal.h"
 
 #include <string.h>
 
-/* device_aware.c has the next one, and boxes of pipelines have small ones. */
+/* device_aware.c has the next one, and stage buffers of pipelines have small ones. */
 enum { TAG = 32766 };
 
 struct tri_transfer {
@@ -28,8 +28,7 @@ static tri_status host_of(const tri_exchange *x, const void *memory, size_t byte
   if (tri_exchange_is_reached(x, EXCHANGE_SEND)) return TRI_OK;
   const uintptr_t begin = (uintptr_t)region->device, at = (uintptr_t)memory;
   if (region->host == NULL || at < begin || at - begin > region->bytes || bytes > region->bytes - (at - begin)) {
-    return tri_fail(TRI_INTERNAL, "%zu bytes that pass between ranks lie outside of the memory planned for such",
-                    bytes);
+    return tri_fail_internal("%zu bytes that pass between ranks lie outside of the memory planned for such", bytes);
   }
   *out = (char *)region->host + (at - begin);
   return TRI_OK;
@@ -108,8 +107,8 @@ static tri_status keep_own(tri_exchange *x, const parts *p) {
   const int own = p->group->rank;
   const size_t bytes = part_bytes(p, p->from_begins, own);
   if (bytes != part_bytes(p, p->to_begins, own)) {
-    return tri_fail(TRI_INTERNAL, "all_to_all over %s: rank %d gives %zu bytes to itself and expects %zu",
-                    p->group->name, own, bytes, part_bytes(p, p->to_begins, own));
+    return tri_fail_internal("all_to_all over %s: rank %d gives %zu bytes to itself and expects %zu", p->group->name,
+                             own, bytes, part_bytes(p, p->to_begins, own));
   }
   if (bytes == 0) return TRI_OK;
   return tri_queue_move(x->queue, p->to + part_at(p, p->to_begins, own), p->from + part_at(p, p->from_begins, own),
@@ -189,8 +188,8 @@ static tri_status start_messages(tri_exchange *x, const tri_group *group, const 
 /* To itself. */
 static tri_status keep_all(tri_exchange *x, const tri_exchange_pass *pass) {
   if (pass->send_bytes != pass->receive_bytes) {
-    return tri_fail(TRI_INTERNAL, "a rank passes %zu bytes to itself and expects %zu", pass->send_bytes,
-                    pass->receive_bytes);
+    return tri_fail_internal("a rank passes %zu bytes to itself and expects %zu", pass->send_bytes,
+                             pass->receive_bytes);
   }
   return pass->send_bytes == 0 ? TRI_OK : tri_queue_move(x->queue, pass->receive, pass->send, pass->send_bytes);
 }

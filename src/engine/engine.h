@@ -1,5 +1,5 @@
-/* The engine: one of the three readers of the step program. It owns the model's memory on this rank and executes a
- * training step instruction by instruction on a device. */
+/* The engine owns the model's memory on this rank and executes the step program on a device, instruction by
+ * instruction. The memory plan and the simulator are the other two readers of that program. */
 #ifndef TRI_ENGINE_ENGINE_H
 #define TRI_ENGINE_ENGINE_H
 
@@ -17,36 +17,35 @@ typedef struct tri_engine_options {
   int64_t global_batch;     /* sequences                     */
   int64_t sequence;
   tri_dtype precision;
-  bool masked; /* sequences may hold documents that do not see each other: the sampler's `masked` */
-  const tri_train_objective *objective; /* what it learns, and scores; NULL: cross entropy */
+  bool masked; /* documents of a sequence do not attend to each other: the sampler's `masked` */
+  const tri_train_objective *objective; /* loss to train and to score; NULL: cross entropy */
   uint64_t seed;
-  int32_t ignore_token;                    /* labels with this id do not count; -1: unused */
+  int32_t ignore_token;                    /* labels with this id do not count; -1: all count */
   const tri_optimizer_settings *optimizer; /* outlives the engine; NULL: AdamW as its keys' defaults say */
   double clip;
-  bool saves;               /* room for what a save needs */
-  bool saves_in_background; /* and for a copy of what this rank saves */
+  bool saves;               /* plan memory for saving checkpoints */
+  bool saves_in_background; /* plan memory for a copy of this rank's state, too */
 } tri_engine_options;
 
-/* What averages have to know of the updates before: 0 before the first. */
+/* State of running averages after the updates so far; 0 before the first. */
 typedef struct tri_averaging {
-  double highest_lr, weights; /* of points: the highest rate so far; the sum of the updates' weights */
-  int64_t taken;              /* weights in the average of the run */
+  double highest_lr, weights; /* schedule-free: highest learning rate so far; sum of the updates' weights */
+  int64_t taken;              /* number of weights in the running average */
 } tri_averaging;
 
-/* What a step did. The same on every rank. */
+/* The result of a step, the same on every rank. */
 typedef struct tri_step {
-  double loss;      /* mean over the labels of the global batch, as they weigh; NaN where none does */
-  double grad_norm; /* of the whole model, before clipping */
-  double counted;   /* labels, each as it weighs */
-  /* Tokens that the tokens of the batch see, themselves included: attention's work. The second: in layers with a
-   * window. */
+  double loss;      /* weighted mean over the labels of the global batch; NaN if no label counts */
+  double grad_norm; /* gradient norm of the whole model, before clipping */
+  double counted;   /* sum of the loss weights of the labels */
+  /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
-  double router_loss; /* what routers add to the loss, which does not have it: balance, size of logits; 0 without */
-  bool skipped;       /* loss or norm was not finite, or no label counted: no update was made */
+  double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
+  bool skipped;       /* no update: loss or norm was not finite, or no label counted */
 } tri_step;
 
-/* LOCAL. The parts of the rank at `place` (release them with tri_parts_destroy) and what memory they want; also what a
- * dry run shows. */
+/* LOCAL. What the step of the rank at `place` is made of (release with tri_parts_destroy), and the memory that it
+ * needs; a dry run prints both. */
 tri_status tri_engine_parts_create(const tri_engine_options *options, const tri_mesh_coordinates *place,
                                    tri_device *device, tri_parts *out);
 tri_memory_request tri_engine_memory_request(const tri_engine_options *options, const tri_parts *parts,
@@ -63,22 +62,23 @@ void tri_engine_destroy(tri_engine *engine);
  * are, so that their sums need no copies and go on in the background whenever one of the ranks looks (comm.h). */
 tri_status tri_engine_share_gradients(tri_engine *engine);
 
-/* ---- the engine's verbs, of which loops are made (verbs.c) --------------------------------------------------------
+/* ---- verbs: what a training loop calls (verbs.c) ------------------------------------------------------------------
  */
 
 /* COLLECTIVE. Forward and backward of the samples [step * global_batch, (step + 1) * global_batch) of the feed; `step`
- * counts from 0. Sums over ranks may be on their way behind it. What another one has left is forgotten. */
+ * counts from 0. Reductions over ranks may still be under way when it returns. Gradients of an earlier, unfinished
+ * accumulate are dropped. */
 tri_status tri_engine_accumulate(tri_engine *engine, const tri_feed *feed, int64_t step);
 
-/* COLLECTIVE. What was accumulated becomes the gradients of the global batch, of which *out tells. */
+/* COLLECTIVE. Reduces what was accumulated to the gradients of the global batch; *out has loss and norm. */
 tri_status tri_engine_reduce(tri_engine *engine, tri_step *out);
 
-/* COLLECTIVE. The update with what was reduced; none where that says `skipped`. `updates` is how many were made before:
- * skipped steps make none. */
+/* COLLECTIVE. Updates the parameters with the reduced gradients, unless the step is `skipped`. `updates`: the number of
+ * updates before this one, without skipped steps. */
 tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
 
-/* COLLECTIVE. Between steps: the loss, at the point that the optimizer evaluates, on the first `samples` samples of the
- * feed, without dropout. The same result on every rank and under every layout that has the same sums. */
+/* COLLECTIVE, between steps. The loss on the first `samples` samples of the feed, without dropout, with the weights
+ * that the optimizer evaluates. The same on every rank, and under every layout with the same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
 
 /* COLLECTIVE. One optimizer step: accumulate, reduce, update. */
@@ -101,7 +101,7 @@ tri_feed tri_tokens_feed(const tri_tokens_at *at);
 tri_status tri_engine_step_on(tri_engine *engine, const tri_tokens *tokens, int64_t step, int64_t updates, double lr,
                               tri_step *out);
 
-/* COLLECTIVE. The same without the update: gradients stay in the executor until the next step. For tests and for
+/* COLLECTIVE. The same without the update; gradients stay in the executor until the next step. For tests and for
  * inspecting gradients. */
 tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, int64_t step, tri_step *out);
 
@@ -109,29 +109,29 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
  * ones every time. */
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out);
 
-/* LOCAL. Where the average is, after a step, and where it goes on. */
+/* LOCAL. The state of running averages after a step; sets it when a run resumes. */
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
-/* LOCAL. The parameters are those to begin with: states of the optimizer that are points begin there. */
+/* LOCAL. The parameters are the initial ones: optimizer states that are weights start from them. */
 tri_status tri_engine_begin_states(tri_engine *engine);
 
-/* LOCAL. What the experts of the last step had; valid until the next. */
+/* LOCAL. Loads of the experts in the last step; valid until the next step. */
 tri_router_loads tri_engine_router_loads(const tri_engine *engine);
 
-/* LOCAL. Waits for all that is queued on the device: the host may look at its arrays, where it sees them. */
+/* LOCAL. Waits for all queued work of the device, so that the host may read its arrays if it sees them. */
 tri_status tri_engine_finish(tri_engine *engine);
 
-/* Parameters were written from outside (a checkpoint): pack them before the next forward. */
+/* Parameters were written from outside, by a checkpoint: they are packed again before the next forward. */
 void tri_engine_parameters_changed(tri_engine *engine);
 
-/* Bytes that the run was planned to hold on this rank, and the most that it has held, in device memory: all that grows
- * with the model, the batch and the sequence lies there. */
+/* Planned and highest measured bytes of device memory on this rank: everything that grows with model, batch and
+ * sequence. */
 size_t tri_engine_predicted_bytes(const tri_engine *engine);
 size_t tri_engine_measured_bytes(const tri_engine *engine);
 
-/* How often in a step, in the mean over those that this process made, the host has waited for results of the device;
- * and for copies of collectives' staging. */
+/* Mean number of waits of the host in a step of this process: for results of the device, and for staging copies of
+ * collectives. */
 void tri_engine_waits(const tri_engine *engine, double *results, double *staging);
 
 /* Room for a save: TRI_CHECKPOINT_BUFFER_BYTES for its buffers, then for a copy of what this rank saves

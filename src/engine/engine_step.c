@@ -61,7 +61,7 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
   tri_exact_sum_add(sum, weight * count);
 }
 
-/* Sequences may be filled up with rows that are none. */
+/* Sequences may end in rows of padding. */
 static int64_t count_tokens(int64_t rows, const int32_t *labels) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < rows; i++) tokens += labels[i] != TRI_LABEL_PADDING;

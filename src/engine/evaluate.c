@@ -52,13 +52,13 @@ tri_status tri_evaluate_labels(tri_executor *executor, double *out) {
 tri_status tri_score_batch_read(const tri_score_batch *batch) {
   int64_t sequence = batch->sequence;
   for (int64_t row = 0; row < batch->batch; row++) {
-    bool filler = batch->first + row >= batch->samples;
+    bool padding = batch->first + row >= batch->samples;
     const tri_sample *into = &batch->into;
     int32_t *labels = into->labels + row * sequence;
     const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence,
                            into->weights + row * sequence};
-    TRI_TRY(tri_feed_read(batch->feed, filler ? 0 : batch->first + row, &to));
-    for (int64_t i = 0; i < sequence && filler; i++) labels[i] = TRI_LABEL_PADDING;
+    TRI_TRY(tri_feed_read(batch->feed, padding ? 0 : batch->first + row, &to));
+    for (int64_t i = 0; i < sequence && padding; i++) labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }

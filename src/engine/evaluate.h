@@ -14,11 +14,11 @@ typedef struct tri_evaluation {
 } tri_evaluation;
 
 /* Adds the loss of the executor's only list on its sequences (tri_executor_sequence) to *total. Negative labels do not
- * count: that is how a batch is filled up. Packed weights must be up to date. */
+ * count: that is how a batch is padded. Packed weights must be up to date. */
 tri_status tri_evaluate_batch(tri_executor *executor, tri_evaluation *total);
 
 /* The same of a list of scores (TRI_LIST_SCORE), where out[batch * sequence] gets the log of each label's probability
- * times its weight, 0 where it does not count. */
+ * times its weight, 0 if it does not count. */
 tri_status tri_evaluate_labels(tri_executor *executor, double *out);
 
 /* A batch of the samples that are scored: [first, first + batch) of `samples`. Those beyond the last are filled up with

@@ -3,13 +3,14 @@
  * queued to be filled again at once.
  *
  * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
- * order in which they were started, of whatever groups they are. Why nobody waits for a rank that waits for him: the
+ * order in which they were started, of whatever groups they are. Why no two ranks wait for each other: the
  * ranks of a stage run one program, each with its own groups of the same domains, so they start all of it in one order.
  * Of the ranks that wait, take one that is least far in the program. A rank beyond its place has done there what was
  * to be done, with all that was in the background before it; a rank at the same place has started all that the
- * first has, in the same order, and goes on with it while it waits. So the first can go on. So a rank that waits in
- * a blocking collective or for a message makes progress on what it has in the background (tri_exchange_wait_for),
- * and that only what all ranks of a stage do alike may be started there. Messages (messages.c) wait for nobody's order.
+ * first has, in the same order, and goes on with it while it waits. So the first can go on. It follows that a rank
+ * that waits in a blocking collective or for a message makes progress on what it has in the background
+ * (tri_exchange_wait_for), and that only what all ranks of a stage do alike may be started there. Messages (messages.c)
+ * need no such order.
  */
 #include "engine/exchange_internal.h"
 
@@ -126,7 +127,7 @@ static tri_status work(tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a message has no pieces");
+  return tri_fail_internal("a message has no pieces");
 }
 
 static tri_status send_up(tri_exchange_request *r) {
@@ -302,7 +303,7 @@ static tri_status run_direct(const tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a message that is waited for at once");
+  return tri_fail_internal("a message that is waited for at once");
 }
 
 tri_status tri_exchange_ask_device(tri_exchange *x, const tri_exchange_request *r, bool *taken) {
@@ -394,7 +395,7 @@ static tri_status start_direct(tri_exchange_request *r) {
     case EXCHANGE_SEND:
     case EXCHANGE_RECEIVE: break;
   }
-  return tri_fail(TRI_INTERNAL, "a collective that has no start");
+  return tri_fail_internal("a collective that has no start");
 }
 
 static tri_status enlist(tri_exchange *x, tri_exchange_request *r) {

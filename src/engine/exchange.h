@@ -16,31 +16,31 @@
 typedef struct tri_exchange tri_exchange;
 typedef struct tri_exchange_request tri_exchange_request;
 
-/* Bytes of staging on a device whose memory the host does not see, beside a host copy of each box for messages. */
+/* Bytes of staging if the host does not see the device's memory, beside a host copy of each stage buffer. */
 enum { TRI_EXCHANGE_PIECE_BYTES = 1 << 22, TRI_EXCHANGE_STAGING_BYTES = 4 * TRI_EXCHANGE_PIECE_BYTES };
 
-/* Bytes of device memory beside it, where MPI reaches that: then nothing is staged but what asks for the largest. */
+/* Bytes of device memory for sums if MPI reaches device memory; only all_maximum is staged then. */
 enum { TRI_EXCHANGE_SUMS_BYTES = 2 * TRI_DEVICE_AWARE_SCRATCH_BYTES };
 
-/* Memory of which every buffer of an all-to-all or a pass is part, and its copy in host memory, where each has its
- * place at the same offset. */
+/* The transfer buffer: all buffers of all-to-alls and ring passes lie in it. Its copy in host memory has the same
+ * offsets. */
 typedef struct tri_exchange_region {
   void *device;
-  void *host; /* NULL where the host sees the device's memory or MPI reaches it */
+  void *host; /* NULL if the host sees the device's memory, or MPI reaches it */
   size_t bytes;
 } tri_exchange_region;
 
 typedef struct tri_exchange_memory {
   void *staging; /* TRI_EXCHANGE_STAGING_BYTES of tri_device_host_create's; NULL: the host sees the device's memory */
   void *sums;    /* TRI_EXCHANGE_SUMS_BYTES of device memory; NULL: MPI does not reach it */
-  tri_exchange_region transfer; /* of tri_device_host_create's too; none where nothing passes so */
+  tri_exchange_region transfer; /* its host part is of tri_device_host_create, too; empty if no call needs it */
 } tri_exchange_memory;
 
 /* LOCAL. For the device's own queue. The memory stays the caller's. Release with tri_exchange_destroy. */
 tri_status tri_exchange_create(tri_device *device, const tri_exchange_memory *memory, tri_exchange **out);
 void tri_exchange_destroy(tri_exchange *exchange);
 
-/* COLLECTIVE over the group, as their namesakes in comm.h; values are device memory. */
+/* COLLECTIVE over the group, as the functions of these names in comm.h; values are device memory. */
 tri_status tri_exchange_all_reduce(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
                                    void *values);
 tri_status tri_exchange_all_maximum(tri_exchange *x, const tri_group *group, tri_dtype type, int64_t count,
@@ -50,7 +50,7 @@ tri_status tri_exchange_reduce_scatter(tri_exchange *x, const tri_group *group, 
 tri_status tri_exchange_all_gather(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                    void *values);
 
-/* `from` and `to` do not overlap, and lie in the region of what passes, on a staged device. */
+/* `from` and `to` do not overlap; on a staged device they lie in the transfer buffer. */
 tri_status tri_exchange_all_to_all(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *from_begins,
                                    const void *from, const int64_t *to_begins, void *to);
 
@@ -65,17 +65,17 @@ tri_status tri_exchange_reduce_scatter_start(tri_exchange *x, const tri_group *g
 tri_status tri_exchange_all_gather_start(tri_exchange *x, const tri_group *group, tri_dtype type, const int64_t *begins,
                                          void *values, tri_exchange_request **out);
 
-/* A message of device memory; `host` is as much of host memory, or NULL where the host sees the device's or MPI does.
+/* A message of device memory; `host` is as much of host memory, or NULL if the host sees the device's or MPI does.
  * Both belong to the request until it is waited for. */
 tri_status tri_exchange_send_start(tri_exchange *x, const tri_group *group, int to, int tag, size_t bytes,
                                    const void *data, void *host, tri_exchange_request **out);
 tri_status tri_exchange_receive_start(tri_exchange *x, const tri_group *group, int from, int tag, size_t bytes,
                                       void *data, void *host, tri_exchange_request **out);
 
-/* COLLECTIVE over the group, in the background: what this rank sends to one rank, and what it receives from another,
- * round a ring or otherwise, as long as every rank that is sent something expects it, and no more. Both buffers are
- * part of the region of what passes on a staged device, and belong to the pass until it is waited for; the host waits
- * for what was queued before only where it sees the memory. Several may be under way. */
+/* COLLECTIVE over the group, in the background: this rank sends to one rank and receives from another, in a ring or in
+ * any pattern in which every rank expects exactly what it is sent. On a staged device both buffers lie in the transfer
+ * buffer. They belong to the transfer until it is waited for. The host waits for earlier queued work only if it sees
+ * the memory. Several may be under way. */
 typedef struct tri_exchange_pass {
   int to;
   size_t send_bytes;
@@ -91,15 +91,15 @@ tri_status tri_exchange_pass_start(tri_exchange *x, const tri_group *group, cons
 tri_status tri_exchange_all_to_all_start(tri_exchange *x, const tri_group *group, tri_dtype type,
                                          const int64_t *from_begins, const void *from, const int64_t *to_begins,
                                          void *to, tri_transfer **out);
-/* NULL is a pass that is done. *passing becomes NULL. */
+/* NULL is a transfer that is done. *transfer becomes NULL. */
 tri_status tri_exchange_pass_wait(tri_exchange *x, tri_transfer **transfer);
 
 /* NULL is a request that is done. *request becomes NULL. */
 tri_status tri_exchange_wait(tri_exchange_request **request);
-/* Goes on with what is in the background, as far as it can without waiting. */
+/* Advances requests in the background, as far as possible without waiting. */
 tri_status tri_exchange_progress(tri_exchange *x);
 
-/* How often the host has waited for copies of staging: they are not waits for results. */
+/* How often the host has waited for staging copies; waits for results are not counted. */
 int64_t tri_exchange_waits(const tri_exchange *x);
 
 #endif

@@ -42,12 +42,12 @@ struct tri_exchange_request {
   char *host; /* what MPI sends from, or receives into */
   size_t bytes;
   int peer, tag;
-  tri_device_event free; /* of a staged one that is received: nobody uses the device memory any more */
+  tri_device_event free; /* of a staged one that is received: the device memory is not used any more */
 };
 
 struct tri_exchange {
   tri_queue *queue;  /* what computes */
-  tri_queue *copies; /* staging's own, and of sums; NULL where the host sees the memory */
+  tri_queue *copies; /* staging's own, and of sums; NULL if the host sees the memory */
   char *staging;
   char *sums; /* device memory; NULL: MPI does not reach it */
   tri_exchange_region transfer;

@@ -248,8 +248,8 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
                                const tri_mesh *mesh, tri_executor **out) {
   tri_executor *executor = NULL;
   if (request->training && request->buckets == NULL && request->num_gradients < table->num_gradient_elements) {
-    return tri_fail(TRI_INTERNAL, "room for %ld elements of gradients, of %ld", (long)request->num_gradients,
-                    (long)table->num_gradient_elements);
+    return tri_fail_internal("room for %ld elements of gradients, of %ld", (long)request->num_gradients,
+                             (long)table->num_gradient_elements);
   }
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;

@@ -1,5 +1,5 @@
-/* Lists of operations with memory under them: one arena laid out by the memory plan, every slot resolved to a pointer.
- * The training engine and the generator both stand on it. */
+/* Executes lists of operations: one arena laid out by the memory plan, and a pointer for each slot. The training engine
+ * and the generator use it. */
 #ifndef TRI_ENGINE_EXECUTOR_H
 #define TRI_ENGINE_EXECUTOR_H
 
@@ -24,17 +24,17 @@ typedef struct tri_executor_chunk {
 typedef struct tri_executor {
   tri_device *device;               /* not owned */
   const tri_parameter_table *table; /* not owned */
-  tri_ranks ranks;                  /* with the exchange, which is this executor's */
+  tri_ranks ranks;                  /* with this executor's exchange */
   const tri_buckets *buckets;       /* not owned; NULL: no buckets */
-  tri_mesh alone;                   /* where the caller has none */
+  tri_mesh alone;                   /* used if the caller has no mesh */
   tri_memory_plan *plan;
   tri_batch_maker *maker;
-  int64_t num_lists, outer;     /* lists of slices, ranks that gather keys */
+  int64_t num_lists, outer;     /* lists of attention slices; outer context ranks, which gather keys */
   int64_t *counts;              /* [request->num_batches, ...]: of a batch as it is now (tri_batch_counts) */
   int64_t *begins;              /* tri_run.begins */
   char *arena;                  /* device memory, laid out by the plan */
   char *host;                   /* host memory, the same */
-  tri_checkpoint_memory memory; /* the arena, for whom the host does not see it */
+  tri_checkpoint_memory memory; /* how checkpoints reach the arena if the host does not see it */
   tri_executor_chunk *chunks;   /* [plan->num_chunks] */
   tri_dtype type;
   bool training;
@@ -63,7 +63,7 @@ void tri_executor_forget_copies(tri_executor *executor);
  * caller writes them there with the parameter, and they count as written. NULL: there is no copy. */
 void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t first, int64_t count);
 
-/* A step begins: nobody needs the gradients any more, nor what is in the boxes. Queued. */
+/* Resets gradients and stage buffers at the start of a step: their contents are not needed any more. Queued. */
 tri_status tri_executor_reset_step(tri_executor *executor);
 
 /* One pass over a chunk's list: forwards in order; backwards of calls [first, end) in reverse, where an operation's
@@ -78,7 +78,7 @@ typedef struct tri_backward {
 } tri_backward;
 tri_status tri_executor_backward(tri_executor *executor, const tri_backward *backward, tri_run *run);
 
-/* Of a call of the optimizer: the first of its values, and of their gradients, wide; a state, as it is kept; scratch
+/* For a call of the optimizer: its first value and gradient, in the wide type; a state in its stored type; scratch
  * memory. */
 void *tri_executor_call_values(const tri_executor *executor, const tri_update_call *call);
 void *tri_executor_call_gradients(const tri_executor *executor, const tri_update_call *call);
@@ -109,7 +109,7 @@ tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number)
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);
 
-/* How the host reaches the arena: NULL where it sees it. */
+/* How the host reaches the arena: NULL if it sees it. */
 const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor);
 
 /* Values and results of a step, on the device and in host memory. */
@@ -126,7 +126,8 @@ const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t ch
 /* Waits for them. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 
-/* A box of a kind, and its copy in host memory, NULL if there is no copy; scratch for sums of partial gradients. */
+/* A stage buffer of a kind, and its copy in host memory, NULL if there is no copy; scratch for sums of partial
+ * gradients. */
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer);
 void *tri_executor_partial(const tri_executor *executor);

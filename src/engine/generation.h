@@ -91,7 +91,7 @@ void tri_written_release(tri_written *written);
 tri_status tri_generation_write(tri_generation *generation, tri_written *texts, int64_t count, int64_t held);
 
 /* A line of samples.jsonl: {"step", "number", "sample", "prompt"} and what tri_written_json has; the step is the
- * checkpoint's, and null if the folder is not one. NULL where there is no memory. */
+ * checkpoint's, and null if the folder is not one. NULL if there is no memory. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* {"text", "tokens", "finish"} and, where one ended it, "stop": bytes that are not UTF-8 are U+FFFD in it. */
 json_t *tri_written_json(const tri_written *written);

@@ -262,11 +262,11 @@ void tri_generator_restart_one(tri_generator *generator, int64_t sequence) { gen
 
 static tri_status check_room(const tri_generator *generator, int64_t sequence, int64_t count) {
   if (sequence < 0 || sequence >= generator->sequences) {
-    return tri_fail(TRI_INTERNAL, "sequence %ld of %ld", (long)sequence, (long)generator->sequences);
+    return tri_fail_internal("sequence %ld of %ld", (long)sequence, (long)generator->sequences);
   }
   if (count >= 1 && generator->counts[sequence] + count <= generator->positions) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%ld tokens do not fit behind %ld of %ld", (long)count,
-                  (long)generator->counts[sequence], (long)generator->positions);
+  return tri_fail_internal("%ld tokens do not fit behind %ld of %ld", (long)count, (long)generator->counts[sequence],
+                           (long)generator->positions);
 }
 
 static tri_status prepare(tri_generator *generator) {
@@ -355,7 +355,7 @@ static void put_behind(tri_generator *generator, int64_t sequence, const int32_t
 tri_status tri_generator_append_each(tri_generator *generator, int64_t count, const int64_t *numbers,
                                      const int32_t *const *ids, const int64_t *lengths, const double **logits) {
   for (int64_t i = 0; i < count; i++) {
-    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail(TRI_INTERNAL, "sequences that do not ascend");
+    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail_internal("sequences that do not ascend");
     TRI_TRY(check_room(generator, numbers[i], lengths[i]));
   }
   TRI_TRY(prepare(generator));

@@ -20,7 +20,7 @@ typedef struct tri_generator tri_generator;
  * written into tri_generator_executor's values. Release with tri_generator_destroy. */
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
                                 tri_device *device, tri_generator **out);
-/* For up to `sequences` of them side by side; prompts[sequences] are the lengths of theirs. TRI_UNSUPPORTED where they
+/* For up to `sequences` of them side by side; prompts[sequences] are the lengths of theirs. TRI_UNSUPPORTED if they
  * differ and rotary positions go by them. */
 tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
                                      const int64_t *prompts, tri_device *device, tri_generator **out);

@@ -29,7 +29,7 @@ typedef struct elements {
 } elements;
 
 /* Arrays of a set, so that long ones come from beyond the caches whatever the work; elements of a row; and whether what
- * it leaves is not a number any more, as an update does with random moments; ids of a row: of a token, or of its
+ * it leaves is not a number, as an update does with random moments; ids of a row: of a token, or of its
  * experts.
  */
 typedef struct form {

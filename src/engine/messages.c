@@ -51,7 +51,7 @@ static tri_status start_message(tri_exchange_request *r, void *memory) {
     case EXCHANGE_REDUCE_SCATTER:
     case EXCHANGE_ALL_GATHER: break;
   }
-  return tri_fail(TRI_INTERNAL, "a collective is not a message");
+  return tri_fail_internal("a collective is not a message");
 }
 
 /* It begins when it may. */
@@ -95,7 +95,8 @@ static tri_status begin_now(tri_exchange *x, tri_exchange_request *r, bool direc
 
 tri_status tri_exchange_message_start(tri_exchange *x, const tri_exchange_request *what, tri_exchange_request **out) {
   bool direct;
-  TRI_TRY(tri_exchange_reach(x, &direct)); /* what is sent is there, and nothing that is queued reads the other box */
+  TRI_TRY(tri_exchange_reach(
+      x, &direct)); /* what is sent is there, and nothing that is queued reads the other stage buffer */
   TRI_TRY(tri_exchange_make(x, what, out));
   tri_status status = begin_now(x, *out, direct);
   if (status != TRI_OK) tri_exchange_drop(out);
@@ -148,5 +149,5 @@ tri_status tri_exchange_message_finish(tri_exchange_request *r) {
   if (!r->staged || r->kind == EXCHANGE_SEND) return TRI_OK;
   TRI_TRY(tri_exchange_join(r));
   r->x->waits++;
-  return tri_device_event_wait(&r->done); /* the host's box is used again */
+  return tri_device_event_wait(&r->done); /* the host's stage buffer is used again */
 }

@@ -10,7 +10,7 @@
 /* A run of a few small steps must not wait for its yardstick longer than for its work. */
 static const double WORK_SHARE = 0.1, LEAST_S = 0.004;
 
-/* Host values of a matrix: small, of both signs, not all the same. */
+/* Host values of a matrix: small, of both signs, not nevertheless. */
 static tri_status fill_matrix(tri_device *device, tri_dtype type, int64_t side, void *matrix) {
   const tri_device_kernels *k = device->kernels;
   tri_dtype wide = tri_dtype_wide(type);

@@ -9,8 +9,8 @@
 tri_status tri_matmul_flops(tri_device *device, tri_dtype type, double seconds, double *out);
 
 /* LOCAL. The device's peak in FLOP/s on activations of this type, which is what its matrix products reach. Takes about
- * 0.3 s, and less before work that is itself soon done: work_flops is what the device is about to do, INFINITY where
- * that is not known. 0 where the device has no
+ * 0.3 s, and less before work that is itself soon done: work_flops is what the device is about to do, INFINITY if
+ * that is not known. 0 if the device has no
  * memory left to measure with. Call it while nothing else runs. */
 tri_status tri_peak_flops(tri_device *device, tri_dtype type, double work_flops, double *out);
 

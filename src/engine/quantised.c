@@ -8,7 +8,7 @@
 static tri_status quantised_read(void *context, void *to_host, const void *from, size_t bytes) {
   const tri_quantised *m = context;
   const int64_t element = (int64_t)tri_dtype_bytes(m->type), first = ((const char *)from - m->wide) / element;
-  if (first % TRI_NF4_BLOCK != 0) return tri_fail(TRI_INTERNAL, "a stretch of 4 bits begins inside of a block");
+  if (first % TRI_NF4_BLOCK != 0) return tri_fail_internal("a stretch of 4 bits begins inside of a block");
   tri_queue_at(m->queue, "weights in 4 bits", -1, "reading them");
   TRI_KERNEL_CALL(m->queue, dequantise_nf4, m->type, first, (int64_t)bytes / element, m->count, m->kept, m->wide);
   return tri_queue_download_now(m->queue, to_host, m->wide, bytes);

@@ -85,8 +85,8 @@ static tri_status check_texts(const tri_scorer *scorer, const tri_scored_text *t
   for (int64_t i = 0; i < count; i++) {
     const tri_scored_text *text = &texts[i];
     if (text->first > 0 && text->first < text->count && length_of(text) <= scorer->sequence) continue;
-    return tri_fail(TRI_INTERNAL, "%ld tokens, scored from number %ld on, in sequences of %ld", (long)text->count,
-                    (long)text->first, (long)scorer->sequence);
+    return tri_fail_internal("%ld tokens, scored from number %ld on, in sequences of %ld", (long)text->count,
+                             (long)text->first, (long)scorer->sequence);
   }
   return TRI_OK;
 }

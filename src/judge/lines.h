@@ -23,11 +23,11 @@ tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 typedef tri_status (*tri_judge_take)(void *context, int64_t line, const json_t *object);
 tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context);
 
-/* The first of the keys that the object has, and not as null: its value, and the key; NULL where it has none. Two of
+/* The first of the keys that the object has, and not as null: its value, and the key; NULL if it has none. Two of
  * them that say something else are TRI_BAD_FILE. */
 tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t count, const char **key,
                           const json_t **out);
-/* The same of what a model is given; what data sets give beside it, and nobody would read, is TRI_BAD_FILE. */
+/* The same of what a model is given; what data sets give beside it, and would be ignored, is TRI_BAD_FILE. */
 tri_status tri_judge_find_context(const json_t *object, const char *const *keys, int64_t count, const char **key,
                                   const json_t **out);
 

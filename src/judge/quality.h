@@ -15,7 +15,7 @@ typedef struct tri_quality_point {
   int64_t step;
   double value[TRI_NUM_QUALITIES], error[TRI_NUM_QUALITIES]; /* standard errors, as there are few questions */
   /* Spearman's rank correlation, over the questions, of the right choices' probabilities here with those of the last
-   * checkpoint: 1 where what is easy and what is hard stands as in the end. NaN where either are all equal. */
+   * checkpoint: 1 if what is easy and what is hard stands as in the end. NaN where either are all equal. */
   double with_end;
 } tri_quality_point;
 
@@ -34,7 +34,7 @@ void tri_quality_release(tri_quality *quality);
 /* LOCAL. Replaces the file at `path` with a picture: each measure over the steps, with its standard error. */
 tri_status tri_quality_draw(const tri_quality *quality, const char *title, const char *path);
 
-/* Spearman's rank correlation of a[count] and b[count]: equal values share the mean of their ranks. *out is NaN where
+/* Spearman's rank correlation of a[count] and b[count]: equal values share the mean of their ranks. *out is NaN if
  * all values of one are equal. */
 tri_status tri_rank_correlation(const double *a, const double *b, int64_t count, double *out);
 

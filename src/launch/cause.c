@@ -96,7 +96,7 @@ static tri_status tell_launcher(const tri_ending *e) {
   tri_rank_death death;
   int result = e->launcher_result;
   tri_status status = WIFEXITED(result) ? tri_status_of_exit(WEXITSTATUS(result)) : TRI_COMM;
-  if (status == TRI_OK) status = TRI_COMM; /* some rank has failed all the same */
+  if (status == TRI_OK) status = TRI_COMM; /* some rank has failed nevertheless */
   int code = WIFEXITED(result) ? WEXITSTATUS(result) : 128 + WTERMSIG(result);
   bool killed = tri_rank_death_find(e->noise.text, &death) && death.signal > 0;
   if (e->told.said && !(killed && status == TRI_COMM)) return tri_fail(status, "%s", e->told.text);

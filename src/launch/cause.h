@@ -41,7 +41,7 @@ typedef struct tri_ending {
   int64_t crashed;              /* the rank that told of its crash before anybody's own words, by crash_signal */
   int crash_signal;             /* 0: none did */
   bool silent;                  /* a rank's line went down without a word, */
-  int64_t silent_rank;          /* that of the first; -1 where it is not known */
+  int64_t silent_rank;          /* that of the first; -1 if it is not known */
   bool all_left;                /* every rank has said goodbye, with exit status 0 */
   int asked;                    /* how often a signal asked the parent to stop, */
   bool requested;               /* and whether one did so that a scheduler may repeat (base/stop.h) */

@@ -10,9 +10,9 @@
 /* What a rank left: its error message, or ("echo") that of a rank that ended because another did. */
 typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status, const char *text);
 
-/* LOCAL. Makes a folder that nobody else has, in the nearest one to the output that there is and that lets us, or in
+/* LOCAL. Makes a folder of a new name, in the nearest one to the output that there is and that lets us, or in
  * $TMPDIR (/tmp); and removes those of this user there whose parents were killed: they have not touched them for a day,
- * by the clock of the file system. NULL: no output. "" where none can be made; that is not a failure, since words go
+ * by the clock of the file system. NULL: no output. "" if none can be made; that is not a failure, since words go
  * through the launcher, too. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
 

@@ -173,7 +173,7 @@ tri_status tri_launch(const tri_launch_options *options, char **arguments) {
         tri_comm_library(), launcher.path, launcher.implementation, launcher.version);
   }
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
+  if (length <= 0) return tri_fail_internal("cannot find out this program's own path: %s", strerror(errno));
   program[length] = '\0';
   while (arguments[count] != NULL) count++;
   TRI_TRY(tri_alloc("a command line", (size_t)count + 32, sizeof *line, &line));

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 
 typedef struct tri_rank_death {
-  int rank;   /* -1 where it is not said */
-  long pid;   /* 0 where it is not said  */
-  int signal; /* 0 where it was none     */
+  int rank;   /* -1 if it is not said */
+  long pid;   /* 0 if it is not said  */
+  int signal; /* 0 if it was none     */
   int exit_status;
   char node[64];
 } tri_rank_death;

@@ -37,7 +37,7 @@ typedef struct tri_listener {
 typedef void (*tri_hearing)(void *context, tri_speaker *from, bool gone, tri_parent_kind kind, int number,
                             const char *text);
 
-/* LOCAL. A socket under a name that nobody else has. tri_listener_close in any case. */
+/* LOCAL. A socket under a unique name. tri_listener_close in any case. */
 tri_status tri_listener_open(tri_listener *out);
 void tri_listener_close(tri_listener *listener);
 

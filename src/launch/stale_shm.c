@@ -135,7 +135,7 @@ static bool is_own_folder(const char *path) {
   return lstat(path, &facts) == 0 && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid();
 }
 
-/* Or dead, and nobody has taken note. */
+/* Or dead, and not reaped yet. */
 static bool is_gone(pid_t pid) {
   char path[64], text[512] = "";
   if (kill(pid, 0) != 0) return errno == ESRCH;

@@ -7,15 +7,15 @@
 typedef struct tri_start {
   char **line; /* of the launcher */
   int64_t num_ranks;
-  double hang_timeout_s; /* of the ranks' own watchdogs; 0: nobody watches */
+  double hang_timeout_s; /* of the ranks' own watchdogs; 0: no watchdog */
   const char *output;    /* of the run; NULL: none. Beside it ranks leave words that cannot be sent */
 } tri_start;
 
-/* LOCAL. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE: a job does not end because nobody reads
+/* LOCAL. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE: a job does not end because nothing reads
  * what it says. Once, before the first start. */
 void tri_supervisor_prepare(void);
 
-/* LOCAL. How many signals have asked to stop that nobody had looked for: between starts. */
+/* LOCAL. How many signals have asked to stop that arrived unseen: between starts. */
 int tri_supervisor_asked(void);
 
 /* LOCAL. Starts the launcher and stands between it and the user to the end of all: shows what ranks log, passes on a

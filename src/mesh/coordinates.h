@@ -1,9 +1,9 @@
-/* Where a rank stands: its coordinates along the axes of a layout, fastest first: tensor, context (two axes: the inner
- * one's ranks exchange heads, the other's keys), data, pipeline. Plain arithmetic, for ranks of machines that are not
- * there too; the groups of ranks that work together are comm/mesh.h's.
+/* Coordinates of a rank in the mesh, along its axes, fastest first: tensor, context (two axes: ranks of the inner one
+ * exchange heads, ranks of the outer one keys), data, pipeline. Plain arithmetic, which also holds for machines that
+ * are not there; the groups of ranks that communicate are in comm/mesh.h.
  *
- * Layers of experts see the ranks of a pipeline stage a second time, under the same numbers: expert_tensor (fastest),
- * expert, expert_data. Their product is that of tensor, context and data; no axis of one view need be a part of an axis
+ * MoE layers use a second mesh over the ranks of a pipeline stage, with the same rank numbers: expert_tensor (fastest),
+ * expert, expert_data. Its size is that of tensor x context x data, but an axis of one mesh need not be part of an axis
  * of the other (Liu et al. 2025, "MoE Parallel Folding", arXiv 2504.14960). */
 #ifndef TRI_MESH_COORDINATES_H
 #define TRI_MESH_COORDINATES_H
@@ -18,42 +18,42 @@ typedef enum tri_axis {
   TRI_AXIS_CONTEXT,
   TRI_AXIS_DATA,
   TRI_AXIS_PIPELINE,
-  TRI_AXIS_EXPERT_TENSOR, /* of the second view of the ranks of a stage */
+  TRI_AXIS_EXPERT_TENSOR, /* of the expert mesh, the second one */
   TRI_AXIS_EXPERT,
   TRI_AXIS_EXPERT_DATA,
 } tri_axis;
 enum { TRI_NUM_MESH_AXES = TRI_AXIS_PIPELINE + 1, TRI_NUM_AXES = TRI_AXIS_EXPERT_DATA + 1 };
 
-/* How long the axes of the mesh are, and two of the second view; expert_data is what these leave. Where there are no
- * experts, `expert` is 0: it counts as 1, and nothing has a group in the second view. */
+/* Sizes of the axes, and of two axes of the expert mesh; expert_data follows from them. Without experts `expert` is 0:
+ * it counts as 1, and the expert mesh has no groups. */
 typedef struct tri_mesh_shape {
   int size[TRI_NUM_MESH_AXES];
   int expert_tensor, expert;
 } tri_mesh_shape;
 
-/* A place: one coordinate an axis of the mesh. That in the second view follows from it. */
+/* One coordinate for each axis of the mesh. Those in the expert mesh follow from them. */
 typedef struct tri_mesh_coordinates {
   int at[TRI_NUM_MESH_AXES];
 } tri_mesh_coordinates;
 
-/* One rank of a mesh. */
+/* A mesh, and one of its ranks. */
 typedef struct tri_mesh_seat {
   tri_mesh_shape shape;
   tri_mesh_coordinates place;
 } tri_mesh_seat;
 
-/* The only rank of a mesh, and the first of one that is so long along one axis alone. */
+/* The only rank of a mesh; the first rank of a mesh with `ranks` ranks along one axis. */
 tri_mesh_seat tri_mesh_seat_alone(void);
 tri_mesh_seat tri_mesh_seat_along(tri_axis axis, int64_t ranks);
 
 const char *tri_axis_name(tri_axis axis);
-/* Whether an axis is one of the second view. */
+/* Whether an axis is one of the expert mesh. */
 bool tri_axis_is_folded(tri_axis axis);
-/* Of either view: how long an axis is, and where along it the rank at `place` stands. */
+/* Of either mesh: the size of an axis, and the coordinate along it of the rank at `place`. */
 int tri_mesh_axis_size(const tri_mesh_shape *shape, tri_axis axis);
 int tri_mesh_axis_at(const tri_mesh_shape *shape, const tri_mesh_coordinates *place, tri_axis axis);
 
-/* The ranks of a pipeline stage, and the number among them of the one at `place`. */
+/* The number of ranks of a pipeline stage, and the number in its stage of the rank at `place`. */
 int tri_mesh_stage_ranks(const tri_mesh_shape *shape);
 int tri_mesh_stage_rank(const tri_mesh_shape *shape, const tri_mesh_coordinates *place);
 

@@ -117,7 +117,7 @@ static double area_of(int64_t first, int64_t end) {
 /* ---- one attempt ------------------------------------------------------------------------------------------------- */
 
 /* Of the parts with room for `least` tokens at least, the `count` with the least load, those with most room first;
- * false where there are not as many. */
+ * false if there are not as many. */
 static bool choose(tri_document_cut *cut, int64_t count, int64_t least) {
   const attempt *a = &cut->now;
   int64_t found = 0;
@@ -154,7 +154,7 @@ static double work_of(const tri_document_cut *cut, int64_t length, int64_t degre
   return *area + cut->row_pairs * (double)(length - (a.end - a.first) - (b.end - b.first));
 }
 
-/* The load of the busiest of the chosen parts, with that document in it; below 0 where there is no room. */
+/* The load of the busiest of the chosen parts, with that document in it; below 0 if there is no room. */
 static double load_with(const tri_document_cut *cut, int64_t length, int64_t degree) {
   double most = 0, area = 0;
   for (int64_t i = 0; i < degree; i++) {

@@ -1,9 +1,10 @@
-/* Domains: the ranks over which something is split, copied or added up, said by what they have in common.
+/* Domains: sets of ranks over which something is split, copied or summed (process groups elsewhere), named by what
+ * their ranks have in common.
  *
- * A domain is a set of axes of the mesh, or of the second view of its stages (mesh/coordinates.h). Its ranks are those
- * that differ along these axes alone; they are numbered in the order of the mesh, its fastest axis first. Who splits,
- * adds or passes on names a domain, never an axis: what an axis more or less means for it stands here. Plain
- * arithmetic, as coordinates.h; the groups are comm/mesh.h's. */
+ * A domain is a set of axes of the mesh, or of the expert mesh (mesh/coordinates.h). Its ranks differ along these axes
+ * only, and are numbered in the order of the mesh, its fastest axis first. Operations, sums and buckets name a domain,
+ * never an axis, so that a new axis changes this file alone. Plain arithmetic, as coordinates.h; the groups are in
+ * comm/mesh.h. */
 #ifndef TRI_MESH_DOMAIN_H
 #define TRI_MESH_DOMAIN_H
 
@@ -13,32 +14,32 @@
 
 typedef enum tri_domain {
   TRI_DOMAIN_BATCH,           /* read different sequences of the global batch */
-  TRI_DOMAIN_REPLICAS,        /* hold the same parameters and see different tokens: gradients are added up over it */
-  TRI_DOMAIN_LOSS,            /* have different labels of the global batch: losses and counts are added up over it */
-  TRI_DOMAIN_TENSOR,          /* hold different parts of a layer's parameters, and see the same tokens */
+  TRI_DOMAIN_REPLICAS,        /* hold the same parameters and have different tokens: gradients are summed over it */
+  TRI_DOMAIN_LOSS,            /* have different labels of the global batch: losses and counts are summed over it */
+  TRI_DOMAIN_TENSOR,          /* hold different parts of a layer's parameters, and have the same tokens */
   TRI_DOMAIN_CONTEXT,         /* hold different tokens of the same sequences: */
-  TRI_DOMAIN_CONTEXT_INNER,   /* those of them that exchange heads of attention for tokens, */
-  TRI_DOMAIN_CONTEXT_OUTER,   /* and those that have the same heads, and exchange keys */
+  TRI_DOMAIN_CONTEXT_INNER,   /* those of these that exchange attention heads for tokens */
+  TRI_DOMAIN_CONTEXT_OUTER,   /* those of these that have the same heads, and exchange keys */
   TRI_DOMAIN_PIPELINE,        /* hold different layers */
-  TRI_DOMAIN_EXPERT,          /* hold different parts of the experts of a layer, and exchange rows for them: */
-  TRI_DOMAIN_EXPERT_HOLDERS,  /* those of them that hold different experts, */
-  TRI_DOMAIN_EXPERT_TENSOR,   /* and those that hold different parts of the same experts */
-  TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are added up over it */
+  TRI_DOMAIN_EXPERT,          /* hold different parts of the experts of a layer, and exchange rows for them */
+  TRI_DOMAIN_EXPERT_HOLDERS,  /* those of these that hold different experts */
+  TRI_DOMAIN_EXPERT_TENSOR,   /* those of these that hold different parts of the same experts */
+  TRI_DOMAIN_EXPERT_REPLICAS, /* hold the same parts of the same experts: their gradients are summed over it */
   TRI_DOMAIN_SEQUENCE,        /* have different tokens of the same sequences, or are to have the same of them */
 } tri_domain;
 enum { TRI_NUM_DOMAINS = TRI_DOMAIN_SEQUENCE + 1 };
 
-/* Of its group, in messages and timelines. */
+/* The name of its group in messages and timelines. */
 const char *tri_domain_name(tri_domain domain);
 
 /* Whether it is a domain of that axis. */
 bool tri_domain_has(tri_domain domain, tri_axis axis);
 
-/* Whether its axes are of the second view. */
+/* Whether its axes are of the expert mesh. */
 bool tri_domain_is_folded(tri_domain domain);
 
-/* The axis under which time spent over it is shown: its slowest, that of the domain that it is a part of, or that of
- * which it is a share. Of some axes that is not a domain. */
+/* The axis under which reports show time that is spent over it: its slowest axis, or that of the domain that contains
+ * it. */
 tri_axis tri_domain_axis(tri_domain domain);
 bool tri_axis_is_shown(tri_axis axis);
 

@@ -32,8 +32,9 @@ tri_token_range tri_zigzag_chunk(int64_t tokens, int64_t parts, int64_t i);
 tri_status tri_sequence_cut_create(int64_t parts, int64_t room, tri_sequence_cut *out);
 void tri_sequence_cut_destroy(tri_sequence_cut *cut);
 
-/* Parts are filled in order, each from its first token on. Empties the cut; gives part p, behind which no other has
- * anything, one more range, which may touch its last or lie over the end of it, and then becomes one with it. */
+/* Parts are filled in order, each from its first token on. Clear empties the cut; append gives part p, behind which no
+ * other has anything, one more range, which may touch its last or lie over the end of it, and then becomes one with it.
+ */
 void tri_sequence_cut_clear(tri_sequence_cut *cut);
 void tri_sequence_cut_append(tri_sequence_cut *cut, int64_t part, tri_token_range range);
 

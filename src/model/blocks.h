@@ -16,7 +16,7 @@ typedef enum tri_norm_kind {
   TRI_NORM_LAYER,        /* with biases */
 } tri_norm_kind;
 
-/* Whether queries and keys are normalised, by RMS norm, before they turn. */
+/* Whether queries and keys are normalised, by RMS norm, before they rotate. */
 typedef enum tri_qk_norm {
   TRI_QK_NORM_NONE,
   TRI_QK_NORM_HEADS, /* each head by itself, all with the same weights (Qwen 3) */

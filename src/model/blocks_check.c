@@ -7,15 +7,15 @@
 static tri_status check_factors(const tri_model *m, const char *key, const double factors[TRI_ROPE_MOST_PAIRS]) {
   const int64_t pairs = tri_model_rotary_dim(m) / 2, count = tri_rope_count(factors);
   if (pairs > TRI_ROPE_MOST_PAIRS) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`rope_scaling.type` longrope goes with up to %d components of a head that turn, and here %" PRId64
-                    " do",
-                    2 * TRI_ROPE_MOST_PAIRS, 2 * pairs);
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`rope_scaling.type` longrope goes with up to %d components of a head that rotate, and here %" PRId64 " do",
+        2 * TRI_ROPE_MOST_PAIRS, 2 * pairs);
   }
   if (count == pairs) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`rope_scaling.%s` has %" PRId64 " numbers and needs %" PRId64 ", one for each pair of the %" PRId64
-                  " components of a head that turn",
+                  " components of a head that rotate",
                   key, count, pairs, 2 * pairs);
 }
 
@@ -39,7 +39,7 @@ static tri_status check_scaling(const tri_model *m) {
     case TRI_ROPE_DYNAMIC:
       if (tri_model_rotary_dim(m) > 2) return TRI_OK;
       return tri_fail(TRI_BAD_CONFIG,
-                      "`rope_scaling.type` dynamic is for heads of which more than 2 components turn; take linear");
+                      "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear");
     case TRI_ROPE_LONG: return check_longrope(m);
     case TRI_ROPE_YARN: break;
   }
@@ -52,19 +52,19 @@ static tri_status check_scaling(const tri_model *m) {
 }
 
 static tri_status check_turning(const tri_model *m) {
-  const int64_t turned = tri_model_rotary_dim(m);
+  const int64_t rotated = tri_model_rotary_dim(m);
   if (m->rotary_fraction == 1 && m->head_dim % 2 != 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`head_dim` %" PRId64
-                    " (hidden_size / num_heads unless given) is odd, and rotary positions turn "
+                    " (hidden_size / num_heads unless given) is odd, and rotary positions rotate "
                     "pairs; choose an even one",
                     m->head_dim);
   }
-  if (turned % 2 != 0 || turned == 0) {
+  if (rotated % 2 != 0 || rotated == 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`rotary_fraction` %g of head_dim %" PRId64 " is %" PRId64
-                    " components, and rotary positions turn pairs; choose a fraction that gives an even number",
-                    m->rotary_fraction, m->head_dim, turned);
+                    " components, and rotary positions rotate pairs; choose a fraction that gives an even number",
+                    m->rotary_fraction, m->head_dim, rotated);
   }
   return check_scaling(m);
 }

@@ -46,7 +46,7 @@ const tri_blocks *tri_blocks_of(const tri_model *model);
 /* Whether its feed-forward parts have gates. */
 bool tri_blocks_gated(const tri_blocks *blocks);
 
-/* The number of a layer's parameter; -1 where it has none such. */
+/* The number of a layer's parameter; -1 if it has none such. */
 int32_t tri_blocks_find(const tri_model *model, int64_t layer, tri_block_row row);
 /* The numbers of what is behind the last layer: norm's weight and bias (or -1), head's weight and bias (or -1). */
 typedef struct tri_blocks_last {

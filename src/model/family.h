@@ -23,7 +23,7 @@ typedef enum tri_list_purpose {
 typedef struct tri_family_table {
   tri_blocks blocks;       /* what its layers are made of, and how that is called on disk */
   bool asks_for_ffn_size;  /* else it is four times as wide as the residual stream */
-  tri_model usual;         /* what its model is where nobody says: `tied` and its like, for which 0 is a choice too, and
+  tri_model usual;         /* its model by default: `tied` and its like, for which 0 is a choice too, and
                               rotary_fraction */
   const char *const *keys; /* of a model's description, those of tri_family_optional_keys that it has; NULL ends them */
   const tri_hf_keys *dialects;                 /* how config.json says its models; one without a name ends them */
@@ -52,7 +52,7 @@ tri_status tri_family_check(const tri_model *model);
 #define TRI_FAMILY_TABLE(VALUE, name) extern const tri_family_table tri_family_##name;
 TRI_FAMILIES(TRI_FAMILY_TABLE)
 
-/* NULL where the model names no family that there is. */
+/* NULL if the model names no family that there is. */
 const tri_family_table *tri_family_of(const tri_model *model);
 
 /* Which list to make. */

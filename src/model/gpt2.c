@@ -10,7 +10,7 @@ static tri_status gpt2_check(const tri_model *m) {
   return tri_family_check_head_dim(m);
 }
 
-/* A model that nobody has completed may have others. */
+/* A model that is not completed may have others. */
 static tri_status gpt2_check_words(const tri_model *m) {
   if (m->num_heads * m->head_dim == m->hidden_size && m->num_kv_heads == m->num_heads) return TRI_OK;
   return tri_fail(TRI_UNSUPPORTED,

@@ -1,6 +1,6 @@
 /* GPT-NeoX (Black et al. 2022, arXiv 2204.06745) and Pythia (2023, arXiv 2304.01373): attention and feed-forward part
- * of the same input behind norms of their own, positions that turn a quarter of each head, biases everywhere. Each head
- * has its q, k and v one behind the other on disk. */
+ * of the same input behind norms of their own, positions that rotate a quarter of each head, biases everywhere. Each
+ * head has its q, k and v one behind the other on disk. */
 #include "model/family.h"
 
 #define FIELD TRI_HF_KEYS_FIELD

@@ -47,7 +47,7 @@ typedef struct tri_hf_keys_window {
 /* Keys of rotary positions where they are not the usual ones. */
 typedef struct tri_hf_keys_rope {
   const char *theta;    /* NULL: "rope_theta" */
-  const char *fraction; /* of what turns of each head; NULL: all of it, and "partial_rotary_factor" must be 1 */
+  const char *fraction; /* of what rotates of each head; NULL: all of it, and "partial_rotary_factor" must be 1 */
   const char *local;    /* base in layers with a window; NULL: there is none */
   /* `original_max_position_embeddings` where the top of the file has none, whatever else says one; 0: as that says,
    * else the longest sequence. */

@@ -82,8 +82,8 @@ typedef struct tri_model {
   double norm_eps;
   double init_std;
   double rope_theta, local_rope_theta;   /* the second of layers with a window; 0: the same */
-  double rotary_fraction;                /* of each head's components, from the first on, that turn */
-  char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers whose queries and keys turn */
+  double rotary_fraction;                /* of each head's components, from the first on, that are rotated */
+  char rope_layers[TRI_LAYER_SET_BYTES]; /* the layers with rotary positions */
   tri_rope_scaling rope_scaling;
   int64_t window;                          /* keys that a query sees at most, itself among them; 0: all */
   char window_layers[TRI_LAYER_SET_BYTES]; /* the layers that have it: window.h                         */
@@ -93,7 +93,7 @@ typedef struct tri_model {
 /* Longer sequences than this are never assumed: what they cost depends on their length, and most are shorter. */
 enum { TRI_LONGEST_ASSUMED_SEQUENCE = 8192 };
 
-/* The length of sequences where nobody gave one: the longest that the model takes, unless that is long; then a
+/* The length of sequences if none was given: the longest that the model takes, unless that is long; then a
  * failure of this code asks for it and says how to give it ("give --sequence, for example --sequence 4096"). */
 tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, const char *how, int64_t *out);
 

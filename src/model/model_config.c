@@ -275,7 +275,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
 
 /* ---- whole models ---------------------------------------------------------------------------------------------- */
 
-/* Keys for which 0 is a choice as good as others: what they are where nobody says is the family's. */
+/* Keys for which 0 is a choice as good as others: their default is the family's. */
 typedef struct usual_field {
   const char *key;
   size_t offset, bytes;
@@ -290,7 +290,7 @@ static void take_usual(const tri_family_table *family, const usual_field *field,
   memcpy((char *)model + field->offset, (const char *)&family->usual + field->offset, field->bytes);
 }
 
-/* Takes a number back to what stands for nobody's. */
+/* Resets a number to what stands for "not given". */
 static void clear_field(const tri_config_key *key, tri_model *model) {
   for (size_t i = 0; i < sizeof usual_fields / sizeof usual_fields[0]; i++) {
     if (strcmp(usual_fields[i].key, key->name) != 0) continue;

@@ -19,5 +19,5 @@ tri_status tri_objective_append(const tri_train_objective *objective, const tri_
   if (last != NULL && last->op->makes_loss) {
     return tri_fail(TRI_UNSUPPORTED, "the objective %s has no loss of each label by itself", objective->name);
   }
-  return tri_fail(TRI_INTERNAL, "the objective %s does not end in the operation that makes the loss", objective->name);
+  return tri_fail_internal("the objective %s does not end in the operation that makes the loss", objective->name);
 }

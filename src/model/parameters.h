@@ -119,7 +119,7 @@ typedef struct tri_parameter {
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
   int64_t first_member, num_members; /* of a stack */
-  int64_t count;                     /* elements; 0 where it lies on another stage */
+  int64_t count;                     /* elements; 0 if it lies on another stage */
   int64_t offset;                    /* first element in the flat arrays; where frozen, in the array of its kind, of
                                         those in 4 bits the first byte */
   int64_t gradient_offset;           /* the same in the gradients' array; another only for an alias */

@@ -13,8 +13,8 @@ static const tri_hf_key keys[] = {
 
 /* The pairs that transformers counts there are those of hidden_size / num_heads, whatever head_dim is. */
 static tri_status check_pairs(const tri_model *m) {
-  const int64_t turned = (int64_t)((double)(m->hidden_size / m->num_heads) * m->rotary_fraction);
-  if (turned / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
+  const int64_t rotated = (int64_t)((double)(m->hidden_size / m->num_heads) * m->rotary_fraction);
+  if (rotated / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`head_dim` %" PRId64
                   " does not go with rope_scaling.type longrope in phi3: transformers asks for "

@@ -1,4 +1,4 @@
-/* SmolLM 3 (2025): Llama whose positions turn nothing in every fourth layer. */
+/* SmolLM 3 (2025): Llama whose positions rotate nothing in every fourth layer. */
 #include "base/memory.h"
 #include "model/family.h"
 #include "model/window.h"
@@ -13,26 +13,26 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* [1, 1, 1, 0, ...]: 1 is a layer that turns, for all its name. */
+/* [1, 1, 1, 0, ...]: 1 is a layer that rotates, whatever its name says. */
 static tri_status read_layers(const tri_json_reader *from, const json_t *layers, tri_model *out) {
-  bool *turns = NULL;
+  bool *rotates = NULL;
   if (!json_is_array(layers) || json_array_size(layers) != (size_t)out->num_layers) {
     return tri_fail(TRI_BAD_FILE, "%s: `no_rope_layers` is not a list of %" PRId64 " (num_hidden_layers)", from->path,
                     out->num_layers);
   }
-  TRI_TRY(tri_alloc("layers", (size_t)out->num_layers, sizeof *turns, &turns));
+  TRI_TRY(tri_alloc("layers", (size_t)out->num_layers, sizeof *rotates, &rotates));
   tri_status status = TRI_OK;
   for (size_t i = 0; i < json_array_size(layers) && status == TRI_OK; i++) {
     const json_t *layer = json_array_get(layers, i);
     const json_int_t value = json_integer_value(layer);
-    turns[i] = value == 1;
+    rotates[i] = value == 1;
     if (json_is_integer(layer) && (value == 0 || value == 1)) continue;
     status = tri_fail(TRI_BAD_FILE, "%s: `no_rope_layers` has others than 0 and 1", from->path);
   }
-  if (status == TRI_OK) status = tri_layer_set_print(turns, "no_rope_layers", out->num_layers, out->rope_layers);
-  tri_free(turns);
+  if (status == TRI_OK) status = tri_layer_set_print(rotates, "no_rope_layers", out->num_layers, out->rope_layers);
+  tri_free(rotates);
   if (status != TRI_OK || out->rope_layers[0] != '\0') return status;
-  return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer that turns", from->path);
+  return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer that rotates", from->path);
 }
 
 static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
@@ -41,13 +41,14 @@ static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
   if (layers != NULL) return read_layers(from, layers, out);
   TRI_TRY(tri_reader_size(from, "no_rope_layer_interval", interval, &interval));
   if (interval == 1) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layer_interval` is 1, which leaves no layer that turns", from->path);
+    return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layer_interval` is 1, which leaves no layer that rotates",
+                    from->path);
   }
   snprintf(out->rope_layers, sizeof out->rope_layers, "%" PRId64 " of %" PRId64, interval - 1, interval);
   return TRI_OK;
 }
 
-/* A window without `layer_types` is that of the layers that do not turn. */
+/* A window without `layer_types` is that of the layers that do not rotate. */
 static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   bool *windowed = NULL;
   TRI_TRY(read_turning(from, out));
@@ -56,7 +57,7 @@ static tri_status smollm3_read(const tri_json_reader *from, tri_model *out) {
   for (int64_t i = 0; i < out->num_layers; i++) windowed[i] = !tri_model_layer_turns(out, i);
   const tri_status status = tri_layer_set_print(windowed, "no_rope_layers", out->num_layers, out->window_layers);
   tri_free(windowed);
-  if (out->window_layers[0] == '\0') out->window = 0; /* all turn */
+  if (out->window_layers[0] == '\0') out->window = 0; /* all rotate */
   return status;
 }
 

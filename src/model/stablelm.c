@@ -1,4 +1,4 @@
-/* StableLM 2 and StableLM-3B (2023; arXiv 2402.17834): Llama with layer norms, and positions that turn a quarter of
+/* StableLM 2 and StableLM-3B (2023; arXiv 2402.17834): Llama with layer norms, and positions that rotate a quarter of
  * each head. */
 #include "model/family.h"
 

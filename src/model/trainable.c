@@ -351,7 +351,7 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
 
 static tri_status check_words(const tri_trainable *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
-  const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: nobody has said it */
+  const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: not given */
   const bool says_more =
       !is_for_all(adapter) || adapter->train.count > 0 || is_quantised(tuning) || scaled || adapter->dropout > 0;
   if (!tri_trainable_has_adapter(tuning) && says_more) {

@@ -57,7 +57,7 @@ extern const tri_config_word tri_quantise_words[];
     .help = "other parameters that are trained, by patterns of tensor names: [\"*norm.weight\"]"                       \
   }
 
-/* What nobody gave. */
+/* What was not given. */
 void tri_adapter_finish(tri_adapter *adapter);
 
 #endif

@@ -8,8 +8,8 @@ static tri_status op_add_shape(const tri_op_call *call, const tri_shape inputs[T
                                tri_shape outputs[TRI_OP_OUTPUTS]) {
   (void)call;
   if (inputs[0].width != inputs[1].width || inputs[0].rows != inputs[1].rows) {
-    return tri_fail(TRI_INTERNAL, "add takes equal shapes and was given widths %ld and %ld", (long)inputs[0].width,
-                    (long)inputs[1].width);
+    return tri_fail_internal("add takes equal shapes and was given widths %ld and %ld", (long)inputs[0].width,
+                             (long)inputs[1].width);
   }
   outputs[0] = inputs[0];
   return TRI_OK;

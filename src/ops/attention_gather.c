@@ -198,7 +198,7 @@ static tri_status op_attention_gather_backward_input(tri_run *run, const tri_op_
   return at->masked ? scatter_needed(run, call, &m, gradient_qkv) : scatter_all(run, call, &m, gradient_qkv);
 }
 
-/* How far documents reach beyond a rank is not known ahead. In the mean over its tokens a document is as long as the
+/* How far documents reach beyond a rank is not known ahead. On average over its tokens a document is as long as the
  * share of attention that masks leave (pairs: squares of lengths), and its ranks need all of it; what is within one
  * rank's tokens is not sent. */
 static void needed_cost(const tri_op_call *call, tri_pass pass, double all, tri_cost *out) {

@@ -1,7 +1,7 @@
 /* Output projection and cross entropy in one: loss = sum over rows of -log softmax(h W^T)[label], or of what a bias, a
  * scale and a cap make of h W^T (tri_logits).
  *
- * The logits of a large vocabulary are the largest thing in a step, and nobody needs them afterwards. So they are made
+ * The logits of a large vocabulary are the largest thing in a step, and not needed afterwards. So they are made
  * for a chunk of rows at a time; where a backward follows, the chunk is turned into its own gradient in place and used
  * for the gradients of h and W at once, while it is warm. What is kept for the backward is the gradient of h, no larger
  * than h. (The same idea as in Liger Kernel and "Cut Your Losses", arXiv 2411.09009.)
@@ -13,8 +13,8 @@
  * A list of scores (tri_op_list.scores) has no backward, and wants the loss of each row: they are the call's output.
  *
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
- * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; nobody ever
- * gathers logits. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
+ * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; logits are
+ * never gathered. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
 #include "base/count.h"
 #include "device/kernels.h"
 #include "ops/weight.h"

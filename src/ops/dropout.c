@@ -42,7 +42,7 @@ static tri_status op_dropout_forward(tri_run *run, const tri_op_call *call) {
   return apply(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]]);
 }
 
-/* Nobody reads the gradient of the output behind this: where others have written that of the input, it is dropped in
+/* The gradient of the output is not read after this: where others have written that of the input, it is dropped in
  * place and added. */
 static tri_status op_dropout_backward_input(tri_run *run, const tri_op_call *call) {
   const dropout *at = call->attributes;

@@ -3,7 +3,7 @@
  * The first line of a list: it has no inputs and its gradient ends in the tables. Under tensor parallelism a rank holds
  * a slice of the vocabulary: ids of others' slices give rows of zeros, and the ranks' rows are added (leave_tensor);
  * one rank adds the positions, whose gradient is the same on all. Their table may have rows in front of that of
- * position 0, which nobody reads. */
+ * position 0, which is not read. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

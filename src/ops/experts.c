@@ -26,8 +26,7 @@ static tri_status op_experts_shape(const tri_op_call *call, const tri_shape inpu
                                    tri_shape outputs[TRI_OP_OUTPUTS]) {
   const experts *at = call->attributes;
   if (inputs[X].width != at->weight.in) {
-    return tri_fail(TRI_INTERNAL, "experts take width %ld and were given %ld", (long)at->weight.in,
-                    (long)inputs[X].width);
+    return tri_fail_internal("experts take width %ld and were given %ld", (long)at->weight.in, (long)inputs[X].width);
   }
   outputs[0] = (tri_shape){at->capacity, at->weight.out, call->type};
   return TRI_OK;

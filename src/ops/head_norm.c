@@ -1,4 +1,4 @@
-/* RMS norm of queries and keys before they turn: y = x rstd (weight + offset) over pieces of each row of q, k and v,
+/* RMS norm of queries and keys before they rotate: y = x rstd (weight + offset) over pieces of each row of q, k and v,
  * which are the heads (Dehghani et al. 2023, section 2.1, with RMS norm; Qwen 3), or all of q and all of k (OLMoE).
  * Values stay as they are.
  *

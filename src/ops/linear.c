@@ -26,8 +26,7 @@ static tri_status op_linear_shape(const tri_op_call *call, const tri_shape input
                                   tri_shape outputs[TRI_OP_OUTPUTS]) {
   const linear *at = call->attributes;
   if (inputs[0].width != at->weight.in) {
-    return tri_fail(TRI_INTERNAL, "linear takes width %ld and was given %ld", (long)at->weight.in,
-                    (long)inputs[0].width);
+    return tri_fail_internal("linear takes width %ld and was given %ld", (long)at->weight.in, (long)inputs[0].width);
   }
   outputs[0] = (tri_shape){inputs[0].rows, at->weight.out, call->type};
   return TRI_OK;

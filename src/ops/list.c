@@ -137,7 +137,7 @@ static tri_status check_size(const tri_shape *shape) {
 
 void tri_op_list_add_window(tri_op_list *list, int64_t positions, int64_t tokens) {
   tri_op_windows *w = &list->windows;
-  if (tokens == 0 || tokens >= positions) return; /* nobody sees so far */
+  if (tokens == 0 || tokens >= positions) return; /* no query sees that far */
   for (int64_t i = 0; i < w->count; i++) {
     if (w->tokens[i] == tokens) return;
   }
@@ -219,7 +219,7 @@ static void find_readers(tri_op_list *list) {
   }
 }
 
-/* An output lies over its input where the operation allows it, nobody reads the input later and no backward wants it.
+/* An output lies over its input where the operation allows it, no call reads the input later and no backward needs it.
  */
 static void place_outputs(tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
@@ -253,8 +253,8 @@ static tri_status find_gradients(tri_op_list *list) {
       call->accumulate[i] = slot->has_gradient;
       slot->has_gradient = true;
       if (call->accumulate[i] && (call->op->adds_gradients >> i & 1u) == 0) {
-        return tri_fail(TRI_INTERNAL, "operation %d (%s) cannot add to the gradient of its input %d", call->index,
-                        call->op->name, i);
+        return tri_fail_internal("operation %d (%s) cannot add to the gradient of its input %d", call->index,
+                                 call->op->name, i);
       }
     }
   }

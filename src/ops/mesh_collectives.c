@@ -86,7 +86,7 @@ static tri_status leave(tri_run *run, const tri_op_call *call, int64_t rows, con
   return TRI_OK;
 }
 
-/* Nobody reads `from` afterwards where it is all rows: they are added up where they lie, also where the result is to be
+/* `from` is not read afterwards if it is all rows: they are added up where they lie, also where the result is to be
  * added to something. */
 static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective collective, void *from, void *to,
                        bool adds) {
@@ -110,7 +110,7 @@ static tri_status pass(tri_run *run, const tri_op_call *call, tri_collective col
       TRI_TRY(tri_run_reduce_scatter(run, domain, call->type, at->begins, from));
       return leave(run, call, at->rows, slice_of(call, from), to, adds);
   }
-  return tri_fail(TRI_INTERNAL, "no such collective");
+  return tri_fail_internal("no such collective");
 }
 
 static tri_status op_mesh_collective_forward(tri_run *run, const tri_op_call *call) {

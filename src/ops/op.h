@@ -152,7 +152,7 @@ struct tri_op {
   bool cheap;                /* its output takes more memory than time: recompute it */
   bool sums;                 /* output 0 is input 0 + input 1, and nothing else */
   bool clears_gradient;      /* the first backward_weight of a step clears the gradient of parameter 0 */
-  bool takes_sum;            /* forward can compute its input 0 where that is a sum: tri_op_call.sum */
+  bool takes_sum;            /* forward can compute its input 0 if that is a sum: tri_op_call.sum */
   bool awaits;               /* waits for a transfer that the call which makes input 0 has started: exchange 0 of its
                                 forward overlaps the calls between them, and so does exchange 0 of that call's
                                 backward_input */

@@ -1,5 +1,5 @@
 /* The operations: the attributes of each, and the function that appends it to a list. Slots and parameters are numbers;
- * * -1: none. Every function returns the slot of its result in *out. */
+ * -1: none. Every function returns the slot of its result in *out. */
 #ifndef TRI_OPS_OPS_H
 #define TRI_OPS_OPS_H
 
@@ -84,8 +84,8 @@ tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qk
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
 /* Rotary positions (Su et al. 2021) up to `positions`. The first `prefill_tokens` are read at once, in one sequence;
- * those behind them one after the other. Of each head the first rotary_dim elements turn, with the frequencies of heads
- * of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
+ * those behind them one after the other. Of each head the first rotary_dim elements are rotated, with the frequencies
+ * of heads of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;
@@ -112,7 +112,7 @@ tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, 
 /* y[R, C] = act(gate) * up of x[R, 2C], which is gate then up: SwiGLU is that of SiLU, GeGLU of GELU. */
 tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
 
-/* factor x, rounded once to the activations' type: over x where nobody else wants it. Factor 1 appends nothing. */
+/* factor x, rounded once to the activations' type: over x if no other call needs it. Factor 1 appends nothing. */
 tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *out);
 
 /* x + branch; `x` may be used by others too, `branch` not. */

@@ -131,8 +131,8 @@ static int32_t content_at(const tri_op_list *list, const tri_op_call *reader, in
 
 static tri_status say_lost(const tri_op_list *list, int32_t slot, const char *what) {
   const tri_op_call *producer = &list->calls[list->slots[slot].producer];
-  return tri_fail(TRI_INTERNAL, "recompute: what operation %d (%s) of layer %d made is %s", producer->index,
-                  producer->op->name, producer->layer, what);
+  return tri_fail_internal("recompute: what operation %d (%s) of layer %d made is %s", producer->index,
+                           producer->op->name, producer->layer, what);
 }
 
 /* Whether something else lies in the memory of an input of a call that runs again by then. */

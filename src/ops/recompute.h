@@ -22,7 +22,7 @@ typedef struct tri_call_range {
 
 /* Marks a finished list: layers whose number is a multiple of `every`. What runs again must find in its inputs what it
  * found going forward: outputs that would be written over such an input get memory of their own (tri_op_list_place).
- * TRI_INTERNAL where one of its inputs would hold something else all the same. */
+ * TRI_INTERNAL if one of its inputs would hold something else nevertheless. */
 tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every);
 
 /* The calls that belong to the same layer as `call`. */

@@ -1,13 +1,13 @@
 /* Rotary position embedding (Su et al. 2021), in the half-split pairing of Llama: components d and d + D/2 of each q
- * and k head turn by position * theta^(-2d/D), or by as much as rope_scaling.h says. The backward turns back by the
+ * and k head rotate by position * theta^(-2d/D), or by as much as rope_scaling.h says. The backward rotates back by the
  * same angle.
  *
- * Where that depends on the length of the sequence, rows of the table below `together` are turned as in a sequence of
- * that length: all of them in training. What is generated behind a prompt is turned as in a sequence that ends with it,
- * and keys stay in the cache as they were turned. That is what transformers does.
+ * Where that depends on the length of the sequence, rows of the table below `prefill_tokens` are rotated as in a
+ * sequence of that length: all of them in training. What is generated behind a prompt is rotated as in a sequence that
+ * ends with it, and keys stay in the cache as they were rotated. That is what transformers does.
  *
  * Which list longrope takes is decided once for a table, by all the positions that it has: in generation those of the
- * prompt and of what is to be written, so that queries and keys are always turned alike. transformers takes the other
+ * prompt and of what is to be written, so that queries and keys are always rotated alike. transformers takes the other
  * list at the token that passes the original length, and reads the text so far again (Phi-3) or does not. */
 #include "device/kernels.h"
 #include "ops/ops.h"
@@ -25,29 +25,29 @@ typedef struct rope_constant {
   tri_dtype type;
 } rope_constant;
 
-/* Elements of a head that turn. */
-static int64_t turned(const tri_rope_table *table) {
+/* Elements of a head that rotate. */
+static int64_t rotated_elements(const tri_rope_table *table) {
   return table->rotary_dim == 0 ? table->head_dim : table->rotary_dim;
 }
 
 static double frequency(const tri_rope_table *table, int64_t position, int64_t pair) {
   int64_t length = position < table->prefill_tokens ? table->prefill_tokens : position + 1;
   if (table->scaling.type == TRI_ROPE_LONG) length = table->positions;
-  return tri_rope_frequency(&table->scaling, table->theta, turned(table), length, pair);
+  return tri_rope_frequency(&table->scaling, table->theta, rotated_elements(table), length, pair);
 }
 
 /* Cosines [positions, D/2], then sines. */
 static void op_rope_fill(const void *attributes, void *host) {
   const rope_constant *at = attributes;
-  int64_t half = turned(&at->table) / 2;
+  int64_t half = rotated_elements(&at->table) / 2;
   int64_t count = at->table.positions * half;
   bool by_length = at->table.scaling.type == TRI_ROPE_DYNAMIC;
   double factor = tri_rope_attention_factor(&at->table.scaling);
   for (int64_t pair = 0; pair < half; pair++) {
-    double turn = frequency(&at->table, 0, pair);
+    double rotate = frequency(&at->table, 0, pair);
     for (int64_t position = 0; position < at->table.positions; position++) {
-      if (by_length && position >= at->table.prefill_tokens) turn = frequency(&at->table, position, pair);
-      double angle = (double)position * turn;
+      if (by_length && position >= at->table.prefill_tokens) rotate = frequency(&at->table, position, pair);
+      double angle = (double)position * rotate;
       int64_t i = position * half + pair;
       tri_wide_set(tri_dtype_wide(at->type), host, i, factor * cos(angle));
       tri_wide_set(tri_dtype_wide(at->type), host, count + i, factor * sin(angle));
@@ -56,8 +56,9 @@ static void op_rope_fill(const void *attributes, void *host) {
 }
 
 static bool same_table(const tri_rope_table *a, const tri_rope_table *b) {
-  return a->positions == b->positions && a->prefill_tokens == b->prefill_tokens && turned(a) == turned(b) &&
-         a->theta == b->theta && tri_rope_scalings_equal(&a->scaling, &b->scaling);
+  return a->positions == b->positions && a->prefill_tokens == b->prefill_tokens &&
+         rotated_elements(a) == rotated_elements(b) && a->theta == b->theta &&
+         tri_rope_scalings_equal(&a->scaling, &b->scaling);
 }
 
 static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, int32_t *out) {
@@ -69,7 +70,7 @@ static tri_status find_constant(tri_op_list *list, const tri_rope_table *table, 
   }
   rope_constant attributes = {*table, tri_dtype_wide(list->type)};
   tri_constant constant = {.fill = op_rope_fill};
-  constant.bytes = (size_t)table->positions * (size_t)turned(table) * tri_dtype_bytes(attributes.type);
+  constant.bytes = (size_t)table->positions * (size_t)rotated_elements(table) * tri_dtype_bytes(attributes.type);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &constant.attributes));
   return tri_op_list_add_constant(list, &constant, out);
 }
@@ -84,7 +85,7 @@ static tri_status op_rope_shape(const tri_op_call *call, const tri_shape inputs[
 static int64_t row_width(tri_heads heads) { return (heads.heads + 2 * heads.kv_heads) * heads.head_dim; }
 
 /* The memory plan lays output over input; where it could not, the rows are copied first. */
-static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
+static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, void *y, bool inverse) {
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
   int64_t width = row_width(at->heads);
@@ -95,26 +96,28 @@ static tri_status turn(tri_run *run, const tri_op_call *call, const void *x, voi
   }
   if (x != y) TRI_KERNEL_CALL(run->queue, convert, rows * width, call->type, x, call->type, y);
   const char *cosine = run->constants[call->constant];
-  size_t half_bytes =
-      (size_t)at->table.positions * (size_t)(turned(&at->table) / 2) * tri_dtype_bytes(tri_dtype_wide(call->type));
+  size_t half_bytes = (size_t)at->table.positions * (size_t)(rotated_elements(&at->table) / 2) *
+                      tri_dtype_bytes(tri_dtype_wide(call->type));
   TRI_KERNEL_CALL(run->queue, rope, call->type, tri_all_rows(rows), width, at->heads.heads + at->heads.kv_heads,
-                  at->heads.head_dim, turned(&at->table), run->positions, cosine, cosine + half_bytes, inverse, y);
+                  at->heads.head_dim, rotated_elements(&at->table), run->positions, cosine, cosine + half_bytes,
+                  inverse, y);
   return TRI_OK;
 }
 
 static tri_status op_rope_forward(tri_run *run, const tri_op_call *call) {
-  return turn(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
+  return rotate(run, call, run->slots[call->inputs[0]], run->slots[call->outputs[0]], false);
 }
 
 static tri_status op_rope_backward_input(tri_run *run, const tri_op_call *call) {
-  return turn(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]], true);
+  return rotate(run, call, run->gradients[call->outputs[0]], run->gradients[call->inputs[0]], true);
 }
 
 static void op_rope_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   const rope *at = call->attributes;
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
-  double elements = (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)turned(&at->table);
+  double elements =
+      (double)call->rows * (double)(at->heads.heads + at->heads.kv_heads) * (double)rotated_elements(&at->table);
   out->elements = elements;
   out->vector_flops = elements * 3.0;
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * 2.0;

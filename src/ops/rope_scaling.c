@@ -6,14 +6,15 @@
  *
  * Linear (Chen et al. 2023, "position interpolation"): every frequency is divided by `factor`.
  *
- * Dynamic ("NTK-aware", bloc97 and emozilla 2023): theta grows such that the slowest pair turns as much in `length`
+ * Dynamic ("NTK-aware", bloc97 and emozilla 2023): theta grows such that the slowest pair rotates as much in `length`
  * tokens as it would with all positions stretched by factor length / original - (factor - 1), and the fastest as ever.
  * Up to the original length nothing changes.
  *
- * YaRN (Peng et al. 2023, section 3.2): a pair that turns beta_fast times or more within the original length is left
- * alone, one that turns beta_slow times or fewer is divided by `factor`, and between them the two are mixed linearly in
- * the number of the pair (the paper's "ramp", which transformers has over pairs, not over turns). Attention's scores
- * are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries and keys as they are turned.
+ * YaRN (Peng et al. 2023, section 3.2): a pair that rotates beta_fast times or more within the original length is left
+ * alone, one that rotates beta_slow times or fewer is divided by `factor`, and between them the two are mixed linearly
+ * in the number of the pair (the paper's "ramp", which transformers has over pairs, not over rotates). Attention's
+ * scores are scaled by the square of 0.1 ln(factor) + 1 (section 3.4), here by scaling queries and keys as they are
+ * rotated.
  *
  * LongRoPE (Ding et al. 2024, as Phi-3 has it): every frequency is divided by a number of its own, found by a search,
  * of one list for sequences up to the original length and of another beyond. Queries and keys are scaled by

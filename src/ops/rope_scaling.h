@@ -33,7 +33,7 @@ typedef struct tri_rope_scaling {
       attention_factor; /* yarn, longrope: of queries and keys; 0: what follows from the factor (yarn: and mscales) */
   /* yarn */
   double mscale, mscale_all_dim; /* 0: not given */
-  double beta_fast, beta_slow;   /* turns within the original length from which on / up to which ... */
+  double beta_fast, beta_slow;   /* rotations within the original length from which on / up to which ... */
   bool truncate;                 /* ... counted to whole pairs */
 } tri_rope_scaling;
 
@@ -51,8 +51,8 @@ bool tri_rope_can_share(const tri_rope_scaling *scaling, int64_t prompt, int64_t
 /* How many numbers a list of longrope has. */
 int64_t tri_rope_count(const double factors[TRI_ROPE_MOST_PAIRS]);
 
-/* By how much a pair of components turns from one position to the next, in a sequence of `length` tokens, which matters
- * to `dynamic` and `longrope`. Pairs are 0 .. head_dim / 2 - 1. */
+/* By how much a pair of components rotates from one position to the next, in a sequence of `length` tokens, which
+ * matters to `dynamic` and `longrope`. Pairs are 0 .. head_dim / 2 - 1. */
 double tri_rope_frequency(const tri_rope_scaling *scaling, double theta, int64_t head_dim, int64_t length,
                           int64_t pair);
 

@@ -1,6 +1,6 @@
 /* The router of a layer of experts: logits = x W^T, and of each token the experts that it goes to and their weights
  * (base/router.h). Gradients come back through the weights of the chosen alone, and from the losses that depend on the
- * logits. Rows that a sequence is filled up with (base/label.h) are not tokens: they go nowhere, are in no count and in
+ * logits. Rows of padding (base/label.h) are not tokens: they go nowhere, are in no count and in
  * no loss, and have no gradient.
  *
  * Each rank routes rows of its own. What a loss says of a sequence is added up over the ranks that have tokens of it,
@@ -48,7 +48,7 @@ static size_t loads_bytes(const tri_op_call *call) {
   return tri_bytes_in_lines(loads * tri_dtype_bytes(tri_dtype_wide(call->type)));
 }
 
-/* The workspace: in the forward the loads and a loss that nobody counts; in the backward the gradient of the logits,
+/* The workspace: in the forward the loads and a loss that is not counted; in the backward the gradient of the logits,
  * wide and as the products read it. Behind it that of the products. */
 static size_t forward_bytes(const tri_op_call *call) { return loads_bytes(call) + tri_bytes_in_lines(sizeof(double)); }
 

@@ -76,7 +76,7 @@ struct tri_run {
   tri_queue *queue; /* for kernels; all pointers below are device memory unless they say otherwise */
   const tri_op_call
       *sum;           /* the sum that this call has to compute itself (tri_op_call.sum); NULL: its inputs are there */
-  void *const *slots; /* [slot]; NULL where a slot has no memory in this program */
+  void *const *slots; /* [slot]; NULL if a slot has no memory in this program */
   void *const *gradients;  /* [slot] */
   void *const *buffers;    /* [call * TRI_OP_BUFFERS + i] */
   void *const *constants;  /* [constant] */

@@ -1,5 +1,6 @@
-/* The rows that the stage before has made, taken out of the box in which they came; their gradient is put into the box
- * in which it goes back. Sending and receiving are instructions of the step program, not of the list. */
+/* The rows that the stage before has made, taken out of the stage buffer in which they came; their gradient is put into
+ * the stage buffer in which it goes back. Sending and receiving are instructions of the step program, not of the list.
+ */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

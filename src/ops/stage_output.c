@@ -1,4 +1,4 @@
-/* Rows for the next stage, put into the box in which they go; their gradient comes in another. */
+/* Rows for the next stage, put into the stage buffer in which they go; their gradient comes in another. */
 #include "device/kernels.h"
 #include "ops/ops.h"
 #include "ops/run.h"

@@ -110,7 +110,7 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
   for (int64_t done = 0; done < elements; parameter++) {
     const int64_t count = parameter->count;
     const char *kept = parameter->value;
-    if (parameter->matrices * count == 0) return tri_fail(TRI_INTERNAL, "a product lacks some of its matrix");
+    if (parameter->matrices * count == 0) return tri_fail_internal("a product lacks some of its matrix");
     for (int64_t m = 0; m < parameter->matrices; m++, done += count) {
       TRI_KERNEL_CALL(run->queue, dequantise_nf4, call->type, 0, count, count, kept,
                       to + (size_t)done * tri_dtype_bytes(call->type));
@@ -120,7 +120,7 @@ static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elem
   return TRI_OK;
 }
 
-/* A product's matrix where nobody has packed it, and the scratch memory that is left. */
+/* A product's matrix if it is not packed, and the scratch memory that is left. */
 static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                              const void **b, void **workspace) {
   const size_t whole = whole_bytes(call, product, matrices);

@@ -27,7 +27,8 @@ tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight,
 /* The gradient of the weight from x[rows,in] and dy[rows,out], written in the weight's own order. */
 tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight, int64_t rows);
 
-/* The form of the products of a pass: a weight of [in, out] is turned by the backward, one of [out, in] by the forward.
+/* The form of the products of a pass: a weight of [in, out] is transposed in the backward, one of [out, in] in the
+ * forward.
  */
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
@@ -48,7 +49,7 @@ tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_m
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
 
-/* Runs the gradient product into the parameter's gradient, writing or adding; nothing where that is frozen. */
+/* Runs the gradient product into the parameter's gradient, writing or adding; nothing if that is frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
 

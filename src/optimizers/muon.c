@@ -148,7 +148,7 @@ typedef struct muon {
   scratch at;
   char *memory;    /* the workspace */
   int64_t ranks;   /* that hold pieces */
-  int64_t *begins; /* [ranks + 1]: of their momentum in `parts`; NULL where there is one */
+  int64_t *begins; /* [ranks + 1]: of their momentum in `parts`; NULL if there is one */
   char *momentum;  /* `parts`, or what there is of one rank */
 } muon;
 

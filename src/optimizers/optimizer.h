@@ -28,7 +28,7 @@
 #define TRI_OPTIMIZER_VALUE(VALUE, name) TRI_OPTIMIZER_##VALUE,
 typedef enum tri_optimizer_name { TRI_OPTIMIZERS(TRI_OPTIMIZER_VALUE) } tri_optimizer_name;
 
-/* In the place of one: nobody has said which. */
+/* In the place of one: not given. */
 enum { TRI_OPTIMIZER_AUTO = -1 };
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -174,7 +174,7 @@ TRI_OPTIMIZERS(TRI_OPTIMIZER_TABLE)
 
 const tri_optimizer *tri_optimizer_named(tri_optimizer_name name);
 
-/* What changes parameters of a group; of a parameter: NULL where that is not an optimizer. */
+/* What changes parameters of a group; of a parameter: NULL if that is not an optimizer. */
 const tri_optimizer *tri_optimizer_of_group(const tri_optimizer_settings *settings, tri_parameter_group group);
 const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, const tri_parameter *parameter);
 

@@ -9,14 +9,14 @@
 /* Takes `bytes` bytes, in whole lines, from the end of what has been taken; returns where they begin. */
 size_t tri_pieces_take(size_t *end, size_t bytes);
 
-/* Where the parts of all ranks begin in an array that has them one behind the other: begins[ranks + 1]; NULL where
+/* Where the parts of all ranks begin in an array that has them one behind the other: begins[ranks + 1]; NULL if
  * there is one rank. Release with tri_free. */
 tri_status tri_pieces_begins(const tri_parameter *tensor, int64_t ranks, int64_t **out);
 
-/* Elements of all ranks' parts; 0 where there is one rank. */
+/* Elements of all ranks' parts; 0 if there is one rank. */
 int64_t tri_pieces_elements(const tri_parameter *tensor, int64_t ranks);
 
-/* Whether a tensor of one rank is one matrix, so that nobody need put it together. */
+/* Whether a tensor of one rank is one matrix, so that it need not be put together. */
 bool tri_pieces_are_one(const tri_matrix_shape *shape, int64_t ranks);
 
 /* Queues the making of one matrix of a tensor, out[rows, columns], of the parts of all ranks; all wide. */

@@ -99,11 +99,11 @@ static void print_corpus(const inspection *i, const char *prefix) {
   printf(
       "\npacked whole into sequences (data.packing: documents), and attention's area that masks leave\n"
       "(data.documents: masked) of what joined documents have\n\n");
-  printf("%10s %14s %10s %16s %16s\n", "sequence", "sequences", "filling", "area, packed", "area, windows");
+  printf("%10s %14s %10s %16s %16s\n", "sequence", "sequences", "padding", "area, packed", "area, windows");
   for (int s = 0; s < i->num_sequences; s++) {
     const tri_packing_facts *f = &i->facts[s];
     printf("%10" PRId64 " %14" PRId64 " %8.2f %% %14.2f %% %14.2f %%\n", i->sequences[s], f->sequences,
-           100 * f->filling, 100 * f->packed_area, 100 * f->windows_area);
+           100 * f->padding, 100 * f->packed_area, 100 * f->windows_area);
   }
 }
 
@@ -126,7 +126,7 @@ static tri_status print_corpus_json(const inspection *i, const char *prefix) {
   for (int s = 0; s < i->num_sequences; s++) {
     const tri_packing_facts *f = &i->facts[s];
     json_array_append_new(sequences, json_pack("{s:I, s:I, s:f, s:f, s:f}", "sequence", (json_int_t)i->sequences[s],
-                                               "packed_sequences", (json_int_t)f->sequences, "filling", f->filling,
+                                               "packed_sequences", (json_int_t)f->sequences, "filling", f->padding,
                                                "packed_area", f->packed_area, "windows_area", f->windows_area));
   }
   json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:f, s:o, s:o, s:o}", "corpus", prefix, "documents",
@@ -171,14 +171,14 @@ tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t s
   return status;
 }
 
-tri_status tri_inspect_say_filling(const char *prefix) {
+tri_status tri_inspect_log_padding(const char *prefix) {
   inspection i = {0};
   tri_status status = look(&i, prefix, NULL, 0);
   if (status == TRI_OK && i.lengths.documents > 1) {
     tri_log("  packed whole into sequences of %" PRId64 ", %" PRId64 ", %" PRId64 " and %" PRId64
-            " tokens (data.packing: documents), training has %.1f, %.1f, %.1f and %.1f %% of filling",
-            usual[0], usual[1], usual[2], usual[3], 100 * i.facts[0].filling, 100 * i.facts[1].filling,
-            100 * i.facts[2].filling, 100 * i.facts[3].filling);
+            " tokens (data.packing: documents), training has %.1f, %.1f, %.1f and %.1f %% of padding",
+            usual[0], usual[1], usual[2], usual[3], 100 * i.facts[0].padding, 100 * i.facts[1].padding,
+            100 * i.facts[2].padding, 100 * i.facts[3].padding);
   }
   tri_corpus_close(i.corpus);
   return status;

@@ -13,8 +13,8 @@ tri_status tri_inspect_corpus(const char *prefix, const char *tokenizer, int64_t
 tri_status tri_inspect_area(const char *prefix, const char *tokenizer, int64_t sequence, bool packed, double *area,
                             tri_length_ranges *lengths);
 
-/* Logs how much filling packed documents need. */
-tri_status tri_inspect_say_filling(const char *prefix);
+/* Logs how much padding packed documents need. */
+tri_status tri_inspect_log_padding(const char *prefix);
 
 /* LOCAL. Prints a line of how long the conversations of these corpora are. */
 tri_status tri_inspect_say_longest(const char *const *prefixes, int count);

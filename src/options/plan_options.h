@@ -15,9 +15,9 @@ typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
   int64_t devices_to, devices_step; /* of a range; to 0: none, step 0: it doubles */
-  bool assumed_sequence;            /* nobody gave it */
+  bool assumed_sequence;            /* not given */
   double tokens;
-  double price; /* of a device-hour, before the cluster's; 0: nobody gave it */
+  double price; /* of a device-hour, before the cluster's; 0: not given */
   tri_dtype precision;
   bool json;
   const char *fixed;   /* keys that all layouts of a search have; or NULL */
@@ -25,7 +25,7 @@ typedef struct tri_plan_options {
   bool packed;         /* whole, not cut by windows */
   double masked_attention_fraction; /* what masks leave of attention then, */
   tri_length_draws drawn;           /* and micro-batches of such documents */
-  double expert_imbalance;          /* tri_simulation_request; 0: nobody gave it */
+  double expert_imbalance;          /* tri_simulation_request; 0: not given */
   const char *optimizer;            /* "galore:128"; or NULL */
   const char *sets[TRI_PLAN_SETS];  /* "adapter.rank=16" */
   int64_t num_sets;

@@ -183,11 +183,7 @@ static tri_status find_or_draw(tri_attention_fraction_table *table, const tri_at
     *out = table->found[i];
     if (same_cut(*out, key)) return TRI_OK;
   }
-  if (table->num_found == table->room) {
-    int64_t room = table->room == 0 ? 16 : 2 * table->room;
-    TRI_TRY(tri_realloc("drawn micro-batches", (size_t)room, sizeof *table->found, &table->found));
-    table->room = room;
-  }
+  TRI_TRY(tri_grow("drawn micro-batches", sizeof *table->found, table->num_found, &table->room, &table->found));
   tri_attention_fractions *made = NULL;
   TRI_TRY(tri_alloc("drawn micro-batches", 1, sizeof *made, &made));
   *made = *key;

@@ -238,11 +238,7 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
     *out = &bounds->prices[i];
     return TRI_OK;
   }
-  if (bounds->num_prices == bounds->room) {
-    int64_t room = bounds->room == 0 ? 64 : bounds->room * 2;
-    TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->prices, &bounds->prices));
-    bounds->room = room;
-  }
+  TRI_TRY(tri_grow("bounds", sizeof *bounds->prices, bounds->num_prices, &bounds->room, &bounds->prices));
   layer_prices *made = &bounds->prices[bounds->num_prices];
   *made = (layer_prices){.of = one_of(layout)};
   TRI_TRY(price(&bounds->request, made));
@@ -273,11 +269,7 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
     *out = &bounds->sizes[i];
     return TRI_OK;
   }
-  if (bounds->num_sizes == bounds->sizes_room) {
-    int64_t room = bounds->sizes_room == 0 ? 64 : bounds->sizes_room * 2;
-    TRI_TRY(tri_realloc("bounds", (size_t)room, sizeof *bounds->sizes, &bounds->sizes));
-    bounds->sizes_room = room;
-  }
+  TRI_TRY(tri_grow("bounds", sizeof *bounds->sizes, bounds->num_sizes, &bounds->sizes_room, &bounds->sizes));
   const tri_model *model = bounds->request.model;
   tri_layer_range all = {-1, model->num_layers + 1};
   layer_sizes sizes = {.of = one_of(layout)};
@@ -490,7 +482,8 @@ static double stage_bytes(const tri_search_request *request, const tri_layout *l
   const elements count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
   double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer);
-  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a box for it. */
+  /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a stage buffer
+   * for it. */
   bool stays = all_layers(layers) > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;

@@ -136,7 +136,7 @@ static void take_rates(const tri_calibration *from, tri_cluster *c) {
   c->vector_flops = seconds > 0 ? 16 * elements / seconds : 1e9;
 }
 
-/* Share of the peak that attention's products reach, in the mean of what was measured, the softmax's time taken off. */
+/* Share of the peak that attention's products reach, on average of what was measured, the softmax's time taken off. */
 static double attention_share(const tri_calibration *from, const tri_cluster *c) {
   const tri_measured *m = from->measured;
   double flops = 0, seconds = 0;
@@ -151,7 +151,7 @@ static double attention_share(const tri_calibration *from, const tri_cluster *c)
 }
 
 void tri_calibrate(const tri_calibration *from, tri_cluster *out, tri_residuals *residuals) {
-  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* which nobody has measured: as a file that does not say */
+  tri_cluster c = {.cost = {.currency = "USD", .pue = 1}, /* not measured: as a file that does not say */
                    .device = from->accelerator ? TRI_CLUSTER_ACCELERATOR : TRI_CLUSTER_CPU,
                    .node_devices = from->devices,
                    .max_devices = from->devices,

@@ -13,7 +13,7 @@
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
-/* The same for people; nothing where nothing is known. */
+/* The same for people; nothing if nothing is known. */
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              FILE *to);
 

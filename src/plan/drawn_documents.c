@@ -147,7 +147,7 @@ static int64_t put_window(const tri_drawn_documents *draws, int64_t number, int3
   }
 }
 
-/* What is left is filled up as the loader does it. */
+/* The rest is padding, as the loader does it. */
 static int64_t put_packed(const tri_drawn_documents *draws, int64_t number, int32_t *lengths) {
   tri_random_key key = tri_random_stream(0, TRI_RANDOM_PLAN, (uint64_t)number);
   int64_t sequences = tri_packing_sequences(draws->packing), count = 0, length = 0, which = 0, room = draws->sequence;

@@ -22,7 +22,7 @@ typedef struct tri_length_ranges {
   tri_length_range ranges[TRI_LENGTH_RANGES];
 } tri_length_ranges;
 
-/* TRI_BAD_FILE where no documents could have such lengths; `name` is who says them. */
+/* TRI_BAD_FILE if no documents could have such lengths; `name` is who says them. */
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name);
 
 typedef struct tri_drawn_documents tri_drawn_documents;

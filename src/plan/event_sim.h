@@ -32,7 +32,7 @@ typedef struct tri_event_sim {
   tri_timeline *timeline; /* or NULL */
 } tri_event_sim;
 
-/* What a step of that many micro-batches takes, and where it goes, in the mean over the stages. */
+/* What a step of that many micro-batches takes, and where it goes, on average over the stages. */
 typedef struct tri_step_sample {
   double step_s;
   tri_step_time time;
@@ -46,7 +46,7 @@ typedef struct tri_step_probe {
   int64_t first, count, period; /* looks at the micro-batches first, ..., first + count - 1 */
   bool settled;
   double step_s;      /* of a period */
-  tri_step_time time; /* in the mean over the stages */
+  tri_step_time time; /* on average over the stages */
 } tri_step_probe;
 
 tri_status tri_event_sim_programs(const tri_stages *stages, int64_t micro_batches, tri_timeline *timeline,

@@ -1,4 +1,4 @@
-/* A step taken program by program: every instruction of every stage, messages through their boxes. */
+/* A step taken program by program: every instruction of every stage, messages through their stage buffers. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -12,7 +12,7 @@ typedef struct program_process {
   tri_stage_process base;
   tri_program *program;
   int64_t at;
-  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, box]: the message that was started there */
+  int64_t *stage_buffer_tag, *stage_buffer_number; /* [kind, stage buffer]: the message that was started there */
 } program_process;
 
 typedef struct program_sim {
@@ -109,8 +109,8 @@ static tri_status run(program_sim *walk) {
   for (int64_t s = 0; s < stages; s++) {
     const program_process *w = &walk->walkers[s];
     if (w->at == w->program->num_instructions) continue;
-    return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
-                    (long)w->at);
+    return tri_fail_internal("the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
+                             (long)w->at);
   }
   return TRI_OK;
 }

@@ -4,8 +4,9 @@
  * behind them: for the first, which writes gradients, for those that add to them, and for the last, whose gradients are
  * reduced. Most are one
  * instruction with one price. What then differs from turn to turn are its messages, and they follow from it: of each
- * tag there is one for each micro-batch, and the boxes are used in turn. So a turn waits for its message in, and for
- * the message out that used its box; computes; lets the next message into the box that it has emptied; and sends. */
+ * tag there is one for each micro-batch, and the stage buffers are used in turn. So a turn waits for its message in,
+ * and for the message out that used its stage buffer; computes; lets the next message into the stage buffer that it has
+ * emptied; and sends. */
 #include "base/memory.h"
 #include "plan/event_sim.h"
 
@@ -108,7 +109,8 @@ typedef struct message {
   double sent, posted, begin, end;
 } message;
 
-/* Messages with one tag: the n-th is micro-batch n's. Both sides have few boxes for them, so few are in sight. */
+/* Messages with one tag: the n-th is micro-batch n's. Both sides have few stage buffers for them, so few are in sight.
+ */
 typedef struct channel {
   message *ring;
   int64_t num_sent, num_posted, num_done;
@@ -122,7 +124,7 @@ typedef struct route {
   int32_t in_way, in_tag, out_way, out_tag;
 } route;
 
-/* A message that lies in a box, and whose it is. */
+/* A message that lies in a stage buffer, and whose it is. */
 typedef struct parcel {
   int32_t tag, number;
 } parcel;
@@ -139,9 +141,9 @@ typedef struct turn_walker {
   route *routes; /* [chunks][TURN_KINDS] */
   int64_t at;
   int64_t to_post[WAYS];       /* the first turn whose message has not been let in */
-  parcel *stage_buffers[WAYS]; /* [boxes]: of messages out, */
+  parcel *stage_buffers[WAYS]; /* [stage buffers]: of messages out, */
   int64_t sent[WAYS], next_box[WAYS],
-      drained[WAYS]; /* how many, the box of the next, and what was awaited at the end */
+      drained[WAYS]; /* how many, the stage buffer of the next, and what was awaited at the end */
   bool begun;
   const tri_instruction *end_at;
   moment *notes;       /* [chunks][TURN_KINDS][the probe's period]: when the last ones began */
@@ -184,7 +186,7 @@ static bool await_message(const turn_walk *walk, turn_walker *w, int32_t tag, in
   return true;
 }
 
-/* A box is empty: lets in the message of the next turn that takes one. */
+/* A stage buffer is empty: lets in the message of the next turn that takes one. */
 static void post_next(const turn_walk *walk, turn_walker *w, int way) {
   const tri_turn *end = w->turns.turns + w->turns.count, *turn = w->turns.turns + w->to_post[way];
   const route *by = NULL;
@@ -356,8 +358,8 @@ static tri_status run(turn_walk *walk) {
   for (int64_t s = 0; s < stages; s++) {
     const turn_walker *w = &walk->walkers[s];
     if (w->at == w->turns.count && w->end_at == w->script->end.end) continue;
-    return tri_fail(TRI_INTERNAL, "the simulated step never ends: stage %ld waits for ever in turn %ld of %ld", (long)s,
-                    (long)w->at, (long)w->turns.count);
+    return tri_fail_internal("the simulated step never ends: stage %ld waits for ever in turn %ld of %ld", (long)s,
+                             (long)w->at, (long)w->turns.count);
   }
   return TRI_OK;
 }
@@ -406,8 +408,8 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
   return TRI_OK;
 }
 
-/* A message is sent when its box is free, so when the one `boxes` before it has been awaited on its side; with as many
- * let in, no more than twice as many are begun and not forgotten by both sides. */
+/* A message is sent when its stage buffer is free, so when the one `stage buffers` before it has been awaited on its
+ * side; with as many let in, no more than twice as many are begun and not forgotten by both sides. */
 static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
   int64_t count = layout->pipeline == 1 ? 0 : 2 * (layout->pipeline * layout->virtual_stages + 1), ring = 2;
   while (ring < 2 * walk->stage_buffers + 2 && ring < walk->micro_batches + 1) ring *= 2;

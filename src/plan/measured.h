@@ -87,7 +87,7 @@ tri_status tri_measured_check(const tri_measured *measured);
 /* Fills in the points. Before anything is asked. */
 void tri_measured_complete(tri_measured *measured);
 
-/* The products that a pass of this cost is made of, none where it makes none or attention. A loss makes the logits and,
+/* The products that a pass of this cost is made of, none if it makes none or attention. A loss makes the logits and,
  * where a backward follows, from their gradient those of the hidden rows and of the weight. */
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
@@ -95,7 +95,7 @@ int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_
 /* Seconds of `products` products. A form that was not measured is taken to be as fast as the nearest that was. False,
  * here and below: no table says. */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
-/* Seconds more that a gradient of a weight takes which is added to what is there; 0 where no table says. */
+/* Seconds more that a gradient of a weight takes which is added to what is there; 0 if no table says. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
 /* Of a cost whose `scores` are not 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,

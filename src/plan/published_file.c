@@ -292,11 +292,7 @@ static tri_status set_add(tri_published_set *set, const tri_yaml *given, const t
   if (set->num_rows >= TRI_PUBLISHED_ROWS) {
     return tri_yaml_fail(given, "the set", " `%s` has more than %d rows", set->name, TRI_PUBLISHED_ROWS);
   }
-  if (set->num_rows == set->room) {
-    int64_t room = set->room == 0 ? 16 : 2 * set->room;
-    TRI_TRY(tri_realloc("published rows", (size_t)room, sizeof *set->rows, &set->rows));
-    set->room = room;
-  }
+  TRI_TRY(tri_grow("published rows", sizeof *set->rows, set->num_rows, &set->room, &set->rows));
   tri_published_row *row = &set->rows[set->num_rows];
   memset(row, 0, sizeof *row);
   tri_status status = row_read(set, given, each, row);

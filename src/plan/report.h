@@ -9,10 +9,10 @@
 
 /* { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, mfu, hfu, bubble, fits, time: {...},
  * memory: {...}, sequence, sequence_assumed, accuracy: {fitted, published_errors}, num_parameters }; with
- * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL where there is no memory for it. */
+ * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL if there is no memory for it. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
-/* Behind "sequences of N tokens", where nobody gave N: " (the model's longest; ...)", else "". */
+/* Behind "sequences of N tokens", if N was not given: " (the model's longest; ...)", else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
 /* As what attention counts in FLOPs. */

@@ -6,7 +6,7 @@
 #include "plan/simulate.h"
 
 /* *out: pairs of positions whose attention takes as long, in all layers and both passes, as a row of keys, and its
- * gradients, take to come from another rank of the layout. TRI_NO_ROW_PAIRS where nothing depends on it: documents are
+ * gradients, take to come from another rank of the layout. TRI_NO_ROW_PAIRS if nothing depends on it: documents are
  * not masked, or no keys are gathered (blocks of a ring pass whatever the cut). */
 enum { TRI_NO_ROW_PAIRS = -1 };
 tri_status tri_plan_row_pairs(const tri_simulation_request *request, int64_t *out);

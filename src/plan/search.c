@@ -57,11 +57,7 @@ static tri_status add(void *context, const tri_layout *tried) {
   tri_layout layout = *tried;
   const tri_search_request *of = s->request;
   if (tri_layout_resolve(&layout, of->model, of->sequence, of->global_batch, of->devices) != TRI_OK) return TRI_OK;
-  if (s->count == s->room) {
-    int64_t room = s->room == 0 ? 1024 : s->room * 2;
-    TRI_TRY(tri_realloc("candidates", (size_t)room, sizeof *s->all, &s->all));
-    s->room = room;
-  }
+  TRI_TRY(tri_grow("candidates", sizeof *s->all, s->count, &s->room, &s->all));
   candidate *made = &s->all[s->count];
   *made = (candidate){.layout = layout};
   TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));

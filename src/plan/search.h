@@ -50,7 +50,7 @@ typedef struct tri_search_result {
   int64_t num_reasons;
 } tri_search_result;
 
-/* TRI_BAD_LAYOUT where no combination is legal (which rule, which numbers); TRI_OUT_OF_MEMORY where none fits: by how
+/* TRI_BAD_LAYOUT if no combination is legal (which rule, which numbers); TRI_OUT_OF_MEMORY if none fits: by how
  * many bytes the smallest fails, and what would fit. Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
 void tri_search_release(tri_search_result *result);

@@ -22,7 +22,7 @@ typedef struct tri_simulation_request {
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence;
-  bool assumed_sequence; /* nobody gave it: reports say so */
+  bool assumed_sequence; /* not given: reports say so */
   tri_dtype precision;
   bool masked; /* documents that share a sequence do not see each other */
   double
@@ -35,7 +35,7 @@ typedef struct tri_simulation_request {
       *device; /* whose scratch memory and packed weights count; NULL: the cluster's kind's */
 } tri_simulation_request;
 
-/* Where a step's seconds go, in the mean over the ranks; together they are the step. */
+/* Where a step's seconds go, on average over the ranks; together they are the step. */
 typedef struct tri_step_time {
   double compute;             /* forwards and backwards */
   double along[TRI_NUM_AXES]; /* by the axis that they are shown under: collectives within layers, reductions and
@@ -55,8 +55,8 @@ typedef struct tri_memory_parts {
   double steady; /* between steps */
 } tri_memory_parts;
 
-/* What micro-batches of documents have of attention's work, as shares of what joined documents have: in the mean; on
- * the rank with most, in the mean of micro-batches and in the worst of those drawn. The step is priced with the second.
+/* What micro-batches of documents have of attention's work, as shares of what joined documents have: on average; on
+ * the rank with most, on average of micro-batches and in the worst of those drawn. The step is priced with the second.
  * Beyond that it waits for micro-batches that have more: in a pipeline, and for the data rank that has most. */
 typedef struct tri_document_imbalance {
   int64_t micro_batches; /* drawn; 0: none, and all else is 0 */
@@ -94,10 +94,10 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
 tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
                                tri_memory_parts *out);
 
-/* Of the whole model; a tied embedding once. 0 where there is no memory to count them. */
+/* Of the whole model; a tied embedding once. 0 if there is no memory to count them. */
 double tri_model_num_parameters(const tri_model *model);
 
-/* The share of attention's work that masks and windows leave, in the mean over the layers. */
+/* The share of attention's work that masks and windows leave, on average over the layers. */
 double tri_step_area(const tri_simulation_request *request);
 
 /* FLOPs of a step over all devices: the model's, and with what recomputation adds. Attention over the full square, as

@@ -26,7 +26,7 @@ static bool alike(const tri_simulation_request *request, const tri_layer_range *
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */
 
-/* Of a gradient to some of whose rows nobody adds. */
+/* Of a gradient to some of whose rows nothing is added. */
 static double clearing_s(const tri_simulation_request *request, const tri_parts *parts, const tri_op_call *call) {
   double elements = (double)parts->table->entries[call->parameters[0]].count;
   double bytes = elements * (double)tri_dtype_bytes(tri_dtype_wide(request->precision));

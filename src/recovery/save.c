@@ -73,7 +73,7 @@ static tri_status stage_slices(tri_saver *saver) {
   bool copies = saver->config->checkpoint.async;
   size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_checkpoint_map_bytes(&saver->shards) : 0);
   if (wanted > room) {
-    return tri_fail(TRI_INTERNAL, "a save wants %zu bytes of memory, and %zu were planned", wanted, room);
+    return tri_fail_internal("a save wants %zu bytes of memory, and %zu were planned", wanted, room);
   }
   memset(saver->buffers, 0, wanted); /* touched now, so that the first save pauses no longer than others */
   if (!copies) return TRI_OK;
@@ -199,7 +199,7 @@ static tri_status start_thread(tri_saver *saver, stage next) {
   saver->thread_failure.status = TRI_OK;
   atomic_store(&saver->thread_done, false);
   int fault = pthread_create(&saver->thread, NULL, work, saver);
-  if (fault != 0) return tri_fail(TRI_INTERNAL, "cannot start the thread that saves: %s", strerror(fault));
+  if (fault != 0) return tri_fail_internal("cannot start the thread that saves: %s", strerror(fault));
   saver->has_thread = true;
   return TRI_OK;
 }

@@ -9,7 +9,7 @@ typedef struct tri_saver tri_saver;
 
 /* LOCAL. Saves go to OUTPUT/checkpoints. `tokenizer` is the path of a tokenizer.json or "". With checkpoint.async the
  * engine must have the room (tri_engine_options.saves, saves_in_background). `lock` is the output's, on the first rank
- * (NULL: nobody looks). All that is given outlives the saver; release with tri_saver_destroy. */
+ * (NULL: not watched). All that is given outlives the saver; release with tri_saver_destroy. */
 tri_status tri_saver_create(tri_engine *engine, const tri_run_config *config, const char *tokenizer,
                             const tri_identity *identity, const tri_folder_lock *lock, tri_saver **out);
 

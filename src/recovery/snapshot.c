@@ -46,7 +46,7 @@ struct tri_snapshots {
   uint64_t signature;
   size_t bytes;      /* of this rank's file */
   int64_t *sizes;    /* [world.size] of every rank's */
-  int64_t neighbour; /* who keeps this rank's, or -1 where there is one node */
+  int64_t neighbour; /* who keeps this rank's, or -1 if there is one node */
 };
 
 /* A file of the shared memory, seen as memory. */
@@ -83,7 +83,7 @@ static tri_status find_base(const char *output, char base[BASE_BYTES]) {
   return TRI_OK;
 }
 
-/* What other runs than this one (NULL: any) left under the same path is nobody's any more: the lock of the output is
+/* What other runs than this one (NULL: any) left under the same path has no owner any more: the lock of the output is
  * this run's. */
 static void remove_other_runs(const char *folder, const char *name) {
   char path[TRI_PATH_BYTES];

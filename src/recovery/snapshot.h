@@ -24,7 +24,7 @@ tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *prog
 /* COLLECTIVE. The newest step of which every rank's part is somewhere in the job, or -1. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
-/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE where a part is damaged; the engine then holds nothing that
+/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine then holds nothing that
  * counts. */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 
@@ -32,7 +32,7 @@ tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progre
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
 /* LOCAL, by a run that takes none, with its output held: removes those that an earlier start of it left here, of when
- * it took some, and that nobody would ever remove. */
+ * it took some, and that would never be removed. */
 void tri_snapshots_forget(const char *output);
 
 #endif

@@ -67,7 +67,7 @@ static int waits_for(const answers *a, int rank) {
   return flight->behind >= 0 ? flight->behind : guess_behind(a, rank);
 }
 
-/* Follows the waits from a rank to the one that waits for nobody; *last is the one that waits for that. Where they wait
+/* Follows the waits from a rank to the one that does not wait; *last is the one that waits for that. Where they wait
  * for each other in a ring it is a rank of the ring. */
 static int find_culprit(const answers *a, int rank, int *last) {
   *last = -1;
@@ -240,7 +240,7 @@ tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double t
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
   int fault = status == TRI_OK ? pthread_create(&w->thread, NULL, watch, w) : 0;
-  if (fault != 0) status = tri_fail(TRI_INTERNAL, "cannot start the watchdog's thread: %s", strerror(fault));
+  if (fault != 0) status = tri_fail_internal("cannot start the watchdog's thread: %s", strerror(fault));
   if (status != TRI_OK) {
     tri_free(w);
     return status;

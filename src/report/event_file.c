@@ -108,8 +108,7 @@ static uint32_t masked_crc32c(const uint8_t *data, size_t bytes) {
 }
 
 static tri_status write_record(tri_event_file *file, const message *event) {
-  if (event->overflow)
-    return tri_fail(TRI_INTERNAL, "an event for %s is longer than %d bytes", file->path, MESSAGE_BYTES);
+  if (event->overflow) return tri_fail_internal("an event for %s is longer than %d bytes", file->path, MESSAGE_BYTES);
   message head = {.bytes = 0}, tail = {.bytes = 0};
   put_little_endian(&head, event->bytes, 8);
   put_little_endian(&head, masked_crc32c(head.data, 8), 4);

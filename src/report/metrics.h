@@ -13,7 +13,7 @@
 typedef struct tri_source_metrics {
   const char *path;
   double share;   /* of all samples */
-  int64_t tokens; /* inputs, filling included */
+  int64_t tokens; /* inputs, padding included */
   double epochs;  /* how often its samples have been gone through */
 } tri_source_metrics;
 
@@ -22,7 +22,7 @@ typedef struct tri_expert_metrics {
   int64_t layer;
   int64_t num_experts;
   const int64_t *load;  /* [num_experts]: tokens of each */
-  double max_over_mean; /* 1 where all had equally many */
+  double max_over_mean; /* 1 if all had equally many */
   double entropy;       /* of the shares, over that of equal ones: 1 if all are equal, 0 if one had all */
   int64_t rounds;       /* most rounds that a micro-batch's rows took (layout.expert_capacity) */
 } tri_expert_metrics;
@@ -41,7 +41,7 @@ typedef struct tri_step_metrics {
   double grad_norm, lr;
   int64_t tokens;              /* trained on since the run began, this step's included        */
   double tokens_per_s, step_s; /* of this step                                                */
-  double mfu;                  /* share of the device's best peak; NaN where it is unknown     */
+  double mfu;                  /* share of the device's best peak; NaN if it is unknown     */
   size_t peak_bytes;
   int64_t bad_steps; /* skipped since the run began: loss or gradient was not finite */
   bool evaluated;

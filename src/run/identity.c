@@ -64,7 +64,7 @@ static tri_status write_run(const char *path, const tri_identity *identity) {
                 "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type);
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
-  if (text == NULL) return tri_fail(TRI_INTERNAL, "%s cannot be written as JSON: not UTF-8, or no memory", path);
+  if (text == NULL) return tri_fail_internal("%s cannot be written as JSON: not UTF-8, or no memory", path);
   tri_status status = tri_file_replace(path, text, strlen(text));
   free(text);
   return status;
@@ -394,7 +394,7 @@ static void describe_shares(const tri_mixture_shares *shares, char out[SOURCE_BY
   }
 }
 
-/* The first source that is another: its path and its fingerprint; "" where they are the same. */
+/* The first source that is another: its path and its fingerprint; "" if they are the same. */
 static void differing_source(const tri_identity *identity, const tri_run_config *config, const json_t *train,
                              char there[SOURCE_BYTES], char here[SOURCE_BYTES]) {
   there[0] = here[0] = '\0';
@@ -483,7 +483,7 @@ static void compare_samples(const tri_checkpoint_state *state, const json_t *sai
 
 /* ---- the run file ------------------------------------------------------------------------------------------------ */
 
-/* The run file that a checkpoint was saved under, as it was resolved; NULL where it cannot be read any more. */
+/* The run file that a checkpoint was saved under, as it was resolved; NULL if it cannot be read any more. */
 static tri_run_config *config_there(const tri_checkpoint_state *state) {
   tri_run_config *there = NULL;
   if (state == NULL || state->run_config == NULL || state->run_config[0] == '\0') return NULL;
@@ -560,7 +560,7 @@ int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpo
 }
 
 /* The first key that makes the validation loss another measure than it was when the checkpoint was saved: other text,
- * or the same cut, seen or counted in another way. "" where none does. */
+ * or the same cut, seen or counted in another way. "" if none does. */
 const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
                                        const tri_checkpoint_state *state) {
   const json_t *said = json_object_get(state->progress, "identity");
@@ -594,7 +594,7 @@ static const char *describe_samples(const changes *c, const tri_checkpoint_state
   return out;
 }
 
-/* The first group whose optimizer is another: its name, "" where they are all the same. Checkpoints of before this key
+/* The first group whose optimizer is another: its name, "" if they are nevertheless. Checkpoints of before this key
  * are AdamW's. */
 static const char *differing_optimizer(const tri_run_config *config, const json_t *said, const char **there,
                                        const char **here) {

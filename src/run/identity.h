@@ -18,7 +18,7 @@ typedef struct tri_identity {
   char run[TRI_FINGERPRINT_BYTES]; /* the run's name: 32 hexadecimal digits */
   bool is_new;                     /* it got its name just now */
   /* The folder with which `--resume FOLDER` last began it, and its step: until something later is saved, that is where
-   * the run goes on. "" where it was none. */
+   * the run goes on. "" if it was none. */
   char from[TRI_PATH_BYTES];
   int64_t from_step;
   /* Fingerprints (data/fingerprint.h); "" if missing. Those of `train` are in the order of data.train. */

@@ -311,7 +311,7 @@ static tri_status check_sizes(const tri_run_config *c) {
   return TRI_OK;
 }
 
-/* Numbers that are used in fp32 must not have been lost on the way there: an eps of 0 divides by 0 where a moment is 0.
+/* Numbers that are used in fp32 must not have been lost on the way there: an eps of 0 divides by 0 if a moment is 0.
  */
 static tri_status check_numbers(const tri_run_config *c) {
   const struct {

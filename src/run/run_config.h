@@ -24,7 +24,7 @@ typedef enum tri_decay { TRI_DECAY_CONSTANT, TRI_DECAY_LINEAR, TRI_DECAY_COSINE,
 /* A corpus to train on, and its share of the samples beside others'. */
 typedef struct tri_train_source {
   char path[TRI_PATH_BYTES]; /* prefix of .bin/.idx */
-  double weight;             /* 1 where there is one source */
+  double weight;             /* 1 if there is one source */
   double label_weight;       /* the same: how much each of its labels counts in the loss */
 } tri_train_source;
 
@@ -112,7 +112,7 @@ tri_status tri_run_config_print(const tri_run_config *config, char **out);
 enum { TRI_RUN_TITLE_BYTES = 128 };
 void tri_run_config_title(const tri_run_config *config, char *out, size_t bytes);
 
-/* The words of data.documents and data.packing, both ways: false where there is no such word. */
+/* The words of data.documents and data.packing, both ways: false if there is no such word. */
 bool tri_run_config_find_documents(const char *word, tri_document_use *out);
 bool tri_run_config_find_packing(const char *word, tri_packing_use *out);
 const char *tri_run_config_documents(tri_document_use use);

@@ -33,10 +33,7 @@ typedef struct pieces {
 
 static tri_status add_piece(pieces *to, int64_t count, int64_t elements, int64_t room, uint64_t work) {
   if (count == 0 || elements == 0) return TRI_OK;
-  if (to->count == to->room) {
-    to->room = to->room == 0 ? 32 : 2 * to->room;
-    TRI_TRY(tri_realloc("pieces of a bucket", (size_t)to->room, sizeof *to->list, &to->list));
-  }
+  TRI_TRY(tri_grow("pieces of a bucket", sizeof *to->list, to->count, &to->room, &to->list));
   to->list[to->count++] = (piece){count, elements, room, work};
   to->work += (uint64_t)count * work;
   return TRI_OK;

@@ -11,7 +11,7 @@ static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   return -1;
 }
 
-/* The parameter that another is tied to; -1 where there is no such pair. */
+/* The parameter that another is tied to; -1 if there is no such pair. */
 static int64_t tied_entry(const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries; i++) {
     if (table->entries[i].tied_to >= 0) return table->entries[i].tied_to;

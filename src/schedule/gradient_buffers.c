@@ -6,7 +6,7 @@
  *  - an operation that may work in place (`backward_in_place`) writes the gradient of its input over that of its
  * output, if no other gradient is alive in that buffer;
  *  - y = x + branch passes one gradient on to both. x takes over y's buffer. The branch may read it there too, as long
- * as nobody adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
+ * as no call adds to x's gradient before the branch's producer has read its own: every other consumer of x must come
  *    before that producer in the list. In a pre-norm block that is so: the norm that reads x stands at the head of the
  *    branch. With a split backward the producer's weights would read it too late, and the branch gets a copy. */
 #include "base/memory.h"

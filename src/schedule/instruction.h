@@ -10,7 +10,7 @@
  *   domain      the ranks that it communicates with, where it does: that part of its time counts as the domain's
  * axis's. NONE where it never does, ALL for all ranks together.
  *
- * All that has to be known of every instruction is made by expanding the list, so that nobody keeps a second one. What
+ * All that has to be known of every instruction is made by expanding the list, so that there is no second one. What
  * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
  * programs. Code that does something else for each instruction has a function for each, named after the reader and the
  * instruction (engine_load, tri_event_sim_load), and an array of those beside the functions: a line without its
@@ -27,13 +27,13 @@
   X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            LOSS) \
   /* the parameters are new: pack weights */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
-  /* a box is empty: what comes next of its kind may be put there */ \
+  /* a stage buffer is empty: what comes next of its kind may be put there */ \
   X(POST_RECEIVE,    post_receive,    stage_buffer_from,    starts,  COMMUNICATION,   PIPELINE) \
-  /* wait until the box is full */ \
+  /* wait until the stage buffer is full */ \
   X(RECEIVE,         receive,         stage_buffer_from,    waits,   COMMUNICATION,   PIPELINE) \
-  /* start to send a box */ \
+  /* start to send a stage buffer */ \
   X(SEND,            send,            stage_buffer_to,      starts,  COMMUNICATION,   PIPELINE) \
-  /* wait until the box may be written again */ \
+  /* wait until the stage buffer may be written again */ \
   X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
   /* operations [first, end) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
@@ -69,11 +69,11 @@ typedef enum tri_instruction_kind { TRI_INSTRUCTIONS(TRI_INSTRUCTION_KIND) } tri
 typedef enum tri_operands {
   TRI_OPERANDS_nothing,
   TRI_OPERANDS_micro_batch,
-  TRI_OPERANDS_calls,      /* a micro-batch, a chunk, its frame, calls from first_call on, the boxes that they use */
-  TRI_OPERANDS_calls_back, /* the same, and the calls are taken from end_call - 1 down */
-  TRI_OPERANDS_stage_buffer_to,   /* a box, and for whom its message is */
-  TRI_OPERANDS_stage_buffer_from, /* a box, and from whom its message comes */
-  TRI_OPERANDS_stage_buffer,      /* a box whose message is on its way out */
+  TRI_OPERANDS_calls, /* a micro-batch, a chunk, its frame, calls from first_call on, the stage buffers that they use */
+  TRI_OPERANDS_calls_back,        /* the same, and the calls are taken from end_call - 1 down */
+  TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and for whom its message is */
+  TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and from whom its message comes */
+  TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is on its way out */
   TRI_OPERANDS_bucket,            /* a bucket and its chunk */
 } tri_operands;
 

@@ -100,7 +100,7 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
-/* " or 6", or nothing where there is no such number. */
+/* " or 6", or nothing if there is no such number. */
 static const char *or_above(int64_t above, char text[32]) {
   text[0] = '\0';
   if (above > 0) snprintf(text, 32, " or %ld", (long)above);

@@ -61,7 +61,7 @@ tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, 
 tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations);
 
 /* Of a resolved layout: its mesh; the same where it is known whether there are experts, so that there is no group for
- * what nobody has; its ranks. */
+ * a degree that no rank has; its ranks. */
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
 int64_t tri_layout_ranks(const tri_layout *layout);

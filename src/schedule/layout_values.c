@@ -57,7 +57,7 @@ void tri_layout_fill_expert(const tri_layout_space *space, const tri_layout *lay
   }
 }
 
-/* An expert is narrower than a dense layer, and nobody splits it over more ranks. */
+/* An expert is narrower than a dense layer, and is never split over more ranks. */
 void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   append(out, 1);
   if (space->model->num_experts == 0) return;
@@ -121,7 +121,7 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
   }
 }
 
-/* ZeRO says nothing where there is one replica. */
+/* ZeRO says nothing if there is one replica. */
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   int64_t data = space->devices / (layout->tensor * layout->context * layout->pipeline);
   bool several = space->global_batch / data > layout->micro_batch;

@@ -1,12 +1,12 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
  *   parameters | what is not trained | gradients | rows that pass between ranks | the optimizer's states
- *   | values and results of a step | batches | boxes | partial sums | others' terms
+ *   | values and results of a step | batches | stage buffers | partial sums | others' terms
  *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
- *   values and results of a step | batches | notes of each frame | copies of the boxes and of rows that pass
+ *   values and results of a step | batches | notes of each frame | copies of the stage buffers and of rows that pass
  *   | staging of collectives | room for a save
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
@@ -89,14 +89,14 @@ typedef struct tri_memory_request {
   int64_t num_gradients;              /* of gradients */
   int64_t num_frozen[TRI_NUM_STORED]; /* of what is not trained, by how it is kept: tri_stored_bytes each */
   size_t load_bytes;                  /* of scratch for a matrix on its way into 4 bits */
-  int64_t num_sink;                   /* of scratch for gradients that come with others' and that nobody wants */
+  int64_t num_sink;                   /* of scratch for gradients that come with others' and are not needed */
   const tri_updates *updates;         /* of the optimizer; NULL: none */
   int64_t num_partial;                /* of the scratch for sums of partial gradients */
   bool training;                      /* gradients, moments and backward passes too */
   bool split_backward;                /* gradients of activations wait for the backward of the weights */
   size_t staging_bytes;               /* of host memory: room for a save */
   size_t exchange_bytes; /* of host memory: staging of collectives where the host does not see the device's memory;
-                            then boxes have copies there too, unless MPI reaches that. 0: neither */
+                            then stage buffers have copies there too, unless MPI reaches that. 0: neither */
   size_t sums_bytes;     /* of device memory: scratch of collectives where MPI reaches it; else 0 */
   int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS];

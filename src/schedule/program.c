@@ -188,7 +188,7 @@ typedef struct pieces {
   bool forward, gathers, reduces;
   piece *all; /* in the order in which they run */
   int64_t count;
-  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: nobody's */
+  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: none */
   bool awaited[TRI_BUCKET_SLOTS]; /* and have come */
 } pieces;
 
@@ -210,7 +210,7 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
   return false;
 }
 
-/* The bucket of a call's parameters that is ready early; -1 where they are in none. */
+/* The bucket of a call's parameters that is ready early; -1 if they are in none. */
 static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number) {
   const tri_buckets *buckets = b->request->buckets;
   const tri_op_list *list = b->request->lists[chunk];
@@ -429,65 +429,45 @@ static tri_status append_turns(building *b) {
 
 /* ---- the whole step ---------------------------------------------------------------------------------------------- */
 
-/* An entry can only give an instruction what its scope has. */
-static tri_status check_end_entry(const tri_step_end *end, int64_t i) {
-  const tri_end_entry *entry = &end->entries[i];
-  const char *name = tri_instruction_name(entry->kind);
-  bool on_bucket = false;
-  switch (tri_instruction_operands(entry->kind)) {
-    case TRI_OPERANDS_nothing: break;
-    case TRI_OPERANDS_bucket: on_bucket = true; break;
-    case TRI_OPERANDS_micro_batch:
-    case TRI_OPERANDS_calls:
-    case TRI_OPERANDS_calls_back:
-    case TRI_OPERANDS_stage_buffer_to:
-    case TRI_OPERANDS_stage_buffer_from:
-    case TRI_OPERANDS_stage_buffer:
-      return tri_fail(TRI_INTERNAL, "a step cannot end with %s: an entry is on nothing or on a bucket", name);
-  }
-  if (on_bucket != (entry->scope != TRI_END_ONCE)) {
-    return tri_fail(TRI_INTERNAL, "%s at the end of a step is %s a bucket, and its entry says otherwise", name,
-                    on_bucket ? "on" : "not on");
-  }
-  if (entry->scope == TRI_END_WITH && (i == 0 || end->entries[i - 1].scope == TRI_END_ONCE)) {
-    return tri_fail(TRI_INTERNAL, "%s at the end of a step goes on with buckets, and the entry before has none", name);
-  }
-  return TRI_OK;
-}
-
-static tri_status append_end_entry(building *b, const tri_end_entry *entry, int64_t bucket) {
+/* Gradients of the micro-batches become those of the global batch. Buckets that the backward has reduced are left out.
+ */
+static tri_status append_reductions(building *b) {
   const tri_program_request *request = b->request;
-  tri_end_place place = {.layout = request->layout, .tied_pair = request->tied_pair};
-  if (bucket >= 0) {
-    place.bucket = &request->buckets->entries[bucket];
-    place.reduced = b->reduced[bucket];
-    place.waited = b->waited[bucket];
+  const tri_buckets *buckets = request->buckets;
+  if (request->tied_pair) TRI_TRY(append_kind(b, TRI_SUM_TIED));
+  for (int64_t k = 0; k < buckets->count; k++) {
+    const tri_bucket *bucket = &buckets->entries[k];
+    if (b->reduced[k]) continue;
+    if (bucket->partial && request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, k));
+    if (bucket->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, k));
   }
-  if (entry->when != NULL && !entry->when(&place)) return TRI_OK;
-  return bucket < 0 ? append_kind(b, entry->kind) : append_bucket(b, entry->kind, bucket);
-}
-
-/* The entry and those that go on with its buckets, bucket by bucket. */
-static tri_status append_end_buckets(building *b, const tri_step_end *end, int64_t first) {
-  int64_t behind = first + 1;
-  while (behind < end->count && end->entries[behind].scope == TRI_END_WITH) behind++;
-  for (int64_t k = 0; k < b->request->buckets->count; k++) {
-    for (int64_t i = first; i < behind; i++) TRI_TRY(append_end_entry(b, &end->entries[i], k));
+  for (int64_t k = 0; k < buckets->count; k++) {
+    if (buckets->entries[k].ranks > 1 && !b->waited[k]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
   }
   return TRI_OK;
 }
 
-static tri_status append_end(building *b) {
-  const tri_step_end *end = b->request->end == NULL ? tri_step_end_default() : b->request->end;
-  for (int64_t i = 0; i < end->count; i++) {
-    TRI_TRY(check_end_entry(end, i));
-    switch (end->entries[i].scope) {
-      case TRI_END_ONCE: TRI_TRY(append_end_entry(b, &end->entries[i], -1)); break;
-      case TRI_END_BUCKETS: TRI_TRY(append_end_buckets(b, end, i)); break;
-      case TRI_END_WITH: break; /* its buckets are through */
+/* Parameters of which each replica has updated a part become whole again, but for those that are gathered before use.
+ */
+static tri_status append_gathers(building *b) {
+  const tri_buckets *buckets = b->request->buckets;
+  if (b->request->layout->zero == 0) return TRI_OK;
+  for (int w = 0; w < 2; w++) {
+    for (int64_t k = 0; k < buckets->count; k++) {
+      const tri_bucket *bucket = &buckets->entries[k];
+      if (bucket->ranks == 1 || bucket->values_sharded) continue;
+      TRI_TRY(append_bucket(b, w == 0 ? TRI_GATHER : TRI_WAIT_GATHERED, k));
     }
   }
   return TRI_OK;
+}
+
+/* After all backwards: reduce, clip, update, gather. */
+static tri_status append_end(building *b) {
+  TRI_TRY(append_reductions(b));
+  TRI_TRY(append_kind(b, TRI_CLIP));
+  TRI_TRY(append_kind(b, TRI_UPDATE));
+  return append_gathers(b);
 }
 
 /* What comes before it makes no parameter another one. */
@@ -547,9 +527,9 @@ done:
   return status;
 }
 
-/* Two boxes of each kind let one be filled while the other is used. Stages that run far ahead of each other may need
- * more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An evaluation's
- * micro-batches go round one by one, and find the boxes of the steps. */
+/* Two stage buffers of each kind let one be filled while the other is used. Stages that run far ahead of each other may
+ * need more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An
+ * evaluation's micro-batches go round one by one, and find the stage buffers of the steps. */
 static int64_t boxes_of(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;

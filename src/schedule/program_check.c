@@ -8,7 +8,7 @@ typedef struct walk {
   const tri_program *const *programs;
   int64_t stages, most_stage_buffers;
   int64_t *at;            /* [stage]: next instruction */
-  int64_t *pending;       /* [stage, kind, box]: number of the message on its channel */
+  int64_t *pending;       /* [stage, kind, stage buffer]: number of the message on its channel */
   int64_t *posted, *sent; /* [tag]: messages whose receiver, and whose sender, has started them */
   int64_t num_tags;
 } walk;
@@ -18,8 +18,8 @@ static int64_t *pending_of(const walk *w, int64_t stage, const tri_instruction *
                      at->stage_buffer];
 }
 
-/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the box
- * knows it. */
+/* Whether one more step of a message can be done now; does it. A message that is waited for carries no tag: the stage
+ * buffer knows it. */
 static bool advance_message(walk *w, int64_t stage, const tri_instruction *at, int64_t *tag_of_box, int64_t *started,
                             const int64_t *started_there) {
   int64_t *pending = pending_of(w, stage, at);
@@ -55,14 +55,14 @@ static tri_status stuck(const walk *w) {
     const tri_program *program = w->programs[s];
     if (w->at[s] == program->num_instructions) continue;
     const tri_instruction *at = &program->instructions[w->at[s]];
-    return tri_fail(TRI_INTERNAL, "the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
-                    (long)s, (long)w->at[s], tri_instruction_name(at->kind),
-                    tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
+    return tri_fail_internal("the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
+                             (long)s, (long)w->at[s], tri_instruction_name(at->kind),
+                             tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
   }
   for (int64_t t = 0; t < w->num_tags; t++) {
     if (w->posted[t] == w->sent[t]) continue;
-    return tri_fail(TRI_INTERNAL, "the step programs do not match: %ld messages with tag %ld are sent and %ld received",
-                    (long)w->sent[t], (long)t, (long)w->posted[t]);
+    return tri_fail_internal("the step programs do not match: %ld messages with tag %ld are sent and %ld received",
+                             (long)w->sent[t], (long)t, (long)w->posted[t]);
   }
   return TRI_OK;
 }

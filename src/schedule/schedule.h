@@ -44,7 +44,7 @@ typedef struct tri_schedule_shape {
 typedef struct tri_schedule {
   const char *name;
   bool split_backward; /* backwards of inputs and of weights are turns of their own */
-  /* TRI_BAD_LAYOUT where the schedule does not go with the shape: the sum that does not fit and what would. */
+  /* TRI_BAD_LAYOUT if the schedule does not go with the shape: the sum that does not fit and what would. */
   tri_status (*check)(const tri_schedule_shape *shape);
   /* Appends the turns of `stage` in order. */
   tri_status (*turns)(const tri_schedule_shape *shape, int64_t stage, tri_turns *out);

@@ -40,10 +40,7 @@ static tri_status add_call(maker *m, const tri_parameter *tensor, int64_t entry,
   const tri_parameter *whole = &m->table->entries[entry];
   const tri_group_settings *group = &m->like.settings->groups[tri_parameter_group_of(whole)];
   if (count == 0) return TRI_OK;
-  if (list->count == m->room) {
-    m->room = m->room == 0 ? 64 : 2 * m->room;
-    TRI_TRY(tri_realloc("updates", (size_t)m->room, sizeof *list->calls, &list->calls));
-  }
+  TRI_TRY(tri_grow("updates", sizeof *list->calls, list->count, &m->room, &list->calls));
   tri_update_call *call = &list->calls[list->count++];
   *call = m->like;
   call->optimizer = tri_optimizer_of(m->like.settings, whole);

@@ -82,12 +82,12 @@ void tri_timeline_destroy(tri_timeline *timeline) {
 tri_status tri_timeline_add(tri_timeline *timeline, const tri_event *event) {
   if (event->rank < 0 || event->rank >= timeline->num_ranks || event->axis < 0 || event->axis >= TRI_EVENT_AXES ||
       (unsigned)event->kind >= TRI_NUM_EVENT_KINDS) {
-    return tri_fail(TRI_INTERNAL, "event %s of kind %d of rank %d along axis %d is not one of a timeline of %d ranks",
-                    event->name, (int)event->kind, event->rank, event->axis, timeline->num_ranks);
+    return tri_fail_internal("event %s of kind %d of rank %d along axis %d is not one of a timeline of %d ranks",
+                             event->name, (int)event->kind, event->rank, event->axis, timeline->num_ranks);
   }
   if (!isfinite(event->begin_s) || !isfinite(event->end_s) || event->end_s < event->begin_s) {
-    return tri_fail(TRI_INTERNAL, "event %s of rank %d begins at %g s and ends at %g s", event->name, event->rank,
-                    event->begin_s, event->end_s);
+    return tri_fail_internal("event %s of rank %d begins at %g s and ends at %g s", event->name, event->rank,
+                             event->begin_s, event->end_s);
   }
   tri_event_list *list = &timeline->ranks[event->rank];
   TRI_TRY(tri_event_list_add(list, event));
@@ -223,7 +223,7 @@ static int64_t end_of_meeting(tri_event *const *met, int64_t first, int64_t coun
   return end;
 }
 
-/* Nobody goes on before the last rank has come; a rank has come with the first of its events. */
+/* No rank goes on before the last has arrived; a rank arrives with the first of its events. */
 static void wait_for_all(tri_event **met, int64_t first, int64_t end) {
   double last_s = -INFINITY;
   for (int64_t i = first; i < end; i++) {
@@ -238,7 +238,7 @@ static int64_t count_meetings(tri_event *const *met, int64_t first, int64_t end)
   return meetings;
 }
 
-/* Sends [first, middle) and receives [middle, end) one way. Where some are missing nobody can say which. */
+/* Sends [first, middle) and receives [middle, end) one way. If some are missing, it is unknown which. */
 static void wait_for_sends(tri_event **met, int64_t first, int64_t middle, int64_t end) {
   if (count_meetings(met, first, middle) != count_meetings(met, middle, end)) return;
   int64_t send = first;

@@ -40,8 +40,8 @@ enum { TRI_EVENT_NO_AXIS = TRI_NUM_AXES, TRI_EVENT_AXES = TRI_NUM_AXES + 1 };
 
 typedef enum tri_meeting_kind {
   TRI_MEETING_NONE,
-  TRI_MEETING_COLLECTIVE, /* nobody goes on before all have come */
-  TRI_MEETING_SEND,       /* waits for nobody */
+  TRI_MEETING_COLLECTIVE, /* no rank goes on before all have arrived */
+  TRI_MEETING_SEND,       /* does not wait */
   TRI_MEETING_RECEIVE,    /* does not go on before the send has begun */
 } tri_meeting_kind;
 
@@ -124,7 +124,7 @@ tri_status tri_timeline_steps(const tri_timeline *timeline, tri_timeline_step **
 
 /* ---- shares (timeline_shares.c) ---------------------------------------------------------------------------------- */
 
-/* Where the time of steps went, as fractions of it, in the mean over the ranks: compute + all of exposed + bubble = 1.
+/* Where the time of steps went, as fractions of it, on average over the ranks: compute + all of exposed + bubble = 1.
  *
  * compute   the innermost event of the compute lane computes,
  * exposed   it communicates; or there is none, and something goes on in the communication lane,

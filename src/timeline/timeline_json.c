@@ -160,7 +160,7 @@ static tri_status put_rank(trace *t, const tri_timeline *timeline, int rank) {
 }
 
 tri_status tri_timeline_write_json(const tri_timeline *timeline, const char *path) {
-  if (!timeline->finished) return tri_fail(TRI_INTERNAL, "a timeline is written to %s before it is finished", path);
+  if (!timeline->finished) return tri_fail_internal("a timeline is written to %s before it is finished", path);
   trace t = {.separator = ""};
   double end_s = 0;
   tri_timeline_span(timeline, &t.origin_s, &end_s);

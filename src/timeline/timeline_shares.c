@@ -134,7 +134,7 @@ static void divide(tri_timeline_shares *shares, int num_ranks) {
 
 tri_status tri_timeline_add_up(const tri_timeline *timeline, int64_t first_step, int64_t end_step,
                                tri_timeline_shares *out) {
-  if (!timeline->finished) return tri_fail(TRI_INTERNAL, "a timeline is added up before it is finished");
+  if (!timeline->finished) return tri_fail_internal("a timeline is added up before it is finished");
   tri_status status = TRI_OK;
   tri_timeline_step *steps = NULL;
   int64_t count = 0, first = 0;

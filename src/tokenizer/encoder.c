@@ -36,7 +36,7 @@ struct tri_encoder {
   cached_word *cache;
   int32_t whole;        /* the token that a whole word is */
   tri_token_list *out;  /* where the call at hand appends */
-  tri_token_ends *ends; /* the same for where tokens end; NULL: nobody asks */
+  tri_token_ends *ends; /* the same for where tokens end; NULL: unused */
   const char *level;    /* the text that ends are counted in: the given one, or a piece of it after normalization */
 };
 

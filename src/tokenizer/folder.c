@@ -17,7 +17,7 @@ enum { LARGEST_BYTES = 64 << 20 };
 #define ADDED_TOKENS "added_tokens.json"
 #define MODEL_CONFIG "config.json"
 
-/* *out is NULL where there is no such file. Release with json_decref. */
+/* *out is NULL if there is no such file. Release with json_decref. */
 static tri_status load(const char *folder, const char *name, json_t **out) {
   char path[TRI_PATH_BYTES], *text = NULL;
   size_t bytes = 0;
@@ -54,7 +54,7 @@ static bool is_named_token(const char *key) {
 }
 
 /* special_tokens_map.json is of older folders: transformers reads it where tokenizer_config.json has no
- * added_tokens_decoder, and takes what it names, null as well, in the place of what that file names. NULL where it is
+ * added_tokens_decoder, and takes what it names, null as well, in the place of what that file names. NULL if it is
  * not read. Release *map with json_decref. */
 static tri_status load_map(const char *folder, const json_t *config, json_t **map) {
   *map = NULL;

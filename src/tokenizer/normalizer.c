@@ -1,6 +1,6 @@
 /* Form C by utf8proc's tables, in linear time.
  *
- * Most text is in form C already, and most code points are inert: they start a new combination, are nobody's second
+ * Most text is in form C already, and most code points are inert: they start a new combination, are never the second
  * half and stay as they are. The text is cut before inert code points. A part of one inert code point is copied (and if
  * that is all there is, not even that); the rest is decomposed, its marks are put in order and composed again.
  * utf8proc's own function for whole strings sorts marks by exchanging neighbours, which a hostile text of nothing but
@@ -97,13 +97,13 @@ static tri_status append_composed(tri_normalizer *normalizer, const char *text, 
     utf8proc_ssize_t got = utf8proc_decompose_char((utf8proc_int32_t)code, codes + count, LONGEST_DECOMPOSITION,
                                                    UTF8PROC_DECOMPOSE | UTF8PROC_STABLE, NULL);
     if (got < 0 || got > LONGEST_DECOMPOSITION) {
-      return tri_fail(TRI_INTERNAL, "utf8proc decomposes U+%04X into %ld code points", (unsigned)code, (long)got);
+      return tri_fail_internal("utf8proc decomposes U+%04X into %ld code points", (unsigned)code, (long)got);
     }
     count += got;
   }
   sort_marks(codes, (size_t)count, codes + normalizer->codes_room);
   count = utf8proc_normalize_utf32(codes, count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-  if (count < 0) return tri_fail(TRI_INTERNAL, "utf8proc cannot compose: %s", utf8proc_errmsg(count));
+  if (count < 0) return tri_fail_internal("utf8proc cannot compose: %s", utf8proc_errmsg(count));
   for (utf8proc_ssize_t i = 0; i < count; i++) {
     char letter[4];
     TRI_TRY(normalizer_append(normalizer, letter, tri_utf8_encode((uint32_t)codes[i], letter)));

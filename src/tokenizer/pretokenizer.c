@@ -239,7 +239,7 @@ static tri_status run_stage(tri_splitter *splitter, int stage, const char *text,
     case TRI_STAGE_SPACE: return add_space(splitter, stage, text, bytes, visit, context);
     case TRI_STAGE_LETTERS: return to_letters(splitter, stage, text, bytes, visit, context);
   }
-  return tri_fail(TRI_INTERNAL, "stage %d is of no kind", stage);
+  return tri_fail_internal("stage %d is of no kind", stage);
 }
 
 tri_status tri_splitter_run(tri_splitter *splitter, const char *text, size_t bytes, tri_word_visitor visit,

@@ -103,7 +103,7 @@ typedef struct tri_token_ends {
 
 /* The same with `specials`, and where each token ends; it begins where the one before it does. Where normalization
  * changes some letters, the first of their tokens has all of them. A tokenizer that loses text (an unk_token, a pattern
- * that drops what it does not match) is TRI_UNSUPPORTED where it does. */
+ * that drops what it does not match) is TRI_UNSUPPORTED if it does. */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
 

@@ -99,7 +99,7 @@ static json_t *stages(const tokenizer_class *of, bool prefix_space) {
                    "pattern", "Regex", of->pattern, "behavior", "Isolated", "invert", 0, bytes);
 }
 
-/* With `add_bos_token` texts begin with one, which is GPT-2's end where nobody names it; OPT's is `</s>`. */
+/* With `add_bos_token` texts begin with one, which is GPT-2's end by default; OPT's is `</s>`. */
 static json_t *processor(const tokenizer_class *of, const json_t *config, const json_t *vocab) {
   const json_t *named = json_object_get(config, "bos_token"), *content = json_object_get(named, "content");
   const char *token = json_string_value(content == NULL ? named : content);

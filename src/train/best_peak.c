@@ -1,6 +1,7 @@
 #include "train/best_peak.h"
 
 #include "base/file.h"
+#include "base/fnv1a.h"
 #include "base/machine.h"
 #include "base/memory.h"
 
@@ -23,12 +24,7 @@ void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char
   }
 }
 
-/* FNV-1a */
-static uint64_t sum_of(const char *text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char *at = text; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-  return hash;
-}
+static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
 /* The whole file: what it is, of what, the number, and a sum over these. */
 static void print_file(const char *key, double flops, char out[TEXT_BYTES]) {

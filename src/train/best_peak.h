@@ -10,7 +10,7 @@ enum { TRI_PEAK_KEY_BYTES = 512 };
 /* LOCAL. What a peak belongs to, in a line: the processor, the device with its threads, and the type of numbers. */
 void tri_best_peak_key(const tri_device *device, tri_dtype type, bool tf32, char out[TRI_PEAK_KEY_BYTES]);
 
-/* LOCAL. In FLOP/s; 0 where none is kept, or what lies there is damaged or somebody else's. */
+/* LOCAL. In FLOP/s; 0 if none is kept, or what lies there is damaged or somebody else's. */
 double tri_best_peak_read(const char *folder, const char *key);
 
 /* LOCAL. Replaces what is kept; makes the folder where it is missing. Of several processes the last one wins. */

@@ -55,7 +55,7 @@ static void print_chunk(const tri_instruction *at, const tri_parts *parts, FILE 
   if (parts->num_chunks > 1) fprintf(to, " chunk %d", at->chunk);
 }
 
-/* Calls in the order in which they are made; nothing where they are all. */
+/* Calls in the order in which they are made; nothing if they are all. */
 static void print_calls(const tri_instruction *at, const tri_parts *parts, int32_t from, int32_t until, FILE *to) {
   fprintf(to, " micro_batch %d", at->micro_batch);
   print_chunk(at, parts, to);

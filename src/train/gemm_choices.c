@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
@@ -56,12 +57,6 @@ typedef struct asked {
   char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   uint64_t length, hash;
 } asked;
-
-static uint64_t hash_of(const char *text) {
-  uint64_t hash = 14695981039346656037u;
-  for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-  return hash;
-}
 
 /* Planning the engine's memory is what asks. */
 static tri_status ask_own(const tri_engine_options *options, tri_device *device, char **out) {
@@ -118,7 +113,7 @@ static tri_status gather_asked(const tri_group *world, const asked *all, const c
 
 /* ---- the first rank chooses -------------------------------------------------------------------------------------- */
 
-/* What an earlier part of the run chose; "" where that does not hold here. */
+/* What an earlier part of the run chose; "" if that does not hold here. */
 static tri_status read_choices(const char *path, const tri_run_config *config, tri_device *device, const char *chooser,
                                tri_gemm_choices_file *out) {
   bool found = false;
@@ -216,7 +211,7 @@ tri_status tri_gemm_choices_agree(const tri_engine_options *options, const tri_r
   if (choosers == 0) return TRI_OK;
   TRI_TRY(tri_common_status(world, ask_own(options, device, &text)));
   own.length = strlen(text);
-  own.hash = hash_of(text);
+  own.hash = XXH3_64bits(text, strlen(text));
   tri_status status = tri_alloc("what ranks ask for", (size_t)world->size, sizeof *all, &all);
   TRI_TRY_GOTO(tri_common_status(world, status), done);
   TRI_TRY_GOTO(tri_gather_bytes(world, sizeof own, &own, all), done);

@@ -1,6 +1,7 @@
 #include "train/gemm_choices_file.h"
 
 #include "base/file.h"
+#include "base/fnv1a.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 
@@ -12,11 +13,9 @@
 
 enum { MOST_BYTES = 16 << 20, VERSION = 1 };
 
-/* FNV-1a of the chooser and the choices: an algorithm's data mean something to the library alone, which trusts them. */
+/* Of the chooser and the choices: an algorithm's data mean something to the library alone, which trusts them. */
 static void sum_of(const tri_gemm_choices_file *file, char out[17]) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char *at = file->chooser; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-  for (const char *at = file->choices; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+  const uint64_t hash = tri_fnv1a(tri_fnv1a(TRI_FNV1A_BEGIN, file->chooser), file->choices);
   snprintf(out, 17, "%016" PRIx64, hash);
 }
 

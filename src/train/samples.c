@@ -113,7 +113,7 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
   const int64_t count = config->samples.num_prompts;
   int64_t written = 0;
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
-  if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail(TRI_INTERNAL, "the path of a checkpoint");
+  if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail_internal("the path of a checkpoint");
   for (int64_t i = 0; i < count; i++) {
     s->prompts[i] = (tri_prompt){config->samples.prompts[i].text, strlen(config->samples.prompts[i].text)};
   }

@@ -151,7 +151,7 @@ static void announce_documents(const tri_training *t) {
   for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
     tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
   }
-  tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% are filling%s%s", (long)train->per_epoch,
+  tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% is padding%s%s", (long)train->per_epoch,
           (long)train->sequence, 100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)),
           train->masked ? "; " : "", masked);
 }

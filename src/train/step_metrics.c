@@ -21,7 +21,7 @@ int64_t tri_training_sources(const tri_training *t, tri_source_metrics out[TRI_M
   return count > 1 ? count : 0;
 }
 
-/* What masks and windows left of attention's work in a step, in the mean of all layers: 1 where every token sees all
+/* What masks and windows left of attention's work in a step, on average of all layers: 1 where every token sees all
  * before it in its sequence. */
 static double area_of(const tri_training *t, const tri_step *step) {
   const tri_model *model = &t->config->model;
@@ -45,7 +45,7 @@ static int64_t measure_experts(const tri_training *t, tri_expert_metrics *out) {
   return count;
 }
 
-/* NAN where the peak is not known. */
+/* NAN if the peak is not known. */
 static double mfu_of(const tri_training *t, double flops_per_s) {
   return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
 }

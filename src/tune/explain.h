@@ -16,7 +16,7 @@ typedef struct tri_explanation {
   const tri_trial *known;          /* [study->num_known]: what became of the known recipes; state RUNNING: not tried */
   int64_t best;                    /* the trial's place in the list, or -1 */
   double importance[TRI_KNOBS];    /* mean |Shapley value| over the trials that are done; in units of the objective */
-  double with_failures[TRI_KNOBS]; /* the same, of all trials, those that failed worth nothing; 0 where none failed */
+  double with_failures[TRI_KNOBS]; /* the same, of all trials, those that failed worth nothing; 0 if none failed */
   int32_t order[TRI_KNOBS];        /* parameters by it, most important first */
   double effect[TRI_KNOBS][TRI_KNOB_VALUES]; /* the mean of the trials with a value; NaN: no such trial */
   int64_t failures[TRI_KNOBS][TRI_KNOB_VALUES];
@@ -33,7 +33,7 @@ char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTE
 const char *tri_explain_unit(const tri_study *study);
 const char *tri_explain_objective_unit(tri_objective objective);
 
-/* Whether no other trial has more value for as little memory or as much for less; false where its memory is not
+/* Whether no other trial has more value for as little memory or as much for less; false if its memory is not
  * known. */
 bool tri_explain_is_pareto(const tri_explanation *e, int64_t i);
 

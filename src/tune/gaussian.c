@@ -209,7 +209,7 @@ tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t co
   /* Points that are nearly the same to such lengths: they are told apart by more noise. */
   for (int i = 0; i < 8 && !isfinite(factorise(g)); i++) g->log[dims + 1] += 2;
   if (!isfinite(factorise(g))) {
-    status = tri_fail(TRI_INTERNAL, "the covariance of %lld trials cannot be factored", (long long)count);
+    status = tri_fail_internal("the covariance of %lld trials cannot be factored", (long long)count);
     goto failed;
   }
   memcpy(state->log, g->log, sizeof g->log);

@@ -106,7 +106,7 @@ void tri_population_decide(const tri_study *study, const tri_member *rows, int64
 static const double PAUSE_S = 0.1;
 
 typedef struct seat {
-  tri_process process; /* id 0: nobody sits there */
+  tri_process process; /* id 0: free */
   tri_member row;
   char folder[TRI_PATH_BYTES], log[TRI_PATH_BYTES];
   double begin_s;
@@ -157,8 +157,8 @@ static tri_status population_start(trainer *t, seat *s, int part) {
   return status;
 }
 
-/* Folders of rounds that all members have behind them, and the next too, so that nobody begins from them any more. At
- * the end only the best member's last one is kept. */
+/* Folders of rounds that all members have behind them, and the next too, so that no member begins from them any more.
+ * At the end only the best member's last one is kept. */
 static tri_status clear_away(const trainer *t) {
   const tri_member *rows = NULL;
   int64_t count = 0, rounds = t->study->population.rounds, behind = rounds;
@@ -211,7 +211,7 @@ static tri_status look_after(trainer *t, seat *s) {
   return finish(t, s, "out of time");
 }
 
-/* Whether it has failed in a round that nobody has come through yet, whose weights it could take. */
+/* Whether it has failed in a round that no member has finished yet, whose weights it could take. */
 static bool must_wait(const tri_member *rows, int64_t count, int64_t member, int64_t round) {
   const tri_member *own = tri_population_find(rows, count, member, round);
   if (own == NULL || own->state != TRI_TRIAL_FAILED) return false;
@@ -221,7 +221,7 @@ static bool must_wait(const tri_member *rows, int64_t count, int64_t member, int
   return true;
 }
 
-/* The member that has come the least far and that nobody trains; *left counts stretches that are not done yet. */
+/* The member with the least progress that is not being trained; *left counts stretches that are not done yet. */
 static int64_t next_member(const tri_study *study, const tri_member *rows, int64_t count, int64_t *round,
                            int64_t *left) {
   int64_t chosen = 0;
@@ -243,7 +243,7 @@ static int64_t next_member(const tri_study *study, const tri_member *rows, int64
   return chosen;
 }
 
-/* A round that nobody has come through would be followed by others. */
+/* A round that no member has finished would be followed by others. */
 static tri_status check_rounds(const tri_study *study, const tri_member *rows, int64_t count) {
   for (int64_t round = 1; round <= study->population.rounds; round++) {
     int64_t failed = 0;

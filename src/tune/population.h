@@ -1,7 +1,7 @@
 /* Population-based training (Jaderberg et al. 2017): several runs of one model train side by side, each with parameters
  * of its own. After every round those in the worst share go on from the weights of one of the best, and from its
- * parameters, each up or down by a factor. So parameters such as the learning rate get a schedule that nobody has
- * written down. Members wait for nobody: one is compared with those that have come as far as it has. */
+ * parameters, each up or down by a factor. So parameters such as the learning rate get a schedule without one
+ * being written. Members do not wait for each other: one is compared with those that have come as far as it has. */
 #ifndef TRI_TUNE_POPULATION_H
 #define TRI_TUNE_POPULATION_H
 
@@ -29,7 +29,7 @@ void tri_population_decide(const tri_study *study, const tri_member *rows, int64
                            tri_member *out);
 
 /* Trains until all rounds of all members are done; other tuners may take part. Checkpoints lie below `folder`; those
- * that nobody needs any more are removed. TRI_INTERRUPTED as in tri_tune. */
+ * that are not needed any more are removed. TRI_INTERRUPTED as in tri_tune. */
 tri_status tri_population_train(const tri_study *study, tri_store *store, const char *folder);
 
 /* The row with the least loss among those of the last round that anybody has done, or NULL. */

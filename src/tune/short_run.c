@@ -35,7 +35,7 @@ void tri_short_run_set(tri_short_run *run, const char *key, const char *format, 
 
 tri_status tri_own_path(char path[TRI_PATH_BYTES]) {
   ssize_t length = readlink("/proc/self/exe", path, TRI_PATH_BYTES - 1);
-  if (length <= 0) return tri_fail(TRI_INTERNAL, "cannot find out this program's own path: %s", strerror(errno));
+  if (length <= 0) return tri_fail_internal("cannot find out this program's own path: %s", strerror(errno));
   path[length] = '\0';
   return TRI_OK;
 }
@@ -60,7 +60,7 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_set(run, "max_restarts", "0");
   tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
   tri_short_run_set(run, "checkpoint.best", "false");
-  tri_short_run_set(run, "samples.prompts", "[]"); /* nobody reads them, and random tokens spell nothing */
+  tri_short_run_set(run, "samples.prompts", "[]"); /* they are not read, and random tokens spell nothing */
   *out = run;
   return TRI_OK;
 }

@@ -81,7 +81,7 @@ int64_t tri_space_find(const tri_space *space, const char *name, size_t length) 
   return -1;
 }
 
-/* What a word of a rule is worth at a point; false where it is neither a parameter nor one of the words for devices. */
+/* What a word of a rule is worth at a point; false if it is neither a parameter nor one of the words for devices. */
 static bool value_of(const tri_space *space, const tri_point *point, const char *name, size_t length, double *out) {
   int64_t knob = tri_space_find(space, name, length), nodes = tri_space_find(space, "nodes", 5);
   if (knob >= 0) {
@@ -234,13 +234,10 @@ tri_status tri_space_points(const tri_space *space, tri_point **out, int64_t *co
     tri_point settled = point;
     tri_point_settle(space, &settled);
     if (tri_point_equal(space, &settled, &point) && is_allowed(space, &point)) {
-      if (found == room) {
-        room = room == 0 ? 1024 : room * 2;
-        tri_status status = tri_realloc("the points of a space", (size_t)room, sizeof *points, &points);
-        if (status != TRI_OK) {
-          tri_free(points);
-          return status;
-        }
+      tri_status status = tri_grow("the points of a space", sizeof *points, found, &room, &points);
+      if (status != TRI_OK) {
+        tri_free(points);
+        return status;
       }
       points[found++] = point;
     }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/fnv1a.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "model/model_config.h"
@@ -48,14 +49,10 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 
 /* ---- the study --------------------------------------------------------------------------------------------------- */
 
-/* Files are known by what they say, not by their names: FNV-1a. */
-static uint64_t sum_of(const char *text) {
-  uint64_t sum = 14695981039346656037u;
-  for (; *text != '\0'; text++) sum = (sum ^ (unsigned char)*text) * 1099511628211u;
-  return sum;
-}
+/* Files are identified by their contents, not by their names. */
+static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* Of a part of a study that was read from a file of that name; 0 where it has none. */
+/* Of a part of a study that was read from a file of that name; 0 if it has none. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
   char *text = NULL;
   if (name[0] == '\0' || tri_config_print(table, values, "", &text) != TRI_OK) return 0;
@@ -384,11 +381,7 @@ static tri_status read_on(tri_store *s) {
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
-    if (held == s->room) {
-      int64_t room = s->room == 0 ? 64 : s->room * 2;
-      status = tri_realloc("trials", (size_t)room, sizeof *s->trials, &s->trials);
-      if (status == TRI_OK) s->room = room;
-    }
+    status = tri_grow("trials", sizeof *s->trials, held, &s->room, &s->trials);
     if (status == TRI_OK && held == TRI_STORE_MOST_ROWS) {
       status = tri_fail(TRI_BAD_FILE, "%s holds more than %d trials, and no space has more points; name another file",
                         s->path, TRI_STORE_MOST_ROWS);
@@ -527,7 +520,7 @@ tri_status tri_store_note_known(tri_store *s, const tri_recipe *recipe, const tr
   return status;
 }
 
-/* ---- reading a store whose study nobody has named ---------------------------------------------------------------- */
+/* ---- reading a store of an unnamed study ------------------------------------------------------------------------ */
 
 bool tri_store_begins(int file) {
   char first[16] = "";

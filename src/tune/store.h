@@ -20,9 +20,9 @@ void tri_store_close(tri_store *store);
 /* Whether the file is an SQLite database, by its first bytes. */
 bool tri_store_is_one(const char *path);
 bool tri_store_begins(int file);
-/* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE where it holds none. */
+/* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE if it holds none. */
 tri_status tri_store_study(const char *path, tri_study *out);
-/* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE where no trial has succeeded. */
+/* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE if no trial has succeeded. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
 /* Forgets, in the middle of a study too, what tuners have left running that are no more: on this machine those whose
@@ -36,12 +36,12 @@ tri_status tri_store_trials(tri_store *store, const tri_trial **out, int64_t *co
 
 /* Claims a point: *number is its trial's, or -1 where somebody has it already, or others have spent the budget. */
 tri_status tri_store_begin(tri_store *store, const tri_point *point, int64_t *number);
-/* The end of a claimed trial, with its layout as text ("" where it has none). */
+/* The end of a claimed trial, with its layout as text ("" if it has none). */
 tri_status tri_store_end(tri_store *store, const tri_trial *trial, const char *layout);
 /* A claimed trial that did not come to an end: as if it had not begun. */
 tri_status tri_store_forget(tri_store *store, int64_t number);
 
-/* What became of a known recipe. *found is false where it was not tried yet. */
+/* What became of a known recipe. *found is false if it was not tried yet. */
 tri_status tri_store_known(tri_store *store, const tri_recipe *recipe, tri_trial *out, bool *found);
 tri_status tri_store_note_known(tri_store *store, const tri_recipe *recipe, const tri_trial *trial);
 

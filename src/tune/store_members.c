@@ -59,11 +59,8 @@ tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *coun
   tri_status status = TRI_OK;
   int code = SQLITE_ROW;
   while (status == TRI_OK && (code = sqlite3_step(query)) == SQLITE_ROW) {
-    if (found == room) {
-      room = room == 0 ? 64 : room * 2;
-      status = tri_realloc("members", (size_t)room, sizeof *s->members, &s->members);
-      if (status != TRI_OK) break;
-    }
+    status = tri_grow("members", sizeof *s->members, found, &room, &s->members);
+    if (status != TRI_OK) break;
     tri_member *row = &s->members[found++];
     const char *reason = (const char *)sqlite3_column_text(query, 6);
     *row = (tri_member){.member = sqlite3_column_int64(query, 0),

@@ -469,7 +469,7 @@ static tri_status check_values(const tri_study *study) {
     for (int64_t v = 0; v < knob->count && !is_free(knob->name); v++) {
       char why[512];
       if (check_value(study, knob, v) == TRI_OK) continue;
-      const char *said = tri_status_message(), *prefix = "--layout: "; /* nobody wrote that option here */
+      const char *said = tri_status_message(), *prefix = "--layout: "; /* that option was not given here */
       if (strncmp(said, prefix, strlen(prefix)) == 0) said += strlen(prefix);
       snprintf(why, sizeof why, "%s", said);
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);

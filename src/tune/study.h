@@ -60,7 +60,7 @@ typedef struct tri_study {
   tri_cluster cluster;
   tri_system system;
   tri_dtype precision;
-  bool assumed_sequence;              /* nobody gave it */
+  bool assumed_sequence;              /* not given */
   int64_t warmup;                     /* the run file's, in steps */
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* the run file's: it holds where the space does not say; "" without one */
 } tri_study;
@@ -86,7 +86,7 @@ bool tri_study_calibrates(const tri_study *study);
 /* A method by the name that it has in a study file; TRI_BAD_USAGE lists them. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
-/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT where it is not legal.
+/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not legal.
  */
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */

@@ -4,7 +4,7 @@
  *
  * Memory is a model of its own because it says more than a failure does: a trial that wanted forty times what there is
  * tells how far to go, and one that just fitted tells where the edge is. In a space of which one point in twenty fits
- * that is what finds the good ones. Where nobody knows what a failed trial wanted, it counts as a failure only. */
+ * that is what finds the good ones. If the memory of a failed trial is unknown, it counts as a failure only. */
 #include "tune/suggest.h"
 
 #include "base/memory.h"
@@ -509,8 +509,8 @@ tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count,
     case TRI_METHOD_EXHAUSTIVE: place = in_order(s); break;
     case TRI_METHOD_GAUSSIAN:
     case TRI_METHOD_RANDOM: place = at_random(s, count); break;
-    case TRI_METHOD_AUTO: return tri_fail(TRI_INTERNAL, "the method of choosing points is not resolved");
-    case TRI_METHOD_POPULATION: return tri_fail(TRI_INTERNAL, "a population has no points to choose from");
+    case TRI_METHOD_AUTO: return tri_fail_internal("the method of choosing points is not resolved");
+    case TRI_METHOD_POPULATION: return tri_fail_internal("a population has no points to choose from");
   }
   *found = place >= 0;
   if (*found) *out = s->points[place];

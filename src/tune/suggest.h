@@ -31,7 +31,7 @@ typedef struct tri_trial {
   tri_trial_state state;
   bool early;       /* done: stopped before its end, since after as many steps others had been faster */
   double value;     /* done: more is better */
-  double memory;    /* what it took of the memory that there is, above 1 where it ran out of it; 0 where nobody knows */
+  double memory;    /* what it took of the memory that there is, above 1 if it ran out of it; 0: unknown */
   double seconds;   /* that it took here */
   double node_s;    /* what it cost, or, simulated, would have cost, in seconds of a node */
   char reason[256]; /* failed, or stopped early */
@@ -59,14 +59,14 @@ tri_suggester tri_suggester_create(const tri_space *space, const tri_point_searc
 void tri_suggester_release(tri_suggester *suggester);
 
 /* The next point by the search's method, given all trials so far; running ones count as if they had come out badly
- * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false where none is left. */
+ * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false if none is left. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
 /* Whether the i-th of `count` is in an even choice of at most `most`: one of each run of neighbours, at random, since
  * lists of points have a rhythm. */
 bool tri_suggest_takes(int64_t i, int64_t count, int64_t most);
 
-/* The model of the trials that are done, and, with `failures`, of those that failed as worth nothing: NULL where there
+/* The model of the trials that are done, and, with `failures`, of those that failed as worth nothing: NULL if there
  * are less than two; of very many an even part. For reports; release with tri_gaussian_destroy. */
 tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, bool failures,
                              tri_gaussian **out);

@@ -27,7 +27,7 @@ static const double PAUSE_S = 0.1, LONG_PAUSE_S = 0.5;
 
 /* A trial under way. */
 typedef struct seat {
-  tri_attempt *attempt; /* NULL: nobody sits there */
+  tri_attempt *attempt; /* NULL: free */
   tri_trial trial;
   tri_trial_plan plan;
   int64_t rung; /* the next that it comes to */

@@ -41,7 +41,7 @@ def func3c(p):
 
 
 def ackley(p):
-    """Three integers and two categories whose hidden order nobody tells."""
+    """Three integers and two categories whose order is hidden."""
     hidden = dict(a=1, b=-2, c=0, d=2, e=-1)
     v = [p["x"], p["y"], p["z"], hidden[p["a"]], hidden[p["b"]]]
     return (-20 * math.exp(-0.2 * math.sqrt(sum(i * i for i in v) / len(v)))

@@ -189,8 +189,8 @@ static void check_domain(const tri_mesh *mesh, tri_domain domain) {
   if (tri_mesh_group(mesh, domain) == &mesh->groups[domain]) check_group(*tri_mesh_group(mesh, domain), false);
 }
 
-/* Who exchanges rows for experts waits for nobody else; gradients of experts go with others over the same ranks, and
- * what routers add up with what layers do. */
+/* A rank that exchanges rows for experts waits for no other; gradients of experts go with others over the same ranks,
+ * and what routers add up with what layers do. */
 static void check_experts(const tri_mesh *mesh) {
   const tri_mesh_shape *shape = &mesh->shape;
   for (int d = 0; d < TRI_NUM_DOMAINS; d++) {
@@ -335,7 +335,7 @@ static void check_all_passes(const members *m) {
   char data = 0;
   static const size_t sizes[] = {0, 1, 3001, 70001, 1500001};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) check_passes(m, sizes[i]);
-  CHECK(tri_ring_pass_start(&m->group, m->group.size, 1, &data, 0, 1, &data, &request) == TRI_INTERNAL, "to nobody");
+  CHECK(tri_ring_pass_start(&m->group, m->group.size, 1, &data, 0, 1, &data, &request) == TRI_INTERNAL, "to no rank");
   CHECK(strstr(tri_status_message(), "pass over world: there is no rank") != NULL, "%s", tri_status_message());
 }
 
@@ -467,7 +467,7 @@ static void check_shared(void) {
   tri_comm_unshare(pages);
   CHECK_OK(tri_comm_share(pages + 128, bytes - 5000, &shared));
   for (size_t i = 0; i < bytes; i += 1000) CHECK(pages[i] == (char)hash(i), "byte %zu", i);
-  CHECK(!shared || world.size > 1, "with nobody");
+  CHECK(!shared || world.size > 1, "with no rank");
   if (!shared && world.rank == 0 && world.size > 1) printf("SKIPPED: the system lets no rank see another's memory\n");
   the_arena = (arena){pages + 128, bytes - 5000};
   check_group(world, true);

@@ -132,7 +132,7 @@ def check_openings(name, text):
 
 def check_names(texts):
     """Functions of tables that another file has a static function of the same name of: debuggers and profilers show the
-    names alone, and twenty called `forward` are told apart by nobody."""
+    names alone, and twenty called `forward` cannot be told apart."""
     files = {}
     for path, text in texts.items():
         for name in set(STATIC.findall(text)):

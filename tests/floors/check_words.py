@@ -11,6 +11,9 @@ import os
 import re
 import sys
 
+# Not variables, and not the sentence that tests train on.
+NOBODY = r"nobody (?!on it can)[a-z]+|(?:for|to|by) nobody|nobody's"
+
 # What is refused, and what to write instead.
 PHRASES = {
     r"whoever": "name who does it: the caller, the rank that, any process that",
@@ -33,6 +36,8 @@ PHRASES = {
     r"likewise": "the same, also",
     # Not the parameters of that name.
     r"(?<=[a-z*#/]\s)(?<!bool\s)(?<!return\s)anew": "again, start over",
+    NOBODY: "no rank, no process, unused, not given",
+    r"(?-i:(?:that|it|what|which|empty|\d) is none)": "is not one, 0: unused",
 }
 
 # Identifiers and files by their old names.
@@ -50,7 +55,9 @@ NAMES = {
 }
 
 # (file pattern, phrase or name): why it may stay.
-EXCEPTIONS = {}
+EXCEPTIONS = {
+    ("tests/oracle/families.py", NOBODY): "a case's name, a key of family_cases.json and the seed of its weights",
+}
 
 SUFFIXES = (".c", ".h", ".py", ".md", ".cmake", ".sh", ".js", ".css", ".html", ".yaml", ".cu", ".inc", "CMakeLists.txt", "Makefile")
 SKIPPED = {"CHANGELOG.md", "tests/floors/check_words.py", "tests/floors/check_words_test.py"}
@@ -89,14 +96,14 @@ def check_text(path, text, patterns, used):
 
 
 def check_tree(tree):
-    """All findings of a tree, exceptions that nothing needs any more among them, and the number of files."""
-    patterns, used, findings, count = compiled(), set(), [], 0
-    for path in files_of(tree):
+    """All findings of a tree, exceptions that its files do not need any more among them, and the number of files."""
+    patterns, used, findings, paths = compiled(), set(), [], list(files_of(tree))
+    for path in paths:
         with open(os.path.join(tree, path), encoding="utf-8") as file:
             findings += check_text(path, file.read(), patterns, used)
-        count += 1
-    findings += [f"{path}: nothing there says `{shown}` any more; take the exception out of check_words.py" for path, shown in sorted(set(EXCEPTIONS) - used)]
-    return findings, count
+    unused = [key for key in sorted(set(EXCEPTIONS) - used) if fnmatch.filter(paths, key[0])]
+    findings += [f"{path}: nothing there says `{shown}` any more; take the exception out of check_words.py" for path, shown in unused]
+    return findings, len(paths)
 
 
 def main():

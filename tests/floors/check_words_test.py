@@ -36,6 +36,14 @@ class CheckWords(unittest.TestCase):
         self.assert_found("tests/unit/a.c", "tri_walk walk;\n", "write: tri_event_sim")
         self.assert_found("cmake/a.cmake", "# whoever\n", "cmake/a.cmake:1: ")
 
+    def test_words_that_code_uses_too(self):
+        self.assert_found("src/base/a.c", "/* of so many ranks */\n", "a.c:1: `so many`")
+        self.assert_found("src/base/a.c", "/* The next\n * anew, NULL: nobody asks. */\n", "a.c:2: `anew`", "a.c:2: `nobody asks`")
+        self.assert_found("src/base/a.c", "int a; /* labels; -1 is none */\n", "a.c:1: `1 is none`")
+        status, output = check({"src/base/a.c": "bool anew = f(x, anew); /* `anew`: so many that it fails, so many ranks that */\nint *nobody = NULL;\n",
+                                "tests/oracle/a.py": "if it is None:\n    return\n"})
+        self.assertEqual(status, 0, output)
+
     def test_phrases_that_are_broken(self):
         self.assert_found("src/base/a.c", "/* The text, where there\n * is none an empty one. */\n", "a.c:1: ")
         self.assert_found("tests/oracle/a.py", "# where\n    # there are none\n", "a.py:1: ")

@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   memcpy(line, data, size);
   bool taken = tri_board_line_read(line, size, &found);
   if (taken && found.step < 1) abort();
-  /* A key may be spelt with escapes, which nobody does who writes metrics; a line has no newline, and jansson passes
+  /* A key may be spelt with escapes, which no writer of metrics does; a line has no newline, and jansson passes
    * over a NUL behind a number. */
   bool plain = size > 0 && memchr(line, '\\', size) == NULL && memchr(line, '\n', size) == NULL &&
                memchr(line, '\0', size) == NULL;

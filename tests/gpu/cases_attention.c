@@ -52,7 +52,7 @@ static tri_attention_slice draw_slice(checker *c, int64_t query, int64_t queries
   }
 }
 
-/* Documents of any length, with rows between them that belong to nobody, and slices that say nothing. */
+/* Documents of any length, with rows between them that belong to none, and slices that say nothing. */
 static void make_documents(checker *c, int64_t query_rows, int64_t key_rows, slice_list *l) {
   int64_t query = 0, key = 0;
   for (int tries = 0; tries < 60 && query < query_rows && key < key_rows; tries++) {
@@ -419,7 +419,7 @@ static void small_problems(checker *c, tri_dtype type, one *function) {
   }
 }
 
-/* Nothing to see, and nobody to look. */
+/* No keys, and no queries. */
 static void empty_problems(checker *c, tri_dtype type, one *function) {
   for (int i = 0; i < 3; i++) {
     slice_list l = {0};

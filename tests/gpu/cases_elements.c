@@ -106,7 +106,7 @@ static tri_status run_copy_rows(const problem *p, tri_queue *queue, char *const 
                 x->to_rows < 0 ? NULL : AT(x->to_rows), AT(x->to));
 }
 
-/* Each of `live` numbers from `least` on once, in any order; what is behind them nobody reads. */
+/* Each of `live` numbers from `least` on once, in any order; what is behind them is not read. */
 static int add_order(problem *p, const char *name, int64_t capacity, int64_t live, int64_t least) {
   const int number = add_array(p, name, TRI_INT32, capacity);
   int32_t *rows = (int32_t *)(void *)p->arguments[number].before;
@@ -230,7 +230,7 @@ void cases_column_sum(checker *c, tri_dtype type) {
     problem p = problem_make(c, type);
     p.run = run_column_sum;
     p.with = &x;
-    if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: nobody asks for it */
+    if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: never requested */
     x.live = add_rows(&p, x.rows, &x.count);
     x.ld = x.width + (i % 3 == 0 ? draw(c, 9) : 0);
     x.left = add_array(&p, "in", type, x.rows * x.ld);

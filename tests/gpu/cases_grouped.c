@@ -109,7 +109,7 @@ static int64_t elements(int64_t rows, int64_t columns, int64_t ld) {
   return rows == 0 ? 0 : (rows - 1) * ld + columns; /* the last row has no gap behind it */
 }
 
-/* Rows, of which the live ones are filled: nobody reads the others. */
+/* Rows, of which the live ones are filled: the others are not read. */
 static int add_rows_of(problem *p, const char *name, tri_dtype type, const grouped_call *x, int64_t width, int64_t ld) {
   const int number = add_array(p, name, type, elements(x->rows, width, ld));
   fill(p, number, matrix_of(x->live, ld, width), 0, 1);

@@ -190,7 +190,7 @@ static void backward_weight(checker *c, tri_dtype type, bool centred) {
   int64_t rows, width;
   for (int i = 0; next_shape(c, i, &rows, &width); i++) {
     problem p = problem_make(c, type);
-    if (rows == 0) continue; /* that many do nothing, and leave a gradient as it is: nobody asks for it */
+    if (rows == 0) continue; /* that many do nothing, and leave a gradient as it is: never requested */
     p.run = centred ? run_layer_weight : run_rms_weight;
     p.with = &x;
     x.norm = draw_norm(c, type, i, rows, width);

@@ -124,7 +124,7 @@ void cases_position_backward(checker *c, tri_dtype type) {
   table_call x = {0};
   for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
     problem p = problem_make(c, type);
-    if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: nobody asks for it */
+    if (x.rows == 0) continue; /* that many do nothing, and leave a gradient as it is: never requested */
     const bool large = x.rows >= 512;
     if (large) x.rows = 500;
     begin(&p, &x, i, run_position);

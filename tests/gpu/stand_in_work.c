@@ -15,7 +15,7 @@ typedef struct block {
   size_t begin, bytes;
 } block;
 
-/* `real` is where bytes lie; `shown` is as large, given out, and nobody may touch it. */
+/* `real` is where bytes lie; `shown` is as large, given out, and must not be touched. */
 static char *real, *shown;
 static size_t room, used;
 static block blocks[MOST_BLOCKS]; /* in order of their places */
@@ -83,7 +83,7 @@ bool stand_in_memory_destroy(tri_cuda_address memory) {
   return true;
 }
 
-/* Where the bytes of an address lie; NULL where some of them are nobody's. */
+/* Where the bytes of an address lie; NULL if some of them are in no block. */
 static char *reach(const void *address, size_t bytes) {
   tri_cuda_address base = 0;
   size_t there = 0;

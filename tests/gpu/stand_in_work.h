@@ -57,7 +57,7 @@ struct tri_cuda_event_object {
   double time_s;
 };
 
-/* Memory that is given out as addresses that nobody but a kernel or a copy can use. */
+/* Memory that is given out as addresses that only a kernel or a copy can use. */
 bool stand_in_memory_open(size_t bytes);
 tri_cuda_address stand_in_memory_create(size_t bytes); /* 0: full */
 bool stand_in_memory_destroy(tri_cuda_address memory);

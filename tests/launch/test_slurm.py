@@ -310,7 +310,7 @@ def test_lost_node(cluster, tmp_path, corpus, whole):
     for process in [daemon.pid, *steps, *(process for process, _, node in ranks_of(path) if node == B)]:
         os.kill(process, signal.SIGKILL)
     daemon.wait()
-    # What the controller does by itself where a node is silent for SlurmdTimeout: minutes here, which nobody waits for.
+    # What the controller does by itself where a node is silent for SlurmdTimeout: minutes here, too long to wait for.
     assert cluster.ask("scontrol", "update", f"NodeName={B}", "State=DOWN", "Reason=killed").returncode == 0
     for _ in range(120):
         if cluster.facts(job)["JobState"] == "PENDING":

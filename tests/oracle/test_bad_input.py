@@ -255,7 +255,7 @@ def test_compare_of_odd_metrics(tmp_path, made):
 
 @pytest.mark.parametrize("kept,rest", [("tokenizer.json", ""), ("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"), ("merges.txt", "vocab.json")])
 def test_a_pipe_in_place_of_a_tokenizer(tmp_path, made, kept, rest):
-    """Nobody waits for it in a folder that others may have filled."""
+    """It is not waited for in a folder that others may have filled."""
     folder = tmp_path / "folder"
     folder.mkdir()
     os.mkfifo(folder / kept)
@@ -269,7 +269,7 @@ def test_a_pipe_in_place_of_a_tokenizer(tmp_path, made, kept, rest):
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
 def test_a_lock_that_is_no_file(tmp_path, made, kind):
-    """Nobody waits for a pipe, and what a link leads to is not touched."""
+    """A pipe is not waited for, and the target of a link is not touched."""
     path, lock, other = write_run(tmp_path, made, output=str(tmp_path / "run")), tmp_path / "run/LOCK", tmp_path / "other"
     (tmp_path / "run").mkdir()
     other.write_text("kept")

@@ -152,7 +152,7 @@ def test_text(script):
                   flux=["#flux: --signal=USR1@5m", "#flux: -t ", "#flux: -N ", "#flux: --output=trireme-{{id}}.log"])
     for line in needed[script.split("/")[0]]:
         assert f"\n{line}" in text, line
-    # Where nobody of us could try it, it says so.
+    # A script that we could not try says so.
     assert ("cluster.sbatch" in script) == (re.search(r"Never run (on|under) \w+ by us", text) is None)
     environment = {key: value for key, value in os.environ.items() if key != "RUN"}
     done = subprocess.run(["bash", path], capture_output=True, text=True, env=environment)

@@ -363,7 +363,7 @@ def test_many_at_once(tmp_path):
 
 
 def test_slow_clients(tmp_path):
-    """Who sends a byte now and then, or takes nothing of an answer, keeps nobody out, however many connections they hold."""
+    """Who sends a byte now and then, or takes nothing of an answer, keeps no other client out, however many connections they hold."""
     make_run(tmp_path / "out", 20000)
     with board(tmp_path) as b, contextlib.ExitStack() as stack:
         b.wait(lambda found: found["runs"] and found["runs"][0]["step"] == 20000)
@@ -546,7 +546,7 @@ def test_huge_files(tmp_path):
 
 @needs_chromium
 def test_the_page(tmp_path):
-    """What is on it, that it moves, that its console is silent, and that it asks nobody else."""
+    """What is on it, that it moves, that its console is silent, and that it asks no other host."""
     runs = tmp_path / "all"
     path = make_run(runs / "first", 200)
     make_run(runs / "second", 100, validation_loss=2.5)

@@ -192,7 +192,7 @@ def test_fails_in_the_middle(tmp_path, corpus, undisturbed, fault, ranks):
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("fault", ["copy", "kernel"])
 def test_fails_wherever_it_is(tmp_path, corpus, fault, ranks):
-    """Early and late, in evaluation, saving and loading: one message, one status, nobody left."""
+    """Early and late, in evaluation, saving and loading: one message, one status, no process left."""
     option, status, _ = FAULTS[fault]
     for number in (1, 3, 9, 40, 150, 700):
         folder = tmp_path / str(number)

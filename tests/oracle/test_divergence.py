@@ -66,7 +66,7 @@ def test_finite_and_ruined(tmp_path, corpus):
 
 
 def test_killed_between_the_ruin_and_its_proof(tmp_path, corpus):
-    """Nobody has marked the ruined one: the run says which one to go back to, and going back works."""
+    """The ruined one is not marked: the run says which one to go back to, and going back works."""
     path = write_run(tmp_path, corpus, every=1, keep=2)
     trireme("train", path)
     trireme("train", path, *HUGE[:2], "--set", "optimizer.steps=13", "--set", "optimizer.decay=constant")

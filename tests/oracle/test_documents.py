@@ -206,8 +206,8 @@ def test_packed_samples(tmp_path, sequence, by):
                 cut = following[-1] >= 0
                 assert cut == (piece[-1] != EOT)  # only a cut one is followed by anything
                 found.append((*piece.tolist(), *([int(following[-1])] if cut else [])))
-            filling = ids == 0
-            assert (labels[filling] == -2).all() and filling.sum() == sequence - sum(contents[-1])
+            padding = ids == 0
+            assert (labels[padding] == -2).all() and padding.sum() == sequence - sum(contents[-1])
         assert sorted(contents) == wanted
         assert sorted(tuple(int(i) for i in p) for p in pieces) == sorted(found)
         orders.append(epoch[:, 0].tolist())
@@ -294,7 +294,7 @@ def test_layouts_of_runs(tmp_path, corpora, model, packing):
         ranks = layout.get("tensor", 1) * layout.get("pipeline", 1) * layout.get("data", 1) * layout.get("context", 1)
         done = subprocess.run([*(mpi(ranks) if ranks > 1 else []), TRIREME, "train", str(run)], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, (layout, done.stderr)
-        assert "documents do not see each other" in done.stderr and ("% are filling" in done.stderr) == (packing == "documents")
+        assert "documents do not see each other" in done.stderr and ("% is padding" in done.stderr) == (packing == "documents")
         lines = metrics_of(tmp_path / f"run{i}")
         first = first or lines
         for a, b in zip(lines, first):
@@ -438,7 +438,7 @@ def test_eval_packs_as_training_did(tmp_path, corpora):
     assert windows["tokens"] == counted and windows["packing"] == "windows" and windows["loss"] != packed["loss"]
     joined = evaluated("--documents", "joined", "--packing", "windows")
     assert joined["tokens"] == len(stream) - 1 and joined["documents"] == "joined"
-    # An export says how its run saw text; a model that nobody says anything of is evaluated plainly, and otherwise on request.
+    # An export says how its run saw text; a model without such a note is evaluated plainly, and otherwise on request.
     plain = tmp_path / "plain"
     trireme("export", tmp_path / "run", plain)
     exported = json.loads(trireme("eval", plain, corpora / "validation", "--precision", "fp64", "--device", "reference", "--json").stdout)
@@ -502,7 +502,7 @@ def test_inspect(tmp_path):
     assert abs(at["windows_area"] - area(numpy.diff(cuts)) / (sum(lengths) / 128 * area([128]))) < 1e-12
     text = trireme("inspect", prefix).stdout
     assert all(trireme("inspect", prefix + ending).stdout == text for ending in (".bin", ".idx"))
-    assert f"{len(lengths)} documents" in text and "filling" in text and " 8192 " in text
+    assert f"{len(lengths)} documents" in text and "padding" in text and " 8192 " in text
     # The same of a corpus whose index has one document, by the end-of-text token of the tokenizer beside it.
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "made", "--validation", 0, "--binary", prefix + ".bin")
     one = tmp_path / "made/one"

@@ -294,7 +294,7 @@ FILLED = {
 
 @pytest.mark.parametrize("masked", [True, False], ids=["masked", "joined"])
 @pytest.mark.parametrize("name", FILLED)
-def test_filling_is_as_if_it_were_not_there(tmp_path, name, masked):
+def test_padding_is_as_if_it_were_not_there(tmp_path, name, masked):
     """Loss, what routers add, and every gradient are those of the tokens alone."""
     model = FILLED[name]
     weights = Weights(tmp_path, model)
@@ -318,7 +318,7 @@ def test_filling_is_as_if_it_were_not_there(tmp_path, name, masked):
 
 @needs_launcher
 @pytest.mark.parametrize("name", ["mixtral", "dots1"])
-def test_filling_over_ranks_beside_pytorch(tmp_path, name):
+def test_padding_over_ranks_beside_pytorch(tmp_path, name):
     """Wherever it lies: beside other tokens of its sequence, or a rank's only rows; in rounds, and where rows are dropped for want of room
     that is there."""
     model = {**expert_cases.MODELS[name], "z_loss": 0.05}

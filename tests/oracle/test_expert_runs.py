@@ -188,7 +188,7 @@ def test_memory_and_losses_whatever_the_router_does(tmp_path, leaning, layout):
 
 
 def test_a_first_round_without_other_ranks(tmp_path):
-    """Two experts of the first rank get all tokens, and in some micro-batches its own rows fill their room: it waits for nobody in that
+    """Two experts of the first rank get all tokens, and in some micro-batches its own rows fill their room: it waits for no other in that
     round, and begins the next one, of other rows, while its device may still read what was noted for the first."""
     start, _ = start_from(tmp_path, SPARSE, lambda w: expert_cases.steered(Weights(tmp_path, SPARSE).table["parameters"], SPARSE))
     (tmp_path / "corpus").mkdir()
@@ -327,7 +327,7 @@ def test_a_checkpoint_with_other_experts_than_its_config_says(tmp_path, corpus):
 @pytest.mark.parametrize("ranks, layout", [(1, {}), (2, dict(expert=2)), (2, dict(pipeline=2)), (2, dict(tensor=2, expert_tensor=2, zero=1))],
                          ids=["one", "expert 2", "pipeline 2", "tensor 2"])
 def test_nan_in_a_router(tmp_path, corpus, ranks, layout):
-    """Logits that are not numbers: every token still goes somewhere, nobody waits for anybody, the step is skipped, and the layer
+    """Logits that are not numbers: every token still goes somewhere, no rank waits for another, the step is skipped, and the layer
     named; the weights stay as they were."""
     def spoil(weights):
         weights["model.layers.1.block_sparse_moe.gate.weight"][:] = 3e38

@@ -36,7 +36,7 @@ LAYOUTS = [
     # both, folded: experts lie over ranks that attention divides otherwise
     *(dict(tensor=2, data=2, sequence_parallel=s, expert_tensor=t, expert=e) for s, t, e in ((0, 1, 4), (1, 2, 2), (0, 1, 2), (1, 1, 4), (1, 2, 1))),
     dict(tensor=2, data=3, expert=3), dict(tensor=2, data=3, expert_tensor=2, expert=3, sequence_parallel=1), dict(tensor=2, data=4, expert=4, micro_batch=3),
-    # ranks that share sequences, of lengths that nobody divides
+    # ranks that share sequences, of lengths that no degree divides
     *(dict(context=c, expert=c, exchange=x) for c, x in ((2, "gather"), (3, "ring"), (2, "heads"), (4, "ring"))), dict(context=2),
     dict(context=2, expert_tensor=2), dict(context=2, data=2, expert=4), dict(context=2, data=2, expert=2, exchange="ring"),
     dict(context=3, data=2, expert=3, exchange="ring", recompute="full"), dict(tensor=2, context=2, expert=4, sequence_parallel=1),
@@ -418,7 +418,7 @@ def filled_tokens(model, steps, ids):
 
 
 @pytest.mark.parametrize("name", ["mixtral", "dots1"])
-def test_filling_is_not_counted_by_the_router(tmp_path, name):
+def test_padding_is_not_counted_by_the_router(tmp_path, name):
     """What packed sequences are filled up with goes to no expert, takes no room, is in no load and in no loss: whatever it says changes
     no bit under any layout. (That the rest is right says test_expert_models.py.) Tokens whose labels do not count are tokens."""
     model = {"mixtral": {**MIXTRAL, "balance_rate": 50.0, "z_loss": 5.0}, "dots1": {**DOTS1, "z_loss": 0.5}}[name]

@@ -185,7 +185,7 @@ def test_last_words(tmp_path, corpus, spoiled):
 
 
 def holds_signals(pid):
-    """Whether main has begun: until then nobody can do more than die. (What makes a thread blocks all signals for that long,
+    """Whether main has begun: until then a process can only die. (What makes a thread blocks all signals for that long,
     libraries before main too.)"""
     with contextlib.suppress(OSError):
         mask = int(re.search(r"SigBlk:\s*(\w+)", open(f"/proc/{pid}/status").read())[1], 16)
@@ -441,7 +441,7 @@ def test_nobody_reads(tmp_path, corpus):
     assert process.wait() == 0 and last_step(tmp_path) == 6
 
 
-# ---- what nobody noticed --------------------------------------------------------------------------------------------
+# ---- what was not noticed ------------------------------------------------------------------------------------------
 
 
 def stop_some(folder, corpus, who):

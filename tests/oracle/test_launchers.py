@@ -123,7 +123,7 @@ def machine():
 
 
 def test_parent_that_cannot_be_reached(play, tmp_path):
-    """Nobody serves its socket: the rank ends, and says why. Anything else is not proof that it is gone."""
+    """No process serves its socket: the rank ends, and says why. Anything else is not proof that it is gone."""
     process = play("once", "")
     process.communicate()
     run = [TRIREME, "train", process.args[2]]
@@ -145,13 +145,13 @@ def test_parent_that_cannot_be_reached(play, tmp_path):
 
 def test_folder_of_words(play, tmp_path):
     """A rank that believes itself on another host leaves its words in a folder, which is its parent's alone and is gone
-    afterwards, also where nobody wrote into it."""
+    afterwards, also if nothing was written into it."""
     far = """
 (here / "folders").write_text("\\n".join(p.name for p in here.glob(".trireme-words-*")))
 os.environ["TRIREME_PARENT"] = f"no-such-socket {token} {beat_ms} else/net:[1] {folder}"
 at = sys.argv.index("-n") + 2
 program = sys.argv[at:]
-done = subprocess.run([*program, *EXTRA], stderr=subprocess.PIPE)  # which nobody passes on
+done = subprocess.run([*program, *EXTRA], stderr=subprocess.PIPE)  # which is not passed on
 (here / "left").write_text("\\n".join(p.name for p in pathlib.Path(folder).iterdir()))
 raise SystemExit(done.returncode)
 """
@@ -173,7 +173,7 @@ raise SystemExit(done.returncode)
 
 
 def test_folders_of_words_that_killed_parents_left(play, tmp_path):
-    """Only this user's, with such a name, that nobody has touched for a day."""
+    """Only this user's, with such a name, that were not touched for a day."""
     here, ago = tmp_path / "old", time.time() - 2 * 24 * 3600
     chance = "0123456789abcdef"
     folders = [f".trireme-words-else-{chance}", f".trireme-words-a-b.c-{chance}", f".trireme-words-new-{chance}",

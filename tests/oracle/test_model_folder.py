@@ -152,7 +152,7 @@ if __name__ == "__main__":
 
 
 def test_a_folder_of_two_models(tmp_path, corpus):
-    """Weights of two layers and a config.json of one: nobody reads one layer and says nothing."""
+    """Weights of two layers and a config.json of one: no command silently reads one layer."""
     trireme("train", write_run(tmp_path, corpus, MODELS["llama"], "whole"))
     folder = tmp_path / "folder"
     trireme("export", tmp_path / "whole", folder)

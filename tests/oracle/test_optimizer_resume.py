@@ -168,7 +168,7 @@ def test_weights_of_a_run_begin_another(tmp_path, corpus, before, after):
 
 @pytest.mark.parametrize("name", ["muon", "schedule_free"])
 def test_a_folder_that_no_optimizer_made(tmp_path, corpus, name):
-    """Weights alone are nobody's checkpoint: any optimizer begins with them, and nothing is to be allowed."""
+    """Weights alone belong to no optimizer: any optimizer begins with them, and nothing is to be allowed."""
     start, weights = start_from(tmp_path, LLAMA)
     path = write_run(tmp_path, corpus, dict(name=name, steps=4), precision="fp64")
     trireme("train", path, "--resume", start)

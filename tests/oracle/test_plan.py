@@ -390,7 +390,7 @@ def test_search_with_fixed_keys(tmp_path, seed):
     fixed = {key: wanted[key] for key in chance.sample(keys, chance.choice([1, 2, 3])) if key in wanted}
     among = [a for a in answers if all(a["layout"].get(key) == value for key, value in fixed.items())]
     found = json.loads(run(*words, "--top", 400, "--layout", ",".join(f"{key}={as_text(value)}" for key, value in fixed.items())))
-    # A fixed value may also be one that nobody would try: ZeRO with one replica, zero bubbles of one stage.
+    # A fixed value may also be one that the search would not try: ZeRO with one replica, zero bubbles of one stage.
     tried = [a for a in found if a["layout"] in [b["layout"] for b in answers]]
     assert len(answers) == 1000 or len(found) == 400 or len(tried) == len(among), fixed
     assert [a["step_s"] for a in tried[:4]] == pytest.approx([a["step_s"] for a in among[:4]], rel=1e-9), fixed

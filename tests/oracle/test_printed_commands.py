@@ -84,7 +84,7 @@ def lines_of_readme():
 
 @pytest.mark.parametrize("line", lines_of_readme())
 def test_readme(tmp_path, line):
-    """What needs nobody's text or weights runs; all others name options and keys that there are."""
+    """What needs no text or weights of a user runs; all others name options and keys that there are."""
     words = shlex.split(line)[1:]
     command = words[0]
     if command in ("simulate", "plan", "inspect") and not any("runs/" in word or "/" in word and not word.startswith("configs/") for word in words):

@@ -151,7 +151,7 @@ def undisturbed_pipeline(tmp_path_factory, corpus):
 
 @pytest.mark.parametrize("group", range(4))
 def test_kill_a_rank(tmp_path, corpus, undisturbed_pipeline, group):
-    """A rank is killed at a random moment: the job ends, nobody is left, and the next start goes on. Ten times, or twenty; those of
+    """A rank is killed at a random moment: the job ends, no process is left, and the next start goes on. Ten times, or twenty; those of
     a group side by side, since most of their time is the launcher's waiting."""
     def kill_one(number):
         chance, folder = random.Random(1000 * group + number), tmp_path / str(number)

@@ -27,7 +27,7 @@ REFUSED = {
     "gemma3, a window and stretched positions": (dict(SMALL, hidden_size=24, family="gemma3", window=4, window_layers="1 of 2", rope_scaling=YARN), "local_rope_theta"),
     # "short_factor field must have length 4, got 3"
     "phi3, longrope": (dict(SMALL, hidden_size=32, family="phi3", rope_scaling=LONG), "head_dim"),
-    # ZeroDivisionError: the base is raised to dim / (dim - 2), of the components that turn
+    # ZeroDivisionError: the base is raised to dim / (dim - 2), of the components that rotate
     "gpt_neox, dynamic, two components": (dict(SMALL, hidden_size=32, head_dim=8, family="gpt_neox", rotary_fraction=0.25, rope_scaling=dict(
         type="dynamic", factor=2.0, original_max_sequence=8)), "rope_scaling.type"),
     # "selected index k out of range"

@@ -64,7 +64,7 @@ def means_of(lines):
 
 
 def test_a_loss_that_has_risen(tmp_path, corpus):
-    """Said with its numbers, and nobody is sent to generate; over all steps, also where most were made before a stop."""
+    """Said with its numbers, and generate is not suggested; over all steps, also where most were made before a stop."""
     told(tmp_path / "before", corpus, keys=dict(steps=150))
     keys, init = dict(steps=30, lr=0.05, warmup=30, clip=0), str(tmp_path / "before/run")
     said = told(tmp_path / "up", corpus, keys=keys, init=init)

@@ -1,5 +1,5 @@
 """What public reports about other trainers describe as silently wrong, tried on runs and data of our own: what a resumed run compares with,
-lines that say something else than what happens, parts of conversations that nobody reads."""
+lines that say something else than what happens, parts of conversations that are not read."""
 import json
 import os
 import shutil
@@ -251,7 +251,7 @@ def test_the_system_without_a_template(tmp_path):
     assert "`system` has no place beside `prompt` and `completion` as they are" in done.stderr
 
 
-# ---- answers that nobody sees --------------------------------------------------------------------------------------------
+# ---- answers that are not seen -----------------------------------------------------------------------------------------
 
 def test_truncated_before_the_answer(tmp_path, corpora):
     """Half of the conversations ask for longer than a sequence; held-out ones all do."""

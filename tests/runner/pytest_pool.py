@@ -89,7 +89,7 @@ class Pool:
         session.config._tmp_path_factory.getbasetemp()  # once, before there are workers
         Messages(self.connection).send(cases=[[name, fixtures_of(item)] for name, item in self.items.items()], errors=self.errors, skipped=self.skipped)
         gc.freeze()  # workers share what was collected
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are not waited for
         while True:
             data, descriptors, _, _ = socket.recv_fds(self.connection, 1, 1)
             if not data:

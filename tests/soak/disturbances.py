@@ -58,7 +58,7 @@ def end_by(scene, choose, number, kind, statuses):
 def after_its_end(scene, job):
     status = job.wait()
     if status != 0:
-        raise Violation(f"status {status} although nobody disturbed it; it said:\n{job.said()}")
+        raise Violation(f"status {status} although nothing disturbed it; it said:\n{job.said()}")
     return "was through"
 
 

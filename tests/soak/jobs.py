@@ -161,7 +161,7 @@ class Undisturbed:
     def __init__(self, folder, path, ranks):
         job = Job(path, ranks)
         if job.wait() != 0:
-            raise Violation(f"the run fails although nobody disturbs it; it said:\n{job.said()}")
+            raise Violation(f"the run fails although nothing disturbs it; it said:\n{job.said()}")
         self.digests = {step: digest(at) for step, at in checkpoints(job.output).items()}
         self.disk_bytes = sum(512 * path.stat().st_blocks for path in (job.output / "checkpoints").rglob("*"))
         self.course, bad = course(job.output)

@@ -1,5 +1,5 @@
 /* Arrays on a device whose memory the host does not reach, for tests: each has an image on the host, and guard bytes
- * around it. What nobody sets is not a number. The same test so runs on the emulator of GPUs and on the reference
+ * around it. What is never set is NaN. The same test so runs on the emulator of GPUs and on the reference
  * device. Also what tests of kernels go over: devices, types, and how far results may be off. */
 #ifndef TRI_TEST_GPU_ARRAY_H
 #define TRI_TEST_GPU_ARRAY_H

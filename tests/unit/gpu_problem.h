@@ -63,7 +63,7 @@ static inline void of_rows(problem *p, role is, int64_t width) {
 }
 static inline void of_wides(problem *p, role is, int64_t count) { add_array(p, is, p->wide, count, count, 1.0); }
 
-/* As many rows as `live`; -1: all, and nobody counts. */
+/* As many rows as `live`; -1: all, without counting. */
 static inline problem begin(const char *name, problem_call *call, tri_dtype type, int64_t rows, int64_t live,
                             int64_t width) {
   problem p = {.name = name, .call = call, .type = type, .wide = tri_dtype_wide(type), .rows = rows, .width = width};

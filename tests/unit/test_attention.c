@@ -271,7 +271,7 @@ static void compare(const char *what, const bench *b, const block *got, const bl
   double error = 0, size = 0;
   int64_t row = row_of(&b->s);
   for (int64_t i = 0; i < (int64_t)(got->bytes / tri_dtype_bytes(type)); i++) {
-    if (got == &b->gradient_rows && i % row >= row - 3) continue; /* nobody writes between rows */
+    if (got == &b->gradient_rows && i % row >= row - 3) continue; /* nothing is written between rows */
     double x = load(type, at(got), i), y = load(type, at(expected), i);
     error += (x - y) * (x - y);
     size += y * y;

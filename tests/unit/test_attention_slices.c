@@ -10,7 +10,7 @@
 
 /* ---- random lists ------------------------------------------------------------------------------------------------ */
 
-/* Documents of any length with rows between them that belong to nobody, and slices that say nothing. */
+/* Documents of any length with rows between them that belong to none, and slices that say nothing. */
 static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
   int64_t query = 0, key = 0;
   while (query < query_rows && key < key_rows && l->count < MOST_SLICES) {
@@ -466,7 +466,7 @@ static void check_device(const char *name, const tri_dtype *types, int num_types
     check_list(device, &l, window, true);
     check_zig_zag(device, types[t]);
     check_windows(device, types[t]);
-    memset(&l, 0, sizeof l); /* nobody sees anything */
+    memset(&l, 0, sizeof l); /* no query sees a key */
     check_list(device, &l, call_of(types[t], 9, 9, 2, 2, 16, false), true);
     check_list(device, &l, call_of(types[t], 9, 9, 2, 2, 16, true), true);
   }
@@ -496,7 +496,7 @@ static void test_windows_without_effect(void **state) {
     memset(&causal, 0, sizeof causal);
     append(&windows, tri_slice_window(0, 150, 0, 150, 150));
     append(&causal, tri_slice_causal(0, 150, 0, 150));
-    windows.slices[0].from = -149; /* what the helper leaves out, since nobody sees so far */
+    windows.slices[0].from = -149; /* what the helper leaves out, since no query sees that far */
     bench x = bench_make(&windows, call_of(TRI_FP32, 150, 150, 2, 1, 8, false), false);
     bench y = bench_make(&causal, x.call, false);
     run_forward(device, &x, 1);

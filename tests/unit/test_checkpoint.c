@@ -43,7 +43,7 @@ static void write_text(const char *path, const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* A pid that was somebody's and is nobody's. */
+/* A pid that was in use and is not any more. */
 static pid_t dead_pid(void) {
   pid_t child = fork();
   if (child == 0) _exit(0);

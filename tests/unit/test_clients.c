@@ -46,7 +46,7 @@ static void test_room(void **state) {
   pair thinks = connect_to(clients), answered = connect_to(clients);
   tri_client_think(thinks.client);
   tri_client_answer(answered.client, 100);
-  pair third = connect_to(clients); /* nobody is waited for but the one that takes an answer */
+  pair third = connect_to(clients); /* only the client that takes an answer is waited for */
   assert_true(is_ended(&answered) && is_open(&thinks) && is_open(&third));
   pair fourth = connect_to(clients);
   assert_true(is_ended(&third) && is_open(&thinks) && is_open(&fourth));

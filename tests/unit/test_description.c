@@ -163,7 +163,7 @@ static void test_what_the_update_writes_is_not_packed(void **state) {
   assert_int_equal(prepare_twice(&run, TRI_BF16), 2);
   assert_ptr_equal(copy.values, buffers[0]);
   assert_int_equal(copy.count, 200 * 300);
-  assert_int_equal(prepare_twice(&run, TRI_BF16), 2); /* nobody said that it was written */
+  assert_int_equal(prepare_twice(&run, TRI_BF16), 2); /* it was not marked as written */
   copy.written = copy.count;
   assert_int_equal(prepare_twice(&run, TRI_BF16), 1);
   assert_ptr_equal(packed_into[0], buffers[TRI_OP_BUFFERS]); /* the other call's */

@@ -57,7 +57,7 @@ static void do_overrun(const void *with) {
   (void)run(&s, SYMBOL(overrun), with);
 }
 
-/* A piece of shared memory ends on 16 bytes; behind that nobody gets far. */
+/* A piece of shared memory ends on 16 bytes; an access beyond it soon faults. */
 static void test_shared_memory_is_guarded(void **state) {
   (void)state;
   static char said[1 << 16];

@@ -130,7 +130,7 @@ static void refusals(void **state) {
   tri_free(text);
 }
 
-/* What a program has written is a plain file, or a link to one; a pipe that nobody writes to would be waited for. */
+/* What a program has written is a plain file, or a link to one; a pipe without a writer would be waited for. */
 static void plain_files_only(void **state) {
   (void)state;
   char *text = NULL;

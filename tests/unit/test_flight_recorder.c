@@ -58,7 +58,7 @@ static void test_kept(void **state) {
   assert_string_equal(kept[10000].name, "noted");
   assert_true(kept[10000].begin_s == 1.5 && kept[10000].end_s > 1.5 && kept[10000].bytes == 5);
   tri_free(kept);
-  tri_recorder_end(last); /* nobody keeps any more */
+  tri_recorder_end(last); /* not kept any more */
   assert_int_equal(tri_recorder_take(&kept, &count), TRI_OK);
   assert_int_equal(count, 0);
   tri_free(kept);

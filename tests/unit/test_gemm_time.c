@@ -67,7 +67,7 @@ static void test_rates(void **state) {
   c.efficiency.matmul = 0.5;
   expect(product_s(&c, 128, 128, 128, 1), 2 * tile_s(128 + 64));
   expect(product_s(&c, 128, 127, 128, 1), 4 * tile_s(127 + 64)); /* rows of 254 bytes are not vectors */
-  expect(product_s(&c, 127, 128, 128, 1), 2 * tile_s(128 + 64)); /* the number of rows is nobody's stride */
+  expect(product_s(&c, 127, 128, 128, 1), 2 * tile_s(128 + 64)); /* the number of rows is not a stride */
 }
 
 /* Never faster than the peak, and never slower for being asked of a machine with more processors of the same kind. */

@@ -10,7 +10,7 @@ enum { GAP = 3 };
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Documents of any length with rows between them that belong to nobody, and slices that say nothing. */
+/* Documents of any length with rows between them that belong to none, and slices that say nothing. */
 static void make_apart(dice *d, int64_t query_rows, int64_t key_rows, list *l) {
   int64_t query = 0, key = 0;
   for (int tries = 0; tries < 60 && query < query_rows && key < key_rows && l->count < MOST_SLICES; tries++) {

@@ -137,7 +137,7 @@ static void test_a_gradient_does_not_see_other_groups(void **state) {
   }
 }
 
-/* More than there is room for: the rest is nobody's. array_download sees what is written behind the end of c. */
+/* More than there is room for: the rest is dropped. array_download sees what is written behind the end of c. */
 static void test_more_rows_than_announced(void **state) {
   gpu_benches *all = *state;
   enum { ROOM = 20, GROUPS = 3 };

@@ -27,7 +27,7 @@ static void make_special(const problem *p, void *logits, int64_t r) {
   }
 }
 
-/* Between the rows there are not-a-numbers, which nobody reads. */
+/* Between the rows there are NaNs, which are not read. */
 static void *logits_of(const problem *p) {
   void *logits = gpu_values(wide_of(p), p->rows * p->ld, 4, 1);
   for (int64_t r = 0; r < p->rows; r++) {

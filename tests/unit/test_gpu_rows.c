@@ -329,7 +329,7 @@ static void test_columns_in_pieces(void **state) {
 
 /* ---- norms ------------------------------------------------------------------------------------------------------- */
 
-/* Two pieces to a row, with room between them that is nobody's; or whole rows. */
+/* Two pieces to a row, with unused room between them; or whole rows. */
 static tri_norm norm_of(const problem *p, void *const *at) {
   const int64_t w = p->width;
   if (!p->pieces) return tri_norm_of_rows(p->type, rows_of(p, at), w, 1e-5);

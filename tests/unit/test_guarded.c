@@ -135,7 +135,7 @@ static void test_nothing_runs_before_a_wait(void **state) {
   tri_device_destroy(device);
 }
 
-/* What a device of its own begins with: zeros, until somebody says that nobody needs them; host memory is poison. */
+/* What a device of its own begins with: zeros, until they are marked as unused; host memory is poison. */
 static void test_poison(void **state) {
   (void)state;
   tri_device *device = create("guarded");
@@ -292,7 +292,7 @@ static void test_copies_may_follow_each_other(void **state) {
   end_scene(s);
 }
 
-/* Two queues use one piece of host memory, and nobody said in which order: found by most seeds. */
+/* Two queues use one piece of host memory, without an order between them: found by most seeds. */
 static void test_copies_that_race(void **state) {
   (void)state;
   int found = 0;
@@ -318,7 +318,7 @@ static void test_copies_that_race(void **state) {
   assert_in_range(found, 5, 20);
 }
 
-/* Rows with gaps: what lies between them is nobody's business. */
+/* Rows with gaps: what lies between them is unused. */
 static void test_copies_of_rows(void **state) {
   (void)state;
   scene *s = set_scene("guarded");

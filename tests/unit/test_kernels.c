@@ -183,7 +183,7 @@ static const int32_t *ids_of(const bench *b) {
 
 enum { POSITIONS = 9 };
 
-/* In no order, with repeats and with some that nobody has. */
+/* In no order, with repeats and with some that no row has. */
 static const int32_t *positions_of(const bench *b) {
   static int32_t positions[4096];
   tri_random_key key = tri_random_stream(11, TRI_RANDOM_TEST, (uint64_t)b->rows);
@@ -379,7 +379,7 @@ static tri_status dropout_call(tri_device *device, bench *b) {
   return KERNEL(dropout, b->type, b->rows * b->width, &options, &values, NULL, data_of(b, 2), data_of(b, 2));
 }
 
-/* The last row first: with gaps between them, and rows beside them that nobody names. */
+/* The last row first: with gaps between them, and rows beside them that are not named. */
 static const int32_t *backwards(const bench *b) {
   static int32_t rows[4096];
   for (int64_t r = 0; r < b->rows; r++) rows[r] = (int32_t)(b->rows + 1 - r);
@@ -532,7 +532,7 @@ static tri_status adamw_narrow_call(tri_device *device, bench *b) {
                  b->type == b->wide ? NULL : data_of(b, 4)));
   for (int i = 0; i < 4; i++) assert_memory_equal(alone[i], data_of(b, i), wide_bytes);
   TRI_TRY(KERNEL(convert, count, b->wide, data_of(b, 1), b->type, converted));
-  if (b->type == b->wide) memcpy(data_of(b, 4), converted, bytes); /* nobody makes one */
+  if (b->type == b->wide) memcpy(data_of(b, 4), converted, bytes); /* no kernel makes one */
   assert_memory_equal(converted, data_of(b, 4), bytes);
   for (int i = 0; i < 4; i++) free(alone[i]);
   free(converted);

@@ -171,7 +171,7 @@ static bool lie_apart(const tri_op_list *list, const tri_chunk_plan *chunk, int3
 static void test_sums_left_to_norms(void **state) {
   (void)state;
   tri_model model = small_model();
-  model.dropout = 0; /* else a branch is made in place of what nobody keeps */
+  model.dropout = 0; /* else a branch is made in place of what is not kept */
   int64_t found = 0;
   for (int training = 0; training < 2; training++) {
     const tri_list_purpose use = training == 1 ? TRI_LIST_TRAIN : TRI_LIST_GENERATE;

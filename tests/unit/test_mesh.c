@@ -204,7 +204,7 @@ static void alone_without_mpi(void **state) {
     assert_int_equal(tri_comm_size(), 1);
     assert_int_equal(tri_comm_rank(), 0);
     assert_int_equal(tri_comm_local_size(), 1);
-    tri_comm_abort(3); /* nobody to end */
+    tri_comm_abort(3); /* no rank to end */
     tri_comm_close();
     if (*seen[i][0] != '\0') unsetenv(seen[i][0]);
     unsetenv("PMI_RANK");

@@ -192,7 +192,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`num_kv_heads` 5 does not divide num_heads 12; try 4"},
       {llama, "`ffn_size` is missing; a llama model needs it, for example `ffn_size: 2048`"},
       {llama,
-       "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions turn pairs; choose an "
+       "`head_dim` 63 (hidden_size / num_heads unless given) is odd, and rotary positions rotate pairs; choose an "
        "even one"},
       {llama, "`dropout` is for gpt2 and 5 others; llama has none, so leave it out"},
       {llama, "`residual` is for gpt_neox, falcon and stablelm; llama has none, so leave it out"},
@@ -200,7 +200,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
       {llama, "`head_dim` is too large: num_heads 65536 x head_dim 65536 is above 1048576"},
       {llama, "`norm_eps` must be above 0, not -1.0"},
-      {llama, "`rope_scaling.type` dynamic is for heads of which more than 2 components turn; take linear"},
+      {llama, "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear"},
       {llama, "`rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
       {llama, "`rope_theta` 1 must be above 1 for rope_scaling.type yarn"},
       {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},
@@ -213,7 +213,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`z_loss` must be between 0 and 1000000, not -1.0"},
       {llama,
        "`rope_scaling.short_factor` has 0 numbers and needs 32, one for each pair of the 64 components of a "
-       "head that turn"},
+       "head that rotate"},
       {llama,
        "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has words for"},
       {gpt2, "`output_bias` is for llama; gpt2 has none, so leave it out"},

@@ -234,7 +234,7 @@ static void end(bench *b) {
 static void check(bench *b, bool split, int times) {
   lay_out(b, split);
   find_gradients(b, split, times);
-  /* Padding between parameters is nobody's. */
+  /* Padding between parameters belongs to none. */
   compare(b, times);
   end(b);
 }

@@ -89,7 +89,7 @@ static void packs_what_is_alike(void **state) {
   }
 }
 
-/* As many pieces as nobody could pack one by one: 2 x 10^12 of them, and lengths up to 2^20. */
+/* More pieces than could be packed one by one: 2 x 10^12 of them, and lengths up to 2^20. */
 static void packs_any_number(void **state) {
   (void)state;
   const int64_t sequence = 1 << 20;

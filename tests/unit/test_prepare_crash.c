@@ -427,7 +427,7 @@ static void names_what_is_wrong(void **state) {
   assert_ok(tri_directory_create(path));
   assert_failure(prepare_it(j), TRI_BAD_USAGE, "train.idx is a folder, and a file of the corpus has this name");
   assert_int_equal(rmdir(path), 0);
-  /* A list that nobody wrote, or that was cut: what is not a member would be removed. */
+  /* A list from elsewhere, or one that was cut: what is not a member would be removed. */
   static const char whole[] = "train.bin\ntrain.idx\ntrain.corpus.json\ntokenizer.json\n";
   static const char *const lists[] = {
       "",           "../../etc/passwd\n",

@@ -1,7 +1,7 @@
 /* Routers against their formulas, written here once more in double and another way: an expert's place is how many are
  * better than it. Gradients against finite differences of what they are gradients of. Logits lie on a grid, so that
  * many are equal and all others far apart: every device then chooses the same. Some rows are not tokens: their logits
- * are not numbers, and nobody is to see it. */
+ * are not numbers, which must change nothing. */
 #include "base/label.h"
 #include "base/random.h"
 #include "check.h"

@@ -598,7 +598,7 @@ static void prints_what_others_read(void **state) {
       "print(c['model']['name'], c['data']['tokenizer'], c['output'], sep='\\n')\n";
   EXPECT_OK(tri_file_replace("read.py", program, strlen(program)));
   if (system("/usr/bin/python3 -c 'import yaml' >/dev/null 2>&1") != 0) {
-    fprintf(stderr, "SKIPPED: python3-yaml is not installed, so nobody but us reads the printed configuration\n");
+    fprintf(stderr, "SKIPPED: python3-yaml is not installed, so only Trireme reads the printed configuration\n");
     skip();
   }
   uint64_t index = 1 << 20;

@@ -32,7 +32,16 @@ static void test_kept(void **state) {
   assert_string_equal(tri_status_message(), text);
 }
 
+static void test_internal(void **state) {
+  (void)state;
+  char place[64];
+  snprintf(place, sizeof place, "7 ranks (tests/unit/test_status.c:%d)", __LINE__ + 1);
+  assert_int_equal(tri_fail_internal("%d ranks", 7), TRI_INTERNAL);
+  assert_string_equal(tri_status_message(), place);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_exit), cmocka_unit_test(test_kept)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_internal), cmocka_unit_test(test_exit),
+                                     cmocka_unit_test(test_kept)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,7 +113,7 @@ static void print_heading(FILE *to, const arguments *given, const tri_calibratio
   fprintf(to, " of it.\n");
 }
 
-/* 0 where the system does not say. */
+/* 0 if the system does not say. */
 static int64_t cores_of_node(void) {
   tri_machine machine;
   return tri_machine_read("/", &machine) == TRI_OK ? machine.cores_online : 0;

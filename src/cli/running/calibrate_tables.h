@@ -13,7 +13,7 @@ typedef struct tri_calibrate_request {
   int64_t ranks;
   double peak;      /* FLOP/s */
   double longest_s; /* products of the grid that would take longer are left out, */
-  double until_s;   /* and so are those that nobody has come to by then, on tri_clock_s of the slowest rank */
+  double until_s;   /* and so are those that were not reached by then, on tri_clock_s of the slowest rank */
   const tri_model
       *model; /* or NULL: whose shapes are measured, too, in each layout of tensor ranks that there can be */
   int64_t sequence, micro_batch;

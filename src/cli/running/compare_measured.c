@@ -96,7 +96,7 @@ static tri_status add_predicted(comparison *c) {
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* A number of the summary's; NaN where none is, as where somebody has edited it. */
+/* A number of the summary's; NaN if none is, as where somebody has edited it. */
 static double measured_of(const json_t *object, const char *name) {
   const json_t *value = json_object_get(object, name);
   const double most = 1e30, number = json_is_number(value) ? json_number_value(value) : NAN;

@@ -77,7 +77,7 @@ static tri_status doctor_print_json(tri_doctor *doctor) {
   if (!failed) putchar('\n');
   json_decref(all);
   json_decref(checks);
-  return failed ? tri_fail(TRI_INTERNAL, "the findings cannot be written as JSON") : TRI_OK;
+  return failed ? tri_fail_internal("the findings cannot be written as JSON") : TRI_OK;
 }
 
 static const struct option doctor_options[] = {{"json", no_argument, NULL, 0},

@@ -29,7 +29,7 @@ typedef struct eval_arguments {
   char *const *models;                    /* [num_models]: those of an ensemble, the first of them `checkpoint` */
   int num_models;
   int64_t sequence, batch;         /* 0: as the model was trained */
-  const char *documents, *packing; /* NULL: the same */
+  const char *documents, *packing; /* NULL: as it was trained */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   bool ruled; /* something of the rule was given */
@@ -426,15 +426,15 @@ static tri_status read_windows(session *s, int64_t row, int32_t *positions) {
   return TRI_OK;
 }
 
-/* The last batch is filled up with sequences whose labels do not count. */
+/* The last batch is padded with sequences whose labels do not count. */
 static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions) {
   for (int64_t row = 0; row < s->batch; row++) {
     int64_t at = row * s->sequence, index = first + row;
-    bool filler = index >= s->packed.per_epoch;
+    bool padding = index >= s->packed.per_epoch;
     const tri_sample to = {s->tokens + at, s->labels + at, positions + at, NULL};
-    TRI_TRY(tri_source_read_in_order(&s->packed, filler ? 0 : index, &to));
-    TRI_TRY(tri_source_places_in_order(&s->packed, filler ? 0 : index, s->places + at));
-    for (int64_t i = at; i < at + s->sequence && filler; i++) s->labels[i] = TRI_LABEL_PADDING;
+    TRI_TRY(tri_source_read_in_order(&s->packed, padding ? 0 : index, &to));
+    TRI_TRY(tri_source_places_in_order(&s->packed, padding ? 0 : index, s->places + at));
+    for (int64_t i = at; i < at + s->sequence && padding; i++) s->labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }

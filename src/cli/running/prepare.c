@@ -285,7 +285,7 @@ static tri_status say_lengths(const char *out, bool chat, const tri_split_counts
   TRI_TRY(tri_path_join(train, out, "train"));
   TRI_TRY(tri_path_join(validation, out, "validation"));
   if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, counts->validation_tokens > 0 ? 2 : 1));
-  return tri_inspect_say_filling(train);
+  return tri_inspect_log_padding(train);
 }
 
 /* A loss over a few tokens says little. */

@@ -103,7 +103,7 @@ static void write_words(const char *output) {
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
   int threads = 0;
   TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? "interrupted before the first step; nothing is lost" : NULL));
-  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when nobody reads what it says */
+  if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when its output is not read */
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
   if (!arguments->dry_run) TRI_TRY(tri_placement_apply(&threads));
   tri_train_options options = {

@@ -138,7 +138,7 @@ static void forward_gaps(const tri_attention_forward *job) {
   }
 }
 
-/* A step of generated text: each slice has one query, and nobody asks for statistics. */
+/* A step of generated text: each slice has one query, and statistics are not needed. */
 static bool is_step(const tri_attention_forward *job) {
   const tri_attention *call = job->call;
   return call->most_queries == 1 && !shares(call) && !call->merge && job->log_sum_exp == NULL;

@@ -12,9 +12,9 @@
 static tri_status check_grouped(const tri_grouped_matmul *product) {
   const tri_matmul *p = &product->product;
   if (product->groups >= 0 && !p->bias && !(p->a_transposed && (p->b_transposed || p->b_packed))) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "products of %lld groups%s%s%s: a bias, or a gradient whose b is transposed or packed",
-                  (long long)product->groups, p->bias ? ", bias" : "", p->b_transposed ? ", b transposed" : "",
-                  p->b_packed ? ", b packed" : "");
+  return tri_fail_internal("products of %lld groups%s%s%s: a bias, or a gradient whose b is transposed or packed",
+                           (long long)product->groups, p->bias ? ", bias" : "", p->b_transposed ? ", b transposed" : "",
+                           p->b_packed ? ", b packed" : "");
 }
 
 static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -164,8 +164,7 @@ tri_status tri_cpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul *pr
   tri_cpu_matmul_state *state = tri_cpu_matmul_state_of(&queue->device->description);
   TRI_TRY(tri_grouped_plan_find(state, p, &plan));
   if (workspace == NULL) {
-    return tri_fail(TRI_INTERNAL, "products of rows in %lld groups were given no workspace",
-                    (long long)product->groups);
+    return tri_fail_internal("products of rows in %lld groups were given no workspace", (long long)product->groups);
   }
   char *packed = (char *)workspace + list_bytes(product);
   const tri_dtype strided = p->a_transposed ? p->c_type : p->b_type;

@@ -36,11 +36,11 @@ tri_status tri_cpu_matmul_check(const tri_matmul *p) {
   bool lda = p->lda >= (p->a_transposed ? p->m : p->k);
   bool ldb = p->b_packed || p->ldb >= (p->b_transposed ? p->k : p->n);
   if (sizes && lda && ldb && p->ldc >= p->n && !(p->bias && p->accumulate)) return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "a matrix product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld%s: a row is longer "
-                  "than its leading dimension, or bias and accumulate meet",
-                  (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb,
-                  (long long)p->ldc, p->bias && p->accumulate ? ", bias and accumulate" : "");
+  return tri_fail_internal(
+      "a matrix product of %lld x %lld x %lld with leading dimensions %lld, %lld, %lld%s: a row is longer "
+      "than its leading dimension, or bias and accumulate meet",
+      (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb, (long long)p->ldc,
+      p->bias && p->accumulate ? ", bias and accumulate" : "");
 }
 
 /* What generation has packed is plain. */
@@ -110,8 +110,8 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
   TRI_TRY(tri_cpu_matmul_check(product));
   TRI_TRY(tri_matmul_packing_find(state, product, &packing));
   if (packing->bytes == 0 || (b_plain_type != TRI_FP32 && b_plain_type != product->b_type)) {
-    return tri_fail(TRI_INTERNAL, "%s values are packed as %s for a product that takes no such b; ask matmul_packed",
-                    tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
+    return tri_fail_internal("%s values are packed as %s for a product that takes no such b; ask matmul_packed",
+                             tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
   }
   bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
   if (product->generating) {
@@ -422,9 +422,9 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *given, const void 
   TRI_TRY(tri_matmul_plan_find(at.state, product, &plan));
   at.plan = plan;
   if (workspace == NULL && plan->workspace_bytes > 0) {
-    return tri_fail(TRI_INTERNAL,
-                    "a matrix product of %lld x %lld x %lld needs %zu bytes of workspace and was given none",
-                    (long long)product->m, (long long)product->n, (long long)product->k, plan->workspace_bytes);
+    return tri_fail_internal("a matrix product of %lld x %lld x %lld needs %zu bytes of workspace and was given none",
+                             (long long)product->m, (long long)product->n, (long long)product->k,
+                             plan->workspace_bytes);
   }
   int before = tri_matmul_enter(at.state->options.threads);
   switch (plan->path) {

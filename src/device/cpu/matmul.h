@@ -26,7 +26,7 @@ tri_status tri_cpu_matmul_state_create(const tri_cpu_matmul_options *options, tr
 void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 
 /* *native: whether bf16 products use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured speed
- * of the former over the latter, 0 where there is nothing to measure. */
+ * of the former over the latter, 0 if there is nothing to measure. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
 /* The device's own; cpu.c knows where it is. */

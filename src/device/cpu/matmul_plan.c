@@ -176,9 +176,8 @@ static tri_status find_packed(tri_cpu_matmul_state *state, const tri_matmul *p, 
   TRI_TRY(tri_matmul_packing_find(state, p, &packing));
   *out = &packing->layout;
   if (packing->bytes > 0) return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "a packed b for a product of %lld x %lld x %lld that takes none; ask matmul_packed first",
-                  (long long)p->m, (long long)p->n, (long long)p->k);
+  return tri_fail_internal("a packed b for a product of %lld x %lld x %lld that takes none; ask matmul_packed first",
+                           (long long)p->m, (long long)p->n, (long long)p->k);
 }
 
 /* Rows so that a staged operand stays in the cache. */
@@ -297,7 +296,7 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
     case TRI_FP32: status = plan_fp32(state, out); break;
     case TRI_FP64:
     case TRI_INT32:
-      status = tri_fail(TRI_INTERNAL, "the cpu plans no products of %s", tri_dtype_name(product->a_type));
+      status = tri_fail_internal("the cpu plans no products of %s", tri_dtype_name(product->a_type));
       break;
   }
   if (status == TRI_OK && may_be_few(product) && bytes_of_few(product) > out->workspace_bytes)

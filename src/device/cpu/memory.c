@@ -8,7 +8,7 @@
 enum { PIECE_BYTES = 1 << 21 };
 
 /* What a block of `bytes` occupies: whole pages, and one without access on either side, so that a kernel that runs over
- * an end of its memory is stopped there and spoils nobody else's. */
+ * an end of its memory is stopped there and spoils no other memory. */
 enum { PAGE_BYTES = 1 << 16 }; /* at least the system's */
 
 static size_t mapped_bytes(size_t bytes) { return (bytes + 3 * (size_t)PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }

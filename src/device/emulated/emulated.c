@@ -1,5 +1,5 @@
 /* A third filling of gpu/runtime.h's table: no GPU at all. Memory, copies and queues are those of the guarded
- * device (device/guarded): nobody but a kernel reaches device memory, and work runs late, in an order drawn from a
+ * device (device/guarded): only kernels reach device memory, and work runs late, in an order drawn from a
  * seed. Kernels are part of this program, compiled by the host's compiler for each type and for warps of 32 and 64, and
  * run by emulator.h.
  *
@@ -241,7 +241,7 @@ static tri_status emulated_module_function(tri_gpu_module *module, const char *n
     *out = (tri_gpu_function *)(uintptr_t)function;
     return TRI_OK;
   }
-  return tri_fail(TRI_INTERNAL, "the emulator has no kernel `%s`", name);
+  return tri_fail_internal("the emulator has no kernel `%s`", name);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
@@ -380,7 +380,7 @@ static tri_status emulated_launch(tri_gpu_stream *stream, const tri_gpu_launch_c
                                      .shared_bytes = call->shared_bytes},
                           .argument_bytes = call->argument_bytes};
   if (call->argument_bytes > sizeof queued.arguments) {
-    return tri_fail(TRI_INTERNAL, "%zu bytes of arguments are more than %d", call->argument_bytes, MOST_ARGUMENT_BYTES);
+    return tri_fail_internal("%zu bytes of arguments are more than %d", call->argument_bytes, MOST_ARGUMENT_BYTES);
   }
   memcpy(queued.arguments, call->arguments, call->argument_bytes);
   const item like = {.what = call->function->what, .run = run_launch, .kernel = true, .bytes = sizeof queued};
@@ -390,14 +390,14 @@ static tri_status emulated_launch(tri_gpu_stream *stream, const tri_gpu_launch_c
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */
 
 static tri_status emulated_graph_begin(tri_gpu_stream *stream) {
-  if (stream->recording != NULL) return tri_fail(TRI_INTERNAL, "the queue is being recorded already");
+  if (stream->recording != NULL) return tri_fail_internal("the queue is being recorded already");
   return tri_alloc("a recording", 1, sizeof *stream->recording, &stream->recording);
 }
 
 static tri_status emulated_graph_end(tri_gpu_stream *stream, tri_gpu_graph **out) {
   *out = stream->recording;
   stream->recording = NULL;
-  return *out == NULL ? tri_fail(TRI_INTERNAL, "nothing was being recorded") : TRI_OK;
+  return *out == NULL ? tri_fail_internal("nothing was being recorded") : TRI_OK;
 }
 
 static tri_status emulated_graph_launch(tri_gpu_graph *graph, tri_gpu_stream *stream) {

@@ -109,7 +109,7 @@ static tri_status stuck(const tri_emulator *e) {
       case WAITING_FOR_NOTHING: break;
     }
   }
-  if (waits == NULL) return tri_fail(TRI_INTERNAL, "the emulator lost its threads: a mistake of this program's");
+  if (waits == NULL) return tri_fail_internal("the emulator lost its threads: a mistake of this program's");
   if (ended == NULL) {
     return tri_fail(TRI_DEVICE_FAILED, "thread %d waits at %s:%d for threads that wait elsewhere", waits->self.thread,
                     file_name(waits->file), waits->line);
@@ -156,7 +156,7 @@ static void meet_warp(emulated_thread *t, const char *file, int line) {
 
 void tri_emulator_warp_barrier(const char *file, int line) { meet_warp(own_thread(), file, line); }
 
-/* Three buffers in turn: nobody is more than a round ahead, and then writes neither what a slower lane has just been
+/* Three buffers in turn: no lane is more than a round ahead, and then writes neither what a slower lane has just been
  * given nor what it was given before. */
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line) {
   emulated_thread *t = own_thread();

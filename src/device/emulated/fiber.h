@@ -14,7 +14,7 @@ tri_status tri_fibers_create(int count, tri_fiber **out);
 void tri_fibers_destroy(tri_fiber *fibers);
 
 /* Fiber `which` is to begin at entry(argument) when it is next switched to; what it was doing is forgotten. `entry`
- * never returns: it ends with a tri_fiber_leave after which nobody enters it. */
+ * never returns: it ends with a tri_fiber_leave after which it is never entered. */
 void tri_fiber_begin(tri_fiber *fibers, int which, void (*entry)(void *argument), void *argument);
 /* Goes on with the fiber until it leaves. Not from within a fiber. */
 void tri_fiber_enter(tri_fiber *fibers, int which);

@@ -120,7 +120,7 @@ static bool put_file(int file, const char *name, const void *image, size_t bytes
   return put_all(file, &h, sizeof h) && put_all(file, name, h.name_bytes) && put_all(file, image, bytes);
 }
 
-/* What killed processes have left half written: nobody takes a day for it. */
+/* Age of files that killed processes have left half written: a write never takes a day. */
 static void clear_old(const char *folder) {
   char pattern[2 * TRI_PATH_BYTES];
   glob_t found;

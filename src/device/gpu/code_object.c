@@ -31,7 +31,7 @@ static bool take_big_endian(reader *r, size_t bytes, uint64_t *out) {
   return true;
 }
 
-/* `number` bytes, of a text or of what nobody here asks for. */
+/* `number` bytes, of a text or of something unused here. */
 static bool take_bytes(reader *r, value *out) {
   if ((uint64_t)(r->end - r->at) < out->number) return false;
   out->text = (const char *)r->at;

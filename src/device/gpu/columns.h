@@ -12,7 +12,7 @@ typedef struct tri_gpu_columns {
   int64_t at_once, first_slab; /* slabs of a launch, and where it begins */
 } tri_gpu_columns;
 
-/* TRI_UNSUPPORTED where the scratch memory does not hold a row. */
+/* TRI_UNSUPPORTED if the scratch memory does not hold a row. */
 tri_status tri_gpu_columns_create(tri_dtype type, tri_rows rows, int64_t groups, int64_t width, int64_t sums,
                                   tri_gpu_columns *out);
 /* Of the launch at hand: slabs, and what stage 1 is told of them. */

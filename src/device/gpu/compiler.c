@@ -24,12 +24,12 @@ tri_status tri_gpu_texts_gather(const char *name, const char *stdint_text, tri_g
       continue;
     }
     if (out->count == TRI_GPU_MOST_TEXTS) {
-      return tri_fail(TRI_INTERNAL, "there are more than %d texts of kernels", TRI_GPU_MOST_TEXTS);
+      return tri_fail_internal("there are more than %d texts of kernels", TRI_GPU_MOST_TEXTS);
     }
     out->names[out->count] = source->name;
     out->texts[out->count++] = source->text;
   }
-  if (out->own == NULL) return tri_fail(TRI_INTERNAL, "this program has no text `%s`", name);
+  if (out->own == NULL) return tri_fail_internal("this program has no text `%s`", name);
   return TRI_OK;
 }
 
@@ -52,7 +52,7 @@ static size_t common_prefix(const char *a, const char *b) {
 }
 
 /* Of the listed chips that begin as `chip` does for longest, the nearest: sm_120a for sm_12, and not sm_75, which is as
- * near. NULL where none is meant. Cuts `chips` into words. */
+ * near. NULL if none is meant. Cuts `chips` into words. */
 static const char *nearest_chip(const char *chip, char *chips) {
   enum { MOST = 1024 };
   const char *alike[MOST];

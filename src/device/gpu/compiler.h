@@ -48,7 +48,7 @@ typedef struct tri_gpu_compiler {
 
 extern const tri_gpu_compiler tri_gpu_nvrtc, tri_gpu_hiprtc;
 
-/* The one for an architecture; NULL for "" and for what nobody compiles. */
+/* The one for an architecture; NULL for "" and for what no compiler supports. */
 const tri_gpu_compiler *tri_gpu_compiler_for(const char *architecture);
 
 /* Whether `chip` is the name of a chip that a compiler here makes code for. If not, TRI_UNSUPPORTED says which there

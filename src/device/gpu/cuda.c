@@ -82,7 +82,7 @@ static tri_status use(const tri_gpu_context *context) {
   return error == 0 ? TRI_OK : tri_cuda_failed(context->driver, context->label, cuda_name_of_context_use, error);
 }
 
-/* For who cleans up: what fails has been told already, or is nobody's concern any more. */
+/* For cleaning up: a failure has been reported already, or does not matter any more. */
 static bool use_quietly(const tri_gpu_context *context) { return context->calls->context_use(context->own) == 0; }
 
 /* ---- the context ------------------------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ static tri_status cuda_open(int ordinal, const char *options, tri_gpu_context **
   return TRI_OK;
 }
 
-/* 0 where the driver does not say. */
+/* 0 if the driver does not say. */
 static int attribute(const tri_gpu_context *context, int which) {
   int value = 0;
   return context->calls->device_attribute(&value, which, context->device) == 0 && value > 0 ? value : 0;

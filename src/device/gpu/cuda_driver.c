@@ -13,7 +13,7 @@
 
 #define SEE_LOG "`nvidia-smi` and the kernel's log (`dmesg | grep -i xid`) may say more. "
 
-/* What it means and what to do; "" where nobody knows. */
+/* What it means and what to do; "": unknown. */
 static const char *advice(int error) {
   switch (error) {
     case TRI_CUDA_DEVICE_UNAVAILABLE:

@@ -14,7 +14,7 @@ typedef struct tri_cuda_driver {
   char why[512]; /* why there are that many */
 } tri_cuda_driver;
 
-/* *out with a count of 0 and TRI_OK where there is no driver or no GPU. A driver that is there and does not work is a
+/* *out with a count of 0 and TRI_OK if there is no driver or no GPU. A driver that is there and does not work is a
  * failure, the same at each call. */
 tri_status tri_cuda_driver_open(const tri_cuda_driver **out);
 

@@ -111,7 +111,7 @@ static tri_status gpu_weighted_gated_backward(tri_queue *queue, tri_dtype type, 
 
 /* ---- dropout, rotary embedding ----------------------------------------------------------------------------------- */
 
-/* A word of 32 bits is at least probability * 2^32 where it is at least that rounded up; no word is 2^32. */
+/* A word of 32 bits is at least probability * 2^32 if it is at least that rounded up; no word is 2^32. */
 static tri_status gpu_dropout(tri_queue *queue, tri_dtype type, int64_t count, const tri_dropout *options,
                               const tri_step_values *values, const int32_t *rows, const void *x, void *y) {
   const double threshold = ceil(options->probability * 0x1p32);

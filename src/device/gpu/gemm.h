@@ -46,13 +46,13 @@ struct tri_gpu_product_library {
    * known. */
   tri_status (*open)(tri_gpu *gpu, tri_gpu_product_state **out);
   void (*close)(tri_gpu_product_state *state);
-  /* Finds the file without a GPU, for people who ask: *path lives as long as the program; `version` is "" where it says
-   * that with a GPU alone. The same failures as open's. NULL where there is no file. */
+  /* Finds the file without a GPU, for people who ask: *path lives as long as the program; `version` is "" if it says
+   * that with a GPU alone. The same failures as open's. NULL if there is no file. */
   tri_status (*look)(char version[TRI_GPU_PRODUCT_VERSION_BYTES], const char **path);
   void (*version)(const tri_gpu_product_state *state, char out[TRI_GPU_PRODUCT_VERSION_BYTES]); /* "13.1.0" */
   bool (*adds_bias)(const tri_gpu_product *product); /* whether it takes one with such a product */
   bool narrows_bias;                                 /* it takes that in the type of c, and not a wide one */
-  /* At most TRI_GPU_MOST_ALGORITHMS that want no more workspace than there is, what it holds best first. *count 0 where
+  /* At most TRI_GPU_MOST_ALGORITHMS that want no more workspace than there is, what it holds best first. *count 0 if
    * it does not take the product. */
   tri_status (*algorithms)(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
                            tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count);
@@ -138,14 +138,14 @@ bool tri_gpu_product_choice_parse(const char *line, const tri_gpu_products *prod
 
 /* ---- timing (gemm_timing.c) ----------------------------------------------------------------------------------- */
 
-/* The fastest of the candidates on random operands, which it allocates and gives back; TRI_OUT_OF_MEMORY where there is
+/* The fastest of the candidates on random operands, which it allocates and gives back; TRI_OUT_OF_MEMORY if there is
  * no room for them. */
 tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
                                    const tri_gpu_product_choice *candidates, int count, int *best);
 
 /* ---- the program's own kernels (matmul.c) ------------------------------------------------------------------------ */
 
-/* What makes no sense, or is of types that nobody multiplies. */
+/* What makes no sense, or is of types that are never multiplied. */
 tri_status tri_gpu_matmul_check(const tri_matmul *product);
 
 /* Rows of wide numbers, or of `to`, ld apart, as numbers of `to` densely. */

@@ -92,11 +92,8 @@ static tri_status find(tri_gpu_products *products, const tri_gpu_product *produc
     *out = &products->entries[i];
     if (compare_bytes(&(*out)->product, product) == 0) return TRI_OK;
   }
-  if (products->num_entries == products->room) {
-    const int64_t room = products->room == 0 ? 64 : 2 * products->room;
-    TRI_TRY(tri_realloc("matrix products", (size_t)room, sizeof *products->entries, &products->entries));
-    products->room = room;
-  }
+  TRI_TRY(tri_grow("matrix products", sizeof *products->entries, products->num_entries, &products->room,
+                   &products->entries));
   *out = &products->entries[products->num_entries++];
   **out = (tri_gpu_product_entry){.product = *product};
   return TRI_OK;

@@ -78,9 +78,9 @@ static tri_status check(const tri_grouped_matmul *call) {
   const tri_matmul *p = &call->product;
   TRI_TRY(tri_gpu_matmul_check(p));
   if (!p->bias && (!p->a_transposed || (!p->b_transposed && !p->b_packed)) && call->groups >= 0) return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "a product of %lld groups with bias %d, a transposed %d, b transposed %d, packed %d makes no sense",
-                  (long long)call->groups, p->bias, p->a_transposed, p->b_transposed, p->b_packed);
+  return tri_fail_internal(
+      "a product of %lld groups with bias %d, a transposed %d, b transposed %d, packed %d makes no sense",
+      (long long)call->groups, p->bias, p->a_transposed, p->b_transposed, p->b_packed);
 }
 
 static tri_status gpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul *product, const int32_t *begins,

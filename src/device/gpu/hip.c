@@ -184,7 +184,7 @@ static tri_status hip_open(int ordinal, const char *options, tri_gpu_context **o
   return TRI_OK;
 }
 
-/* 0 where the library does not say. */
+/* 0 if the library does not say. */
 static int attribute(const tri_gpu_context *context, tri_hip_enum which) {
   int value = 0;
   return context->calls->device_attribute(&value, which, context->ordinal) == 0 && value > 0 ? value : 0;

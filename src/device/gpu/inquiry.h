@@ -16,7 +16,7 @@ typedef struct tri_gpu_seen {
 tri_status tri_gpu_look(tri_gpu_seen **out, int *count, char *why, size_t why_bytes);
 
 typedef struct tri_gpu_tool {
-  const char *name, *path; /* path "" where it is not to be had */
+  const char *name, *path; /* path "" if it is not to be had */
   char version[192];       /* "" also where it does not say that without a GPU */
   bool wanted;             /* by a GPU among those */
   char fault[1024];        /* where it was looked for, and how to get it */

@@ -19,7 +19,7 @@ typedef struct search {
   const char **path;
   bool found;
   char faults[2048]; /* of files that are there and were no good: "PATH: why; " */
-  char others[1024]; /* files of versions that nobody asked for */
+  char others[1024]; /* files of versions that were not requested */
   char places[2048]; /* folders that are there, for the message */
 } search;
 
@@ -166,7 +166,7 @@ static void try_python(search *s) {
 
 /* ---- all places -------------------------------------------------------------------------------------------------- */
 
-/* Folders in which the loader looks, as far as they can be listed: for libraries that nobody asked for. */
+/* Folders in which the loader looks, as far as they can be listed: for libraries that were not requested. */
 static void note_others_of_loader(search *s) {
   static const char *const usual[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
                                       "/usr/lib", "/usr/local/lib"};

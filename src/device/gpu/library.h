@@ -12,7 +12,7 @@
 typedef struct tri_gpu_symbol {
   const char *name;
   size_t offset;
-  bool optional; /* stays NULL where the library has none */
+  bool optional; /* stays NULL if the library has none */
 } tri_gpu_symbol;
 
 #define TRI_GPU_SYMBOL(table, field, name)                                                                             \

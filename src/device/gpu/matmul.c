@@ -15,11 +15,11 @@ tri_status tri_gpu_matmul_check(const tri_matmul *p) {
   const bool strides =
       p->lda >= (p->a_transposed ? p->m : p->k) && p->ldc >= p->n && (p->b_packed || p->ldb >= dense_ldb(p));
   if (sizes && strides && !(p->bias && p->accumulate)) return TRI_OK;
-  return tri_fail(TRI_INTERNAL,
-                  "a product of %lld x %lld x %lld with leading dimensions %lld, %lld and %lld, bias %d and accumulate "
-                  "%d makes no sense",
-                  (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb,
-                  (long long)p->ldc, p->bias, p->accumulate);
+  return tri_fail_internal(
+      "a product of %lld x %lld x %lld with leading dimensions %lld, %lld and %lld, bias %d and accumulate "
+      "%d makes no sense",
+      (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->lda, (long long)p->ldb, (long long)p->ldc,
+      p->bias, p->accumulate);
 }
 
 tri_status tri_gpu_narrow(tri_queue *queue, const tri_gpu_narrowing *what, const void *in, void *out) {
@@ -44,8 +44,9 @@ static tri_status gpu_matmul_pack(tri_queue *queue, const tri_matmul *product, t
   TRI_TRY(tri_gpu_matmul_check(product));
   if (wide == product->a_type || product->b_type != product->a_type ||
       (b_plain_type != wide && b_plain_type != product->a_type)) {
-    return tri_fail(TRI_INTERNAL, "%s for products of %s and %s is not packed: see matmul_packed",
-                    tri_dtype_name(b_plain_type), tri_dtype_name(product->a_type), tri_dtype_name(product->b_type));
+    return tri_fail_internal("%s for products of %s and %s is not packed: see matmul_packed",
+                             tri_dtype_name(b_plain_type), tri_dtype_name(product->a_type),
+                             tri_dtype_name(product->b_type));
   }
   return tri_gpu_narrow_b(queue, product, b_plain_type, b, packed);
 }

@@ -83,8 +83,7 @@ void tri_gpu_modules_destroy(tri_gpu_modules *all) {
 static tri_status find(tri_gpu_modules *all, tri_gpu_kernel kernel, tri_dtype type, tri_gpu_function **out) {
   const tri_gpu_module_name name = module_of(kernel);
   const int t = type_index(type);
-  if (t < 0)
-    return tri_fail(TRI_INTERNAL, "kernel `%s` is not for %s", tri_gpu_kernel_name(kernel), tri_dtype_name(type));
+  if (t < 0) return tri_fail_internal("kernel `%s` is not for %s", tri_gpu_kernel_name(kernel), tri_dtype_name(type));
   if (all->functions[kernel][t] == NULL) {
     if (all->modules[name][t] == NULL) {
       TRI_TRY(tri_gpu_image_load(all->gpu, tri_gpu_module_text(name), type, &all->modules[name][t]));

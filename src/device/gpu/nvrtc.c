@@ -145,7 +145,7 @@ static tri_status choose_architecture(const char *architecture, char option[64],
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
-/* What kernels need of the C library's header: there is none where a program compiles as it runs. */
+/* What kernels need of the C library's header: there is none if a program compiles as it runs. */
 #define STDINT_TEXT                                                                                                    \
   "#ifndef TRI_STDINT_H\n"                                                                                             \
   "#define TRI_STDINT_H\n"                                                                                             \
@@ -210,7 +210,7 @@ static size_t number_before(const char *line, const char *what) {
   return strtoull(at, NULL, 10);
 }
 
-/* Reads a line of the assembler's; true where it is the last about a kernel. */
+/* Reads a line of the assembler's; true if it is the last about a kernel. */
 static bool read_resources(const char *line, resources *r) {
   char name[64];
   const char *used = strstr(line, ": Used ");

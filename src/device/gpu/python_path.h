@@ -5,7 +5,7 @@
 #include "base/status.h"
 
 /* The folders that python3 looks in, one a line: *out, released with tri_free. It is asked in a process of its own,
- * which is ended where it takes longer than ten seconds. "" where there is no python3 or it does not answer. */
+ * which is ended where it takes longer than ten seconds. "" if there is no python3 or it does not answer. */
 tri_status tri_python_path(char **out);
 
 #endif

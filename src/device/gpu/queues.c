@@ -96,7 +96,7 @@ tri_status tri_gpu_queue_wait(tri_queue *queue, const tri_device_event *event) {
   gpu_queue *own = queue->state;
   const tri_gpu_event *on = event_of(event);
   if (event->queue->device != queue->device) {
-    return tri_fail(TRI_INTERNAL, "a queue of the device waits for one of another device: a mistake of this program's");
+    return tri_fail_internal("a queue of the device waits for one of another device: a mistake of this program's");
   }
   own->marked = false;
   return on == NULL ? TRI_OK : own->gpu->runtime->stream_wait(own->stream, on);

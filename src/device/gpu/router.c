@@ -36,9 +36,9 @@ static tri_status check(const tri_router *r) {
                       r->best_of_group <= width && r->chosen <= r->kept_groups * width;
     if (kept && (!r->quota || r->chosen % r->kept_groups == 0)) return TRI_OK;
   }
-  return tri_fail(TRI_INTERNAL, "a router of %lld of %lld experts, %lld of %lld groups by %lld, makes no sense",
-                  (long long)r->chosen, (long long)r->experts, (long long)r->kept_groups, (long long)r->groups,
-                  (long long)r->best_of_group);
+  return tri_fail_internal("a router of %lld of %lld experts, %lld of %lld groups by %lld, makes no sense",
+                           (long long)r->chosen, (long long)r->experts, (long long)r->kept_groups, (long long)r->groups,
+                           (long long)r->best_of_group);
 }
 
 /* ---- a warp for each row ----------------------------------------------------------------------------------------- */

@@ -24,10 +24,10 @@ typedef struct tri_gpu_graph tri_gpu_graph;       /* recorded work, to be done a
 /* What a chip is, as the driver tells; 0 and "" are what it does not. */
 typedef struct tri_gpu_facts {
   char name[TRI_DEVICE_NAME_BYTES]; /* "NVIDIA H200" */
-  char architecture[32]; /* what kernels are compiled for: "sm_90a", "gfx90a"; "" where nothing is compiled */
-  char driver[32];       /* version: "580.65 (CUDA 13.0)" */
-  char bus[24];          /* PCI address: "0000:81:00.0" */
-  int warp;              /* threads that go in step: 32 or 64 */
+  char architecture[32];            /* what kernels are compiled for: "sm_90a", "gfx90a"; "" if nothing is compiled */
+  char driver[32];                  /* version: "580.65 (CUDA 13.0)" */
+  char bus[24];                     /* PCI address: "0000:81:00.0" */
+  int warp;                         /* threads that go in step: 32 or 64 */
   int processors;
   double clock_hz, memory_clock_hz;
   int memory_bus_bits;
@@ -56,7 +56,7 @@ typedef struct tri_gpu_launch_call {
   size_t argument_bytes;
 } tri_gpu_launch_call;
 
-/* Kernels of one file for one type, compiled. `image` is a compiler's output, or NULL where the kernels are part of
+/* Kernels of one file for one type, compiled. `image` is a compiler's output, or NULL if the kernels are part of
  * this program (the emulator). */
 typedef struct tri_gpu_image {
   const char *module; /* "norm" */
@@ -72,7 +72,7 @@ typedef struct tri_gpu_runtime {
   const tri_gpu_product_library *products; /* the vendor's library of matrix products; NULL: there is none */
   bool any_count;                          /* `gpus=N` in a device's name asks for N of them, however many there are */
 
-  /* How many there are that this process may use; 0 with TRI_OK where there is no driver, or no GPU. `*why` says in a
+  /* How many there are that this process may use; 0 with TRI_OK if there is no driver, or no GPU. `*why` says in a
    * few words what was looked for and found, for who asked for a GPU by name; lives as long as the program. */
   tri_status (*count)(int *out, const char **why);
   /* `options` is what the device's name says to the filling itself, or ""; whether they make sense, without a GPU.

@@ -159,17 +159,17 @@ void tri_guarded_look_at_host(tri_guarded_state *state) {
 static tri_status check_host(const tri_guarded_state *state, const queued_copy *queued) {
   const tri_copy *copy = &queued->copy;
   if (comes_too_early(state, queued)) {
-    return tri_fail(TRI_INTERNAL,
-                    "another copy of the same host memory was queued before it, in another queue, and is not done: a "
-                    "missing wait between queues");
+    return tri_fail_internal(
+        "another copy of the same host memory was queued before it, in another queue, and is not done: a "
+        "missing wait between queues");
   }
   if (copy->from_side == TRI_SIDE_HOST && sum_of(copy) != queued->sum) {
-    return tri_fail(TRI_INTERNAL,
-                    "the host changed the memory that it reads, at %p, before it was done: a missing wait", copy->from);
+    return tri_fail_internal("the host changed the memory that it reads, at %p, before it was done: a missing wait",
+                             copy->from);
   }
   if (copy->to_side == TRI_SIDE_HOST && !is_poison(copy)) {
-    return tri_fail(TRI_INTERNAL,
-                    "the host changed the memory that it fills, at %p, before it was done: a missing wait", copy->to);
+    return tri_fail_internal("the host changed the memory that it fills, at %p, before it was done: a missing wait",
+                             copy->to);
   }
   return TRI_OK;
 }
@@ -181,7 +181,7 @@ static tri_status run_copy(tri_guarded_queue *queue, const tri_guarded_work *wor
   void *to = NULL, *from = NULL;
   TRI_TRY(reach(queue->state, "where it writes", copy->to_side, copy->to, extent(copy, copy->to_stride), &to));
   TRI_TRY(reach(queue->state, "what it reads", copy->from_side, copy->from, extent(copy, copy->from_stride), &from));
-  if (overlap(copy)) return tri_fail(TRI_INTERNAL, "what it reads and where it writes overlap");
+  if (overlap(copy)) return tri_fail_internal("what it reads and where it writes overlap");
   TRI_TRY(check_host(queue->state, &queued));
   for (size_t r = 0; r < copy->rows; r++) {
     memcpy((char *)to + r * copy->to_stride, (const char *)from + r * copy->from_stride, copy->row_bytes);

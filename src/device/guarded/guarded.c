@@ -154,7 +154,7 @@ static tri_status guarded_mark(tri_queue *queue, tri_device_event *out) {
 
 static tri_status guarded_wait(tri_queue *queue, const tri_device_event *event) {
   if (event->queue->device != queue->device) {
-    return tri_fail(TRI_INTERNAL, "a queue of the device waits for one of another device: a mistake of this program's");
+    return tri_fail_internal("a queue of the device waits for one of another device: a mistake of this program's");
   }
   return tri_guarded_queue_follow(queue->state, event->queue->state, event->number);
 }

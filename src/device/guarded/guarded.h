@@ -1,5 +1,5 @@
 /* The guarded device exposes code that forgets that device memory is the device's own and that work is queued. It has
- * the reference device's kernels, bits and wants. But nobody else can read or write its memory, what is queued runs
+ * the reference device's kernels, bits and wants. But only it can read or write its memory, what is queued runs
  * late, and queues advance against each other in an order that is drawn from a seed. It is for tests. */
 #ifndef TRI_DEVICE_GUARDED_GUARDED_H
 #define TRI_DEVICE_GUARDED_GUARDED_H

@@ -45,7 +45,7 @@ bool tri_guarded_is_poison(const void *memory, size_t bytes) {
 
 /* ---- mappings ---------------------------------------------------------------------------------------------------- */
 
-/* Addresses, and memory behind all but the guards if `open`. NULL where the system gives none. */
+/* Addresses, and memory behind all but the guards if `open`. NULL if the system gives none. */
 static char *map(size_t bytes, bool open) {
   size_t mapped = bytes > SIZE_MAX / 4 ? SIZE_MAX / 4 : mapped_bytes(bytes); /* more than any system gives */
   char *mapping = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -209,20 +209,20 @@ static const tri_guarded_block *find(const tri_guarded_state *state, const void 
 static tri_status check_inside(const tri_guarded_block *block, const char *what, const void *memory, size_t bytes) {
   const char *kind = block->host ? "host memory" : "device memory";
   if (atomic_load(&block->released)) {
-    return tri_fail(TRI_INTERNAL, "%s is %s that was released before it ran (allocation %lld, of %zu bytes)", what,
-                    kind, (long long)block->number, block->bytes);
+    return tri_fail_internal("%s is %s that was released before it ran (allocation %lld, of %zu bytes)", what, kind,
+                             (long long)block->number, block->bytes);
   }
   ptrdiff_t offset = (const char *)memory - block->given;
   if (offset >= 0 && (size_t)offset <= block->bytes && bytes <= block->bytes - (size_t)offset) return TRI_OK;
-  return tri_fail(TRI_INTERNAL, "%s, %zu bytes at offset %lld of %s, is not inside allocation %lld, of %zu bytes", what,
-                  bytes, (long long)offset, kind, (long long)block->number, block->bytes);
+  return tri_fail_internal("%s, %zu bytes at offset %lld of %s, is not inside allocation %lld, of %zu bytes", what,
+                           bytes, (long long)offset, kind, (long long)block->number, block->bytes);
 }
 
 tri_status tri_guarded_open(const tri_guarded_state *state, const char *what, const void *memory, size_t bytes,
                             void **out) {
   const tri_guarded_block *block = find(state, memory);
   if (block == NULL || block->host) {
-    return tri_fail(TRI_INTERNAL, "%s, %p, is not this device's memory: a mistake of this program's", what, memory);
+    return tri_fail_internal("%s, %p, is not this device's memory: a mistake of this program's", what, memory);
   }
   TRI_TRY(check_inside(block, what, memory, bytes));
   *out = block->open + ((const char *)memory - block->given);
@@ -240,6 +240,6 @@ tri_status tri_guarded_check_host(const tri_guarded_state *state, const char *wh
   const tri_guarded_block *block = find(state, memory);
   if (block == NULL) return TRI_OK;
   if (block->host) return check_inside(block, what, memory, bytes);
-  return tri_fail(TRI_INTERNAL, "%s, %p, is device memory where host memory was said: a mistake of this program's",
-                  what, memory);
+  return tri_fail_internal("%s, %p, is device memory where host memory was said: a mistake of this program's", what,
+                           memory);
 }

@@ -153,15 +153,13 @@ static tri_status stuck(const tri_guarded_queue *queue, uint64_t number) {
   const tri_guarded_work *work = atomic_load(&queue->first);
   char name[192];
   if (work == NULL) {
-    return tri_fail(
-        TRI_INTERNAL,
+    return tri_fail_internal(
         "the host waits for place %llu of queue %llu of the device, but only %llu were ever queued there: a "
         "mistake of this program's",
         (unsigned long long)number, (unsigned long long)queue->queue->number, (unsigned long long)queue->queued);
   }
   name_work(work, name, sizeof name);
-  return tri_fail(
-      TRI_INTERNAL,
+  return tri_fail_internal(
       "the host waits for queue %llu of the device, which waits (%s) for place %llu of queue %llu, and that "
       "will never be passed: it is at %llu of %llu. A mistake of this program's",
       (unsigned long long)queue->queue->number, name, (unsigned long long)work->after_number,

@@ -36,7 +36,7 @@ INLINE tile tile_of(const cut *all, int64_t number) {
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* Four by four; what lies beyond the rows and columns of a tile goes to where nobody looks. */
+/* Four by four; what lies beyond the rows and columns of a tile goes to memory that is not read. */
 INLINE void turn(int64_t rows, int64_t columns, const square from, square to) {
   for (int64_t r = 0; r < rows; r += 4) {
     for (int64_t c = 0; c < columns; c += 4) {

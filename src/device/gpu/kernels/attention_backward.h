@@ -255,7 +255,7 @@ DEVICE void backward_block(const attention_arguments *p, element *tiles, const i
     walk next = w;
     walk_next(&next, p->slices, own_keys, ATTENTION_OTHERS);
     copy_async_wait(0);
-    barrier(); /* this tile is there, and nobody needs the one before */
+    barrier(); /* this tile is there, and no thread needs the one before */
     if (chunks == 1) load_others(&b, &next, 1 - turn, own_keys, width);
     copy_async_commit();
     backward_step(&b, &w, turn, own_keys, width);

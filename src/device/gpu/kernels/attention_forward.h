@@ -269,14 +269,14 @@ DEVICE void forward_part(forward *f, const int width) {
   while (!walk_is_done(&f->walk)) {
     const int first = f->walk.chunk == 0, last = f->walk.chunk == f->walk.chunks - 1;
     copy_async_wait(0);
-    barrier(); /* the keys are there, and nobody needs the values any more */
+    barrier(); /* the keys are there, and no thread needs the values any more */
     if (last) load_values(f, width);
     copy_async_commit();
     if (first) clear_scores(f);
     add_scores(f, width);
     if (last) bring_up_to_date(f, width);
     copy_async_wait(0);
-    barrier(); /* the values are there, and nobody needs the keys any more */
+    barrier(); /* the values are there, and no thread needs the keys any more */
     walk_next(&f->walk, f->p->slices, 0, KEYS);
     load_keys(f, width);
     copy_async_commit();

@@ -1,11 +1,12 @@
 /* Rows of a table, and the gradient of the table: for each of its rows the sum of the gradient's rows that name it.
  *
- * Nobody knows ahead how often a row is named: most never, a few many thousand times. With atomics the sums would come
- * out in another order in every run. So the rows are sorted by the id that they name, and then stretches of equal ids
- * are summed (reduction by key). The host knows nothing but the capacity; each kernel finds in the keys how far to go.
+ * It is not known ahead how often a row is named: most never, a few many thousand times. With atomics the sums would
+ * come out in another order in every run. So the rows are sorted by the id that they name, and then stretches of equal
+ * ids are summed (reduction by key). The host knows nothing but the capacity; each kernel finds in the keys how far to
+ * go.
  *
  *  - A key is the id in its upper half and the row in the lower, so no two are equal, and sorted they have the rows of
- *    an id in order. Rows of no id of the slice have the id NOBODY and come last.
+ *    an id in order. Rows of no id of the slice have the id nobody() and come last.
  *  - embedding_sort sorts tiles; embedding_merge makes one sorted stretch of eight, again and again: a key's place is
  *    its own in its stretch and the number of lesser ones in the seven others.
  *  - embedding_sum goes over windows of the sorted keys, a block each. What is all in its window is added to the table;
@@ -244,7 +245,7 @@ KERNEL(embedding_sum) {
 
 /* ---- sums over several windows ----------------------------------------------------------------------------------- */
 
-/* The first window behind the last that this id, which begins in this block's window, reaches; 0 where none begins here
+/* The first window behind the last that this id, which begins in this block's window, reaches; 0 if none begins here
  * that goes on in the next. The same for all threads. */
 DEVICE int windows_end(const embedding_join_arguments *a) {
   const int rows = rows_of_piece(&a->rows), begin = (int)block_x() * EMBEDDING_WINDOW;

@@ -26,7 +26,7 @@ enum {
   EMBEDDING_WAYS_BITS = 3,   /* its logarithm */
   EMBEDDING_WINDOW = 64,     /* keys whose rows a block sums */
   EMBEDDING_JOIN_LANES = 32, /* threads side by side on the columns of a join; several such groups share the rows */
-  EMBEDDING_PAD = 8          /* columns of partial sums, or a multiple of it */
+  EMBEDDING_PAD = 8          /* partial sums are a multiple of this many columns wide */
 };
 
 typedef struct embedding_forward_arguments {

@@ -57,7 +57,7 @@ typedef struct running {
   wide most, sum; /* of what has been seen: its maximum, and the sum of exp(x - maximum) */
 } running;
 
-/* What exponents are taken less of: so that exp(-infinity - shift) is 0 where there has been nothing else. */
+/* What exponents are taken less of: so that exp(-infinity - shift) is 0 if there has been nothing else. */
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
 /* Not-a-number never is the maximum, but makes the sum one. */

@@ -15,7 +15,7 @@ typedef struct adamw_arguments {
   void *parameter;
   const void *gradient;
   void *moment1, *moment2;
-  void *narrow; /* or NULL: nobody wants it, or elements are wide */
+  void *narrow; /* or NULL: not needed, or elements are wide */
   const tri_step_values *values;
   int64_t count;
   double beta1, beta2, eps, weight_decay, lr_scale;

@@ -13,7 +13,7 @@
 #else
 #define UNROLL _Pragma("unroll")
 #if TRI_GPU_TYPE == 16 && defined(TRI_GPU_HIP)
-#define UNROLL_SOME /* where nobody knows the number of rounds, matrix products do not allow it, and clang says so */
+#define UNROLL_SOME /* if the number of rounds is unknown, matrix products do not allow it, and clang says so */
 #elif TRI_GPU_TYPE == 16
 #define UNROLL_SOME _Pragma("unroll 4")
 #else

@@ -1,0 +1,16 @@
+/* FNV-1a, 64 bits (Fowler, Noll, Vo): the hash of texts whose value is written to files, which must not change. Hashes
+ * that are not kept are XXH3. */
+#ifndef TRI_BASE_FNV1A_H
+#define TRI_BASE_FNV1A_H
+
+#include <stdint.h>
+
+#define TRI_FNV1A_BEGIN UINT64_C(14695981039346656037)
+
+/* Continues `hash` with the bytes of `text` without the zero at its end. The first hash is TRI_FNV1A_BEGIN. */
+static inline uint64_t tri_fnv1a(uint64_t hash, const char *text) {
+  for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+  return hash;
+}
+
+#endif
