@@ -92,6 +92,7 @@ static void note_ignored(const tri_json_reader *from, const tri_hf_keys *dialect
   int found = 0;
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (tri_huggingface_reads(dialect, key) || asks_for_nothing(key, value) || !is_known(all, count, key)) continue;
+    if (dialect->rope.fraction != NULL && strcmp(key, TRI_HUGGINGFACE_FRACTION) == 0) continue; /* note_rope */
     if (strcmp(key, "max_window_layers") == 0 && !json_is_true(json_object_get(from->object, "use_sliding_window")))
       continue;
     char *text = json_dumps(value, TEXT_FLAGS), one[120];
@@ -183,7 +184,20 @@ static void note_passed_over(const tri_json_reader *from, const tri_hf_keys *dia
           dialect->model_type);
 }
 
-/* Bases, what turns of each head and how it is stretched. */
+/* A usual key that is there, where the dialect reads another one in its place, unless what counts says the same. */
+static void note_own_name(const tri_json_reader *from, const tri_hf_keys *dialect, const char *usual, const char *own,
+                          const json_t *object) {
+  const json_t *value = tri_reader_get(from, usual), *counts = json_object_get(object, usual);
+  if (value == NULL || own == NULL || strcmp(own, usual) == 0) return;
+  if (counts == NULL) counts = tri_reader_get(from, own);
+  if (counts != NULL && are_equal(value, counts)) return;
+  char *text = json_dumps(value, TEXT_FLAGS);
+  tri_log("%s: ignored: `%s` (%.40s); transformers reads `%s` in its place for model_type %s", from->path, usual,
+          text == NULL ? "?" : text, own, dialect->model_type);
+  free(text);
+}
+
+/* Bases, what rotates of each head and how it is stretched. */
 static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
   static const char scaling[] = "rope_scaling", parameters[] = "rope_parameters";
   const tri_hf_keys_rope *rope = &dialect->rope;
@@ -199,12 +213,10 @@ static void note_rope(const tri_json_reader *from, const tri_hf_keys *dialect) {
             from->path, key, dialect->model_type);
   }
   if (rope->local != NULL) note_passed_over(from, dialect, key, all, object);
-  note_inner(from, "rope_theta", key, object, "rope_theta");
-  note_inner(from, rope->theta, key, object, "rope_theta");
-  note_inner(from, rope->fraction == NULL ? NULL : "partial_rotary_factor", key, object, "partial_rotary_factor");
-  if (rope->fraction != NULL && strcmp(rope->fraction, "partial_rotary_factor") != 0) {
-    note_inner(from, rope->fraction, key, object, "partial_rotary_factor");
-  }
+  note_inner(from, rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta, key, object, TRI_HUGGINGFACE_THETA);
+  note_inner(from, rope->fraction, key, object, TRI_HUGGINGFACE_FRACTION);
+  note_own_name(from, dialect, TRI_HUGGINGFACE_THETA, rope->theta, object);
+  note_own_name(from, dialect, TRI_HUGGINGFACE_FRACTION, rope->fraction, object);
 }
 
 /* ---- what is of training ----------------------------------------------------------------------------------------- */

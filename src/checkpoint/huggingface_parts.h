@@ -6,6 +6,10 @@
 #include "model/hf_keys.h"
 #include "model/model.h"
 
+/* The usual keys of the base and of what rotates of each head, at the top of the file and in that object. */
+#define TRI_HUGGINGFACE_THETA "rope_theta"
+#define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
+
 /* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first
  * counts unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);

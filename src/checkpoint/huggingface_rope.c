@@ -7,14 +7,20 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* What rotates of each head, at the top of the file or with the rest of the rotary positions. */
-static tri_status read_fraction(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
-  const char *key = dialect->rope.fraction == NULL ? "partial_rotary_factor" : dialect->rope.fraction;
+/* What rotates of each head, by the key that it has there. */
+static tri_status read_fraction(const tri_json_reader *from, const char *key, tri_model *out) {
   double rotated = out->rotary_fraction == 0 ? 1 : out->rotary_fraction;
-  TRI_TRY(tri_reader_positive(from, "partial_rotary_factor", rotated, &rotated));
   TRI_TRY(tri_reader_positive(from, key, rotated, &rotated));
   out->rotary_fraction = rotated;
   return TRI_OK;
+}
+
+/* At the top of the file by the dialect's own names alone: transformers passes over the usual ones then. */
+static tri_status read_at_the_top(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out) {
+  const tri_hf_keys_rope *rope = &dialect->rope;
+  const char *theta = rope->theta == NULL ? TRI_HUGGINGFACE_THETA : rope->theta;
+  TRI_TRY(tri_reader_positive(from, theta, dialect->absent.rope_theta, &out->rope_theta));
+  return read_fraction(from, rope->fraction == NULL ? TRI_HUGGINGFACE_FRACTION : rope->fraction, out);
 }
 
 /* Families whose heads rotate whole: transformers passes the key over as long as nothing is stretched, and fails else.
@@ -220,7 +226,6 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
                     "model_type; remove one of them",
                     from->path);
   }
-  const char *theta = dialect->rope.theta == NULL ? "rope_theta" : dialect->rope.theta;
   const json_t *parameters = tri_reader_get(from, key);
   /* Of others it is ignored, and told of (huggingface_keys.c). */
   if (dialect->rope.local == NULL && dialect->window.by_layer && json_object_get(parameters, "full_attention")) {
@@ -230,14 +235,12 @@ tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_k
   }
   if (parameters != NULL && !json_is_object(parameters)) return tri_reader_wrong(from, key, "an object");
   rope_reader rope = {.from = {.path = from->path, .object = tri_huggingface_rope_object(from, dialect)}, .key = key};
-  TRI_TRY(tri_reader_positive(from, "rope_theta", dialect->absent.rope_theta, &out->rope_theta));
-  TRI_TRY(tri_reader_positive(from, theta, out->rope_theta, &out->rope_theta));
-  TRI_TRY(read_fraction(from, dialect, out));
+  TRI_TRY(read_at_the_top(from, dialect, out));
   TRI_TRY(read_local(from, dialect, strcmp(key, "rope_parameters") == 0 ? parameters : NULL, out));
   if (rope.from.object != NULL) {
     if (!json_is_object(rope.from.object)) return tri_reader_wrong(from, key, "an object");
-    TRI_TRY(tri_reader_positive(&rope.from, "rope_theta", out->rope_theta, &out->rope_theta));
-    TRI_TRY(read_fraction(&rope.from, dialect, out));
+    TRI_TRY(tri_reader_positive(&rope.from, TRI_HUGGINGFACE_THETA, out->rope_theta, &out->rope_theta));
+    TRI_TRY(read_fraction(&rope.from, TRI_HUGGINGFACE_FRACTION, out));
     TRI_TRY(read_scaling(&rope, from, dialect, out));
   }
   return check_fraction(from, dialect, out);

@@ -107,7 +107,7 @@ static void look_through(const tri_checkpoint *from, const tri_tensor_list *list
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(from); i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(from, i);
     const char *name = tri_peft_own_name(entry.tensor->name);
-    if (tri_tensor_list_knows(list, name) || is_kept(list, name)) continue;
+    if (entry.tensor->bytes == 0 || tri_tensor_list_knows(list, name) || is_kept(list, name)) continue;
     if (out->count++ == 0) out->first = entry.tensor->name;
   }
 }

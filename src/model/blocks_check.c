@@ -37,9 +37,9 @@ static tri_status check_scaling(const tri_model *m) {
       return tri_fail(TRI_BAD_CONFIG, "`rope_scaling.high_freq_factor` %g must be above low_freq_factor %g",
                       scaling->high_freq_factor, scaling->low_freq_factor);
     case TRI_ROPE_DYNAMIC:
-      if (m->head_dim > 2) return TRI_OK;
+      if (tri_model_rotary_dim(m) > 2) return TRI_OK;
       return tri_fail(TRI_BAD_CONFIG,
-                      "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear");
+                      "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear");
     case TRI_ROPE_LONG: return check_longrope(m);
     case TRI_ROPE_YARN: break;
   }

@@ -57,9 +57,19 @@ static const tri_hf_keys dialects[] = {
     {.model_type = NULL},
 };
 
+/* Its config.json stretches positions in layers without a window alone. */
+static tri_status check_local_theta(const tri_model *m) {
+  if (m->window == 0 || m->local_rope_theta != 0 || tri_rope_is_plain(&m->rope_scaling)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`local_rope_theta` is missing: rope_scaling leaves gemma3's layers with a window as they are, so "
+                  "they need a base of their own, for example `local_rope_theta: %g`",
+                  m->rope_theta);
+}
+
 /* transformers looks for `truncate` beside the objects of the kinds of layers, where no key of ours is written. */
 static tri_status gemma3_check(const tri_model *m) {
   TRI_TRY(tri_family_check_divides(m));
+  TRI_TRY(check_local_theta(m));
   if (m->rope_scaling.type != TRI_ROPE_YARN || m->rope_scaling.truncate) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`rope_scaling.truncate` is true in gemma3, where transformers does not read it; leave it out");

@@ -135,19 +135,35 @@ static tri_status say_lost(const tri_op_list *list, int32_t slot, const char *wh
                            producer->op->name, producer->layer, what);
 }
 
-/* Pins each input of a call that runs again in whose memory something else lies by then. Sets *found. */
-static tri_status pin_overwritten(tri_op_list *list, bool *found) {
-  *found = false;
+/* Whether something else lies in the memory of an input of a call that runs again by then. */
+static bool is_overwritten(const tri_op_list *list, const tri_op_call *call, int input) {
+  const int32_t slot = call->inputs[input];
+  return call->recompute && slot >= 0 && content_at(list, call, slot) != slot;
+}
+
+/* Nothing may lie over what was pinned before. */
+static tri_status check_pinned(const tri_op_list *list) {
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
-    for (int i = 0; i < TRI_OP_INPUTS && call->recompute; i++) {
-      const int32_t slot = call->inputs[i];
-      if (slot < 0 || content_at(list, call, slot) == slot) continue;
-      if (list->slots[slot].pinned) return say_lost(list, slot, "read again after it was overwritten");
-      list->slots[slot].pinned = *found = true;
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (is_overwritten(list, call, i) && list->slots[call->inputs[i]].pinned)
+        return say_lost(list, call->inputs[i], "read again after it was overwritten");
     }
   }
   return TRI_OK;
+}
+
+/* Pins each input of a call that runs again in whose memory something else lies by then; several calls may read it.
+ * Answers whether there was one. */
+static bool pin_overwritten(tri_op_list *list) {
+  bool found = false;
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    const tri_op_call *call = &list->calls[c];
+    for (int i = 0; i < TRI_OP_INPUTS; i++) {
+      if (is_overwritten(list, call, i)) list->slots[call->inputs[i]].pinned = found = true;
+    }
+  }
+  return found;
 }
 
 /* What is made again lives only while its layer's backward runs. */
@@ -170,7 +186,8 @@ tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t 
   if (!list->training) return TRI_OK;
   for (bool found = true; found;) {
     find_in_layers(list, what, every);
-    TRI_TRY(pin_overwritten(list, &found));
+    TRI_TRY(check_pinned(list));
+    found = pin_overwritten(list);
     if (found) tri_op_list_place(list);
   }
   return check_lives(list);

@@ -100,6 +100,13 @@ static void nearest_divisors(int64_t n, int64_t near, int64_t *below, int64_t *a
   }
 }
 
+/* " or 6", or nothing if there is no such number. */
+static const char *or_above(int64_t above, char text[32]) {
+  text[0] = '\0';
+  if (above > 0) snprintf(text, 32, " or %ld", (long)above);
+  return text;
+}
+
 /* Of the feed-forward parts that tensor ranks share out: not experts, which may be whole. If there are only these,
  * nothing is too narrow. */
 static int64_t narrowest_mlp(const tri_model *model) {
@@ -112,11 +119,11 @@ static int64_t narrowest_mlp(const tri_model *model) {
 
 static tri_status check_tensor(const tri_layout *layout, const tri_model *model) {
   int64_t t = layout->tensor, below = 0, above = 0;
+  char text[32];
   if (model->num_heads % t != 0) {
     nearest_divisors(model->num_heads, t, &below, &above);
-    if (above == 0) above = below;
-    return tri_fail(TRI_BAD_LAYOUT, "layout.tensor %ld does not divide the model's %ld heads; %ld or %ld would",
-                    (long)t, (long)model->num_heads, (long)below, (long)above);
+    return tri_fail(TRI_BAD_LAYOUT, "layout.tensor %ld does not divide the model's %ld heads; %ld%s would", (long)t,
+                    (long)model->num_heads, (long)below, or_above(above, text));
   }
   if (model->num_kv_heads % t != 0 && t % model->num_kv_heads != 0) {
     return tri_fail(TRI_BAD_LAYOUT,
@@ -131,13 +138,6 @@ static tri_status check_tensor(const tri_layout *layout, const tri_model *model)
                     (long)t, (long)model->vocab_size, (long)narrowest_mlp(model));
   }
   return TRI_OK;
-}
-
-/* " or 6", or nothing if there is no such number. */
-static const char *or_above(int64_t above, char text[32]) {
-  text[0] = '\0';
-  if (above > 0) snprintf(text, 32, " or %ld", (long)above);
-  return text;
 }
 
 static tri_status check_no_experts(const tri_layout *layout) {

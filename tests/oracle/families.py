@@ -133,6 +133,7 @@ SMOLLM3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), use_sliding_window=True, sliding
 GEMMA3 = dict(**sizes(4, 24, 4, 37, 61, kv=2), head_dim=8, sliding_window=5, query_pre_attn_scalar=8, final_logit_softcapping=2.0)
 GEMMA3_MIXED = dict(GEMMA3, layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"], rope_theta=300.0)
 GEMMA3_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=10, beta_fast=4.0, beta_slow=0.5)
+GPT_NEOX = dict(num_hidden_layers=2, hidden_size=48, num_attention_heads=3, intermediate_size=37, vocab_size=61, max_position_embeddings=40, hidden_dropout=0.0)
 PHI3 = dict(**sizes(2, 24, 4, 37, 61, kv=2, longest=64), resid_pdrop=0.0, embd_pdrop=0.0)
 READINGS = {
     "smollm3, windows by the layers that do not turn": ("smollm3", SMOLLM3),
@@ -148,6 +149,8 @@ READINGS = {
     "gemma3, the original length at the top": ("gemma3_text", dict(GEMMA3_MIXED, original_max_position_embeddings=6, rope_scaling=GEMMA3_YARN)),
     "gemma3, a range that is truncated all the same": ("gemma3_text", dict(GEMMA3_MIXED, rope_scaling=dict(GEMMA3_YARN, truncate=False))),
     "gemma2, nothing said": ("gemma2", dict(**sizes(3, 24, 4, 37, 61, kv=2), head_dim=8)),
+    "gpt_neox, keys of others": ("gpt_neox", dict(GPT_NEOX, rope_theta=50.0, partial_rotary_factor=1.0)),
+    "gpt_neox, keys of its own": ("gpt_neox", dict(GPT_NEOX, rotary_emb_base=50, rotary_pct=1.0, rope_theta=700.0, partial_rotary_factor=0.5)),
     "phi3, the original length inside alone": ("phi3", dict(PHI3, **rope(rope_type="longrope", short_factor=FACTORS[0], long_factor=FACTORS[1],
                                                                        original_max_position_embeddings=16))),
     "phi3, the original length twice": ("phi3", dict(PHI3, original_max_position_embeddings=20, **rope(

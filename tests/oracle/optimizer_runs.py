@@ -62,8 +62,8 @@ def hugging_face_config(model):
         return dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_layer=m["num_layers"], n_embd=m["hidden_size"], n_head=m["num_heads"],
                     n_positions=m["max_sequence"], vocab_size=m["vocab_size"], n_inner=m["ffn_size"], activation_function="gelu_new",
                     layer_norm_epsilon=m["norm_eps"], tie_word_embeddings=m["tied"], resid_pdrop=0.0)
-    if m["family"] == "llama":
-        return dict(model_type="llama", architectures=["LlamaForCausalLM"], num_hidden_layers=m["num_layers"], hidden_size=m["hidden_size"],
+    if m["family"] in ("llama", "olmo2"):
+        return dict(model_type=m["family"], architectures=[m["family"].capitalize() + "ForCausalLM"], num_hidden_layers=m["num_layers"], hidden_size=m["hidden_size"],
                     num_attention_heads=m["num_heads"], num_key_value_heads=m["num_kv_heads"], intermediate_size=m["ffn_size"],
                     max_position_embeddings=m["max_sequence"], vocab_size=m["vocab_size"], rms_norm_eps=m["norm_eps"], rope_theta=m["rope_theta"],
                     tie_word_embeddings=m["tied"])

@@ -121,6 +121,10 @@ def test_lines(tmp_path):
     assert said("mixtral", num_experts=6) == ["`num_local_experts` (4) and `num_experts` (6) stand for one thing here and differ; `num_experts` counts"]
     assert said("llama", rope_theta=5e5) == [
         "`rope_theta` (500000.0) and `rope_parameters.rope_theta` (10000.0) stand for one thing here and differ; `rope_parameters.rope_theta` counts"]
+    assert said("gpt_neox", rope_parameters=None, rope_theta=50.0, partial_rotary_factor=1.0) == [
+        "ignored: `rope_theta` (50.0); transformers reads `rotary_emb_base` in its place for model_type gpt_neox",
+        "ignored: `partial_rotary_factor` (1.0); transformers reads `rotary_pct` in its place for model_type gpt_neox"]
+    assert said("gpt_neox", rope_parameters=None, rope_theta=50.0, rotary_emb_base=50) == []
     scaling = dict(rope_type="linear", factor=2.0)
     assert said("llama", rope_scaling=scaling)[0].endswith("stand for one thing here and differ; `rope_scaling` counts")
     assert said("gpt2", attn_pdrop=0.1, embd_pdrop=0.1, resid_pdrop=0.2) == [

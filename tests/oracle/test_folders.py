@@ -128,6 +128,9 @@ def test_wrong_folders(tmp_path, made):
     extra = spoiled("extra")
     write_file(extra / "model.safetensors", {**header, "adapter.weight": header[name]}, {**tensors, "adapter.weight": tensors[name]})
     assert "no place for the tensor `adapter.weight`" in trireme("import", extra, tmp_path / "x", status=4).stderr
+    empty = spoiled("empty")  # as transformers writes shared experts that there are none of
+    write_file(empty / "model.safetensors", {**header, "adapter.weight": {**header[name], "shape": [0, 8]}}, {**tensors, "adapter.weight": b""})
+    trireme("import", empty, tmp_path / "taken")
     shape = spoiled("shape")
     turned = {**header, name: {**header[name], "shape": header[name]["shape"] + [1]}}
     write_file(shape / "model.safetensors", turned, tensors)

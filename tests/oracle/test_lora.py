@@ -646,6 +646,15 @@ def test_layouts_of_some_targets(tmp_path, corpus, targets):
 
 
 @adapters
+@needs_ranks
+def test_layouts_without_norms_before_layers(tmp_path, corpus):
+    """The input of a layer is read by the matrix and by the dropout of its factors, and the residual sum lies over it unless both run again."""
+    model = dict(LLAMA, family="olmo2")
+    layouts = [(1, dict(recompute="full")), (1, dict(recompute="selective")), (2, dict(pipeline=2, recompute="full", schedule="zero-bubble"))]
+    check_layouts(tmp_path, corpus, model, layouts, {}, adapter=dict(rank=2, alpha=4, dropout=0.3))
+
+
+@adapters
 @trains
 @needs_ranks
 def test_layouts_of_weights_trained_beside(tmp_path, corpus):

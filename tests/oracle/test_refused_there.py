@@ -23,8 +23,13 @@ REFUSED = {
     "llama, init_std": (dict(SMALL, hidden_size=24, family="llama", init_std=1.5, **BIASES), "init_std"),
     # _compute_yarn_parameters reads it beside the objects of the kinds of layers
     "gemma3, truncate": (dict(SMALL, hidden_size=24, family="gemma3", rope_scaling=dict(YARN, truncate=False)), "rope_scaling.truncate"),
+    # sliding_attention is of type default, whatever rope_scaling says
+    "gemma3, a window and stretched positions": (dict(SMALL, hidden_size=24, family="gemma3", window=4, window_layers="1 of 2", rope_scaling=YARN), "local_rope_theta"),
     # "short_factor field must have length 4, got 3"
     "phi3, longrope": (dict(SMALL, hidden_size=32, family="phi3", rope_scaling=LONG), "head_dim"),
+    # ZeroDivisionError: the base is raised to dim / (dim - 2), of the components that rotate
+    "gpt_neox, dynamic, two components": (dict(SMALL, hidden_size=32, head_dim=8, family="gpt_neox", rotary_fraction=0.25, rope_scaling=dict(
+        type="dynamic", factor=2.0, original_max_sequence=8)), "rope_scaling.type"),
     # "selected index k out of range"
     "dots1, groups of one": (dict(DOTS1, router_groups=4, router_kept_groups=2), "router_groups"),
 }
@@ -36,6 +41,8 @@ TAKEN = {
     "llama, heads that divide": (dict(SMALL, hidden_size=24, family="llama"), "llama"),
     "llama, biases of q, k and v": (dict(SMALL, family="llama", attention_bias=True), "qwen2"),
     "gemma3, truncate": (dict(SMALL, hidden_size=24, family="gemma3", rope_scaling=YARN), "gemma3_text"),
+    "gemma3, a base of layers with a window": (dict(SMALL, hidden_size=24, family="gemma3", window=4, window_layers="1 of 2", local_rope_theta=100.0,
+                                                    rope_scaling=YARN), "gemma3_text"),
     "phi3, longrope": (dict(SMALL, hidden_size=24, family="phi3", rope_scaling=LONG), "phi3"),
     "dots1, groups of two": (dict(DOTS1, router_groups=2, router_kept_groups=1), "dots1"),
 }

@@ -200,7 +200,7 @@ static void refuses_impossible_models(void **state) {
       {llama, "`rope_scaling.factor` must be between 1 and 1000000, not 0.5"},
       {llama, "`head_dim` is too large: num_heads 65536 x head_dim 65536 is above 1048576"},
       {llama, "`norm_eps` must be above 0, not -1.0"},
-      {llama, "`rope_scaling.type` dynamic is for heads of more than 2 components; take linear"},
+      {llama, "`rope_scaling.type` dynamic is for heads of which more than 2 components rotate; take linear"},
       {llama, "`rope_scaling.beta_fast` 0.5 must not be below beta_slow 1"},
       {llama, "`rope_theta` 1 must be above 1 for rope_scaling.type yarn"},
       {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},

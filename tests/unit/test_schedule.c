@@ -360,6 +360,9 @@ static void test_layouts_that_do_not_fit(void **state) {
   layout.tensor = 3;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 3), TRI_BAD_LAYOUT,
               "layout.tensor 3 does not divide the model's 4 heads; 2 or 4 would");
+  layout.tensor = 8;
+  CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 8), TRI_BAD_LAYOUT,
+              "layout.tensor 8 does not divide the model's 4 heads; 4 would");
   layout = layout_of(TRI_SCHEDULE_1F1B, 6, 1);
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 6), TRI_BAD_LAYOUT,
               "6 stages, and the model has 3 layers: one a stage at least, but for the first and the last, which may "
