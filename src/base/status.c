@@ -19,10 +19,10 @@ tri_status tri_fail(tri_status code, const char *format, ...) {
 }
 
 void tri_fail_at(const char *file, int line, const char *format, ...) {
-  char text[sizeof message]; /* the arguments may point into the old message */
+  char text[sizeof message - 256]; /* the arguments may point into the old message; the place has room behind it */
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(text, sizeof text - 256, format, arguments);
+  vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   snprintf(message, sizeof message, "%s (%.200s:%d)", text, file, line);
 }
