@@ -43,7 +43,7 @@ def device_kinds():
 
 def operations_of(text, file):
     """Names of the operations that a source file has, each of which is a constant with a name in its braces, or in a macro's."""
-    constants = re.findall(r"\bconst tri_(?:op|between_ranks) (?:\w+) =.*?;", text, re.S)
+    constants = re.findall(r"\bconst tri_(?:op|mesh_collective) (?:\w+) =.*?;", text, re.S)
     found = set()
     for constant in constants:
         names = re.findall(r'\.name = "(\w+)"', constant) or re.findall(r'\w+ = [A-Z_]+\("(\w+)"\)', constant)

@@ -250,7 +250,7 @@ def test_a_folder_that_may_only_be_read(made, tmp_path):
     assert done.returncode == 5, done.stderr
     said = failure(done)
     assert f"{folder} holds parts of two corpora: `trireme prepare` ended while it replaced the corpus" in said
-    assert "(Read-only file system); run the command once where the folder can be written" in said
+    assert "(Read-only file system); run the command once as a user who may write" in said
     trireme("eval", made / "run", folder / "train")
 
 
