@@ -24,6 +24,7 @@ void tri_fail_at(const char *file, int line, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  while (strncmp(file, "../", 3) == 0) file += 3; /* as compiler caches name files */
   snprintf(message, sizeof message, "%s (%.200s:%d)", text, file, line);
 }
 
