@@ -653,7 +653,7 @@ def test_bad_stores(tmp_path):
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS number, i AS member, i AS rung, i AS recipe FROM n"
 STORES = {
-    **{f"view {table}": (f"CREATE VIEW {table} AS {ENDLESS}", f"`{table}` is a view: stores of trireme tune hold plain tables alone") for table in ("study", "trials", "members", "known", "rungs")},
+    **{f"view {table}": (f"CREATE VIEW {table} AS {ENDLESS}", f"`{table}` is a view: stores of trireme tune have plain tables only") for table in ("study", "trials", "members", "known", "rungs")},
     "trigger": (f"CREATE TRIGGER t BEFORE UPDATE ON study BEGIN SELECT * FROM ({ENDLESS}); END", r"`t` is a trigger"),
     "trial 0": ("UPDATE trials SET number = 0 WHERE number = 2", r"trial 0: no tuner writes that, trials are numbered from 1"),
     "trial -7": ("UPDATE trials SET number = -7 WHERE number = 2", r"trial -7: no tuner writes that, trials are numbered from 1"),
@@ -695,7 +695,7 @@ def test_tables_without_their_keys(tmp_path):
         store.execute("DROP TABLE trials")
         store.execute(f"CREATE TABLE trials ({columns})")
         store.commit()
-    assert "its table `trials` is not as this version makes it" in tune(tmp_path, STUDY, "--trials", 4, status=4).stderr
+    assert "its table `trials` is not as this version writes it" in tune(tmp_path, STUDY, "--trials", 4, status=4).stderr
 
 
 def test_a_store_that_is_no_file(tmp_path):
