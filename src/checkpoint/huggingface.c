@@ -33,34 +33,46 @@ static void read_name(const tri_json_reader *from, tri_model *out) {
   snprintf(out->name, sizeof out->name, "%s", name == NULL || *name == '\0' ? "inline" : name);
 }
 
-/* What transformers calls them, both ways, and its other names of the same function, which are only read. */
-#define ACTIVATIONS(X)                                                                                                 \
-  X("gelu_new", TRI_ACTIVATION_GELU_TANH)                                                                              \
-  X("gelu", TRI_ACTIVATION_GELU_ERF)                                                                                   \
-  X("silu", TRI_ACTIVATION_SILU)                                                                                       \
-  X("relu", TRI_ACTIVATION_RELU)
-TRI_CONFIG_WORDS(activations, tri_activation, ACTIVATIONS)
+/* transformers' names of each activation, separated by spaces; the first is written. */
+#define HF_NAMES(VALUE, name, hf_names, ...) {TRI_ACTIVATION_##VALUE, hf_names},
 static const struct {
-  const char *name;
-  tri_activation activation;
-} other_names[] = {{"gelu_pytorch_tanh", TRI_ACTIVATION_GELU_TANH},
-                   {"gelu_fast", TRI_ACTIVATION_GELU_TANH},
-                   {"gelu_python_tanh", TRI_ACTIVATION_GELU_TANH},
-                   {"gelu_python", TRI_ACTIVATION_GELU_ERF},
-                   {"swish", TRI_ACTIVATION_SILU}};
+  tri_activation value;
+  const char *names;
+} activations[] = {TRI_ACTIVATIONS(HF_NAMES)};
+enum { NUM_ACTIVATIONS = sizeof activations / sizeof activations[0] };
 
-/* Where it is missing it stays the family's. */
+static bool is_among(const char *name, const char *names) {
+  for (size_t bytes; *names != '\0'; names += bytes + (names[bytes] == ' ')) {
+    bytes = strcspn(names, " ");
+    if (strlen(name) == bytes && memcmp(names, name, bytes) == 0) return true;
+  }
+  return false;
+}
+
+static tri_status unknown_activation(const tri_json_reader *from, const char *key, const char *name) {
+  char known[256] = "";
+  for (size_t i = 0, used = 0; i < NUM_ACTIVATIONS && used < sizeof known; i++) {
+    const int bytes = (int)strcspn(activations[i].names, " ");
+    used += (size_t)snprintf(known + used, sizeof known - used, "%s%.*s",
+                             i == 0                    ? ""
+                             : i + 1 < NUM_ACTIVATIONS ? ", "
+                                                       : " and ",
+                             bytes, activations[i].names);
+  }
+  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; %s are supported", from->path, key, name, known);
+}
+
+/* If the key is missing it stays the family's. */
 static tri_status read_activation(const tri_json_reader *from, const char *key, tri_activation *out) {
-  const char *activation = NULL;
-  TRI_TRY(tri_reader_word(from, key, activations_word(*out), &activation));
-  if (activations_find(activation, out)) return TRI_OK;
-  for (size_t i = 0; i < sizeof other_names / sizeof other_names[0]; i++) {
-    if (strcmp(activation, other_names[i].name) != 0) continue;
-    *out = other_names[i].activation;
+  const char *name = NULL;
+  TRI_TRY(tri_reader_word(from, key, NULL, &name));
+  if (name == NULL) return TRI_OK;
+  for (size_t i = 0; i < NUM_ACTIVATIONS; i++) {
+    if (!is_among(name, activations[i].names)) continue;
+    *out = activations[i].value;
     return TRI_OK;
   }
-  return tri_fail(TRI_UNSUPPORTED, "%s: `%s` is `%.40s`; silu, gelu, gelu_new and relu are supported", from->path, key,
-                  activation);
+  return unknown_activation(from, key, name);
 }
 
 /* Whether a value is that of a JSON text; 1 is 1.0. */
@@ -323,15 +335,10 @@ static json_t *first_layers_json(int64_t count) {
   return out;
 }
 
-/* GELU by tanh has two names, which transformers computes with other last bits: the family's own is written. */
-static const char *activation_word(tri_activation activation, const tri_hf_key *row) {
-  switch (activation) {
-    case TRI_ACTIVATION_GELU_TANH: return row->value != NULL ? row->value : activations_word(activation);
-    case TRI_ACTIVATION_GELU_ERF:
-    case TRI_ACTIVATION_SILU:
-    case TRI_ACTIVATION_RELU: break;
-  }
-  return activations_word(activation);
+/* GELU by tanh has several names, which transformers computes with other last bits: the family's own is written. */
+static json_t *activation_name(tri_activation activation, const tri_hf_key *row) {
+  if (activation == TRI_ACTIVATION_GELU_TANH && row->value != NULL) return json_string(row->value);
+  return json_stringn(activations[activation].names, strcspn(activations[activation].names, " "));
 }
 
 static json_t *number_or_null(double value) { return value == 0 ? json_null() : json_real(value); }
@@ -348,7 +355,7 @@ static void write_key(const tri_model *model, const tri_hf_keys *dialect, const 
     case TRI_HF_KEYS_NUMBER:
     case TRI_HF_KEYS_POSITIVE: value = json_real(*(const double *)field); break;
     case TRI_HF_KEYS_BOOL: value = json_boolean(*(const bool *)field); break;
-    case TRI_HF_KEYS_ACTIVATION: value = json_string(activation_word(*(const tri_activation *)field, row)); break;
+    case TRI_HF_KEYS_ACTIVATION: value = activation_name(*(const tri_activation *)field, row); break;
     case TRI_HF_KEYS_ROPE: tri_huggingface_write_rope(model, dialect, to); return;
     case TRI_HF_KEYS_WINDOW: tri_huggingface_write_window(model, dialect, to); return;
     case TRI_HF_KEYS_FIXED: value = json_loads(row->value, JSON_DECODE_ANY, NULL); break;

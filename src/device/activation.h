@@ -1,14 +1,34 @@
-/* Activations: functions of one number that stand between products. Those of a row are rows of this list: the name that
- * model files have for it too. */
+/* Activations: functions of one number that stand between products. Each is a row of this list, which makes the enum,
+ * the words of run files and of config.json, and the operations:
+ *
+ *   X(VALUE, name, hf_names, operation, gated, forward, backward)
+ *
+ *   VALUE, name        TRI_ACTIVATION_VALUE, and what run files call it
+ *   hf_names           transformers' names of the same function (ACT2FN), separated by spaces; exports write the first
+ *   operation, gated   names in timelines: of y = act(x), and of y = act(gate) * up
+ *   forward, backward  FLOPs for an element; an exponential and a division count as a few
+ *
+ * and each device has its value and its slope: reference/activations.h, cpu/kernels/activations.h,
+ * gpu/kernels/activations.h. A row without them does not build.
+ *
+ * TRI_ACTIVATIONS_WITH(X, ...) gives each X its further arguments behind those of the row. */
 #ifndef TRI_DEVICE_ACTIVATION_H
 #define TRI_DEVICE_ACTIVATION_H
 
-#define TRI_ACTIVATIONS(X)                                                                                             \
-  X(GELU_TANH, gelu_tanh) /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */            \
-  X(GELU_ERF, gelu_erf)   /* 0.5 x (1 + erf(x / sqrt 2)) */                                                            \
-  X(SILU, silu)           /* x / (1 + exp(-x)) */                                                                      \
-  X(RELU, relu)           /* x where it is above 0, else 0: and so is the slope, 1 or 0 */
-#define TRI_ACTIVATION_VALUE(VALUE, name) TRI_ACTIVATION_##VALUE,
+#define TRI_ACTIVATIONS_WITH(X, ...)                                                                                   \
+  /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) (Hendrycks and Gimpel 2016) */                                    \
+  X(GELU_TANH, gelu_tanh, "gelu_new gelu_pytorch_tanh gelu_fast gelu_python_tanh", "gelu", "geglu", 16, 24,            \
+    __VA_ARGS__)                                                                                                       \
+  /* 0.5 x (1 + erf(x / sqrt 2)) */                                                                                    \
+  X(GELU_ERF, gelu_erf, "gelu gelu_python", "gelu", "geglu", 16, 24, __VA_ARGS__)                                      \
+  /* x / (1 + exp(-x)) */                                                                                              \
+  X(SILU, silu, "silu swish", "silu", "swiglu", 11, 16, __VA_ARGS__)                                                   \
+  /* x where it is above 0, else 0; its slope is 1 or 0 */                                                             \
+  X(RELU, relu, "relu", "relu", "reglu", 1, 1, __VA_ARGS__)
+
+#define TRI_ACTIVATIONS(X) TRI_ACTIVATIONS_WITH(X, )
+
+#define TRI_ACTIVATION_VALUE(VALUE, ...) TRI_ACTIVATION_##VALUE,
 typedef enum tri_activation { TRI_ACTIVATIONS(TRI_ACTIVATION_VALUE) } tri_activation;
 
 #endif

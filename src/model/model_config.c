@@ -10,7 +10,7 @@
 
 #define FAMILY_WORD(VALUE, name) {#name, TRI_FAMILY_##VALUE},
 static const tri_config_word families[] = {TRI_FAMILIES(FAMILY_WORD){NULL, 0}};
-#define ACTIVATION_WORD(VALUE, name) {#name, TRI_ACTIVATION_##VALUE},
+#define ACTIVATION_WORD(VALUE, name, ...) {#name, TRI_ACTIVATION_##VALUE},
 static const tri_config_word activations[] = {TRI_ACTIVATIONS(ACTIVATION_WORD){NULL, 0}};
 
 #define RESIDUALS(X)                                                                                                   \

@@ -33,13 +33,9 @@ static tri_status op_activation_backward_input(tri_run *run, const tri_op_call *
 }
 
 double tri_activation_flops(tri_activation kind, tri_pass pass) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_GELU_ERF: return tri_pass_choose(pass, 16.0, 24.0, 0);
-    case TRI_ACTIVATION_SILU: return tri_pass_choose(pass, 11.0, 16.0, 0);
-    case TRI_ACTIVATION_RELU: break;
-  }
-  return tri_pass_choose(pass, 1.0, 1.0, 0);
+#define FLOPS(VALUE, name, hf_names, operation, gated, forward, backward, ...) {forward, backward},
+  static const double of[][2] = {TRI_ACTIVATIONS(FLOPS)};
+  return tri_pass_choose(pass, of[kind][0], of[kind][1], 0);
 }
 
 static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
@@ -53,28 +49,22 @@ static void op_activation_cost(const tri_op_call *call, tri_pass pass, tri_cost 
 }
 
 /* All are bound by memory, and priced as GELU was measured. */
-#define ACTIVATION(name_)                                                                                              \
-  {                                                                                                                    \
-    .name = name_, .work = "gelu", .cheap = true, .keeps_inputs = 1u << 0, .backward_in_place = true,                  \
-    .shape = op_activation_shape, .forward = op_activation_forward, .backward_input = op_activation_backward_input,    \
-    .cost = op_activation_cost                                                                                         \
-  }
-static const tri_op op_gelu = ACTIVATION("gelu"), op_silu = ACTIVATION("silu"), op_relu = ACTIVATION("relu");
-
-static const tri_op *op_of(tri_activation kind) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_GELU_ERF: break;
-    case TRI_ACTIVATION_SILU: return &op_silu;
-    case TRI_ACTIVATION_RELU: return &op_relu;
-  }
-  return &op_gelu;
-}
+#define OPERATION(VALUE, name_, hf_names, operation, ...)                                                              \
+  {.name = operation,                                                                                                  \
+   .work = "gelu",                                                                                                     \
+   .cheap = true,                                                                                                      \
+   .keeps_inputs = 1u << 0,                                                                                            \
+   .backward_in_place = true,                                                                                          \
+   .shape = op_activation_shape,                                                                                       \
+   .forward = op_activation_forward,                                                                                   \
+   .backward_input = op_activation_backward_input,                                                                     \
+   .cost = op_activation_cost},
+static const tri_op activations[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, &(activation){kind, list->slots[x].shape.width}, sizeof(activation), &at));
-  tri_op_call call = tri_op_call_of(op_of(kind), at);
+  tri_op_call call = tri_op_call_of(&activations[kind], at);
   call.inputs[0] = x;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));

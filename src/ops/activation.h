@@ -5,7 +5,7 @@
 #include "device/activation.h"
 #include "ops/op.h"
 
-/* Element-wise operations on one number: an exponential and a division count as a few. */
+/* Of one element. */
 double tri_activation_flops(tri_activation kind, tri_pass pass);
 
 #endif

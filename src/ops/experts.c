@@ -204,32 +204,25 @@ static void op_weighted_gated_cost(const tri_op_call *call, tri_pass pass, tri_c
   out->bytes = elements * (double)tri_dtype_bytes(call->type) * tri_pass_choose(pass, 3.0, 5.0, 0);
 }
 
-#define WEIGHTED(name_)                                                                                                \
-  {                                                                                                                    \
-    .name = name_, .work = "weighted_swiglu", .of_experts = true, .cheap = true,                                       \
-    .keeps_inputs = 1u << X | 1u << TABLES | 1u << ROW_WEIGHTS, .no_gradients = 1u << TABLES,                          \
-    .shape = op_weighted_gated_shape, .forward = op_weighted_gated_forward,                                            \
-    .backward_input = op_weighted_gated_backward_input, .cost = op_weighted_gated_cost                                 \
-  }
-static const tri_op op_weighted_geglu = WEIGHTED("weighted_geglu"), op_weighted_swiglu = WEIGHTED("weighted_swiglu"),
-                    op_weighted_reglu = WEIGHTED("weighted_reglu");
-
-static const tri_op *op_of(tri_activation kind) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_GELU_ERF: return &op_weighted_geglu;
-    case TRI_ACTIVATION_SILU: break;
-    case TRI_ACTIVATION_RELU: return &op_weighted_reglu;
-  }
-  return &op_weighted_swiglu;
-}
+#define OPERATION(VALUE, name_, hf_names, operation, gated, ...)                                                       \
+  {.name = "weighted_" gated,                                                                                          \
+   .work = "weighted_swiglu",                                                                                          \
+   .of_experts = true,                                                                                                 \
+   .cheap = true,                                                                                                      \
+   .keeps_inputs = 1u << X | 1u << TABLES | 1u << ROW_WEIGHTS,                                                         \
+   .no_gradients = 1u << TABLES,                                                                                       \
+   .shape = op_weighted_gated_shape,                                                                                   \
+   .forward = op_weighted_gated_forward,                                                                               \
+   .backward_input = op_weighted_gated_backward_input,                                                                 \
+   .cost = op_weighted_gated_cost},
+static const tri_op weighted_gates[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *rows, tri_activation kind, int64_t width,
                                  int32_t x, int32_t weights, int32_t tables, int32_t *out) {
   const void *kept = NULL;
   const weighted_gated at = {width, rows->capacity, rows->here + rows->num_experts, tri_expert_rows_first(rows), kind};
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(op_of(kind), kept);
+  tri_op_call call = tri_op_call_of(&weighted_gates[kind], kept);
   call.inputs[X] = x;
   call.inputs[TABLES] = tables;
   call.inputs[ROW_WEIGHTS] = weights;

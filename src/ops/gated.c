@@ -42,27 +42,21 @@ static void op_gated_cost(const tri_op_call *call, tri_pass pass, tri_cost *out)
 }
 
 /* All are bound by memory, and priced as SwiGLU was measured. */
-#define GATED(name_)                                                                                                   \
-  {                                                                                                                    \
-    .name = name_, .work = "swiglu", .cheap = true, .keeps_inputs = 1u << 0, .shape = op_gated_shape,                  \
-    .forward = op_gated_forward, .backward_input = op_gated_backward_input, .cost = op_gated_cost                      \
-  }
-static const tri_op op_geglu = GATED("geglu"), op_swiglu = GATED("swiglu"), op_reglu = GATED("reglu");
-
-static const tri_op *op_of(tri_activation kind) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_GELU_ERF: return &op_geglu;
-    case TRI_ACTIVATION_SILU: break;
-    case TRI_ACTIVATION_RELU: return &op_reglu;
-  }
-  return &op_swiglu;
-}
+#define OPERATION(VALUE, name_, hf_names, operation, gated, ...)                                                       \
+  {.name = gated,                                                                                                      \
+   .work = "swiglu",                                                                                                   \
+   .cheap = true,                                                                                                      \
+   .keeps_inputs = 1u << 0,                                                                                            \
+   .shape = op_gated_shape,                                                                                            \
+   .forward = op_gated_forward,                                                                                        \
+   .backward_input = op_gated_backward_input,                                                                          \
+   .cost = op_gated_cost},
+static const tri_op gates[] = {TRI_ACTIVATIONS(OPERATION)};
 
 tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, &(gated){kind, list->slots[x].shape.width / 2}, sizeof(gated), &at));
-  tri_op_call call = tri_op_call_of(op_of(kind), at);
+  tri_op_call call = tri_op_call_of(&gates[kind], at);
   call.inputs[0] = x;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));

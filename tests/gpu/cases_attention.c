@@ -3,7 +3,6 @@
  * in arrays of their own; calls that merge and gradients that accumulate. */
 #include "problem.h"
 
-#include "device/reference/attention.h"
 #include "device/reference/reference.h"
 
 #include <math.h>

@@ -245,7 +245,7 @@ void cases_column_sum(checker *c, tri_dtype type) {
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-#define KIND(VALUE, name) {TRI_ACTIVATION_##VALUE, #name},
+#define KIND(VALUE, name, ...) {TRI_ACTIVATION_##VALUE, #name},
 static const struct {
   tri_activation kind;
   const char *name;

@@ -55,8 +55,16 @@ def operations_of(text, file):
     return found
 
 
+def operations_of_activations():
+    """Three for each row of the list: alone, as a gate, and as a gate of experts."""
+    rows = re.findall(r'^  X\([A-Z0-9_]+, \w+, "[\w ]+", "(\w+)", "(\w+)", ', (ROOT / "src/device/activation.h").read_text(), re.M)
+    assert rows, "no rows in src/device/activation.h"
+    return {name for alone, gate in rows for name in (alone, gate, f"weighted_{gate}")}
+
+
 def operations():
-    return {name for path in sorted((ROOT / "src/ops").glob("*.c")) for name in operations_of(path.read_text(), path.name)}
+    found = {name for path in sorted((ROOT / "src/ops").glob("*.c")) for name in operations_of(path.read_text(), path.name)}
+    return found | operations_of_activations()
 
 
 def registered():

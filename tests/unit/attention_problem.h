@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "base/sanitizer.h"
 #include "device/kernels.h"
-#include "device/reference/attention.h"
+#include "device/reference/reference.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

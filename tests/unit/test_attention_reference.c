@@ -2,7 +2,7 @@
 #include "attention_problem.h"
 
 #include "base/status.h"
-#include "device/reference/attention.h"
+#include "device/reference/reference.h"
 
 static double scale_of(const shape *s) { return s->scale > 0 ? s->scale : 1 / sqrt((double)s->head_dim); }
 

@@ -2,7 +2,7 @@
  * causal, shared and not, grouped queries, any head size, calls that are merged, gradients that accumulate; layouts on
  * 16 bytes and off them. What lies between heads, and around the arrays, must stay. Warps of 32 and of 64 each give the
  * same bits in every order of threads. */
-#include "device/reference/attention.h"
+#include "device/reference/reference.h"
 #include "gpu_array.h"
 #include "slice_lists.h"
 

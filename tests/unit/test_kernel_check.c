@@ -3,7 +3,6 @@
 #include "check.h"
 
 #include "base/sanitizer.h"
-#include "device/reference/attention.h"
 #include "device/reference/reference.h"
 
 #include "checker.h"

@@ -328,7 +328,7 @@ static tri_status rms_norm_pieces_backward_call(tri_device *device, bench *b) {
 
 /* Another one for each case. */
 static tri_activation kind_of(const bench *b) {
-#define KIND(VALUE, name) TRI_ACTIVATION_##VALUE,
+#define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
   static const tri_activation all[] = {TRI_ACTIVATIONS(KIND)};
   return all[(b->rows + b->width + (b->flag ? 1 : 0)) % (int64_t)(sizeof all / sizeof all[0])];
 }

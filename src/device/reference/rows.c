@@ -1,4 +1,5 @@
 #include "base/random.h"
+#include "device/reference/activations.h"
 #include "device/reference/reference.h"
 
 #include <math.h>
@@ -6,8 +7,6 @@
 
 #define load tri_reference_load
 #define store tri_reference_store
-
-static const double pi = 3.14159265358979323846;
 
 tri_status tri_reference_add(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a,
                              const void *b, void *out) {
@@ -114,46 +113,6 @@ tri_status tri_reference_position_backward(tri_queue *queue, tri_dtype type, tri
 }
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
-
-static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
-
-static double activation(tri_activation kind, double x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF: return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
-    case TRI_ACTIVATION_GELU_TANH: return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)));
-    case TRI_ACTIVATION_SILU: return x / (1.0 + exp(-x));
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : x; /* NaN stays NaN */
-  }
-  return NAN;
-}
-
-static double gelu_tanh_slope(double x) {
-  double root = sqrt(2.0 / pi);
-  double t = tanh(root * (x + 0.044715 * x * x * x));
-  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
-}
-
-/* Factors go from left to right: that order is part of the bits. */
-static double times_activation(tri_activation kind, double factor, double x) {
-  switch (kind) {
-    case TRI_ACTIVATION_SILU: return factor * x * sigmoid(x);
-    case TRI_ACTIVATION_GELU_ERF:
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_RELU: break;
-  }
-  return factor * activation(kind, x);
-}
-
-static double times_slope(tri_activation kind, double factor, double x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF:
-      return factor * (0.5 * (1.0 + erf(x / sqrt(2.0))) + x * exp(-0.5 * x * x) / sqrt(2.0 * pi));
-    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
-    case TRI_ACTIVATION_SILU: return factor * sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)));
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0.0 : factor;
-  }
-  return NAN;
-}
 
 tri_status tri_reference_activation_forward(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows,
                                             int64_t width, const void *x, void *y) {

@@ -1,6 +1,7 @@
 /* Element by element: add, scale, activations, dropout, rotation, conversion. All bound by memory, or by one
  * exponential. */
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/activations.h"
 #include "device/cpu/kernels/by_type.h"
 #include "device/cpu/kernels/kernels.h"
 #include "device/cpu/kernels/vector.h"
@@ -62,63 +63,14 @@ static tri_status convert(tri_queue *queue, int64_t count, tri_dtype from, const
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* 0.5 (1 + tanh u) is the sigmoid of 2u, and 2u = x (LINEAR + CUBIC x^2) with LINEAR = 2 sqrt(2/pi). */
-#define LINEAR 1.5957691216057308f
-#define CUBIC (0.044715f * LINEAR)
-
-INLINE vf gelu_sigmoid(vf x) { return vf_sigmoid_of_minus(x * (-LINEAR - CUBIC * (x * x))); }
-
-/* `x` where z is above 0; NaN stays NaN. */
-INLINE vf where_positive(vf z, vf x) { return (vf)(~(z <= 0.0f) & (vi)x); }
-
-INLINE vf activation(tri_activation kind, vf x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF: return x * vf_normal_cdf(x);
-    case TRI_ACTIVATION_GELU_TANH: return x * gelu_sigmoid(x);
-    case TRI_ACTIVATION_SILU: return x * vf_sigmoid(x);
-    case TRI_ACTIVATION_RELU: return where_positive(x, x);
-  }
-  return x * NAN;
-}
-
-INLINE vf gelu_tanh_slope(vf x) {
-  vf sigmoid = gelu_sigmoid(x);
-  return sigmoid + sigmoid * (1.0f - sigmoid) * (x * (LINEAR + 3.0f * CUBIC * (x * x)));
-}
-
-/* Factors go from left to right: that order is part of the bits. */
-INLINE vf times_activation(tri_activation kind, vf factor, vf x) {
-  switch (kind) {
-    case TRI_ACTIVATION_SILU: return factor * x * vf_sigmoid(x);
-    case TRI_ACTIVATION_GELU_ERF:
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_RELU: break;
-  }
-  return factor * activation(kind, x);
-}
-
-INLINE vf times_slope(tri_activation kind, vf factor, vf x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF: return factor * (vf_normal_cdf(x) + x * 0.3989422804014327f * vf_exp(-0.5f * x * x));
-    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
-    case TRI_ACTIVATION_SILU: {
-      vf sigmoid = vf_sigmoid(x);
-      return factor * sigmoid * (1.0f + x * (1.0f - sigmoid));
-    }
-    case TRI_ACTIVATION_RELU: return where_positive(x, factor);
-  }
-  return x * NAN;
-}
-
 /* As BY_TYPE, of a function whose first arguments are a type and the kind of an activation. */
-#define BY_ACTIVATION(function, ...)                                                                                   \
+#define ACTIVATION_CASE(VALUE, name, hf_names, operation, gated, forward, backward, function, ...)                     \
+  case TRI_ACTIVATION_##VALUE:                                                                                         \
+    BY_TYPE(function, TRI_ACTIVATION_##VALUE, __VA_ARGS__);                                                            \
+    break;
+#define BY_ACTIVATION(...)                                                                                             \
   do {                                                                                                                 \
-    switch (kind) {                                                                                                    \
-      case TRI_ACTIVATION_GELU_TANH: BY_TYPE(function, TRI_ACTIVATION_GELU_TANH, __VA_ARGS__); break;                  \
-      case TRI_ACTIVATION_GELU_ERF: BY_TYPE(function, TRI_ACTIVATION_GELU_ERF, __VA_ARGS__); break;                    \
-      case TRI_ACTIVATION_SILU: BY_TYPE(function, TRI_ACTIVATION_SILU, __VA_ARGS__); break;                            \
-      case TRI_ACTIVATION_RELU: BY_TYPE(function, TRI_ACTIVATION_RELU, __VA_ARGS__); break;                            \
-    }                                                                                                                  \
+    switch (kind) { TRI_ACTIVATIONS_WITH(ACTIVATION_CASE, __VA_ARGS__) }                                               \
   } while (0)
 
 INLINE void activation_piece(tri_dtype type, tri_activation kind, int64_t first, int64_t end, const void *x, void *y) {

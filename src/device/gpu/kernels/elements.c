@@ -3,6 +3,7 @@
  * same function either way: where an array lies does not show in its bits. */
 #include "device/gpu/kernels/elements.h"
 
+#include "device/gpu/kernels/activations.h"
 #include "device/gpu/kernels/rows.h"
 
 /* The first vector of this thread, and the step to its next. */
@@ -150,64 +151,7 @@ KERNEL(copy_rows) {
   }
 }
 
-/* ---- activations
- * -------------------------------------------------------------------------------------------------------- */
-
-/* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
- * = 2 sqrt(2/pi). From 20 on it is 0 or 1 in every type, and x^2 stays finite. */
-#define LINEAR ((wide)1.5957691216057307118)
-#define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
-#define ROOT_HALF ((wide)0.70710678118654752440)
-
-DEVICE wide within_20(wide x) {
-  if (x > 20) x = 20;
-  if (x < -20) x = -20;
-  return x; /* not-a-number stays */
-}
-
-DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
-
-DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
-
-DEVICE wide activation(tri_activation kind, wide x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF: return x * normal_cdf(x);
-    case TRI_ACTIVATION_GELU_TANH: return x * gelu_sigmoid(within_20(x));
-    case TRI_ACTIVATION_SILU: return x / (1 + wide_exp(-x));
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : x; /* NaN stays NaN */
-  }
-  return 0;
-}
-
-DEVICE wide gelu_tanh_slope(wide x) {
-  const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
-  return sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner)));
-}
-
-/* Factors go from left to right: that order is part of the bits. */
-DEVICE wide times_activation(tri_activation kind, wide factor, wide x) {
-  switch (kind) {
-    case TRI_ACTIVATION_SILU: return factor * x * (1 / (1 + wide_exp(-x)));
-    case TRI_ACTIVATION_GELU_ERF:
-    case TRI_ACTIVATION_GELU_TANH:
-    case TRI_ACTIVATION_RELU: break;
-  }
-  return factor * activation(kind, x);
-}
-
-DEVICE wide times_slope(tri_activation kind, wide factor, wide x) {
-  switch (kind) {
-    case TRI_ACTIVATION_GELU_ERF:
-      return factor * (normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x));
-    case TRI_ACTIVATION_GELU_TANH: return factor * gelu_tanh_slope(x);
-    case TRI_ACTIVATION_SILU: {
-      const wide sigmoid = 1 / (1 + wide_exp(-x));
-      return factor * sigmoid * (1 + x * (1 - sigmoid));
-    }
-    case TRI_ACTIVATION_RELU: return x <= 0 ? 0 : factor;
-  }
-  return 0;
-}
+/* ---- activations ------------------------------------------------------------------------------------------------- */
 
 KERNEL(activation_forward) {
   const element *x = (const element *)a.x;

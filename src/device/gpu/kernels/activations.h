@@ -1,0 +1,81 @@
+/* The activations of GPUs: of each row of device/activation.h
+ *
+ *   NAME_value(x)          the function
+ *   NAME_times(factor, x)  factor times the function
+ *   NAME_slope(factor, x)  factor times its derivative
+ *
+ * Factors go from left to right: that order is part of the bits. */
+#ifndef TRI_DEVICE_GPU_KERNELS_ACTIVATIONS_H
+#define TRI_DEVICE_GPU_KERNELS_ACTIVATIONS_H
+
+#include "device/activation.h"
+#include "device/gpu/kernels/primitives.h"
+
+#define TIMES_VALUE(name)                                                                                              \
+  DEVICE wide name##_times(wide factor, wide x) { return factor * name##_value(x); }
+
+/* 0.5 (1 + tanh u) is the sigmoid of 2u, without the cancellation on the left; 2u = x (LINEAR + CUBIC x^2) with LINEAR
+ * = 2 sqrt(2/pi). From 20 on it is 0 or 1 in every type, and x^2 stays finite. */
+#define LINEAR ((wide)1.5957691216057307118)
+#define CUBIC ((wide)(0.044715 * 1.5957691216057307118))
+#define ROOT_HALF ((wide)0.70710678118654752440)
+
+DEVICE wide within_20(wide x) {
+  if (x > 20) x = 20;
+  if (x < -20) x = -20;
+  return x; /* a NaN stays one */
+}
+
+DEVICE wide gelu_sigmoid(wide x) { return 1 / (1 + wide_exp(-x * (LINEAR + CUBIC * (x * x)))); }
+
+DEVICE wide gelu_tanh_value(wide x) { return x * gelu_sigmoid(within_20(x)); }
+TIMES_VALUE(gelu_tanh)
+DEVICE wide gelu_tanh_slope(wide factor, wide x) {
+  const wide inner = within_20(x), sigmoid = gelu_sigmoid(inner);
+  return factor * (sigmoid + sigmoid * (1 - sigmoid) * (inner * (LINEAR + 3 * CUBIC * (inner * inner))));
+}
+
+DEVICE wide normal_cdf(wide x) { return (wide)0.5 * wide_erfc(-x * ROOT_HALF); }
+
+DEVICE wide gelu_erf_value(wide x) { return x * normal_cdf(x); }
+TIMES_VALUE(gelu_erf)
+DEVICE wide gelu_erf_slope(wide factor, wide x) {
+  return factor * (normal_cdf(x) + x * (wide)0.39894228040143267794 * wide_exp((wide)-0.5 * x * x));
+}
+
+DEVICE wide silu_value(wide x) { return x / (1 + wide_exp(-x)); }
+DEVICE wide silu_times(wide factor, wide x) { return factor * x * (1 / (1 + wide_exp(-x))); }
+DEVICE wide silu_slope(wide factor, wide x) {
+  const wide sigmoid = 1 / (1 + wide_exp(-x));
+  return factor * sigmoid * (1 + x * (1 - sigmoid));
+}
+
+/* A NaN stays one. */
+DEVICE wide relu_value(wide x) { return x <= 0 ? 0 : x; }
+TIMES_VALUE(relu)
+DEVICE wide relu_slope(wide factor, wide x) { return x <= 0 ? 0 : factor; }
+
+/* ---- by kind ----------------------------------------------------------------------------------------------------- */
+
+DEVICE wide activation(tri_activation kind, wide x) {
+#define VALUE_OF(VALUE, name, ...)                                                                                     \
+  case TRI_ACTIVATION_##VALUE: return name##_value(x);
+  switch (kind) { TRI_ACTIVATIONS(VALUE_OF) }
+  return 0;
+}
+
+DEVICE wide times_activation(tri_activation kind, wide factor, wide x) {
+#define TIMES_OF(VALUE, name, ...)                                                                                     \
+  case TRI_ACTIVATION_##VALUE: return name##_times(factor, x);
+  switch (kind) { TRI_ACTIVATIONS(TIMES_OF) }
+  return 0;
+}
+
+DEVICE wide times_slope(tri_activation kind, wide factor, wide x) {
+#define SLOPE_OF(VALUE, name, ...)                                                                                     \
+  case TRI_ACTIVATION_##VALUE: return name##_slope(factor, x);
+  switch (kind) { TRI_ACTIVATIONS(SLOPE_OF) }
+  return 0;
+}
+
+#endif
