@@ -1,6 +1,6 @@
 /* Attention, plainly: every query by itself, in double. Nothing here is larger than one row of scores or than the
  * gradients of one key/value head, which are summed in double before they are stored once. */
-#include "device/reference/attention.h"
+#include "device/reference/reference.h"
 
 #include "base/status.h"
 
