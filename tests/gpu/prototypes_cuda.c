@@ -8,10 +8,10 @@
 #define tri_gpu_event_object CUevent_st
 #define tri_gpu_graph_object CUgraph_st
 #define tri_gpu_graph_run_object CUgraphExec_st
-#define tri_nvrtc_program_object _nvrtcProgram
+#define tri_gpu_rtc_program_object _nvrtcProgram
 
 #include "device/gpu/cuda_calls.h"
-#include "device/gpu/nvrtc_calls.h"
+#include "device/gpu/rtc_calls.h"
 
 #include <cuda.h>
 #include <nvrtc.h>
@@ -37,6 +37,8 @@ TRI_CUDA_CALLS(CUDA_CALL)
 TRI_CUDA_CALLS_IF_ANY(CUDA_CALL)
 #endif
 
+#define RTC_CALL(field, nvrtc, hiprtc) _Static_assert(ARE_SAME(*((tri_gpu_rtc_calls *)0)->field, nvrtc), #nvrtc);
+TRI_GPU_RTC_CALLS(RTC_CALL)
 #define NVRTC_CALL(field, name) _Static_assert(ARE_SAME(*((tri_nvrtc_calls *)0)->field, name), #name);
 TRI_NVRTC_CALLS(NVRTC_CALL)
 
@@ -124,5 +126,5 @@ NUMBER(TRI_CUDA_LAUNCH_END, CU_LAUNCH_PARAM_END_AS_INT)
 NUMBER(TRI_CUDA_LAUNCH_BUFFER, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)
 NUMBER(TRI_CUDA_LAUNCH_BUFFER_BYTES, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT)
 
-NUMBER(TRI_NVRTC_COMPILATION, NVRTC_ERROR_COMPILATION)
-NUMBER(TRI_NVRTC_BUILTINS, NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+NUMBER(TRI_GPU_RTC_COMPILATION, NVRTC_ERROR_COMPILATION)
+NUMBER(TRI_GPU_RTC_BUILTINS, NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)

@@ -7,10 +7,10 @@
 #define tri_gpu_event_object ihipEvent_t
 #define tri_gpu_graph_object ihipGraph
 #define tri_gpu_graph_run_object hipGraphExec
-#define tri_hiprtc_program_object _hiprtcProgram
+#define tri_gpu_rtc_program_object _hiprtcProgram
 
 #include "device/gpu/hip_calls.h"
-#include "device/gpu/hiprtc_calls.h"
+#include "device/gpu/rtc_calls.h"
 
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
@@ -33,14 +33,13 @@ _Static_assert(ARE_SAME(*((tri_hip_calls *)0)->properties_5, our_properties), "p
 _Static_assert(ARE_SAME(*((tri_hip_calls *)0)->properties_6, our_properties), "properties_6");
 
 /* Lists of texts got another `const` in some versions. */
-typedef hiprtcResult create_texts(hiprtcProgram *, const char *, const char *, int, const char *const *,
-                                  const char *const *);
-typedef hiprtcResult compile_texts(hiprtcProgram, int, const char *const *);
-#define HIPRTC_CALL(field, name)                                                                                       \
-  _Static_assert(ARE_SAME(*((tri_hiprtc_calls *)0)->field, name) || ARE_SAME(name, create_texts) ||                    \
-                     ARE_SAME(name, compile_texts),                                                                    \
-                 #name);
-TRI_HIPRTC_CALLS(HIPRTC_CALL)
+typedef hiprtcResult create_texts(hiprtcProgram *, const char *, const char *, int, const char **, const char **);
+typedef hiprtcResult compile_texts(hiprtcProgram, int, const char **);
+#define HIPRTC_CALL(field, nvrtc, hiprtc)                                                                              \
+  _Static_assert(ARE_SAME(*((tri_gpu_rtc_calls *)0)->field, hiprtc) || ARE_SAME(hiprtc, create_texts) ||               \
+                     ARE_SAME(hiprtc, compile_texts),                                                                  \
+                 #hiprtc);
+TRI_GPU_RTC_CALLS(HIPRTC_CALL)
 
 #if __has_include(<amd_comgr/amd_comgr.h>)
 #include <amd_comgr/amd_comgr.h>
@@ -111,5 +110,5 @@ NUMBER(TRI_GPU_COPY_HOST_TO_DEVICE, hipMemcpyHostToDevice)
 NUMBER(TRI_GPU_COPY_DEVICE_TO_HOST, hipMemcpyDeviceToHost)
 NUMBER(TRI_GPU_COPY_DEVICE_TO_DEVICE, hipMemcpyDeviceToDevice)
 NUMBER(0, HIPRTC_SUCCESS)
-NUMBER(TRI_HIPRTC_BUILTINS, HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE)
-NUMBER(TRI_HIPRTC_COMPILATION, HIPRTC_ERROR_COMPILATION)
+NUMBER(TRI_GPU_RTC_BUILTINS, HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+NUMBER(TRI_GPU_RTC_COMPILATION, HIPRTC_ERROR_COMPILATION)
