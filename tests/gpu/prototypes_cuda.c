@@ -2,16 +2,16 @@
  * this compiles or it does not. Their objects are ours under other names, and an enum of theirs is an unsigned number
  * to the compiler. */
 #define tri_cuda_context_object CUctx_st
-#define tri_cuda_module_object CUmod_st
-#define tri_cuda_function_object CUfunc_st
-#define tri_cuda_stream_object CUstream_st
-#define tri_cuda_event_object CUevent_st
-#define tri_cuda_graph_object CUgraph_st
-#define tri_cuda_graph_run_object CUgraphExec_st
-#define tri_nvrtc_program_object _nvrtcProgram
+#define tri_gpu_module_object CUmod_st
+#define tri_gpu_function_object CUfunc_st
+#define tri_gpu_stream_object CUstream_st
+#define tri_gpu_event_object CUevent_st
+#define tri_gpu_graph_object CUgraph_st
+#define tri_gpu_graph_run_object CUgraphExec_st
+#define tri_gpu_rtc_program_object _nvrtcProgram
 
 #include "device/gpu/cuda_calls.h"
-#include "device/gpu/nvrtc_calls.h"
+#include "device/gpu/rtc_calls.h"
 
 #include <cuda.h>
 #include <nvrtc.h>
@@ -21,18 +21,24 @@
 /* ---- prototypes -------------------------------------------------------------------------------------------------- */
 
 /* The one function that takes a struct, which is compared below. */
-typedef tri_cuda_enum our_copy(const tri_cuda_copy *, CUstream);
+typedef tri_gpu_enum our_copy(const tri_cuda_copy *, CUstream);
 typedef CUresult their_copy(const CUDA_MEMCPY2D *, CUstream);
 
+#define ALIKE(field, cuda, hip) _Static_assert(ARE_SAME(*((tri_gpu_calls *)0)->field, cuda), #cuda);
+TRI_GPU_CALLS_ALIKE(ALIKE)
 #define CUDA_CALL(field, name)                                                                                         \
   _Static_assert(ARE_SAME(*((tri_cuda_calls *)0)->field, name) ||                                                      \
                      (ARE_SAME(*((tri_cuda_calls *)0)->field, our_copy) && ARE_SAME(name, their_copy)),                \
                  #name);
+#define ADAPTED(field, cuda, hip) CUDA_CALL(field, cuda)
+TRI_GPU_CALLS_ADAPTED(ADAPTED)
 TRI_CUDA_CALLS(CUDA_CALL)
 #if CUDA_VERSION >= 12040
 TRI_CUDA_CALLS_IF_ANY(CUDA_CALL)
 #endif
 
+#define RTC_CALL(field, nvrtc, hiprtc) _Static_assert(ARE_SAME(*((tri_gpu_rtc_calls *)0)->field, nvrtc), #nvrtc);
+TRI_GPU_RTC_CALLS(RTC_CALL)
 #define NVRTC_CALL(field, name) _Static_assert(ARE_SAME(*((tri_nvrtc_calls *)0)->field, name), #name);
 TRI_NVRTC_CALLS(NVRTC_CALL)
 
@@ -60,10 +66,10 @@ _Static_assert(sizeof(tri_cuda_copy) == sizeof(CUDA_MEMCPY2D), "CUDA_MEMCPY2D");
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 #define NUMBER(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #theirs);
-NUMBER(TRI_CUDA_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
+NUMBER(TRI_GPU_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY)
 NUMBER(TRI_CUDA_STUB_LIBRARY, CUDA_ERROR_STUB_LIBRARY)
 NUMBER(TRI_CUDA_DEVICE_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE)
-NUMBER(TRI_CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE)
+NUMBER(TRI_GPU_NO_DEVICE, CUDA_ERROR_NO_DEVICE)
 NUMBER(TRI_CUDA_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE)
 NUMBER(TRI_CUDA_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU)
 NUMBER(TRI_CUDA_ECC, CUDA_ERROR_ECC_UNCORRECTABLE)
@@ -75,7 +81,7 @@ NUMBER(TRI_CUDA_TEXT_COMPILER_OFF, CUDA_ERROR_JIT_COMPILATION_DISABLED)
 #if CUDA_VERSION >= 12080
 NUMBER(TRI_CUDA_CONTAINED, CUDA_ERROR_CONTAINED)
 #endif
-NUMBER(TRI_CUDA_NOT_READY, CUDA_ERROR_NOT_READY)
+NUMBER(TRI_GPU_NOT_READY, CUDA_ERROR_NOT_READY)
 NUMBER(TRI_CUDA_ILLEGAL_ADDRESS, CUDA_ERROR_ILLEGAL_ADDRESS)
 NUMBER(TRI_CUDA_LAUNCH_RESOURCES, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES)
 NUMBER(TRI_CUDA_LAUNCH_TIMEOUT, CUDA_ERROR_LAUNCH_TIMEOUT)
@@ -91,8 +97,8 @@ NUMBER(TRI_CUDA_SYSTEM_DRIVER_MISMATCH, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)
 NUMBER(TRI_CUDA_COMPAT_NOT_SUPPORTED, CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE)
 NUMBER(TRI_CUDA_MPS_FIRST, CUDA_ERROR_MPS_CONNECTION_FAILED)
 NUMBER(TRI_CUDA_MPS_LAST, CUDA_ERROR_MPS_CLIENT_TERMINATED)
-NUMBER(TRI_CUDA_CAPTURE_FIRST, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-NUMBER(TRI_CUDA_CAPTURE_LAST, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+NUMBER(TRI_GPU_CAPTURE_FIRST, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+NUMBER(TRI_GPU_CAPTURE_LAST, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
 NUMBER(TRI_CUDA_UNKNOWN, CUDA_ERROR_UNKNOWN)
 
 NUMBER(TRI_CUDA_BLOCK_THREADS, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
@@ -107,11 +113,11 @@ NUMBER(TRI_CUDA_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
 NUMBER(TRI_CUDA_SHARED_BYTES_ASKED, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
 
 NUMBER(TRI_CUDA_FUNCTION_SHARED_ASKED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-NUMBER(TRI_CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
-NUMBER(TRI_CUDA_EVENT_UNTIMED, CU_EVENT_DISABLE_TIMING)
-NUMBER(TRI_CUDA_CAPTURE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
-NUMBER(TRI_CUDA_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED)
-NUMBER(TRI_CUDA_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
+NUMBER(TRI_GPU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
+NUMBER(TRI_GPU_EVENT_UNTIMED, CU_EVENT_DISABLE_TIMING)
+NUMBER(TRI_GPU_CAPTURE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+NUMBER(TRI_GPU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED)
+NUMBER(TRI_GPU_HOST_PORTABLE, CU_MEMHOSTALLOC_PORTABLE)
 NUMBER(TRI_CUDA_MEMORY_HOST, CU_MEMORYTYPE_HOST)
 NUMBER(TRI_CUDA_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE)
 NUMBER(TRI_CUDA_JIT_ERRORS, CU_JIT_ERROR_LOG_BUFFER)
@@ -120,5 +126,5 @@ NUMBER(TRI_CUDA_LAUNCH_END, CU_LAUNCH_PARAM_END_AS_INT)
 NUMBER(TRI_CUDA_LAUNCH_BUFFER, CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)
 NUMBER(TRI_CUDA_LAUNCH_BUFFER_BYTES, CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT)
 
-NUMBER(TRI_NVRTC_COMPILATION, NVRTC_ERROR_COMPILATION)
-NUMBER(TRI_NVRTC_BUILTINS, NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+NUMBER(TRI_GPU_RTC_COMPILATION, NVRTC_ERROR_COMPILATION)
+NUMBER(TRI_GPU_RTC_BUILTINS, NVRTC_ERROR_BUILTIN_OPERATION_FAILURE)

@@ -1,16 +1,16 @@
 /* Whether our own prototypes, numbers and offsets of AMD's run-time library and compiler are those of its headers: this
  * compiles or it does not. Their objects are ours under other names, and an enum of theirs is an unsigned number to the
  * compiler. */
-#define tri_hip_module_object ihipModule_t
-#define tri_hip_function_object ihipModuleSymbol_t
-#define tri_hip_stream_object ihipStream_t
-#define tri_hip_event_object ihipEvent_t
-#define tri_hip_graph_object ihipGraph
-#define tri_hip_graph_run_object hipGraphExec
-#define tri_hiprtc_program_object _hiprtcProgram
+#define tri_gpu_module_object ihipModule_t
+#define tri_gpu_function_object ihipModuleSymbol_t
+#define tri_gpu_stream_object ihipStream_t
+#define tri_gpu_event_object ihipEvent_t
+#define tri_gpu_graph_object ihipGraph
+#define tri_gpu_graph_run_object hipGraphExec
+#define tri_gpu_rtc_program_object _hiprtcProgram
 
 #include "device/gpu/hip_calls.h"
-#include "device/gpu/hiprtc_calls.h"
+#include "device/gpu/rtc_calls.h"
 
 #define __HIP_PLATFORM_AMD__ 1
 #include <hip/hip_runtime_api.h>
@@ -20,6 +20,8 @@
 
 /* ---- prototypes -------------------------------------------------------------------------------------------------- */
 
+#define COMMON(field, cuda, hip) _Static_assert(ARE_SAME(*((tri_gpu_calls *)0)->field, hip), #hip);
+TRI_GPU_CALLS(COMMON)
 #define HIP_CALL(field, name) _Static_assert(ARE_SAME(*((tri_hip_calls *)0)->field, name), #name);
 TRI_HIP_CALLS(HIP_CALL)
 
@@ -31,14 +33,13 @@ _Static_assert(ARE_SAME(*((tri_hip_calls *)0)->properties_5, our_properties), "p
 _Static_assert(ARE_SAME(*((tri_hip_calls *)0)->properties_6, our_properties), "properties_6");
 
 /* Lists of texts got another `const` in some versions. */
-typedef hiprtcResult create_texts(hiprtcProgram *, const char *, const char *, int, const char *const *,
-                                  const char *const *);
-typedef hiprtcResult compile_texts(hiprtcProgram, int, const char *const *);
-#define HIPRTC_CALL(field, name)                                                                                       \
-  _Static_assert(ARE_SAME(*((tri_hiprtc_calls *)0)->field, name) || ARE_SAME(name, create_texts) ||                    \
-                     ARE_SAME(name, compile_texts),                                                                    \
-                 #name);
-TRI_HIPRTC_CALLS(HIPRTC_CALL)
+typedef hiprtcResult create_texts(hiprtcProgram *, const char *, const char *, int, const char **, const char **);
+typedef hiprtcResult compile_texts(hiprtcProgram, int, const char **);
+#define HIPRTC_CALL(field, nvrtc, hiprtc)                                                                              \
+  _Static_assert(ARE_SAME(*((tri_gpu_rtc_calls *)0)->field, hiprtc) || ARE_SAME(hiprtc, create_texts) ||               \
+                     ARE_SAME(hiprtc, compile_texts),                                                                  \
+                 #hiprtc);
+TRI_GPU_RTC_CALLS(HIPRTC_CALL)
 
 #if __has_include(<amd_comgr/amd_comgr.h>)
 #include <amd_comgr/amd_comgr.h>
@@ -69,11 +70,11 @@ _Static_assert(sizeof(hipDeviceProp_t) <= TRI_HIP_PROPERTIES_BYTES, "hipDevicePr
 
 #define NUMBER(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #theirs);
 NUMBER(0, hipSuccess)
-NUMBER(TRI_HIP_OUT_OF_MEMORY, hipErrorOutOfMemory)
+NUMBER(TRI_GPU_OUT_OF_MEMORY, hipErrorOutOfMemory)
 NUMBER(TRI_HIP_NOT_INITIALIZED, hipErrorNotInitialized)
 NUMBER(TRI_HIP_OLD_DRIVER, hipErrorInsufficientDriver)
 NUMBER(TRI_HIP_INVALID_DEVICE_FUNCTION, hipErrorInvalidDeviceFunction)
-NUMBER(TRI_HIP_NO_DEVICE, hipErrorNoDevice)
+NUMBER(TRI_GPU_NO_DEVICE, hipErrorNoDevice)
 NUMBER(TRI_HIP_INVALID_DEVICE, hipErrorInvalidDevice)
 NUMBER(TRI_HIP_INVALID_IMAGE, hipErrorInvalidImage)
 NUMBER(TRI_HIP_NO_BINARY_FOR_GPU, hipErrorNoBinaryForGpu)
@@ -81,13 +82,13 @@ NUMBER(TRI_HIP_ECC, hipErrorECCNotCorrectable)
 NUMBER(TRI_HIP_INVALID_KERNEL_FILE, hipErrorInvalidKernelFile)
 NUMBER(TRI_HIP_OBJECT_NOT_LOADED, hipErrorSharedObjectInitFailed)
 NUMBER(TRI_HIP_ILLEGAL_STATE, hipErrorIllegalState)
-NUMBER(TRI_HIP_NOT_READY, hipErrorNotReady)
+NUMBER(TRI_GPU_NOT_READY, hipErrorNotReady)
 NUMBER(TRI_HIP_ILLEGAL_ADDRESS, hipErrorIllegalAddress)
 NUMBER(TRI_HIP_LAUNCH_TIMEOUT, hipErrorLaunchTimeOut)
 NUMBER(TRI_HIP_ASSERT, hipErrorAssert)
 NUMBER(TRI_HIP_LAUNCH_FAILED, hipErrorLaunchFailure)
-NUMBER(TRI_HIP_CAPTURE_FIRST, hipErrorStreamCaptureUnsupported)
-NUMBER(TRI_HIP_CAPTURE_LAST, hipErrorStreamCaptureWrongThread)
+NUMBER(TRI_GPU_CAPTURE_FIRST, hipErrorStreamCaptureUnsupported)
+NUMBER(TRI_GPU_CAPTURE_LAST, hipErrorStreamCaptureWrongThread)
 NUMBER(TRI_HIP_UNKNOWN, hipErrorUnknown)
 NUMBER(TRI_HIP_RUNTIME_MEMORY, hipErrorRuntimeMemory)
 NUMBER(TRI_HIP_RUNTIME_OTHER, hipErrorRuntimeOther)
@@ -99,15 +100,15 @@ NUMBER(TRI_HIP_MEMORY_CLOCK_KHZ, hipDeviceAttributeMemoryClockRate)
 NUMBER(TRI_HIP_PROCESSORS, hipDeviceAttributeMultiprocessorCount)
 NUMBER(TRI_HIP_SHARED_BYTES, hipDeviceAttributeMaxSharedMemoryPerBlock)
 NUMBER(TRI_HIP_WARP, hipDeviceAttributeWarpSize)
-NUMBER(TRI_HIP_STREAM_NON_BLOCKING, hipStreamNonBlocking)
-NUMBER(TRI_HIP_EVENT_UNTIMED, hipEventDisableTiming)
-NUMBER(TRI_HIP_CAPTURE_THREAD_LOCAL, hipStreamCaptureModeThreadLocal)
-NUMBER(TRI_HIP_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed)
-NUMBER(TRI_HIP_HOST_PORTABLE, hipHostMallocPortable)
-NUMBER(TRI_HIP_COPY_HOST_TO_HOST, hipMemcpyHostToHost)
-NUMBER(TRI_HIP_COPY_HOST_TO_DEVICE, hipMemcpyHostToDevice)
-NUMBER(TRI_HIP_COPY_DEVICE_TO_HOST, hipMemcpyDeviceToHost)
-NUMBER(TRI_HIP_COPY_DEVICE_TO_DEVICE, hipMemcpyDeviceToDevice)
+NUMBER(TRI_GPU_STREAM_NON_BLOCKING, hipStreamNonBlocking)
+NUMBER(TRI_GPU_EVENT_UNTIMED, hipEventDisableTiming)
+NUMBER(TRI_GPU_CAPTURE_THREAD_LOCAL, hipStreamCaptureModeThreadLocal)
+NUMBER(TRI_GPU_CAPTURE_RELAXED, hipStreamCaptureModeRelaxed)
+NUMBER(TRI_GPU_HOST_PORTABLE, hipHostMallocPortable)
+NUMBER(TRI_GPU_COPY_HOST_TO_HOST, hipMemcpyHostToHost)
+NUMBER(TRI_GPU_COPY_HOST_TO_DEVICE, hipMemcpyHostToDevice)
+NUMBER(TRI_GPU_COPY_DEVICE_TO_HOST, hipMemcpyDeviceToHost)
+NUMBER(TRI_GPU_COPY_DEVICE_TO_DEVICE, hipMemcpyDeviceToDevice)
 NUMBER(0, HIPRTC_SUCCESS)
-NUMBER(TRI_HIPRTC_BUILTINS, HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE)
-NUMBER(TRI_HIPRTC_COMPILATION, HIPRTC_ERROR_COMPILATION)
+NUMBER(TRI_GPU_RTC_BUILTINS, HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE)
+NUMBER(TRI_GPU_RTC_COMPILATION, HIPRTC_ERROR_COMPILATION)

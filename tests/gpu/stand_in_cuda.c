@@ -18,19 +18,26 @@ enum {
 enum { CONTEXT_BYTES = 64 << 20, STATIC_SHARED_BYTES = 48 << 10, MOST_SHARED_BYTES = 227 << 10 };
 
 #define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_cuda_calls *)NULL)->field) name;
+#define DECLARE_ADAPTED(field, cuda, hip) DECLARE(field, cuda)
+#define DECLARE_ALIKE(field, cuda, hip) STAND_IN_EXPORT extern __typeof__(*((tri_gpu_calls *)NULL)->field) cuda;
+TRI_GPU_CALLS_ALIKE(DECLARE_ALIKE)
+TRI_GPU_CALLS_ADAPTED(DECLARE_ADAPTED)
 TRI_CUDA_CALLS(DECLARE)
 TRI_CUDA_CALLS_IF_ANY(DECLARE)
 
 /* So that none is forgotten. */
 #define ROW(field, name) .field = name,
-STAND_IN_EXPORT extern const tri_cuda_calls stand_in_all;
-const tri_cuda_calls stand_in_all = {TRI_CUDA_CALLS(ROW) TRI_CUDA_CALLS_IF_ANY(ROW)};
+#define ROW_OF(field, cuda, hip) .field = cuda,
+STAND_IN_EXPORT extern const tri_gpu_calls stand_in_alike;
+const tri_gpu_calls stand_in_alike = {TRI_GPU_CALLS_ALIKE(ROW_OF)};
+STAND_IN_EXPORT extern const tri_cuda_calls stand_in_own;
+const tri_cuda_calls stand_in_own = {TRI_GPU_CALLS_ADAPTED(ROW_OF) TRI_CUDA_CALLS(ROW) TRI_CUDA_CALLS_IF_ANY(ROW)};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int context_users;
 static _Thread_local tri_cuda_context current;
 static _Thread_local int recordings; /* of this thread */
-static _Thread_local tri_cuda_enum thread_mode;
+static _Thread_local tri_gpu_enum thread_mode;
 static int global_recordings;
 
 /* ---- what every call begins with --------------------------------------------------------------------------------- */
@@ -64,7 +71,7 @@ static int leave(int error) {
 
 /* What is not work spoils a recording, unless the thread says otherwise. */
 static bool is_unsafe(void) {
-  return (recordings > 0 || global_recordings > 0) && thread_mode != TRI_CUDA_CAPTURE_RELAXED;
+  return (recordings > 0 || global_recordings > 0) && thread_mode != TRI_GPU_CAPTURE_RELAXED;
 }
 
 #define ENTER_UNSAFE()                                                                                                 \
@@ -83,20 +90,20 @@ static size_t memory_left(void) {
   return taken < memory_bytes() ? memory_bytes() - taken : 0;
 }
 
-tri_cuda_enum cuInit(unsigned flags) {
+tri_gpu_enum cuInit(unsigned flags) {
   ENTER(false);
-  return leave(flags != 0 ? INVALID_VALUE : num_devices() == 0 ? TRI_CUDA_NO_DEVICE : 0);
+  return leave(flags != 0 ? INVALID_VALUE : num_devices() == 0 ? TRI_GPU_NO_DEVICE : 0);
 }
 
-tri_cuda_enum cuDriverGetVersion(int *out) {
+tri_gpu_enum cuDriverGetVersion(int *out) {
   *out = (int)stand_in_number("driver", 13000);
   return 0;
 }
 
-tri_cuda_enum cuGetErrorName(tri_cuda_enum error, const char **out) {
+tri_gpu_enum cuGetErrorName(tri_gpu_enum error, const char **out) {
   switch (error) {
     case INVALID_VALUE: *out = "CUDA_ERROR_INVALID_VALUE"; return 0;
-    case TRI_CUDA_OUT_OF_MEMORY: *out = "CUDA_ERROR_OUT_OF_MEMORY"; return 0;
+    case TRI_GPU_OUT_OF_MEMORY: *out = "CUDA_ERROR_OUT_OF_MEMORY"; return 0;
     case TRI_CUDA_NO_BINARY_FOR_GPU: *out = "CUDA_ERROR_NO_BINARY_FOR_GPU"; return 0;
     case TRI_CUDA_INVALID_IMAGE: *out = "CUDA_ERROR_INVALID_IMAGE"; return 0;
     case TRI_CUDA_ECC: *out = "CUDA_ERROR_ECC_UNCORRECTABLE"; return 0;
@@ -107,30 +114,30 @@ tri_cuda_enum cuGetErrorName(tri_cuda_enum error, const char **out) {
   }
 }
 
-tri_cuda_enum cuGetErrorString(tri_cuda_enum error, const char **out) {
+tri_gpu_enum cuGetErrorString(tri_gpu_enum error, const char **out) {
   *out = "as told to the stand-in";
   return error == 0 ? INVALID_VALUE : 0;
 }
 
-tri_cuda_enum cuDeviceGetCount(int *out) {
+tri_gpu_enum cuDeviceGetCount(int *out) {
   ENTER(false);
   *out = num_devices();
   return leave(0);
 }
 
-tri_cuda_enum cuDeviceGet(tri_cuda_device *out, int ordinal) {
+tri_gpu_enum cuDeviceGet(tri_cuda_device *out, int ordinal) {
   ENTER(false);
   *out = ordinal;
   return leave(ordinal < num_devices() ? 0 : INVALID_VALUE);
 }
 
-tri_cuda_enum cuDeviceGetName(char *out, int bytes, tri_cuda_device device) {
+tri_gpu_enum cuDeviceGetName(char *out, int bytes, tri_cuda_device device) {
   ENTER(false);
   snprintf(out, (size_t)bytes, "stand-in %d", device);
   return leave(0);
 }
 
-tri_cuda_enum cuDeviceGetAttribute(int *out, tri_cuda_enum attribute, tri_cuda_device device) {
+tri_gpu_enum cuDeviceGetAttribute(int *out, tri_gpu_enum attribute, tri_cuda_device device) {
   (void)device;
   const int chip = stand_in_version("chip", 90);
   ENTER(false);
@@ -150,37 +157,37 @@ tri_cuda_enum cuDeviceGetAttribute(int *out, tri_cuda_enum attribute, tri_cuda_d
   return leave(0);
 }
 
-tri_cuda_enum cuDeviceTotalMem_v2(size_t *out, tri_cuda_device device) {
+tri_gpu_enum cuDeviceTotalMem_v2(size_t *out, tri_cuda_device device) {
   (void)device;
   ENTER(false);
   *out = memory_bytes();
   return leave(0);
 }
 
-tri_cuda_enum cuDeviceGetPCIBusId(char *out, int bytes, tri_cuda_device device) {
+tri_gpu_enum cuDeviceGetPCIBusId(char *out, int bytes, tri_cuda_device device) {
   ENTER(false);
   snprintf(out, (size_t)bytes, "0000:%02x:00.0", 0x81 + (unsigned)device);
   return leave(0);
 }
 
-tri_cuda_enum cuDevicePrimaryCtxRetain(tri_cuda_context *out, tri_cuda_device device) {
+tri_gpu_enum cuDevicePrimaryCtxRetain(tri_cuda_context *out, tri_cuda_device device) {
   static char contexts[64];
   ENTER(false);
-  if (context_users == 0 && memory_left() < CONTEXT_BYTES) return leave(TRI_CUDA_OUT_OF_MEMORY);
+  if (context_users == 0 && memory_left() < CONTEXT_BYTES) return leave(TRI_GPU_OUT_OF_MEMORY);
   if (!stand_in_memory_open(memory_bytes())) return leave(TRI_CUDA_UNKNOWN);
   context_users++;
   *out = (tri_cuda_context)(void *)&contexts[device % 64];
   return leave(0);
 }
 
-tri_cuda_enum cuDevicePrimaryCtxRelease_v2(tri_cuda_device device) {
+tri_gpu_enum cuDevicePrimaryCtxRelease_v2(tri_cuda_device device) {
   (void)device;
   ENTER(false);
   context_users--;
   return leave(0);
 }
 
-tri_cuda_enum cuCtxSetCurrent(tri_cuda_context context) {
+tri_gpu_enum cuCtxSetCurrent(tri_cuda_context context) {
   ENTER(false);
   current = context;
   return leave(0);
@@ -188,39 +195,39 @@ tri_cuda_enum cuCtxSetCurrent(tri_cuda_context context) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-tri_cuda_enum cuMemGetInfo_v2(size_t *free, size_t *total) {
+tri_gpu_enum cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER(true);
   *free = memory_left();
   *total = memory_bytes();
   return leave(0);
 }
 
-tri_cuda_enum cuMemAlloc_v2(tri_cuda_address *out, size_t bytes) {
+tri_gpu_enum cuMemAlloc_v2(tri_cuda_address *out, size_t bytes) {
   ENTER_UNSAFE();
   if (bytes == 0) return leave(INVALID_VALUE);
-  if (bytes > memory_left()) return leave(TRI_CUDA_OUT_OF_MEMORY);
+  if (bytes > memory_left()) return leave(TRI_GPU_OUT_OF_MEMORY);
   *out = stand_in_memory_create(bytes);
-  return leave(*out == 0 ? TRI_CUDA_OUT_OF_MEMORY : 0);
+  return leave(*out == 0 ? TRI_GPU_OUT_OF_MEMORY : 0);
 }
 
-tri_cuda_enum cuMemFree_v2(tri_cuda_address memory) {
+tri_gpu_enum cuMemFree_v2(tri_cuda_address memory) {
   ENTER_UNSAFE();
   return leave(stand_in_memory_destroy(memory) ? 0 : INVALID_VALUE);
 }
 
-tri_cuda_enum cuMemGetAddressRange_v2(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory) {
+tri_gpu_enum cuMemGetAddressRange_v2(tri_cuda_address *base, size_t *bytes, tri_cuda_address memory) {
   ENTER(true);
   return leave(stand_in_memory_range(memory, base, bytes) ? 0 : NOT_FOUND);
 }
 
-tri_cuda_enum cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
+tri_gpu_enum cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
   ENTER_UNSAFE();
-  if (bytes == 0 || flags != TRI_CUDA_HOST_PORTABLE) return leave(INVALID_VALUE);
+  if (bytes == 0 || flags != TRI_GPU_HOST_PORTABLE) return leave(INVALID_VALUE);
   *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-  return leave(*out == NULL ? TRI_CUDA_OUT_OF_MEMORY : 0);
+  return leave(*out == NULL ? TRI_GPU_OUT_OF_MEMORY : 0);
 }
 
-tri_cuda_enum cuMemFreeHost(void *memory) {
+tri_gpu_enum cuMemFreeHost(void *memory) {
   ENTER_UNSAFE();
   free(memory);
   return leave(0);
@@ -228,7 +235,7 @@ tri_cuda_enum cuMemFreeHost(void *memory) {
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-tri_cuda_enum cuMemcpyAsync(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_cuda_stream stream) {
+tri_gpu_enum cuMemcpyAsync(tri_cuda_address to, tri_cuda_address from, size_t bytes, tri_gpu_stream_handle stream) {
   ENTER(true);
   const work copy = {.kind = WORK_COPY,
                      .to = (char *)(uintptr_t)to,
@@ -243,7 +250,7 @@ static char *address_of(const tri_cuda_copy_side *side) {
   return stand_in_memory_is(at) == (side->memory == TRI_CUDA_MEMORY_DEVICE) ? at : NULL;
 }
 
-tri_cuda_enum cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_cuda_stream stream) {
+tri_gpu_enum cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_gpu_stream_handle stream) {
   ENTER(true);
   const work copy = {.kind = WORK_COPY,
                      .to = address_of(&c->to),
@@ -259,55 +266,55 @@ tri_cuda_enum cuMemcpy2DAsync_v2(const tri_cuda_copy *c, tri_cuda_stream stream)
   return leave(stand_in_queue(stream, &copy));
 }
 
-tri_cuda_enum cuMemsetD8Async(tri_cuda_address to, unsigned char value, size_t bytes, tri_cuda_stream stream) {
+tri_gpu_enum cuMemsetD8Async(tri_cuda_address to, unsigned char value, size_t bytes, tri_gpu_stream_handle stream) {
   ENTER(true);
   const work fill = {.kind = WORK_FILL, .to = (char *)(uintptr_t)to, .row_bytes = bytes};
   return leave(value != 0 ? INVALID_VALUE : stand_in_queue(stream, &fill));
 }
 
-tri_cuda_enum cuStreamCreate(tri_cuda_stream *out, unsigned flags) {
+tri_gpu_enum cuStreamCreate(tri_gpu_stream_handle *out, unsigned flags) {
   ENTER(true);
-  *out = flags == TRI_CUDA_STREAM_NON_BLOCKING ? calloc(1, sizeof **out) : NULL;
+  *out = flags == TRI_GPU_STREAM_NON_BLOCKING ? calloc(1, sizeof **out) : NULL;
   return leave(*out == NULL ? INVALID_VALUE : 0);
 }
 
 /* Events may still name it: its few bytes stay, where LeakSanitizer finds them. */
-static tri_cuda_stream destroyed_streams;
+static tri_gpu_stream_handle destroyed_streams;
 
-tri_cuda_enum cuStreamDestroy_v2(tri_cuda_stream stream) {
+tri_gpu_enum cuStreamDestroy_v2(tri_gpu_stream_handle stream) {
   ENTER(true);
   stream->next = destroyed_streams;
   destroyed_streams = stream;
   return leave(stand_in_run(stream, stream->queued));
 }
 
-tri_cuda_enum cuStreamSynchronize(tri_cuda_stream stream) {
+tri_gpu_enum cuStreamSynchronize(tri_gpu_stream_handle stream) {
   ENTER_UNSAFE();
   return leave(stand_in_run(stream, stream->queued));
 }
 
-tri_cuda_enum cuStreamWaitEvent(tri_cuda_stream stream, tri_cuda_event event, unsigned flags) {
+tri_gpu_enum cuStreamWaitEvent(tri_gpu_stream_handle stream, tri_gpu_event_handle event, unsigned flags) {
   ENTER(true);
   const work wait = {.kind = WORK_WAIT, .stream = event->stream, .place = event->place};
   if (flags != 0 || stream->recording != NULL) return leave(CAPTURE_UNSUPPORTED);
   return leave(event->stream == NULL ? 0 : stand_in_queue(stream, &wait));
 }
 
-tri_cuda_enum cuEventCreate(tri_cuda_event *out, unsigned flags) {
+tri_gpu_enum cuEventCreate(tri_gpu_event_handle *out, unsigned flags) {
   ENTER(true);
   *out = calloc(1, sizeof **out);
   if (*out != NULL) (*out)->timed = flags == 0;
   return leave(*out == NULL ? INVALID_VALUE : 0);
 }
 
-tri_cuda_enum cuEventDestroy_v2(tri_cuda_event event) {
+tri_gpu_enum cuEventDestroy_v2(tri_gpu_event_handle event) {
   ENTER(true);
   if (event->stream != NULL) (void)stand_in_run(event->stream, event->place);
   free(event);
   return leave(stand_in_broken);
 }
 
-tri_cuda_enum cuEventRecord(tri_cuda_event event, tri_cuda_stream stream) {
+tri_gpu_enum cuEventRecord(tri_gpu_event_handle event, tri_gpu_stream_handle stream) {
   ENTER(true);
   const work record = {.kind = WORK_RECORD, .event = event};
   if (stream->recording != NULL) return leave(CAPTURE_UNSUPPORTED);
@@ -316,23 +323,23 @@ tri_cuda_enum cuEventRecord(tri_cuda_event event, tri_cuda_stream stream) {
   return leave(stand_in_queue(stream, &record));
 }
 
-tri_cuda_enum cuEventSynchronize(tri_cuda_event event) {
+tri_gpu_enum cuEventSynchronize(tri_gpu_event_handle event) {
   ENTER(true);
   return leave(event->stream == NULL ? 0 : stand_in_run(event->stream, event->place));
 }
 
 /* Who asks again and again gets on by one piece of work each time. */
-tri_cuda_enum cuEventQuery(tri_cuda_event event) {
+tri_gpu_enum cuEventQuery(tri_gpu_event_handle event) {
   ENTER(true);
   if (event->stream == NULL || event->stream->done >= event->place) return leave(0);
   const int error = stand_in_run(event->stream, event->stream->done + 1);
-  return leave(error != 0 ? error : event->stream->done >= event->place ? 0 : TRI_CUDA_NOT_READY);
+  return leave(error != 0 ? error : event->stream->done >= event->place ? 0 : TRI_GPU_NOT_READY);
 }
 
-tri_cuda_enum cuEventElapsedTime(float *milliseconds, tri_cuda_event from, tri_cuda_event to) {
+tri_gpu_enum cuEventElapsedTime(float *milliseconds, tri_gpu_event_handle from, tri_gpu_event_handle to) {
   ENTER(true);
   if (!from->timed || !to->timed || from->stream == NULL || to->stream == NULL) return leave(INVALID_HANDLE);
-  if (from->stream->done < from->place || to->stream->done < to->place) return leave(TRI_CUDA_NOT_READY);
+  if (from->stream->done < from->place || to->stream->done < to->place) return leave(TRI_GPU_NOT_READY);
   *milliseconds = (float)((to->time_s - from->time_s) * 1e3);
   return leave(0);
 }
@@ -348,19 +355,19 @@ tri_cuda_enum cuEventElapsedTime(float *milliseconds, tri_cuda_event from, tri_c
   extern void EMULATED(name, 16)(const void *);
 TRI_GPU_KERNELS(KERNEL_OF)
 
-struct tri_cuda_function_object {
+struct tri_gpu_function_object {
   const char *name;
   tri_emulator_kernel *kernel;
   unsigned most_threads;
   size_t shared_bytes;
 };
 
-struct tri_cuda_module_object {
+struct tri_gpu_module_object {
   stand_in_image image;
-  struct tri_cuda_function_object functions[TRI_GPU_NUM_KERNELS];
+  struct tri_gpu_function_object functions[TRI_GPU_NUM_KERNELS];
 };
 
-static void fill_module(tri_cuda_module module) {
+static void fill_module(tri_gpu_module_handle module) {
   static const struct {
     const char *name;
     unsigned threads;
@@ -370,7 +377,7 @@ static void fill_module(tri_cuda_module module) {
       TRI_GPU_KERNELS(ALL)};
   const int type = module->image.bits == 64 ? 0 : module->image.bits == 32 ? 1 : 2;
   for (int i = 0; i < TRI_GPU_NUM_KERNELS; i++) {
-    module->functions[i] = (struct tri_cuda_function_object){all[i].name, all[i].kernels[type], all[i].threads, 0};
+    module->functions[i] = (struct tri_gpu_function_object){all[i].name, all[i].kernels[type], all[i].threads, 0};
   }
 }
 
@@ -384,8 +391,8 @@ static int check_image(const stand_in_image *image) {
   return image->chip <= chip ? 0 : TRI_CUDA_INVALID_TEXT;
 }
 
-tri_cuda_enum cuModuleLoadDataEx(tri_cuda_module *out, const void *image, unsigned num_options, tri_cuda_enum *options,
-                                 void **values) {
+tri_gpu_enum cuModuleLoadDataEx(tri_gpu_module_handle *out, const void *image, unsigned num_options,
+                                tri_gpu_enum *options, void **values) {
   ENTER_UNSAFE();
   stand_in_image read;
   if (num_options != 2 || options[0] != TRI_CUDA_JIT_ERRORS || options[1] != TRI_CUDA_JIT_ERRORS_BYTES)
@@ -398,19 +405,19 @@ tri_cuda_enum cuModuleLoadDataEx(tri_cuda_module *out, const void *image, unsign
     return leave(error);
   }
   *out = calloc(1, sizeof **out);
-  if (*out == NULL) return leave(TRI_CUDA_OUT_OF_MEMORY);
+  if (*out == NULL) return leave(TRI_GPU_OUT_OF_MEMORY);
   (*out)->image = read;
   fill_module(*out);
   return leave(0);
 }
 
-tri_cuda_enum cuModuleUnload(tri_cuda_module module) {
+tri_gpu_enum cuModuleUnload(tri_gpu_module_handle module) {
   ENTER_UNSAFE();
   free(module);
   return leave(0);
 }
 
-tri_cuda_enum cuModuleGetFunction(tri_cuda_function *out, tri_cuda_module module, const char *name) {
+tri_gpu_enum cuModuleGetFunction(tri_gpu_function_handle *out, tri_gpu_module_handle module, const char *name) {
   ENTER(true);
   for (int i = 0; i < TRI_GPU_NUM_KERNELS; i++) {
     if (strcmp(module->functions[i].name, name) != 0) continue;
@@ -420,13 +427,13 @@ tri_cuda_enum cuModuleGetFunction(tri_cuda_function *out, tri_cuda_module module
   return leave(NOT_FOUND);
 }
 
-tri_cuda_enum cuFuncLoad(tri_cuda_function function) {
+tri_gpu_enum cuFuncLoad(tri_gpu_function_handle function) {
   (void)function;
   ENTER_UNSAFE();
   return leave(0);
 }
 
-tri_cuda_enum cuFuncSetAttribute(tri_cuda_function function, tri_cuda_enum attribute, int value) {
+tri_gpu_enum cuFuncSetAttribute(tri_gpu_function_handle function, tri_gpu_enum attribute, int value) {
   ENTER(true);
   if (attribute != TRI_CUDA_FUNCTION_SHARED_ASKED || value < 0 || value > MOST_SHARED_BYTES)
     return leave(INVALID_VALUE);
@@ -434,9 +441,9 @@ tri_cuda_enum cuFuncSetAttribute(tri_cuda_function function, tri_cuda_enum attri
   return leave(0);
 }
 
-tri_cuda_enum cuLaunchKernel(tri_cuda_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                             unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_cuda_stream stream,
-                             void **arguments, void **extra) {
+tri_gpu_enum cuLaunchKernel(tri_gpu_function_handle function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
+                            unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_gpu_stream_handle stream,
+                            void **arguments, void **extra) {
   ENTER(true);
   work launch = {
       .kind = WORK_LAUNCH,
@@ -456,8 +463,8 @@ tri_cuda_enum cuLaunchKernel(tri_cuda_function function, unsigned x, unsigned y,
 
 /* ---- other libraries' work --------------------------------------------------------------------------------------- */
 
-int stand_in_call(tri_cuda_stream stream, stand_in_function *function, const stand_in_operand operands[MOST_OPERANDS],
-                  const void *arguments, size_t argument_bytes) {
+int stand_in_call(tri_gpu_stream_handle stream, stand_in_function *function,
+                  const stand_in_operand operands[MOST_OPERANDS], const void *arguments, size_t argument_bytes) {
   ENTER(true);
   work call = {.kind = WORK_CALL, .function = function, .argument_bytes = argument_bytes};
   if (argument_bytes > sizeof call.arguments) return leave(INVALID_VALUE);
@@ -468,21 +475,21 @@ int stand_in_call(tri_cuda_stream stream, stand_in_function *function, const sta
 
 /* ---- recordings -------------------------------------------------------------------------------------------------- */
 
-struct tri_cuda_graph_run_object {
-  tri_cuda_graph graph;
+struct tri_gpu_graph_run_object {
+  tri_gpu_graph_handle graph;
 };
 
-tri_cuda_enum cuStreamBeginCapture_v2(tri_cuda_stream stream, tri_cuda_enum mode) {
+tri_gpu_enum cuStreamBeginCapture_v2(tri_gpu_stream_handle stream, tri_gpu_enum mode) {
   ENTER(true);
   if (stream->recording != NULL) return leave(INVALID_VALUE);
   stream->recording = calloc(1, sizeof *stream->recording);
-  if (stream->recording == NULL) return leave(TRI_CUDA_OUT_OF_MEMORY);
+  if (stream->recording == NULL) return leave(TRI_GPU_OUT_OF_MEMORY);
   recordings++;
-  if (mode != TRI_CUDA_CAPTURE_THREAD_LOCAL) global_recordings++;
+  if (mode != TRI_GPU_CAPTURE_THREAD_LOCAL) global_recordings++;
   return leave(0);
 }
 
-tri_cuda_enum cuStreamEndCapture(tri_cuda_stream stream, tri_cuda_graph *out) {
+tri_gpu_enum cuStreamEndCapture(tri_gpu_stream_handle stream, tri_gpu_graph_handle *out) {
   ENTER(true);
   if (stream->recording == NULL) return leave(CAPTURE_INVALIDATED);
   *out = stream->recording;
@@ -491,15 +498,15 @@ tri_cuda_enum cuStreamEndCapture(tri_cuda_stream stream, tri_cuda_graph *out) {
   return leave(0);
 }
 
-tri_cuda_enum cuThreadExchangeStreamCaptureMode(tri_cuda_enum *exchanged) {
+tri_gpu_enum cuThreadExchangeStreamCaptureMode(tri_gpu_enum *exchanged) {
   ENTER(true);
-  const tri_cuda_enum before = thread_mode;
+  const tri_gpu_enum before = thread_mode;
   thread_mode = *exchanged;
   *exchanged = before;
   return leave(0);
 }
 
-static void release(tri_cuda_graph graph) {
+static void release(tri_gpu_graph_handle graph) {
   work *next = NULL;
   for (work *w = graph->first; w != NULL; w = next) {
     next = w->next;
@@ -509,10 +516,11 @@ static void release(tri_cuda_graph graph) {
 }
 
 /* A copy, so that what was recorded may go. */
-tri_cuda_enum cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_graph graph, unsigned long long flags) {
+tri_gpu_enum cuGraphInstantiateWithFlags(tri_gpu_graph_run_handle *out, tri_gpu_graph_handle graph,
+                                         unsigned long long flags) {
   ENTER(true);
   if (flags != 0) return leave(INVALID_VALUE);
-  struct tri_cuda_stream_object nowhere = {.recording = calloc(1, sizeof *nowhere.recording)};
+  struct tri_gpu_stream_object nowhere = {.recording = calloc(1, sizeof *nowhere.recording)};
   *out = calloc(1, sizeof **out);
   if (*out == NULL || nowhere.recording == NULL) abort();
   for (const work *w = graph->first; w != NULL; w = w->next) (void)stand_in_queue(&nowhere, w);
@@ -520,21 +528,21 @@ tri_cuda_enum cuGraphInstantiateWithFlags(tri_cuda_graph_run *out, tri_cuda_grap
   return leave(0);
 }
 
-tri_cuda_enum cuGraphLaunch(tri_cuda_graph_run run, tri_cuda_stream stream) {
+tri_gpu_enum cuGraphLaunch(tri_gpu_graph_run_handle run, tri_gpu_stream_handle stream) {
   ENTER(true);
   int error = 0;
   for (const work *w = run->graph->first; w != NULL && error == 0; w = w->next) error = stand_in_queue(stream, w);
   return leave(error);
 }
 
-tri_cuda_enum cuGraphExecDestroy(tri_cuda_graph_run run) {
+tri_gpu_enum cuGraphExecDestroy(tri_gpu_graph_run_handle run) {
   ENTER(true);
   release(run->graph);
   free(run);
   return leave(0);
 }
 
-tri_cuda_enum cuGraphDestroy(tri_cuda_graph graph) {
+tri_gpu_enum cuGraphDestroy(tri_gpu_graph_handle graph) {
   ENTER(true);
   release(graph);
   return leave(0);

@@ -23,52 +23,54 @@ enum { VERSION = 50221153 };
 enum { VERSION = 70000001 };
 #endif
 
-#define CUDA(field, name) extern __typeof__(*((tri_cuda_calls *)NULL)->field) name;
-TRI_CUDA_CALLS(CUDA)
+#define CUDA_OWN(field, name) extern __typeof__(*((tri_cuda_calls *)NULL)->field) name;
+#define CUDA_ADAPTED(field, cuda, hip) CUDA_OWN(field, cuda)
+#define CUDA_ALIKE(field, cuda, hip) extern __typeof__(*((tri_gpu_calls *)NULL)->field) cuda;
+TRI_GPU_CALLS_ALIKE(CUDA_ALIKE)
+TRI_GPU_CALLS_ADAPTED(CUDA_ADAPTED)
+TRI_CUDA_CALLS(CUDA_OWN)
 
 #define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_hip_calls *)NULL)->field) name;
+#define DECLARE_COMMON(field, cuda, hip) STAND_IN_EXPORT extern __typeof__(*((tri_gpu_calls *)NULL)->field) hip;
+TRI_GPU_CALLS(DECLARE_COMMON)
 TRI_HIP_CALLS(DECLARE)
 TRI_HIP_CALLS_IF_ANY(DECLARE)
 
 /* ---- what every call begins and ends with ------------------------------------------------------------------------ */
 
 /* An error is told once, whatever it is. */
-static tri_hip_enum ended(tri_hip_enum error) {
+static tri_gpu_enum ended(tri_gpu_enum error) {
   stand_in_broken = 0;
   return error;
 }
 
 /* The thread's GPU is there from the first call on that works on it. */
-static tri_hip_enum begin(const char *name, bool works) {
+static tri_gpu_enum begin(const char *name, bool works) {
   static _Thread_local tri_cuda_context own;
   const int told = stand_in_told(name);
   if (told != 0 || !works) return told;
-  return own != NULL ? 0 : cuDevicePrimaryCtxRetain(&own, 0) != 0 ? TRI_HIP_OUT_OF_MEMORY : cuCtxSetCurrent(own);
+  return own != NULL ? 0 : cuDevicePrimaryCtxRetain(&own, 0) != 0 ? TRI_GPU_OUT_OF_MEMORY : cuCtxSetCurrent(own);
 }
 
 #define BEGIN_(works)                                                                                                  \
   do {                                                                                                                 \
-    const tri_hip_enum begun_ = begin(__func__, works);                                                                \
+    const tri_gpu_enum begun_ = begin(__func__, works);                                                                \
     if (begun_ != 0) return ended(begun_);                                                                             \
   } while (0)
 #define BEGIN() BEGIN_(true)
 #define BEGIN_ASKING() BEGIN_(false)
 
-/* Handles are the other stand-in's. */
-#define STREAM(stream) ((tri_cuda_stream)(void *)(stream))
-#define EVENT(event) ((tri_cuda_event)(void *)(event))
-
 /* ---- the library and its devices --------------------------------------------------------------------------------- */
 
-tri_hip_enum hipRuntimeGetVersion(int *out) {
+tri_gpu_enum hipRuntimeGetVersion(int *out) {
   *out = (int)stand_in_number("hip", VERSION);
   return 0;
 }
 
-const char *hipGetErrorName(tri_hip_enum error) {
+const char *hipGetErrorName(tri_gpu_enum error) {
   switch (error) {
     case INVALID_VALUE: return "hipErrorInvalidValue";
-    case TRI_HIP_OUT_OF_MEMORY: return "hipErrorOutOfMemory";
+    case TRI_GPU_OUT_OF_MEMORY: return "hipErrorOutOfMemory";
     case TRI_HIP_NO_BINARY_FOR_GPU: return "hipErrorNoBinaryForGpu";
     case TRI_HIP_INVALID_IMAGE: return "hipErrorInvalidImage";
     case TRI_HIP_ECC: return "hipErrorECCNotCorrectable";
@@ -78,25 +80,25 @@ const char *hipGetErrorName(tri_hip_enum error) {
   }
 }
 
-const char *hipGetErrorString(tri_hip_enum error) { return error == 0 ? NULL : "as told to the stand-in"; }
+const char *hipGetErrorString(tri_gpu_enum error) { return error == 0 ? NULL : "as told to the stand-in"; }
 
-tri_hip_enum hipGetDeviceCount(int *out) {
+tri_gpu_enum hipGetDeviceCount(int *out) {
   BEGIN_ASKING();
   *out = (int)stand_in_number("gpus", 1);
-  return *out == 0 ? TRI_HIP_NO_DEVICE : 0;
+  return *out == 0 ? TRI_GPU_NO_DEVICE : 0;
 }
 
-tri_hip_enum hipSetDevice(int ordinal) {
+tri_gpu_enum hipSetDevice(int ordinal) {
   BEGIN_ASKING();
   return ordinal < (int)stand_in_number("gpus", 1) ? 0 : TRI_HIP_INVALID_DEVICE;
 }
 
-tri_hip_enum hipDeviceGetName(char *out, int bytes, int ordinal) {
+tri_gpu_enum hipDeviceGetName(char *out, int bytes, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceGetName(out, bytes, ordinal));
 }
 
-tri_hip_enum hipDeviceGetAttribute(int *out, tri_hip_enum attribute, int ordinal) {
+tri_gpu_enum hipDeviceGetAttribute(int *out, tri_gpu_enum attribute, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   switch (attribute) {
@@ -113,12 +115,12 @@ tri_hip_enum hipDeviceGetAttribute(int *out, tri_hip_enum attribute, int ordinal
   return 0;
 }
 
-tri_hip_enum hipDeviceTotalMem(size_t *out, int ordinal) {
+tri_gpu_enum hipDeviceTotalMem(size_t *out, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceTotalMem_v2(out, ordinal));
 }
 
-tri_hip_enum hipDeviceGetPCIBusId(char *out, int bytes, int ordinal) {
+tri_gpu_enum hipDeviceGetPCIBusId(char *out, int bytes, int ordinal) {
   BEGIN_ASKING();
   return ended(cuDeviceGetPCIBusId(out, bytes, ordinal));
 }
@@ -133,14 +135,14 @@ static int fill_properties(void *out, size_t offset) {
   return 0;
 }
 
-tri_hip_enum hipGetDeviceProperties(void *out, int ordinal) {
+tri_gpu_enum hipGetDeviceProperties(void *out, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   return fill_properties(out, TRI_HIP_CHIP_OFFSET_5);
 }
 
 #if !defined(STAND_IN_HIP_5)
-tri_hip_enum hipGetDevicePropertiesR0600(void *out, int ordinal) {
+tri_gpu_enum hipGetDevicePropertiesR0600(void *out, int ordinal) {
   (void)ordinal;
   BEGIN_ASKING();
   return fill_properties(out, TRI_HIP_CHIP_OFFSET_6);
@@ -149,12 +151,12 @@ tri_hip_enum hipGetDevicePropertiesR0600(void *out, int ordinal) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-tri_hip_enum hipMemGetInfo(size_t *free, size_t *total) {
+tri_gpu_enum hipMemGetInfo(size_t *free, size_t *total) {
   BEGIN();
   return ended(cuMemGetInfo_v2(free, total));
 }
 
-tri_hip_enum hipMalloc(void **out, size_t bytes) {
+tri_gpu_enum hipMalloc(void **out, size_t bytes) {
   tri_cuda_address memory = 0;
   BEGIN();
   const int error = cuMemAlloc_v2(&memory, bytes);
@@ -162,12 +164,12 @@ tri_hip_enum hipMalloc(void **out, size_t bytes) {
   return ended(error);
 }
 
-tri_hip_enum hipFree(void *memory) {
+tri_gpu_enum hipFree(void *memory) {
   BEGIN();
   return ended(cuMemFree_v2((uintptr_t)memory));
 }
 
-tri_hip_enum hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
+tri_gpu_enum hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
   tri_cuda_address first = 0;
   BEGIN();
   const int error = cuMemGetAddressRange_v2(&first, bytes, (uintptr_t)memory);
@@ -175,26 +177,26 @@ tri_hip_enum hipMemGetAddressRange(void **base, size_t *bytes, void *memory) {
   return ended(error);
 }
 
-tri_hip_enum hipHostMalloc(void **out, size_t bytes, unsigned flags) {
+tri_gpu_enum hipHostMalloc(void **out, size_t bytes, unsigned flags) {
   BEGIN();
   return ended(cuMemHostAlloc(out, bytes, flags));
 }
 
-tri_hip_enum hipHostFree(void *memory) {
+tri_gpu_enum hipHostFree(void *memory) {
   BEGIN();
   return ended(cuMemFreeHost(memory));
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
 
-static bool is_kind(const void *to, const void *from, tri_hip_enum kind) {
+static bool is_kind(const void *to, const void *from, tri_gpu_enum kind) {
   return kind == (stand_in_memory_is(from) ? 2u : 0u) + (stand_in_memory_is(to) ? 1u : 0u);
 }
 
-tri_hip_enum hipMemcpyAsync(void *to, const void *from, size_t bytes, tri_hip_enum kind, tri_hip_stream stream) {
+tri_gpu_enum hipMemcpyAsync(void *to, const void *from, size_t bytes, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
   BEGIN();
   if (!is_kind(to, from, kind)) return INVALID_VALUE;
-  return ended(cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, STREAM(stream)));
+  return ended(cuMemcpyAsync((uintptr_t)to, (uintptr_t)from, bytes, stream));
 }
 
 static tri_cuda_copy_side side_of(const void *at, size_t pitch) {
@@ -204,75 +206,75 @@ static tri_cuda_copy_side side_of(const void *at, size_t pitch) {
                               .pitch = pitch};
 }
 
-tri_hip_enum hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
-                              size_t height, tri_hip_enum kind, tri_hip_stream stream) {
+tri_gpu_enum hipMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
+                              size_t height, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
   const tri_cuda_copy copy = {
       .from = side_of(from, from_pitch), .to = side_of(to, to_pitch), .width_bytes = width_bytes, .height = height};
   BEGIN();
   if (!is_kind(to, from, kind)) return INVALID_VALUE;
-  return ended(cuMemcpy2DAsync_v2(&copy, STREAM(stream)));
+  return ended(cuMemcpy2DAsync_v2(&copy, stream));
 }
 
-tri_hip_enum hipMemsetAsync(void *to, int value, size_t bytes, tri_hip_stream stream) {
+tri_gpu_enum hipMemsetAsync(void *to, int value, size_t bytes, tri_gpu_stream_handle stream) {
   BEGIN();
-  return ended(cuMemsetD8Async((uintptr_t)to, (unsigned char)value, bytes, STREAM(stream)));
+  return ended(cuMemsetD8Async((uintptr_t)to, (unsigned char)value, bytes, stream));
 }
 
-tri_hip_enum hipStreamCreateWithFlags(tri_hip_stream *out, unsigned flags) {
+tri_gpu_enum hipStreamCreateWithFlags(tri_gpu_stream_handle *out, unsigned flags) {
   BEGIN();
-  return ended(cuStreamCreate((tri_cuda_stream *)(void *)out, flags));
+  return ended(cuStreamCreate(out, flags));
 }
 
-tri_hip_enum hipStreamDestroy(tri_hip_stream stream) {
+tri_gpu_enum hipStreamDestroy(tri_gpu_stream_handle stream) {
   BEGIN();
-  return ended(cuStreamDestroy_v2(STREAM(stream)));
+  return ended(cuStreamDestroy_v2(stream));
 }
 
-tri_hip_enum hipStreamSynchronize(tri_hip_stream stream) {
+tri_gpu_enum hipStreamSynchronize(tri_gpu_stream_handle stream) {
   BEGIN();
-  return ended(cuStreamSynchronize(STREAM(stream)));
+  return ended(cuStreamSynchronize(stream));
 }
 
-tri_hip_enum hipStreamWaitEvent(tri_hip_stream stream, tri_hip_event event, unsigned flags) {
+tri_gpu_enum hipStreamWaitEvent(tri_gpu_stream_handle stream, tri_gpu_event_handle event, unsigned flags) {
   BEGIN();
-  return ended(cuStreamWaitEvent(STREAM(stream), EVENT(event), flags));
+  return ended(cuStreamWaitEvent(stream, event, flags));
 }
 
-tri_hip_enum hipEventCreateWithFlags(tri_hip_event *out, unsigned flags) {
+tri_gpu_enum hipEventCreateWithFlags(tri_gpu_event_handle *out, unsigned flags) {
   BEGIN();
-  return ended(cuEventCreate((tri_cuda_event *)(void *)out, flags));
+  return ended(cuEventCreate(out, flags));
 }
 
-tri_hip_enum hipEventDestroy(tri_hip_event event) {
+tri_gpu_enum hipEventDestroy(tri_gpu_event_handle event) {
   BEGIN();
-  return ended(cuEventDestroy_v2(EVENT(event)));
+  return ended(cuEventDestroy_v2(event));
 }
 
-tri_hip_enum hipEventRecord(tri_hip_event event, tri_hip_stream stream) {
+tri_gpu_enum hipEventRecord(tri_gpu_event_handle event, tri_gpu_stream_handle stream) {
   BEGIN();
-  return ended(cuEventRecord(EVENT(event), STREAM(stream)));
+  return ended(cuEventRecord(event, stream));
 }
 
-tri_hip_enum hipEventSynchronize(tri_hip_event event) {
+tri_gpu_enum hipEventSynchronize(tri_gpu_event_handle event) {
   BEGIN();
-  return ended(cuEventSynchronize(EVENT(event)));
+  return ended(cuEventSynchronize(event));
 }
 
-tri_hip_enum hipEventQuery(tri_hip_event event) {
+tri_gpu_enum hipEventQuery(tri_gpu_event_handle event) {
   BEGIN();
-  return ended(cuEventQuery(EVENT(event)));
+  return ended(cuEventQuery(event));
 }
 
-tri_hip_enum hipEventElapsedTime(float *milliseconds, tri_hip_event from, tri_hip_event to) {
+tri_gpu_enum hipEventElapsedTime(float *milliseconds, tri_gpu_event_handle from, tri_gpu_event_handle to) {
   BEGIN();
-  return ended(cuEventElapsedTime(milliseconds, EVENT(from), EVENT(to)));
+  return ended(cuEventElapsedTime(milliseconds, from, to));
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
 
 /* The stand-in compiler's code object: the chip in its note, and what the other stand-in takes behind it. */
-tri_hip_enum hipModuleLoadData(tri_hip_module *out, const void *image) {
-  tri_cuda_enum options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
+tri_gpu_enum hipModuleLoadData(tri_gpu_module_handle *out, const void *image) {
+  tri_gpu_enum options[2] = {TRI_CUDA_JIT_ERRORS, TRI_CUDA_JIT_ERRORS_BYTES};
   char said[256], chip[64];
   void *values[2] = {said, (void *)(uintptr_t)sizeof said};
   Elf64_Ehdr file;
@@ -283,21 +285,21 @@ tri_hip_enum hipModuleLoadData(tri_hip_module *out, const void *image) {
   const char *text = (const char *)image + file.e_entry;
   snprintf(chip, sizeof chip, "%.*s", word == NULL ? 99 : (int)strcspn(word, ":,"), word == NULL ? "gfx90a" : word);
   if (strcmp(text, chip) != 0) return TRI_HIP_NO_BINARY_FOR_GPU;
-  return ended(cuModuleLoadDataEx((tri_cuda_module *)(void *)out, text + strlen(text) + 1, 2, options, values));
+  return ended(cuModuleLoadDataEx(out, text + strlen(text) + 1, 2, options, values));
 }
 
-tri_hip_enum hipModuleUnload(tri_hip_module module) {
+tri_gpu_enum hipModuleUnload(tri_gpu_module_handle module) {
   BEGIN();
-  return ended(cuModuleUnload((tri_cuda_module)(void *)module));
+  return ended(cuModuleUnload((tri_gpu_module_handle)(void *)module));
 }
 
-tri_hip_enum hipModuleGetFunction(tri_hip_function *out, tri_hip_module module, const char *name) {
+tri_gpu_enum hipModuleGetFunction(tri_gpu_function_handle *out, tri_gpu_module_handle module, const char *name) {
   BEGIN();
-  return ended(cuModuleGetFunction((tri_cuda_function *)(void *)out, (tri_cuda_module)(void *)module, name));
+  return ended(cuModuleGetFunction(out, (tri_gpu_module_handle)(void *)module, name));
 }
 
 /* As a real one knows it, from the code object. A function begins with its name. */
-static size_t argument_bytes_of(tri_hip_function function) {
+static size_t argument_bytes_of(tri_gpu_function_handle function) {
   const char *name = *(const char *const *)(const void *)function;
 #define BYTES_OF(kernel, threads)                                                                                      \
   if (strcmp(name, #kernel) == 0) return sizeof(kernel##_arguments);
@@ -305,9 +307,9 @@ static size_t argument_bytes_of(tri_hip_function function) {
   return 0;
 }
 
-tri_hip_enum hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsigned y, unsigned z, unsigned threads_x,
-                                   unsigned threads_y, unsigned threads_z, unsigned shared_bytes, tri_hip_stream stream,
-                                   void **arguments, void **extra) {
+tri_gpu_enum hipModuleLaunchKernel(tri_gpu_function_handle function, unsigned x, unsigned y, unsigned z,
+                                   unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                                   tri_gpu_stream_handle stream, void **arguments, void **extra) {
   BEGIN();
   size_t bytes = argument_bytes_of(function);
   if (arguments == NULL || arguments[0] == NULL || extra != NULL || shared_bytes > MOST_SHARED_BYTES ||
@@ -316,44 +318,46 @@ tri_hip_enum hipModuleLaunchKernel(tri_hip_function function, unsigned x, unsign
   }
   void *given[] = {(void *)(uintptr_t)TRI_CUDA_LAUNCH_BUFFER, arguments[0],
                    (void *)(uintptr_t)TRI_CUDA_LAUNCH_BUFFER_BYTES, &bytes, (void *)(uintptr_t)TRI_CUDA_LAUNCH_END};
-  (void)cuFuncSetAttribute((tri_cuda_function)(void *)function, TRI_CUDA_FUNCTION_SHARED_ASKED, MOST_SHARED_BYTES);
-  return ended(cuLaunchKernel((tri_cuda_function)(void *)function, x, y, z, threads_x, threads_y, threads_z,
-                              shared_bytes, STREAM(stream), NULL, given));
+  (void)cuFuncSetAttribute((tri_gpu_function_handle)(void *)function, TRI_CUDA_FUNCTION_SHARED_ASKED,
+                           MOST_SHARED_BYTES);
+  return ended(cuLaunchKernel((tri_gpu_function_handle)(void *)function, x, y, z, threads_x, threads_y, threads_z,
+                              shared_bytes, stream, NULL, given));
 }
 
 /* ---- recordings -------------------------------------------------------------------------------------------------- */
 
-tri_hip_enum hipStreamBeginCapture(tri_hip_stream stream, tri_hip_enum mode) {
+tri_gpu_enum hipStreamBeginCapture(tri_gpu_stream_handle stream, tri_gpu_enum mode) {
   BEGIN();
-  return ended(cuStreamBeginCapture_v2(STREAM(stream), mode));
+  return ended(cuStreamBeginCapture_v2(stream, mode));
 }
 
-tri_hip_enum hipStreamEndCapture(tri_hip_stream stream, tri_hip_graph *out) {
+tri_gpu_enum hipStreamEndCapture(tri_gpu_stream_handle stream, tri_gpu_graph_handle *out) {
   BEGIN();
-  return ended(cuStreamEndCapture(STREAM(stream), (tri_cuda_graph *)(void *)out));
+  return ended(cuStreamEndCapture(stream, out));
 }
 
-tri_hip_enum hipThreadExchangeStreamCaptureMode(tri_hip_enum *exchanged) {
+tri_gpu_enum hipThreadExchangeStreamCaptureMode(tri_gpu_enum *exchanged) {
   BEGIN();
   return ended(cuThreadExchangeStreamCaptureMode((void *)exchanged));
 }
 
-tri_hip_enum hipGraphInstantiateWithFlags(tri_hip_graph_run *out, tri_hip_graph graph, unsigned long long flags) {
+tri_gpu_enum hipGraphInstantiateWithFlags(tri_gpu_graph_run_handle *out, tri_gpu_graph_handle graph,
+                                          unsigned long long flags) {
   BEGIN();
-  return ended(cuGraphInstantiateWithFlags((tri_cuda_graph_run *)(void *)out, (tri_cuda_graph)(void *)graph, flags));
+  return ended(cuGraphInstantiateWithFlags(out, (tri_gpu_graph_handle)(void *)graph, flags));
 }
 
-tri_hip_enum hipGraphLaunch(tri_hip_graph_run run, tri_hip_stream stream) {
+tri_gpu_enum hipGraphLaunch(tri_gpu_graph_run_handle run, tri_gpu_stream_handle stream) {
   BEGIN();
-  return ended(cuGraphLaunch((tri_cuda_graph_run)(void *)run, STREAM(stream)));
+  return ended(cuGraphLaunch((tri_gpu_graph_run_handle)(void *)run, stream));
 }
 
-tri_hip_enum hipGraphExecDestroy(tri_hip_graph_run run) {
+tri_gpu_enum hipGraphExecDestroy(tri_gpu_graph_run_handle run) {
   BEGIN();
-  return ended(cuGraphExecDestroy((tri_cuda_graph_run)(void *)run));
+  return ended(cuGraphExecDestroy((tri_gpu_graph_run_handle)(void *)run));
 }
 
-tri_hip_enum hipGraphDestroy(tri_hip_graph graph) {
+tri_gpu_enum hipGraphDestroy(tri_gpu_graph_handle graph) {
   BEGIN();
-  return ended(cuGraphDestroy((tri_cuda_graph)(void *)graph));
+  return ended(cuGraphDestroy((tri_gpu_graph_handle)(void *)graph));
 }

@@ -5,8 +5,8 @@
  *   hiprtc_fails=CODE     compiling does; hiprtc_says=0: and says nothing
  *   hiprtc_warp=32        what its notes say of threads in step
  *   hiprtc_chip=gfx908    what it compiles for, whatever it is asked */
-#include "device/gpu/hiprtc_calls.h"
 #include "device/gpu/kernel_list.h"
+#include "device/gpu/rtc_calls.h"
 #include "stand_in.h"
 
 #include <elf.h>
@@ -18,16 +18,16 @@ enum { INVALID_INPUT = 3, INVALID_OPTION = 5, MOST_BYTES = 16384 };
 static const char *const known[] = {"gfx908", "gfx90a", "gfx1030"};
 enum { NUM_KNOWN = sizeof known / sizeof known[0] };
 
-struct tri_hiprtc_program_object {
+struct tri_gpu_rtc_program_object {
   stand_in_image image;
   char chip[32], log[256];
   unsigned char code[MOST_BYTES];
   size_t bytes;
 };
 
-#define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_hiprtc_calls *)NULL)->field) name;
-TRI_HIPRTC_CALLS(DECLARE)
-#undef DECLARE
+#define DECLARE_COMMON(field, nvrtc, hiprtc)                                                                           \
+  STAND_IN_EXPORT extern __typeof__(*((tri_gpu_rtc_calls *)NULL)->field) hiprtc;
+TRI_GPU_RTC_CALLS(DECLARE_COMMON)
 #define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_comgr_calls *)NULL)->field) name;
 TRI_COMGR_CALLS(DECLARE)
 
@@ -38,12 +38,12 @@ void amd_comgr_get_version(size_t *major, size_t *minor) {
   *minor = 0;
 }
 
-tri_hiprtc_enum amd_comgr_get_isa_count(size_t *out) {
+tri_gpu_rtc_enum amd_comgr_get_isa_count(size_t *out) {
   *out = NUM_KNOWN;
   return 0;
 }
 
-tri_hiprtc_enum amd_comgr_get_isa_name(size_t index, const char **name) {
+tri_gpu_rtc_enum amd_comgr_get_isa_name(size_t index, const char **name) {
   static char text[NUM_KNOWN][64];
   if (index >= NUM_KNOWN) return 1;
   snprintf(text[index], sizeof text[index], "amdgcn-amd-amdhsa--%s", known[index]);
@@ -53,30 +53,30 @@ tri_hiprtc_enum amd_comgr_get_isa_name(size_t index, const char **name) {
 
 /* ---- a code object ----------------------------------------------------------------------------------------------- */
 
-static void put(tri_hiprtc_program program, const void *bytes, size_t count) {
+static void put(tri_gpu_rtc_program program, const void *bytes, size_t count) {
   if (count > sizeof program->code - program->bytes) abort();
   memcpy(program->code + program->bytes, bytes, count);
   program->bytes += count;
 }
 
-static void put_byte(tri_hiprtc_program program, unsigned byte) {
+static void put_byte(tri_gpu_rtc_program program, unsigned byte) {
   const unsigned char one = (unsigned char)byte;
   put(program, &one, 1);
 }
 
 /* MessagePack: texts below 32 bytes, numbers of 32 bits. */
-static void put_text(tri_hiprtc_program program, const char *text) {
+static void put_text(tri_gpu_rtc_program program, const char *text) {
   put_byte(program, 0xa0 | (unsigned)strlen(text));
   put(program, text, strlen(text));
 }
 
-static void put_entry(tri_hiprtc_program program, const char *key, uint32_t number) {
+static void put_entry(tri_gpu_rtc_program program, const char *key, uint32_t number) {
   put_text(program, key);
   put_byte(program, 0xce);
   for (int shift = 24; shift >= 0; shift -= 8) put_byte(program, number >> shift & 255);
 }
 
-static void put_kernel(tri_hiprtc_program program, const char *name, uint32_t threads) {
+static void put_kernel(tri_gpu_rtc_program program, const char *name, uint32_t threads) {
   put_byte(program, 0x85);
   put_text(program, ".name");
   put_text(program, name);
@@ -87,7 +87,7 @@ static void put_kernel(tri_hiprtc_program program, const char *name, uint32_t th
 }
 
 /* Of all modules, since which kernels are this one's does not matter to anybody. */
-static void put_note(tri_hiprtc_program program) {
+static void put_note(tri_gpu_rtc_program program) {
   put_byte(program, 0x81);
   put_text(program, "amdhsa.kernels");
   put_byte(program, 0xdc);
@@ -97,7 +97,7 @@ static void put_note(tri_hiprtc_program program) {
   TRI_GPU_KERNELS(PUT)
 }
 
-static void make_code(tri_hiprtc_program program) {
+static void make_code(tri_gpu_rtc_program program) {
   Elf64_Ehdr file = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64}, .e_phoff = sizeof file};
   Elf64_Phdr part = {.p_type = PT_NOTE, .p_offset = sizeof file + sizeof part};
   Elf64_Nhdr note = {.n_namesz = sizeof "AMDGPU", .n_type = 32};
@@ -123,17 +123,17 @@ static void make_code(tri_hiprtc_program program) {
 
 /* ---- hipRTC ------------------------------------------------------------------------------------------------------ */
 
-const char *hiprtcGetErrorString(tri_hiprtc_enum error) {
+const char *hiprtcGetErrorString(tri_gpu_rtc_enum error) {
   switch (error) {
-    case TRI_HIPRTC_COMPILATION: return "HIPRTC_ERROR_COMPILATION";
-    case TRI_HIPRTC_BUILTINS: return "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+    case TRI_GPU_RTC_COMPILATION: return "HIPRTC_ERROR_COMPILATION";
+    case TRI_GPU_RTC_BUILTINS: return "HIPRTC_ERROR_BUILTIN_OPERATION_FAILURE";
     default: return "HIPRTC_ERROR unknown";
   }
 }
 
-tri_hiprtc_enum hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, const char *name, int num_headers,
-                                    const char **texts, const char **names) {
-  tri_hiprtc_program program = calloc(1, sizeof *program);
+tri_gpu_rtc_enum hiprtcCreateProgram(tri_gpu_rtc_program *out, const char *text, const char *name, int num_headers,
+                                     const char *const *texts, const char *const *names) {
+  tri_gpu_rtc_program program = calloc(1, sizeof *program);
   if (program == NULL) return 1;
   if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
       !stand_in_headers(text, num_headers, (const char *const *)texts, (const char *const *)names, 0)) {
@@ -144,7 +144,7 @@ tri_hiprtc_enum hiprtcCreateProgram(tri_hiprtc_program *out, const char *text, c
   return 0;
 }
 
-tri_hiprtc_enum hiprtcDestroyProgram(tri_hiprtc_program *program) {
+tri_gpu_rtc_enum hiprtcDestroyProgram(tri_gpu_rtc_program *program) {
   free(*program);
   *program = NULL;
   return 0;
@@ -157,7 +157,7 @@ static bool knows(const char *chip) {
   return false;
 }
 
-tri_hiprtc_enum hiprtcCompileProgram(tri_hiprtc_program program, int num_options, const char **options) {
+tri_gpu_rtc_enum hiprtcCompileProgram(tri_gpu_rtc_program program, int num_options, const char *const *options) {
   stand_in_image *image = &program->image;
   const int fails = (int)stand_in_number("hiprtc_fails", 0);
   int warp = 0;
@@ -179,22 +179,22 @@ tri_hiprtc_enum hiprtcCompileProgram(tri_hiprtc_program program, int num_options
   return fails;
 }
 
-tri_hiprtc_enum hiprtcGetCodeSize(tri_hiprtc_program program, size_t *out) {
+tri_gpu_rtc_enum hiprtcGetCodeSize(tri_gpu_rtc_program program, size_t *out) {
   *out = program->bytes;
   return 0;
 }
 
-tri_hiprtc_enum hiprtcGetCode(tri_hiprtc_program program, char *out) {
+tri_gpu_rtc_enum hiprtcGetCode(tri_gpu_rtc_program program, char *out) {
   memcpy(out, program->code, program->bytes);
   return 0;
 }
 
-tri_hiprtc_enum hiprtcGetProgramLogSize(tri_hiprtc_program program, size_t *out) {
+tri_gpu_rtc_enum hiprtcGetProgramLogSize(tri_gpu_rtc_program program, size_t *out) {
   *out = strlen(program->log) + 1;
   return 0;
 }
 
-tri_hiprtc_enum hiprtcGetProgramLog(tri_hiprtc_program program, char *out) {
+tri_gpu_rtc_enum hiprtcGetProgramLog(tri_gpu_rtc_program program, char *out) {
   memcpy(out, program->log, strlen(program->log) + 1);
   return 0;
 }

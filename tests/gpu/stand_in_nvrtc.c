@@ -1,12 +1,12 @@
 /* Stands in for NVRTC (stand_in.h): it takes what a real one takes, and compiles nothing. */
-#include "device/gpu/nvrtc_calls.h"
+#include "device/gpu/rtc_calls.h"
 #include "stand_in.h"
 
 #include <stdbool.h>
 
 enum { INVALID_INPUT = 3, INVALID_OPTION = 5 };
 
-struct tri_nvrtc_program_object {
+struct tri_gpu_rtc_program_object {
   stand_in_image image;
   char text[256], log[256];
 };
@@ -14,37 +14,40 @@ struct tri_nvrtc_program_object {
 static const int chips[] = {75, 80, 86, 89, 90, 100, 103, 110, 120, 121};
 enum { NUM_CHIPS = sizeof chips / sizeof chips[0] };
 
+#define DECLARE_COMMON(field, nvrtc, hiprtc)                                                                           \
+  STAND_IN_EXPORT extern __typeof__(*((tri_gpu_rtc_calls *)NULL)->field) nvrtc;
+TRI_GPU_RTC_CALLS(DECLARE_COMMON)
 #define DECLARE(field, name) STAND_IN_EXPORT extern __typeof__(*((tri_nvrtc_calls *)NULL)->field) name;
 TRI_NVRTC_CALLS(DECLARE)
 
-const char *nvrtcGetErrorString(tri_nvrtc_enum error) {
+const char *nvrtcGetErrorString(tri_gpu_rtc_enum error) {
   switch (error) {
-    case TRI_NVRTC_COMPILATION: return "NVRTC_ERROR_COMPILATION";
-    case TRI_NVRTC_BUILTINS: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+    case TRI_GPU_RTC_COMPILATION: return "NVRTC_ERROR_COMPILATION";
+    case TRI_GPU_RTC_BUILTINS: return "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
     default: return "NVRTC_ERROR unknown";
   }
 }
 
-tri_nvrtc_enum nvrtcVersion(int *major, int *minor) {
+tri_gpu_rtc_enum nvrtcVersion(int *major, int *minor) {
   const int version = stand_in_version("nvrtc", 130);
   *major = version / 10;
   *minor = version % 10;
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetNumSupportedArchs(int *count) {
+tri_gpu_rtc_enum nvrtcGetNumSupportedArchs(int *count) {
   *count = NUM_CHIPS;
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetSupportedArchs(int *out) {
+tri_gpu_rtc_enum nvrtcGetSupportedArchs(int *out) {
   memcpy(out, chips, sizeof chips);
   return 0;
 }
 
-tri_nvrtc_enum nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, const char *name, int num_headers,
-                                  const char *const *texts, const char *const *names) {
-  tri_nvrtc_program program = calloc(1, sizeof *program);
+tri_gpu_rtc_enum nvrtcCreateProgram(tri_gpu_rtc_program *out, const char *text, const char *name, int num_headers,
+                                    const char *const *texts, const char *const *names) {
+  tri_gpu_rtc_program program = calloc(1, sizeof *program);
   if (program == NULL) return 1;
   if (sscanf(name, "device/gpu/kernels/%31[a-z].c", program->image.module) != 1 || strstr(text, "KERNEL(") == NULL ||
       !stand_in_headers(text, num_headers, texts, names, 0)) {
@@ -55,7 +58,7 @@ tri_nvrtc_enum nvrtcCreateProgram(tri_nvrtc_program *out, const char *text, cons
   return 0;
 }
 
-tri_nvrtc_enum nvrtcDestroyProgram(tri_nvrtc_program *program) {
+tri_gpu_rtc_enum nvrtcDestroyProgram(tri_gpu_rtc_program *program) {
   free(*program);
   *program = NULL;
   return 0;
@@ -68,7 +71,7 @@ static bool knows(int chip) {
   return false;
 }
 
-tri_nvrtc_enum nvrtcCompileProgram(tri_nvrtc_program program, int num_options, const char *const *options) {
+tri_gpu_rtc_enum nvrtcCompileProgram(tri_gpu_rtc_program program, int num_options, const char *const *options) {
   stand_in_image *image = &program->image;
   const int fails = (int)stand_in_number("nvrtc_fails", 0);
   for (int i = 0; i < num_options; i++) {
@@ -87,30 +90,30 @@ tri_nvrtc_enum nvrtcCompileProgram(tri_nvrtc_program program, int num_options, c
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetPTXSize(tri_nvrtc_program program, size_t *out) {
+tri_gpu_rtc_enum nvrtcGetPTXSize(tri_gpu_rtc_program program, size_t *out) {
   *out = strlen(program->text) + 1;
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetPTX(tri_nvrtc_program program, char *out) {
+tri_gpu_rtc_enum nvrtcGetPTX(tri_gpu_rtc_program program, char *out) {
   memcpy(out, program->text, strlen(program->text) + 1);
   return 0;
 }
 
 /* There is none where the text was asked for. */
-tri_nvrtc_enum nvrtcGetCUBINSize(tri_nvrtc_program program, size_t *out) {
+tri_gpu_rtc_enum nvrtcGetCUBINSize(tri_gpu_rtc_program program, size_t *out) {
   *out = program->image.binary ? strlen(program->text) + 1 : 0;
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetCUBIN(tri_nvrtc_program program, char *out) { return nvrtcGetPTX(program, out); }
+tri_gpu_rtc_enum nvrtcGetCUBIN(tri_gpu_rtc_program program, char *out) { return nvrtcGetPTX(program, out); }
 
-tri_nvrtc_enum nvrtcGetProgramLogSize(tri_nvrtc_program program, size_t *out) {
+tri_gpu_rtc_enum nvrtcGetProgramLogSize(tri_gpu_rtc_program program, size_t *out) {
   *out = strlen(program->log) + 1;
   return 0;
 }
 
-tri_nvrtc_enum nvrtcGetProgramLog(tri_nvrtc_program program, char *out) {
+tri_gpu_rtc_enum nvrtcGetProgramLog(tri_gpu_rtc_program program, char *out) {
   memcpy(out, program->log, strlen(program->log) + 1);
   return 0;
 }

@@ -128,7 +128,7 @@ static int do_launch(const work *w) {
   static tri_emulator *emulator;
   _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
   tri_emulator_launch launch = w->launch;
-  if (emulator == NULL && tri_emulator_create(STAND_IN_WARP, 1, &emulator) != TRI_OK) return TRI_CUDA_OUT_OF_MEMORY;
+  if (emulator == NULL && tri_emulator_create(STAND_IN_WARP, 1, &emulator) != TRI_OK) return TRI_GPU_OUT_OF_MEMORY;
   memcpy(arguments, w->arguments, w->argument_bytes);
   for (size_t at = 0; at + sizeof(void *) <= w->argument_bytes; at += sizeof(void *)) {
     void *word;
@@ -178,7 +178,7 @@ static int do_work(const work *w) {
 }
 
 /* After a fault nothing more is done, and all of it counts as done. */
-int stand_in_run(tri_cuda_stream stream, unsigned long place) {
+int stand_in_run(tri_gpu_stream_handle stream, unsigned long place) {
   while (stream->done < place && stream->first != NULL) {
     work *w = stream->first;
     const int error = stand_in_broken != 0 ? 0 : do_work(w);
@@ -191,9 +191,9 @@ int stand_in_run(tri_cuda_stream stream, unsigned long place) {
   return stand_in_broken;
 }
 
-int stand_in_queue(tri_cuda_stream stream, const work *like) {
+int stand_in_queue(tri_gpu_stream_handle stream, const work *like) {
   work *own = malloc(sizeof *own);
-  if (own == NULL) return TRI_CUDA_OUT_OF_MEMORY;
+  if (own == NULL) return TRI_GPU_OUT_OF_MEMORY;
   *own = *like;
   own->next = NULL;
   work **first = stream->recording != NULL ? &stream->recording->first : &stream->first;

@@ -33,25 +33,25 @@ typedef struct work {
   size_t argument_bytes;
   _Alignas(16) char arguments[MOST_ARGUMENT_BYTES];
   /* wait: for this place of another stream; record: into this event */
-  struct tri_cuda_stream_object *stream;
+  struct tri_gpu_stream_object *stream;
   unsigned long place;
-  struct tri_cuda_event_object *event;
+  struct tri_gpu_event_object *event;
 } work;
 
-struct tri_cuda_graph_object {
+struct tri_gpu_graph_object {
   work *first, *last;
 };
 
-struct tri_cuda_stream_object {
+struct tri_gpu_stream_object {
   work *first, *last;
   unsigned long queued, done;
-  struct tri_cuda_graph_object *recording; /* or NULL */
-  bool spoiled;                            /* the recording */
-  struct tri_cuda_stream_object *next;     /* of those destroyed */
+  struct tri_gpu_graph_object *recording; /* or NULL */
+  bool spoiled;                           /* the recording */
+  struct tri_gpu_stream_object *next;     /* of those destroyed */
 };
 
-struct tri_cuda_event_object {
-  struct tri_cuda_stream_object *stream; /* NULL: not recorded yet */
+struct tri_gpu_event_object {
+  struct tri_gpu_stream_object *stream; /* NULL: not recorded yet */
   unsigned long place;
   bool timed;
   double time_s;
@@ -66,13 +66,13 @@ size_t stand_in_memory_used(void);
 bool stand_in_memory_is(const void *address);
 
 /* Adds a copy of the work; 0 or an error. */
-int stand_in_queue(tri_cuda_stream stream, const work *like);
+int stand_in_queue(tri_gpu_stream_handle stream, const work *like);
 /* For the other libraries: queues a call; operands end with a NULL. Not 0: no context, or no room. */
-__attribute__((visibility("default"))) int stand_in_call(tri_cuda_stream stream, stand_in_function *function,
+__attribute__((visibility("default"))) int stand_in_call(tri_gpu_stream_handle stream, stand_in_function *function,
                                                          const stand_in_operand operands[MOST_OPERANDS],
                                                          const void *arguments, size_t argument_bytes);
 /* Does what is queued up to a place; 0 or the error of what failed, which stays. */
-int stand_in_run(tri_cuda_stream stream, unsigned long place);
+int stand_in_run(tri_gpu_stream_handle stream, unsigned long place);
 /* The error that the GPU does not recover from; 0 before that. */
 extern int stand_in_broken;
 /* Whether the next piece of work is told to fail, and how. */

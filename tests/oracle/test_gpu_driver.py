@@ -17,7 +17,8 @@ pytestmark = pytest.mark.cpu  # names its devices itself
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 STAND_IN = pathlib.Path(TOOLS).parent / "stand-in"
 TYPES = dict(fp64=numpy.float64, fp32=numpy.float32, bf16=numpy.uint16)
-CALLS = re.findall(r"C\(\w+, (cu\w+)\)", (SOURCE / "src/device/gpu/cuda_calls.h").read_text())
+LISTS = [(SOURCE / "src/device/gpu" / name).read_text() for name in ("calls.h", "cuda_calls.h")]
+CALLS = re.findall(r"C\(\w+, (cu\w+)", "".join(LISTS))
 
 
 def environment(cache, libraries=STAND_IN, **words):

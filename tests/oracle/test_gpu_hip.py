@@ -16,7 +16,8 @@ pytestmark = pytest.mark.cpu  # names its devices itself
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(TOOLS).parent
 HIP_7, HIP_5 = BUILD / "stand-in-hip", BUILD / "stand-in-hip-5"
-CALLS = re.findall(r"C\(\w+, (hip\w+)\)", (SOURCE / "src/device/gpu/hip_calls.h").read_text())
+LISTS = [(SOURCE / "src/device/gpu" / name).read_text() for name in ("calls.h", "hip_calls.h")]
+CALLS = re.findall(r"C\(\w+, (?:cu\w+, )?(hip\w+)\)", "".join(LISTS))
 
 
 def environment(cache, libraries=HIP_7, **words):

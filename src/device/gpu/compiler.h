@@ -1,5 +1,5 @@
-/* A vendor's run-time compiler: a table with two fillings, nvrtc.c and hiprtc.c. It needs no driver and no GPU, so that
- * kernels can be compiled for any chip anywhere. */
+/* A vendor's run-time compiler: a table with two fillings, nvrtc.c and hiprtc.c (what they share: rtc.c). It needs no
+ * driver and no GPU, so that kernels can be compiled for any chip anywhere. */
 #ifndef TRI_DEVICE_GPU_COMPILER_H
 #define TRI_DEVICE_GPU_COMPILER_H
 

@@ -2,7 +2,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/gpu/library.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,8 +12,7 @@
 
 #define SEE_LOG "`nvidia-smi` and the kernel's log (`dmesg | grep -i xid`) may say more. "
 
-/* What it means and what to do; "": unknown. */
-static const char *advice(int error) {
+const char *tri_cuda_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_CUDA_DEVICE_UNAVAILABLE:
       return "another process has this GPU to itself (`nvidia-smi` shows which): wait for it, take another GPU, or set "
@@ -57,19 +55,71 @@ static const char *advice(int error) {
     return "NVIDIA's MPS server, through which this process reaches the GPU, is gone or full: see its log, or unset "
            "CUDA_MPS_PIPE_DIRECTORY";
   }
-  if (error >= TRI_CUDA_CAPTURE_FIRST && error <= TRI_CUDA_CAPTURE_LAST)
-    return "work was recorded that cannot be: a mistake of this program's";
   return SEE_LOG "If it persists, it is a bug in this program or a fault of the driver's";
 }
 
-tri_status tri_cuda_failed(const tri_cuda_driver *driver, const char *of, const char *call, int error) {
-  const char *name = NULL, *text = NULL;
-  if (driver->calls.error_name(error, &name) != 0 || name == NULL) name = "an error without a name";
-  if (driver->calls.error_text(error, &text) != 0 || text == NULL) text = "no more is known";
-  return tri_fail(error == TRI_CUDA_OUT_OF_MEMORY ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED,
-                  "%s: %s returned %s (%d, %s): %s", of, call, name, error, text,
-                  error == TRI_CUDA_OUT_OF_MEMORY ? "other processes may hold its memory (`nvidia-smi` shows which)"
-                                                  : advice(error));
+/* ---- calls whose prototypes are CUDA's own ----------------------------------------------------------------------- */
+
+/* All that a process ever knows of the driver: written once, by open_once. */
+static tri_cuda_driver driver = {.is.vendor = &tri_gpu_nvidia};
+static tri_saved_error fault;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const char *error_name(tri_gpu_enum error) {
+  const char *name = NULL;
+  return driver.own.error_name(error, &name) == 0 ? name : NULL;
+}
+
+static const char *error_text(tri_gpu_enum error) {
+  const char *text = NULL;
+  return driver.own.error_text(error, &text) == 0 ? text : NULL;
+}
+
+static tri_gpu_enum memory_create(void **out, size_t bytes) {
+  tri_cuda_address memory = 0;
+  const tri_gpu_enum error = driver.own.memory_create(&memory, bytes);
+  *out = (void *)(uintptr_t)memory;
+  return error;
+}
+
+static tri_gpu_enum memory_destroy(void *memory) { return driver.own.memory_destroy((uintptr_t)memory); }
+
+static tri_gpu_enum memory_range(void **base, size_t *bytes, void *memory) {
+  tri_cuda_address first = 0;
+  const tri_gpu_enum error = driver.own.memory_range(&first, bytes, (uintptr_t)memory);
+  *base = (void *)(uintptr_t)first;
+  return error;
+}
+
+static tri_gpu_enum copy(void *to, const void *from, size_t bytes, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
+  (void)kind;
+  return driver.own.copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
+}
+
+static tri_cuda_copy_side side_of(bool on_host, const void *at, size_t pitch) {
+  if (on_host) return (tri_cuda_copy_side){.memory = TRI_CUDA_MEMORY_HOST, .host = at, .pitch = pitch};
+  return (tri_cuda_copy_side){.memory = TRI_CUDA_MEMORY_DEVICE, .device = (uintptr_t)at, .pitch = pitch};
+}
+
+static tri_gpu_enum copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
+                              size_t height, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
+  const bool to_host = kind == TRI_GPU_COPY_HOST_TO_HOST || kind == TRI_GPU_COPY_DEVICE_TO_HOST;
+  const bool from_host = kind == TRI_GPU_COPY_HOST_TO_HOST || kind == TRI_GPU_COPY_HOST_TO_DEVICE;
+  const tri_cuda_copy rows = {.from = side_of(from_host, from, from_pitch),
+                              .to = side_of(to_host, to, to_pitch),
+                              .width_bytes = width_bytes,
+                              .height = height};
+  return driver.own.copy_rows(&rows, stream);
+}
+
+static tri_gpu_enum fill(void *to, int value, size_t bytes, tri_gpu_stream_handle stream) {
+  return driver.own.fill((uintptr_t)to, (unsigned char)value, bytes, stream);
+}
+
+static void adapt_calls(void) {
+#define ADAPT(field, cuda, hip) driver.is.calls.field = field;
+  TRI_GPU_CALLS_ADAPTED(ADAPT)
+#undef ADAPT
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
@@ -78,24 +128,18 @@ tri_status tri_cuda_failed(const tri_cuda_driver *driver, const char *of, const 
 
 enum { OLDEST_VERSION = 12000 };
 
-/* All that a process ever knows of the driver: written once, by open_once. */
-static tri_cuda_driver driver;
-static tri_saved_error fault;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *const names[] = {"libcuda.so.1", NULL};
+static const char *const folders[] = {"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", NULL};
 
-static tri_status find_library(void) {
-  static const char *const names[] = {"libcuda.so.1", NULL};
-  static const char *const folders[] = {"/usr/lib/wsl/lib", "/usr/local/nvidia/lib64", NULL};
-  static const tri_gpu_symbol symbols[] = {
-#define SYMBOL(field, name) TRI_GPU_SYMBOL(tri_cuda_calls, field, #name),
-#define SYMBOL_IF_ANY(field, name) TRI_GPU_SYMBOL_IF_ANY(tri_cuda_calls, field, #name),
-      TRI_CUDA_CALLS(SYMBOL) TRI_CUDA_CALLS_IF_ANY(SYMBOL_IF_ANY){NULL, 0, false}};
-#undef SYMBOL
-#undef SYMBOL_IF_ANY
-  static const tri_gpu_library what = {
-      .what = "NVIDIA's driver", .how = HOW_TO_GET, .names = names, .folders = folders, .symbols = symbols};
-  return tri_gpu_library_open(&what, &driver.calls, &driver.path);
-}
+#define ALIKE(field, cuda, hip) TRI_GPU_SYMBOL(tri_cuda_driver, is.calls.field, #cuda),
+#define ADAPTED(field, cuda, hip) TRI_GPU_SYMBOL(tri_cuda_driver, own.field, #cuda),
+#define OWN(field, name) TRI_GPU_SYMBOL(tri_cuda_driver, own.field, #name),
+#define OWN_IF_ANY(field, name) TRI_GPU_SYMBOL_IF_ANY(tri_cuda_driver, own.field, #name),
+static const tri_gpu_symbol symbols[] = {TRI_CUDA_CALLS(OWN) TRI_CUDA_CALLS_IF_ANY(OWN_IF_ANY)
+                                             TRI_GPU_CALLS_ALIKE(ALIKE) TRI_GPU_CALLS_ADAPTED(ADAPTED){0}};
+
+static const tri_gpu_library library = {
+    .what = "NVIDIA's driver", .how = HOW_TO_GET, .names = names, .folders = folders, .symbols = symbols};
 
 /* "580.65.06" of what the kernel's module says of itself, or "". */
 static void read_module_version(char out[16]) {
@@ -117,22 +161,23 @@ static void read_module_version(char out[16]) {
 static void describe(void) {
   char module[16];
   read_module_version(module);
-  snprintf(driver.text, sizeof driver.text, module[0] == '\0' ? "%sCUDA %d.%d" : "%s (CUDA %d.%d)", module,
-           driver.version / 1000, driver.version % 1000 / 10);
+  snprintf(driver.is.text, sizeof driver.is.text, module[0] == '\0' ? "%sCUDA %d.%d" : "%s (CUDA %d.%d)", module,
+           driver.is.version / 1000, driver.is.version % 1000 / 10);
 }
 
 static tri_status count_devices(void) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-  int error = driver.calls.init(0);
-  if (error == 0) error = driver.calls.device_count(&driver.count);
+  tri_gpu_enum error = driver.own.init(0);
+  if (error == 0) error = driver.is.calls.device_count(&driver.is.count);
   if (error == TRI_CUDA_STUB_LIBRARY) {
-    snprintf(driver.why, sizeof driver.why, "%s is the toolkit's stub, not NVIDIA's driver", driver.path);
-  } else if (error != 0 && error != TRI_CUDA_NO_DEVICE) {
-    return tri_cuda_failed(&driver, driver.path, "cuInit", error);
+    snprintf(driver.is.why, sizeof driver.is.why, "%s is the toolkit's stub, not NVIDIA's driver", driver.is.path);
+  } else if (error != 0 && error != TRI_GPU_NO_DEVICE) {
+    return tri_gpu_driver_failed(&driver.is, driver.is.path, "cuInit", error);
   } else {
-    if (error != 0) driver.count = 0;
-    snprintf(driver.why, sizeof driver.why, "NVIDIA's driver %s (%s) shows %d GPU%s%s%s", driver.text, driver.path,
-             driver.count, driver.count == 1 ? "" : "s", visible == NULL ? "" : "; CUDA_VISIBLE_DEVICES is ",
+    if (error != 0) driver.is.count = 0;
+    snprintf(driver.is.why, sizeof driver.is.why, "NVIDIA's driver %s (%s) shows %d GPU%s%s%s", driver.is.text,
+             driver.is.path, driver.is.count, driver.is.count == 1 ? "" : "s",
+             visible == NULL ? "" : "; CUDA_VISIBLE_DEVICES is ",
              visible == NULL      ? ""
              : visible[0] == '\0' ? "empty"
                                   : visible);
@@ -141,30 +186,25 @@ static tri_status count_devices(void) {
 }
 
 static tri_status open_driver(void) {
-  if (driver.calls.driver_version(&driver.version) != 0) driver.version = 0;
+  if (driver.is.calls.version(&driver.is.version) != 0) driver.is.version = 0;
   describe();
   TRI_TRY(count_devices());
-  if (driver.count > 0 && driver.version < OLDEST_VERSION) {
+  if (driver.is.count > 0 && driver.is.version < OLDEST_VERSION) {
     return tri_fail(TRI_UNSUPPORTED,
                     "NVIDIA's driver %s (%s) is older than CUDA 12.0, from which on this program's kernels can be "
                     "compiled: update it to version 525 or newer",
-                    driver.text, driver.path);
+                    driver.is.text, driver.is.path);
   }
   return TRI_OK;
 }
 
 static void open_once(void) {
-  tri_status status = find_library();
-  if (status == TRI_UNSUPPORTED) {
-    snprintf(driver.why, sizeof driver.why, "%s", tri_status_message());
-    return;
-  }
-  if (status == TRI_OK) status = open_driver();
-  tri_error_save(&fault, status);
+  adapt_calls();
+  tri_error_save(&fault, tri_gpu_driver_load(&library, &driver, &driver.is, open_driver));
 }
 
-tri_status tri_cuda_driver_open(const tri_cuda_driver **out) {
+tri_status tri_cuda_driver_open(const tri_gpu_driver **out) {
   pthread_once(&once, open_once);
-  *out = &driver;
+  *out = &driver.is;
   return tri_saved_error_restore(&fault);
 }

@@ -3,7 +3,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/gpu/hip_library.h"
-#include "device/gpu/library.h"
 
 #include <glob.h>
 #include <pthread.h>
@@ -16,8 +15,7 @@
 
 #define SEE_LOG "`rocm-smi` and the kernel's log (`dmesg | grep -i amdgpu`) may say more. "
 
-/* What it means and what to do. */
-static const char *advice(tri_hip_enum error) {
+const char *tri_hip_advice(tri_gpu_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
       return "the GPU's memory is faulty: " SEE_LOG
@@ -35,7 +33,7 @@ static const char *advice(tri_hip_enum error) {
     case TRI_HIP_OLD_DRIVER:
       return "the kernel's driver (amdgpu) is older than this ROCm takes: update it, or take an older ROCm";
     case TRI_HIP_NOT_INITIALIZED:
-    case TRI_HIP_NO_DEVICE:
+    case TRI_GPU_NO_DEVICE:
     case TRI_HIP_INVALID_DEVICE:
       return "the GPU that was there is gone, or was never free to be used: `rocminfo` shows what there is. " SEE_LOG;
     case TRI_HIP_UNKNOWN:
@@ -43,12 +41,10 @@ static const char *advice(tri_hip_enum error) {
     case TRI_HIP_RUNTIME_OTHER: return SEE_LOG "A GPU that was reset, or a driver that was updated, wants a reboot";
     default: break; /* of some hundred, which AMD adds to */
   }
-  if (error >= TRI_HIP_CAPTURE_FIRST && error <= TRI_HIP_CAPTURE_LAST)
-    return "work was recorded that cannot be: a mistake of this program's";
   return SEE_LOG "If it persists, it is a bug in this program or a fault of ROCm's";
 }
 
-bool tri_hip_is_lasting(tri_hip_enum error) {
+bool tri_hip_is_lasting(tri_gpu_enum error) {
   switch (error) {
     case TRI_HIP_ECC:
     case TRI_HIP_ILLEGAL_STATE:
@@ -56,19 +52,11 @@ bool tri_hip_is_lasting(tri_hip_enum error) {
     case TRI_HIP_LAUNCH_TIMEOUT:
     case TRI_HIP_ASSERT:
     case TRI_HIP_LAUNCH_FAILED:
-    case TRI_HIP_NO_DEVICE:
+    case TRI_GPU_NO_DEVICE:
     case TRI_HIP_UNKNOWN:
     case TRI_HIP_RUNTIME_OTHER: return true;
     default: return false;
   }
-}
-
-tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, tri_hip_enum error) {
-  const char *name = driver->calls.error_name(error), *text = driver->calls.error_text(error);
-  const bool full = error == TRI_HIP_OUT_OF_MEMORY;
-  return tri_fail(full ? TRI_OUT_OF_MEMORY : TRI_DEVICE_FAILED, "%s: %s returned %s (%u, %s): %s", of, call,
-                  name == NULL ? "an error without a name" : name, error, text == NULL ? "no more is known" : text,
-                  full ? "other processes may hold its memory (`rocm-smi --showpids` shows which)" : advice(error));
 }
 
 /* ---- why there is none ------------------------------------------------------------------------------------------- */
@@ -112,26 +100,24 @@ const char *tri_hip_absence(const char *kfd, const char *nodes, char *out, size_
 enum { OLDEST_MAJOR = 5, NEWEST_MAJOR = 7, OF_MAJOR = 10000000, OF_MINOR = 100000 };
 
 /* All that a process ever knows of it: written once, by open_once. */
-static tri_hip_driver driver;
+static tri_hip_driver driver = {.is.vendor = &tri_gpu_amd};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static tri_status find_library(void) {
-  static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
-                                      NULL};
-#define SYMBOL(field, name) TRI_GPU_SYMBOL(tri_hip_calls, field, #name),
-#define SYMBOL_IF_ANY(field, name) TRI_GPU_SYMBOL_IF_ANY(tri_hip_calls, field, #name),
-  static const tri_gpu_symbol symbols[] = {TRI_HIP_CALLS(SYMBOL) TRI_HIP_CALLS_IF_ANY(SYMBOL_IF_ANY){NULL, 0, false}};
-#undef SYMBOL
-#undef SYMBOL_IF_ANY
-  static const tri_gpu_library what = {.what = "AMD's run-time library (HIP)",
-                                       .how = HOW_TO_GET,
-                                       .names = names,
-                                       .folders = tri_hip_folders,
-                                       .wheels = tri_hip_wheels,
-                                       .symbols = symbols};
-  return tri_gpu_library_open(&what, &driver.calls, &driver.path);
-}
+static const char *const library_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5",
+                                            "libamdhip64.so", NULL};
+
+#define COMMON(field, cuda, hip) TRI_GPU_SYMBOL(tri_hip_driver, is.calls.field, #hip),
+#define OWN(field, name) TRI_GPU_SYMBOL(tri_hip_driver, own.field, #name),
+#define OWN_IF_ANY(field, name) TRI_GPU_SYMBOL_IF_ANY(tri_hip_driver, own.field, #name),
+static const tri_gpu_symbol symbols[] = {TRI_GPU_CALLS(COMMON) TRI_HIP_CALLS(OWN) TRI_HIP_CALLS_IF_ANY(OWN_IF_ANY){0}};
+
+static const tri_gpu_library library = {.what = "AMD's run-time library (HIP)",
+                                        .how = HOW_TO_GET,
+                                        .names = library_names,
+                                        .folders = tri_hip_folders,
+                                        .wheels = tri_hip_wheels,
+                                        .symbols = symbols};
 
 /* Variables that take GPUs out of a process's sight: "; HIP_VISIBLE_DEVICES is 0,1". */
 static void add_variables(char *text, size_t bytes) {
@@ -146,46 +132,38 @@ static void add_variables(char *text, size_t bytes) {
 
 static void tell_count(void) {
   char absence[512];
-  if (driver.count == 0 && tri_hip_absence("/dev/kfd", "/dev/dri/renderD*", absence, sizeof absence)[0] != '\0') {
-    snprintf(driver.why, sizeof driver.why, "%s (%s) shows no GPU: %s", driver.text, driver.path, absence);
+  if (driver.is.count == 0 && tri_hip_absence("/dev/kfd", "/dev/dri/renderD*", absence, sizeof absence)[0] != '\0') {
+    snprintf(driver.is.why, sizeof driver.is.why, "%s (%s) shows no GPU: %s", driver.is.text, driver.is.path, absence);
   } else {
-    snprintf(driver.why, sizeof driver.why, "%s (%s) shows %d GPU%s of AMD's", driver.text, driver.path, driver.count,
-             driver.count == 1 ? "" : "s");
+    snprintf(driver.is.why, sizeof driver.is.why, "%s (%s) shows %d GPU%s of AMD's", driver.is.text, driver.is.path,
+             driver.is.count, driver.is.count == 1 ? "" : "s");
   }
-  add_variables(driver.why, sizeof driver.why);
+  add_variables(driver.is.why, sizeof driver.is.why);
 }
 
 static tri_status open_driver(void) {
-  if (driver.calls.version(&driver.version) != 0) driver.version = 0;
-  const int major = driver.version / OF_MAJOR;
-  snprintf(driver.text, sizeof driver.text, "HIP %d.%d.%d", major, driver.version % OF_MAJOR / OF_MINOR,
-           driver.version % OF_MINOR);
-  tri_hip_enum error = driver.calls.device_count(&driver.count);
-  if (error == TRI_HIP_NO_DEVICE || error == TRI_HIP_INVALID_DEVICE) driver.count = 0, error = 0;
-  if (error != 0) return tri_hip_failed(&driver, driver.path, "hipGetDeviceCount", error);
+  if (driver.is.calls.version(&driver.is.version) != 0) driver.is.version = 0;
+  const int major = driver.is.version / OF_MAJOR;
+  snprintf(driver.is.text, sizeof driver.is.text, "HIP %d.%d.%d", major, driver.is.version % OF_MAJOR / OF_MINOR,
+           driver.is.version % OF_MINOR);
+  tri_gpu_enum error = driver.is.calls.device_count(&driver.is.count);
+  if (error == TRI_GPU_NO_DEVICE || error == TRI_HIP_INVALID_DEVICE) driver.is.count = 0, error = 0;
+  if (error != 0) return tri_gpu_driver_failed(&driver.is, driver.is.path, "hipGetDeviceCount", error);
   tell_count();
-  if (driver.count > 0 && (major < OLDEST_MAJOR || major > NEWEST_MAJOR)) {
+  if (driver.is.count > 0 && (major < OLDEST_MAJOR || major > NEWEST_MAJOR)) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s is of %s, and this program knows versions %d to %d: take a ROCm of these (put its lib first "
                     "into LD_LIBRARY_PATH), or a newer version of this program",
-                    driver.path, driver.text, OLDEST_MAJOR, NEWEST_MAJOR);
+                    driver.is.path, driver.is.text, OLDEST_MAJOR, NEWEST_MAJOR);
   }
   return TRI_OK;
 }
 
-static void open_once(void) {
-  tri_status status = find_library();
-  if (status == TRI_UNSUPPORTED) {
-    snprintf(driver.why, sizeof driver.why, "%s", tri_status_message());
-    return;
-  }
-  if (status == TRI_OK) status = open_driver();
-  tri_error_save(&fault, status);
-}
+static void open_once(void) { tri_error_save(&fault, tri_gpu_driver_load(&library, &driver, &driver.is, open_driver)); }
 
-tri_status tri_hip_driver_open(const tri_hip_driver **out) {
+tri_status tri_hip_driver_open(const tri_gpu_driver **out) {
   pthread_once(&once, open_once);
-  *out = &driver;
+  *out = &driver.is;
   return tri_saved_error_restore(&fault);
 }
 

@@ -2,30 +2,19 @@
 #ifndef TRI_DEVICE_GPU_HIP_DRIVER_H
 #define TRI_DEVICE_GPU_HIP_DRIVER_H
 
-#include "base/status.h"
 #include "device/gpu/hip_calls.h"
+#include "device/gpu/vendor.h"
 
-#include <stdbool.h>
-
+/* Its version: 50221153 for 5.2.21153. */
 typedef struct tri_hip_driver {
-  tri_hip_calls calls;
-  const char *path;
-  int version;    /* 50221153: 5.2.21153 */
-  char text[32];  /* "HIP 5.2.21153" */
-  int count;      /* GPUs that this process may use */
-  char why[1024]; /* why there are that many */
+  tri_gpu_driver is;
+  tri_hip_calls own;
 } tri_hip_driver;
 
-/* *out with a count of 0 and TRI_OK if there is no library, no GPU, or none that this user may use. A library that
- * is there and does not work is a failure, the same at each call. */
-tri_status tri_hip_driver_open(const tri_hip_driver **out);
-
-/* A call of the library's has failed: tells its name for the error, and what to do where that is known. `of` is what it
- * happened to: "GPU 0 (AMD Instinct MI250X)". */
-tri_status tri_hip_failed(const tri_hip_driver *driver, const char *of, const char *call, tri_hip_enum error);
-
-/* Whether a GPU does not recover from it: what it has computed since is lost. */
-bool tri_hip_is_lasting(tri_hip_enum error);
+/* For tri_gpu_amd. */
+tri_status tri_hip_driver_open(const tri_gpu_driver **out);
+const char *tri_hip_advice(tri_gpu_enum error);
+bool tri_hip_is_lasting(tri_gpu_enum error);
 
 /* Why a library sees no GPU, by the files through which it reaches them: `kfd` is /dev/kfd, and `nodes` a pattern of
  * glob(7) for those of the GPUs. "" if they are there and may be used. */

@@ -1,103 +1,103 @@
-/* NVIDIA's run-time compiler, with prototypes of our own (nvrtc.h of the CUDA toolkit says the same:
- * tests/gpu/prototypes_cuda.c compares). */
+/* NVIDIA's run-time compiler. */
 #include "base/memory.h"
-#include "device/gpu/compiler.h"
 #include "device/gpu/library.h"
-#include "device/gpu/nvrtc_calls.h"
+#include "device/gpu/rtc.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ARCHITECTURES = 64, MOST_OPTIONS = 8, LOG_IN_MESSAGE = 1500 };
+enum { MOST_ARCHITECTURES = 64 };
 
 #define HOW_TO_GET                                                                                                     \
   "It comes with the CUDA toolkit (put its lib64 into LD_LIBRARY_PATH, or set CUDA_HOME) or with `pip install "        \
   "nvidia-cuda-nvrtc`"
 
+/* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
+#define LANGUAGE "--std=c++17"
+#define NO_FUSING "--fmad=false"
+#define STDINT_TEXT TRI_GPU_RTC_STDINT_TEXT("long", "l")
+
 /* ---- the library, opened once in a process ----------------------------------------------------------------------- */
 
 typedef struct nvrtc_library {
-  tri_nvrtc_calls calls;
-  const char *path;
-  char version[32];
+  tri_gpu_rtc rtc;
+  tri_nvrtc_calls own;
   int major;
   int architectures[MOST_ARCHITECTURES], num_architectures; /* 90, 100, ... */
-  char chips[MOST_ARCHITECTURES * 16];                      /* "sm_89 sm_90a": from 9.0 on as cuda.c names them */
-  tri_saved_error fault;
 } nvrtc_library;
 
-/* All that a process ever knows of it: written once, by open_once. */
-static nvrtc_library library;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static tri_status nvrtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_options *out);
+static tri_status nvrtc_examine(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
+                                size_t bytes, char **log);
 
-/* The compiler opens its builtins by name when it first compiles, and might find those of another version elsewhere:
- * once they are open, it gets these. If there are none beside it, it searches by itself. */
-static void open_builtins(int major, int minor) {
-  char path[4096];
-  const char *slash = strrchr(library.path, '/');
-  int folder = slash == NULL ? 0 : (int)(slash - library.path) + 1;
-  int written = snprintf(path, sizeof path, "%.*slibnvrtc-builtins.so.%d.%d", folder, library.path, major, minor);
-  if (folder > 0 && written < (int)sizeof path) (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
-}
+/* All that a process ever knows of it: written once, by open_once. */
+static nvrtc_library library = {.rtc = {.name = "NVRTC",
+                                        .stdint_text = STDINT_TEXT,
+                                        .without_builtins = "; the libnvrtc-builtins of its version, which belongs "
+                                                            "beside it, is missing or damaged",
+                                        .choose = nvrtc_choose,
+                                        .examine = nvrtc_examine}};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static tri_status find_library(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
   static const char *const folders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda-1[23]*/lib64", NULL};
   static const char *const wheels[] = {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", NULL};
   static const tri_gpu_symbol symbols[] = {
-#define SYMBOL(field, symbol) TRI_GPU_SYMBOL(tri_nvrtc_calls, field, #symbol),
-      TRI_NVRTC_CALLS(SYMBOL){NULL, 0, false}};
-#undef SYMBOL
+#define COMMON(field, nvrtc, hiprtc) TRI_GPU_SYMBOL(nvrtc_library, rtc.calls.field, #nvrtc),
+#define OWN(field, name) TRI_GPU_SYMBOL(nvrtc_library, own.field, #name),
+      TRI_GPU_RTC_CALLS(COMMON) TRI_NVRTC_CALLS(OWN){0}};
   static const tri_gpu_library what = {.what = "NVIDIA's run-time compiler (NVRTC)",
                                        .how = HOW_TO_GET,
                                        .names = names,
                                        .folders = folders,
                                        .wheels = wheels,
                                        .symbols = symbols};
-  return tri_gpu_library_open(&what, &library.calls, &library.path);
+  return tri_gpu_library_open(&what, &library, &library.rtc.path);
 }
 
 static tri_status ask_library(void) {
   int major = 0, minor = 0, count = 0;
-  if (library.calls.version(&major, &minor) != 0 || (major != 12 && major != 13)) {
+  char builtins[64];
+  if (library.own.version(&major, &minor) != 0 || (major != 12 && major != 13)) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s is version %d.%d of NVIDIA's run-time compiler; this program knows 12 and 13. %s", library.path,
-                    major, minor, HOW_TO_GET);
+                    "%s is version %d.%d of NVIDIA's run-time compiler; this program knows 12 and 13. %s",
+                    library.rtc.path, major, minor, HOW_TO_GET);
   }
   library.major = major;
-  snprintf(library.version, sizeof library.version, "%d.%d", major, minor);
-  if (library.calls.num_architectures(&count) != 0 || count < 1 || count > MOST_ARCHITECTURES ||
-      library.calls.architectures(library.architectures) != 0) {
-    return tri_fail(TRI_UNSUPPORTED, "%s (NVRTC %s) does not say for which chips it compiles. %s", library.path,
-                    library.version, HOW_TO_GET);
+  snprintf(library.rtc.version, sizeof library.rtc.version, "%d.%d", major, minor);
+  if (library.own.num_architectures(&count) != 0 || count < 1 || count > MOST_ARCHITECTURES ||
+      library.own.architectures(library.architectures) != 0) {
+    return tri_fail(TRI_UNSUPPORTED, "%s (NVRTC %s) does not say for which chips it compiles. %s", library.rtc.path,
+                    library.rtc.version, HOW_TO_GET);
   }
   library.num_architectures = count;
   for (int i = 0, used = 0; i < count; i++) {
     const int chip = library.architectures[i];
-    used += snprintf(library.chips + used, sizeof library.chips - (size_t)used, "%ssm_%d%s", i == 0 ? "" : " ", chip,
-                     chip >= 90 ? "a" : "");
+    used += snprintf(library.rtc.chips + used, sizeof library.rtc.chips - (size_t)used, "%ssm_%d%s", i == 0 ? "" : " ",
+                     chip, chip >= 90 ? "a" : "");
   }
-  open_builtins(major, minor);
+  snprintf(builtins, sizeof builtins, "libnvrtc-builtins.so.%d.%d", major, minor);
+  (void)tri_gpu_rtc_open_beside(&library.rtc, builtins);
   return TRI_OK;
 }
 
 static void open_once(void) {
   tri_status status = find_library();
   if (status == TRI_OK) status = ask_library();
-  tri_error_save(&library.fault, status);
+  tri_error_save(&library.rtc.fault, status);
 }
 
 static tri_status nvrtc_open(void) {
   pthread_once(&once, open_once);
-  return tri_saved_error_restore(&library.fault);
+  return tri_saved_error_restore(&library.rtc.fault);
 }
 
-static const char *nvrtc_version(void) { return library.version; }
-static const char *nvrtc_path(void) { return library.path; }
-static const char *nvrtc_chips(void) { return library.chips; }
+static const char *nvrtc_version(void) { return library.rtc.version; }
+static const char *nvrtc_path(void) { return library.rtc.path; }
+static const char *nvrtc_chips(void) { return library.rtc.chips; }
 
 /* ---- what to compile for ----------------------------------------------------------------------------------------- */
 
@@ -131,7 +131,7 @@ static tri_status choose_architecture(const char *architecture, char option[64],
   if (below == 0) {
     return tri_fail(TRI_UNSUPPORTED,
                     "NVRTC %s (%s) compiles for sm_%d and newer, not for %s: this GPU needs an older compiler%s",
-                    library.version, library.path, least, architecture,
+                    library.rtc.version, library.rtc.path, least, architecture,
                     library.major > 12 ? ", as `pip install nvidia-cuda-nvrtc-cu12` gives one" : "");
   }
   *is_text = below != chip;
@@ -143,52 +143,16 @@ static tri_status choose_architecture(const char *architecture, char option[64],
   return TRI_OK;
 }
 
-/* ---- the program ------------------------------------------------------------------------------------------------- */
-
-/* What kernels need of the C library's header: there is none if a program compiles as it runs. */
-#define STDINT_TEXT                                                                                                    \
-  "#ifndef TRI_STDINT_H\n"                                                                                             \
-  "#define TRI_STDINT_H\n"                                                                                             \
-  "typedef signed char int8_t;\n"                                                                                      \
-  "typedef unsigned char uint8_t;\n"                                                                                   \
-  "typedef short int16_t;\n"                                                                                           \
-  "typedef unsigned short uint16_t;\n"                                                                                 \
-  "typedef int int32_t;\n"                                                                                             \
-  "typedef unsigned int uint32_t;\n"                                                                                   \
-  "typedef long int64_t;\n"                                                                                            \
-  "typedef unsigned long uint64_t;\n"                                                                                  \
-  "typedef long intptr_t;\n"                                                                                           \
-  "typedef unsigned long uintptr_t;\n"                                                                                 \
-  "#define INT32_MAX 2147483647\n"                                                                                     \
-  "#define INT32_MIN (-2147483647 - 1)\n"                                                                              \
-  "#define UINT32_MAX 4294967295u\n"                                                                                   \
-  "#define INT64_MAX 9223372036854775807l\n"                                                                           \
-  "#define INT64_MIN (-9223372036854775807l - 1)\n"                                                                    \
-  "#define UINT64_MAX 18446744073709551615ul\n"                                                                        \
-  "#define INT64_C(x) x##l\n"                                                                                          \
-  "#define UINT64_C(x) x##ul\n"                                                                                        \
-  "#endif\n"
-
-static tri_status refused(const char *what, int error) {
-  return tri_fail(TRI_UNSUPPORTED, "NVRTC %s (%s) does not %s: %s%s", library.version, library.path, what,
-                  library.calls.error_text(error),
-                  error == TRI_NVRTC_BUILTINS
-                      ? "; the libnvrtc-builtins of its version, which belongs beside it, is missing or damaged"
-                      : "");
-}
-
-static tri_status create_program(const char *name, tri_nvrtc_program *out) {
-  tri_gpu_texts all;
-  TRI_TRY(tri_gpu_texts_gather(name, STDINT_TEXT, &all));
-  int error = library.calls.create(out, all.own, name, all.count, all.texts, all.names);
-  return error == 0 ? TRI_OK : refused("begin", error);
-}
-
-static tri_status take_log(tri_nvrtc_program program, char **out) {
-  size_t bytes = 0;
-  if (library.calls.log_bytes(program, &bytes) != 0) bytes = 0;
-  TRI_TRY(tri_alloc("a compiler's messages", bytes + 1, 1, out));
-  if (bytes > 0 && library.calls.log(program, *out) != 0) (*out)[0] = '\0';
+static tri_status nvrtc_choose(const tri_gpu_compilation *what, tri_gpu_rtc_options *out) {
+  bool is_text = false;
+  TRI_TRY(choose_architecture(what->architecture, out->architecture, &is_text));
+  snprintf(out->doing, sizeof out->doing, "compile %s with %s for %d bits", what->source, out->architecture,
+           what->type_bits);
+  const char *options[] = {out->architecture, out->type, LANGUAGE, NO_FUSING, "--ptxas-options=-v"};
+  memcpy(out->list, options, sizeof options);
+  out->count = what->show_resources ? 5 : 4;
+  out->output_bytes = is_text ? library.own.text_bytes : library.rtc.calls.binary_bytes;
+  out->output = is_text ? library.own.text : library.rtc.calls.binary;
   return TRI_OK;
 }
 
@@ -254,70 +218,17 @@ static tri_status tell_resources(char **log) {
   return TRI_OK;
 }
 
-/* ---- compiling --------------------------------------------------------------------------------------------------- */
-
-static tri_status take_image(tri_nvrtc_program program, bool is_text, void **out, size_t *out_bytes) {
-  size_t bytes = 0;
-  void *image = NULL;
-  int error = is_text ? library.calls.text_bytes(program, &bytes) : library.calls.binary_bytes(program, &bytes);
-  if (error != 0 || bytes == 0) return refused("say how large its output is", error);
-  TRI_TRY(tri_alloc("compiled kernels", bytes, 1, &image));
-  error = is_text ? library.calls.text(program, image) : library.calls.binary(program, image);
-  if (error != 0) {
-    tri_free(image);
-    return refused("hand out what it compiled", error);
-  }
-  *out = image;
-  *out_bytes = bytes;
-  return TRI_OK;
+static tri_status nvrtc_examine(const tri_gpu_compilation *what, const tri_gpu_rtc_options *options, const void *image,
+                                size_t bytes, char **log) {
+  (void)options, (void)image, (void)bytes;
+  return what->show_resources ? tell_resources(log) : TRI_OK;
 }
 
-/* Sums and products are not fused by themselves, as on the CPU: kernels say where they want that. */
-#define LANGUAGE "--std=c++17"
-#define NO_FUSING "--fmad=false"
-
-static tri_status compile_program(tri_nvrtc_program program, const tri_gpu_compilation *what, const char *architecture,
-                                  char **log) {
-  char type[32];
-  const char *options[MOST_OPTIONS] = {architecture, type, LANGUAGE, NO_FUSING};
-  int count = 4;
-  snprintf(type, sizeof type, "-DTRI_GPU_TYPE=%d", what->type_bits);
-  if (what->show_resources) options[count++] = "--ptxas-options=-v";
-  const int error = library.calls.compile(program, count, options);
-  TRI_TRY(take_log(program, log));
-  if (error == 0) return TRI_OK;
-  char text[256];
-  snprintf(text, sizeof text, "compile %s with %s for %d bits", what->source, architecture, what->type_bits);
-  if (error != TRI_NVRTC_COMPILATION) return refused(text, error);
-  return tri_fail(TRI_UNSUPPORTED,
-                  "NVRTC %s (%s) does not %s: a mistake of this program's, or of that version: another version of the "
-                  "compiler may help. It says: %.*s",
-                  library.version, library.path, text, LOG_IN_MESSAGE, *log);
-}
-
-static tri_status compile_and_take(tri_nvrtc_program program, const tri_gpu_compilation *what, void **out,
-                                   size_t *bytes, char **log) {
-  char architecture[64];
-  bool is_text = false;
-  TRI_TRY(choose_architecture(what->architecture, architecture, &is_text));
-  TRI_TRY(compile_program(program, what, architecture, log));
-  if (what->show_resources) TRI_TRY(tell_resources(log));
-  return take_image(program, is_text, out, bytes);
-}
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static tri_status nvrtc_compile(const tri_gpu_compilation *what, void **out, size_t *bytes, char **log) {
-  tri_nvrtc_program program = NULL;
-  char *said = NULL;
   TRI_TRY(nvrtc_open());
-  TRI_TRY(create_program(what->source, &program));
-  tri_status status = compile_and_take(program, what, out, bytes, &said);
-  (void)library.calls.destroy(&program);
-  if (status != TRI_OK) {
-    tri_free(said);
-    return status;
-  }
-  *log = said;
-  return TRI_OK;
+  return tri_gpu_rtc_compile(&library.rtc, what, out, bytes, log);
 }
 
 const tri_gpu_compiler tri_gpu_nvrtc = {

@@ -1,5 +1,6 @@
-/* A GPU as its vendor's driver shows it: a table of run-time calls with three fillings, a file each: cuda.c, hip.c and,
- * for tests, emulated/emulated.c. Everything above it is written once (gpu.c, queues.c, modules.c, products.c and the
+/* A GPU as its vendor's driver shows it: a table of run-time calls with three fillings. CUDA and HIP are written once,
+ * in runtime.c, with what they differ in beside it (vendor.h, cuda.c, hip.c); the third is for tests,
+ * emulated/emulated.c. Everything above it is written once, too (gpu.c, queues.c, modules.c, products.c and the
  * kernels' files).
  *
  * A filling opens its library when it is asked to, with dlopen and prototypes of its own. It says what failed in one

@@ -1,0 +1,68 @@
+/* The functions and numbers of the vendors' run-time compilers that are used here: what nvrtc.h of a CUDA toolkit,
+ * hip/hiprtc.h and amd_comgr.h say, in words of our own (tests/gpu/prototypes_cuda.c and prototypes_hip.c compare). */
+#ifndef TRI_DEVICE_GPU_RTC_CALLS_H
+#define TRI_DEVICE_GPU_RTC_CALLS_H
+
+#include <stddef.h>
+
+typedef struct tri_gpu_rtc_program_object *tri_gpu_rtc_program;
+
+typedef unsigned tri_gpu_rtc_enum; /* one of theirs, without values below 0 */
+
+/* Every function returns one of these numbers, 0 for success. */
+enum { TRI_GPU_RTC_COMPILATION = 6, TRI_GPU_RTC_BUILTINS = 7 };
+
+/* What both have. Lists of texts have a `const` less in some versions of hipRTC. */
+typedef struct tri_gpu_rtc_calls {
+  const char *(*error_text)(tri_gpu_rtc_enum error);
+  tri_gpu_rtc_enum (*create)(tri_gpu_rtc_program *out, const char *text, const char *name, int num_headers,
+                             const char *const *texts, const char *const *names);
+  tri_gpu_rtc_enum (*destroy)(tri_gpu_rtc_program *program);
+  tri_gpu_rtc_enum (*compile)(tri_gpu_rtc_program program, int num_options, const char *const *options);
+  tri_gpu_rtc_enum (*binary_bytes)(tri_gpu_rtc_program program, size_t *out);
+  tri_gpu_rtc_enum (*binary)(tri_gpu_rtc_program program, char *out);
+  tri_gpu_rtc_enum (*log_bytes)(tri_gpu_rtc_program program, size_t *out);
+  tri_gpu_rtc_enum (*log)(tri_gpu_rtc_program program, char *out);
+} tri_gpu_rtc_calls;
+
+/* C(FIELD, NVRTC, HIPRTC) for each: the libraries' own names. hiprtcVersion is not used: it says 9.0 in all versions.
+ */
+#define TRI_GPU_RTC_CALLS(C)                                                                                           \
+  C(error_text, nvrtcGetErrorString, hiprtcGetErrorString)                                                             \
+  C(create, nvrtcCreateProgram, hiprtcCreateProgram)                                                                   \
+  C(destroy, nvrtcDestroyProgram, hiprtcDestroyProgram)                                                                \
+  C(compile, nvrtcCompileProgram, hiprtcCompileProgram)                                                                \
+  C(binary_bytes, nvrtcGetCUBINSize, hiprtcGetCodeSize)                                                                \
+  C(binary, nvrtcGetCUBIN, hiprtcGetCode)                                                                              \
+  C(log_bytes, nvrtcGetProgramLogSize, hiprtcGetProgramLogSize)                                                        \
+  C(log, nvrtcGetProgramLog, hiprtcGetProgramLog)
+
+/* NVRTC's own. */
+typedef struct tri_nvrtc_calls {
+  tri_gpu_rtc_enum (*version)(int *major, int *minor);
+  tri_gpu_rtc_enum (*num_architectures)(int *count);
+  tri_gpu_rtc_enum (*architectures)(int *out);
+  tri_gpu_rtc_enum (*text_bytes)(tri_gpu_rtc_program program, size_t *out);
+  tri_gpu_rtc_enum (*text)(tri_gpu_rtc_program program, char *out);
+} tri_nvrtc_calls;
+
+#define TRI_NVRTC_CALLS(C)                                                                                             \
+  C(version, nvrtcVersion)                                                                                             \
+  C(num_architectures, nvrtcGetNumSupportedArchs)                                                                      \
+  C(architectures, nvrtcGetSupportedArchs)                                                                             \
+  C(text_bytes, nvrtcGetPTXSize)                                                                                       \
+  C(text, nvrtcGetPTX)
+
+/* The code object manager (comgr), which hipRTC works with. */
+typedef struct tri_comgr_calls {
+  void (*version)(size_t *major, size_t *minor);
+  tri_gpu_rtc_enum (*num_chips)(size_t *out);
+  tri_gpu_rtc_enum (*chip)(size_t index, const char **name); /* "amdgcn-amd-amdhsa--gfx90a" */
+} tri_comgr_calls;
+
+#define TRI_COMGR_CALLS(C)                                                                                             \
+  C(version, amd_comgr_get_version)                                                                                    \
+  C(num_chips, amd_comgr_get_isa_count)                                                                                \
+  C(chip, amd_comgr_get_isa_name)
+
+#endif
