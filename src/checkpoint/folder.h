@@ -49,7 +49,7 @@ tri_status tri_folder_retire(const char *root, int64_t step);
 /* LOCAL, only for the one writer below root. Removes all folders of a kind (temporary or old). */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
-/* Whether the folder exists, is a final one and has COMPLETE; whether it has that mark (TRI_FILE_PROVEN, ...), too. */
+/* Whether it is a final folder that exists and has COMPLETE; whether a folder has that mark (TRI_FILE_PROVEN, ...). */
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 
