@@ -17,7 +17,7 @@
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
  *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
- * An empty slot in the table means "not supported" and the callers say so by the kernel's name.
+ * NULL in the table means "not supported"; TRI_KERNEL_CALL then fails with the kernel's name.
  *
  * Letters: R rows (tokens), C width, V vocabulary, B batch, T positions, H heads, G key/value heads, D head size. */
 #ifndef TRI_DEVICE_KERNELS_H
@@ -63,7 +63,7 @@ typedef struct tri_matrix_step {
   double scale; /* of x, beside the rate */
 } tri_matrix_step;
 
-/* Squares of a matrix [rows, columns], added up along each side and multiplied. */
+/* Sums of squares of a matrix [rows, columns] along each side, each times a factor. */
 typedef struct tri_matrix_squares {
   int64_t rows, columns;
   double row_factor, column_factor;
@@ -76,14 +76,13 @@ typedef struct tri_adafactor {
   double eps[2], d, weight_decay, lr_scale;
 } tri_adafactor;
 
-/* What Adafactor's kernels tell each other, of the whole tensor: the sums of the rows' means of squares, and of squares
+/* Sums over the whole tensor that Adafactor's kernels pass to each other: of the rows' means of squares, and of squares
  * of the parameter and of the direction. */
 typedef struct tri_adafactor_sums {
   double rows, parameter, direction;
 } tri_adafactor_sums;
 
-/* What is left of a gradient [rows, columns] outside of a space: its rows (else columns) are those that were projected.
- */
+/* The part of a gradient [rows, columns] outside of a subspace; by_rows: rows were projected, else columns. */
 typedef struct tri_low_rank_rest {
   int64_t rows, columns;
   bool by_rows;
@@ -102,18 +101,18 @@ typedef struct tri_matrix_polynomial {
   double factors[3];
 } tri_matrix_polynomial;
 
-/* Elements of a block that has a scale of its own where states are kept in 8 bits. */
+/* Elements of a block with its own scale, of states in 8 bits. */
 enum { TRI_QUANTISED_BLOCK = 256 };
 
-/* Rows 0 .. min(*count, capacity) - 1 of an array; `count` lies in device memory, or is NULL: all of them.
+/* Rows 0 .. min(*count, capacity) - 1 of an array; `count` is in device memory, or NULL: all rows.
  *
- * So arrive the rows of an expert and the share of a sequence that a batch gives a rank: a plan and a recorded step
- * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
- * be wrong without (they sum over rows, or read tables by ids or positions that were not filled in) and those of an
- * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
- * slices name, the loss those that have labels; convert, scale, dropout and fill_zero go over all of an array, element
- * by element, and what they make of the rest is not read. A product of counted rows is the simplest case of one by
- * groups of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
+ * For the rows of an expert, and for the part of a sequence that a batch gives a rank: memory plans and recorded steps
+ * know only their greatest number, and the kernels read the actual one. Kernels take a tri_rows if they would be wrong
+ * without it (they sum over rows, or read tables by ids or positions that were not set), or to save work in an expert's
+ * feed-forward part. Other kernels do not need it: attention reads the rows of its slices, the loss those that have
+ * labels; convert, scale, dropout and fill_zero process the whole array, and the results beyond the count are not read.
+ * For products of a counted number of rows use grouped_matmul with one group, since plans and packed weights of
+ * `matmul` depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
   const int32_t *count;
@@ -127,10 +126,10 @@ static inline int64_t tri_rows_live(tri_rows rows) {
   return *rows.count < 0 ? 0 : *rows.count;
 }
 
-/* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
- * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; the same holds for y and its gradient. Strides in elements. What is
- * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
+/* The pieces that a norm normalises: `groups` pieces of `width` elements in each row, all with the same weights: a
+ * whole row, or the heads of q in a row of q, k and v. Element c of piece g of row r of x and of its gradient is at
+ * index r * x_row + g * x_group + c; y and its gradient have y_row and y_group. Strides are in elements. The normalised
+ * values are multiplied by weight + offset; offset is 0, or 1 if the stored weights are differences from 1 (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
   tri_rows rows;
@@ -139,7 +138,7 @@ typedef struct tri_norm {
   double eps, offset;
 } tri_norm;
 
-/* Of whole rows, densely. */
+/* A norm of whole, dense rows. */
 static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t width, double eps) {
   return (tri_norm){type, rows, 1, width, width, width, width, width, eps, 0};
 }
@@ -155,14 +154,13 @@ typedef struct tri_row_copy {
 typedef struct tri_device_kernels {
   /* ---- matrix products --------------------------------------------------------------------------------------- */
 
-  /* Packs b, stored plainly as `product` says but of type b_plain_type, into `packed` of product->b_type. */
+  /* Packs b, which has the layout that `product` says and the type b_plain_type, to `packed` of product->b_type. */
   tri_status (*matmul_pack)(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,
                             void *packed);
   tri_status (*matmul)(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                        void *c, void *workspace);
 
-  /* description.h says what of. The forward and the gradient of the inputs are products, those of the matrices
-   * gradients. */
+  /* tri_grouped_matmul. The forward and the gradient of the inputs are products, that of the matrices is a gradient. */
   tri_status (*grouped_matmul)(tri_queue *queue, const tri_grouped_matmul *product, const int32_t *begins,
                                const void *a, const void *b, void *c, void *workspace);
 
@@ -170,15 +168,15 @@ typedef struct tri_device_kernels {
 
   tri_status (*fill_zero)(tri_queue *queue, size_t bytes, void *out);
   tri_status (*convert)(tri_queue *queue, int64_t count, tri_dtype from, const void *in, tri_dtype to, void *out);
-  /* Row i is taken from row from_rows[i] of `from`, becomes what `convert` makes of it, and is stored as row to_rows[i]
-   * of `to`; i itself where a map is NULL. No row of `to` is named twice. */
+  /* Converts row from_rows[i] of `from` as `convert` does, and stores it as row to_rows[i] of `to`, for each i; a map
+   * that is NULL stands for i itself. to_rows must not have a row twice. */
   tri_status (*copy_rows)(tri_queue *queue, const tri_row_copy *copy, const int32_t *from_rows, const void *from,
                           const int32_t *to_rows, void *to);
   /* out[R,C] = a + b; out may be a or b (in place). */
   tri_status (*add)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, const void *a, const void *b,
                     void *out);
-  /* y = factor x, both type[count], multiplied in the wide type and rounded once; for fp32 and bf16 the factor is one
-   * of fp32, or taken for the nearest. In place: y may be x. */
+  /* y = factor x, both type[count], multiplied in the wide type and rounded once; for fp32 and bf16 the factor is
+   * rounded to fp32 first. In place: y may be x. */
   tri_status (*scale)(tri_queue *queue, tri_dtype type, int64_t count, double factor, const void *x, void *y);
   /* out[C] (+)= sum over the rows of in[R,C], whose leading dimension is ld; out is wide. */
   tri_status (*column_sum)(tri_queue *queue, tri_dtype type, tri_rows rows, int64_t width, int64_t ld, const void *in,
@@ -222,7 +220,7 @@ typedef struct tri_device_kernels {
   tri_status (*rms_norm_backward_weight)(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
                                          const void *rstd, void *gradient_weight, bool accumulate);
 
-  /* y = act(x), of the kind that is asked for (activation.h). */
+  /* y = act(x), with the activation function `kind` (activation.h). */
   tri_status (*activation_forward)(tri_queue *queue, tri_dtype type, tri_activation kind, tri_rows rows, int64_t width,
                                    const void *x, void *y);
   /* In place: gradient_x may be gradient_y. */
@@ -257,8 +255,8 @@ typedef struct tri_device_kernels {
 
   /* ---- attention --------------------------------------------------------------------------------------------- */
 
-  /* description.h says what of. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL if neither
-   * a backward nor a merge follows. */
+  /* tri_attention. log_sum_exp[heads, query_rows] (wide), of the scaled scores, may be NULL if neither a backward nor a
+   * merge follows. */
   tri_status (*attention_forward)(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
                                   const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
                                   void *workspace);
@@ -269,32 +267,33 @@ typedef struct tri_device_kernels {
 
   /* ---- experts -------------------------------------------------------------------------------------------------
    *
-   * E experts, K chosen of them for each row (router.h). Logits, biases, weights and what is made of scores is wide. */
+   * E experts, of which K are chosen for each row (router.h). Logits, biases, weights and results of scores are wide.
+   */
 
   /* experts[R,K] and weights[R,K] from logits[R,E]; bias[E] may be NULL. A row whose label is TRI_LABEL_PADDING has
-   * experts -1 and weights 0, and nothing below counts it, nor has it a gradient; labels[R] may be NULL. */
+   * experts -1 and weights 0; no kernel below counts it, and its gradient is 0. labels[R] may be NULL. */
   tri_status (*router_forward)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                const int32_t *labels, const void *logits, const void *bias, int32_t *experts,
                                void *weights);
-  /* gradient_logits[R,E] from gradient_weights[R,K] and what router_forward made, and the gradients of two losses that
-   * depend on the logits alone:
-   *  - balance[sequences, E] (NULL: none) is the gradient of what router_balance adds up, by P: each row of sequence s
-   *    adds balance[s, i] to the gradient of its normalised score i, p_i / (sum of p). Row r is of sequence (first_row
-   * + r) / sequence_rows.
+  /* gradient_logits[R,E] from gradient_weights[R,K] and the results of router_forward, plus the gradients of two losses
+   * that depend only on the logits:
+   *  - balance[sequences, E] (NULL: none) is the gradient of router_balance's loss with respect to P: each row of
+   *    sequence s adds balance[s, i] to the gradient of its normalised score i, p_i / (sum of p). Row r is of sequence
+   *    (first_row + r) / sequence_rows.
    *  - z, times values->token_scale, is the factor of the square of log(sum of exp(logits)) of each row; 0: none. */
   tri_status (*router_backward)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                                 const void *logits, const int32_t *experts, const void *weights,
                                 const void *gradient_weights, const void *balance, int64_t first_row,
                                 int64_t sequence_rows, double z, const tri_step_values *values, void *gradient_logits);
-  /* loads[sequences, 2, E]: of the rows of each sequence, how many chose an expert, and the sum of their normalised
-   * scores, in the order of the rows. */
+  /* loads[sequences, 2, E]: for each sequence and expert, how many rows chose it, and the sum of all rows' normalised
+   * scores, added in the order of the rows. */
   tri_status (*router_loads)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                              const void *logits, const int32_t *experts, int64_t first_row, int64_t sequence_rows,
                              int64_t sequences, void *loads);
-  /* The balance of sequences whose loads are whole (DeepSeek-V3): each adds coefficient * sum over i of f_i P_i, with
-   * f_i = E / (K T) * how many chose i, P_i = their normalised scores / T, to *loss, times values->sequence_scale; and
-   * balance[sequences, E] = values->sequence_scale * coefficient * f_i / T. T are its tokens, of which each has chosen
-   * K; one of none adds nothing. */
+  /* The balance loss of sequences (DeepSeek-V3), whose loads must be summed over all ranks that share them: each
+   * sequence adds values->sequence_scale * coefficient * sum over i of f_i P_i to *loss, with f_i = E / (K T) *
+   * loads[s, 0, i], P_i = loads[s, 1, i] / T and T its number of tokens; balance[s, i] = values->sequence_scale *
+   * coefficient * f_i / T. A sequence without tokens adds nothing. */
   tri_status (*router_balance)(tri_queue *queue, tri_dtype type, const tri_router *router, int64_t sequences,
                                double coefficient, const tri_step_values *values, const void *loads, void *balance,
                                double *loss);
@@ -305,10 +304,10 @@ typedef struct tri_device_kernels {
   tri_status (*router_count)(tri_queue *queue, tri_dtype type, tri_rows rows, const tri_router *router,
                              const int32_t *experts, const void *weights, int64_t *counts);
 
-  /* Sorts the pairs (row, j) by their expert, experts[row, j], then by row, then by j. begins[E + 1]: where each
-   * expert's begin. order[R K]: the pair at each place, as row * K + j; sources[R K]: its row; places[R, K]: its place,
-   * the other way round. A pair whose expert is not a number of one ([0, E)) comes behind all others, behind
-   * begins[E], and has place -1. */
+  /* Sorts the pairs (row, j) by their expert, experts[row, j], then by row, then by j. begins[E + 1]: the
+   * first place of each expert. order[R K]: the pair at each place, as row * K + j; sources[R K]: the row at each
+   * place; places[R, K]: the place of each pair. Pairs whose expert is not in [0, E) come last, from begins[E] on, and
+   * have place -1. */
   tri_status (*group_rows)(tri_queue *queue, tri_rows rows, int64_t chosen, int64_t experts_count,
                            const int32_t *experts, int32_t *begins, int32_t *order, int32_t *sources, int32_t *places);
   /* out[R,C] (+)= the sum over j of in[places[r, j]], in the order of j, in the wide type, rounded once; a place below
@@ -318,7 +317,7 @@ typedef struct tri_device_kernels {
 
   /* ---- loss -------------------------------------------------------------------------------------------------- */
 
-  /* Products in logits[R, V] (wide, leading dimension ld) become logits of that form (description.h), in place. */
+  /* Applies `form` (description.h) to the products in logits[R, V] (wide, leading dimension ld), in place. */
   tri_status (*softmax_logits)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                tri_logit_form form, void *logits);
   /* Of each row of logits[R, V] (wide, leading dimension ld): its maximum, the sum of exp(logit - maximum), and the
@@ -327,7 +326,7 @@ typedef struct tri_device_kernels {
   tri_status (*softmax_statistics)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    const void *logits, const int32_t *labels, int64_t first_id, void *maximum,
                                    void *sum, void *label_logit);
-  /* sum[r] *= exp(from[r] - to[r]): sums of exponentials less one maximum as sums less another. */
+  /* sum[r] *= exp(from[r] - to[r]): changes the maximum that is subtracted in sums of exponentials. */
   tri_status (*softmax_rescale)(tri_queue *queue, tri_dtype type, int64_t rows, const void *from, const void *to,
                                 void *sum);
   /* losses[r] = weights[r] * (log(sum) + maximum - label_logit), or 0 where labels[r] is negative. */
@@ -336,8 +335,8 @@ typedef struct tri_device_kernels {
                              void *losses);
   /* gradient[r, v] = values->loss_scale * weights[r] * (exp(logit - maximum) / sum - (v == labels[r] - first_id)),
    * zeros where labels[r] is negative. The gradient has `type` and leading dimension gradient_ld (in elements of type).
-   * It may lie in the logits' own memory, each row at the start of its row of logits. It is that of the products of
-   * which the logits were made: times scale, and with a cap times 1 - (logit / soft_cap)^2. */
+   * It may be in the logits' memory, each row at the start of its row of logits. It is the gradient of the products
+   * before `form`: times scale, and with a cap times 1 - (logit / soft_cap)^2. */
   tri_status (*softmax_gradient)(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                  tri_logit_form form, const void *logits, const int32_t *labels, const float *weights,
                                  int64_t first_id, const tri_step_values *values, const void *maximum, const void *sum,
@@ -346,8 +345,8 @@ typedef struct tri_device_kernels {
   /* ---- optimizer --------------------------------------------------------------------------------------------- */
 
   /* Decoupled weight decay (Loshchilov and Hutter 2019), as torch.optim.AdamW. All arrays are wide(type)[count], but
-   * narrow is type[count]: it becomes what `convert` makes of the parameter's new values. It may be NULL, and is where
-   * type is wide itself. */
+   * narrow is type[count]: it is set to the new parameter values as `convert` would convert them. It may be NULL, and
+   * must be if type is wide. */
   tri_status (*adamw)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                       const tri_step_values *values, void *parameter, const void *gradient, void *moment1,
                       void *moment2, void *narrow);
@@ -373,8 +372,8 @@ typedef struct tri_device_kernels {
   tri_status (*momentum)(tri_queue *queue, tri_dtype type, int64_t count, const tri_momentum *options,
                          const tri_step_values *values, const void *gradient, void *moment, void *out);
 
-  /* A matrix, wide, over its norm: out, of `type`, = in / (sqrt(*squares) + eps). *squares has been normalised
-   * (tri_exact_sum_normalise) or is as block_squares left it. */
+  /* Divides a wide matrix by its norm: out, of `type`, = in / (sqrt(*squares) + eps). *squares is the result of
+   * block_squares, normalised (tri_exact_sum_normalise) or not. */
   tri_status (*matrix_normalise)(tri_queue *queue, tri_dtype type, const tri_matrix_copy *copy, const void *in,
                                  const tri_exact_sum *squares, double eps, void *out);
   /* All are of `type`; in place: out may be b. */
@@ -407,8 +406,10 @@ typedef struct tri_device_kernels {
   tri_status (*low_rank_adam)(tri_queue *queue, tri_dtype type, int64_t count, const tri_adamw *options,
                               const tri_step_values *values, const void *gradient, void *moment1, void *moment2,
                               void *out);
-  /* In place: rest is what a projection makes of gradient and becomes (g - scale values->gradient_scale rest)
-   * sqrt(adam[i]) / (sqrt(projected[i]) + 1e-8), i the row or the column; these are sums of squares. All are wide. */
+  /* In place: rest is the projection of gradient, and becomes (g - scale values->gradient_scale rest) sqrt(adam[i]) /
+   * (sqrt(projected[i]) + 1e-8), where i is the row or the column; adam and projected are sums of squares. All are
+   * wide.
+   */
   tri_status (*low_rank_rest)(tri_queue *queue, tri_dtype type, const tri_low_rank_rest *sides,
                               const tri_step_values *values, const void *gradient, const void *adam,
                               const void *projected, void *rest);
@@ -417,7 +418,7 @@ typedef struct tri_device_kernels {
   tri_status (*low_rank_growth)(tri_queue *queue, tri_dtype type, const tri_step_values *values, const double *squares,
                                 void *norm, double *factor);
   /* parameter = (parameter - lr c (scale x + *factor rest)) (1 - lr weight_decay), c = sqrt(1 - beta2^update) / (1 -
-   * beta1^update). rest lies as x does; without it, rest and factor are NULL. All are wide, narrow as in matrix_step.
+   * beta1^update). rest has the layout of x; rest and factor may both be NULL. All are wide, narrow as in matrix_step.
    */
   tri_status (*low_rank_step)(tri_queue *queue, tri_dtype type, const tri_low_rank_step *step,
                               const tri_step_values *values, const void *x, const void *rest, const double *factor,
@@ -428,9 +429,9 @@ typedef struct tri_device_kernels {
    * scale, as bitsandbytes' kernels for GPUs find it: all arithmetic is fp32's, and all devices give the same bits.
    * `in` and `out` are wide(type).
    *
-   * Zeros become codes 0 with a scale of 0, as memory full of zeros has them; so does a block without normal numbers. A
-   * block that is not finite stays so. What comes from codes becomes the same codes and scale again, but where the
-   * largest magnitude was a negative number's: the signed map has no -1. */
+   * Zeros become codes 0 with a scale of 0, which are zero bytes; so does a block without normal numbers. A block that
+   * is not finite stays so. Dequantised values are quantised to the same codes and scale again, unless the largest
+   * magnitude was that of a negative number: the signed map has no -1. */
   tri_status (*quantise_blocks)(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign, const void *in,
                                 uint8_t *codes, float *scales);
   tri_status (*dequantise_blocks)(tri_queue *queue, tri_dtype type, int64_t count, bool with_sign, const uint8_t *codes,
@@ -438,17 +439,16 @@ typedef struct tri_device_kernels {
 
   /* ---- weights in 4 bits --------------------------------------------------------------------------------------- */
 
-  /* values, of `type` itself and not wide, as nf4.h describes `kept`, which has tri_nf4_bytes(count) and begins on 4
-   * bytes: as bitsandbytes' kernels for GPUs find codes, with all arithmetic fp32's but for the sum of the mean, which
-   * is double's in an order of its own, so that all devices give the same bits (theirs depend on the machine). What
-   * becomes codes is neither what they become again nor a reason to keep the values: store `kept` itself.
+  /* Quantises `values`, of `type` and not wide, to `kept` [tri_nf4_bytes(count)], aligned to 4 bytes, in the format of
+   * nf4.h. Codes are those of bitsandbytes' kernels for GPUs, with all arithmetic in fp32 but for the sum of the mean,
+   * which is in double in a fixed order, so that all devices give the same bits (those of bitsandbytes depend on the
+   * machine). Quantising dequantised values again may give other codes: store `kept` itself.
    *
-   * Where a value is not finite no mean is, and every element becomes a not-a-number. One that is far larger than all
-   * others is on average, too, and in the scale of its 256 blocks: their largest magnitudes are kept to a fraction of
-   * it. */
+   * If a value is not finite the mean is not either, and every element becomes NaN. A value that is far larger than all
+   * others makes the mean large, and the scale of its 256 blocks coarse. */
   tri_status (*quantise_nf4)(tri_queue *queue, tri_dtype type, int64_t count, const void *values, void *kept);
-  /* Elements first .. first + count - 1 of the `total` that were quantised, as values[0 .. count - 1] of `type` (bf16
-   * is rounded to nearest even). A stretch begins at a block: `first` is a multiple of TRI_NF4_BLOCK. */
+  /* Dequantises elements first .. first + count - 1 of `total` to values[count] of `type` (bf16 is rounded to nearest
+   * even). `first` must be a multiple of TRI_NF4_BLOCK. */
   tri_status (*dequantise_nf4)(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
                                const void *kept, void *values);
 
@@ -465,7 +465,7 @@ typedef struct tri_device_kernels {
   tri_status (*exact_add)(tri_queue *queue, const double *value, tri_exact_sum *sum);
 } tri_device_kernels;
 
-/* Queues a kernel; an empty slot in the device's table is reported by name. */
+/* Queues a kernel; TRI_UNSUPPORTED with its name if the device does not have it. */
 #define TRI_KERNEL_CALL(queue_, kernel_, ...)                                                                          \
   do {                                                                                                                 \
     if ((queue_)->device->kernels->kernel_ == NULL) {                                                                  \

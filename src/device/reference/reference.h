@@ -1,6 +1,6 @@
-/* The reference device: every kernel once more, plain, unfused and single-threaded, with all arithmetic in double. It
- * is the oracle of the others, so it is written to be read, and nothing in it is there for speed. Storage is fp64, fp32
- * or bf16. Signatures are those of the table in kernels.h. */
+/* The reference device: every kernel in a plain, unfused, single-threaded form, with all arithmetic in double. Other
+ * devices are tested against it, so it is written to be read, and not for speed. Storage is fp64, fp32 or bf16.
+ * Signatures are those of the table in kernels.h. */
 #ifndef TRI_DEVICE_REFERENCE_REFERENCE_H
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 
@@ -9,10 +9,10 @@
 /* `rest` of its name must be "". */
 tri_status tri_reference_check(const char *rest);
 
-/* Fills in a device that has its types. */
+/* Sets the members of a device, whose info.types is set already. */
 tri_status tri_reference_create(const char *rest, const tri_device_request *request, tri_device *out);
 
-/* Its kernels and what they want, for devices that run them elsewhere. */
+/* Its kernels and its description, for devices that use them. */
 extern const tri_device_kernels tri_reference_kernels;
 extern const tri_device_description tri_reference_description;
 
