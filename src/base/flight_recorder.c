@@ -33,7 +33,7 @@ tri_record tri_record_make(tri_record_kind kind, const char *name) {
                       .tag = -1};
 }
 
-static tri_record *place_of(uint64_t ticket) { return &recorder.newest[ticket % TRI_RECORDER_NEWEST]; }
+static tri_record *record_of_ticket(uint64_t ticket) { return &recorder.newest[ticket % TRI_RECORDER_NEWEST]; }
 
 static void keep(const tri_record *record) {
   if (tri_grow("kept records", sizeof *recorder.kept, recorder.num_kept, &recorder.room, &recorder.kept) != TRI_OK) {
@@ -47,7 +47,7 @@ static void keep(const tri_record *record) {
 /* With the lock held. */
 static tri_record *add(const tri_record *record, double begin_s) {
   uint64_t ticket = ++recorder.num_begun;
-  tri_record *place = place_of(ticket);
+  tri_record *place = record_of_ticket(ticket);
   *place = *record;
   place->begin_s = begin_s;
   place->end_s = 0;
@@ -72,7 +72,7 @@ void tri_recorder_end(uint64_t ticket) {
   double now_s = tri_clock_s();
   pthread_mutex_lock(&recorder.lock);
   recorder.last_s = now_s;
-  if (recorder.tickets[ticket % TRI_RECORDER_NEWEST] == ticket) place_of(ticket)->end_s = now_s;
+  if (recorder.tickets[ticket % TRI_RECORDER_NEWEST] == ticket) record_of_ticket(ticket)->end_s = now_s;
   if (recorder.keeps && ticket >= recorder.first_kept) recorder.kept[ticket - recorder.first_kept].end_s = now_s;
   pthread_mutex_unlock(&recorder.lock);
 }
@@ -97,7 +97,7 @@ int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]) {
   pthread_mutex_lock(&recorder.lock);
   uint64_t held = recorder.num_begun < TRI_RECORDER_NEWEST ? recorder.num_begun : TRI_RECORDER_NEWEST;
   for (uint64_t ticket = recorder.num_begun - held + 1; ticket <= recorder.num_begun; ticket++) {
-    out[count++] = *place_of(ticket);
+    out[count++] = *record_of_ticket(ticket);
   }
   pthread_mutex_unlock(&recorder.lock);
   return count;

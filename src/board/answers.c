@@ -55,7 +55,7 @@ typedef struct place {
 
 static const char *relative_of(const place *at) { return tri_path_below(at->root, at->path); }
 
-static tri_status place_of(tri_board *board, int64_t number, tri_found_kind kind, place *out) {
+static tri_status locate_board_item(tri_board *board, int64_t number, tri_found_kind kind, place *out) {
   tri_board_lock(board);
   const tri_board_item *item = item_of(board, number, kind);
   out->root = item == NULL ? NULL : item->root;
@@ -359,7 +359,7 @@ static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
 
 tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *out) {
   place at;
-  TRI_TRY(place_of(board, number, TRI_FOUND_RUN, &at));
+  TRI_TRY(locate_board_item(board, number, TRI_FOUND_RUN, &at));
   json_t *where = json_string(at.path);
   return answer_json(
       json_pack("{s:o, s:o, s:o, s:o}", "path", where == NULL ? json_null() : where, "config",
@@ -371,7 +371,7 @@ tri_status tri_board_answer_run(tri_board *board, int64_t number, tri_answer *ou
 tri_status tri_board_answer_study(tri_board *board, int64_t number, tri_answer *out) {
   place at;
   json_t *study = NULL;
-  TRI_TRY(place_of(board, number, TRI_FOUND_STUDY, &at));
+  TRI_TRY(locate_board_item(board, number, TRI_FOUND_STUDY, &at));
   TRI_TRY(tri_store_peek(at.root, relative_of(&at), &study));
   return answer_json(study, out);
 }
@@ -379,7 +379,7 @@ tri_status tri_board_answer_study(tri_board *board, int64_t number, tri_answer *
 tri_status tri_board_answer_timeline(tri_board *board, int64_t number, tri_answer *out) {
   place at;
   json_t *found = NULL;
-  TRI_TRY(place_of(board, number, TRI_FOUND_TIMELINE, &at));
+  TRI_TRY(locate_board_item(board, number, TRI_FOUND_TIMELINE, &at));
   TRI_TRY(tri_board_waits(at.root, relative_of(&at), &found));
   return answer_json(found, out);
 }
@@ -408,7 +408,7 @@ static tri_status read_picture(int file, const char *path, tri_answer *out) {
 tri_status tri_board_answer_picture(tri_board *board, int64_t number, tri_answer *out) {
   place at;
   int file = -1;
-  TRI_TRY(place_of(board, number, TRI_FOUND_TIMELINE, &at));
+  TRI_TRY(locate_board_item(board, number, TRI_FOUND_TIMELINE, &at));
   strcpy(at.path + strlen(at.path) - strlen("json"), "svg");
   TRI_TRY(tri_file_open_below(at.root, relative_of(&at), &file));
   tri_status status = read_picture(file, at.path, out);

@@ -609,7 +609,7 @@ static tri_status choose_items(const tri_chat_call *call, bool by_attribute, boo
   return list->failure == NULL ? TRI_OK : tri_fail(TRI_BAD_FILE, "%s", list->failure);
 }
 
-static tri_status choose(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_value *out) {
+static tri_status filter_by_test(const tri_chat_call *call, bool by_attribute, bool wanted, tri_chat_value *out) {
   tri_chat_list *chosen = NULL;
   TRI_TRY(tri_chat_list_create(call->arena, 0, TRI_CHAT_IS_ITERATOR, &chosen));
   *out = tri_chat_of_list(chosen);
@@ -617,19 +617,19 @@ static tri_status choose(const tri_chat_call *call, bool by_attribute, bool want
 }
 
 static tri_status filter_select(const tri_chat_call *call, tri_chat_value *out) {
-  return choose(call, false, true, out);
+  return filter_by_test(call, false, true, out);
 }
 
 static tri_status filter_reject(const tri_chat_call *call, tri_chat_value *out) {
-  return choose(call, false, false, out);
+  return filter_by_test(call, false, false, out);
 }
 
 static tri_status filter_selectattr(const tri_chat_call *call, tri_chat_value *out) {
-  return choose(call, true, true, out);
+  return filter_by_test(call, true, true, out);
 }
 
 static tri_status filter_rejectattr(const tri_chat_call *call, tri_chat_value *out) {
-  return choose(call, true, false, out);
+  return filter_by_test(call, true, false, out);
 }
 
 /* The keywords that `map` itself knows, by their places in its row. */

@@ -1,21 +1,22 @@
-/* Looking for the newest checkpoint that will do, one after the other. Used by the files of this folder only. */
+/* Tries checkpoints, the newest first, until one is good. Used by the files of this folder only. */
 #ifndef TRI_CHECKPOINT_CANDIDATES_H
 #define TRI_CHECKPOINT_CANDIDATES_H
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 
-/* A process alone has the list and shares it with no other; of several ranks the first has it. */
+/* The checkpoints below a root. Of several ranks only the first one has the list. */
 typedef struct tri_candidates {
   const char *root;
-  bool first;
-  tri_folder *list; /* [count] of tri_folder_list, where `first` */
+  bool first;       /* this rank is the first of the group, or there is no group */
+  tri_folder *list; /* [count]: result of tri_folder_list; only on the first rank */
   int64_t count;
-  tri_status (*share)(const tri_group *group, size_t bytes, void *data); /* the first rank's to all; or NULL */
-  const tri_group *group;
+  tri_status (*share)(const tri_group *group, size_t bytes, void *data); /* broadcasts from the first rank; NULL: there
+                                                                            is no group */
+  const tri_group *group;                                                /* or NULL */
 } tri_candidates;
 
-/* As tri_checkpoint_newest_that, which see; COLLECTIVE over the group where there is one. */
+/* COLLECTIVE over the group, LOCAL without one. See tri_checkpoint_newest_that. */
 tri_status tri_candidates_try(const tri_candidates *from, tri_checkpoint_try take, void *context,
                               char path[TRI_PATH_BYTES]);
 

@@ -88,7 +88,7 @@ static tri_status count_one(void *context, const char *name) {
   return TRI_OK;
 }
 
-static tri_status fill(const char *from, const char *to) {
+static tri_status copy_extra_files(const char *from, const char *to) {
   keeping k = {from, to, 0};
   char config[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(to));
@@ -112,7 +112,7 @@ tri_status tri_extra_files_keep(const char *from, const char *to) {
     return tri_fail(TRI_BAD_USAGE, "the path %s is too long", to);
   }
   TRI_TRY(tri_directory_remove(temporary)); /* of a process that was killed */
-  TRI_TRY(fill(from, temporary));
+  TRI_TRY(copy_extra_files(from, temporary));
   if (rename(temporary, to) == 0) return TRI_OK;
   return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, to, tri_write_fault(errno));
 }

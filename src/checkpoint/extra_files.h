@@ -1,5 +1,5 @@
-/* What lies beside a model's weights in a Hugging Face folder and travels with it: the tokenizer's other files, its
- * chat template, how text is generated, and the ids of its special tokens in config.json. */
+/* Extra files: what lies beside a model's weights in a Hugging Face folder and is copied with them: the tokenizer's
+ * other files, the chat template, the generation config, and the ids of special tokens in config.json. */
 #ifndef TRI_CHECKPOINT_EXTRA_FILES_H
 #define TRI_CHECKPOINT_EXTRA_FILES_H
 
@@ -8,31 +8,31 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/* LOCAL. Calls `visit` for each companion that a folder has, by its name in it ("tokenizer_config.json",
- * "additional_chat_templates/tool_use.jinja"), tokenizer.json and config.json not among them; ends with the first
- * failure. */
+/* LOCAL. Calls `visit` for each extra file of a folder, with its name in the folder ("tokenizer_config.json",
+ * "additional_chat_templates/tool_use.jinja"); tokenizer.json and config.json do not count. Ends with the first
+ * failure.
+ */
 typedef tri_status tri_extra_file_visit(void *context, const char *name);
 tri_status tri_extra_files_walk(const char *folder, tri_extra_file_visit *visit, void *context);
 
-/* What a saved model lacks that says what ends a text. */
+/* Files for a saved model that say which tokens end a text, if its extra files do not. */
 typedef struct tri_extra_texts {
-  char *tokenizer_config,
-      *generation_config; /* texts of files, or NULL if the folder has them; released with tri_free */
-  int32_t end_of_text;    /* for config.json; -1: there is none */
+  char *tokenizer_config, *generation_config; /* texts of these files; NULL if the folder has them */
+  int32_t end_of_text;                        /* for config.json; -1: there is none */
 } tri_extra_texts;
 
-/* LOCAL. Makes them: of the companions in `folder` (or NULL) and the tokenizer.json at `tokenizer` (or NULL: all is
- * empty). A text ends with the token that ends a turn of the chat template, with `document_end` (-1: none), which stood
- * between the documents that the model learnt from, and with what the folder says. Release with
+/* LOCAL. Makes them from the extra files in `folder` (or NULL) and the tokenizer.json at `tokenizer` (NULL: all is
+ * empty). These tokens end a text: the one that ends a turn of the chat template; `document_end` (-1: none), which
+ * separated the documents of the training corpus; and those that the folder names. Release with
  * tri_extra_texts_release. */
 tri_status tri_extra_texts_make(const char *folder, const char *tokenizer, int32_t document_end, tri_extra_texts *out);
 void tri_extra_texts_release(tri_extra_texts *texts);
 
-/* LOCAL. Copies those of a folder that are there, and its config.json, to a new folder `to`; where that is there
- * already it stays as it is. A folder without any makes none. */
+/* LOCAL. Copies the extra files and the config.json of a folder to a new folder `to`. Does nothing if `to` exists, or
+ * if the folder has none of these files. */
 tri_status tri_extra_files_keep(const char *from, const char *to);
 
-/* LOCAL. Takes the ids of special tokens from FOLDER/config.json, where there is one, into another config.json. */
+/* LOCAL. Copies the ids of special tokens from FOLDER/config.json, if there is one, to another config.json. */
 tri_status tri_extra_files_take_ids(const char *folder, json_t *config);
 
 #endif

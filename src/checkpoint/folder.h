@@ -19,7 +19,7 @@
 #define TRI_FILE_COMPLETE "COMPLETE"
 #define TRI_FILE_PROVEN "PROVEN"       /* empty: a later step, or an evaluation, from this state was finite */
 #define TRI_FILE_BEST "BEST"           /* empty: no checkpoint before had so low a validation loss */
-#define TRI_LINK_BEST "best"           /* below the root: to the newest folder that has the mark */
+#define TRI_LINK_BEST "best"           /* link below the root, to the newest folder that is marked BEST */
 #define TRI_FILE_DISPROVED "DISPROVED" /* empty: every step from this state was bad, until the run gave up */
 
 typedef enum tri_folder_kind {
@@ -34,31 +34,30 @@ typedef struct tri_folder {
   char name[64];
 } tri_folder;
 
-/* The path of a folder of this process. */
+/* The path of a folder of that kind and step; temporary and old ones have the number of this process. */
 tri_status tri_folder_path(const char *root, tri_folder_kind kind, int64_t step, char path[TRI_PATH_BYTES]);
 
 /* LOCAL. All checkpoint folders below root: final ones first, each kind from the highest step down. A root that does
  * not exist has none. Release *out with tri_free. */
 tri_status tri_folder_list(const char *root, tri_folder **out, int64_t *count);
-/* LOCAL. The same of a folder that is open, which it closes. */
+/* LOCAL. The same for an open folder, which it closes. */
 tri_status tri_folder_list_open(DIR *directory, tri_folder **out, int64_t *count);
 
-/* LOCAL. Moves a final folder out of sight; what is left to do is tri_folder_clear's. */
+/* LOCAL. Renames a final folder to an old one; tri_folder_clear removes it. */
 tri_status tri_folder_retire(const char *root, int64_t step);
 
-/* LOCAL, by who alone writes below root. Removes all folders of a kind (temporary or old). */
+/* LOCAL, only for the one writer below root. Removes all folders of a kind (temporary or old). */
 tri_status tri_folder_clear(const char *root, tri_folder_kind kind);
 
-/* Whether there is a final folder of that name with COMPLETE in it; with a mark (TRI_FILE_PROVEN, ...) beside it. */
+/* Whether it is a final folder that exists and has COMPLETE; whether a folder has that mark (TRI_FILE_PROVEN, ...). */
 bool tri_folder_is_complete(const char *root, const tri_folder *folder);
 bool tri_folder_has(const char *root, const tri_folder *folder, const char *mark);
 
-/* LOCAL. Puts an empty file of that name into the final folder of a step, and flushes it. */
+/* LOCAL. Writes an empty file named `mark` to the final folder of a step, and flushes it. */
 tri_status tri_folder_mark(const char *root, int64_t step, const char *mark);
 
-/* LOCAL. Retires complete checkpoints, oldest first, until `keep` are left, `newest_step` among them whatever its
- * number; then clears them. The newest that is proven stays whatever its number is, and so does the newest that is
- * marked as the best; those that are disproved go. keep 0 keeps all. */
+/* LOCAL. Removes complete checkpoints, oldest first, until `keep` are left. Always kept are that of `newest_step`, the
+ * newest proven one, and the newest one that is marked as the best; disproved ones are removed. keep 0 keeps all. */
 tri_status tri_folder_keep(const char *root, int64_t newest_step, int64_t keep);
 
 #endif

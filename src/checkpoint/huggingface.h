@@ -1,8 +1,8 @@
-/* Models as Hugging Face describes them: config.json <-> tri_model, by the dialects of the families (model/hf_keys.h).
+/* Models as Hugging Face describes them: config.json <-> tri_model, by the families' tables of keys (model/hf_keys.h).
  *
- * Whatever would change the function that the model computes and has no place in tri_model is TRI_UNSUPPORTED by name.
- * Dropout is taken from `resid_pdrop`; the dropout of attention weights, which no model here has, is not, and training
- * says so (tri_huggingface_note). */
+ * A key that changes what the model computes and has no member in tri_model is TRI_UNSUPPORTED, with its name. Dropout
+ * is read from `resid_pdrop`; the dropout of attention weights is not supported, and a warning says so before training
+ * (tri_huggingface_note). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_H
 #define TRI_CHECKPOINT_HUGGINGFACE_H
 
@@ -13,22 +13,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
+/* Reads the text of a config.json; `path` is for messages. The result has passed tri_model_complete. */
 tri_status tri_huggingface_parse(const char *path, const char *text, size_t bytes, tri_model *out);
 
-/* LOCAL. Reads FOLDER/config.json; that of a checkpoint is compared with its checksum. */
+/* LOCAL. Reads FOLDER/config.json, and compares it with its checksum if the folder is a checkpoint. */
 tri_status tri_huggingface_load(const char *folder, tri_model *out);
-/* LOCAL. The same without comparing, for commands that were told so. */
+/* LOCAL. The same without comparing the checksum, for commands with --no-verify. */
 tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
 
-/* LOCAL. Says in a line each which keys of a folder's config.json count for nothing, which of two keys for one thing
- * counts, and, if `training`, what of them is not done in training (huggingface_keys.h). Nothing if it cannot be
- * read. */
+/* LOCAL. Logs one line for each key of a folder's config.json that is ignored, for each pair of keys for one thing that
+ * differ, and, if `training`, for what is not supported in training (huggingface_keys.h). Does nothing if the file
+ * cannot be read. */
 void tri_huggingface_note(const char *folder, bool training);
 
-/* The config.json of a model whose weights are saved as `weights`. end_of_text is the tokenizer's, or -1. Ids of
- * special tokens are those of the config.json of the folder `like`, where it has some (NULL: there is none). Release
- * *out with tri_free. */
+/* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the tokenizer's, or
+ * -1. Ids of special tokens are copied from the config.json of the folder `like` if it has some (NULL: no folder).
+ * Release *out with tri_free. */
 tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int32_t end_of_text, const char *like,
                                  char **out);
 

@@ -1,5 +1,5 @@
-/* Which keys a config.json may have: those that its dialect reads, those of other dialects, and those that say the same
- * thing twice. */
+/* The keys of a config.json: those that its model_type reads, those that only other model types read, and those that
+ * say the same thing twice. A `dialect` is the table of keys of one model_type (model/hf_keys.h). */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_KEYS_H
 
@@ -9,19 +9,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether the dialect has rows or functions for a key. */
+/* Whether the dialect reads a key, by a row or by a function. */
 bool tri_huggingface_reads(const tri_hf_keys *dialect, const char *key);
 
-/* Keys that say nothing of what a model computes, or whose values do not tell one architecture from another. */
+/* Whether a key has no effect on what a model computes, or values by which architectures cannot be told apart. */
 bool tri_huggingface_is_bookkeeping(const char *key);
 
-/* Whether a value says that what its key is for is not there. */
+/* Whether a value turns off what its key is for: false or null. */
 bool tri_huggingface_is_off(const json_t *value);
 
-/* Says in a line each (tri_log): the keys of the file that other dialects of `all` [count] read and this one does not,
- * which transformers ignores for its model_type (tests/oracle/config_keys.json; what it does not ignore is a row of the
- * dialect and has been read or refused); pairs of keys for one thing that differ, and which of them counts; and, if
- * `training`, the dropout of attention weights, which is not done here. */
+/* Logs one line each for: keys of the file that other dialects of all[count] read and this one does not, which
+ * transformers ignores for this model_type (tests/oracle/config_keys.json; a key that it does not ignore is a row of
+ * the dialect, and has been read or refused); pairs of keys for one thing that differ, and which of them is used; and,
+ * if `training`, the dropout of attention weights, which is not supported. */
 void tri_huggingface_note_keys(const tri_json_reader *from, const tri_hf_keys *dialect, const tri_hf_keys *const *all,
                                int64_t count, bool training);
 

@@ -1,6 +1,6 @@
-/* What a model's routers do and config.json has no words for: in an object `trireme` of its own, by the keys of a run
- * file. Where that changes the function that the model computes, its `model_type` begins with "trireme_", so that who
- * knows nothing of the object does not take the model for another. */
+/* Settings of routers for which config.json has no keys: they are in an object `trireme` of it, under the keys of a run
+ * file. If they change what the model computes, its `model_type` begins with "trireme_", so that a program which does
+ * not know the object refuses the model and does not compute something else. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 #define TRI_CHECKPOINT_HUGGINGFACE_OWN_H
 
@@ -9,10 +9,10 @@
 
 #define TRI_OWN_MODEL_TYPE "trireme_"
 
-/* Adds what `said`, the model as the document says it so far, has not as `model` has it. */
+/* Adds the settings in which `model` differs from `said`, the model that the document describes so far. */
 void tri_huggingface_write_own(const tri_model *model, const tri_model *said, const char *model_type, json_t *to);
 
-/* Lays the object's values over a complete model. */
+/* Sets members of a complete model to the object's values, if there is one. */
 tri_status tri_huggingface_read_own(const tri_json_reader *from, tri_model *model);
 
 #endif

@@ -1,4 +1,4 @@
-/* The parts of a config.json that take more than a key: rotary positions and sliding windows. */
+/* Parts of a config.json that several keys describe: rotary embeddings and sliding windows. */
 #ifndef TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 #define TRI_CHECKPOINT_HUGGINGFACE_PARTS_H
 
@@ -6,29 +6,31 @@
 #include "model/hf_keys.h"
 #include "model/model.h"
 
-/* The usual keys of the base and of what rotates of each head, at the top of the file and in that object. */
+/* The usual keys of the rotary base and of the share of each head that rotates, at the top of the file and in the
+ * object tri_huggingface_rope_key. */
 #define TRI_HUGGINGFACE_THETA "rope_theta"
 #define TRI_HUGGINGFACE_FRACTION "partial_rotary_factor"
 
-/* The key of the object that holds how positions are stretched: "rope_scaling" or "rope_parameters". Of both the first
- * counts unless it is empty, as in transformers (convert_rope_params_to_dict). */
+/* The key of the object with the scaling of rotary embeddings: "rope_scaling" or "rope_parameters". If the file has
+ * both, the first is used unless it is empty, as in transformers (convert_rope_params_to_dict). */
 const char *tri_huggingface_rope_key(const tri_json_reader *from);
-/* What says it of layers without a window, NULL if nothing does: that object, or where kinds of layers have bases of
- * their own the one that `rope_parameters` has for full_attention. */
+/* The object with the scaling for layers without a window: that object, or, for models whose kinds of layers have their
+ * own bases, the entry full_attention of `rope_parameters`. NULL if there is none. */
 const json_t *tri_huggingface_rope_object(const tri_json_reader *from, const tri_hf_keys *dialect);
-/* Whether that object's `type`, the former name of `rope_type`, is passed over: in `rope_scaling` beside such bases. */
+/* Whether `type`, the former name of `rope_type`, is ignored in that object: in `rope_scaling` of models whose kinds of
+ * layers have their own bases. */
 bool tri_huggingface_rope_passes_type(const tri_json_reader *from, const tri_hf_keys *dialect);
 
-/* `rope_theta` and `rope_scaling`, or `rope_parameters`; the longest sequence and windows have been read before. */
+/* Reads `rope_theta` and `rope_scaling`, or `rope_parameters`; max_sequence and windows must have been read before. */
 tri_status tri_huggingface_read_rope(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
 void tri_huggingface_write_rope(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
 
-/* `sliding_window` and its like; the number of layers has been read before. */
+/* Reads `sliding_window` and related keys; num_layers must have been read before. */
 tri_status tri_huggingface_read_window(const tri_json_reader *from, const tri_hf_keys *dialect, tri_model *out);
 void tri_huggingface_write_window(const tri_model *model, const tri_hf_keys *dialect, json_t *to);
 
-/* JSON as text, with as few digits as read back to the same numbers: 1e-5, not 1.0000000000000001e-5. NULL if that
- * cannot be; release with free. */
+/* Prints JSON with the fewest digits that read back as the same numbers: 1e-5, not 1.0000000000000001e-5. NULL if
+ * memory is short; release with free. */
 char *tri_huggingface_text(const json_t *document);
 
 #endif

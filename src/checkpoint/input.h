@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 typedef struct tri_input {
-  int file;   /* -1: none */
-  int direct; /* the same file past the page cache, or -1 */
+  int file;   /* descriptor; -1: closed */
+  int direct; /* descriptor of the same file that bypasses the page cache (O_DIRECT), or -1 */
   char path[TRI_PATH_BYTES];
 } tri_input;
 

@@ -1,6 +1,6 @@
-/* A model's weights as they are used: a checkpoint's, or those of an adapter's base with the factors' products added,
- * W + alpha / rank B A. Sums are made in fp64 and rounded once, to what is asked for. Of an adapter that was trained
- * over a base in 4 bits, W is what those stand for. */
+/* A model's weights as they are used: those of a checkpoint, or those of an adapter's base with the products of the
+ * LoRA factors added, W + alpha / rank B A. Sums are made in fp64 and rounded once, to the requested type. If the
+ * adapter was trained on a base in 4 bits, W is the dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 
@@ -9,49 +9,48 @@
 #include "model/model.h"
 
 typedef struct tri_merged {
-  tri_checkpoint *named; /* what was named: weights, or an adapter */
-  tri_checkpoint *base;  /* the adapter's; else NULL */
-  int64_t rank;          /* of its factors */
-  double scale;
-  tri_device *quantiser; /* the base is taken through 4 bits with it; or NULL */
+  tri_checkpoint *named; /* the named folder: weights, or an adapter */
+  tri_checkpoint *base;  /* the adapter's base; NULL without an adapter */
+  int64_t rank;          /* of the adapter's factors */
+  double scale;          /* alpha / rank */
+  tri_device *quantiser; /* quantises the base to 4 bits and back; NULL: the base is used as it is */
 } tri_merged;
 
-/* LOCAL. Opens what `given` means (tri_checkpoint_find) and reads the settings of its model. Of an adapter also its
- * base: the folder `base` or, where that is NULL, the one that the adapter names. TRI_BAD_CONFIG if the base has
- * another signature than the adapter was trained on; TRI_BAD_FILE names a tensor of the adapter that has no place in
- * the model, or one that contradicts config.json (config_vs_weights.h). `use` says whether all that is read is compared
- * with checksums, and whether averages of the weights are meant, of the adapter where there is one. Release with
- * tri_merged_close, which also takes what is all zero. */
+/* LOCAL. Opens the folder that `given` means (tri_checkpoint_find) and reads the settings of its model. For an adapter
+ * also opens its base: the folder `base`, or if that is NULL the one that the adapter names. TRI_BAD_CONFIG if the base
+ * has another signature than the one that the adapter was trained on; TRI_BAD_FILE names a tensor of the adapter that
+ * is not one of the model's, or one that contradicts config.json (config_vs_weights.h). `use` says whether checksums
+ * are compared, and whether averages of the weights (with an adapter: of the adapter's) are read. Release with
+ * tri_merged_close, which also accepts {0}. */
 tri_status tri_merged_open(const char *given, const char *base, const tri_checkpoint_use *use, tri_model *model,
                            tri_merged *out);
 void tri_merged_close(tri_merged *merged);
 
-/* The factors of a matrix: its row r gets scale times the sum over k of left[r, k] right[k, :]. And what the matrix was
- * in 4 bits. */
+/* What changes a matrix of the base: factors, whose product scale * left right is added, and quantisation. */
 typedef struct tri_low_rank {
-  double *left, *right; /* [rows, rank], [rank, columns]; NULL: there are none */
+  double *left, *right; /* [rows, rank], [rank, columns]; NULL: no factors */
   int64_t columns, rank;
   double scale;
-  float *whole; /* in the place of what the file has; or NULL */
+  float *whole; /* the matrix quantised to 4 bits and back, used in the place of the file's; or NULL */
 } tri_low_rank;
 
-/* Whether the matrix is what the file has. */
+/* Whether the matrix is used as it is in the file. */
 static inline bool tri_low_rank_is_plain(const tri_low_rank *factors) {
   return factors->left == NULL && factors->whole == NULL;
 }
 
-/* LOCAL. Those of a tensor of the model, in host memory. Release with tri_low_rank_release. */
+/* LOCAL. The factors of a tensor of the model, in host memory. Release with tri_low_rank_release. */
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out);
 void tri_low_rank_release(tri_low_rank *factors);
 
-/* LOCAL. Elements [slice->first, slice->first + slice->count) of a tensor as `type`, into host memory, as
- * tri_checkpoint_read_part reads them; of one that is not plain `type` must be TRI_FP64. */
+/* LOCAL. Reads elements [slice->first, slice->first + slice->count) of a tensor as `type` into host memory, as
+ * tri_checkpoint_read_part does, and applies `factors`; if these are not plain, `type` must be TRI_FP64. */
 tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *tensor, const tri_low_rank *factors,
                                 tri_dtype type, const tri_checkpoint_slice *slice, uint64_t *sum);
-/* Whether what all parts came to is the tensor's checksum. */
+/* LOCAL. Compares the sum of all parts with the tensor's checksum; TRI_BAD_FILE if they differ. */
 tri_status tri_merged_compare(const tri_merged *merged, const tri_parameter *tensor, uint64_t sum);
 
-/* The folder that a tensor without factors is read from, or that with them is added to. */
+/* The checkpoint that a tensor is read from, before factors are added. */
 const tri_checkpoint *tri_merged_source(const tri_merged *merged, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
-/* A folder that has its name at the end alone: until then it is NAME.tmp-MARK, with a lock in it that says who writes
- * there. The next command that writes a folder of that name finds by the lock which of these no process writes any
- * more, and removes them; what is not locked, and not empty, is somebody else's and stays. */
+/* A folder that gets its name only when it is complete: until then it is NAME.tmp-MARK, with a lock in it that names
+ * the process which writes it. The next command that writes a folder of that name finds by the lock which of these no
+ * process writes any more, and removes them; a folder without a lock that is not empty is not Trireme's, and stays. */
 #ifndef TRI_CHECKPOINT_NAMED_FOLDER_H
 #define TRI_CHECKPOINT_NAMED_FOLDER_H
 
@@ -12,14 +12,14 @@ typedef struct tri_named_folder {
   tri_folder_lock *lock;
 } tri_named_folder;
 
-/* LOCAL. Makes the temporary folder, and those above it that are missing. */
+/* LOCAL. Makes the temporary folder, and missing folders above it. */
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out);
 
-/* LOCAL. Flushes the folder (its files are flushed already) and gives it its name. After a failure it is still there
- * under the other, and to be dropped. */
+/* LOCAL. Flushes the folder (its files must be flushed already) and renames it. After a failure the temporary folder is
+ * still there, and must be dropped. */
 tri_status tri_named_folder_finish(tri_named_folder *folder);
 
-/* LOCAL. Removes what was begun and not finished; anything else is ignored. */
+/* LOCAL. Removes a folder that was begun and not finished; else does nothing. */
 tri_status tri_named_folder_drop(tri_named_folder *folder);
 
 #endif

@@ -1,5 +1,5 @@
-/* One file of a checkpoint on its way to the disk: a checksum is taken as bytes go by, and it is flushed before it is
- * closed. Used by the files of this folder only. */
+/* Writing one file of a checkpoint: computes a checksum of the bytes while they are written, and flushes the file
+ * before it is closed. Used by the files of this folder only. */
 #ifndef TRI_CHECKPOINT_OUTPUT_H
 #define TRI_CHECKPOINT_OUTPUT_H
 
@@ -10,50 +10,51 @@
 #include <stdint.h>
 
 typedef struct tri_output {
-  int file;
-  int direct;       /* the same file past the page cache, or -1 */
-  const char *path; /* borrowed */
-  uint64_t bytes;   /* what the whole file will take, for the message when the disk is full */
+  int file;         /* descriptor */
+  int direct;       /* descriptor of the same file that bypasses the page cache (O_DIRECT), or -1 */
+  const char *path; /* the caller's, who keeps it until the file is closed */
+  uint64_t bytes;   /* size of the whole file, for the message when the disk is full */
 } tri_output;
 
-/* LOCAL. Creates a file that must not exist and takes space for `bytes`; a full disk is TRI_IO_FAILED here already
- * where the file system can say so. */
+/* LOCAL. Creates a file that must not exist. `bytes`: tri_output.bytes. */
 tri_status tri_output_create(const char *path, uint64_t bytes, tri_output *out);
 
-/* LOCAL. Writes at a place in the file. With checksum != NULL it is set to that of these bytes. */
+/* LOCAL. Writes bytes at an offset in the file, and asks the system to begin sending them to the disk. *checksum is set
+ * to the checksum of these bytes, unless NULL. */
 tri_status tri_output_write(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes,
                             uint64_t *checksum);
 
 /* LOCAL. Opens a file that another rank has created. */
 tri_status tri_output_open(const char *path, uint64_t bytes, tri_output *out);
 
-/* LOCAL. Writes at a place in the file, and no more than that. */
+/* LOCAL. Writes bytes at an offset in the file, and nothing else. */
 tri_status tri_output_put(const tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
-/* Asks the system to begin sending what was written so to the disk. */
+/* LOCAL. Asks the system to begin sending these bytes of the file to the disk. */
 void tri_output_start_writeback(const tri_output *output, uint64_t offset, uint64_t bytes);
-/* LOCAL. The same past the page cache, if tri_output_is_direct; data, offset and bytes are multiples of 4096. */
+/* LOCAL. As tri_output_put, but bypasses the page cache if tri_output_is_direct; the address, offset and bytes must be
+ * multiples of 4096. */
 bool tri_output_is_direct(const tri_output *output);
 tri_status tri_output_put_direct(tri_output *output, uint64_t offset, const void *data, uint64_t bytes);
 
-/* LOCAL. Gives a file its length before its bytes come. */
+/* LOCAL. Sets the length of a file before its bytes are written. */
 tri_status tri_output_set_length(const tri_output *output, uint64_t bytes);
 
 /* LOCAL. Flushes to the disk and closes. */
 tri_status tri_output_finish(tri_output *output);
-/* Closes what is to be thrown away. */
+/* LOCAL. Closes the file without flushing it, after a failure. */
 void tri_output_abandon(tri_output *output);
 
-/* LOCAL. A whole small file at once. */
+/* LOCAL. Creates, writes and flushes a whole small file. */
 tri_status tri_output_file(const char *path, const void *data, size_t bytes);
 
-/* LOCAL. A copy of a file, piece by piece. */
+/* LOCAL. Copies the file `from` to a new file, piece by piece; sets its size and checksum. */
 tri_status tri_output_copy(const char *from, const char *path, uint64_t *bytes, uint64_t *checksum);
 
-/* LOCAL. The open file a second time, past the page cache, to be read or written (mode: O_RDONLY, O_WRONLY); -1 if
- * the file system is not one of a local disk's or does not want it. */
+/* LOCAL. Opens the open file a second time, bypassing the page cache, for reading or writing (mode: O_RDONLY,
+ * O_WRONLY); -1 if it is not on a local ext4 or XFS file system, or the system refuses. */
 int tri_open_direct(const char *path, int file, int mode);
 
-/* The checksum of all of a checkpoint's parts: XXH3, 64 bits. */
+/* The checksum of everything in a checkpoint but its tensors: XXH3, 64 bits. */
 uint64_t tri_checksum(const void *data, size_t bytes);
 
 #endif

@@ -18,7 +18,7 @@ enum { CONFIG_LIMIT_BYTES = 1 << 24, PATTERN_BYTES = 4096 };
  * A string in the place of a list is a pattern of Python's that must match a whole name. Which names match does not
  * depend on how greedy a part is, so that POSIX's patterns do as well, but for what they have no word for. */
 
-static bool put(char *out, size_t *used, const char *text) {
+static bool append_posix_text(char *out, size_t *used, const char *text) {
   const size_t length = strlen(text);
   if (*used + length + 1 > PATTERN_BYTES) return false;
   memcpy(out + *used, text, length + 1);
@@ -49,18 +49,18 @@ static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
 static bool translate(const char *pattern, char out[PATTERN_BYTES]) {
   bool in_brackets = false;
   size_t used = 0;
-  if (!put(out, &used, "^(")) return false;
+  if (!append_posix_text(out, &used, "^(")) return false;
   for (const char *at = pattern; *at != '\0';) {
     char part[8];
     const size_t taken = translate_part(at, in_brackets, part);
-    if (taken == 0 || !put(out, &used, part)) return false;
+    if (taken == 0 || !append_posix_text(out, &used, part)) return false;
     if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
     const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
     at += taken;
     if (repeats && *at == '+') return false;
     if (repeats && *at == '?') at++;
   }
-  return put(out, &used, ")$");
+  return append_posix_text(out, &used, ")$");
 }
 
 /* `otherwise` where it is not known. */

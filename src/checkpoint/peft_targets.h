@@ -1,16 +1,16 @@
-/* Which modules get factors in PEFT: what adapter_config.json says, whatever the file of tensors has. */
+/* Which modules get factors in PEFT: adapter_config.json decides, not the tensors in the file. */
 #ifndef TRI_CHECKPOINT_PEFT_TARGETS_H
 #define TRI_CHECKPOINT_PEFT_TARGETS_H
 
 #include "checkpoint/checkpoint.h"
 
-/* LOCAL. Whether PEFT takes each tensor of an open adapter of its own: one whose name does not begin as there, and
- * factors of a module that `target_modules`, `exclude_modules` or `layers_to_transform` leave out, it passes over, and
- * they are TRI_BAD_FILE here. What a pattern says that is not a plain one is not known, and taken to agree. */
+/* LOCAL. Checks that PEFT would read each tensor of an open adapter that PEFT wrote. It ignores tensors without its
+ * prefix, and factors of modules that `target_modules`, `exclude_modules` or `layers_to_transform` leave out; such
+ * tensors are TRI_BAD_FILE here. A pattern that cannot be translated is assumed to match. */
 tri_status tri_peft_check_targets(const tri_checkpoint *adapter);
 
-/* LOCAL. Whether `modules_to_save` names the module of a tensor of the model. PEFT then has a copy of it beside the
- * base's; any other tensor of the file takes the place of the base's, and of what is tied to that. */
+/* LOCAL. *out: whether `modules_to_save` names the module of a tensor of the model. PEFT then keeps it as a copy beside
+ * that of the base; any other tensor in the file replaces the base's, and the tensor that is tied to it. */
 tri_status tri_peft_saves(const char *folder, const char *tensor, bool *out);
 
 #endif

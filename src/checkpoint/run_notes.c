@@ -29,7 +29,7 @@ bool tri_run_notes_is_key(const char *key) {
   return false;
 }
 
-static void take(int key, const char *value, tri_run_notes *out) {
+static void set_run_note(int key, const char *value, tri_run_notes *out) {
   char *words[NOTE_KEYS] = {[DOCUMENTS] = out->documents, [PACKING] = out->packing, [TOO_LONG] = out->too_long};
   if (key == SEQUENCE) out->sequence = strtoll(value, NULL, 10);
   if (key == IGNORE_TOKEN) out->ignore_token = strtoll(value, NULL, 10);
@@ -48,7 +48,7 @@ static tri_status read_run_file(const char *text, tri_run_notes *out) {
   const tri_yaml *data = status == TRI_OK && root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "data") : NULL;
   for (int k = 0; k < NOTE_KEYS && data != NULL && data->kind == TRI_YAML_MAPPING; k++) {
     const tri_yaml *value = tri_yaml_find(data, note_keys[k] + strlen("data."));
-    if (value != NULL && value->kind == TRI_YAML_SCALAR) take(k, value->text, out);
+    if (value != NULL && value->kind == TRI_YAML_SCALAR) set_run_note(k, value->text, out);
   }
   tri_yaml_destroy(tree);
   return status;
@@ -67,7 +67,7 @@ static tri_status read_object(const char *folder, const char *name, tri_run_note
   const json_t *object = json_object_get(root, OBJECT);
   for (int k = 0; k < NOTE_KEYS; k++) {
     const char *value = json_string_value(json_object_get(object, note_keys[k]));
-    if (value != NULL) take(k, value, out);
+    if (value != NULL) set_run_note(k, value, out);
   }
   json_decref(root);
   return TRI_OK;

@@ -1,6 +1,6 @@
-/* What weights say of the run that made them, beside their model: how its text became sequences, and the type of the
- * weights that it began with. A checkpoint has it in its state; an export, a merge and an adapter in an object
- * `trireme` of config.json or adapter_config.json, by the keys of a run file. */
+/* Notes about the run that made some weights: how its text became sequences, and the type of the weights that it
+ * started from. A checkpoint has them in its state; an export, a merge and an adapter in an object `trireme` of
+ * config.json or adapter_config.json, under the keys of a run file. */
 #ifndef TRI_CHECKPOINT_RUN_NOTES_H
 #define TRI_CHECKPOINT_RUN_NOTES_H
 
@@ -12,29 +12,29 @@
 enum { TRI_NOTE_BYTES = 24 };
 
 typedef struct tri_run_notes {
-  bool known; /* all below but base_type; else they are as nothing says them */
+  bool known; /* the members below except base_type were found; else they have their defaults */
   int64_t sequence, ignore_token;
   char documents[TRI_NOTE_BYTES], packing[TRI_NOTE_BYTES], too_long[TRI_NOTE_BYTES]; /* words of the run file */
-  char base_type[TRI_NOTE_BYTES]; /* "fp32", "bf16", "fp16": of the weights that `init` named, or of an adapter's base;
-                                     "": no weights */
+  char base_type[TRI_NOTE_BYTES]; /* type of the weights that `init` named, or of the adapter's base: "fp32", "bf16",
+                                     "fp16"; "": no such weights */
 } tri_run_notes;
 
-/* LOCAL. Of weights that are open. */
+/* LOCAL. The notes of open weights. */
 tri_status tri_run_notes_of(const tri_merged *weights, tri_run_notes *out);
-/* LOCAL. The same of one checkpoint or adapter by itself. */
+/* LOCAL. The notes of one checkpoint, or of an adapter without its base. */
 tri_status tri_run_notes_read(const tri_checkpoint *checkpoint, tri_run_notes *out);
 
-/* What both say: of another model that is merged with the first. */
+/* For merging two models: keeps in `notes` only what is the same in both. */
 void tri_run_notes_join(tri_run_notes *notes, const tri_run_notes *other);
 
-/* LOCAL. Puts the notes into the text of a config.json or adapter_config.json, which is replaced; *text is released
- * with tri_free. */
+/* LOCAL. Adds the notes to the text of a config.json or adapter_config.json: frees *text, and sets it to the new text.
+ * Release *text with tri_free. */
 tri_status tri_run_notes_add(const tri_run_notes *notes, char **text);
 
-/* The type of all weights of a folder that have a floating one, as above; the widest where they differ. */
+/* The type of a folder's floating-point weights, as base_type; "fp32" if some are fp32, or both bf16 and fp16. */
 const char *tri_run_notes_type(const tri_checkpoint *checkpoint);
 
-/* Whether a key of the object is one of these. */
+/* Whether a key of the object `trireme` is one of the notes. */
 bool tri_run_notes_is_key(const char *key);
 
 #endif

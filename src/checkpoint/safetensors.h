@@ -1,13 +1,13 @@
 /* The safetensors file format, read and written.
  *
  * A file is eight bytes of little-endian length, a JSON header of that length, and the tensors' bytes one after the
- * other without a hole:
+ * other without gaps:
  *
  *   { "__metadata__": {"format": "pt"}, "wte.weight": {"dtype": "F32", "shape": [50257, 768], "data_offsets": [0, N]} }
  *
- * where offsets count from the end of the header. Everything that the header says decides where a program reads and
- * how much, and it may come from anywhere; so tri_safetensors_parse believes nothing: what it hands out has been
- * checked against the size of the file, and the tensors cover the file's data exactly once. */
+ * where offsets count from the end of the header. The header decides where a program reads and how much, and
+ * files may come from anywhere; so tri_safetensors_parse checks everything: offsets against the size of the file, and
+ * that the tensors cover the file's data exactly once. */
 #ifndef TRI_CHECKPOINT_SAFETENSORS_H
 #define TRI_CHECKPOINT_SAFETENSORS_H
 
@@ -44,14 +44,14 @@ typedef enum tri_safetensors_type {
   TRI_SAFETENSORS_TYPES,
 } tri_safetensors_type;
 
-/* "F32"; and the bits of one element. */
+/* "F32"; the number of bits of an element; the type for a tri_dtype. */
 const char *tri_safetensors_type_name(tri_safetensors_type type);
 int tri_safetensors_type_bits(tri_safetensors_type type);
 tri_safetensors_type tri_safetensors_type_of(tri_dtype type);
 
 enum { TRI_SAFETENSORS_DIMS = 8, TRI_SAFETENSORS_SHAPE_BYTES = 192 };
 
-/* One tensor's place in a file. */
+/* One tensor of a file. */
 typedef struct tri_safetensors_tensor {
   const char *name;
   tri_safetensors_type type;
@@ -67,12 +67,12 @@ const char *tri_safetensors_shape_text(int num_dims, const int64_t *shape, char 
 /* ---- headers ----------------------------------------------------------------------------------------------------- */
 
 typedef struct tri_safetensors_header {
-  tri_safetensors_tensor *tensors; /* in the order of their bytes                     */
-  tri_safetensors_tensor **by_name;
+  tri_safetensors_tensor *tensors;  /* [num_tensors], in the order of their bytes */
+  tri_safetensors_tensor **by_name; /* [num_tensors], sorted by name */
   int64_t num_tensors;
-  uint64_t data_offset; /* where the header ends, from the beginning of the file      */
-  json_t *document;     /* owns the names that it has                                 */
-  char *names;          /* owns others (wrapped_names.h), or NULL                     */
+  uint64_t data_offset; /* end of the header, from the beginning of the file */
+  json_t *document;     /* the parsed header; owns the names in it */
+  char *names;          /* owns names that were changed (wrapped_names.h); or NULL */
 } tri_safetensors_header;
 
 /* Parses and checks the header of a file of file_bytes bytes whose first `held` bytes are at `data`; held must reach to
@@ -85,7 +85,7 @@ void tri_safetensors_header_destroy(tri_safetensors_header *header);
 /* Rebuilds by_name after names have changed. Two tensors of one name are TRI_BAD_FILE. */
 tri_status tri_safetensors_index(const char *path, tri_safetensors_header *header);
 
-/* NULL if there is none of that name. */
+/* NULL if no tensor has that name. */
 const tri_safetensors_tensor *tri_safetensors_find(const tri_safetensors_header *header, const char *name);
 /* A value of `__metadata__`, or NULL. */
 const char *tri_safetensors_metadata(const tri_safetensors_header *header, const char *key);
@@ -102,31 +102,32 @@ typedef struct tri_safetensors_file {
 tri_status tri_safetensors_open(const char *path, tri_safetensors_file *out);
 void tri_safetensors_close(tri_safetensors_file *file);
 
-/* LOCAL. Raw bytes [first, first + bytes) of a tensor, straight into `out`. */
+/* LOCAL. Reads bytes [first, first + bytes) of a tensor into `out`, without conversion. */
 tri_status tri_safetensors_read_bytes(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                       uint64_t first, uint64_t bytes, void *out);
 
-/* LOCAL. All elements as `type`. The same type goes straight into `out`; F16, BF16, F32 and F64 become fp32 or fp64
- * (rounded to nearest even) through a small buffer; other pairs are TRI_UNSUPPORTED. */
+/* LOCAL. Reads all elements as `type`. Elements of the same type are read directly into `out`; F16, BF16, F32 and F64
+ * are converted to fp32 or fp64 (rounded to nearest even) through a small buffer; other conversions are
+ * TRI_UNSUPPORTED. */
 tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, tri_dtype type,
                                 void *out);
-/* LOCAL. The same of elements [first, first + count). What these, as they are in the file, have of the tensor's
- * checksum (element_sum.h) is added to *sum; NULL: it is not made. */
+/* LOCAL. The same for elements [first, first + count). Adds the part of the tensor's checksum (element_sum.h) that
+ * these elements, as they are in the file, have to *sum, unless NULL. */
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* Decides where everything lies in a new file: fills in offset and bytes of each tensor (wider types first, which keeps
- * every element aligned; otherwise in the order given) and makes the header with its length in front. The result
- * depends on the names, types and shapes alone, so that many ranks can each compute it and write their own slices.
- * `format` is the metadata that transformers asks for ("pt"), or NULL. Release *header with tri_free. */
+/* Lays out a new file: sets offset and bytes of each tensor (wider types first, which keeps every element aligned;
+ * otherwise in the given order) and makes the header, with its length in front. The result depends only on names, types
+ * and shapes, so that every rank can compute it and write its own slices. `format` is the metadata that transformers
+ * expects ("pt"), or NULL. Release *header with tri_free. */
 tri_status tri_safetensors_layout(tri_safetensors_tensor *tensors, int64_t count, const char *format, char **header,
                                   size_t *header_bytes, uint64_t *file_bytes);
 
-/* LOCAL. Writes a whole file that must not exist, and flushes it to the disk. tensors comes from
- * tri_safetensors_layout; data[i] are the bytes of tensors[i]. With checksums (count + 1 of them; may be NULL), the
- * first is the header's and the others are the tensors'. */
+/* LOCAL. Writes a whole file that must not exist, and flushes it to the disk. `tensors` has been through
+ * tri_safetensors_layout; data[i] are the bytes of tensors[i]. checksums[count + 1] (may be NULL) are set to that of
+ * the header, then those of the tensors. */
 tri_status tri_safetensors_write(const char *path, const tri_safetensors_tensor *tensors, const void *const *data,
                                  int64_t count, const char *header, size_t header_bytes, uint64_t file_bytes,
                                  uint64_t *checksums);

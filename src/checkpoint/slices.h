@@ -1,32 +1,33 @@
-/* What one rank holds of a global tensor: some elements of its part of a parameter. Used by the files of this folder
- * only. */
+/* Walking over the elements of a global tensor that one rank holds. Used by the files of this folder only. */
 #ifndef TRI_CHECKPOINT_SLICES_H
 #define TRI_CHECKPOINT_SLICES_H
 
 #include "checkpoint/checkpoint.h"
 
-/* The next run of a slice's elements that are neighbours in the global tensor, too. */
+/* A run of elements that are contiguous both in a slice and in the global tensor. */
 typedef struct tri_slice_run {
-  int64_t at;     /* in the slice; the walk begins at 0 */
-  int64_t global; /* the first one's number in the global tensor */
+  int64_t at;     /* of its first element in the slice */
+  int64_t global; /* of its first element in the global tensor */
   int64_t count;
 } tri_slice_run;
 
-/* run = {0} begins; false when there is nothing more. */
+/* Moves to the next run; {0} begins the walk. False after the last run. */
 bool tri_slice_next(const tri_checkpoint_slice *slice, tri_slice_run *run);
 
-/* A slice's data piece by piece: where it lies, or in a copy where the host does not see it. Zeroed to begin; release
- * with tri_slice_extent_release. */
+/* Access to a slice's data piece by piece: in place, or through a copy if it is in device memory. Begins as {0};
+ * release with tri_slice_extent_release. */
 typedef struct tri_slice_extent {
-  char *copy; /* TRI_SLICE_COPY_BYTES; NULL while none was needed */
+  char *copy; /* TRI_SLICE_COPY_BYTES, allocated when first needed */
 } tri_slice_extent;
 
 enum { TRI_SLICE_COPY_BYTES = 1 << 20 };
 
-/* *count, at most as many as were asked for, elements from `at` on, in host memory until the next call. */
+/* *out: the elements from `at` on, in host memory, valid until the next call. *count is lowered to their number if that
+ * is less. `element`: bytes of one element. */
 tri_status tri_slice_read(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                           int64_t *count, const void **out);
-/* Where *count elements from `at` on are to be written, in host memory; tri_slice_written when they are. */
+/* The same for writing: *out is where the caller writes the elements, before it calls tri_slice_written with the same
+ * `at` and *count. */
 tri_status tri_slice_write(tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element, int64_t at,
                            int64_t *count, void **out);
 tri_status tri_slice_written(const tri_slice_extent *window, const tri_checkpoint_slice *slice, size_t element,

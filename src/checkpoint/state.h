@@ -1,5 +1,5 @@
-/* state.json and COMPLETE: where a run stood, and what the files beside them must be. Used by the files of this folder
- * only.
+/* state.json and COMPLETE: the progress of a run, and sizes and checksums of the files of its checkpoint. Used by the
+ * files of this folder only.
  *
  *   { "format": "trireme checkpoint", "version": 2, "step": 100, "samples": 3200, "tokens": 3276800, "seed": "1234",
  *     "config": "model: ...", "progress": {...},
@@ -22,32 +22,32 @@ tri_status tri_state_save(const char *folder, const tri_checkpoint_state *state,
 /* LOCAL. Reads and checks both. The state points into *document, which the caller releases with json_decref. */
 tri_status tri_state_load(const char *folder, json_t **document, tri_checkpoint_state *out);
 
-/* LOCAL. The same of a folder that may be a plain Hugging Face one, of which *document is NULL. One that has either of
- * state.json and COMPLETE is not plain: TRI_BAD_FILE if it lacks the other. */
+/* LOCAL. The same for a folder that may be a Hugging Face folder; *document is then NULL. TRI_BAD_FILE if the folder
+ * has only one of state.json and COMPLETE. */
 tri_status tri_state_load_any(const char *folder, json_t **document, tri_checkpoint_state *out);
 
-/* What a rank compares of a checkpoint. */
+/* Which part of a checkpoint a rank verifies. */
 typedef struct tri_state_scope {
-  int rank, ranks; /* it reads the share of `rank` among `ranks` of the bytes              */
-  bool tensors;    /* those of tensors too; else of their files sizes and headers              */
-  bool optimizer;  /* the optimizer's files too; else they are not so much as looked for       */
+  int rank, ranks; /* it reads part `rank` of `ranks` equal parts of the bytes              */
+  bool tensors;    /* read the tensors; else compare only sizes and headers of their files  */
+  bool optimizer;  /* the optimizer's files, too; else they may be missing                  */
 } tri_state_scope;
 
-/* LOCAL. Compares the files of the folder with what the document of its state says. A file that a reader would take
- * and that the document does not list is damage, too. */
+/* LOCAL. Compares the files of the folder with the document of its state; TRI_BAD_FILE if one differs. A file that a
+ * reader would read and that the document does not list is an error, too. */
 tri_status tri_state_verify(const char *folder, const json_t *document, const tri_state_scope *scope);
 
-/* LOCAL. What the document says of a file, borrowed; TRI_BAD_FILE if it says nothing. */
+/* LOCAL. The entry of a file in the document, which owns it; TRI_BAD_FILE if there is none. */
 tri_status tri_state_facts(const char *folder, const json_t *document, const char *name, const json_t **out);
 
-/* LOCAL. Compares the content of a file of no tensors, which the caller has read, with what the document says. */
+/* LOCAL. Compares the content of a file without tensors, which the caller has read, with the document. */
 tri_status tri_state_verify_content(const char *folder, const json_t *document, const char *name, const void *content,
                                     size_t bytes);
 
-/* LOCAL. The same of a folder that may be a plain one, which says nothing of its files. */
+/* LOCAL. The same for a folder that may be a Hugging Face folder, which has no document: then it does nothing. */
 tri_status tri_state_verify_read(const char *folder, const char *name, const void *content, size_t bytes);
 
-/* A checksum as in the file, and back; false if there is none. */
+/* A checksum as it is in state.json; and back: false if the value is not a checksum. */
 json_t *tri_state_checksum(uint64_t checksum);
 bool tri_state_parse_checksum(const json_t *value, uint64_t *out);
 

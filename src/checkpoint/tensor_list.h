@@ -1,4 +1,5 @@
-/* The tensors that a model has, by the names of a checkpoint, and those of a checkpoint that it has not. */
+/* The tensors of a model by their names in a checkpoint, and the tensors of a checkpoint that its model does not have.
+ */
 #ifndef TRI_CHECKPOINT_TENSOR_LIST_H
 #define TRI_CHECKPOINT_TENSOR_LIST_H
 
@@ -7,28 +8,27 @@
 
 /* The tensors of a model. There may be many: one for each matrix of each expert. */
 typedef struct tri_tensor_list {
-  tri_parameter *tensors;
-  int64_t count;      /* without those that are tied, which lie behind them */
-  const char **names; /* [num_names], in order: with and without the base model's prefix */
+  tri_parameter *tensors; /* [count], and behind them those that are tied to others */
+  int64_t count;
+  const char **names; /* [num_names], sorted: with and without the base model's prefix; tied ones, too */
   int64_t num_names;
 } tri_tensor_list;
 
-/* Of a complete table, which must outlive the list. Release with tri_tensor_list_release, which also takes what is all
- * zero. */
+/* The list of a complete table, which must outlive it. Release with tri_tensor_list_release, which also accepts {0}. */
 tri_status tri_tensor_list_create(const tri_parameter_table *table, tri_tensor_list *out);
 void tri_tensor_list_release(tri_tensor_list *list);
 
-/* Whether a tensor of that name is of the model, or one that is kept beside it: what follows from the configuration,
- * and what an optimizer keeps. */
+/* Whether a tensor of that name is one of the model's, a buffer that follows from the configuration (masks, rotary
+ * frequencies), or an optimizer state. */
 bool tri_tensor_list_knows(const tri_tensor_list *list, const char *name);
 
-/* Of the weights of a checkpoint, those that a model has no place for: how many, and the first one's name, which is the
- * checkpoint's (NULL: there is none). LOCAL. */
+/* Weights of a checkpoint that are not its model's. */
 typedef struct tri_left_out {
   int64_t count;
-  const char *first;
+  const char *first; /* the name of the first one, which the checkpoint owns; NULL if count is 0 */
 } tri_left_out;
 
+/* LOCAL. */
 tri_status tri_checkpoint_find_left_out(const tri_checkpoint *from, const tri_model *model, tri_left_out *out);
 
 #endif

@@ -1,6 +1,6 @@
-/* Whether a model's output projection is its embedding: config.json says it (tie_word_embeddings), and the weights may
- * say otherwise. As transformers 5 has it: where both tensors are in the file and differ, the model is not tied; where
- * only the projection is there, it is the embedding, too. */
+/* Whether a model has tied embeddings: config.json says so (tie_word_embeddings), but the weights may contradict it. As
+ * in transformers 5: if both tensors are in the file and differ, the model is not tied; if only the output projection
+ * is there, it is also used as the embedding. */
 #ifndef TRI_CHECKPOINT_TIES_H
 #define TRI_CHECKPOINT_TIES_H
 
@@ -8,12 +8,12 @@
 #include "model/model.h"
 #include "model/parameters.h"
 
-/* LOCAL. The settings of the model of an open checkpoint: those of its config.json, which is compared with its
- * checksum if `verify`, but not tied if its weights say so; `say` tells of it in a line. */
+/* LOCAL. The settings of the model of an open checkpoint: those of its config.json (whose checksum is compared if
+ * `verify`), but `tied` false if the weights contradict it; `say`: log a line about that. */
 tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool say, tri_model *out);
 
-/* LOCAL. Whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with other
- * values; `say` tells of it in a line. Where nothing can be read it is false, and who opens the weights is told why. */
+/* LOCAL. Whether the weights that `given` means (tri_checkpoint_find) have both tensors of a tied model, with different
+ * values; `say`: log a line about that. False if they cannot be read: opening them later reports why. */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
 /* LOCAL. The names of the two tensors of a tied model; false if it is not tied. */

@@ -144,7 +144,7 @@ int tri_parts_behind(const tri_request *request) {
 
 /* ---- inside a node ----------------------------------------------------------------------------------------------- */
 
-static parts_way choose(const tri_request *request, size_t bytes) {
+static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
   const tri_group_impl *group = request->group;
   const bool fits = bytes <= group->buffer_bytes - shown_bytes(group);
   uint64_t offset;
@@ -176,7 +176,7 @@ static tri_status show(tri_request *request) {
   for (int l = 0; l < group->num_local; l++) {
     if (l != group->local) bytes += given_bytes(request, group->local_ranks[l]);
   }
-  const parts_way way = choose(request, bytes);
+  const parts_way way = choose_parts_way(request, bytes);
   mine->way = way;
   for (int l = 0; l < group->num_local; l++) {
     const int to = group->local_ranks[l];
@@ -210,7 +210,7 @@ static tri_status read_in_place(tri_request *request, int local, size_t first, s
 }
 
 /* Gets the part of the node's rank `local`, or begins to expect it. */
-static tri_status take(tri_request *request, int local) {
+static tri_status receive_node_part(tri_request *request, int local) {
   const tri_group_impl *group = request->group;
   const int from = group->local_ranks[local];
   const size_t bytes = got_bytes(request, from);
@@ -240,7 +240,7 @@ static tri_status meet(tri_request *request) {
     in_place = in_place || shown_by(group, l, group->step)->way == PARTS_IN_PLACE;
   }
   for (int i = 1; i < group->num_local; i++) { /* not all from the same one at once */
-    TRI_TRY(take(request, (group->local + i) % group->num_local));
+    TRI_TRY(receive_node_part(request, (group->local + i) % group->num_local));
   }
   request->parts_phase = TRI_PARTS_MESSAGES;
   if (!in_place) return TRI_OK;

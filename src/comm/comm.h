@@ -1,18 +1,18 @@
-/* Ranks that work together, and what passes between them.
+/* The ranks of a job, their groups, and communication between them.
  *
- * A run is one process (a "rank") or many that a launcher started; tri_comm_open finds out which and joins. The ranks
- * form a mesh (mesh.h), whose rows along each dimension are groups. Everything that passes between ranks passes through
- * a group. Nothing above this floor calls MPI.
+ * A run is one process (a "rank") or many that a launcher started; tri_comm_open finds out which and joins the job. The
+ * ranks form a mesh (mesh.h), whose domains are groups. All communication between ranks goes through a group. Nothing
+ * above this floor calls MPI.
  *
- * Promises of every collective:
- *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once. (Of an
- *    all_to_all a rank knows its own sizes alone; they are compared where they meet.)
+ * What every collective guarantees:
+ *  - All ranks of the group call it, in the same order, with equal sizes; a group of one returns at once. (In an
+ *    all-to-all a rank knows only its own sizes; sender and receiver of each part compare them.)
  *  - Sums are made in the order of the ranks, ((x0 + x1) + x2) + ..., for every element, whatever the size of the
- *    message and whichever of the functions it is: all_reduce and reduce_scatter then all_gather give equal bits, on
- *    every rank and in every run. A group that spans nodes adds the ranks of each node so, and then the sums of the
- *    nodes in the order of their first ranks.
+ *    message and whichever function is called: all_reduce, and reduce_scatter followed by all_gather, give equal bits,
+ *    on every rank and in every run. A group that spans nodes adds the ranks of each node in this order, and then the
+ *    sums of the nodes in the order of their first ranks.
  *  - bf16 sums are made in fp32 and rounded once.
- *  - If a rank of the group is gone, or an MPI call fails, the status is TRI_COMM and names the group's dimension. */
+ *  - If a rank of the group is gone, or an MPI call fails, the status is TRI_COMM and the message names the group. */
 #ifndef TRI_COMM_COMM_H
 #define TRI_COMM_COMM_H
 
@@ -25,29 +25,31 @@
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS),
- * or stays alone without touching MPI where none did. Once in a process, before any thread is started. */
+/* COLLECTIVE over the job. Joins the job that a launcher started (Open MPI's or MPICH's mpiexec, srun, flux run, PBS);
+ * without a launcher this process stays alone and does not call MPI. Call it once in a process, before any thread is
+ * started. */
 tri_status tri_comm_open(void);
-/* Before or after it: whether this process was not started as a rank of a job, or is its only rank. */
+/* LOCAL, before or after tri_comm_open: whether this process was started without a launcher, or is the only rank. */
 bool tri_comm_is_started_alone(void);
-/* COLLECTIVE. Ends a job whose ranks all came through. */
+/* COLLECTIVE over the job. Ends a job in which no rank failed. */
 void tri_comm_close(void);
-/* Ends the whole job from one rank that failed: every other rank is killed. Does nothing when alone. */
+/* LOCAL. Ends the whole job: every other rank is killed. Returns without doing anything if this rank is alone. */
 void tri_comm_abort(int exit_status);
-/* LOCAL. The end of a rank that failed: says this thread's last failure (tri_log_failure), and ends the job with its
- * exit status. A rank whose failure follows from another's, or whose reason another tells (""), gives that one time to
- * end the job. Says its failure and comes back when alone. */
+/* LOCAL. Called by a rank that failed: prints this thread's last failure (tri_log_failure), and ends the job with the
+ * exit status for `status`. If the failure follows from another rank's, or its message is empty since another rank
+ * prints it, first gives that rank time to end the job. Returns if this rank is alone. */
 void tri_comm_fail(tri_status status);
 
+/* LOCAL, as all functions up to tri_comm_library. */
 int tri_comm_rank(void);      /* 0 when alone */
 int tri_comm_size(void);      /* 1 when alone */
-int tri_comm_num_nodes(void); /* LOCAL. That the job's ranks are on; 1 when alone */
-/* Ranks on this rank's node, and its place among them. */
+int tri_comm_num_nodes(void); /* number of nodes of the job; 1 when alone */
+/* This rank's number among the ranks of its node, and how many they are. */
 int tri_comm_local_rank(void);
 int tri_comm_local_size(void);
-/* A number for the node of any rank of the job: equal for ranks of one node. */
+/* The number of the node of any rank of the job: equal for ranks of one node. */
 int tri_comm_node_of(int rank);
-/* "Open MPI 4.1.4", "MPICH 4.0.2"; what the binary was built with. */
+/* The MPI that the binary was built with: "Open MPI 4.1.4", "MPICH 4.0.2". */
 const char *tri_comm_library(void);
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
@@ -57,11 +59,11 @@ typedef struct tri_device_collectives tri_device_collectives; /* device_collecti
 
 /* Some ranks of the job, in order. Copied freely; tri_group_destroy once. */
 typedef struct tri_group {
-  const char *name;     /* of its dimension: "tensor", "data", ...: for messages and timelines; outlives it */
-  int rank, size;       /* this rank's place in it */
-  tri_group_impl *impl; /* NULL where size is 1 */
-  const tri_device_collectives *device; /* of a device's own, where the group has joined them, and */
-  void *member;                         /* this rank's part of that; NULL: none */
+  const char *name;     /* of its domain: "tensor", "data", ...; for messages and timelines; outlives the group */
+  int rank, size;       /* this rank's number in the group, and the number of ranks */
+  tri_group_impl *impl; /* NULL if size is 1 */
+  const tri_device_collectives *device; /* collectives of a device that the group has joined; NULL: none */
+  void *member;                         /* this rank's handle for `device`; NULL if that is NULL */
 } tri_group;
 
 /* A group of this rank alone. */
@@ -69,59 +71,63 @@ tri_group tri_group_alone(const char *name);
 /* All ranks of the job. */
 tri_group tri_group_world(void);
 
-/* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Staging memory for collectives is
- * made here, so that none is made later; `staging_bytes` is how much of it this rank holds (shared with its node). */
+/* COLLECTIVE over `parent`. Ranks with the same color form a group, ordered by key. Allocates the staging memory of the
+ * group's collectives; they allocate none later. */
 tri_status tri_group_split(const tri_group *parent, const char *name, int color, int key, tri_group *out);
-/* Does not wait. On all ranks of the group in the same order, where it is done with. */
+/* LOCAL: does not wait for other ranks. MPI's part of the group is released at the end of the job. */
 void tri_group_destroy(tri_group *group);
+/* LOCAL. Bytes of staging memory that this rank holds for the group, the part shared with its node included. */
 size_t tri_group_staging_bytes(const tri_group *group);
 
 /* ---- collectives -------------------------------------------------------------------------------------------------
  *
- * `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer, in elements, is
- * [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, of any alignment of the type. */
+ * All are COLLECTIVE over the group. `type` is fp32, bf16 or fp64. `begins` has size + 1 entries: part r of a buffer,
+ * in elements, is [begins[r], begins[r + 1]); parts may be empty. Buffers are host memory, of any alignment of the
+ * type. */
 
 /* values[count] becomes the sum over the ranks. */
 tri_status tri_all_reduce(const tri_group *group, tri_dtype type, int64_t count, void *values);
 /* Part `rank` of values becomes the sum over the ranks of that part; the other parts are left undefined. */
 tri_status tri_reduce_scatter(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
-/* Every part r of values becomes that of rank r. */
+/* Every part r of values becomes rank r's part r. */
 tri_status tri_all_gather(const tri_group *group, tri_dtype type, const int64_t *begins, void *values);
-/* values[count] becomes the largest of the ranks', element by element; NaN where any of them is NaN. */
+/* Each element of values[count] becomes its maximum over the ranks, or NaN if it is NaN on any rank. */
 tri_status tri_all_maximum(const tri_group *group, tri_dtype type, int64_t count, void *values);
-/* Exact sums of whole numbers. */
+/* values[count] becomes the exact sum over the ranks. */
 tri_status tri_all_sum_int64(const tri_group *group, int64_t count, int64_t *values);
+/* data[bytes] becomes that of rank `root`. */
 tri_status tri_broadcast(const tri_group *group, int root, size_t bytes, void *data);
 /* all[size * bytes] gets every rank's `bytes` bytes, in order. */
 tri_status tri_gather_bytes(const tri_group *group, size_t bytes, const void *mine, void *all);
 tri_status tri_barrier(const tri_group *group);
-/* Part s of `from` goes to rank s, and part r of `to` comes from rank r, this rank's own too. Any type; each has
- * begins[size + 1] of its own, and what rank r gives to rank s is as long as what s expects of r. `from` and `to` do
- * not overlap. A status of TRI_INTERNAL: this rank's own parts differ, and nothing was begun. */
+/* Part s of `from` goes to rank s, and part r of `to` comes from rank r, also this rank's own part. Any type. `from`
+ * and `to` have begins[size + 1] of their own; the part that rank r sends to rank s must be as long as s expects.
+ * `from` and `to` must not overlap. TRI_INTERNAL: the lengths of this rank's own part differ, and nothing was started.
+ */
 tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
                           const int64_t *to_begins, void *to);
 
 /* ---- memory that the ranks of a node share ------------------------------------------------------------------------
  *
- * Where the buffers of all ranks of a node lie in such memory, a collective of some size reads them where they are, at
- * about twice the speed, and a background request needs no more of the other ranks than that they look in now and then
+ * If the buffers of all ranks of a node lie in such memory, a collective of some size reads them in place, at about
+ * twice the speed, and a request in the background needs fewer calls of tri_comm_progress on the other ranks
  * (in_place.c). The sums are the same, to the bit. */
 
-/* COLLECTIVE over the job. Lets the ranks of this node see [memory, memory + bytes), and what else lies on its first
- * and last page. It must come from a private anonymous mapping, such as tri_device's memory, and keeps its contents; it
- * is ordinary memory afterwards, too, but without huge pages where the system shares none. Ranks may give different
- * sizes, also 0. *shared is false, on all ranks of the node, where the system does not let them. */
+/* COLLECTIVE over the job. Lets the ranks of this node read [memory, memory + bytes), and what else lies on its first
+ * and last page. It must come from a private anonymous mapping, such as tri_device's memory. It keeps its contents and
+ * stays ordinary memory, but loses huge pages if the system cannot share these. Ranks may give different sizes, also 0.
+ * *shared is false, on all ranks of the node, if the system does not allow it. */
 tri_status tri_comm_share(void *memory, size_t bytes, bool *shared);
-/* COLLECTIVE over the job, in the order of tri_comm_share, before the memory is given back; nothing may be under way.
- */
+/* COLLECTIVE over the job, in the order of tri_comm_share, before the memory is released; no collective may be under
+ * way. */
 void tri_comm_unshare(void *memory);
 
 /* ---- in the background --------------------------------------------------------------------------------------------
  *
- * A request makes progress in each call of tri_comm_progress (callers of kernels make them between instructions,
- * and so does every wait) or by a progress thread where the library has a good one. The buffer belongs to the request
- * until tri_request_wait returns. Requests of one group are finished in the order in which they were started, on all
- * ranks.
+ * A request makes progress in each call of tri_comm_progress (the engine calls it between instructions) and in every
+ * wait. The buffer belongs to the request until tri_request_wait returns. Requests of one group are finished in the
+ * order in which they were started, on all ranks. The _start functions are COLLECTIVE over the group, but those of
+ * messages are LOCAL.
  */
 
 typedef struct tri_request tri_request; /* freed by tri_request_wait */
@@ -134,33 +140,35 @@ tri_status tri_all_gather_start(const tri_group *group, tri_dtype type, const in
 tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
                                 const int64_t *to_begins, void *to, tri_request **out);
 
-/* COLLECTIVE over the group: `send` goes to rank `to`, and `receive` comes from rank `from`, as round a ring. As an
- * all_to_all of these two parts: every rank takes part, and what rank r sends to s is what s expects of r. */
+/* COLLECTIVE over the group: one step around a ring. `send` goes to rank `to`, and `receive` comes from rank `from`.
+ * Every rank takes part, and the bytes that rank r sends to rank s must be as many as s expects from r. */
 tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
                                size_t receive_bytes, void *receive, tri_request **out);
 
-/* Messages between two ranks of a group: matched by sender, receiver and tag, in order. */
+/* LOCAL. Messages between two ranks of a group: matched by sender, receiver and tag, in order. */
 tri_status tri_send_start(const tri_group *group, int to, int tag, size_t bytes, const void *data, tri_request **out);
 tri_status tri_receive_start(const tri_group *group, int from, int tag, size_t bytes, void *data, tri_request **out);
 
-/* NULL is a request that is done. *request becomes NULL. */
+/* LOCAL. Waits until the request is done, frees it, and sets *request to NULL; returns at once if it is NULL. */
 tri_status tri_request_wait(tri_request **request);
+/* LOCAL. Makes progress, and sets *done to whether the request is done. It still has to be waited for, unless NULL. */
 tri_status tri_request_test(tri_request *request, bool *done);
+/* LOCAL. Advances all requests of this rank as far as possible without waiting. */
 tri_status tri_comm_progress(void);
 
 /* ---- for a watchdog ---------------------------------------------------------------------------------------------- */
 
 /* What this rank waits for. */
 typedef struct tri_comm_wait {
-  const char *operation; /* "all_reduce", "receive", ...; NULL: it does not wait, and the rest means nothing */
+  const char *operation; /* "all_reduce", "receive", ...; NULL: it does not wait, and the other members are not set */
   const char *group;
   uint64_t number; /* of the collective in its group, from 1; 0 for a message */
   size_t bytes;
-  int behind;     /* the rank of the group that has not come, where that is known, or -1 */
-  double since_s; /* on tri_clock_s */
+  int behind;     /* the rank of the group that it waits for; -1: not known */
+  double since_s; /* when the wait began, on tri_clock_s */
 } tri_comm_wait;
 
-/* May be asked from any thread. */
+/* LOCAL, from any thread. */
 tri_comm_wait tri_comm_state(void);
 
 #endif

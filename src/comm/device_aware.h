@@ -1,9 +1,9 @@
-/* Collectives over an MPI that reaches device memory itself (GPU-aware, as its makers say): values go from device to
- * device, and the device adds them.
+/* Collectives over a device-aware MPI, which reads and writes device memory itself: values go from device to device,
+ * and the device adds them.
  *
- * The sums are comm.h's, to the bit: every rank gets the others' values of its part as they are, and adds those of each
- * node in the order of its ranks, then those of the nodes. Values go piece by piece through scratch memory, of which
- * one half is filled by the ranks while the device adds the other. */
+ * The sums are those of comm.h, to the bit: every rank receives the others' values of its part, and adds those of each
+ * node in the order of its ranks, then the sums of the nodes. Values go piece by piece through scratch memory: one half
+ * receives a piece while the device adds the other. */
 #ifndef TRI_COMM_DEVICE_AWARE_H
 #define TRI_COMM_DEVICE_AWARE_H
 
@@ -11,30 +11,31 @@
 #include "device/device.h"
 #include "device/queue.h"
 
-/* Whether the MPI of this process says that it reaches such memory. */
+/* LOCAL. Whether the MPI of this process says that it can read and write memory of that kind. */
 bool tri_comm_is_device_aware(tri_device_peer peer);
 
 typedef struct tri_device_aware_call {
   tri_group group;
   bool reduce, gather; /* both: all_reduce */
   tri_dtype type;
-  const int64_t *begins; /* of the parts; NULL: those that tri_part_begin makes of `count` */
-  int64_t count;
+  const int64_t *begins;  /* [size + 1]: the parts, as in comm.h; NULL: equal parts of `count` (tri_part_begin) */
+  int64_t count;          /* elements of `values` */
   char *values;           /* device memory */
-  tri_queue *queue;       /* in which the device adds */
-  tri_device_event ready; /* the values are there, and no other work uses them */
-  char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, until it is done */
+  tri_queue *queue;       /* the sums are queued here */
+  tri_device_event ready; /* after it `values` are written and not used by other work */
+  char *scratch;          /* TRI_DEVICE_AWARE_SCRATCH_BYTES of device memory, in use until the call is done */
 } tri_device_aware_call;
 
 enum { TRI_DEVICE_AWARE_SCRATCH_BYTES = 16 << 20 };
 
 typedef struct tri_device_aware tri_device_aware;
 
-/* COLLECTIVE over the group, all ranks' calls in one order, one after the other is done. */
+/* COLLECTIVE over the group. All ranks start their calls in the same order, each after the one before is done. */
 tri_status tri_device_aware_start(const tri_device_aware_call *call, tri_device_aware **out);
-/* Goes on; with `wait` to the end, else as far as it can. *done: all messages are through, and *after is the place in
- * the queue behind which the result is there. */
+/* LOCAL. Advances the call: with `wait` until it is done, else as far as possible without waiting. *done: all messages
+ * are finished; the result is in `values` after the event *after. */
 tri_status tri_device_aware_advance(tri_device_aware *reached, bool wait, bool *done, tri_device_event *after);
+/* LOCAL. Frees the call, which must be done. */
 void tri_device_aware_release(tri_device_aware *reached);
 
 #endif

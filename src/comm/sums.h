@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* out[i] = ((x[0][i] + x[1][i]) + x[2][i]) + ... of `terms` >= 1 arrays. out may be one of them and otherwise overlaps
- * none. */
+/* out[i] = ((x[0][i] + x[1][i]) + x[2][i]) + ... of `terms` >= 1 arrays. out may be one of the arrays; it must not
+ * overlap them in any other way. */
 typedef void (*tri_combine)(int terms, const void *const *x, int64_t count, void *out);
 
-/* A way to make one value of many ranks' values. A "partial" is what one node's ranks give; it is kept in a type that
- * loses nothing, so that bf16 is rounded once however many nodes there are. */
+/* How the values of many ranks become one value. A "partial" is the sum over the ranks of one node, in a type wide
+ * enough that bf16 is rounded only once, however many nodes there are. */
 typedef struct tri_sum {
   size_t bytes, partial_bytes; /* of an element */
   tri_combine values;          /* values of all ranks -> value      */
@@ -20,12 +20,12 @@ typedef struct tri_sum {
   tri_combine partials;        /* partials of all nodes -> value    */
 } tri_sum;
 
-/* fp32, bf16, fp64; NULL for a type that is not summed. */
+/* The sum of fp32, bf16 or fp64; NULL for other types. */
 const tri_sum *tri_sum_of(tri_dtype type);
-/* The largest instead of the sum; NaN where any value is NaN. */
+/* The maximum of the same types; NaN if any value is NaN. */
 const tri_sum *tri_maximum_of(tri_dtype type);
 const tri_sum *tri_sum_int64(void);
-/* Nothing is added; for moving elements of 1 to 8 bytes. */
+/* Adds nothing: for operations that only move elements of 1 to 8 bytes. */
 const tri_sum *tri_sum_none(size_t bytes);
 
 #endif

@@ -29,11 +29,11 @@ typedef enum tri_config_type {
   TRI_CONFIG_SEED,    /* uint64_t                                     */
   TRI_CONFIG_DOUBLE,  /* double                                       */
   TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
-  TRI_CONFIG_NUMBERS, /* double[]: [a, b, ...]; 0 ends them: `range` has none */
+  TRI_CONFIG_NUMBERS, /* double[], written [a, b, ...]; a 0 ends the array, so `range` excludes 0 */
   TRI_CONFIG_BOOL,    /* bool                                         */
   TRI_CONFIG_STRING,  /* char[bytes]                                  */
-  TRI_CONFIG_PATH,    /* char[bytes], with the home folder for `~/` (home.h); also where a name may stand instead */
-  TRI_CONFIG_CHOICE,  /* an enum, one of words                        */
+  TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
+  TRI_CONFIG_CHOICE, /* an enum, written as one of `words`           */
   TRI_CONFIG_SECTION, /* the keys of another table                    */
   TRI_CONFIG_LIST,    /* an array of structs: a list of such sections */
 } tri_config_type;
@@ -43,9 +43,9 @@ typedef struct tri_config_word {
   int value;
 } tri_config_word;
 
-/* The words of an enum, from a list that has X("word", VALUE) for each of its values: NAME, for a row's `words`,
- * NAME_word(value), and NAME_find(word, &value), which is false if there is no such word. A value without a word
- * does not compile, since the switch is over all of them (-Wswitch-enum). */
+/* Defines the words of an enum from LIST, which has X("word", VALUE) for each value: the array NAME, for a row's
+ * `words`; NAME_word(value); and NAME_find(word, &value), which is false if there is no such word. A value without a
+ * word does not compile, since the switch names all values (-Wswitch-enum). */
 #define TRI_CONFIG_WORDS(NAME, TYPE, LIST)                                                                             \
   static const tri_config_word NAME[] = {LIST(TRI_CONFIG_WORD_ROW_){NULL, 0}};                                         \
   static_assert(sizeof(TYPE) == sizeof(int), "a choice is stored as int");                                             \
@@ -67,7 +67,7 @@ bool tri_config_find_word(const tri_config_word *words, const char *name, int *o
 
 typedef struct tri_config_table tri_config_table;
 
-/* Legal numbers: from low to high, the ends included unless `open` says otherwise. */
+/* Valid numbers: from low to high; the ends are included unless open_low or open_high is set. */
 typedef struct tri_config_range {
   double low, high;
   bool open_low, open_high;
@@ -76,30 +76,30 @@ typedef struct tri_config_range {
 typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
-  bool in_line; /* LIST: printed an entry a line, without the help of its keys */
-  size_t offset;
+  bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
+  size_t offset;    /* of the value in the struct */
   const char *help; /* one line */
 
-  /* Exactly one of the three. */
-  const char *fallback; /* the default, as one would write it                                                     */
-  const char *derived;  /* what the default depends on, in words; an absent key leaves the struct as it was       */
-  const char *example;  /* there is no default: the key is asked for, and this is shown                           */
+  /* Exactly one of these three is set. */
+  const char *fallback; /* the default, as written in a file                                                      */
+  const char *derived;  /* what the default depends on, in words; an absent key leaves the struct unchanged       */
+  const char *example;  /* no default: the key must be given; the message for a missing key shows this example    */
 
-  tri_config_range range; /* INT, AUTO (0 is outside and written `auto`), DOUBLE, PAIR, NUMBERS                   */
-  size_t bytes;           /* texts: the room, the closing NUL included; LIST: of one struct; NUMBERS: of all      */
-  size_t count;           /* LIST: where in the struct its length lies, an int64_t; `range` says how many it may have */
+  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS             */
+  size_t bytes;           /* STRING, PATH: room, with the closing NUL; LIST: of one struct; NUMBERS: of the array */
+  size_t count;           /* LIST: offset of the list's length, an int64_t; `range` is that of the length         */
   const tri_config_word *words; /* CHOICE */
   const tri_config_table
-      *table; /* SECTION, LIST; `offset` is added to the offsets of its rows; absent sections take defaults */
+      *table; /* SECTION, LIST: its rows, with offsets in the section or entry; absent sections have their defaults */
 
-  /* LIST: the key of an entry that a text alone stands for, be it the whole list or one of its entries. A list of one
-   * entry is printed so: its other keys must then have their defaults. */
+  /* LIST: a text in the place of the list or of an entry is the value of this key of an entry whose other keys have
+   * their defaults; NULL: a text is not valid there. A list that can be written so is printed so. */
   const char *plain;
 
-  /* SECTION: what a name in the place of a mapping stands for; NULL if that is not a legal value. */
+  /* SECTION: makes the mapping that a name in the place of a mapping stands for; NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
-  const void *more; /* what the table's owner has to say of the key beside all this; not read here */
+  const void *more; /* data for the owner of the table; config.c does not read it */
 } tri_config_key;
 
 struct tri_config_table {
@@ -108,60 +108,61 @@ struct tri_config_table {
   size_t num_keys;
 };
 
-/* The largest whole number that rows may allow: doubles, in which ranges are written, are exact up to here. */
+/* The largest whole number that a range may allow: ranges are doubles, which are exact up to here. */
 #define TRI_CONFIG_MOST 9007199254740992.0
 
-/* Lays one `--set` over the tree. `option` is "layout.tensor=2"; the value of a section or a pair may be YAML in one
- * line ("{...}", "[...]"), every other is taken as it is. Without `=` it is TRI_BAD_USAGE. */
+/* Applies one `--set` to the tree. `option` is "layout.tensor=2"; the value of a section or a pair may be YAML in one
+ * line ("{...}", "[...]"), every other value is used as it is. TRI_BAD_USAGE if it has no `=`. */
 tri_status tri_config_set(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, const char *option);
 
-/* The full name ("optimizer.lr") of the key that a word on a command line stands for, be it its name, with or without
- * its section, or another program's (name_aliases.h); `-` counts as `_`. False if there is none. */
+/* Finds the full name ("optimizer.lr") of the key that a word on a command line means: its name, with or without its
+ * section, or its name in another program (name_aliases.h); `-` counts as `_`. False if no key is meant. */
 bool tri_config_meant(const tri_config_table *table, const char *word, char *out, size_t out_bytes);
 
 /* Fills *values from the tree: unknown keys, wrong types, values out of range and missing keys are TRI_BAD_CONFIG.
  * Names in the place of sections are expanded in the tree. */
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values);
 
-/* The same checks of ranges, words and printability for a struct that came from elsewhere. The message begins with the
- * key and names no file. */
+/* Makes the same checks of ranges, words and printability for a struct that was not read from a file. The message
+ * begins with the key and names no file. */
 tri_status tri_config_check(const tri_config_table *table, const void *values);
 
-/* All values as YAML with each key's help as a comment, below a heading of whole comment lines ("": none);
- * tri_config_read gives back the same bits. Release *out with tri_free. */
+/* Prints all values as YAML, with each key's help as a comment, after a heading of whole comment lines ("": none).
+ * tri_config_read reads back the same bits. Release *out with tri_free. */
 tri_status tri_config_print(const tri_config_table *table, const void *values, const char *heading, char **out);
 
-/* Calls `visit` for each key, by its full name, whose value is not the same in both structs, with the two as text.
- * Lists are not looked at. */
+/* Calls `visit` for each key whose values differ between the structs, with its full name and the values as text. Lists
+ * are not compared. */
 void tri_config_differences(const tri_config_table *table, const void *left, const void *right,
                             void (*visit)(void *context, const char *key, const char *left, const char *right),
                             void *context);
 /* Calls `visit` for each key with its full name. */
 void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
 
-/* What there is to say of a key. */
+/* Description of a key, for help and pages. */
 typedef struct tri_config_described {
-  const char *name;     /* with those of the sections that it is in */
+  const char *name;     /* full name, with its sections */
   const char *type;     /* "integer", "windows|documents" */
-  const char *standard; /* the default, or what it depends on; "(asked for)", "(none)", or "" */
+  const char *standard; /* the default, or what it depends on; "(asked for)": no default; "(none)": empty; or "" */
   const tri_config_key *key;
 } tri_config_described;
-/* Calls `visit` for each key, sections and lists before what is in them. */
+/* Calls `visit` for each key; sections and lists come before their own keys. */
 void tri_config_describe(const tri_config_table *table,
                          void (*visit)(void *context, const tri_config_described *described), void *context);
 
-/* One line a key: full name, type, default and help. */
+/* Prints one line for each key: full name, type, default and help. */
 void tri_config_help(const tri_config_table *table, FILE *to);
 
-/* Gives this thread's failure the place of the key that its message begins with, in backquotes ("`layout.tensor` 3
- * ...", a path below root). For checks of a struct, which know no file, called by readers of a file. Returns status. */
+/* Adds file and line to this thread's failure: those of the key, a path below root, that its message begins with in
+ * backquotes ("`layout.tensor` 3 ..."). For checks of a struct that was read from a file, which do not know the file.
+ * Returns status. */
 tri_status tri_config_blame(const tri_yaml *root, tri_status status);
 
-/* The node at "layout.tensor", or if it is not there the nearest one above it. */
+/* The node of the path "layout.tensor", or the nearest node above it if the path is not in the tree. */
 const tri_yaml *tri_config_node(const tri_yaml *root, const char *path);
 
-/* The shortest decimal number that reads back to the same double, with a point in it so that every YAML reader takes
- * it for a number. Returns buffer. */
+/* The shortest decimal number that reads back as the same double, with a point in it so that every YAML reader reads a
+ * number. Returns buffer. */
 char *tri_config_format_double(double value, char buffer[32]);
 
 #endif

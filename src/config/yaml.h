@@ -1,7 +1,7 @@
-/* YAML text as a small tree of nodes that remember where they stand. config.h turns such a tree into structs.
+/* YAML text as a small tree of nodes that know their file and line. config.h turns such a tree into structs.
  *
- * Only the plain heart of YAML is taken: one document of mappings, lists and scalars. Anchors, aliases, tags and
- * several documents are refused by name, for in a run file they are more often a slip than a wish. A tree holds at
+ * Only a part of YAML is supported: one document of mappings, lists and scalars. Anchors, aliases, tags and several
+ * documents are errors that are named, since in a run file they are usually mistakes. A tree holds at
  * most TRI_YAML_MAX_NODES nodes, TRI_YAML_MAX_DEPTH deep, from at most TRI_YAML_MAX_BYTES of text per source. */
 #ifndef TRI_CONFIG_YAML_H
 #define TRI_CONFIG_YAML_H
@@ -20,9 +20,9 @@ struct tri_yaml {
   tri_yaml_kind kind;
   bool quoted;        /* a scalar in quotes: text even if it looks like a number */
   bool root;          /* the outermost node of its source                        */
-  const char *text;   /* a scalar's                                              */
-  const char *key;    /* its key, if it stands in a mapping                      */
-  const char *source; /* the file, or what was given on the command line         */
+  const char *text;   /* of a scalar                                             */
+  const char *key;    /* of an entry of a mapping; NULL elsewhere                */
+  const char *source; /* the file, or the text on the command line               */
   int line;           /* of the key in a mapping, else of the value; 0: the source is a command-line option */
   tri_yaml *first, *last, *next; /* children in order; the next sibling */
 };
@@ -33,18 +33,18 @@ typedef struct tri_yaml_tree tri_yaml_tree;
 tri_status tri_yaml_create(tri_yaml_tree **out);
 void tri_yaml_destroy(tri_yaml_tree *tree);
 
-/* Reads one document. Bad syntax is TRI_BAD_CONFIG and says the line; a source without any content is too. `source` is
- * copied. is_option: the text comes from the command line and has no line numbers. */
+/* Reads one document from a text, or from a file. TRI_BAD_CONFIG, with the line, for bad syntax and for a text without
+ * any content. `source` is copied. is_option: the text comes from the command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
-/* A node of our own making that claims to stand where `like` stands; `text` is copied, NULL makes an empty mapping. */
+/* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. It has the source and line of `like`. */
 tri_status tri_yaml_make(tri_yaml_tree *tree, const tri_yaml *like, const char *text, tri_yaml **out);
 
 tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key);
 
-/* Sets mapping[key] to a node that stands in no mapping yet, in the place of what was there. `key` is copied. */
+/* Sets mapping[key] to a node that is not in a mapping yet, and replaces the node that was there. `key` is copied. */
 tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key, tri_yaml *value);
 
 /* An empty value (`key:`), `~` or `null`. */

@@ -1,7 +1,7 @@
-/* A bigram model counted on a corpus: the baseline that a trained model must leave far behind.
+/* A bigram model counted on a corpus: a baseline that a trained model must beat by far.
  *
- * Witten-Bell smoothing (Witten and Bell 1991), one level on the other: with c the counts, T(h) how many different
- * tokens follow h, T how many there are at all and V the size of the vocabulary,
+ * Witten-Bell smoothing (Witten and Bell 1991) on two levels: with c the counts, T(h) the number of different tokens
+ * that follow h, T the number of different tokens, N that of all tokens and V the size of the vocabulary,
  *
  *   p(w | h) = (c(h w) + T(h) p(w)) / (c(h) + T(h))        p(w) = (c(w) + T / V) / (N + T) */
 #ifndef TRI_DATA_BIGRAM_H
@@ -14,7 +14,7 @@
 
 typedef struct tri_bigram tri_bigram;
 
-/* Counts all pairs of neighbours in the corpus's stream, held in memory at 8 bytes a token. Ids must be below
+/* Counts all pairs of adjacent tokens of the corpus, with 8 bytes of memory for each token. Ids must be below
  * vocab_size. Release with tri_bigram_destroy. */
 tri_status tri_bigram_create(const tri_corpus *corpus, int64_t vocab_size, tri_bigram **out);
 void tri_bigram_destroy(tri_bigram *bigram);

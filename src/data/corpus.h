@@ -1,8 +1,7 @@
 /* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
- * says their type and where documents begin. Existing Megatron-LM corpora work as they are. Where `trireme prepare`
- * made it, PREFIX.corpus.json says with which tokenizer (corpus_record.h). A corpus of conversations has PREFIX.mask
- * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only.
- */
+ * says their type and where documents begin. Existing Megatron-LM corpora work as they are. `trireme prepare` also
+ * writes PREFIX.corpus.json, which names the tokenizer (corpus_record.h). A corpus of conversations has PREFIX.mask,
+ * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only. */
 #ifndef TRI_DATA_CORPUS_H
 #define TRI_DATA_CORPUS_H
 
@@ -24,61 +23,60 @@ void tri_corpus_close(tri_corpus *corpus);
 int64_t tri_corpus_num_tokens(const tri_corpus *corpus);
 int64_t tri_corpus_num_documents(const tri_corpus *corpus);
 
-/* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
+/* ---- fingerprint and tokenizer ---------------------------------------------------------------------------------- */
 
-/* Equal for the same index over the same tokens with the same mask, as far as fingerprint.h looks. It was computed when
- * the corpus was opened. */
+/* The fingerprint of index, tokens and mask (fingerprint.h says which bytes it reads), computed when the corpus was
+ * opened. */
 const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 
-/* That of the .bin and .idx alone, and that of the mask ("": there is none), as PREFIX.corpus.json has them. */
+/* The fingerprint of .bin and .idx only, and that of the mask ("": no mask), as in PREFIX.corpus.json. */
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
 
 /* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 if the corpus does
  * not say. */
 const char *tri_corpus_tokenizer(const tri_corpus *corpus);
-/* The token behind each document, as its record says; -1 if there is none, or an older one. */
+/* The token at the end of each document, from the record; -1 if there is no record, or an older one without it. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
 
-/* Compares the corpus's tokenizer with the one in use, which is NULL if there is none; tokenizer_name
- * (how it was asked for: a path, "bytes") is for messages. Another one is TRI_BAD_FILE, and the message names both.
- * Where one of the two is not known, that is logged, and accepted. */
+/* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, TRI_BAD_FILE with a message that
+ * names both; tokenizer_name is what the user gave (a path, "bytes"). If one of them is not known, logs a line and
+ * accepts it. */
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,
                                       const char *tokenizer_name);
 
-/* The same of two corpora, where both say it. */
+/* The same for two corpora, if both tokenizers are known. */
 tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_corpus *other);
 
-/* Whether a model's vocabulary is much larger than the one with which the corpus was made (tri_tokenizer_leaves_gap).
- * Logs one line about it then. */
+/* Whether a model's vocabulary is much larger than the one with which the corpus was made (tri_tokenizer_leaves_gap);
+ * if so, logs a line. */
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
 /* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE
  * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */
 tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out);
 
-/* ---- what is learnt --------------------------------------------------------------------------------------------- */
+/* ---- mask -------------------------------------------------------------------------------------------------------- */
 
-/* Whether some tokens are context only. */
 bool tri_corpus_has_mask(const tri_corpus *corpus);
-/* The masks of tokens [first, first + count), in the corpus's memory; NULL if it has none: all are learnt. */
+/* The mask of tokens [first, first + count), in the corpus's memory; NULL: no mask, all are learnt. */
 const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t count);
-/* Labels that are tokens [first, first + count): those that are context only become -1, which does not count. */
+/* labels[count] are tokens [first, first + count): sets those whose mask is 0 to -1, so that they do not count. */
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
-/* How many tokens are learnt: those whose mask is 1, or all. */
+/* The number of tokens whose mask is 1; without a mask that of all. */
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus);
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 
-/* Those of the index without any tokens. */
+/* The number of documents of the index without tokens. */
 int64_t tri_corpus_num_empty(const tri_corpus *corpus);
 
-/* The token with which a document of the index begins, in the stream of all: that with which the next one does, if it
- * is empty. Document num_documents begins behind the last token. */
+/* The position in the stream of the first token of a document of the index; an empty document has that of the next one.
+ * For num_documents it is the number of tokens. */
 int64_t tri_corpus_document(const tri_corpus *corpus, int64_t document);
 
-/* How it was named. */
+/* The prefix with which it was opened. */
 const char *tri_corpus_name(const tri_corpus *corpus);
 
 #endif

@@ -1,4 +1,4 @@
-/* The index of a corpus (PREFIX.idx) as it lies in memory, checked. The layout, all little-endian and without padding:
+/* The checked index of a corpus (PREFIX.idx) in memory. The layout, all little-endian and without padding:
  *
  *   9 bytes   "MMIDIDX\0\0"
  *   uint64    version, 1
@@ -42,10 +42,10 @@ typedef struct tri_corpus_index {
   tri_corpus_type type;
   int id_bytes;
   int64_t num_sequences, num_documents, num_tokens;
-  /* Each sequence begins where the one before it ends, so that the stream of tokens is one run of PREFIX.bin. */
+  /* Each sequence begins where the one before it ends, so that all tokens are contiguous in PREFIX.bin. */
   bool contiguous;
-  int64_t first_byte;                       /* of the stream in PREFIX.bin, if contiguous */
-  int64_t num_empty;                        /* documents of no tokens */
+  int64_t first_byte;                       /* of the tokens in PREFIX.bin, if contiguous */
+  int64_t num_empty;                        /* documents without tokens */
   const char *sizes, *pointers, *documents; /* unaligned; use the functions below */
 } tri_corpus_index;
 
@@ -58,7 +58,7 @@ tri_status tri_corpus_index_parse(const char *path, const void *data, size_t byt
 int64_t tri_corpus_index_size(const tri_corpus_index *index, int64_t sequence);
 int64_t tri_corpus_index_pointer(const tri_corpus_index *index, int64_t sequence);
 
-/* The sequence with which a document begins; document num_documents begins behind the last. */
+/* The sequence with which a document begins; for num_documents the number of sequences. */
 int64_t tri_corpus_index_document(const tri_corpus_index *index, int64_t document);
 
 #endif

@@ -9,7 +9,7 @@
 
 typedef struct tri_corpus_writer tri_corpus_writer;
 
-/* Ids are stored as uint16 where vocab_size is below 65500, else as int32, as Megatron-LM does. */
+/* Ids are stored as uint16 if vocab_size is below 65500, else as int32, as Megatron-LM does. */
 tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_corpus_writer **out);
 /* Closes, and removes what was not committed. */
 void tri_corpus_writer_destroy(tri_corpus_writer *writer);
@@ -18,26 +18,26 @@ void tri_corpus_writer_destroy(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add(tri_corpus_writer *writer, const int32_t *ids, int64_t count);
 tri_status tri_corpus_writer_end_document(tri_corpus_writer *writer);
 
-/* Before the first token: each will have a mask, a byte that is 1 if the token is learnt as a label and 0 if it
- * is context only. They are PREFIX.mask, one byte a token. */
+/* Before the first token: writes PREFIX.mask, too, with a byte for each token that is 1 if the token is learnt as a
+ * label and 0 if it is context only. */
 tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
-/* As tri_corpus_writer_add, of a corpus with a mask. */
+/* As tri_corpus_writer_add, for a corpus with a mask. */
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
 int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer);
 
-/* Tokens of the last document. */
+/* *out: the number of tokens of the last document. */
 tri_status tri_corpus_writer_last_document(tri_corpus_writer *writer, int64_t *out);
 
 /* Moves the last `tokens` tokens of one writer, with the ends of their documents, behind those of another of the same
  * vocabulary. A document that is cut ends where it is cut. Both must be between documents. */
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens);
 
-/* Two steps, so that several corpora can be put in place together: `finish` writes the index and brings everything to
- * the disk (where it can still fail for want of room), `commit` renames. An older PREFIX.idx is removed first: an index
- * is never beside a .bin that is not its own. */
+/* Two steps, so that several corpora can be put in place together: `finish` writes the index and flushes everything to
+ * the disk (and fails if that is full), `commit` renames the files. An older PREFIX.idx is removed first, so that there
+ * is never an index beside the .bin of another corpus. */
 tri_status tri_corpus_writer_finish(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_commit(tri_corpus_writer *writer);
 

@@ -1,5 +1,5 @@
-/* Where the documents of a corpus begin: as its index says or, where that knows but one, behind each end-of-text token.
- * Documents of no tokens are passed over. */
+/* The documents of a corpus: those of its index, or, if that has only one, the text between end-of-text tokens.
+ * Documents without tokens are ignored. */
 #ifndef TRI_DATA_DOCUMENTS_H
 #define TRI_DATA_DOCUMENTS_H
 
@@ -7,29 +7,30 @@
 
 typedef struct tri_documents {
   const tri_corpus *corpus;
-  int32_t end_of_text; /* the last token of each; -1: the index says */
+  int32_t end_of_text; /* the last token of each document; -1: the documents are those of the index */
 } tri_documents;
 
-/* Whether the index divides the corpus: it knows several documents of some tokens, or they are conversations. */
+/* Whether the documents are those of the index: it has several that are not empty, or they are conversations. */
 bool tri_documents_in_index(const tri_corpus *corpus);
 
-/* end_of_text is the tokenizer's, or -1 if there is none; the corpus's record knows better. The corpus must outlive
- * the result. */
+/* end_of_text is the tokenizer's, or -1; that of the corpus's record is used instead if there is one. The corpus must
+ * outlive the result. */
 tri_documents tri_documents_of(const tri_corpus *corpus, int32_t end_of_text);
 
-/* A corpus that nothing divides is TRI_BAD_FILE, and the message says what would. Reads up to the first boundary. */
+/* TRI_BAD_FILE if the corpus is not divided into documents; the message says how it can be. Reads up to the first
+ * boundary. */
 tri_status tri_documents_check(const tri_documents *documents);
 
-/* Where all documents are of one token, nothing follows any within one: TRI_BAD_FILE. Reads up to the first longer one.
- */
+/* TRI_BAD_FILE if all documents have only one token, so that none has a label. Reads up to the first longer one. */
 tri_status tri_documents_check_lengths(const tri_documents *documents);
 
-/* positions[i], of token first + i of the stream in its document, as far as the document lies behind `first`; ids[i]
- * are those tokens. *ends: the token behind the last of them is of another document, or there is none. */
+/* Sets positions[i] to the position of token first + i of the stream in its document; of a document that begins before
+ * `first` positions count from `first`. ids[count] are these tokens. *ends: a document ends with the last of them. */
 void tri_documents_positions(const tri_documents *documents, int64_t first, int64_t count, const int32_t *ids,
                              int32_t *positions, bool *ends);
 
-/* Every document, in order: its first token and its length. Where the index does not say, reads all of the corpus. */
+/* Calls `take` for every document, in order, with its first token and its length. Reads the whole corpus if the
+ * documents are not those of the index. */
 typedef tri_status tri_documents_take(void *context, int64_t first, int64_t length);
 tri_status tri_documents_walk(const tri_documents *documents, tri_documents_take *take, void *context);
 

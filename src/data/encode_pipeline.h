@@ -11,18 +11,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What became of a piece; an empty document has no tokens, all others end with the end-of-text token. */
+/* An encoded piece; an empty document has no tokens, all others end with the end-of-text token. */
 typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
-  int64_t document;
+  int64_t document; /* number over all inputs */
   bool ends_document;
-  bool skipped; /* a bad document, passed over */
+  bool skipped; /* of a bad document, which was skipped */
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
   const int32_t *ids;                   /* of all pieces, one after the other */
-  const uint8_t *mask;                  /* for each, whether it is learnt; NULL: all are */
-  const tri_saved_error *first_skipped; /* why the first of the pieces was that was passed over, if one was */
+  const uint8_t *mask;                  /* for each id: 1 if it is learnt; NULL: all are */
+  const tri_saved_error *first_skipped; /* why the first skipped piece was skipped, if there is one */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
   int64_t position; /* bytes of the input files read up to here */
@@ -31,16 +31,17 @@ typedef struct tri_encoded_block {
 typedef struct tri_encode_pipeline {
   tri_text_input *input;
   const tri_tokenizer *tokenizer;
-  const char *key;             /* of JSON lines */
-  const tri_chat_format *chat; /* lines are conversations; NULL: texts */
-  bool skip_bad;               /* passes over bad documents */
+  const char *key;             /* of the text in JSON lines */
+  const tri_chat_format *chat; /* inputs are conversations; NULL: texts */
+  bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
   /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */
   tri_status (*accept)(void *context, const tri_encoded_block *block);
   void *context;
 } tri_encode_pipeline;
 
-/* Returns when all is encoded and accepted. Of several faults in the input the first in its order is reported. */
+/* Returns when everything is encoded and accepted. Of several errors in the input the one that comes first in it is
+ * returned. */
 tri_status tri_encode_pipeline_run(const tri_encode_pipeline *pipeline);
 
 #endif

@@ -1,15 +1,16 @@
-/* The source of a loop's samples: the sampler of a run's corpora, tokens in memory, or what a loop makes for itself. */
+/* A feed: where a training loop's samples come from: the sampler of a run's corpora, tokens in memory, or a function of
+ * the caller. */
 #ifndef TRI_DATA_FEED_H
 #define TRI_DATA_FEED_H
 
 #include "data/source.h"
 
-/* Sample `index` depends on the index alone, and each rank asks for those that it needs: a step for [step *
- * global_batch, (step + 1) * global_batch). */
+/* Sample `index` depends only on the index. Each rank reads the samples that it needs: step s has the samples
+ * [s * global_batch, (s + 1) * global_batch). */
 typedef struct tri_feed {
-  /* Writes all of *out. */
+  /* Writes all arrays of *out. */
   tri_status (*read)(const void *from, int64_t index, const tri_sample *out);
-  const void *from; /* outlives the feed */
+  const void *from; /* must outlive the feed */
 } tri_feed;
 
 static inline tri_status tri_feed_read(const tri_feed *feed, int64_t index, const tri_sample *out) {

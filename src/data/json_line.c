@@ -26,7 +26,7 @@ static void skip_space(cursor *c) {
   while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
 }
 
-static bool take(cursor *c, char wanted) {
+static bool accept_json_char(cursor *c, char wanted) {
   if (c->at == c->end || *c->at != wanted) return false;
   c->at++;
   return true;
@@ -90,7 +90,8 @@ static bool read_escape(cursor *c, uint32_t *out) {
     *out = high;
     return true;
   }
-  if (high > 0xDBFF || !take(c, '\\') || !take(c, 'u') || !read_hex4(c, &low) || low < 0xDC00 || low > 0xDFFF) {
+  if (high > 0xDBFF || !accept_json_char(c, '\\') || !accept_json_char(c, 'u') || !read_hex4(c, &low) || low < 0xDC00 ||
+      low > 0xDFFF) {
     return false;
   }
   *out = 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
@@ -98,7 +99,7 @@ static bool read_escape(cursor *c, uint32_t *out) {
 }
 
 static bool read_string(cursor *c, span *out) {
-  if (!take(c, '"')) return false;
+  if (!accept_json_char(c, '"')) return false;
   span found = {.begin = c->at};
   for (;;) {
     uint32_t code = 0;
@@ -142,11 +143,11 @@ static bool skip_digits(cursor *c) {
 }
 
 static bool skip_number(cursor *c) {
-  (void)take(c, '-');
-  if (!take(c, '0') && !skip_digits(c)) return false;
-  if (take(c, '.') && !skip_digits(c)) return false;
-  if (!take(c, 'e') && !take(c, 'E')) return true;
-  if (!take(c, '+')) (void)take(c, '-');
+  (void)accept_json_char(c, '-');
+  if (!accept_json_char(c, '0') && !skip_digits(c)) return false;
+  if (accept_json_char(c, '.') && !skip_digits(c)) return false;
+  if (!accept_json_char(c, 'e') && !accept_json_char(c, 'E')) return true;
+  if (!accept_json_char(c, '+')) (void)accept_json_char(c, '-');
   return skip_digits(c);
 }
 
@@ -165,18 +166,18 @@ static bool skip_members(cursor *c, bool keys, int depth) {
   span unused;
   if (depth > MAX_DEPTH) return false;
   skip_space(c);
-  if (take(c, closing)) return true;
+  if (accept_json_char(c, closing)) return true;
   do {
     skip_space(c);
     if (keys) {
       if (!read_string(c, &unused)) return false;
       skip_space(c);
-      if (!take(c, ':')) return false;
+      if (!accept_json_char(c, ':')) return false;
     }
     if (!skip_value(c, depth)) return false;
     skip_space(c);
-  } while (take(c, ','));
-  return take(c, closing);
+  } while (accept_json_char(c, ','));
+  return accept_json_char(c, closing);
 }
 
 static bool skip_value(cursor *c, int depth) {
@@ -202,12 +203,12 @@ bool tri_json_line_string(char *line, size_t bytes, const char *key, const char 
   span found = {0}, name = {0};
   bool is_there = false;
   skip_space(&c);
-  if (!take(&c, '{')) return false;
+  if (!accept_json_char(&c, '{')) return false;
   do {
     skip_space(&c);
     if (!read_string(&c, &name) || name.escaped) return false;
     skip_space(&c);
-    if (!take(&c, ':')) return false;
+    if (!accept_json_char(&c, ':')) return false;
     skip_space(&c);
     if (name.bytes == key_bytes && memcmp(name.begin, key, key_bytes) == 0) {
       is_there = read_string(&c, &found);
@@ -216,8 +217,8 @@ bool tri_json_line_string(char *line, size_t bytes, const char *key, const char 
       return false;
     }
     skip_space(&c);
-  } while (take(&c, ','));
-  if (!take(&c, '}')) return false;
+  } while (accept_json_char(&c, ','));
+  if (!accept_json_char(&c, '}')) return false;
   skip_space(&c);
   if (c.at != c.end || !is_there) return false;
   char *text = line + (found.begin - line);

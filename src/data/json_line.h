@@ -1,14 +1,14 @@
-/* One string out of a line of JSON, fast. */
+/* Reads one string from a line of JSON, fast. */
 #ifndef TRI_DATA_JSON_LINE_H
 #define TRI_DATA_JSON_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Finds the string under `key` of the object that the line is; a key that is there twice counts with its last value.
- * True only if the line is valid JSON as a whole. False says nothing: the line may be bad, lack the key, or be of a
- * kind that is left to a complete parser (escapes in keys, deep nesting). Escapes in the string are undone in place, so
- * that a line can be asked once; where the result is false the line is unchanged. */
+/* Finds the string under `key` in a line that is a JSON object; of a repeated key the last value counts. True only if
+ * the whole line is valid JSON. False: the line is invalid or lacks the key, or needs a complete parser (escapes in
+ * keys, deep nesting); the line is then not changed. Escapes in the string are decoded in place, so that a line can be
+ * read only once. */
 bool tri_json_line_string(char *line, size_t bytes, const char *key, const char **out, size_t *out_bytes);
 
 #endif

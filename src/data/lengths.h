@@ -1,13 +1,13 @@
-/* How long the documents of a corpus are. */
+/* The lengths of a corpus's documents, counted in buckets. */
 #ifndef TRI_DATA_LENGTHS_H
 #define TRI_DATA_LENGTHS_H
 
 #include "data/documents.h"
 
-/* Buckets of each power of two, or as many as it has lengths. */
+/* Lengths from one power of two to the next share TRI_LENGTH_PARTS buckets, or have one each if there are fewer. */
 enum { TRI_LENGTH_POWERS = 63, TRI_LENGTH_PARTS = 16, TRI_LENGTH_BUCKETS = TRI_LENGTH_POWERS * TRI_LENGTH_PARTS };
 
-/* Those of one power of two lie side by side. */
+/* The documents whose length is in one bucket. */
 typedef struct tri_length_bucket {
   int64_t documents, tokens;
 } tri_length_bucket;
@@ -17,7 +17,7 @@ typedef struct tri_lengths {
   tri_length_bucket buckets[TRI_LENGTH_BUCKETS];
 } tri_lengths;
 
-/* The shortest length of a bucket; that of the next power of two for a bucket of no length. */
+/* The shortest length of a bucket; for a bucket without lengths, the next power of two. */
 int64_t tri_length_bucket_from(int bucket);
 
 tri_status tri_lengths_count(const tri_documents *documents, tri_lengths *out);

@@ -64,7 +64,7 @@ tri_status tri_mixture_find_shares(const double *weights, int64_t num_sources, t
 
 /* The source of the sample in this place of the period, where counts[k] of source k lie before it. All is multiplied
  * by (2K - 2) period: products of whole numbers below 2^50. */
-static int64_t choose(const tri_mixture_shares *shares, int64_t place, const int64_t *counts) {
+static int64_t choose_mixture_source(const tri_mixture_shares *shares, int64_t place, const int64_t *counts) {
   int64_t twice = 2 * shares->num_sources - 2, chosen = -1, slack = 0;
   for (int64_t k = 0; k < shares->num_sources; k++) {
     int64_t behind = twice * ((place + 1) * shares->counts[k] - shares->period * counts[k]);
@@ -81,7 +81,7 @@ static void make_order(tri_mixture *mixture) {
   const tri_mixture_shares *shares = &mixture->shares;
   int64_t counts[TRI_MOST_SOURCES] = {0};
   for (int64_t place = 0; place < shares->period; place++) {
-    int64_t k = shares->num_sources == 1 ? 0 : choose(shares, place, counts);
+    int64_t k = shares->num_sources == 1 ? 0 : choose_mixture_source(shares, place, counts);
     mixture->sources[place] = (uint8_t)k;
     mixture->places[mixture->begins[k] + counts[k]++] = (int32_t)place;
   }

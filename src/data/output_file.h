@@ -1,4 +1,4 @@
-/* A large file being written under a temporary name: buffered appends, and messages that say how far it got. */
+/* Writing a large file under a temporary name: buffered appends, and messages with the number of bytes written. */
 #ifndef TRI_DATA_OUTPUT_FILE_H
 #define TRI_DATA_OUTPUT_FILE_H
 
@@ -12,10 +12,10 @@ typedef struct tri_output_file {
   int file;
   char *buffer;
   size_t held;   /* bytes in the buffer */
-  int64_t bytes; /* of the file, with those in the buffer */
+  int64_t bytes; /* of the file, including those in the buffer */
 } tri_output_file;
 
-/* Starts with TRI_OUTPUT_FILE_NONE, so that tri_output_file_destroy is always legal. */
+/* The initial value, so that tri_output_file_destroy may always be called. */
 #define TRI_OUTPUT_FILE_NONE ((tri_output_file){.file = -1})
 
 /* Creates or empties PREFIX SUFFIX. */
@@ -24,12 +24,12 @@ tri_status tri_output_file_create(const char *prefix, const char *suffix, tri_ou
 void tri_output_file_destroy(tri_output_file *output);
 
 tri_status tri_output_file_write(tri_output_file *output, const void *data, size_t bytes);
-/* Reads bytes back (what is buffered is written first); they must exist. */
+/* Reads bytes back (after writing the buffer); they must exist. */
 tri_status tri_output_file_read(tri_output_file *output, int64_t offset, void *data, size_t bytes);
 tri_status tri_output_file_truncate(tri_output_file *output, int64_t bytes);
-/* Everything is on the disk when this returns. */
+/* Writes the buffer and flushes the file to the disk. */
 tri_status tri_output_file_sync(tri_output_file *output);
-/* Gives the file its name PREFIX SUFFIX, and closes it. */
+/* Renames the file to PREFIX SUFFIX, and closes it. */
 tri_status tri_output_file_rename(tri_output_file *output, const char *prefix, const char *suffix);
 
 #endif

@@ -106,7 +106,8 @@ static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
 }
 
 /* `count` sequences that held what row 0 of `before` on did take `times` pieces each. */
-static tri_status fill(tri_packing *p, rooms *r, group before, int64_t count, entry e, int64_t room) {
+static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before, int64_t count, entry e,
+                                          int64_t room) {
   TRI_TRY(grow(p->num_entries, sizeof *p->entries, &p->entries));
   e.before = before.entry;
   e.before_row = before.row;
@@ -137,7 +138,7 @@ static tri_status pack_some(tri_packing *p, rooms *r, int64_t length, int64_t *n
   entry e = {.length = length, .times = times, .first = *number};
   *number += count * times;
   *left -= count * times;
-  return fill(p, r, before, count, e, room);
+  return add_pieces_to_sequences(p, r, before, count, e, room);
 }
 
 static tri_status pack(tri_packing *p, rooms *r, const int64_t *counts) {

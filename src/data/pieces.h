@@ -1,37 +1,37 @@
-/* The documents of a corpus as they are packed: each whole; where it is longer than a sequence, as the caller says. */
+/* The pieces of a corpus that are packed: whole documents; those that are longer than a sequence are cut, truncated or
+ * dropped. */
 #ifndef TRI_DATA_PIECES_H
 #define TRI_DATA_PIECES_H
 
 #include "data/documents.h"
 #include "data/packing.h"
 
-/* What becomes of a document that is longer than a sequence. */
+/* What is done with a document that is longer than a sequence. */
 typedef enum tri_too_long {
-  TRI_TOO_LONG_CUT,      /* pieces of the sequence's length, and the rest */
-  TRI_TOO_LONG_TRUNCATE, /* its beginning alone                           */
-  TRI_TOO_LONG_DROP,     /* nothing of it                                 */
-  TRI_TOO_LONG_AUTO,     /* in a configuration that is not settled yet    */
+  TRI_TOO_LONG_CUT,      /* cut into pieces of the sequence's length, and the rest    */
+  TRI_TOO_LONG_TRUNCATE, /* only its beginning is used                                */
+  TRI_TOO_LONG_DROP,     /* not used                                                  */
+  TRI_TOO_LONG_AUTO,     /* not decided yet: only in a configuration before resolving */
 } tri_too_long;
 
 typedef struct tri_pieces {
-  int64_t documents, too_long; /* all that there are, and those longer than a sequence */
-  int64_t left_out;            /* tokens of these that are in no piece */
-  int64_t unlearnt;            /* those that are truncated before anything that is learnt */
+  int64_t documents, too_long; /* number of all documents, and of those longer than a sequence */
+  int64_t left_out;            /* tokens that are in no piece */
+  int64_t unlearnt;            /* documents of which truncation leaves only tokens that are not learnt */
   tri_packing *packing;
-  int64_t *begins; /* [sequence + 2]: where the pieces of each length begin in `places` */
-  int64_t
-      *places; /* first token of a piece, times two, plus 1 if its document ends with it; by length, then in order */
+  int64_t *begins; /* [sequence + 2]: begin of the pieces of each length in `places` */
+  int64_t *places; /* of each piece, by length, then in order: 2 * its first token, + 1 if its document ends with it */
 } tri_pieces;
 
-/* Release with tri_pieces_release. Eight bytes a piece. TRI_BAD_CONFIG if nothing is left. */
+/* Takes eight bytes of memory for each piece. TRI_BAD_CONFIG if there is no piece. Release with tri_pieces_release. */
 tri_status tri_pieces_find(const tri_documents *documents, int64_t sequence, tri_too_long too_long, tri_pieces *out);
 void tri_pieces_release(tri_pieces *pieces);
 
-/* What packing and masks make of a corpus, without a table of its pieces. */
+/* The effect of packing and masks on a corpus. */
 typedef struct tri_packing_facts {
-  int64_t sequences;                /* that it takes */
-  double padding;                   /* the share of their tokens that are not text */
-  double packed_area, windows_area; /* of attention's, what masks leave: in packed sequences, in windows of the text */
+  int64_t sequences;                /* number of packed sequences */
+  double padding;                   /* share of their tokens that are padding */
+  double packed_area, windows_area; /* attention fraction that document masks leave: of packed sequences, of windows */
 } tri_packing_facts;
 
 tri_status tri_packing_look(const tri_documents *documents, int64_t sequence, tri_packing_facts *out);

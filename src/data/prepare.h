@@ -1,4 +1,4 @@
-/* Text to a tokenized corpus: what `trireme prepare` does. */
+/* Makes a tokenized corpus from text: `trireme prepare`. */
 #ifndef TRI_DATA_PREPARE_H
 #define TRI_DATA_PREPARE_H
 
@@ -11,37 +11,38 @@
 
 typedef struct tri_prepare_options {
   const char *tokenizer; /* "gpt2:DIR", "bytes", "char", "FILE.json", its folder or "train:VOCAB" */
-  const char *out;       /* the folder */
+  const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key; /* of JSON lines */
+  const char *key; /* of the text in JSON lines */
   tri_document_rule documents;
-  double validation;           /* in [0, 1) */
-  int threads;                 /* 0: as many as this process may use cores */
+  double validation;           /* share of the documents for validation, in [0, 1) */
+  int threads;                 /* 0: the number of cores that this process may use */
   uint64_t seed;               /* of the choice of validation documents */
-  int64_t train_bytes;         /* text from which train:VOCAB and char learn, at most */
+  int64_t train_bytes;         /* most bytes of text from which train:VOCAB and char learn */
   bool force;                  /* replace an older corpus */
-  bool chat;                   /* the inputs are conversations: the corpora have masks */
-  const char *chat_template;   /* its file, or "none"; NULL: the tokenizer's */
-  const char *const *chat_set; /* "NAME=VALUE", what the template is told */
+  bool chat;                   /* the inputs are conversations; the corpora get masks */
+  const char *chat_template;   /* path of a template, or "none"; NULL: the tokenizer's */
+  const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
-  bool skip_bad; /* passes over documents that are bad: conversations, JSON lines, texts that are not UTF-8 */
-  bool binary;   /* files that are not text are taken byte by byte */
-  /* Asked between blocks; true ends the work with TRI_INTERRUPTED and leaves nothing behind. May be NULL. */
+  bool skip_bad; /* skip bad documents: conversations, JSON lines, texts that are not UTF-8; else they are errors */
+  bool binary;   /* read files that are not text as bytes; else they are errors */
+  /* Called between blocks; true ends the work with TRI_INTERRUPTED, and no files are left. May be NULL. */
   bool (*interrupted)(void *context);
   void *context;
 } tri_prepare_options;
 
 typedef struct tri_prepare_report {
   tri_split_counts counts;
-  int64_t vocab_size, input_bytes; /* of the files, compressed as they are */
+  int64_t vocab_size, input_bytes; /* input_bytes: size of the input files on the disk */
   int threads;
-  char skipped[1024];       /* why the first document was that was passed over; "" if none was */
-  double learn_s, encode_s; /* learning the vocabulary; the rest */
+  char skipped[1024];       /* why the first skipped document was skipped; "" if none was */
+  double learn_s, encode_s; /* time for learning the vocabulary, and for the rest */
 } tri_prepare_report;
 
-/* Leaves train.bin|idx|corpus.json (and mask, of conversations), the same of validation (unless validation is 0) and
- * tokenizer.json in the folder, all of them or what was there before (file_transaction.h). Shows its progress. */
+/* Writes train.bin|idx|corpus.json (and mask, for conversations), the same for validation (unless validation is 0) and
+ * tokenizer.json to the folder; if it fails, the folder keeps its earlier files (file_transaction.h). Shows its
+ * progress. */
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include "data/pieces.h"
 
-/* Whether documents that share a sequence see each other. */
+/* Whether documents that share a sequence attend to each other. */
 typedef enum tri_document_use {
   TRI_DOCUMENTS_JOINED,
   TRI_DOCUMENTS_MASKED,
-  TRI_DOCUMENTS_AUTO, /* in a configuration that is not settled yet */
+  TRI_DOCUMENTS_AUTO, /* not decided yet: only in a configuration before resolving */
 } tri_document_use;
 
-/* What a sequence is: a window of the stream of all documents, or whole documents side by side (pieces.h). */
+/* What a sequence is: a window of the stream of all documents, or whole documents one after the other (pieces.h). */
 typedef enum tri_packing_use {
   TRI_PACKING_WINDOWS,
   TRI_PACKING_DOCUMENTS,
@@ -24,14 +24,14 @@ typedef struct tri_source_options {
   uint64_t seed;
   tri_document_use documents;
   tri_packing_use packing;
-  tri_too_long too_long; /* where documents are packed */
-  int32_t end_of_text;   /* the tokenizer's, or -1: where the index knows but one document */
+  tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
+  int32_t end_of_text;   /* the tokenizer's, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;
 
-/* Sample `index` of an endless sequence: what it is depends on the corpus and (seed, epoch, index) alone, where epoch =
- * index / samples per epoch, and each epoch has all that there is once, in an order of its own. Windows lie `sequence`
- * tokens apart, beginning at a place of the epoch's own. Which lengths of documents share a sequence is alike in every
- * epoch, which documents of those lengths is not. */
+/* An endless sequence of samples: sample `index` depends only on the corpus and on (seed, epoch, index), where epoch =
+ * index / per_epoch. Each epoch has all samples once, in its own order. Windows are `sequence` tokens apart, from an
+ * offset that differs between epochs. With packing, the lengths of documents that share a sequence are the same in
+ * every epoch, but the documents of these lengths are not. */
 typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
@@ -40,39 +40,40 @@ typedef struct tri_source {
   uint64_t seed;
   bool masked;
   tri_documents documents;
-  tri_pieces pieces; /* nothing, where samples are windows */
+  tri_pieces pieces; /* {0} if samples are windows */
 } tri_source;
 
-/* A corpus shorter than one window (sequence + 1 tokens) is TRI_BAD_CONFIG and the message gives both lengths. Release
+/* TRI_BAD_CONFIG if the corpus is shorter than one window (sequence + 1 tokens); the message has both lengths. Release
  * with tri_source_destroy; the corpus must outlive it. */
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
 
-/* What a sample is read into, each [sequence]. */
+/* The arrays of the caller that a sample is read into, each [sequence]. */
 typedef struct tri_sample {
   int32_t *ids;
-  int32_t *labels;    /* none of a masked document's last token, of what the corpus's mask keeps as context only, nor of
-                         padding (base/label.h) */
-  int32_t *positions; /* a token sees those of its own document, which begins where the last position 0 stands */
-  float *weights;     /* how much each label counts, where it does: 1, but for a sampler's weights; NULL: unused */
+  int32_t *labels;    /* labels that do not count (base/label.h): of a masked document's last token, of tokens that the
+                         corpus's mask excludes, of padding */
+  int32_t *positions; /* in the document; with masks a token sees only its own, which begins at the last position 0 */
+  float *weights;     /* loss weight of each label that counts: 1, or the weight of its source (tri_sampler_weigh);
+                         NULL: not wanted */
 } tri_sample;
 
 /* Sample `index`, shuffled. */
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out);
 
-/* The samples in the order of the text, or as they are packed: for evaluation. index < per_epoch; fewer than `sequence`
- * tokens at the end are in no window. */
+/* Sample `index` < per_epoch without shuffling, for evaluation: windows in the order of the text, or packed sequences.
+ * The last tokens of the corpus, fewer than `sequence`, are in no window. */
 tri_status tri_source_read_in_order(const tri_source *source, int64_t index, const tri_sample *out);
 
-/* Where a token of a sequence stands. */
+/* Relation of a token of a sequence to the corpus. */
 typedef enum tri_token_place {
-  TRI_TOKEN_INSIDE,    /* behind the token that stands before it in the corpus, too */
-  TRI_TOKEN_CONTINUES, /* a piece begins, in the middle of a document */
-  TRI_TOKEN_BEGINS,    /* a document begins */
-  TRI_TOKEN_NONE       /* and all behind it: no token of the corpus */
+  TRI_TOKEN_INSIDE,    /* the token before it is also the one before it in the corpus */
+  TRI_TOKEN_CONTINUES, /* the first of a piece that begins in the middle of a document */
+  TRI_TOKEN_BEGINS,    /* the first of a document */
+  TRI_TOKEN_NONE       /* padding, and all that follows it */
 } tri_token_place;
 
-/* Of each token of a packed sequence that tri_source_read_in_order reads; out: [sequence]. */
+/* Sets out[sequence] for the tokens of a packed sequence that tri_source_read_in_order reads. */
 tri_status tri_source_places_in_order(const tri_source *source, int64_t index, tri_token_place *out);
 
 #endif

@@ -51,7 +51,7 @@ void tri_split_writer_destroy(tri_split_writer *writer) {
   tri_free(writer);
 }
 
-static tri_corpus_writer *choose(const tri_split_writer *writer, int64_t document) {
+static tri_corpus_writer *choose_split_writer(const tri_split_writer *writer, int64_t document) {
   if (writer->validation == NULL || document == 0) return writer->train;
   bool validates = tri_random_uniform(writer->key, (uint64_t)document) < writer->fraction;
   return validates ? writer->validation : writer->train;
@@ -69,7 +69,7 @@ tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_bloc
   const uint8_t *mask = block->mask;
   for (int64_t i = 0; i < block->num_pieces; i++) {
     const tri_encoded_piece *piece = &block->pieces[i];
-    tri_corpus_writer *to = choose(writer, piece->document);
+    tri_corpus_writer *to = choose_split_writer(writer, piece->document);
     if (piece->tokens > 0) { /* a block of empty documents has no ids */
       TRI_TRY(add_tokens(writer, to, ids, mask, piece->tokens));
       ids += piece->tokens;

@@ -9,18 +9,18 @@
 
 typedef struct tri_text_stream tri_text_stream;
 
-/* A missing or unreadable file, a directory, or a kind of compression that is not read is TRI_BAD_FILE. A byte order
- * mark at the beginning is passed over: it is not a text. */
+/* TRI_BAD_FILE if the file is missing, unreadable, a directory or has an unsupported compression. A byte order mark at
+ * the beginning is skipped. */
 tri_status tri_text_stream_open(const char *path, tri_text_stream **out);
 void tri_text_stream_close(tri_text_stream *stream);
 
 /* Fills the buffer; *got is less than `bytes` only at the end. */
 tri_status tri_text_stream_read(tri_text_stream *stream, char *buffer, size_t bytes, size_t *got);
 
-/* Bytes read so far from the file itself, that is before decompression. */
+/* Bytes read so far from the file, before decompression. */
 int64_t tri_text_stream_position(const tri_text_stream *stream);
 
-/* Opens and closes a file to see that tri_text_stream_open will succeed; its length, 0 for a pipe. */
+/* Opens and closes a file to check that tri_text_stream_open will succeed; *out_bytes: its length, 0 for a pipe. */
 tri_status tri_text_stream_check(const char *path, int64_t *out_bytes);
 
 #endif

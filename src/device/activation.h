@@ -23,7 +23,7 @@
   X(GELU_ERF, gelu_erf, "gelu gelu_python", "gelu", "geglu", 16, 24, __VA_ARGS__)                                      \
   /* x / (1 + exp(-x)) */                                                                                              \
   X(SILU, silu, "silu swish", "silu", "swiglu", 11, 16, __VA_ARGS__)                                                   \
-  /* x where it is above 0, else 0; its slope is 1 or 0 */                                                             \
+  /* x if it is above 0, else 0; its slope is 1 or 0      */                                                           \
   X(RELU, relu, "relu", "relu", "reglu", 1, 1, __VA_ARGS__)
 
 #define TRI_ACTIVATIONS(X) TRI_ACTIVATIONS_WITH(X, )

@@ -115,7 +115,7 @@ static tri_status find(const char *name, const tri_device_kind **out, const char
   return (*out)->check == NULL ? TRI_OK : (*out)->check(*options);
 }
 
-static tri_status fill(const tri_device_request *request, tri_device *device) {
+static tri_status create_device_of_kind(const tri_device_request *request, tri_device *device) {
   const tri_device_kind *kind = NULL;
   const char *options;
   TRI_TRY(find(request->name, &kind, &options));
@@ -151,7 +151,7 @@ tri_status tri_device_check_type(const char *name, tri_dtype activations) {
 static tri_status create(const tri_device_request *request, tri_device **out) {
   tri_device *device = NULL;
   TRI_TRY(tri_alloc("a device", 1, sizeof *device, &device));
-  tri_status status = fill(request, device);
+  tri_status status = create_device_of_kind(request, device);
   if (status != TRI_OK) {
     tri_free(device);
     return status;

@@ -1,24 +1,24 @@
-/* Which elements a dropout keeps: the same on every device, for the host and kernels of GPUs. */
+/* Which elements a dropout keeps: the same on every device. For the host and for kernels of GPUs. */
 #ifndef TRI_DEVICE_DROPOUT_H
 #define TRI_DEVICE_DROPOUT_H
 
 #include "base/philox.h"
 #include "device/step_values.h"
 
-/* Element i of the call is element first_sample * sample_elements + first + i of those that `site` drops in the step.
- * Where the call is given numbers of rows, or rows are longer than what it has of them, element c of its row r is
- * element first_sample * sample_elements + first + rows[r] * row_elements + c: so a rank that has some rows of a
- * sequence, or some columns, drops what one that has all of them does. */
+/* Element i of the call has the number first_sample * sample_elements + first + i among the elements that `site` drops
+ * in the step. If the call has numbers of rows, or only some columns of rows, element c of its row r has the number
+ * first_sample * sample_elements + first + rows[r] * row_elements + c. So a rank that has some rows or columns of a
+ * sequence drops the same elements as a rank that has all. */
 typedef struct tri_dropout {
   double probability;
-  int64_t site;            /* of the model, below 2^16 */
+  int64_t site;            /* number of the dropout in the model, below 2^16 */
   int64_t sample_elements; /* of one sequence */
   int64_t first;
-  int64_t width;        /* of a row; means nothing without numbers of rows or row_elements, */
-  int64_t row_elements; /* and what it is a part of; 0: all of it */
+  int64_t width;        /* elements of a row of the call; only used with numbers of rows or row_elements */
+  int64_t row_elements; /* elements of the whole row; 0: the same as width */
 } tri_dropout;
 
-/* For kernels: from one row to the next among all elements; whether those of a call lie there as they lie in it. */
+/* For kernels: the distance of two rows in the numbering; whether the elements of a call are numbered consecutively. */
 TRI_HOST_AND_GPU int64_t tri_dropout_row(const tri_dropout *options) {
   return options->row_elements == 0 ? options->width : options->row_elements;
 }

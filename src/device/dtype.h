@@ -60,8 +60,9 @@ static inline uint16_t tri_bf16_of(float value) {
   return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-/* Whether a number that somebody has written is still one where it is used, in the wide type of these activations: not
- * 0 if it was none, not infinite and, if it is below 1, not 1. TRI_BAD_CONFIG begins with the key in backquotes. */
+/* Checks that a number of a configuration keeps its meaning in the wide type of these activations: if it is not 0 it
+ * does not become 0, if it is below 1 not 1, and it does not become infinite. TRI_BAD_CONFIG begins with the key in
+ * backquotes. */
 tri_status tri_dtype_check_number(tri_dtype activations, const char *key, double value);
 
 const char *tri_dtype_name(tri_dtype type);

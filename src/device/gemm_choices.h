@@ -1,9 +1,10 @@
-/* How a device makes its matrix products. A library has several ways to make one, which differ in speed and in the last
- * bits, so the ranks of a run make equal products the same way, and a run that goes on makes them as before: one rank's
- * device chooses, and the others take that.
+/* GEMM autotuning. A library has several algorithms for a matrix product, which differ in speed and in the last bits of
+ * the result. So all ranks of a run use the same algorithm for equal products, and a resumed run uses those of before:
+ * one rank's device chooses, and the others use its choices.
  *
- * Products and choices are texts, a line each, that mean something to devices of the same chooser alone. What has not
- * been chosen when it is asked for is chosen then, by the library's own ranking, and equally by equal choosers. */
+ * Products and choices are texts, one per line, which only devices of the same chooser understand. The algorithm of a
+ * product that was not chosen ahead is chosen when it is first needed, by the library's ranking; equal choosers then
+ * choose the same. */
 #ifndef TRI_DEVICE_GEMM_CHOICES_H
 #define TRI_DEVICE_GEMM_CHOICES_H
 
@@ -11,23 +12,25 @@
 
 enum { TRI_DEVICE_GEMM_LIBRARY_BYTES = 192 };
 
-/* fp32 products may round their operands to TF32 (10 bits), where the device is faster then. Before the device is asked
- * for anything. */
+/* Allows fp32 products to round their operands to TF32 (10 bits) if that is faster. Before any other use of the device.
+ */
 void tri_device_allow_tf32(tri_device *device);
 
-/* Who chooses, with the versions and the chip that choices hold for: "cuBLASLt 13.1.0 on NVIDIA H200 (sm_90a)"; "" on a
- * device that has nothing to choose. */
+/* The chooser, with the versions and the chip that its choices are valid for: "cuBLASLt 13.1.0 on NVIDIA H200
+ * (sm_90a)";
+ * "" if the device has nothing to choose. */
 void tri_device_gemm_library(tri_device *device, char out[TRI_DEVICE_GEMM_LIBRARY_BYTES]);
 
-/* The products that somebody has planned to ask of the device (tri_device_description.matmul_workspace), in a fixed
- * order. The texts are the caller's, tri_free. */
+/* *out: the products for which a plan has asked the device (tri_device_description.matmul_workspace), in a fixed order.
+ * Release with tri_free. */
 tri_status tri_device_gemms_asked(tri_device *device, char **out);
 
-/* Chooses for each of them: the library's first, or with `timed` the fastest of its first eight on random numbers, for
- * which memory is taken and given back. Takes the choices itself, too. */
+/* Chooses an algorithm for each of these products, and uses it from then on: the first in the library's ranking, or
+ * with `timed` the fastest of the first eight on random numbers, for which it allocates memory meanwhile. Release
+ * *choices with tri_free. */
 tri_status tri_device_gemms_choose(tri_device *device, const char *products, bool timed, char **choices);
 
-/* From here on products are made so. Lines of choices that do not make sense are TRI_BAD_FILE. */
+/* Uses these choices from then on. TRI_BAD_FILE for lines that are not choices. */
 tri_status tri_device_gemms_take(tri_device *device, const char *choices);
 
 #endif

@@ -17,7 +17,7 @@
  *  - `positions` has the position of each row in its sequence: device memory, since it differs from batch to batch
  *    (documents restart at 0, shares of a sequence are not contiguous). The caller keeps it within the tables.
  *
- * An empty slot in the table means "not supported" and the callers say so by the kernel's name.
+ * NULL in the table means "not supported"; TRI_KERNEL_CALL then fails with the kernel's name.
  *
  * Letters: R rows (tokens), C width, V vocabulary, B batch, T positions, H heads, G key/value heads, D head size. */
 #ifndef TRI_DEVICE_KERNELS_H
@@ -64,7 +64,7 @@ typedef struct tri_matrix_step {
   double scale; /* of x, beside the rate */
 } tri_matrix_step;
 
-/* Squares of a matrix [rows, columns], added up along each side and multiplied. */
+/* Sums of squares of a matrix [rows, columns] along each side, each times a factor. */
 typedef struct tri_matrix_squares {
   int64_t rows, columns;
   double row_factor, column_factor;
@@ -77,14 +77,13 @@ typedef struct tri_adafactor {
   double eps[2], d, weight_decay, lr_scale;
 } tri_adafactor;
 
-/* What Adafactor's kernels tell each other, of the whole tensor: the sums of the rows' means of squares, and of squares
+/* Sums over the whole tensor that Adafactor's kernels pass to each other: of the rows' means of squares, and of squares
  * of the parameter and of the direction. */
 typedef struct tri_adafactor_sums {
   double rows, parameter, direction;
 } tri_adafactor_sums;
 
-/* What is left of a gradient [rows, columns] outside of a space: its rows (else columns) are those that were projected.
- */
+/* The part of a gradient [rows, columns] outside of a subspace; by_rows: rows were projected, else columns. */
 typedef struct tri_low_rank_rest {
   int64_t rows, columns;
   bool by_rows;
@@ -103,18 +102,18 @@ typedef struct tri_matrix_polynomial {
   double factors[3];
 } tri_matrix_polynomial;
 
-/* Elements of a block that has a scale of its own where states are kept in 8 bits. */
+/* Elements of a block with its own scale, of states in 8 bits. */
 enum { TRI_QUANTISED_BLOCK = 256 };
 
-/* Rows 0 .. min(*count, capacity) - 1 of an array; `count` lies in device memory, or is NULL: all of them.
+/* Rows 0 .. min(*count, capacity) - 1 of an array; `count` is in device memory, or NULL: all rows.
  *
- * So arrive the rows of an expert and the share of a sequence that a batch gives a rank: a plan and a recorded step
- * know what they may be at most, and the kernels alone how many they are. The kernels that take it are those that would
- * be wrong without (they sum over rows, or read tables by ids or positions that were not filled in) and those of an
- * expert's feed-forward part, where the work would not be worth doing. Others do without: attention sees the rows that
- * slices name, the loss those that have labels; convert, scale, dropout and fill_zero go over all of an array, element
- * by element, and what they make of the rest is not read. A product of counted rows is the simplest case of one by
- * groups of rows, and not a case of `matmul`, whose plans and packed weights depend on m. */
+ * For the rows of an expert, and for the part of a sequence that a batch gives a rank: memory plans and recorded steps
+ * know only their greatest number, and the kernels read the actual one. Kernels take a tri_rows if they would be wrong
+ * without it (they sum over rows, or read tables by ids or positions that were not set), or to save work in an expert's
+ * feed-forward part. Other kernels do not need it: attention reads the rows of its slices, the loss those that have
+ * labels; convert, scale, dropout and fill_zero process the whole array, and the results beyond the count are not read.
+ * For products of a counted number of rows use grouped_matmul with one group, since plans and packed weights of
+ * `matmul` depend on m. */
 typedef struct tri_rows {
   int64_t capacity;
   const int32_t *count;
@@ -128,10 +127,10 @@ static inline int64_t tri_rows_live(tri_rows rows) {
   return *rows.count < 0 ? 0 : *rows.count;
 }
 
-/* What a norm goes along: `groups` pieces of `width` elements in each row, normalised one by one with the same weights:
- * a whole row, or the heads of q within a row of q, k and v. Element c of piece g of row r is x[r * x_row + g * x_group
- * + c], and so is that of the gradient of x; the same holds for y and its gradient. Strides in elements. What is
- * normalised is multiplied by weight + offset: 0, or 1 where weights are kept around zero (Gemma). */
+/* The pieces that a norm normalises: `groups` pieces of `width` elements in each row, all with the same weights: a
+ * whole row, or the heads of q in a row of q, k and v. Element c of piece g of row r of x and of its gradient is at
+ * index r * x_row + g * x_group + c; y and its gradient have y_row and y_group. Strides are in elements. The normalised
+ * values are multiplied by weight + offset; offset is 0, or 1 if the stored weights are differences from 1 (Gemma). */
 typedef struct tri_norm {
   tri_dtype type;
   tri_rows rows;
@@ -140,7 +139,7 @@ typedef struct tri_norm {
   double eps, offset;
 } tri_norm;
 
-/* Of whole rows, densely. */
+/* A norm of whole, dense rows. */
 static inline tri_norm tri_norm_of_rows(tri_dtype type, tri_rows rows, int64_t width, double eps) {
   return (tri_norm){type, rows, 1, width, width, width, width, width, eps, 0};
 }
@@ -159,7 +158,7 @@ typedef struct tri_device_kernels {
 #include "device/kernels.def"
 } tri_device_kernels;
 
-/* Queues a kernel; an empty slot in the device's table is reported by name. */
+/* Queues a kernel; TRI_UNSUPPORTED with its name if the device does not have it. */
 #define TRI_KERNEL_CALL(queue_, kernel_, ...)                                                                          \
   do {                                                                                                                 \
     if ((queue_)->device->kernels->kernel_ == NULL) {                                                                  \

@@ -1,18 +1,18 @@
-/* Which devices there are, and whose matrix products they use. */
+/* The kinds of devices of this program, and the library for matrix products on CPUs. */
 #ifndef TRI_DEVICE_LIBRARIES_H
 #define TRI_DEVICE_LIBRARIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "2.6.3": of oneDNN as loaded now, not as compiled against. Writes into buffer and returns it. */
+/* Writes the version of oneDNN that is loaded, "2.6.3", not the one it was compiled with. Returns buffer. */
 char *tri_device_onednn_version(char *buffer, size_t buffer_bytes);
-/* How that one makes threads: "OpenMP", "oneTBB", "no threads". */
+/* The threads that this oneDNN uses: "OpenMP", "oneTBB", "no threads". */
 const char *tri_device_onednn_threads(void);
 
-/* The kinds of devices that are in this program, by their names, from 0; NULL behind the last. */
+/* The name of kind `index` of this program, from 0; NULL after the last. */
 const char *tri_device_kind_name(int index);
-/* Whether devices for tests are among them: this is trireme-test, or a test program. */
+/* Whether this program has the devices for tests: it is trireme-test or a test program. */
 bool tri_device_has_kinds_for_tests(void);
 
 #endif

@@ -1,67 +1,70 @@
-/* Work of a device is queued: kernels (kernels.h) and copies go into a queue and are done in order, some time later.
- * The host waits for a mark; so may another queue.
+/* Queues of a device: kernels (kernels.h) and copies are queued, and done in order later. The host, or another queue,
+ * can wait for an event in a queue.
  *
- * A fault of queued work is told at the next wait for its queue, by the name of the kernel and of the call that queued
- * it. On `cpu` and `reference` a queue is empty whenever a call returns: marks and waits cost nothing, and faults are
- * told at once. */
+ * An error of queued work is returned by the next wait for its queue, with the names of the kernel and of the call that
+ * queued it. On `cpu` and `reference` work is done when the call that queues it returns: events and waits cost nothing,
+ * and errors are returned at once. */
 #ifndef TRI_DEVICE_QUEUE_H
 #define TRI_DEVICE_QUEUE_H
 
 #include "device/device.h"
 
-/* What is being done, for messages about faults: "call 12 (linear), forward". */
+/* What queued work belongs to, for messages: "call 12 (linear), forward". */
 typedef struct tri_origin {
-  const char *name; /* lives as long as the program; NULL before anything is said */
-  const char *pass; /* the same; or NULL */
+  const char *name; /* a string constant; NULL: not set yet */
+  const char *pass; /* a string constant, or NULL */
   int64_t index;    /* -1: none */
 } tri_origin;
 
 struct tri_queue {
   tri_device *device;
-  tri_origin origin; /* of what is queued from here on */
-  uint64_t number;   /* of the device's queues */
-  void *state;       /* the device's own */
+  tri_origin origin; /* of work that is queued from now on */
+  uint64_t number;   /* among the device's queues */
+  void *state;       /* private to the device */
 };
 
-/* "kernel `matmul` of call 12 (linear, forward)", of what = "kernel `matmul`": writes it into text and returns that. */
+/* Writes "kernel `matmul` of call 12 (linear, forward)", for what = "kernel `matmul`". Returns text. */
 const char *tri_origin_of_work(const char *what, const tri_origin *origin, char *text, size_t text_bytes);
 
-/* The place behind what had been queued when it was made. */
+/* A place in a queue: it is passed when all work that was queued before it is done. */
 typedef struct tri_device_event {
-  tri_queue *queue; /* NULL: nothing, and passed */
+  tri_queue *queue; /* NULL: passed */
   uint64_t number;
 } tri_device_event;
 
-/* A queue beside the device's own (device->queue). Release with tri_queue_destroy, which waits for it. */
+/* Creates a queue in addition to device->queue. Release with tri_queue_destroy, which waits for its work. */
 tri_status tri_queue_create(tri_device *device, tri_queue **out);
 void tri_queue_destroy(tri_queue *queue);
 
+/* Sets the origin of work that is queued from now on. */
 static inline void tri_queue_at(tri_queue *queue, const char *name, int64_t index, const char *pass) {
   queue->origin = (tri_origin){name, pass, index};
 }
 
-/* The place behind all that is in the queue now. */
+/* *out: the place after all work that is in the queue now. */
 tri_status tri_queue_mark(tri_queue *queue, tri_device_event *out);
-/* What is queued from here on begins when the mark of another queue has been passed. */
+/* Work that is queued from now on begins after the event, of another queue, is passed. */
 tri_status tri_queue_wait(tri_queue *queue, const tri_device_event *event);
 
-/* The host waits until the mark is passed, and is told of faults before it. */
+/* Waits until the event is passed; returns the error of work before it. */
 tri_status tri_device_event_wait(const tri_device_event *event);
-/* Whether it is passed; without waiting. A fault counts as passed: the wait tells it. */
+/* Whether the event is passed, without waiting. After an error it counts as passed; tri_device_event_wait returns the
+ * error. */
 bool tri_device_event_passed(const tri_device_event *event);
-/* The host waits for all that has been queued. */
+/* Waits for all queued work. */
 tri_status tri_queue_finish(tri_queue *queue);
-/* The same for who cleans up: nothing that is queued uses any memory from here on. Faults are not told, and this
- * thread's message stays. */
+/* Waits for all queued work before memory is released after a failure. Errors are not reported, and this thread's
+ * message is kept. */
 void tri_queue_drain(tri_queue *queue);
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 typedef enum tri_side { TRI_SIDE_HOST, TRI_SIDE_DEVICE } tri_side;
 
-/* `rows` rows of row_bytes each, their first bytes to_stride and from_stride apart. The two must not overlap. The host
- * leaves its memory as it is until the copy has been waited for; another copy of the same memory may be queued at once,
- * in this queue or in one that waits for this place. Copies from and to tri_device_host_create's are the fast ones. */
+/* A copy of `rows` rows of row_bytes each, whose first bytes are to_stride and from_stride apart. Source and
+ * destination must not overlap. The host must not touch its memory until the copy has been waited for; other copies of
+ * this memory may be queued after it, in the same queue or in one that waits for it. Copies are fast only from and to
+ * memory of tri_device_host_create. */
 typedef struct tri_copy {
   void *to;
   const void *from;
@@ -71,17 +74,17 @@ typedef struct tri_copy {
 
 tri_status tri_queue_copy(tri_queue *queue, const tri_copy *copy);
 
-/* The same of one row. */
+/* The same for contiguous bytes: from the host, to the host, and within the device. */
 tri_status tri_queue_upload(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 tri_status tri_queue_move(tri_queue *queue, void *to, const void *from, size_t bytes);
 
-/* And waits for it. */
+/* The same, and waits for the queue. */
 tri_status tri_queue_upload_now(tri_queue *queue, void *to, const void *from_host, size_t bytes);
 tri_status tri_queue_download_now(tri_queue *queue, void *to_host, const void *from, size_t bytes);
 
-/* Queues the word that what is in this device memory is no longer needed: it may be anything until it is written again.
- * Who reads it before that finds out on a device that is there for such mistakes. */
+/* Queues that the contents of this device memory are no longer needed, and undefined until they are written again. The
+ * devices for tests then find code that reads them. */
 tri_status tri_queue_mark_uninitialised(tri_queue *queue, void *memory, size_t bytes);
 
 #endif

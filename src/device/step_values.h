@@ -1,4 +1,4 @@
-/* What a step and its kernels say to each other, in device memory. */
+/* Values that a step passes to its kernels, and results that they leave, in device memory. */
 #ifndef TRI_DEVICE_STEP_VALUES_H
 #define TRI_DEVICE_STEP_VALUES_H
 
@@ -6,28 +6,28 @@
 
 #include <stdint.h>
 
-/* What changes from step to step, in device memory: kernels read it as they run, so that work that was queued once may
- * be done again in another step. */
+/* Values that change from step to step. Kernels read them from device memory when they run, so that recorded work can
+ * be used again in another step. */
 typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
-  double loss_scale;     /* of the gradient of the loss: 1 / the weights of all labels          */
-  double token_scale;    /* 1 / tokens of the global batch, without padding, and               */
-  double sequence_scale; /* 1 / its sequences: of losses that routers add                      */
-  double average;        /* of schedule-free optimizers: the weight of the newest point        */
-  int64_t update;        /* 1 for the first; bias corrections follow from it: 1 - beta^update  */
-  int64_t step;          /* of the run, and                                                    */
-  int64_t first_sample;  /* the global number of its first sequence: both for randomness       */
+  double loss_scale;     /* multiplies the gradient of the loss: 1 / sum of the weights of all labels */
+  double token_scale;    /* for losses of routers: 1 / tokens of the global batch without padding */
+  double sequence_scale; /* for losses of routers: 1 / sequences of the global batch           */
+  double average;        /* schedule-free optimizers: weight of the newest point in the average */
+  int64_t update;        /* number of the update from 1; bias corrections are 1 - beta^update  */
+  int64_t step;          /* number of the step in the run, for randomness                      */
+  int64_t first_sample;  /* global number of the step's first sequence, for randomness         */
   uint64_t seed;
 } tri_step_values;
 
-/* What a step leaves behind for its end: read once. */
+/* Results of a step, which the host reads once at its end. */
 typedef struct tri_step_results {
-  double loss;          /* of the micro-batch at hand, until it is added to */
-  double routers;       /* what its routers add to that micro-batch's loss */
-  tri_exact_sum losses; /* of all labels of this rank, as they weigh */
-  tri_exact_sum router_losses;
-  tri_exact_sum squares; /* of this rank's gradients */
+  double loss;                 /* of the current micro-batch, before it is added to `losses` */
+  double routers;              /* the same of its routers' losses */
+  tri_exact_sum losses;        /* sum over all labels of this rank, times their weights */
+  tri_exact_sum router_losses; /* sum of the routers' losses */
+  tri_exact_sum squares;       /* sum of squares of this rank's gradients */
 } tri_step_results;
 
 #endif

@@ -12,7 +12,7 @@ struct tri_batch_maker {
   tri_batch_cuts cuts;
 };
 
-static tri_status fill(const tri_op_list *list, tri_batch_maker *maker) {
+static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *maker) {
   const tri_op_context context = tri_op_list_context(list);
   size_t count = (size_t)(maker->batch * maker->tokens);
   TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->ids, &maker->ids));
@@ -29,7 +29,7 @@ tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out
   tri_batch_maker *maker = NULL;
   TRI_TRY(tri_alloc("a micro-batch", 1, sizeof *maker, &maker));
   *maker = (tri_batch_maker){.batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices};
-  tri_status status = fill(list, maker);
+  tri_status status = fill_batch_maker(list, maker);
   if (status != TRI_OK) {
     tri_batch_maker_destroy(maker);
     return status;
@@ -161,7 +161,7 @@ static bool goes_on(const tri_attention_slice *last, const tri_attention_slice *
          last->first_query + last->queries == next->first_query;
 }
 
-static tri_status put(slicing *to, tri_attention_slice slice) {
+static tri_status add_attention_slice(slicing *to, tri_attention_slice slice) {
   if (slice.keys == 0) return TRI_OK;
   if (to->count > to->first) {
     tri_attention_slice *last = &to->slices[to->count - 1];
@@ -185,8 +185,8 @@ static tri_status put_piece(part keys, int64_t first_row, const piece *p, slicin
   int64_t before = tri_sequence_cut_before(cut, keys.number, p->first);
   int64_t end = tri_sequence_cut_before(cut, keys.number, p->end);
   int64_t queries = p->end - p->first, first_key = first_row + first;
-  return put(to, end > before ? tri_slice_causal(p->row, queries, first_key, end - first)
-                              : tri_slice_full(p->row, queries, first_key, end - first));
+  return add_attention_slice(to, end > before ? tri_slice_causal(p->row, queries, first_key, end - first)
+                                              : tri_slice_full(p->row, queries, first_key, end - first));
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -205,7 +205,7 @@ static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int
                                                first_row + cut->before[i] + key - range->first, end_key - key);
     slice.from = (int32_t)(query - key - window + 1);
     slice.to = (int32_t)(query - key);
-    TRI_TRY(put(to, slice));
+    TRI_TRY(add_attention_slice(to, slice));
   }
   return TRI_OK;
 }

@@ -49,7 +49,7 @@ static tri_status create_one(tri_batch_cuts *cuts, int64_t b) {
   return TRI_OK;
 }
 
-static tri_status fill(tri_batch_cuts *cuts) {
+static tri_status fill_batch_cuts(tri_batch_cuts *cuts) {
   const tri_op_context *context = &cuts->context;
   size_t batch = (size_t)cuts->batch;
   TRI_TRY(tri_alloc("parts of sequences", batch, sizeof *cuts->own, &cuts->own));
@@ -64,7 +64,7 @@ static tri_status fill(tri_batch_cuts *cuts) {
 
 tri_status tri_batch_cuts_create(const tri_op_context *context, int64_t batch, tri_batch_cuts *out) {
   *out = (tri_batch_cuts){.context = *context, .batch = batch};
-  tri_status status = fill(out);
+  tri_status status = fill_batch_cuts(out);
   if (status != TRI_OK) tri_batch_cuts_destroy(out);
   return status;
 }

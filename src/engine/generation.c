@@ -38,8 +38,8 @@ static tri_status open_tokenizer(tri_generation *g) {
 }
 
 /* The option, or what the folder says, or what holds without either; of the folder's a line says so. */
-static double choose(double given, double of_folder, bool draws, double otherwise, const char *name, char *said,
-                     size_t said_bytes) {
+static double choose_sampling_value(double given, double of_folder, bool draws, double otherwise, const char *name,
+                                    char *said, size_t said_bytes) {
   if (given >= 0) return given;
   if (!draws || of_folder < 0) return otherwise;
   const size_t held = strlen(said);
@@ -53,14 +53,14 @@ static void take_settings(tri_generation *g, const tri_generation_settings *fold
   char said[256] = "";
   g->sampling.seed = given->seed;
   g->sampling.temperature =
-      choose(given->temperature, folder->temperature, draws, 1, "--temperature", said, sizeof said);
-  g->sampling.top_k =
-      (int64_t)choose((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k", said, sizeof said);
-  g->sampling.top_p = choose(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
-  g->sampling.min_p = choose(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
+      choose_sampling_value(given->temperature, folder->temperature, draws, 1, "--temperature", said, sizeof said);
+  g->sampling.top_k = (int64_t)choose_sampling_value((double)given->top_k, (double)folder->top_k, draws, 0, "--top-k",
+                                                     said, sizeof said);
+  g->sampling.top_p = choose_sampling_value(given->top_p, folder->top_p, draws, 1, "--top-p", said, sizeof said);
+  g->sampling.min_p = choose_sampling_value(given->min_p, folder->min_p, draws, 0, "--min-p", said, sizeof said);
   /* Which is for the likeliest token, too. */
-  g->penalty =
-      choose(given->repetition_penalty, folder->repetition_penalty, true, 1, "--repetition-penalty", said, sizeof said);
+  g->penalty = choose_sampling_value(given->repetition_penalty, folder->repetition_penalty, true, 1,
+                                     "--repetition-penalty", said, sizeof said);
   if (said[0] != '\0') tri_log("as the folder's generation_config.json has it: %s", said);
 }
 

@@ -60,7 +60,7 @@ typedef struct choice {
   double total;
 } choice;
 
-static choice choose(ranking *r, const tri_sampling *sampling, double all) {
+static choice choose_kept_tokens(ranking *r, const tri_sampling *sampling, double all) {
   choice c = {r->count, all};
   if (sampling->top_k > 0 && sampling->top_k < r->count) {
     c = (choice){sampling->top_k, 0};
@@ -93,7 +93,7 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
     all += scratch[i].weight;
   }
   ranking r = rank(scratch, vocab_size);
-  const choice c = choose(&r, sampling, all);
+  const choice c = choose_kept_tokens(&r, sampling, all);
   tri_random_key key = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->sample);
   double draw = tri_random_uniform(key, (uint64_t)position) * c.total;
   for (int64_t i = 0; i < c.kept; i++) {

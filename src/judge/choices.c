@@ -124,7 +124,7 @@ static double length_of(const tri_judge_text *choice, tri_choice_measure measure
 }
 
 /* The first of the likeliest. */
-static int64_t choose(const tri_question *q, const double *log_likelihoods, tri_choice_measure measure) {
+static int64_t choose_likeliest(const tri_question *q, const double *log_likelihoods, tri_choice_measure measure) {
   int64_t best = 0;
   double most = -INFINITY;
   for (int64_t i = 0; i < q->num_choices; i++) {
@@ -187,7 +187,7 @@ static void compare(const tri_choice_set *set, tri_judgement *out) {
     judged->probability = probability_of_right(q, judged->log_likelihoods);
     mean_add(&probability, judged->probability);
     for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
-      judged->chosen[m] = choose(q, judged->log_likelihoods, (tri_choice_measure)m);
+      judged->chosen[m] = choose_likeliest(q, judged->log_likelihoods, (tri_choice_measure)m);
       mean_add(&right[m], judged->chosen[m] == q->answer);
     }
   }

@@ -57,7 +57,7 @@ static void attempt_destroy(attempt *a) {
   tri_free(a->all);
 }
 
-static tri_status fill(tri_document_cut *cut, const int64_t *rows) {
+static tri_status allocate_document_cut(tri_document_cut *cut, const int64_t *rows) {
   TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->rows, &cut->rows));
   TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->before, &cut->before));
   TRI_TRY(tri_alloc("a cut of documents", (size_t)cut->parts, sizeof *cut->order, &cut->order));
@@ -72,7 +72,7 @@ tri_status tri_document_cut_create(int64_t tokens, int64_t parts, const int64_t 
   tri_document_cut *cut = NULL;
   TRI_TRY(tri_alloc("a cut of documents", 1, sizeof *cut, &cut));
   *cut = (tri_document_cut){.tokens = tokens, .parts = parts, .row_pairs = row_pairs};
-  tri_status status = fill(cut, rows);
+  tri_status status = allocate_document_cut(cut, rows);
   if (status != TRI_OK) {
     tri_document_cut_destroy(cut);
     return status;
@@ -118,7 +118,7 @@ static double area_of(int64_t first, int64_t end) {
 
 /* Of the parts with room for `least` tokens at least, the `count` with the least load, those with most room first;
  * false if there are not as many. */
-static bool choose(tri_document_cut *cut, int64_t count, int64_t least) {
+static bool choose_least_loaded_parts(tri_document_cut *cut, int64_t count, int64_t least) {
   const attempt *a = &cut->now;
   int64_t found = 0;
   for (int64_t p = 0; p < cut->parts; p++) {
@@ -209,7 +209,7 @@ static void place(tri_document_cut *cut, const document *d, double limit, int64_
   int64_t best = 0;
   for (int64_t degree = first_degree;; degree *= 2) {
     if (degree > cut->parts) degree = cut->parts;
-    double load = choose(cut, degree, d->length / degree) ? load_with(cut, d->length, degree) : -1;
+    double load = choose_least_loaded_parts(cut, degree, d->length / degree) ? load_with(cut, d->length, degree) : -1;
     if (load >= 0 && (least < 0 || load < least)) {
       least = load;
       best = degree;
@@ -220,7 +220,7 @@ static void place(tri_document_cut *cut, const document *d, double limit, int64_
     give_leftover(cut, d);
     return;
   }
-  (void)choose(cut, best, d->length / best);
+  (void)choose_least_loaded_parts(cut, best, d->length / best);
   give_shared(cut, d, best);
 }
 

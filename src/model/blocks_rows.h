@@ -1,10 +1,10 @@
-/* The parameters of a layer, in the order of the table. Used by the files of blocks only. */
+/* The parameters of a layer, in the order of the table. Used by blocks*.c only. */
 #ifndef TRI_MODEL_BLOCKS_ROWS_H
 #define TRI_MODEL_BLOCKS_ROWS_H
 
 #include "model/blocks.h"
 
-/* All that a layer may have. */
+/* All parameters that a layer may have. */
 typedef enum tri_block_row {
   TRI_ROW_NORM1_WEIGHT,
   TRI_ROW_NORM1_BIAS,
@@ -38,17 +38,18 @@ typedef enum tri_block_row {
 } tri_block_row;
 enum { TRI_NUM_BLOCK_ROWS = TRI_ROW_POST2_WEIGHT + 1 };
 
-/* What lies around the layers: behind the embedding (and positions) the layers, then the last norm, and the head. */
+/* Numbers of the first parameters: the embedding, and learned positions if the family has them. After them come those
+ * of the layers, of the last norm and of the output projection. */
 enum { TRI_BLOCKS_TOKENS, TRI_BLOCKS_POSITIONS };
 
 const tri_blocks *tri_blocks_of(const tri_model *model);
 
-/* Whether its feed-forward parts have gates. */
+/* Whether feed-forward parts are gated. */
 bool tri_blocks_gated(const tri_blocks *blocks);
 
-/* The number of a layer's parameter; -1 if it has none such. */
+/* The number of a layer's parameter; -1 if the layer does not have it. */
 int32_t tri_blocks_find(const tri_model *model, int64_t layer, tri_block_row row);
-/* The numbers of what is behind the last layer: norm's weight and bias (or -1), head's weight and bias (or -1). */
+/* The numbers of the parameters after the last layer; -1: no such bias. */
 typedef struct tri_blocks_last {
   int32_t norm_weight, norm_bias, head_weight, head_bias;
 } tri_blocks_last;

@@ -1,4 +1,4 @@
-/* Layers of experts, as the numbers of a model say them. */
+/* The layers of experts that a model's numbers describe. */
 #ifndef TRI_MODEL_EXPERTS_H
 #define TRI_MODEL_EXPERTS_H
 
@@ -6,21 +6,21 @@
 #include "model/parameters.h"
 #include "ops/experts.h"
 
-/* Whether a layer has experts; the others have a feed-forward part that every token meets. */
+/* Whether a layer has experts; other layers have a dense feed-forward part. */
 bool tri_model_has_experts(const tri_model *model, int64_t layer);
 
-/* How many of these layers have. */
+/* The number of these layers that have experts. */
 int64_t tri_model_expert_layers(const tri_model *model, tri_layer_range layers);
 
-/* The layer as operations take it, of a model that has experts. */
+/* The description of a layer of experts for operations; the model must have experts. */
 tri_expert_layer tri_model_expert_layer(const tri_model *model);
 
-/* Elements of the matrices that one token meets in such a layer's feed-forward part: the router's, of the experts that
- * it chooses, and of what all tokens meet. */
+/* The number of matrix elements that one token is multiplied by in such a layer: those of the router, of its experts
+ * and of the shared experts. */
 double tri_model_expert_weights(const tri_model *model);
 
-/* For tri_model_complete: what is left at 0 takes its default; and whether it goes together, the message naming the
- * key. */
+/* For tri_model_complete: replaces 0 by defaults; checks that the numbers of experts fit together, and names the key in
+ * the message. */
 void tri_model_fill_in_experts(tri_model *m);
 tri_status tri_model_check_experts(const tri_model *m);
 

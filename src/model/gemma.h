@@ -1,4 +1,4 @@
-/* What Gemma 2 and 3 have in common. */
+/* Shared by Gemma 2 and 3. */
 #ifndef TRI_MODEL_GEMMA_H
 #define TRI_MODEL_GEMMA_H
 
@@ -11,7 +11,7 @@
 
 extern const tri_hf_key tri_gemma_keys[];
 tri_status tri_gemma_read(const tri_json_reader *from, tri_model *out);
-/* Scores are divided by the root of a whole number there. */
+/* Checks that attention_scale is 1 / sqrt(n) for a whole number n, as their config.json requires. */
 tri_status tri_gemma_check(const tri_model *model);
 void tri_gemma_write(const tri_model *model, json_t *to);
 

@@ -1,16 +1,17 @@
-/* The parameter table: the one place that knows a parameter. Initialisation, the optimizer's decay groups, sharding,
+/* The parameter table: the one list of a model's parameters. Initialisation, the optimizer's decay groups, sharding,
  * checkpoints, memory planning and `inspect` all read it.
  *
- * Every rank's table lists every parameter of the model, in the same order; what this rank holds of it is its local
- * part: nothing of another stage's, a slice of what tensor parallelism splits, all of the rest. Values, gradients and
- * the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's place in them.
+ * Every rank's table lists every parameter of the model, in the same order. Its local part is what this rank holds of
+ * it: nothing of another stage's parameters, a slice of those that tensor parallelism splits, all of the rest. Values,
+ * gradients and the optimizer's moments are each one flat array of the local parts; `offset` is a parameter's place in
+ * them.
  *
  * The experts of a layer are stacks: one parameter of many matrices of equal shape, of which a rank holds some. On disk
- * each of them is a tensor of its own name (tri_parameter_tensor).
+ * each matrix is a tensor with its own name (tri_parameter_tensor).
  *
- * Tied models list the output projection too, as a parameter that is the token embedding once more (`tied_to`). Where
- * one rank holds both they share their values; their gradients are apart until the end of a step, so that they add up
- * in the same order as on two ranks. */
+ * Tied models list the output projection, too, as a second parameter with the values of the token embedding
+ * (`tied_to`). If one rank holds both, they share their values; their gradients are separate until the end of a step,
+ * so that they are added in the same order as on two ranks. */
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
@@ -37,13 +38,13 @@ typedef enum tri_part {
 } tri_part;
 enum { TRI_NUM_PARTS = TRI_PART_ROUTER + 1 };
 
-/* What changes a parameter. */
+/* What updates a parameter. */
 typedef enum tri_parameter_rule {
-  TRI_RULE_OPTIMIZER, /* the optimizer, by its gradient */
-  TRI_RULE_BALANCE,   /* the load of the experts (tri_model.balance_rate): it has neither gradient nor moments */
+  TRI_RULE_OPTIMIZER, /* the optimizer, with its gradient */
+  TRI_RULE_BALANCE,   /* the load of the experts (tri_model.balance_rate); it has neither gradient nor moments */
 } tri_parameter_rule;
 
-/* What optimizers tell parameters apart by. */
+/* Groups of parameters that optimizers may treat differently. */
 #define TRI_PARAMETER_GROUPS(X)                                                                                        \
   X(MATRICES, matrices)                                                                                                \
   X(EMBEDDINGS, embeddings) /* of tokens and positions, and the output projection */                                   \
@@ -53,153 +54,155 @@ typedef enum tri_parameter_rule {
 typedef enum tri_parameter_group { TRI_PARAMETER_GROUPS(TRI_PARAMETER_GROUP_VALUE) } tri_parameter_group;
 enum { TRI_NUM_GROUPS = TRI_GROUP_VECTORS + 1, TRI_ALL_GROUPS = (1 << TRI_NUM_GROUPS) - 1 };
 
-/* Where a parameter is. Along the axes of `parts`, ranks hold parts of it (tri_split), or copies that see the same
- * tokens; along those of `holders`, different matrices of a stack; along those of `replicas` all hold the same and see
- * different tokens: gradients are added up over it, and ZeRO shares it out there. Along the pipeline one stage holds
- * it, the one that has its layer. */
+/* Which ranks hold a parameter. The ranks of `parts` hold parts of it (tri_split), or copies that see the same tokens;
+ * those of `holders` different matrices of a stack; those of `replicas` the same values, but they see different tokens:
+ * gradients are summed over them, and ZeRO shards over them. Of the pipeline's stages, the one with its layer holds it.
+ */
 typedef struct tri_parameter_placement {
   tri_domain parts, replicas;
-  bool has_holders; /* else there are none */
+  bool has_holders; /* it is a stack, and `holders` is set */
   tri_domain holders;
 } tri_parameter_placement;
 
-/* Of what every token meets: the ranks that share a layer hold its parts. Of experts. */
+/* The placement of experts, and of all other parameters. */
 tri_parameter_placement tri_parameter_placed_dense(void);
 tri_parameter_placement tri_parameter_placed_experts(void);
 
-/* How a parameter is split over the ranks of its parts. Along dimension `dim` lie `segments` stretches of equal length
- * (three in GPT-2's q, k and v, else one), each made of `units` (heads; or single rows or columns); a rank holds
- * neighbouring units of every stretch. Where there are fewer units than ranks (grouped-query heads), neighbours hold
- * copies. */
+/* How a parameter is split over the ranks of its parts. Dimension `dim` consists of `segments` of equal length (three
+ * in GPT-2's q, k and v, else one), each of `units` (heads; or single rows or columns); a rank holds contiguous units
+ * of every segment. If there are fewer units than ranks (grouped-query heads), adjacent ranks hold copies. */
 typedef struct tri_split {
   int dim; /* -1: every rank holds the whole */
   int64_t segments, units;
 } tri_split;
 
-/* Matrices of an expert that lie behind one another, and are one in a product: at most gate and up. */
+/* TRI_PARAMETER_KINDS: the most matrices of an expert that are adjacent in memory, and one matrix of a product: gate
+ * and up. */
 enum { TRI_PARAMETER_KINDS = 2, TRI_PARAMETER_NAME_BYTES = 80 };
 
-/* A parameter that is some rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, whose heads have
- * their q, k and v one behind the other): of that one's `rows`, those from `first` on, in blocks of `block`, each
- * `stride` rows behind the one before. All parts of a tensor have its name, and are neighbours in the table and in
- * memory (joined), the one with first 0 before the others. */
+/* For a parameter that is some rows of a larger tensor on disk (q of Phi-3's qkv_proj, or of GPT-NeoX's, where the q, k
+ * and v of each head follow each other). The rows begin at `first`, in blocks of `block` rows, whose begins are
+ * `stride` rows apart. All parts of a tensor have its name, and are adjacent in the table and in memory (joined); the
+ * one with first 0 comes first. */
 typedef struct tri_rows_within {
-  int64_t rows; /* 0: it is a tensor by itself */
+  int64_t rows; /* of the tensor on disk; 0: the parameter is a tensor by itself */
   int64_t first, block, stride;
-  const char *part; /* what tells it from the others: "q" */
+  const char *part; /* name of the part: "q" */
 } tri_rows_within;
 
 typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
   int num_dims;
-  int64_t shape[2]; /* global; of one matrix of a stack */
-  /* A stack has `stack` members (experts) of `kinds` matrices, in this order, each by itself dense and split
-   * over the ranks of its parts. 1 and 1 for all else; below 1 counts as 1. `names` of its matrices have %ld for the
-   * layer, then for the member; they are the family's. */
+  int64_t shape[2]; /* global; of a stack that of one matrix */
+  /* A stack has `stack` members (experts) of `kinds` matrices each, in this order; each matrix is dense, and split over
+   * the ranks of its parts. Other parameters have 1 and 1; less than 1 counts as 1. `names` of its matrices have %ld
+   * for the layer, then %ld for the member; the family owns them. */
   int64_t stack, kinds;
   const char *names[TRI_PARAMETER_KINDS];
   tri_rows_within within;
   tri_parameter_placement placement;
   tri_split split;
-  int64_t layer; /* -1 before the first, num_layers behind the last */
+  int64_t layer; /* -1 before the first, num_layers after the last */
   tri_part part;
   tri_parameter_rule rule;
   tri_init init;
   double std;         /* TRI_INIT_NORMAL, TRI_INIT_UNIFORM */
-  bool in_out;        /* a matrix is stored [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads;      /* each rank of its parts has its gradient of the heads that it has, whatever the rows */
-  bool joined;        /* lies directly behind the one before it: together they are one matrix of a product */
-  int32_t tied_to;    /* the parameter whose values these are, or -1 */
-  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states, and lies in no bucket */
-  tri_stored stored;  /* how it is kept; what is trained is wide */
-  bool factor;        /* of an adapter */
-  int32_t factors[2]; /* of a matrix: its adapter's A and B, or -1 */
+  bool in_out;        /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
+  bool by_heads;      /* each rank of its parts computes the gradient of its own heads: partial_gradient in any case */
+  bool joined;        /* lies directly behind the parameter before it; together they are one matrix of a product */
+  int32_t tied_to;    /* the parameter that has its values; -1: not tied */
+  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states, and is in no bucket */
+  tri_stored stored;  /* type in memory; trained parameters are wide */
+  bool factor;        /* a LoRA factor */
+  int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
 
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
   int64_t first_member, num_members; /* of a stack */
-  int64_t count;                     /* elements; 0 if it lies on another stage */
-  int64_t offset;                    /* first element in the flat arrays; where frozen, in the array of its kind, of
-                                        those in 4 bits the first byte */
-  int64_t gradient_offset;           /* the same in the gradients' array; another only for an alias */
-  bool alias;                        /* values and moments are those of tied_to, on this rank */
-  bool counted; /* this rank is the one whose part counts where ranks of placement.parts, or stages, hold copies */
-  bool partial_gradient; /* its gradient is the sum of those of the ranks of placement.parts that hold the same: each
-                            has seen a slice of the rows (norms, routers), or some of the heads that share it (k, v) */
+  int64_t count;                     /* elements; 0 if another stage holds it */
+  int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type (in
+                                        4 bits: its first byte) */
+  int64_t gradient_offset;           /* the same in the array of gradients; differs only for an alias */
+  bool alias;                        /* this rank also holds tied_to, and values and moments are those of that */
+  bool counted;          /* of the ranks of placement.parts, or stages, that hold copies, this rank counts for norms and
+                            saves */
+  bool partial_gradient; /* gradients have to be summed over the ranks of placement.parts that hold copies: each has
+                            computed it for a slice of the rows (norms, routers), or for some of its heads (k, v) */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
   tri_parameter *entries;
   int64_t num_entries;
   int64_t num_elements;               /* of a flat array on this rank, padding included */
-  int64_t num_gradient_elements;      /* of the gradients' array: as many, or more with an alias */
-  int64_t num_values;                 /* of the whole model */
-  int64_t num_frozen[TRI_NUM_STORED]; /* elements of what is not trained on this rank, by how it is kept:
-                                         tri_stored_bytes each */
-  bool has_factors;                   /* it is an adapted model's */
-  const struct tri_model_share *only; /* while it is made: whose layers it has; NULL: all */
+  int64_t num_gradient_elements;      /* of the array of gradients; more than num_elements if there is an alias */
+  int64_t num_values;                 /* parameters of the whole model, tied ones once */
+  int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
+                                         each */
+  bool has_factors;                   /* it has LoRA factors */
+  const struct tri_model_share *only; /* only while it is made: the share whose layers it lists; NULL: all layers */
 } tri_parameter_table;
 
-/* Parameters that are not joined begin at multiples of this: no block of that many elements holds two of them, whatever
- * else a rank holds, so sums over blocks are the same under every layout of stages and shards. */
+/* Parameters that are not joined begin at multiples of this: no block of that many elements holds parts of two of them,
+ * so that sums over blocks are the same under every layout of stages and shards. */
 enum { TRI_BLOCK_ELEMENTS = 256 };
 
-/* A run of layers; -1 is the embedding and num_layers the last norm and head. */
+/* Consecutive layers; -1 is the embedding, and num_layers the last norm and the output projection. */
 typedef struct tri_layer_range {
   int64_t first, end;
 } tri_layer_range;
 
-/* What one rank holds of a model. */
+/* The part of a model that one rank holds. */
 typedef struct tri_model_share {
   tri_mesh_seat seat;
   bool sequence_parallel;
-  const tri_layer_range *chunks; /* of its pipeline stages */
+  const tri_layer_range *chunks; /* [num_chunks]: the layers of its virtual stages */
   int64_t num_chunks;
 } tri_model_share;
 
-/* The table of a complete model; share NULL is all of it. Release with tri_parameter_table_destroy. */
+/* The table of a complete model; share NULL: of one rank alone. Release with tri_parameter_table_destroy. */
 tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out);
-/* The same for planning, which has many of them made: without the layers of other stages. The places of entries in it
- * and num_values are its own; local parts and offsets are those of the whole table. */
+/* The same without the layers of other stages, for planning, which makes many tables. Numbers of entries and num_values
+ * differ from those of the whole table; local parts and offsets are the same. */
 tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
                                           tri_parameter_table **out);
 void tri_parameter_table_destroy(tri_parameter_table *table);
 
-/* The same entry with what the rank number `rank` of the ranks of its parts holds of it, all members of a stack. */
+/* The parameter with the local part of rank `rank` of `ranks` ranks of its parts; with all members of a stack. */
 tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t ranks, int64_t rank);
-/* The same entry with what the rank at a seat holds of it if its stage does. That at place {0} holds the most. */
+/* The parameter with the local part of the rank at a seat, as if its stage had the layer. The rank at place {0} holds
+ * the most. */
 tri_parameter tri_parameter_of_seat(const tri_parameter *parameter, const tri_mesh_seat *seat);
 
-/* The tensors that a parameter is on disk: itself, or each matrix of a stack, member after member. The i-th as a
- * parameter with its own name, and what this rank holds of it; *first: its first element in the local part of the
- * whole, where that has it. */
+/* The number of tensors that a parameter is on disk: 1, or the number of matrices of a stack, member after member. */
 int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
+/* Tensor i of them, as a parameter with its own name and local part; *first: its first element in the local part of
+ * `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
-/* Whether it is a further part of the tensor on disk that the one before it begins. */
+/* Whether it is a part of a larger tensor on disk (`within`), but not the first. */
 bool tri_parameter_continues(const tri_parameter *parameter);
-/* The tensor on disk that a tensor is, or is a part of, as a parameter that is nothing else. */
+/* The whole tensor on disk, as a parameter, of which `tensor` is a part; or `tensor`. */
 tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);
 
-/* Units of a dimension that one of `ranks` holds. */
+/* Units of a dimension that rank `rank` of `ranks` holds. */
 void tri_split_units(int64_t units, int64_t ranks, int64_t rank, int64_t *first, int64_t *count);
 
-/* The local part of a tensor is made of runs of elements that are neighbours in the tensor on disk too, all of the same
- * length. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
+/* The local part of a tensor consists of runs of equal length, whose elements are contiguous in the tensor on disk,
+ * too. Run i begins at local element i * length and at global element tri_parameter_run(tensor, i). */
 int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* Of one that is kept in 4 bits: its matrices on this rank, each quantised by itself, and bytes from one to the next.
- */
+/* Of a parameter in 4 bits: the number of its matrices on this rank, each quantised by itself; bytes from one to the
+ * next. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
-/* Whether the optimizer changes it, by a gradient; else it has none, and no moments. */
+/* Whether it has a gradient, with which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
 
-/* Whether this rank has something of it in the flat arrays: not of another stage's, nor of what is not trained, nor
- * twice of a tied pair. */
+/* Whether this rank has a part of it in the flat arrays: not if another stage holds it, if it is frozen, or an alias.
+ */
 static inline bool tri_parameter_is_in_arrays(const tri_parameter *parameter) {
   return parameter->count > 0 && !parameter->alias && !parameter->frozen;
 }
@@ -216,34 +219,35 @@ tri_split tri_split_none(void);
 tri_split tri_split_elements(int dim, int64_t length);
 tri_split tri_split_heads(int dim, int64_t segments, int64_t heads);
 
-/* A vector of a norm; a bias; a matrix with normal initial values; the same lying directly behind the one before. */
+/* The weight or bias of a norm. */
 tri_parameter tri_parameter_norm(int64_t width, tri_init init);
-/* Of a norm of queries or keys, whose weights all heads have alike. */
+/* The weight of a norm of queries or keys that all heads share. */
 tri_parameter tri_parameter_head_norm(int64_t width);
 tri_parameter tri_parameter_bias(tri_part part, int64_t width, tri_split split);
+/* A matrix with normal initial values. */
 tri_parameter tri_parameter_matrix(tri_part part, int64_t rows, int64_t columns, tri_split split, double std);
+/* `parameter` with `joined` set; or as some rows of a larger tensor on disk. */
 tri_parameter tri_parameter_joined(tri_parameter parameter);
-/* The same as rows of a larger tensor. */
 tri_parameter tri_parameter_within(tri_parameter parameter, tri_rows_within within);
-/* Experts of `kinds` matrices each, split along a dimension over the ranks that split an expert. */
+/* A stack of experts with `kinds` matrices each, split along a dimension over the expert tensor ranks. */
 tri_parameter tri_parameter_experts(int64_t experts, int64_t kinds, int64_t rows, int64_t columns, int split_dim,
                                     double std);
-/* A router's bias, which the balance of its experts changes. */
+/* A router's bias, which TRI_RULE_BALANCE updates. */
 tri_parameter tri_parameter_balance(int64_t experts);
 
-/* Appends one entry with its global facts: fills name and layer. A `name` with %ld in it gets the layer's
- * number. */
+/* Appends a parameter, with its name and layer set. %ld in `name` is replaced by the layer's number. */
 tri_status tri_parameter_table_add(tri_parameter_table *table, const char *name, int64_t layer,
                                    tri_parameter parameter);
-/* The same of a stack: the names of its kinds, each with %ld for the layer and %ld for the member. They stay. */
+/* The same for a stack: `names` are those of its kinds, each with %ld for the layer and %ld for the member; they must
+ * outlive the table. */
 tri_status tri_parameter_table_add_stack(tri_parameter_table *table, const char *const names[], int64_t layer,
                                          tri_parameter parameter);
-/* Whether a layer's parameters are not asked for. */
+/* Whether the table is made without this layer (tri_parameter_table_create_own). */
 bool tri_parameter_table_lacks(const tri_parameter_table *table, int64_t layer);
-/* Gives every entry its local part and its place; share NULL is all of the model. The last thing after adding. */
+/* Sets the local part and the offset of every entry, after all have been added; share NULL: of one rank alone. */
 void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_share *share);
 
-/* Appends the output projection of a tied model: parameter 0 once more. */
+/* Appends the output projection of a tied model, which has the values of parameter 0. */
 tri_status tri_parameter_table_add_tied(tri_parameter_table *table, const char *name, int64_t layer);
 
 #endif

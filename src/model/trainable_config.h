@@ -1,17 +1,17 @@
-/* What of a model is trained, as keys: `freeze` and the section `adapter` of a run file, rows for tables of others. */
+/* The keys `freeze` and `adapter` of a run file, as rows for other tables. */
 #ifndef TRI_MODEL_TRAINABLE_CONFIG_H
 #define TRI_MODEL_TRAINABLE_CONFIG_H
 
 #include "config/config.h"
 #include "model/trainable.h"
 
-/* An entry of a list of patterns or targets; offsets into tri_trainable_word. */
+/* The table of an entry of a list of patterns or targets; offsets into tri_trainable_word. */
 extern const tri_config_table tri_trainable_word_table;
 
 /* none, nf4. */
 extern const tri_config_word tri_quantise_words[];
 
-/* Rows for a struct BASE that has the words, the adapter or the patterns as its MEMBER. */
+/* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
 #define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
   .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_trainable_word_table,                 \
   .plain = "name", .in_line = true, .bytes = sizeof(tri_trainable_word), .count = offsetof(BASE, MEMBER.count),        \
@@ -57,7 +57,7 @@ extern const tri_config_word tri_quantise_words[];
     .help = "other parameters that are trained, by patterns of tensor names: [\"*norm.weight\"]"                       \
   }
 
-/* What was not given. */
+/* Sets members that were not given. */
 void tri_adapter_finish(tri_adapter *adapter);
 
 #endif

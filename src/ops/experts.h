@@ -1,13 +1,13 @@
-/* A layer of experts: the feed-forward part of a block, of which each token meets a few (Shazeer et al. 2017).
+/* A layer of experts: the feed-forward part of a layer, of whose experts each token uses a few (Shazeer et al. 2017).
  *
  * One function appends all of its calls:
  *
  *   route      scores of the experts, the best of them, their weights              x -> experts, weights
- *   dispatch   a row for each token and expert is on its way to the rank that has the expert
- *              (meanwhile: a dense part that all tokens meet)
- *   arrive     the rows are there                                                      x -> rows
+ *   dispatch   starts to send a row for each token and expert to the rank that has the expert
+ *              (meanwhile: shared experts, which all tokens use)
+ *   arrive     waits for the rows                                                      x -> rows
  *   experts    gated activation of each expert on its rows, times the row's weight               rows -> rows
- *   combine    they come back: their sum for each token                                rows -> out */
+ *   combine    sends the rows back, and sums them for each token                       rows -> out */
 #ifndef TRI_OPS_EXPERTS_H
 #define TRI_OPS_EXPERTS_H
 
@@ -18,36 +18,34 @@
 typedef struct tri_expert_layer {
   tri_router router;
   int64_t width;             /* of the residual stream */
-  int64_t ffn_size;          /* of an expert, whole */
-  int64_t shared_ffn_size;   /* of what all tokens meet beside them, whole; 0: nothing */
-  tri_activation activation; /* of its gate, and of what all tokens meet */
+  int64_t ffn_size;          /* of an expert, over all expert tensor ranks */
+  int64_t shared_ffn_size;   /* of the shared experts, over all tensor ranks; 0: no shared experts */
+  tri_activation activation; /* of the gates of experts and shared experts */
   tri_balance_experts balance;
   double balance_rate;
-  double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: none */
+  double z_loss; /* coefficient of the mean of the squares of log(sum of exp(logits)); 0: no such loss */
 } tri_expert_layer;
 
-/* Parameters by their number; -1: none. Matrices are [out, in]. */
+/* Numbers of parameters; -1: no such parameter. Matrices are [out, in]. */
 typedef struct tri_expert_parameters {
   int32_t router;      /* [experts, width] */
   int32_t router_bias; /* [experts] */
-  int32_t gate_up;     /* a stack: of each expert gate, then up: [ffn_size, width] */
-  int32_t down;        /* a stack: of each expert [width, ffn_size] */
-  int32_t shared_gate; /* [shared_ffn_size, width], and up joined to it */
+  int32_t gate_up;     /* stack: of each expert gate [ffn_size, width], then up of the same shape */
+  int32_t down;        /* stack: of each expert [width, ffn_size] */
+  int32_t shared_gate; /* [shared_ffn_size, width]; up of the same shape follows it in memory (joined) */
   int32_t shared_down; /* [width, shared_ffn_size] */
 } tri_expert_parameters;
 
-/* Appends the layer: from x[R, width], behind the norm, to what is added to the residual stream. */
+/* Appends the layer. Input: x[R, width], after the norm; output: the value that is added to the residual stream. */
 tri_status tri_op_expert_layer(tri_op_list *list, const tri_expert_layer *layer,
                                const tri_expert_parameters *parameters, int32_t x, int32_t *out);
 
-/* What the layers of a list are priced for: the most rows that a rank's experts have of a micro-batch, the rows that
- * have room at a time, and in how many rounds they are worked on; `times` those that they have where all experts are
- * equally busy, which is less than was asked for where a token cannot meet an expert twice. All 0 of a list without
- * experts. */
+/* The load of experts that a list is priced for; all 0 for a list without experts. */
 typedef struct tri_expert_load {
-  double rows;
-  int64_t room, rounds;
-  double times;
+  double rows;          /* of a micro-batch, on the rank whose experts have most */
+  int64_t room, rounds; /* capacity in rows, and the number of rounds that `rows` take */
+  double times; /* `rows` as a multiple of those under perfect balance; less than the requested imbalance if that
+                   is impossible, since a token uses an expert only once */
 } tri_expert_load;
 
 tri_expert_load tri_op_expert_load(const tri_op_list *list);

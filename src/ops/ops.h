@@ -1,5 +1,5 @@
-/* The operations: the attributes of each, and the function that appends it to a list. Slots and parameters are numbers;
- * -1: none. Every function returns the slot of its result in *out. */
+/* The operations: the attributes of each, and the function that appends it to a list. Slots and parameters are given by
+ * their numbers; -1: no parameter. Every function sets *out to the slot of its result. */
 #ifndef TRI_OPS_OPS_H
 #define TRI_OPS_OPS_H
 
@@ -7,24 +7,25 @@
 #include "ops/list.h"
 #include "ops/rope_scaling.h"
 
-/* How a weight matrix is stored: GPT-2's checkpoints hold [in, out], everybody else's [out, in]. */
+/* How a weight matrix is stored: [in, out] in GPT-2's checkpoints, [out, in] in all others. */
 typedef enum tri_weight_order { TRI_WEIGHT_IN_OUT, TRI_WEIGHT_OUT_IN } tri_weight_order;
 
 /* ---- tensor parallelism ------------------------------------------------------------------------------------------
  *
- * Widths given to operations are this rank's. On a list for one rank of one, entering and leaving append nothing. */
+ * Widths given to operations are those of this rank. With one tensor rank, enter and leave append nothing. */
 
-/* Of `length` elements that the ranks of a layer split, this rank's: where they begin, and how many. */
+/* This rank's part of `length` elements that are split over the tensor ranks: its length; its first element and length.
+ */
 int64_t tri_op_share(const tri_op_list *list, int64_t length);
 void tri_op_share_of(const tri_op_list *list, int64_t length, int64_t *first, int64_t *count);
 
-/* Between what every rank holds whole (or a slice of the rows of) and products whose columns are split: the rows are
- * gathered where they are sliced, and the ranks' gradients are added. */
+/* Before products whose columns are split over the tensor ranks: gathers the rows if sequence parallelism slices them;
+ * the backward sums the ranks' gradients. */
 tri_status tri_op_enter_tensor(tri_op_list *list, int32_t x, int32_t *out);
-/* Behind products whose rows are split: the ranks' parts are added, and sliced with sequence_parallel. */
+/* After products whose rows are split: sums the ranks' partial results, and slices them with sequence_parallel. */
 tri_status tri_op_leave_tensor(tri_op_list *list, int32_t x, int32_t *out);
 
-/* What these append: a row of the table of what passes between ranks (mesh_collectives.c). */
+/* The collectives that these append: rows of a table (mesh_collectives.c). */
 typedef struct tri_mesh_collective tri_mesh_collective;
 extern const tri_mesh_collective tri_copy_to_tensor, tri_reduce_from_tensor, tri_gather_sequence, tri_scatter_sequence,
     tri_take_slice, tri_join_slices;
@@ -32,22 +33,23 @@ tri_status tri_op_mesh_collective(tri_op_list *list, const tri_mesh_collective *
 
 /* ---- pipeline parallelism ---------------------------------------------------------------------------------------- */
 
-/* The first call of a stage behind the first: rows that the stage before has made. */
+/* The first call of every stage but the first: reads the rows that the stage before has sent. */
 tri_status tri_op_stage_input(tri_op_list *list, int64_t width, int32_t *out);
-/* The last call of a stage before the last. */
+/* The last call of every stage but the last: its rows are sent to the next stage. */
 tri_status tri_op_stage_output(tri_op_list *list, int32_t x);
 
 /* ---- the operations ---------------------------------------------------------------------------------------------- */
 
-/* x[R,C] = token[ids] + position; `position` may be -1 (rotary models). vocab_size is the whole model's. Row
- * position_offset of the table is that of position 0 (OPT: 2): it has max_sequence + position_offset rows. */
+/* x[R,C] = token[ids] + position; `position` is -1 in models with rotary embeddings. vocab_size is that of the whole
+ * model. The table of positions has max_sequence + position_offset rows; that of position 0 is row position_offset
+ * (OPT: 2). */
 tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int64_t max_sequence,
                             int64_t position_offset, int32_t token, int32_t position, int32_t *out);
 
 /* `bias` may be -1. */
 tri_status tri_op_layer_norm(tri_op_list *list, double eps, int32_t x, int32_t weight, int32_t bias, int32_t *out);
-/* y = x / rms * (offset + weight), rms = sqrt(mean of squares + eps): offset is 0, or 1 where weights are kept around
- * zero (Gemma). */
+/* y = x / rms * (offset + weight), rms = sqrt(mean of squares + eps): offset is 0, or 1 if the stored weights are
+ * differences from 1 (Gemma). */
 typedef struct tri_rms {
   double eps, offset;
 } tri_rms;
@@ -58,11 +60,11 @@ tri_status tri_op_rms_norm(tri_op_list *list, tri_rms rms, int32_t x, int32_t we
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out);
 
-/* The same of a W split by rows, as far as this rank has it: the ranks' results are parts of a sum. */
+/* The same with W split by rows over the tensor ranks: the ranks' results are terms of a sum, which is not made. */
 tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                               int32_t weight, int32_t bias, int32_t *out);
 
-/* The same, with the ranks' results added up (tri_op_leave_tensor). */
+/* The same, and sums the ranks' results (tri_op_leave_tensor). */
 tri_status tri_op_linear_row(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                              int32_t weight, int32_t bias, int32_t *out);
 
@@ -70,7 +72,7 @@ typedef struct tri_heads {
   int64_t heads, kv_heads, head_dim;
 } tri_heads;
 
-/* This rank's of a model's heads. */
+/* This rank's heads of those of a model. */
 tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_heads, int64_t head_dim);
 
 /* RMS norm of q and k in qkv[R, (H + 2G) D]: of each head by itself with weights [D]; or, `whole`, of all of q with
@@ -78,68 +80,69 @@ tri_heads tri_op_share_heads(const tri_op_list *list, int64_t heads, int64_t kv_
 tri_status tri_op_head_norm(tri_op_list *list, tri_heads heads, tri_rms rms, bool whole, int32_t qkv, int32_t q_weight,
                             int32_t k_weight, int32_t *out);
 
-/* qkv of a rank's own heads to that of all of the model's heads, on every rank of a layer, and back. What stands
- * between is the same on all of them. */
+/* Gathers qkv of all of the model's heads on every tensor rank; and back to this rank's heads. Calls between the two do
+ * the same on all tensor ranks. */
 tri_status tri_op_join_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 tri_status tri_op_part_tensor_heads(tri_op_list *list, tri_heads all, int32_t qkv, int32_t *out);
 
-/* Rotary positions (Su et al. 2021) up to `positions`. The first `prefill_tokens` are read at once, in one sequence;
- * those behind them one after the other. Of each head the first rotary_dim elements are rotated, with the frequencies
- * of heads of that size, and the rest stay (GPT-NeoX, Phi); 0: all of head_dim. */
+/* The table of a rotary embedding (Su et al. 2021) for `positions` positions. The first `prefill_tokens` of a sequence
+ * are processed at once, those after them one by one. Of each head the first rotary_dim elements are rotated, with the
+ * frequencies of heads of that size, and the others are not (GPT-NeoX, Phi); 0: all of head_dim. */
 typedef struct tri_rope_table {
   int64_t positions, prefill_tokens, head_dim, rotary_dim;
   double theta;
   tri_rope_scaling scaling;
 } tri_rope_table;
 
-/* Turns q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory; those with
- * others (Gemma 3 has two bases) have theirs. */
+/* Rotates q and k in qkv[R, (H + 2G) D]. Calls of a list with equal tables share one in memory; a list may have several
+ * different ones (Gemma 3 has two bases). */
 tri_status tri_op_rope(tri_op_list *list, tri_heads heads, const tri_rope_table *table, int32_t qkv, int32_t *out);
 
-/* How products of q and k become scores, before masks and softmax: score = scale q k, and with a cap soft_cap
- * tanh(score / soft_cap), which never goes beyond it (Gemma 2, arXiv 2408.00118, section 2). */
+/* How products of q and k become scores, before masks and softmax: score = scale q k; with a soft cap, soft_cap
+ * tanh(score / soft_cap), whose magnitude is below soft_cap (Gemma 2, arXiv 2408.00118, section 2). */
 typedef struct tri_scores {
   double scale;    /* 0: 1 / sqrt(head_dim) */
-  double soft_cap; /* 0: none */
+  double soft_cap; /* 0: no cap */
 } tri_scores;
 
-/* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. With a cache in the run, appends to it and reads all that
- * it holds: up to `positions`. */
+/* Causal self-attention over qkv[R, (H + 2G) D] to [R, H D]. If the run has a key/value cache, appends keys and values
+ * to it and attends to all in it, up to `positions`. */
 tri_status tri_op_attention(tri_op_list *list, tri_heads heads, tri_scores scores, int64_t positions, int32_t qkv,
                             int32_t *out);
 
 tri_status tri_op_activation(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
-/* y[R, C] = act(gate) * up of x[R, 2C], which is gate then up: SwiGLU is that of SiLU, GeGLU of GELU. */
+/* y[R, C] = act(gate) * up, where x[R, 2C] is gate, then up: SwiGLU with SiLU, GeGLU with GELU. */
 tri_status tri_op_gated(tri_op_list *list, tri_activation kind, int32_t x, int32_t *out);
 
-/* factor x, rounded once to the activations' type: over x if no other call needs it. Factor 1 appends nothing. */
+/* factor * x, rounded once to the activations' type; in place if no other call reads x. Factor 1 appends nothing. */
 tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *out);
 
-/* x + branch; `x` may be used by others too, `branch` not. */
+/* x + branch; other calls may read x, but not `branch`. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
 
-/* `site`, below 2^16, tells the dropouts of a model apart; those of factors are from TRI_FACTOR_SITES on. Probability 0
- * appends nothing. */
+/* `site`, below 2^16, is a different number for each dropout of a model; those of LoRA factors are from
+ * TRI_FACTOR_SITES on. Probability 0 appends nothing. */
 enum { TRI_FACTOR_SITES = 1 << 15 };
 tri_status tri_op_dropout(tri_op_list *list, double probability, int64_t site, int32_t x, int32_t *out);
-/* The same of x that is a rank's columns of rows of row_elements, from number `first` on: what one rank would drop. */
+/* The same if x is the columns from `first` on of rows of row_elements, which are split over ranks: drops the same
+ * elements as on one rank. */
 tri_status tri_op_dropout_columns(tri_op_list *list, double probability, int64_t site, int64_t row_elements,
                                   int64_t first, int32_t x, int32_t *out);
 
-/* Logits are scale (h W^T + bias), or with a cap soft_cap tanh(that / soft_cap); bias[V] is a parameter, split with the
- * vocabulary, or -1. soft_cap 0: no cap. */
+/* Logits are scale (h W^T + bias); with a soft cap, soft_cap tanh(logits / soft_cap). bias[V] is a parameter, split as
+ * the vocabulary is, or -1. soft_cap 0: no cap. */
 typedef struct tri_logits {
   double scale, soft_cap;
   int32_t bias;
 } tri_logits;
 static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1}; }
 
-/* Output projection with weight[V, C] and cross entropy against the run's labels, in chunks of rows: ends a list.
- * vocab_size is the whole model's. */
+/* Output projection with weight[V, C] and cross entropy with the run's labels, in chunks of rows: the end of a list.
+ * vocab_size is that of the whole model. */
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                                 int32_t weight);
 
-/* logits[B, V] (wide) of the last position of each sequence: ends a list for generation. */
+/* logits[B, V] (wide) of the last position of each sequence: the end of a list for generating. */
 tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
                               int32_t weight, int32_t *out);
 

@@ -1,8 +1,8 @@
-/* Recomputation: activations that are thrown away after the forward and made again before the backward that reads them
+/* Recompute: activations that are dropped after the forward and computed again before the backward that reads them
  * (Chen et al. 2016; selective: Korthikanti et al. 2022).
  *
- * Decided here once, on the list: which slots are not kept, and which calls run again. They run again layer by layer,
- * just before the layer's backward. The memory plan and the executor follow the marks. */
+ * It is decided here, by marks on the list: which slots are not kept, and which calls run again. These run again layer
+ * by layer, just before the layer's backward. The memory plan and the executor read the marks. */
 #ifndef TRI_OPS_RECOMPUTE_H
 #define TRI_OPS_RECOMPUTE_H
 
@@ -10,9 +10,9 @@
 
 typedef enum tri_recompute {
   TRI_RECOMPUTE_NONE,
-  TRI_RECOMPUTE_SELECTIVE, /* outputs of norms and activation functions: large, and cheap to make again            */
-  TRI_RECOMPUTE_EXPERTS, /* rows of experts and what these make of them: as many times as large as experts are chosen */
-  TRI_RECOMPUTE_FULL,    /* all of a layer but what it was given                                                 */
+  TRI_RECOMPUTE_SELECTIVE, /* outputs of norms and activation functions: large, and cheap to compute again */
+  TRI_RECOMPUTE_EXPERTS,   /* inputs and outputs of experts: larger than others by the experts of a token */
+  TRI_RECOMPUTE_FULL,      /* everything in a layer but its input */
 } tri_recompute;
 
 /* Calls [first, end) of a layer. */
@@ -20,9 +20,9 @@ typedef struct tri_call_range {
   int32_t first, end;
 } tri_call_range;
 
-/* Marks a finished list: layers whose number is a multiple of `every`. What runs again must find in its inputs what it
- * found going forward: outputs that would be written over such an input get memory of their own (tri_op_list_place).
- * TRI_INTERNAL if one of its inputs would hold something else nevertheless. */
+/* Marks a finished list: the layers whose number is a multiple of `every`. Calls that run again must find the same
+ * values in their inputs as in the forward: outputs that would overwrite such an input get their own memory
+ * (tri_op_list_place). TRI_INTERNAL if an input would still hold other values. */
 tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every);
 
 /* The calls that belong to the same layer as `call`. */

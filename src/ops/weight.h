@@ -1,12 +1,12 @@
-/* A weight matrix as the products of a linear layer read it; shared by `linear`, `cross_entropy` and `last_logits`.
+/* A weight matrix as products read it; shared by `linear`, `cross_entropy` and `last_logits`.
  *
- * The parameter itself is plain and wide. For its products a device may want it packed in a layout of its own, and bf16
- * activations want it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
- * step. Where packed is no more than narrow, the update itself may write it (tri_run_copy). Forward reads it as [in,
- * out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter is read where it
- * lies, in the type that it is kept in: a second copy would be as large as what freezing saves. One in 4 bits is made
- * whole before each of its products, in scratch memory, all that are one in the product side by side (QLoRA, Dettmers
- * et al. 2023). */
+ * The parameter itself is dense and wide. For products a device may need it packed in its own layout, and bf16
+ * activations need it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a
+ * step. If the packed weights only differ in their type, the update may write them itself (tri_run_copy). The forward
+ * reads them as [in, out], the backward of the inputs as [out, in], each from a buffer of the call. A frozen parameter
+ * is read in place, in the type that it is stored in: a copy would need as much memory as freezing saves. One in 4 bits
+ * is dequantised before each product to scratch memory, together with the matrices that are joined to it (QLoRA,
+ * Dettmers et al. 2023). */
 #ifndef TRI_OPS_WEIGHT_H
 #define TRI_OPS_WEIGHT_H
 
@@ -20,8 +20,8 @@ typedef struct tri_weight {
   tri_weight_order order;
 } tri_weight;
 
-/* The product x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), all of the call's activation type and dense;
- * the caller may change ld's, c_type, bias and accumulate. */
+/* The product x W (forward, [rows,in] -> [rows,out]) or dy W^T (backward), dense and in the call's activation type; the
+ * caller may change lda, ldb, ldc, c_type, bias and accumulate. */
 tri_matmul tri_weight_product(const tri_op_call *call, const tri_weight *weight, tri_direction direction, int64_t rows);
 
 /* The gradient of the weight from x[rows,in] and dy[rows,out], written in the weight's own order. */
@@ -32,32 +32,32 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
  */
 tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
 
-/* What making a weight of `elements` whole costs in front of one of its products; nothing of one that is not in 4 bits.
+/* Bytes read and written by dequantising a weight of `elements` before one of its products; 0 if it is not in 4 bits.
  */
 double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements);
 
-/* Adds to *out what the product (as planned, with its largest number of rows) wants in this direction. */
+/* Adds to *out the memory that the product (with its largest number of rows) needs in this direction. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                              tri_direction direction, tri_op_memory *out);
 
-/* Fills the buffer of this direction from the parameter, unless the update has; that of the forward serves both where
- * the device packs plain. */
+/* Packs the parameter into the buffer of this direction, unless the update has written it. If the device does not
+ * change the layout, the buffer of the forward serves both directions. */
 tri_status tri_weight_prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                               tri_direction direction);
 
-/* Runs the product with the weight in the form that prepare left; `product` may have fewer rows than planned. */
+/* Runs the product with the prepared weight; `product` may have fewer rows than planned. */
 tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_matmul *product,
                                tri_direction direction, const void *x, const void *bias, void *y, void *workspace);
 
-/* Runs the gradient product into the parameter's gradient, writing or adding; nothing if that is frozen. */
+/* Runs the gradient product, which writes to or adds to the parameter's gradient; does nothing if it is frozen. */
 tri_status tri_weight_accumulate(tri_run *run, const tri_op_call *call, const tri_weight *weight,
                                  const tri_matmul *product, const void *x, const void *gradient_y, void *workspace);
 
-/* ---- several, one behind the other: of experts -------------------------------------------------------------------
+/* ---- stacks of matrices, of experts ------------------------------------------------------------------------------
  *
- * The same of rows in groups, each with a matrix of its own; the parameter has `matrices` of them, [out, in] each, and
- * `begins` says where the rows of each begin (device/description.h). The product has as its m, or k in a gradient, what
- * rows there may be of all. */
+ * The same for rows in groups, each with its own matrix. The parameter has `matrices` matrices of [out, in]; `begins`
+ * has the first row of each group (device/description.h). m of the product (k of a gradient) is the most rows of all
+ * groups together. */
 tri_status tri_weights_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               int64_t matrices, tri_direction direction, tri_op_memory *out);
 tri_status tri_weights_gradient_memory(const tri_device_description *device, const tri_matmul *product,

@@ -1,5 +1,5 @@
-/* What goes over elements one by one, by the names under which it is measured and priced: operations by their own, and
- * what a step does beside them. */
+/* Element-wise work, by the names under which it is measured and priced: that of operations, and other work of a step.
+ */
 #ifndef TRI_OPS_WORK_H
 #define TRI_OPS_WORK_H
 
@@ -10,18 +10,18 @@
   X("gelu", TRI_WORK_GELU)                                                                                             \
   X("swiglu", TRI_WORK_SWIGLU)                                                                                         \
   X("weighted_swiglu", TRI_WORK_WEIGHTED_SWIGLU)                                                                       \
-  X("route", TRI_WORK_ROUTE)       /* all that is not a product, for each token and expert */                          \
-  X("dispatch", TRI_WORK_DISPATCH) /* rows by their experts, for each pair of a token and an expert */                 \
-  X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows, for each element of them */                           \
+  X("route", TRI_WORK_ROUTE)       /* all but the product; elements: tokens * experts */                               \
+  X("dispatch", TRI_WORK_DISPATCH) /* sorting rows by experts; elements: pairs of a token and an expert */             \
+  X("combine", TRI_WORK_COMBINE)   /* the sum of a token's rows; elements: those of the rows */                        \
   X("embedding", TRI_WORK_EMBEDDING)                                                                                   \
   X("rope", TRI_WORK_ROPE)                                                                                             \
   X("linear", TRI_WORK_LINEAR)               /* the gradient of a bias */                                              \
-  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all that is not a product, for each logit */                           \
+  X("cross_entropy", TRI_WORK_CROSS_ENTROPY) /* all but the product; elements: logits */                               \
   X("copy", TRI_WORK_COPY)                                                                                             \
-  X("add_to", TRI_WORK_ADD_TO) /* of two gradients of a tied pair, in place */                                         \
+  X("add_to", TRI_WORK_ADD_TO) /* sum of two gradients of tied embeddings, in place */                                 \
   X("zero", TRI_WORK_ZERO)                                                                                             \
-  X("pack", TRI_WORK_PACK)       /* of new weights */                                                                  \
-  X("squares", TRI_WORK_SQUARES) /* of gradients, for their norm */                                                    \
+  X("pack", TRI_WORK_PACK)       /* packing of weights after an update */                                              \
+  X("squares", TRI_WORK_SQUARES) /* squares of gradients, for their norm */                                            \
   X("update", TRI_WORK_UPDATE)   /* AdamW */
 
 typedef enum tri_work {

@@ -406,7 +406,7 @@ static tri_status csv_read(const char *published, tri_published_set *set, const 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 /* Takes a key out of a mapping; NULL if it is not there. */
-static tri_yaml *take(tri_yaml *mapping, const char *key) {
+static tri_yaml *detach_yaml_key(tri_yaml *mapping, const char *key) {
   tri_yaml *before = NULL;
   for (tri_yaml *c = mapping->first; c != NULL; before = c, c = c->next) {
     if (strcmp(c->key, key) != 0) continue;
@@ -431,7 +431,8 @@ static void take_rows(tri_yaml *root, set_nodes nodes[TRI_PUBLISHED_SETS]) {
   tri_yaml *sets = tri_yaml_find(root, "sets");
   int s = 0;
   for (tri_yaml *set = sets == NULL ? NULL : sets->first; set != NULL && s < TRI_PUBLISHED_SETS; set = set->next, s++) {
-    if (set->kind == TRI_YAML_MAPPING) nodes[s] = (set_nodes){take(set, "rows"), take(set, "each")};
+    if (set->kind == TRI_YAML_MAPPING)
+      nodes[s] = (set_nodes){detach_yaml_key(set, "rows"), detach_yaml_key(set, "each")};
   }
 }
 

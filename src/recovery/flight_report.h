@@ -1,5 +1,5 @@
-/* What a rank says it is doing, when something is wrong: its flight recorder and what it waits for, as a file that
- * people and other ranks can read. */
+/* Report of what a rank is doing, for a job that hangs or fails: its flight recorder and what it waits for, as a file
+ * that people and other ranks can read. */
 #ifndef TRI_RECOVERY_FLIGHT_REPORT_H
 #define TRI_RECOVERY_FLIGHT_REPORT_H
 
@@ -10,25 +10,26 @@
 
 typedef struct tri_flight_report {
   int64_t step;       /* counted from 1; 0 outside steps */
-  double idle_s;      /* since anything began or ended */
-  char doing[96];     /* "forward of micro-batch 2" */
-  double doing_s;     /* for so long */
-  char operation[24]; /* of the communication that it waits for; "" if it waits for none */
+  double idle_s;      /* since the last record began or ended */
+  char doing[96];     /* "forward of micro-batch 2"; "" if no work is recorded */
+  double doing_s;     /* since that began, or if it has ended since then */
+  char operation[24]; /* the communication that it waits for ("all_reduce"); "": it does not wait, and the rest but
+                         `joined` is not set */
   char group[16];
-  int64_t number, bytes;
-  int behind; /* the rank of the job that has not come, or -1 if that is not known here */
+  int64_t number, bytes; /* of that communication (tri_comm_wait) */
+  int behind;            /* the rank of the job that it waits for; -1: not known */
   double waits_s;
-  int64_t joined[TRI_NUM_DOMAINS + 1]; /* the newest collective of each group that it has joined, by the domain
-                                        whose it is, and of the world; 0 */
+  int64_t joined[TRI_NUM_DOMAINS + 1]; /* by domain, the last of them the world: number of the newest collective that
+                                          this rank has joined in that group; 0: none */
 } tri_flight_report;
 
-/* Of this rank, now. From any thread. */
+/* LOCAL, from any thread. The report of this rank now. */
 void tri_flight_report_look(const tri_mesh *mesh, tri_flight_report *out);
 
-/* Writes FOLDER/rank-00003.json: what tri_flight_report_look finds, and the newest records. From any thread. */
+/* LOCAL, from any thread. Writes FOLDER/rank-00003.json: the report of this rank, and its newest records. */
 tri_status tri_flight_report_write(const tri_mesh *mesh, const char *folder);
 
-/* Reads that of another rank of the mesh; false if there is none that can be read. */
+/* LOCAL. Reads the file of any rank of the mesh; false if there is no readable file. */
 bool tri_flight_report_read(const tri_mesh *mesh, const char *folder, int rank, tri_flight_report *out);
 
 #endif

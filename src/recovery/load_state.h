@@ -1,4 +1,4 @@
-/* Reads a checkpoint's state into an engine and verifies it. Which checkpoint that is resume.c decides. */
+/* Reads a checkpoint's state into an engine and verifies it. resume.c decides which checkpoint. */
 #ifndef TRI_RECOVERY_LOAD_STATE_H
 #define TRI_RECOVERY_LOAD_STATE_H
 
@@ -11,16 +11,17 @@
 typedef struct tri_loading {
   tri_engine *engine;
   const tri_run_config *config;
-  tri_identity *identity; /* the checkpoint is compared with; NULL: nothing is compared */
+  tri_identity *identity; /* compared with the checkpoint's; NULL: not compared */
   tri_resume_kind kind;
-  tri_progress *progress;         /* becomes the checkpoint's; stays for weights alone, and may be NULL then */
-  bool plain_too;                 /* a folder without checksums will do */
-  tri_checkpoint_map held, saved; /* what this rank holds, and its share of what all ranks save together */
+  tri_progress *progress;         /* set to the checkpoint's; not set if only weights are read, then it may be NULL */
+  bool plain_too;                 /* a Hugging Face folder without checksums is accepted */
+  tri_checkpoint_map held, saved; /* what this rank holds; what it saves, so that all ranks save each element once */
 } tri_loading;
 
-/* COLLECTIVE. A tri_checkpoint_try over a tri_loading: each rank reads what it holds of the checkpoint, once; together
- * they verify the checksums, compare it with the run, and look for values that are not finite. *damaged: another
- * checkpoint should be tried. The engine holds nothing that counts after a failure. */
+/* COLLECTIVE. A tri_checkpoint_try whose context is a tri_loading. Each rank reads what it holds of the checkpoint,
+ * once; together the ranks verify the checksums, compare the checkpoint with the run, and refuse values that are not
+ * finite. *damaged: the checkpoint is at fault, and an older one should be tried. After a failure the engine's state is
+ * undefined. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

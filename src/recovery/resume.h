@@ -1,4 +1,4 @@
-/* Where a run goes on: a snapshot, a checkpoint, given weights, or the beginning. */
+/* Resuming a run: from a snapshot, a checkpoint, given weights, or from the beginning. */
 #ifndef TRI_RECOVERY_RESUME_H
 #define TRI_RECOVERY_RESUME_H
 
@@ -7,9 +7,9 @@
 typedef struct tri_resume_request {
   tri_engine *engine;
   const tri_run_config *config;
-  tri_identity *identity;   /* a checkpoint is compared with it, and it notes a branch; NULL: neither */
+  tri_identity *identity;   /* compared with the checkpoint's, and records a branch; NULL: neither */
   const char *from;         /* `--resume`: "auto", "never" or a folder */
-  tri_snapshots *snapshots; /* NULL: the run takes none */
+  tri_snapshots *snapshots; /* NULL: the run takes no snapshots */
 } tri_resume_request;
 
 typedef enum tri_resumed {
@@ -18,8 +18,8 @@ typedef enum tri_resumed {
   TRI_RESUMED_CHECKPOINT,
 } tri_resumed;
 
-/* COLLECTIVE, at every start, before anything else is loaded. Loads the state into the engine; *progress becomes that
- * state's, and stays as it is for TRI_RESUMED_NOTHING. */
+/* COLLECTIVE, at every start, before anything else is loaded. Loads the state into the engine, and sets *progress to
+ * that of the state; *progress is not changed for TRI_RESUMED_NOTHING. */
 tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out);
 
 #endif

@@ -310,7 +310,8 @@ static void remove_others(const tri_snapshots *s, int64_t step) {
   }
 }
 
-static tri_status take(tri_snapshots *s, const tri_progress *progress, mapped *own, kept *all, int64_t *count) {
+static tri_status take_snapshot(tri_snapshots *s, const tri_progress *progress, mapped *own, kept *all,
+                                int64_t *count) {
   const tri_group *world = world_of(s);
   char path[TRI_PATH_BYTES];
   int64_t step = progress->step;
@@ -333,7 +334,7 @@ tri_status tri_snapshots_take(tri_snapshots *s, const tri_progress *progress) {
   tri_record record = tri_record_make(TRI_RECORD_WORK, "take a snapshot");
   uint64_t ticket = tri_recorder_begin(&record);
   tri_status status = tri_alloc("the snapshots of neighbours", (size_t)world_of(s)->size, sizeof *all, &all);
-  if (status == TRI_OK) status = take(s, progress, &own, all, &count);
+  if (status == TRI_OK) status = take_snapshot(s, progress, &own, all, &count);
   for (int64_t i = 0; i < count; i++) unmap(&all[i].file);
   unmap(&own);
   tri_free(all);

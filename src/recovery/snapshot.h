@@ -1,8 +1,10 @@
-/* Copies of the run's state in memory that outlives the processes, so that a lost rank costs steps and not minutes.
+/* Snapshots: copies of the run's state in memory that outlives the processes, so that a lost rank costs steps and not
+ * minutes.
  *
  * Every few steps each rank copies what it holds into a file of its node's shared memory (/dev/shm), and sends it
- * to a rank of another node, which keeps it in the same way. A job that starts again with the same layout takes the
- * newest step that is still whole, each rank from its own node or, where that is new, from its neighbour's. */
+ * to a rank of another node, which keeps it in the same way. A job that starts again with the same layout resumes from
+ * the newest step that is still complete; each rank reads its part from its own node, or if that node is new from the
+ * other node. */
 #ifndef TRI_RECOVERY_SNAPSHOT_H
 #define TRI_RECOVERY_SNAPSHOT_H
 
@@ -13,26 +15,26 @@
 
 typedef struct tri_snapshots tri_snapshots;
 
-/* COLLECTIVE. The engine outlives them; release with tri_snapshots_destroy. */
+/* COLLECTIVE. The engine must outlive them; release with tri_snapshots_destroy. */
 tri_status tri_snapshots_create(tri_engine *engine, const tri_run_config *config, const tri_identity *identity,
                                 tri_snapshots **out);
 void tri_snapshots_destroy(tri_snapshots *snapshots);
 
-/* COLLECTIVE, between two steps. An older snapshot goes once this one is whole. */
+/* COLLECTIVE, between two steps. Takes a snapshot; older ones are removed once it is complete. */
 tri_status tri_snapshots_take(tri_snapshots *snapshots, const tri_progress *progress);
 
-/* COLLECTIVE. The newest step of which every rank's part is somewhere in the job, or -1. */
+/* COLLECTIVE. The newest step of which some node of the job has every rank's part; -1: none. */
 tri_status tri_snapshots_find(tri_snapshots *snapshots, int64_t *step);
 
-/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine then holds nothing that
- * counts. */
+/* COLLECTIVE. Loads that step into the engine. TRI_BAD_FILE if a part is damaged; the engine's state is then undefined.
+ */
 tri_status tri_snapshots_load(tri_snapshots *snapshots, int64_t step, tri_progress *progress);
 
-/* LOCAL. Removes what is in this node's memory: the run has come to its end. */
+/* LOCAL. Removes the snapshots in this node's memory, at the end of the run. */
 void tri_snapshots_remove(const tri_snapshots *snapshots);
 
-/* LOCAL, by a run that takes none, with its output held: removes those that an earlier start of it left here, of when
- * it took some, and that would never be removed. */
+/* LOCAL, for a run that takes no snapshots and holds the lock of its output: removes from this node's memory those that
+ * an earlier start of the run took and left. */
 void tri_snapshots_forget(const char *output);
 
 #endif

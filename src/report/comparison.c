@@ -49,7 +49,7 @@ typedef struct scale {
   char name[48];
 } scale;
 
-static double place_of(const tri_compared *run, tri_course course, int64_t i) {
+static double course_position(const tri_compared *run, tri_course course, int64_t i) {
   switch (course) {
     case TRI_COURSE_STEP: return (double)run->history->steps[i].step;
     case TRI_COURSE_TOKENS: return (double)run->history->steps[i].tokens;
@@ -105,8 +105,8 @@ static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t coun
   range across = {INFINITY, -INFINITY}, loss = {INFINITY, -INFINITY};
   for (int64_t r = 0; r < count; r++) {
     const tri_metrics_history *h = runs[r].history;
-    widen(&across, place_of(&runs[r], course, 0));
-    widen(&across, place_of(&runs[r], course, h->count - 1));
+    widen(&across, course_position(&runs[r], course, 0));
+    widen(&across, course_position(&runs[r], course, h->count - 1));
     for (int64_t i = 0; i < h->count; i = next_point(h, i)) widen(&loss, tri_loss_smoothed(h, i));
     for (int64_t i = 0; i < h->count; i++) {
       if (h->steps[i].evaluated) widen(&loss, h->steps[i].validation_loss);
@@ -135,8 +135,8 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   for (int64_t i = 0; i < h->count; i = next_point(h, i)) {
     const double loss = tri_loss_smoothed(h, i);
     if (isfinite(loss)) {
-      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M", tri_plot_place(&c->x, place_of(run, s->course, i) / s->unit),
-              tri_plot_place(&c->y, loss));
+      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M",
+              tri_plot_place(&c->x, course_position(run, s->course, i) / s->unit), tri_plot_place(&c->y, loss));
     }
     down = isfinite(loss);
   }
@@ -145,8 +145,8 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
     const tri_step_metrics *step = &h->steps[i];
     if (!step->evaluated || !isfinite(step->validation_loss)) continue;
     fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"white\" stroke=\"%s\" stroke-width=\"1.5\"/>\n",
-            tri_plot_place(&c->x, place_of(run, s->course, i) / s->unit), tri_plot_place(&c->y, step->validation_loss),
-            colour);
+            tri_plot_place(&c->x, course_position(run, s->course, i) / s->unit),
+            tri_plot_place(&c->y, step->validation_loss), colour);
   }
 }
 

@@ -21,7 +21,7 @@ void tri_run_resolve_auto_older(tri_run_config *c) {
 }
 
 /* What another configuration says of `data`, where this one says nothing. */
-static void take(const tri_yaml *data, tri_run_config *c) {
+static void resolve_auto_from_other_run(const tri_yaml *data, tri_run_config *c) {
   const tri_yaml *documents = tri_yaml_find(data, "documents"), *packing = tri_yaml_find(data, "packing"),
                  *too_long = tri_yaml_find(data, "too_long");
   tri_document_use use = TRI_DOCUMENTS_JOINED;
@@ -43,7 +43,7 @@ static void take_text(const char *name, const char *text, size_t bytes, tri_run_
   if (tri_yaml_create(&tree) != TRI_OK) return;
   if (tri_yaml_parse(tree, name, false, text, bytes, &root) == TRI_OK && root->kind == TRI_YAML_MAPPING) {
     const tri_yaml *data = tri_yaml_find(root, "data");
-    if (data != NULL && data->kind == TRI_YAML_MAPPING) take(data, c);
+    if (data != NULL && data->kind == TRI_YAML_MAPPING) resolve_auto_from_other_run(data, c);
   }
   tri_yaml_destroy(tree);
 }

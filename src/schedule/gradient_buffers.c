@@ -20,12 +20,12 @@ typedef struct grouping {
   int64_t num_buffers;
 } grouping;
 
-static void put(grouping *g, int32_t slot, int32_t buffer) {
+static void assign_buffer(grouping *g, int32_t slot, int32_t buffer) {
   g->buffer_of[slot] = buffer;
   g->alive[buffer]++;
 }
 
-static void put_in_new(grouping *g, int32_t slot) { put(g, slot, (int32_t)g->num_buffers++); }
+static void assign_new_buffer(grouping *g, int32_t slot) { assign_buffer(g, slot, (int32_t)g->num_buffers++); }
 
 /* Whether every consumer of `slot` but `call` comes before call `limit` in the list. */
 static bool others_come_before(const tri_op_list *list, int32_t slot, int32_t call, int32_t limit) {
@@ -61,9 +61,9 @@ static void visit(grouping *g, const tri_op_call *call) {
       share = free_above && i == 0;
     }
     if (share) {
-      put(g, x, above);
+      assign_buffer(g, x, above);
     } else {
-      put_in_new(g, x);
+      assign_new_buffer(g, x);
     }
   }
 }

@@ -1,20 +1,20 @@
-/* The table of instructions: what a step program can say.
+/* The table of the instructions of step programs.
  *
  * A line is an instruction:
  *
  *   KIND        TRI_KIND is its value,
  *   name        what people read, and what functions for it are named after,
- *   operands    which numbers of a tri_instruction say what it is about (tri_operands),
+ *   operands    which members of a tri_instruction it uses (tri_operands),
  *   completion  whether it is done when it returns, or starts what another one waits for (tri_completion),
  *   event       what its time counts as, in a timeline and in every share of a step: TRI_EVENT_event,
- *   domain      the ranks that it communicates with, where it does: that part of its time counts as the domain's
- * axis's. NONE where it never does, ALL for all ranks together.
+ *   domain      the ranks that it communicates with; the time of that counts as the time of the domain's axis. NONE: it
+ *               never communicates; ALL: with all ranks of the job.
  *
- * All that has to be known of every instruction is made by expanding the list, so that there is no second one. What
- * follows from a column is read there: timelines and shares (timeline/instruction_event.h), the dry run, the check of
- * programs. Code that does something else for each instruction has a function for each, named after the reader and the
- * instruction (engine_load, tri_event_sim_load), and an array of those beside the functions: a line without its
- * function does not compile. */
+ * Everything that depends on the kind of an instruction is made by expanding this list; there is no second one.
+ * Timelines and shares of a step (timeline/instruction_event.h), the dry run and the check of programs read its
+ * columns. Code that does something different for each instruction has one function for each, named after the reader
+ * and the instruction (engine_load, tri_event_sim_load), and an array of these functions: a line without a function
+ * does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
 
@@ -25,11 +25,11 @@
   X(LOAD,            load,            micro_batch, at_once, LOAD,            NONE) \
   /* sum the labels that count, over the global batch */ \
   X(COUNT_LABELS,    count_labels,    nothing,     at_once, LOAD,            LOSS) \
-  /* the parameters are new: pack weights */ \
+  /* pack weights: the parameters have changed */ \
   X(PREPARE,         prepare,         nothing,     at_once, OPTIMIZER,       NONE) \
-  /* a stage buffer is empty: what comes next of its kind may be put there */ \
+  /* start to receive the next message of its kind into an empty stage buffer */ \
   X(POST_RECEIVE,    post_receive,    stage_buffer_from,    starts,  COMMUNICATION,   PIPELINE) \
-  /* wait until the stage buffer is full */ \
+  /* wait until the message is in the stage buffer */ \
   X(RECEIVE,         receive,         stage_buffer_from,    waits,   COMMUNICATION,   PIPELINE) \
   /* start to send a stage buffer */ \
   X(SEND,            send,            stage_buffer_to,      starts,  COMMUNICATION,   PIPELINE) \
@@ -37,27 +37,27 @@
   X(WAIT_SENT,       wait_sent,       stage_buffer,         waits,   COMMUNICATION,   PIPELINE) \
   /* operations [first, end) of a chunk on a micro-batch */ \
   X(FORWARD,         forward,         calls,       at_once, FORWARD,         TENSOR) \
-  /* gradients of inputs and weights of the same, operation by operation */ \
+  /* gradients of inputs and weights of these operations, one operation after the other */ \
   X(BACKWARD,        backward,        calls_back,  at_once, BACKWARD,        TENSOR) \
-  /* gradients of inputs alone: what an earlier stage waits for */ \
+  /* gradients of inputs only, which an earlier stage waits for */ \
   X(BACKWARD_INPUT,  backward_input,  calls_back,  at_once, BACKWARD_INPUT,  TENSOR) \
-  /* gradients of weights alone: may fill a bubble */ \
+  /* gradients of weights only, which no stage waits for */ \
   X(BACKWARD_WEIGHT, backward_weight, calls_back,  at_once, BACKWARD_WEIGHT, TENSOR) \
-  /* add the gradients of a tied pair */ \
+  /* sum the gradients of the embedding and of the output projection that is tied to it */ \
   X(SUM_TIED,        sum_tied,        nothing,     at_once, OPTIMIZER,       PIPELINE) \
-  /* add the partial gradients of a bucket over the ranks of their parts */ \
+  /* sum a bucket's partial gradients over the ranks that have parts of them */ \
   X(SUM_PARTIAL,     sum_partial,     bucket,      at_once, OPTIMIZER,       TENSOR) \
-  /* start to add a bucket's gradients over its replicas */ \
+  /* start to sum a bucket's gradients over its replicas */ \
   X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
-  /* wait for that */ \
+  /* wait until they are summed */ \
   X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   REPLICAS) \
-  /* the gradient's norm over the whole model, and the factor that clips it */ \
+  /* compute the gradient norm of the whole model, and the factor that clips it */ \
   X(CLIP,            clip,            nothing,     at_once, OPTIMIZER,       ALL) \
-  /* the optimizer, on the parts that are this rank's */ \
+  /* update the parts of the parameters that this rank owns */ \
   X(UPDATE,          update,          nothing,     at_once, OPTIMIZER,       NONE) \
-  /* start to collect a bucket's new parameters from its replicas */ \
+  /* start to all-gather a bucket's updated parameters over its replicas */ \
   X(GATHER,          gather,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
-  /* wait for that */ \
+  /* wait until they are gathered */ \
   X(WAIT_GATHERED,   wait_gathered,   bucket,      waits,   COMMUNICATION,   REPLICAS)
 /* clang-format on */
 
@@ -65,22 +65,22 @@
 typedef enum tri_instruction_kind { TRI_INSTRUCTIONS(TRI_INSTRUCTION_KIND) } tri_instruction_kind;
 #undef TRI_INSTRUCTION_KIND
 
-/* What an instruction is about: the members of a tri_instruction that it has. */
+/* The members of tri_instruction that an instruction uses. */
 typedef enum tri_operands {
   TRI_OPERANDS_nothing,
   TRI_OPERANDS_micro_batch,
-  TRI_OPERANDS_calls, /* a micro-batch, a chunk, its frame, calls from first_call on, the stage buffers that they use */
-  TRI_OPERANDS_calls_back,        /* the same, and the calls are taken from end_call - 1 down */
-  TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and for whom its message is */
-  TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and from whom its message comes */
-  TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is on its way out */
+  TRI_OPERANDS_calls,      /* micro_batch, chunk, frame, calls from first_call up to end_call, in_buffer, out_buffer */
+  TRI_OPERANDS_calls_back, /* the same; calls run from end_call - 1 down to first_call */
+  TRI_OPERANDS_stage_buffer_to,   /* a stage buffer, and the receiver and tag of its message */
+  TRI_OPERANDS_stage_buffer_from, /* a stage buffer, and the sender and tag of its message */
+  TRI_OPERANDS_stage_buffer,      /* a stage buffer whose message is being sent */
   TRI_OPERANDS_bucket,            /* a bucket and its chunk */
 } tri_operands;
 
 typedef enum tri_completion {
   TRI_COMPLETION_at_once,
-  TRI_COMPLETION_starts, /* something that goes on beside the program */
-  TRI_COMPLETION_waits,  /* until that has ended */
+  TRI_COMPLETION_starts, /* starts communication that runs while the program continues */
+  TRI_COMPLETION_waits,  /* waits until that communication is done */
 } tri_completion;
 
 const char *tri_instruction_name(tri_instruction_kind kind);

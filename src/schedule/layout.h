@@ -1,4 +1,4 @@
-/* How one model is laid over many ranks. */
+/* Layouts: how one model is spread over the ranks of a job. */
 #ifndef TRI_SCHEDULE_LAYOUT_H
 #define TRI_SCHEDULE_LAYOUT_H
 
@@ -17,69 +17,75 @@ typedef enum tri_schedule_kind {
   TRI_SCHEDULE_ZERO_BUBBLE,
 } tri_schedule_kind;
 
-/* What stages have equally much of, as far as layers go. */
+/* What the division of layers into stages makes equal: the work of each stage, or its number of layers. */
 typedef enum tri_balance { TRI_BALANCE_WORK, TRI_BALANCE_LAYERS } tri_balance;
 
-/* `expert_capacity`, where a run file does not say it (layout_config.c). */
+/* Default of `expert_capacity` (layout_config.c). */
 #define TRI_LAYOUT_EXPERT_CAPACITY 1.5
 
 typedef struct tri_layout {
   int64_t tensor, pipeline, context, data; /* data 0 is "auto" until resolved */
-  int64_t expert_tensor, expert;           /* the ranks of a stage as layers of experts see them (mesh/coordinates.h) */
-  double expert_capacity;                  /* room for rows, as a multiple of those that a rank gets when balanced */
-  bool capacity_drop;                      /* rows beyond it are left out: for comparison; else they come in rounds */
+  int64_t expert_tensor, expert;           /* sizes of axes of the expert mesh (mesh/coordinates.h) */
+  double expert_capacity; /* room for rows of experts, as a multiple of a rank's rows under perfect balance */
+  bool capacity_drop;     /* rows beyond the capacity are dropped; false: computed in further rounds */
   tri_context_exchange context_exchange;
-  int64_t context_row_pairs; /* of positions: as long to compute as a row of keys takes to come (mesh/document_cut.h) */
-  int64_t context_inner; /* of the context ranks, neighbours that exchange heads first; 0 is "auto" until resolved */
+  int64_t context_row_pairs; /* query-key pairs that a rank computes in the time in which it receives one row of keys
+                                (mesh/document_cut.h) */
+  int64_t context_inner;     /* number of adjacent context ranks that exchange heads; 0 is "auto" until resolved */
   int64_t virtual_stages;
   tri_schedule_kind schedule;
   tri_balance balance;
-  int64_t embedding_as_layers, head_as_layers; /* what they count as where layers are balanced */
+  int64_t embedding_as_layers, head_as_layers; /* with TRI_BALANCE_LAYERS: how many layers each counts as */
   bool sequence_parallel;
   int64_t zero;
   tri_recompute recompute;
-  int64_t recompute_every;    /* full: one layer of this many */
+  int64_t recompute_every;    /* full recompute: of one layer in this many */
   int64_t micro_batch;        /* sequences */
-  int64_t micro_batch_group;  /* interleaved: micro-batches in a row through one chunk; 0 is "auto" */
-  tri_dtype reduce_precision; /* of gradients on their way between data ranks: TRI_FP32 (wide), or TRI_BF16 */
-  int64_t bucket_bytes;       /* gradients that are reduced together */
+  int64_t micro_batch_group;  /* interleaved schedule: consecutive micro-batches of one chunk; 0 is "auto" */
+  tri_dtype reduce_precision; /* type of the gradients that data ranks exchange: TRI_FP32 (wide) or TRI_BF16 */
+  int64_t bucket_bytes;       /* size of a bucket's gradients */
 } tri_layout;
 
-/* Gives what is `auto` its value and checks that the layout fits the model, the sequences, the batch and the number of
- * ranks. Messages (TRI_BAD_LAYOUT) name the key, the sum that does not fit and the nearest values that do. */
+/* Replaces `auto` by values, and checks that the layout fits the model, the sequence length, the batch and the number
+ * of ranks. TRI_BAD_LAYOUT names the key, the arithmetic that does not work out and the nearest values that do. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
 
-/* The legal layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
+/* The valid layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
  * the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the nearest expert and
- * expert_tensor, then the same schedule (else 1f1b), then the nearest micro-batch from below. TRI_BAD_LAYOUT if
- * there is none. (layout_nearest.c) */
+ * expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch that is not larger than the wanted
+ * one. TRI_BAD_LAYOUT if no layout is valid. (layout_nearest.c) */
 tri_status tri_layout_nearest(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks, tri_layout *out);
 
-/* What gradients are on their way between the data ranks, beside activations of a type. */
+/* The type of the gradients that data ranks exchange, if activations have the type `activations`. */
 tri_dtype tri_layout_reduce_type(const tri_layout *layout, tri_dtype activations);
 
-/* Of a resolved layout: its mesh; the same where it is known whether there are experts, so that there is no group for
- * a degree that no rank has; its ranks. */
+/* The mesh of a resolved layout. */
 tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
+/* The same with `expert` 0 if the model has no experts, so that no groups are made for the expert mesh. */
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
+/* The number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
 
-/* Of the ranks of a stage one that has the most tokens of each sequence, which the others wait for; and how many. */
+/* Coordinates of a rank of the stage that has the most tokens of each sequence: the slowest, which the others wait for.
+ */
 tri_mesh_coordinates tri_layout_fullest(const tri_layout *layout, int64_t sequence, int64_t stage);
+/* The number of tokens of each sequence that this rank has. */
 int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 
 /* Micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* Layers of virtual stage v of pipeline x virtual_stages. Balanced by their work, the head counts as many layers as its
- * product does, and the embedding, which has none, as nothing. Balanced by layers, both count as the layout says. No
- * other division leaves the busiest stage with less; every stage but the first and the last has a layer at least. The
- * first may have the embedding alone, {-1, 0}, and the last the head, {num_layers, num_layers + 1}. */
+/* The layers of virtual stage v of pipeline x virtual_stages. TRI_BALANCE_WORK: the head counts as many layers as its
+ * matrix product has the work of, and the embedding, which has no product, counts 0. TRI_BALANCE_LAYERS: they count
+ * head_as_layers and embedding_as_layers. The division makes the largest stage as small as possible; every stage but
+ * the first and the last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the
+ * head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
-/* What the rank at this place holds; `chunks` has room for layout->virtual_stages. */
+/* The part of the model that the rank at these coordinates holds. Writes its layers to chunks[layout->virtual_stages],
+ * which the result points to. */
 tri_model_share tri_layout_share(const tri_layout *layout, const tri_model *model, const tri_mesh_coordinates *place,
                                  tri_layer_range *chunks);
 

@@ -8,21 +8,22 @@
 /* The keys of `layout:`; offsets into tri_layout. */
 extern const tri_config_table tri_layout_table;
 
-/* What can be recomputed, each with its word. */
+/* The words of `layout.recompute`. */
 extern const tri_config_word *const tri_recompute_words;
 
-/* "tensor=4,pipeline=16,zero=1"; keys that are not there have their defaults, `data` auto. The same checks as a run
- * file's. */
+/* Reads "tensor=4,pipeline=16,zero=1"; keys that it does not name have their defaults, and `data` is auto. The same
+ * checks as for a run file. */
 tri_status tri_layout_parse(const char *text, tri_layout *out);
 
-/* The same back: the axes and micro_batch, and whatever is not the default. Returns buffer. */
+/* Writes a layout as such a text: the axes, micro_batch, and all keys that do not have their defaults. Returns buffer.
+ */
 enum { TRI_LAYOUT_TEXT_BYTES = 768 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
-/* Takes the next "key=value" off such a text, which moves behind it: word[80]. False at its end. */
+/* Copies the next "key=value" of such a text to `word`, and moves *text behind it. False at the end of the text. */
 enum { TRI_LAYOUT_WORD_BYTES = 80 };
 bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]);
 
-/* All keys: to lay over another layout. */
+/* Writes all keys, defaults too, so that the text overrides every key of another layout. Returns buffer. */
 char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t bytes);
 
 #endif

@@ -239,16 +239,16 @@ static bool has_devices(const tri_layout_space *space, const tri_layout *layout)
 }
 
 /* As deep as there are keys; the layout is left as it came. */
-static tri_status take(const visiting *all, int64_t depth, tri_layout *layout) {
+static tri_status visit_layouts_from(const visiting *all, int64_t depth, tri_layout *layout) {
   tri_layout_values found = {.count = 0};
   if (!has_devices(all->space, layout)) return TRI_OK;
   if (depth == all->count) return all->visit(all->context, layout);
-  if (all->fixed[depth]) return take(all, depth + 1, layout);
+  if (all->fixed[depth]) return visit_layouts_from(all, depth + 1, layout);
   tri_layout_search_of(all->keys[depth])->fill(all->space, layout, &found);
   const int64_t before = tri_layout_value(layout, all->keys[depth]);
   for (int64_t i = 0; i < found.count; i++) {
     set_value(layout, all->keys[depth], found.values[i]);
-    TRI_TRY(take(all, depth + 1, layout));
+    TRI_TRY(visit_layouts_from(all, depth + 1, layout));
   }
   set_value(layout, all->keys[depth], before);
   return TRI_OK;
@@ -265,5 +265,5 @@ tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(v
     all.fixed[all.count] = is_fixed(space->fixed, key->name);
     all.keys[all.count++] = key;
   }
-  return take(&all, 0, &layout);
+  return visit_layouts_from(&all, 0, &layout);
 }

@@ -60,7 +60,7 @@ static tri_status add_interval(planning *p, tri_interval interval, owner who) {
   return TRI_OK;
 }
 
-static size_t take(size_t *end, size_t bytes) {
+static size_t take_arena_range(size_t *end, size_t bytes) {
   size_t offset = *end;
   *end = tri_bytes_plus(*end, tri_padded_bytes(bytes));
   return offset;
@@ -125,7 +125,7 @@ static tri_status plan_slots(planning *p) {
       if (last > life.last) life.last = last;
     }
     if (kept && !slot->recomputed) {
-      tri_place place = {TRI_REGION_FRAME, take(&p->plan->frame_bytes, life.bytes)};
+      tri_place place = {TRI_REGION_FRAME, take_arena_range(&p->plan->frame_bytes, life.bytes)};
       for (int pass = 0; pass < TRI_NUM_PASSES; pass++) p->plan->slots[pass * list->num_slots + root] = place;
       continue;
     }
@@ -166,7 +166,7 @@ static tri_status plan_gradients(planning *p) {
   find_buffer_lives(p);
   for (int64_t b = 0; b < num_buffers; b++) {
     if (p->buffer_in_frame[b]) {
-      p->buffer_lives[b].offset = take(&p->plan->frame_bytes, p->buffer_lives[b].bytes);
+      p->buffer_lives[b].offset = take_arena_range(&p->plan->frame_bytes, p->buffer_lives[b].bytes);
     } else {
       TRI_TRY(add_interval(p, p->buffer_lives[b], (owner){OWNER_GRADIENT, b}));
     }
@@ -204,7 +204,8 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
   const tri_op_list *list = p->list;
   tri_chunk_plan *plan = p->plan;
   size_t begin = *arena_end;
-  for (int64_t i = 0; i < list->num_constants; i++) plan->constants[i] = take(arena_end, list->constants[i].bytes);
+  for (int64_t i = 0; i < list->num_constants; i++)
+    plan->constants[i] = take_arena_range(arena_end, list->constants[i].bytes);
   p->whole->constant_bytes += *arena_end - begin;
   begin = *arena_end;
   for (int64_t c = 0; c < list->num_calls && p->request->device != NULL; c++) {
@@ -214,7 +215,7 @@ static tri_status plan_calls(planning *p, size_t *arena_end) {
     TRI_TRY(call->op->memory(call, p->request->device, &memory));
     for (int i = 0; i < TRI_OP_BUFFERS; i++) {
       if (memory.buffer_bytes[i] > 0) {
-        plan->buffers[c * TRI_OP_BUFFERS + i] = take(arena_end, memory.buffer_bytes[i]);
+        plan->buffers[c * TRI_OP_BUFFERS + i] = take_arena_range(arena_end, memory.buffer_bytes[i]);
       }
     }
     if (memory.workspace_bytes > 0) TRI_TRY(plan_workspaces(p, call, memory.workspace_bytes));
@@ -312,11 +313,12 @@ static void plan_context(const tri_op_list *list, tri_memory_plan *plan) {
   const tri_op_context context = tri_op_list_context(list);
   int64_t joined = list->batch * tri_op_context_joined_rows(&context, context.outer_rank);
   if (context.ranks == 1) return;
-  plan->batch_global_rows = take(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
-  if (context.inner > 1) plan->batch_inner_order = take(&plan->batch_bytes, column_bytes(joined));
+  plan->batch_global_rows = take_arena_range(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
+  if (context.inner > 1) plan->batch_inner_order = take_arena_range(&plan->batch_bytes, column_bytes(joined));
   if (!tri_op_context_gathers(&context)) return;
-  plan->batch_outer_order = take(&plan->batch_bytes, column_bytes(list->batch * context.tokens));
-  if (context.masked) plan->batch_send_rows = take(&plan->batch_bytes, column_bytes(context.outer * joined));
+  plan->batch_outer_order = take_arena_range(&plan->batch_bytes, column_bytes(list->batch * context.tokens));
+  if (context.masked)
+    plan->batch_send_rows = take_arena_range(&plan->batch_bytes, column_bytes(context.outer * joined));
 }
 
 /* Ids, labels, positions and slices of each micro-batch that is held, side by side so that one copy brings them. */
@@ -327,15 +329,15 @@ static void plan_batches(const tri_memory_request *request, tri_memory_plan *pla
   size_t slices = tri_bytes_times((size_t)list->most_slices, (size_t)tri_op_context_lists(&context));
   if (request->num_batches == 0) return;
   size_t begin = *end;
-  plan->values = take(end, sizeof(tri_step_values));
-  plan->results = take(end, plan->results_bytes);
-  (void)take(&plan->batch_bytes, column);
-  plan->batch_labels = take(&plan->batch_bytes, column);
-  plan->batch_positions = take(&plan->batch_bytes, column);
-  plan->batch_weights = take(&plan->batch_bytes, column);
+  plan->values = take_arena_range(end, sizeof(tri_step_values));
+  plan->results = take_arena_range(end, plan->results_bytes);
+  (void)take_arena_range(&plan->batch_bytes, column);
+  plan->batch_labels = take_arena_range(&plan->batch_bytes, column);
+  plan->batch_positions = take_arena_range(&plan->batch_bytes, column);
+  plan->batch_weights = take_arena_range(&plan->batch_bytes, column);
   plan_context(list, plan);
-  plan->batch_slices = take(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
-  plan->batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+  plan->batch_slices = take_arena_range(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
+  plan->batches = take_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
   plan->token_bytes = *end - begin;
 }
 
@@ -351,9 +353,9 @@ static void plan_notes(tri_memory_plan *plan, size_t *end) {
 static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) {
   size_t *end = &plan->host_bytes;
   if (request->num_batches > 0) {
-    plan->host_values = take(end, sizeof(tri_step_values));
-    plan->host_results = take(end, plan->results_bytes);
-    plan->host_batches = take(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
+    plan->host_values = take_arena_range(end, sizeof(tri_step_values));
+    plan->host_results = take_arena_range(end, plan->results_bytes);
+    plan->host_batches = take_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
     plan->token_bytes = tri_bytes_plus(plan->token_bytes, *end);
   }
   size_t begin = *end;
@@ -365,12 +367,12 @@ static void plan_host(const tri_memory_request *request, tri_memory_plan *plan) 
     plan->host_stage_buffers[kind] = *end;
     *end = tri_bytes_plus(*end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
-  if (needs_copies) plan->host_transfer = take(end, plan->transfer_bytes);
+  if (needs_copies) plan->host_transfer = take_arena_range(end, plan->transfer_bytes);
   plan->message_bytes = tri_bytes_plus(plan->message_bytes, *end - begin);
   plan->exchange_bytes = request->exchange_bytes;
-  plan->exchange = take(end, plan->exchange_bytes);
+  plan->exchange = take_arena_range(end, plan->exchange_bytes);
   plan->staging_bytes = request->staging_bytes;
-  plan->staging = take(end, plan->staging_bytes);
+  plan->staging = take_arena_range(end, plan->staging_bytes);
 }
 
 /* One call at a time passes rows. */
@@ -414,23 +416,23 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   find_routers(request, plan);
   size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
   size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
-  plan->parameters = take(&end, tri_bytes_times((size_t)request->num_values, element));
-  plan->value_slots = take(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
+  plan->parameters = take_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
+  plan->value_slots = take_arena_range(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
     const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
-    plan->frozen[kept] = take(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
+    plan->frozen[kept] = take_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
   }
   plan->parameter_bytes = end;
   if (request->training) {
-    plan->gradient_values = take(&end, tri_bytes_times((size_t)request->num_gradients, element));
-    plan->gradient_slots = take(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
-    plan->sink = take(&end, tri_bytes_times((size_t)request->num_sink, element));
+    plan->gradient_values = take_arena_range(&end, tri_bytes_times((size_t)request->num_gradients, element));
+    plan->gradient_slots = take_arena_range(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
+    plan->sink = take_arena_range(&end, tri_bytes_times((size_t)request->num_sink, element));
     plan->gradient_bytes = end - plan->gradient_values;
   }
   plan->transfer_bytes = most_passing(request);
-  plan->transfer = take(&end, plan->transfer_bytes);
+  plan->transfer = take_arena_range(&end, plan->transfer_bytes);
   if (request->training) {
-    plan->states = take(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
+    plan->states = take_arena_range(&end, request->updates == NULL ? 0 : request->updates->state_bytes);
     plan->optimizer_bytes = end - plan->states;
   }
   plan_batches(request, plan, &end);
@@ -441,10 +443,10 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
     plan->stage_buffers[kind] = end;
     end = tri_bytes_plus(end, tri_bytes_times(plan->stage_buffer_bytes, (size_t)request->stage_buffers[kind]));
   }
-  plan->partial = take(&end, tri_bytes_times((size_t)request->num_partial, element));
+  plan->partial = take_arena_range(&end, tri_bytes_times((size_t)request->num_partial, element));
   plan->message_bytes = end - begin;
   plan->sums_bytes = request->sums_bytes;
-  plan->sums = take(&end, plan->sums_bytes);
+  plan->sums = take_arena_range(&end, plan->sums_bytes);
   for (int64_t c = 0; c < request->num_chunks; c++) TRI_TRY(plan_chunk(request, c, plan, &end));
   if (request->training) TRI_TRY(plan_updates(request, plan));
   plan->transient = end;

@@ -1,5 +1,6 @@
-/* What a step is made of on one rank before it has any memory: its share of the parameters, its lists of operations,
- * its buckets, its program. The engine executes them, the simulator prices them, the memory plan lays them out. */
+/* All that describes a step of one rank before memory is allocated: its share of the parameters, its lists of
+ * operations, its buckets, its program. The engine executes them, the simulator prices them, the memory plan lays them
+ * out. */
 #ifndef TRI_SCHEDULE_PARTS_H
 #define TRI_SCHEDULE_PARTS_H
 
@@ -17,11 +18,11 @@ typedef struct tri_parts_request {
   tri_dtype precision;
   const tri_optimizer_settings *optimizer; /* outlives the parts; NULL: AdamW */
   bool masked;                             /* attention stays inside documents (tri_list_request) */
-  double masked_attention_fraction;
-  const tri_train_objective *objective; /* outlives the parts */
-  double expert_imbalance;              /* tri_op_shard */
+  double masked_attention_fraction;        /* tri_list_request */
+  const tri_train_objective *objective;    /* outlives the parts */
+  double expert_imbalance;                 /* tri_op_shard */
   bool for_planning;    /* the table lacks the layers of other stages (tri_parameter_table_create_own) */
-  bool without_program; /* the program is left NULL: for making those of many stages from one stage's parts */
+  bool without_program; /* `program` stays NULL: the caller makes the programs of several stages from these parts */
 } tri_parts_request;
 
 typedef struct tri_parts {
@@ -35,17 +36,17 @@ typedef struct tri_parts {
   int64_t num_partial; /* elements of scratch for sums of partial gradients */
 } tri_parts;
 
-/* Of the rank at `place`. The model and the layout must outlive the parts. Release with tri_parts_destroy. */
+/* The parts of the rank at `place`. The model and the layout must outlive them. Release with tri_parts_destroy. */
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out);
 void tri_parts_destroy(tri_parts *parts);
 
-/* What the list of some layers is made of, for the rank at that seat. */
+/* The request for the list of some layers, for the rank at that seat. */
 tri_list_request tri_parts_list(const tri_parts_request *request, const tri_mesh_seat *seat, tri_layer_range layers);
 
-/* Whether a rank with this table has a part in a tied pair that is trained. */
+/* Whether a rank with this table holds trained tied embeddings. */
 bool tri_parts_hold_tied(const tri_parameter_table *table);
 
-/* What tri_memory_plan_create is asked for; without a device and without room for a save. */
+/* The request for tri_memory_plan_create; the caller adds the device and the staging of checkpoints. */
 tri_memory_request tri_parts_memory(const tri_parts_request *request, const tri_parts *parts);
 
 #endif

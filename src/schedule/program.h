@@ -1,8 +1,8 @@
 /* The step program: what one rank does in one training step, as a flat stream of instructions.
  *
  * The engine executes it, the simulator prices it and the memory plan lays it out; none of them knows a schedule. A
- * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is put
- * around that here: messages between stages, reductions of buckets as soon as their gradients are whole, and what ends
+ * schedule (schedule.h) says in which order a stage takes its forwards and backwards; everything else of a step is
+ * added here: messages between stages, reductions of buckets as soon as their gradients are complete, and the end of
  * the step: reduce, clip, update, gather.
  *
  * Messages pass through stage buffers, a few of each kind, used in turn. A receive is posted as soon as its stage
@@ -19,7 +19,7 @@
 #include "schedule/layout.h"
 #include "schedule/schedule.h"
 
-/* What a message carries. */
+/* What a stage buffer's messages carry, and whether they are received or sent. */
 typedef enum tri_stage_buffer_kind {
   TRI_STAGE_BUFFER_ACTIVATION_IN,
   TRI_STAGE_BUFFER_ACTIVATION_OUT,
@@ -28,16 +28,16 @@ typedef enum tri_stage_buffer_kind {
 } tri_stage_buffer_kind;
 enum { TRI_NUM_STAGE_BUFFER_KINDS = 4 };
 
-/* -1 if the instruction has none of it. */
+/* One instruction. Numbers that its kind does not use (tri_operands) are -1. */
 typedef struct tri_instruction {
   tri_instruction_kind kind;
   int32_t micro_batch, chunk;
-  int32_t frame;                /* the set of kept activations that the micro-batch lives in until its last backward */
-  int32_t first_call, end_call; /* of the chunk's list; -1 if the program is only looked at */
+  int32_t frame;                           /* the frame (memory_plan.h) that holds the micro-batch's activations */
+  int32_t first_call, end_call;            /* calls of the chunk's list; -1 in a program that was made without lists */
   tri_stage_buffer_kind stage_buffer_kind; /* messages */
-  int32_t stage_buffer;                    /* messages: which of its kind */
-  int32_t in_buffer, out_buffer;           /* forwards and backwards: the stage buffers they read and write */
-  int32_t peer, tag;                       /* messages: the other rank's stage */
+  int32_t stage_buffer;                    /* messages: number of the stage buffer among those of its kind */
+  int32_t in_buffer, out_buffer;           /* forwards and backwards: the stage buffers that they read and write */
+  int32_t peer, tag;                       /* messages: the other rank's stage; tri_message */
   int32_t bucket;
 } tri_instruction;
 
@@ -46,23 +46,23 @@ typedef struct tri_program {
   int64_t num_instructions;
   int64_t num_micro_batches;
   int64_t num_chunks;
-  int64_t *num_frames;                               /* [num_chunks]: micro-batches in flight at most */
-  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* of each kind */
-  bool split_backward; /* inputs and weights apart: gradients live from one to the other */
-  int64_t *turn_first; /* [num_turns + 1]: where each turn of the schedule begins, and what is behind them */
+  int64_t *num_frames;                               /* [num_chunks]: most micro-batches in flight at once */
+  int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
+  bool split_backward; /* backwards of inputs and of weights are separate; gradients are kept from one to the other */
+  int64_t *turn_first; /* [num_turns + 1]: the first instruction of each turn of the schedule; the last: their end */
   int64_t num_turns;
-  int64_t end_first, update_first; /* behind all passes; and where the update begins */
+  int64_t end_first, update_first; /* the first instruction after all turns; that of the update */
 } tri_program;
 
-/* A rank whose program is asked for. */
+/* The rank to make a program for. */
 typedef struct tri_program_request {
   const tri_layout *layout; /* resolved */
-  int64_t stage;            /* of layout->pipeline */
+  int64_t stage;            /* from 0 to layout->pipeline - 1 */
   int64_t micro_batches;
   const tri_op_list *const
-      *lists;                 /* [virtual_stages]; NULL: the program is only looked at, and has no calls to split */
-  const tri_buckets *buckets; /* NULL: a forward alone, without reductions and update */
-  bool tied_pair;             /* this rank holds one of a tied pair, or both */
+      *lists; /* [virtual_stages]; NULL: instructions have no calls, for programs that are not executed */
+  const tri_buckets *buckets; /* NULL: no reductions and no update */
+  bool tied_pair;             /* this rank holds the embedding or the output projection of tied embeddings, or both */
   bool forward_only;          /* evaluation */
 } tri_program_request;
 
@@ -72,23 +72,23 @@ void tri_program_destroy(tri_program *program);
 
 const char *tri_stage_buffer_name(tri_stage_buffer_kind kind);
 
-/* A message between two stages: the other's number, and the virtual stage that it is for, twice, and 1 if it is a
- * gradient. Of one tag there is a message for each micro-batch, in their order. */
+/* A message between two stages. Messages of one tag belong to the micro-batches in order. */
 typedef struct tri_message {
-  int32_t peer, tag;
+  int32_t peer; /* the other stage */
+  int32_t tag;  /* 2 * the virtual stage that receives it, + 1 for a gradient */
 } tri_message;
 
-/* The message that a turn of a stage waits for, or makes, and the stage buffer that it lies in; false: none. */
+/* The message that a turn of a stage waits for, or sends, and the kind of its stage buffer; false: no message. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out);
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* Stage buffers of each kind in a training step of that many micro-batches. */
+/* The number of stage buffers of each kind in a training step. */
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
 
-/* Whether the programs of all stages, run together, end if a message is done only once both sides have started it: no
- * deadlock over stage buffers. */
+/* Checks that the programs of all stages do not deadlock when run together, even if each send ends only after its
+ * receive has been posted. TRI_INTERNAL if they do. */
 tri_status tri_program_check(const tri_program *const *programs, int64_t stages);
 
 #endif

@@ -1,12 +1,12 @@
 /* Pipeline schedules: in which order a stage takes its forwards and backwards.
  *
- * A schedule is a pure function from (stages, virtual stages, micro-batches) to each stage's turns; one file each. What
- * passes between stages, and everything else of a step, is put around the turns by program.c.
+ * A schedule is a pure function from (stages, virtual stages, micro-batches) to each stage's turns; one file each.
+ * program.c adds the messages between stages and everything else of a step.
  *
  * Virtual stage number v = chunk * stages + stage: with more than one chunk a stage holds several runs of layers.
  *
- * A promise of every schedule: on a stage and chunk, backwards (of the weights, where they are apart) come in the order
- * of the micro-batches, so that gradients are added up in the same order and have the same bits under all of them. */
+ * Every schedule takes the backwards of a stage and chunk (if they are split, those of the weights) in the order of the
+ * micro-batches, so that gradients are summed in the same order and have the same bits under all schedules. */
 #ifndef TRI_SCHEDULE_SCHEDULE_H
 #define TRI_SCHEDULE_SCHEDULE_H
 
@@ -28,7 +28,7 @@ typedef struct tri_turn {
   int32_t micro_batch, chunk;
 } tri_turn;
 
-/* A growing list; starts as {0}, release turns with tri_free. */
+/* A growing list; starts as {0}; release `turns` with tri_free. */
 typedef struct tri_turns {
   tri_turn *turns;
   int64_t count, capacity;
@@ -38,13 +38,13 @@ tri_status tri_turns_append(tri_turns *turns, tri_turn turn);
 
 typedef struct tri_schedule_shape {
   int64_t stages, virtual_stages, micro_batches;
-  int64_t group; /* micro-batches in a row through one chunk, of the interleaved schedule; 0: what will do */
+  int64_t group; /* interleaved: consecutive micro-batches of one chunk (tri_schedule_group); 0: auto */
 } tri_schedule_shape;
 
 typedef struct tri_schedule {
   const char *name;
-  bool split_backward; /* backwards of inputs and of weights are turns of their own */
-  /* TRI_BAD_LAYOUT if the schedule does not go with the shape: the sum that does not fit and what would. */
+  bool split_backward; /* backwards of inputs and of weights are separate turns */
+  /* TRI_BAD_LAYOUT if the schedule does not support the shape; says why, and what it supports. */
   tri_status (*check)(const tri_schedule_shape *shape);
   /* Appends the turns of `stage` in order. */
   tri_status (*turns)(const tri_schedule_shape *shape, int64_t stage, tri_turns *out);
@@ -52,19 +52,19 @@ typedef struct tri_schedule {
 
 const tri_schedule *tri_schedule_of(tri_schedule_kind kind);
 
-/* What a layout's schedule is made for, with that many micro-batches a rank. */
+/* The shape of a layout's schedule, with that many micro-batches in a rank's step. */
 tri_schedule_shape tri_schedule_shape_of(const tri_layout *layout, int64_t micro_batches);
 
-/* Micro-batches in a row that a stage of the interleaved schedule takes through one chunk: the shape's own, or where it
- * has none the fewest that will do (schedule_interleaved.c). The last ones may be fewer. */
+/* How many consecutive micro-batches a stage of the interleaved schedule takes through one chunk: shape->group, or if
+ * that is 0 the fewest that work (schedule_interleaved.c). The last group may be smaller. */
 int64_t tri_schedule_group(const tri_schedule_shape *shape);
 
-/* After how many micro-batches a stage does the same again: a group where there is more than one chunk, else as many as
- * there are stages. */
+/* The number of micro-batches after which the order of a stage's turns repeats: with several chunks a group, else the
+ * number of stages. */
 int64_t tri_schedule_period(const tri_layout *layout, int64_t micro_batches);
 
-/* The layout with that group written into it: so the schedule of fewer micro-batches is the same but for its length, if
- * as many are left behind whole groups. */
+/* The layout with its group set to that of so long a step. A step of fewer micro-batches then has the same schedule,
+ * only shorter, if its number of micro-batches leaves the same rest when divided by the group. */
 tri_layout tri_schedule_settle(const tri_layout *layout, int64_t micro_batches);
 
 extern const tri_schedule tri_schedule_gpipe;
@@ -72,7 +72,7 @@ extern const tri_schedule tri_schedule_1f1b;
 extern const tri_schedule tri_schedule_interleaved;
 extern const tri_schedule tri_schedule_zero_bubble;
 
-/* The check of schedules that know no virtual stages. */
+/* The `check` of schedules that do not support virtual stages or groups. */
 tri_status tri_schedule_check_plain(const tri_schedule_shape *shape);
 
 #endif

@@ -89,7 +89,7 @@ static tri_status add_entry(maker *m, const tri_bucket *bucket, int64_t index) {
 }
 
 /* Entries of a bucket are neighbours, and so are buckets. */
-static tri_status fill(maker *m) {
+static tri_status fill_update_list(maker *m) {
   int64_t next = 0;
   for (int64_t b = 0; b < m->buckets->count; b++) {
     const tri_bucket *bucket = &m->buckets->entries[b];
@@ -108,7 +108,7 @@ tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_
   TRI_TRY(tri_alloc("updates", 1, sizeof *list, &list));
   maker m = {table, buckets, {.settings = settings, .seat = *seat, .type = type}, list, 0};
   tri_status status = tri_alloc("updates", (size_t)table->num_entries + 1, sizeof *list->first_call, &list->first_call);
-  if (status == TRI_OK) status = fill(&m);
+  if (status == TRI_OK) status = fill_update_list(&m);
   if (status != TRI_OK) {
     tri_updates_destroy(list);
     return status;

@@ -1,5 +1,5 @@
-/* What a rank updates at the end of a step: a list of calls of optimizers, made from its buckets, and where each keeps
- * its states. */
+/* The updates of a rank at the end of a step: a list of optimizer calls, made from its buckets, and the place of each
+ * call's states. */
 #ifndef TRI_SCHEDULE_UPDATES_H
 #define TRI_SCHEDULE_UPDATES_H
 
@@ -13,12 +13,12 @@ typedef struct tri_updates {
   size_t state_bytes;  /* of all states */
 } tri_updates;
 
-/* `settings`, the buckets and the table outlive the list. Release with tri_updates_destroy. */
+/* `settings`, the buckets and the table must outlive the list. Release with tri_updates_destroy. */
 tri_status tri_updates_create(const tri_optimizer_settings *settings, const tri_mesh_seat *seat, tri_dtype type,
                               const tri_parameter_table *table, const tri_buckets *buckets, tri_updates **out);
 void tri_updates_destroy(tri_updates *updates);
 
-/* The most scratch memory that one of them wants. */
+/* Bytes of scratch memory that the update needs: the most of any of its calls, which run one after the other. */
 tri_status tri_updates_workspace(const tri_updates *updates, const tri_device_description *device, size_t *bytes);
 
 #endif

@@ -117,7 +117,7 @@ static queued_pair heap_pop(learner *l) {
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------ */
 
-static size_t place_of(const learner *l, uint64_t pair) {
+static size_t pair_table_place(const learner *l, uint64_t pair) {
   size_t place = (size_t)((pair * UINT64_C(0x9E3779B97F4A7C15)) >> 20) & (l->table_places - 1);
   while (l->table[place] != 0 && l->pairs[l->table[place] - 1].pair != pair)
     place = (place + 1) & (l->table_places - 1);
@@ -131,14 +131,14 @@ static tri_status grow_table(learner *l) {
   tri_free(l->table);
   l->table = table;
   l->table_places = places;
-  for (int32_t i = 0; i < l->pair_count; i++) table[place_of(l, l->pairs[i].pair)] = i + 1;
+  for (int32_t i = 0; i < l->pair_count; i++) table[pair_table_place(l, l->pairs[i].pair)] = i + 1;
   return TRI_OK;
 }
 
 /* The index of a pair's facts, made if the pair is new. */
 static tri_status find_pair(learner *l, uint64_t pair, int32_t *out) {
   if ((size_t)l->pair_count * 2 >= l->table_places) TRI_TRY(grow_table(l));
-  size_t place = place_of(l, pair);
+  size_t place = pair_table_place(l, pair);
   if (l->table[place] == 0) {
     TRI_TRY(make_room(&l->pairs, sizeof *l->pairs, l->pair_count, &l->pair_room));
     l->pairs[l->pair_count] = (pair_facts){.pair = pair, .fresh = NOWHERE};

@@ -25,7 +25,7 @@ static void set_few(tri_joins *joins, int left, int right) {
 }
 
 /* The place of a pair in the table, or the free place where it belongs. */
-static size_t place_of(const tri_joins *joins, uint64_t pair) {
+static size_t join_table_place(const tri_joins *joins, uint64_t pair) {
   size_t place = (size_t)((pair * UINT64_C(0x9E3779B97F4A7C15)) >> 24) & joins->mask;
   while (joins->pairs[place] != 0 && joins->pairs[place] != pair) place = (place + 1) & joins->mask;
   return place;
@@ -54,7 +54,7 @@ static void join(tri_joins *joins, uint32_t left, uint32_t right) {
   if (a >= 0 && b >= 0) {
     set_few(joins, a, b);
   } else {
-    joins->pairs[place_of(joins, pair)] = pair; /* not 0: one of the two is beyond ASCII */
+    joins->pairs[join_table_place(joins, pair)] = pair; /* not 0: one of the two is beyond ASCII */
   }
 }
 
@@ -98,7 +98,7 @@ static bool can_join(const tri_joins *joins, uint32_t left, uint32_t right) {
     return (joins->few[bit / 8] >> bit % 8 & 1) != 0;
   }
   if (joins->few_only) return true;
-  return joins->pairs[place_of(joins, (uint64_t)left << 32 | right)] != 0;
+  return joins->pairs[join_table_place(joins, (uint64_t)left << 32 | right)] != 0;
 }
 
 size_t tri_joins_run(const tri_joins *joins, const char *text, size_t bytes) {

@@ -63,7 +63,7 @@ static char peek(const translation *t, size_t ahead) {
   return t->at + ahead < t->bytes ? t->pattern[t->at + ahead] : '\0';
 }
 
-static tri_status put(translation *t, const char *text, size_t bytes) {
+static tri_status append_pattern_bytes(translation *t, const char *text, size_t bytes) {
   if (t->alphabet == NULL) return TRI_OK;
   if (t->room - t->length < bytes) {
     const size_t room = 2 * (t->length + bytes) + 256;
@@ -75,7 +75,9 @@ static tri_status put(translation *t, const char *text, size_t bytes) {
   return TRI_OK;
 }
 
-static tri_status put_text(translation *t, const char *text) { return put(t, text, strlen(text)); }
+static tri_status append_pattern_text(translation *t, const char *text) {
+  return append_pattern_bytes(t, text, strlen(text));
+}
 
 static tri_status refuse(const translation *t, const char *what, size_t at) {
   return tri_fail(TRI_UNSUPPORTED, "%s: the pattern has %s at byte %zu, which is not supported", t->where, what, at);
@@ -135,13 +137,13 @@ static tri_status put_run(translation *t, int first, int last) {
   int length = 0;
   if (first < TRI_ASCII) {
     length = snprintf(text, sizeof text, "\\x%02x-\\x%02x", (unsigned)first, (unsigned)last);
-    return put(t, text, (size_t)length);
+    return append_pattern_bytes(t, text, (size_t)length);
   }
   for (int bytes = 2; bytes <= 4; bytes++) {
     length += snprintf(text + length, sizeof text - (size_t)length, "\\x{%" PRIx32 "}-\\x{%" PRIx32 "}",
                        tri_alphabet_stand_in(first - TRI_ASCII, bytes), tri_alphabet_stand_in(last - TRI_ASCII, bytes));
   }
-  return put(t, text, (size_t)length);
+  return append_pattern_bytes(t, text, (size_t)length);
 }
 
 static tri_status put_set(translation *t, const set *s) {
@@ -149,17 +151,17 @@ static tri_status put_set(translation *t, const set *s) {
   bool even = true; /* in ASCII a letter is there in both forms or in none */
   if (t->alphabet == NULL) return TRI_OK;
   for (int c = 'A'; c <= 'Z'; c++) even &= s->has[c] == s->has[c - 'A' + 'a'];
-  if (!even && is_folding(t)) TRI_TRY(put_text(t, "(?-i:"));
+  if (!even && is_folding(t)) TRI_TRY(append_pattern_text(t, "(?-i:"));
   for (int i = 0; i < num_all(t); i++) {
     if (!s->has[i]) continue;
     int last = i;
     while (last + 1 < num_all(t) && last + 1 != TRI_ASCII && s->has[last + 1]) last++;
-    if (runs++ == 0) TRI_TRY(put_text(t, "["));
+    if (runs++ == 0) TRI_TRY(append_pattern_text(t, "["));
     TRI_TRY(put_run(t, i, last));
     i = last;
   }
-  TRI_TRY(put_text(t, runs == 0 ? "(?!)" : "]"));
-  return put_text(t, !even && is_folding(t) ? ")" : "");
+  TRI_TRY(append_pattern_text(t, runs == 0 ? "(?!)" : "]"));
+  return append_pattern_text(t, !even && is_folding(t) ? ")" : "");
 }
 
 static tri_status put_property(translation *t, const property *p) {
@@ -229,7 +231,7 @@ static tri_status put_code(translation *t, uint32_t code) {
   char text[16];
   const bool third_form = is_folding(t) && code < TRI_ASCII && strchr("sSkK", (int)code) != NULL && code != 0;
   if (code < TRI_ASCII && !third_form) {
-    return put(t, text, (size_t)snprintf(text, sizeof text, "\\x%02x", (unsigned)code));
+    return append_pattern_bytes(t, text, (size_t)snprintf(text, sizeof text, "\\x%02x", (unsigned)code));
   }
   set s = {0};
   TRI_TRY(add_range(t, code, code, &s));
@@ -398,15 +400,15 @@ static tri_status read_escape(translation *t, bool in_class, escape *out) {
 /* \b is where one side is of a word and the other is not. */
 static tri_status put_boundary(translation *t, bool is) {
   const property word = {.facts = TRI_IS_WORD | TRI_IS_LATIN_NUMBER};
-  TRI_TRY(put_text(t, "(?:(?<="));
+  TRI_TRY(append_pattern_text(t, "(?:(?<="));
   TRI_TRY(put_property(t, &word));
-  TRI_TRY(put_text(t, is ? ")(?!" : ")(?="));
+  TRI_TRY(append_pattern_text(t, is ? ")(?!" : ")(?="));
   TRI_TRY(put_property(t, &word));
-  TRI_TRY(put_text(t, ")|(?<!"));
+  TRI_TRY(append_pattern_text(t, ")|(?<!"));
   TRI_TRY(put_property(t, &word));
-  TRI_TRY(put_text(t, is ? ")(?=" : ")(?!"));
+  TRI_TRY(append_pattern_text(t, is ? ")(?=" : ")(?!"));
   TRI_TRY(put_property(t, &word));
-  return put_text(t, "))");
+  return append_pattern_text(t, "))");
 }
 
 static tri_status put_escape(translation *t) {
@@ -417,7 +419,7 @@ static tri_status put_escape(translation *t) {
     return put_boundary(t, letter == 'b');
   }
   if (letter != '\0' && strchr("AzZGK", letter) != NULL) {
-    TRI_TRY(put(t, t->pattern + t->at, 2));
+    TRI_TRY(append_pattern_bytes(t, t->pattern + t->at, 2));
     t->at += 2;
     return TRI_OK;
   }
@@ -555,20 +557,21 @@ static tri_status put_until(translation *t, char end) {
   const size_t begin = t->at;
   while (t->at < t->bytes && t->pattern[t->at] != end) t->at++;
   if (t->at < t->bytes) t->at++;
-  return put(t, t->pattern + begin, t->at - begin);
+  return append_pattern_bytes(t, t->pattern + begin, t->at - begin);
 }
 
 /* (?i) and (?i: and their like: what they say of case is noted. */
 static tri_status put_flags(translation *t, bool *folds, bool *opens) {
   bool on = true;
-  TRI_TRY(put_text(t, "(?"));
+  TRI_TRY(append_pattern_text(t, "(?"));
   for (t->at += 2; t->at < t->bytes && peek(t, 0) != ')' && peek(t, 0) != ':'; t->at++) {
     if (peek(t, 0) == '-') on = false;
     if (peek(t, 0) == 'i') *folds = on;
-    TRI_TRY(put(t, peek(t, 0) == 'm' ? "s" : t->pattern + t->at, 1)); /* Ruby's m: a dot is a line break too */
+    TRI_TRY(append_pattern_bytes(t, peek(t, 0) == 'm' ? "s" : t->pattern + t->at,
+                                 1)); /* Ruby's m: a dot is a line break too */
   }
   *opens = peek(t, 0) == ':';
-  TRI_TRY(put(t, t->pattern + t->at, t->at < t->bytes ? 1 : 0));
+  TRI_TRY(append_pattern_bytes(t, t->pattern + t->at, t->at < t->bytes ? 1 : 0));
   t->at++;
   return TRI_OK;
 }
@@ -585,7 +588,7 @@ static tri_status put_group(translation *t) {
   } else {
     const size_t length = kind == '\0' ? 1 : kind == '<' ? 4 : 3;
     if (kind != '\0' && strchr(":=!><", kind) == NULL) return refuse(t, "a group of a kind that is not known", t->at);
-    TRI_TRY(put(t, t->pattern + t->at, length < t->bytes - t->at ? length : t->bytes - t->at));
+    TRI_TRY(append_pattern_bytes(t, t->pattern + t->at, length < t->bytes - t->at ? length : t->bytes - t->at));
     t->at += length;
   }
   if (opens && ++t->depth == DEEPEST) return refuse(t, "too many groups within groups", t->at);
@@ -613,8 +616,8 @@ static tri_status translate(translation *t) {
       TRI_TRY(put_code(t, code));
     } else {
       if (c == ')' && t->depth > 0) t->depth--;
-      TRI_TRY(put(t, &c, 1));
-      if (c == '{' && peek(t, 1) == ',') TRI_TRY(put_text(t, "0")); /* {,3}, which not every PCRE2 knows */
+      TRI_TRY(append_pattern_bytes(t, &c, 1));
+      if (c == '{' && peek(t, 1) == ',') TRI_TRY(append_pattern_text(t, "0")); /* {,3}, which not every PCRE2 knows */
       t->at++;
     }
   }

@@ -46,7 +46,7 @@ void tri_vocabulary_release(tri_vocabulary *vocabulary) {
 }
 
 /* The place of these bytes in by_bytes, or the free place where they belong. */
-static size_t place_of(const tri_vocabulary *vocabulary, const char *bytes, size_t count) {
+static size_t token_table_place(const tri_vocabulary *vocabulary, const char *bytes, size_t count) {
   size_t place = (size_t)tri_hash_bytes(bytes, count) & vocabulary->by_bytes_mask;
   for (;; place = (place + 1) & vocabulary->by_bytes_mask) {
     int32_t id = vocabulary->by_bytes[place] - 1;
@@ -65,12 +65,12 @@ tri_status tri_vocabulary_add(tri_vocabulary *vocabulary, int32_t id, const char
   memcpy(vocabulary->pool + vocabulary->pool_bytes, bytes, count);
   vocabulary->tokens[id] = (tri_token){.offset = vocabulary->pool_bytes, .bytes = (uint32_t)count, .learnt = learnt};
   vocabulary->pool_bytes += count;
-  if (learnt) vocabulary->by_bytes[place_of(vocabulary, bytes, count)] = id + 1;
+  if (learnt) vocabulary->by_bytes[token_table_place(vocabulary, bytes, count)] = id + 1;
   return TRI_OK;
 }
 
 int32_t tri_vocabulary_find(const tri_vocabulary *vocabulary, const char *bytes, size_t count) {
-  return vocabulary->by_bytes[place_of(vocabulary, bytes, count)] - 1;
+  return vocabulary->by_bytes[token_table_place(vocabulary, bytes, count)] - 1;
 }
 
 tri_status tri_vocabulary_add_merge(tri_vocabulary *vocabulary, int32_t left, int32_t right, int32_t result) {

@@ -15,7 +15,7 @@ void tri_word_counts_release(tri_word_counts *counts) {
 }
 
 /* The place of a word in the table, or the free place where it belongs. */
-static size_t place_of(const tri_word_counts *counts, const char *word, size_t bytes) {
+static size_t word_table_place(const tri_word_counts *counts, const char *word, size_t bytes) {
   size_t place = (size_t)tri_hash_bytes(word, bytes) & (counts->table_places - 1);
   for (;; place = (place + 1) & (counts->table_places - 1)) {
     int32_t index = counts->table[place] - 1;
@@ -34,7 +34,7 @@ static tri_status grow_table(tri_word_counts *counts) {
   counts->table_places = places;
   for (int64_t i = 0; i < counts->word_count; i++) {
     const tri_counted_word *word = &counts->words[i];
-    table[place_of(counts, counts->pool + word->offset, word->bytes)] = (int32_t)i + 1;
+    table[word_table_place(counts, counts->pool + word->offset, word->bytes)] = (int32_t)i + 1;
   }
   return TRI_OK;
 }
@@ -64,7 +64,7 @@ static tri_status add_new(tri_word_counts *counts, const char *word, size_t byte
 
 tri_status tri_word_counts_add(tri_word_counts *counts, const char *word, size_t bytes) {
   if ((size_t)counts->word_count * 2 >= counts->table_places) TRI_TRY(grow_table(counts));
-  size_t place = place_of(counts, word, bytes);
+  size_t place = word_table_place(counts, word, bytes);
   if (counts->table[place] != 0) {
     counts->words[counts->table[place] - 1].count++;
     return TRI_OK;

@@ -137,8 +137,8 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
 }
 
 /* *choices is all of them, old and new. */
-static tri_status choose(const tri_run_config *config, tri_device *device, const char *chooser, const char *products,
-                         bool anew, char **choices) {
+static tri_status choose_run_gemms(const tri_run_config *config, tri_device *device, const char *chooser,
+                                   const char *products, bool anew, char **choices) {
   char path[TRI_PATH_BYTES];
   tri_gemm_choices_file file = {.timed = config->time_products};
   char *wanted = NULL, *chosen = NULL;
@@ -188,7 +188,7 @@ static tri_status choose_together(const tri_run_config *config, const tri_group 
   if (world->rank == 0) warn_of_others(all, world->size);
   if (!takes) return TRI_OK;
   tri_status status = TRI_OK;
-  if (world->rank == 0) status = choose(config, device, all[0].chooser, products, anew, &choices);
+  if (world->rank == 0) status = choose_run_gemms(config, device, all[0].chooser, products, anew, &choices);
   TRI_TRY(tri_first_rank_status(world, status));
   uint64_t length = choices == NULL ? 0 : strlen(choices);
   status = world->size == 1 ? TRI_OK : tri_broadcast(world, 0, sizeof length, &length);

@@ -89,7 +89,7 @@ static int effort(int64_t count, int64_t turn) {
 }
 
 /* The point's place in the list, which is in order, or -1. */
-static int64_t place_of(const tri_suggester *s, const tri_point *point) {
+static int64_t find_point_index(const tri_suggester *s, const tri_point *point) {
   int64_t low = 0, high = s->num_points - 1;
   while (low <= high) {
     int64_t middle = low + (high - low) / 2, k = 0;
@@ -106,7 +106,7 @@ static int64_t place_of(const tri_suggester *s, const tri_point *point) {
 }
 
 static double prior_of(const tri_suggester *s, const tri_point *point) {
-  int64_t place = s->prior == NULL ? -1 : place_of(s, point);
+  int64_t place = s->prior == NULL ? -1 : find_point_index(s, point);
   return place < 0 ? 0 : s->prior[place];
 }
 
@@ -262,7 +262,7 @@ static tri_status mark_tried(tri_suggester *s, const tri_trial *trials, int64_t 
   bool same = s->marked > 0 && s->marked <= count && trials[s->marked - 1].number == s->last_marked;
   if (!same) memset(s->tried, 0, (size_t)s->num_points * sizeof *s->tried);
   for (int64_t i = same ? s->marked : 0; i < count; i++) {
-    int64_t place = place_of(s, &trials[i].point);
+    int64_t place = find_point_index(s, &trials[i].point);
     if (place >= 0) s->tried[place] = true;
   }
   s->marked = count;
@@ -390,7 +390,7 @@ static void add_neighbours(field *f, const tri_point *point) {
       tri_point other = *point;
       other.at[k] = v;
       tri_point_settle(space, &other);
-      if (v != point->at[k]) add_place(f, place_of(f->s, &other));
+      if (v != point->at[k]) add_place(f, find_point_index(f->s, &other));
     }
   }
 }
@@ -418,8 +418,8 @@ static void add_sample_of_all(field *f) {
 }
 
 /* The best of a sample, and of what climbing from the best of the sample and from the best trial leads to. */
-static tri_status choose(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
-                         tri_point *out, bool *found) {
+static tri_status choose_next_point(const tri_suggester *s, const models *m, const tri_trial *trials, int64_t count,
+                                    tri_point *out, bool *found) {
   field all = {0}, near = {0};
   int64_t neighbours = 0, most = count <= 60 ? MOST_LOOKED_AT : MOST_LOOKED_AT * 60 * 60 / (count * count);
   const tri_trial *top = tri_trial_best(trials, count);
@@ -488,7 +488,7 @@ static tri_status by_models(tri_suggester *s, const tri_trial *trials, int64_t c
   if (status == TRI_OK) status = model_memory(s, modelled, num_modelled, &m);
   if (status == TRI_OK) status = model_success(s, modelled, num_modelled, &m);
   tri_free(some);
-  if (status == TRI_OK) status = choose(s, &m, trials, count, out, found);
+  if (status == TRI_OK) status = choose_next_point(s, &m, trials, count, out, found);
   release_models(&m);
   return status;
 }

@@ -248,7 +248,8 @@ static const struct {
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}", TRI_UNSUPPORTED, "scaled by the layer"},
     {"{\"model_type\": \"gpt2\", \"add_cross_attention\": true}", TRI_UNSUPPORTED, "cross-attention is not supported"},
     {"{\"model_type\": \"gpt2\", \"quantization_config\": {}}", TRI_UNSUPPORTED, "quantized weights"},
-    {"{\"model_type\": \"llama\", \"hidden_act\": \"softmax\"}", TRI_UNSUPPORTED, "`hidden_act` is `softmax`; gelu_new, gelu, silu"},
+    {"{\"model_type\": \"llama\", \"hidden_act\": \"softmax\"}", TRI_UNSUPPORTED,
+     "`hidden_act` is `softmax`; gelu_new, gelu, silu"},
     {"{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5, \"rope_scaling\": {\"type\": \"linear\", \"factor\": "
      "2}}",
      TRI_UNSUPPORTED, "`partial_rotary_factor` is 0.5"},

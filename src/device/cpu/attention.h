@@ -1,4 +1,5 @@
-/* Between attention.c, which checks, counts and shares out the work, and the vector code in kernels/attention_*.c.
+/* The interface between attention.c, which checks calls and divides the work, and the vector code in
+ * kernels/attention_*.c.
  *
  * The vector code exists once for each vector unit and, where the unit multiplies pairs of bf16 (AVX512-BF16), once
  * more on such pairs. Every function below is one thread's task; tasks of one kind write disjoint memory, so they may
@@ -14,7 +15,7 @@
 typedef struct tri_attention_forward {
   const tri_attention *call;
   const tri_attention_slice *slices;
-  int64_t num_slices; /* behind which no slice says anything */
+  int64_t num_slices; /* up to the last one that is not empty */
   const void *q, *k, *v;
   void *out;
   float *log_sum_exp; /* or NULL */
@@ -40,19 +41,19 @@ typedef struct tri_attention_kernels {
    * tiles among those that share it. */
   void (*forward)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, int64_t first, int64_t count,
                   void *scratch);
-  /* Where slices share queries: a tile of rows of q through all slices. */
+  /* If slices share queries: a tile of rows of q through all slices. */
   void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
-  /* Of a slice of one query: of all heads that share a key/value head. */
+  /* For a slice of one query: all heads that share a key/value head. */
   void (*forward_step)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, void *scratch);
 
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
-  /* All three gradients of a slice, of a key/value head and of the heads that share it. */
+  /* All three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
-  /* The same of all slices, which share keys and no queries. */
+  /* The same for all slices, if they share keys but not queries. */
   void (*backward_shared)(const tri_attention_backward *job, int64_t kv_head, void *scratch);
-  /* The same gradients, to the bit, as tasks of at most TILE rows of keys (k and v) and of queries (q), which the
-   * slices begin .. end - 1 may name. */
+  /* The same gradients, to the bit, as tasks of at most TILE rows of keys (for k and v) and of queries (for q), through
+   * the slices begin .. end - 1. */
   void (*backward_keys)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t kv_head, int64_t first,
                         int64_t count, void *scratch);
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,
@@ -70,12 +71,12 @@ TRI_ATTENTION_STEP(avx512bf16)
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
     tri_attention_floats_avx512, tri_attention_pairs_avx512bf16;
 
-/* What the device's table calls, with the kernels named: bytes of the workspace, and both directions. */
+/* The functions of the device's table, for given vector code. */
 tri_status tri_attention_workspace_with(const tri_attention_kernels *kernels, int threads, const tri_attention *call,
                                         size_t *bytes);
 tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int threads,
                                       const tri_attention_forward *job, void *workspace);
-/* The job's `delta` is found in the workspace. */
+/* Sets the job's `delta` to a part of the workspace. */
 tri_status tri_attention_backward_with(const tri_attention_kernels *kernels, int threads,
                                        const tri_attention_backward *job, void *workspace);
 

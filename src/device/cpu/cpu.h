@@ -5,11 +5,11 @@
 #include "device/device.h"
 #include "device/queue.h"
 
-/* Fills in an empty device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16"; one
- * that the CPU lacks is TRI_UNSUPPORTED. threads 0 is all cores that this process may use. */
+/* Sets the members of a device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16";
+ * TRI_UNSUPPORTED if the CPU lacks it. threads 0: all cores that this process may use. */
 tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out);
 
-/* memory.c: host memory in pages as large as the system gives. */
+/* memory.c: host memory, in huge pages if the system has them. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out);
 void tri_cpu_memory_destroy(tri_device *device, void *memory, size_t bytes);
 tri_status tri_cpu_copy(tri_queue *queue, const tri_copy *copy);

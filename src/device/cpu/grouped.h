@@ -1,5 +1,5 @@
-/* Matrix products of rows in groups (description.h): how they are computed, made once for a shape and kept, and the
- * pieces that one thread computes. Internal to grouped*.c, but for the two functions of the device's tables. */
+/* Matrix products of groups of rows (description.h): plans, which are made once for a shape and kept, and the tiles
+ * that one thread computes. Internal to grouped*.c, but for the two functions of the device's tables. */
 #ifndef TRI_DEVICE_CPU_GROUPED_H
 #define TRI_DEVICE_CPU_GROUPED_H
 
@@ -12,35 +12,35 @@ tri_status tri_cpu_grouped_matmul(tri_queue *queue, const tri_grouped_matmul *pr
 
 enum { TRI_GROUPED_SIZES = 8 };
 
-/* Each thread computes tiles of its own, in a part of the workspace of its own, where operands are staged that lie
- * otherwise than an engine wants or that have fewer rows than a tile. */
+/* Each thread computes its own tiles, with its own part of the workspace, to which operands are copied if their layout
+ * does not suit the library or if they have fewer rows than a tile. */
 typedef struct tri_grouped_plan {
   struct tri_grouped_plan *next;
-  tri_matmul product;   /* of one group; how many rows there are is not a part of it */
-  tri_matmul_path path; /* ZERO: a product of no depth */
+  tri_matmul product;   /* of one group; plans do not depend on the number of rows */
+  tri_matmul_path path; /* ZERO: a product with k = 0 */
 
-  /* Rows in a tile, ascending. Product: of a and c, tiles whose rows are equal bits for bits. Gradient by the
-   * primitive: of a and b. */
+  /* Rows of a tile, ascending. Product: of a and c; all sizes give the same bits for a row. Gradient by the primitive:
+   * of a and b. */
   int num_sizes;
   int64_t sizes[TRI_GROUPED_SIZES];
 
   tri_chunks down, across;        /* tiles of a gradient; a product by sgemm is cut across */
   tri_chunks depth;               /* of a product by sgemm                                  */
-  bool stage_a, stage_b, stage_c; /* always, and not only where rows are missing           */
-  bool packs;                     /* b is packed on the way, one group's at a time          */
+  bool stage_a, stage_b, stage_c; /* always copied, not only if rows are missing            */
+  bool packs;                     /* b is packed during the call, one group at a time       */
   size_t a_offset, b_offset, c_offset, scratch_offset, thread_bytes, packed_bytes;
 
-  /* PRIMITIVE, for each of the threads. Product: by size. Gradient: by tri_grouped_kind and size. */
+  /* PRIMITIVE, one set for each thread. Product: by size. Gradient: by tri_grouped_kind and size. */
   int threads, num_primitives;
   tri_onednn_primitive *multiply;
   dnnl_stream_t *streams;
 } tri_grouped_plan;
 
-/* What one call works on. */
+/* The operands of one call. */
 typedef struct tri_grouped_call {
   tri_cpu_matmul_state *state;
   const tri_grouped_plan *plan;
-  const tri_matmul *product; /* the caller's: ldb is not a part of a packed plan */
+  const tri_matmul *product; /* the caller's, with its ldb, which packed plans do not have */
   const char *a, *b;
   char *c, *threads_memory;
   const int32_t *begins;
@@ -51,10 +51,11 @@ static inline char *tri_grouped_memory(const tri_grouped_call *at, int thread, s
   return at->threads_memory + (size_t)thread * at->plan->thread_bytes + offset;
 }
 
-/* grouped_plan.c: from the state's list, made where it is missing. */
+/* grouped_plan.c: finds the plan in the state's list, or makes it. The state owns it. */
 tri_status tri_grouped_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_grouped_plan **out);
 void tri_grouped_plans_destroy(tri_grouped_plan *first);
-/* Of a gradient's primitives: which of the two heights of a tile, and whether it adds. */
+/* The index of a gradient's primitive: by the height of a tile (the last one may differ), and whether it accumulates.
+ */
 static inline int tri_grouped_kind(bool last_down, bool accumulate) {
   return (last_down ? 2 : 0) + (accumulate ? 1 : 0);
 }
@@ -64,7 +65,7 @@ enum { TRI_GROUPED_KINDS = 4 };
 dnnl_status_t tri_grouped_rows(const tri_grouped_call *at, int thread, int size, int64_t live, const char *a,
                                const char *b, char *c);
 
-/* grouped_gradient.c. A tile of a gradient: of one group's rows, from the first of which a and b begin. */
+/* grouped_gradient.c. Tile (down, across) of the gradient of one group. */
 dnnl_status_t tri_grouped_gradient(const tri_grouped_call *at, int thread, int64_t group, int64_t down, int64_t across);
 
 #endif

@@ -180,7 +180,7 @@ static float next_value(uint32_t *bits) {
   return value * magnitudes[next_bits(bits) % 4];
 }
 
-static void put(void *array, tri_dtype type, int64_t i, float value) {
+static void store_probe_value(void *array, tri_dtype type, int64_t i, float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
   if (type == TRI_BF16) {
@@ -201,8 +201,8 @@ static void fill_a(const tri_matmul *p, int64_t rows, void *a) {
   for (int64_t l = 0; l < p->k / 2; l++) {
     const float value = next_value(&bits);
     for (int64_t i = 0; i < rows; i++) {
-      put(a, p->a_type, i * p->lda + l, value);
-      put(a, p->a_type, i * p->lda + like(l, p->k), -value);
+      store_probe_value(a, p->a_type, i * p->lda + l, value);
+      store_probe_value(a, p->a_type, i * p->lda + like(l, p->k), -value);
     }
   }
 }
@@ -213,8 +213,8 @@ static void fill_b(const tri_matmul *p, void *b) {
     const int64_t also = like(l, p->k);
     for (int64_t j = 0; j < p->n; j++) {
       const float value = next_value(&bits);
-      put(b, p->b_type, p->b_transposed ? j * p->ldb + l : l * p->ldb + j, value);
-      put(b, p->b_type, p->b_transposed ? j * p->ldb + also : also * p->ldb + j, value);
+      store_probe_value(b, p->b_type, p->b_transposed ? j * p->ldb + l : l * p->ldb + j, value);
+      store_probe_value(b, p->b_type, p->b_transposed ? j * p->ldb + also : also * p->ldb + j, value);
     }
   }
 }
@@ -224,7 +224,7 @@ static void fill_c(const tri_matmul *p, int64_t rows, void *c) {
   uint32_t bits = 777;
   for (int64_t j = 0; j < p->n; j++) {
     const float value = next_value(&bits) * 0x1p-22f;
-    for (int64_t i = 0; i < rows; i++) put(c, p->c_type, i * p->ldc + j, value);
+    for (int64_t i = 0; i < rows; i++) store_probe_value(c, p->c_type, i * p->ldc + j, value);
   }
 }
 

@@ -1,5 +1,5 @@
-/* Matrix products of the CPU device, by oneDNN. Internal to the device: cpu.c keeps the state in its own and puts the
- * four functions into its table. */
+/* Matrix products of the CPU device, by oneDNN. Internal to the device: cpu.c owns the state and has the four functions
+ * in its table. */
 #ifndef TRI_DEVICE_CPU_MATMUL_H
 #define TRI_DEVICE_CPU_MATMUL_H
 
@@ -16,9 +16,9 @@ typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_
 typedef struct tri_cpu_matmul_options {
   int threads;
   tri_rows_copy copy_rows; /* of the chosen vector unit */
-  tri_few_rows few_rows;   /* the same */
+  tri_few_rows few_rows;   /* of the chosen vector unit */
   tri_cpu_bf16 bf16;
-  bool pack_fp32; /* fp32 weights in oneDNN's own layout; matmul_plan.c says why not */
+  bool pack_fp32; /* pack fp32 weights in oneDNN's layout; matmul_plan.c says why this is off */
 } tri_cpu_matmul_options;
 
 /* One state serves one calling thread at a time. Release with tri_cpu_matmul_state_destroy (NULL is ignored). */
@@ -29,11 +29,11 @@ void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
  * of the former over the latter, 0 if there is nothing to measure. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
 
-/* The device's own; cpu.c knows where it is. */
+/* The state of a device (cpu.c). */
 tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of);
 
-/* The tables' functions (kernels.h, description.h). Beyond its types, b may be plain fp32 beside a bf16 a: the
- * parameter itself. Where matmul_packed answers 0 that is the form to pass. */
+/* The functions of the tables (kernels.h, description.h). In addition to the types there, b may be unpacked fp32 with a
+ * in bf16: the parameter itself, which callers pass if matmul_packed says 0. */
 tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_cpu_matmul_packed(const tri_device_description *of, const tri_matmul *product, size_t *bytes);
 tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_dtype b_plain_type, const void *b,

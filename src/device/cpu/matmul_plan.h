@@ -1,4 +1,4 @@
-/* How one product is computed: made once, kept in the state, run many times. Internal to matmul*.c. */
+/* Plans of how a product is computed; each is made once and kept in the state. Internal to matmul*.c. */
 #ifndef TRI_DEVICE_CPU_MATMUL_PLAN_H
 #define TRI_DEVICE_CPU_MATMUL_PLAN_H
 
@@ -14,7 +14,7 @@ static inline int64_t tri_chunk_size(const tri_chunks *chunks, int64_t i) {
   return i + 1 < chunks->count ? chunks->size : chunks->last;
 }
 
-/* Elements between the rows of a staged fp32 operand, against aliasing. */
+/* Extra elements between the rows of a staged fp32 operand, against aliasing in the cache. */
 enum { TRI_STAGE_GAP = 32 };
 
 typedef enum tri_matmul_path {
@@ -30,19 +30,19 @@ typedef struct tri_matmul_plan {
   tri_matmul_path path;
   tri_chunks rows;  /* of c, and of a                                                               */
   tri_chunks depth; /* of k; one for the primitive                                                  */
-  bool stage_a;     /* FEW: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows  */
-  bool stage_b;     /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
-  bool stage_c;     /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
+  bool stage_a; /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
+  bool stage_b; /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
+  bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: a whole chunk of rows, and the last */
   tri_onednn_primitive gather[2];   /* of a into its stage, the same two            */
 } tri_matmul_plan;
 
-/* A blocked layout of b; bytes 0 where packing is not supported or does not pay. */
+/* A blocked layout of b; bytes 0: packing is not supported or of no use. */
 typedef struct tri_matmul_packing {
   size_t bytes;
   tri_onednn_layout layout;
-  tri_onednn_primitive fill[2]; /* from plain fp32 and from plain bf16; made when first used */
+  tri_onednn_primitive fill[2]; /* pack unpacked fp32, and bf16; made when first used */
 } tri_matmul_packing;
 
 enum { TRI_MATMUL_CACHE = 512 };
@@ -52,7 +52,7 @@ typedef struct tri_matmul_cache {
   struct tri_matmul_entry {
     tri_matmul key;
     tri_matmul_plan *plan;
-    tri_matmul_packing *packing; /* of an entry, one of the two is set; of an empty place neither */
+    tri_matmul_packing *packing; /* an entry has one of the two; both NULL: empty */
   } entries[TRI_MATMUL_CACHE];
   int64_t count;
 } tri_matmul_cache;
@@ -63,30 +63,30 @@ struct tri_cpu_matmul_state {
   dnnl_stream_t stream;
   double bf16_ratio;
   tri_matmul_cache cache;
-  struct tri_grouped_plan *grouped; /* grouped_plan.c: of products of rows in groups, few */
+  struct tri_grouped_plan *grouped; /* list of plans of products of groups of rows (grouped_plan.c) */
 };
 
 /* Sets this thread's OpenMP team to `threads`, which oneDNN follows, and returns what it was. */
 int tri_matmul_enter(int threads);
 void tri_matmul_leave(int before);
 
-/* matmul_plan.c: the choice. The result is in *out, which was zero bytes; on failure it holds nothing. */
+/* matmul_plan.c: make a plan or a packing in *out, which must be {0}; after a failure it owns nothing. */
 tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan *out);
 tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing *out);
-/* The parts of c that sgemm makes on one thread each. */
+/* The tiles of c, each of which one thread computes with sgemm. */
 void tri_matmul_tiles(int64_t rows, int64_t columns, tri_chunks *row_tiles, tri_chunks *column_tiles);
 void tri_matmul_plan_release(tri_matmul_plan *plan);
 void tri_matmul_packing_release(tri_matmul_packing *packing);
 
-/* matmul.c: the types and sizes that there are. */
+/* matmul.c: checks types and sizes. */
 tri_status tri_cpu_matmul_check(const tri_matmul *product);
-/* What the table's functions for packing do. */
+/* The packing of the table's functions. */
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed);
 
 /* matmul_state.c: whether two products have the same plan. */
 bool tri_matmul_same(const tri_matmul *a, const tri_matmul *b);
-/* From the cache, made where it is missing. Valid until the next call. */
+/* Find an entry in the cache, or make it. Valid until the next call. */
 tri_status tri_matmul_plan_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_plan **out);
 tri_status tri_matmul_packing_find(tri_cpu_matmul_state *state, const tri_matmul *product, tri_matmul_packing **out);
 

@@ -1,6 +1,6 @@
-/* What we use of oneDNN: layouts of matrices, reorders, products, and their execution. The one place (with onednn.c)
- * that knows that the 2.x and 3.x interfaces differ: 2.x keeps a memory descriptor by value and describes an operation
- * before its primitive, 3.x has opaque descriptors and does both at once. */
+/* The parts of oneDNN that we use: layouts of matrices, reorders, products, and their execution. Only this file and
+ * onednn.c know that the interfaces of 2.x and 3.x differ: 2.x has memory descriptors by value and describes an
+ * operation before its primitive, 3.x has opaque descriptors and does both at once. */
 #ifndef TRI_DEVICE_CPU_ONEDNN_H
 #define TRI_DEVICE_CPU_ONEDNN_H
 
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a matrix lies in memory. One that is all zero bytes is unset; every set one is destroyed. */
+/* The layout of a matrix in memory. {0} is unset; a layout that is set must be destroyed. */
 typedef struct tri_onednn_layout {
   dnnl_memory_desc_t desc;
   bool set;
@@ -21,14 +21,14 @@ typedef struct tri_onednn_layout {
 /* Element (r, c) at r * row_stride + c * column_stride. fp32 and bf16 only. */
 tri_status tri_onednn_layout_strided(tri_dtype type, int64_t rows, int64_t columns, int64_t row_stride,
                                      int64_t column_stride, tri_onednn_layout *out);
-/* The layout that oneDNN itself likes best; only for a product's b. */
+/* The layout that oneDNN chooses; only for a product's b. */
 tri_status tri_onednn_layout_any(tri_dtype type, int64_t rows, int64_t columns, tri_onednn_layout *out);
 size_t tri_onednn_layout_bytes(const tri_onednn_layout *layout);
 void tri_onednn_layout_destroy(tri_onednn_layout *layout);
 
 enum { TRI_ONEDNN_ARGUMENTS = 5 };
 
-/* Something to execute, with the memory objects of its arguments. One that is all zero bytes is unset. */
+/* A primitive with the memory objects of its arguments. {0} is unset. */
 typedef struct tri_onednn_primitive {
   dnnl_primitive_t primitive;
   dnnl_exec_arg_t arguments[TRI_ONEDNN_ARGUMENTS];
@@ -37,17 +37,17 @@ typedef struct tri_onednn_primitive {
   char implementation[48]; /* as oneDNN calls it: "brg:avx512_core", "gemm:jit", "ref:any" */
 } tri_onednn_primitive;
 
-/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]); b of layout `any` is chosen by oneDNN and can be asked for. TRI_UNSUPPORTED
- * where oneDNN has no such product on this CPU. Scratch memory is the caller's: oneDNN allocates nothing. */
+/* c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]). If b has the layout `any`, oneDNN chooses it (chosen_b). TRI_UNSUPPORTED if
+ * oneDNN has no such product on this CPU. The caller passes scratch memory: oneDNN allocates nothing. */
 typedef struct tri_onednn_product {
   const tri_onednn_layout *a, *b, *c;
   bool bias, accumulate;
   int64_t m, n, k; /* for messages, and n for the bias */
 } tri_onednn_product;
 
-/* The threads, `threads` at most, for which a product of this depth is to be created so that its result does not depend
- * on how many they are. On a matrix unit (AMX) oneDNN cuts k of bf16 products among threads where there are 16 or more
- * and each gets 1024 of it; a primitive that was created for 15 runs on 15. */
+/* The number of threads, at most `threads`, for which a product of depth k must be created so that its result does not
+ * depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 products among threads if there are
+ * 16 or more and each gets 1024 of it; a primitive that was created for 15 threads runs on 15. */
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads);
 
 /* *chosen_b may be NULL. */
@@ -56,7 +56,8 @@ tri_status tri_onednn_product_create(dnnl_engine_t engine, const tri_onednn_prod
 /* In the order a, b, bias, c, scratch; bias and scratch are ignored if there are none. */
 tri_status tri_onednn_product_run(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                   const void *b, const void *bias, void *c, void *scratch);
-/* The same where threads must not say what is wrong: each runs primitives of its own, at one time. */
+/* The same for use in parallel threads, each with its own primitives: returns oneDNN's status and records no message.
+ */
 dnnl_status_t tri_onednn_product_execute(dnnl_stream_t stream, const tri_onednn_primitive *primitive, const void *a,
                                          const void *b, const void *bias, void *c, void *scratch);
 
@@ -68,7 +69,9 @@ tri_status tri_onednn_reorder_run(dnnl_stream_t stream, const tri_onednn_primiti
 
 void tri_onednn_primitive_destroy(tri_onednn_primitive *primitive);
 
-/* The message and TRI_UNSUPPORTED, TRI_OUT_OF_MEMORY or TRI_INTERNAL for a status of oneDNN; TRI_OK for success. */
+/* Fails with TRI_UNSUPPORTED, TRI_OUT_OF_MEMORY or TRI_INTERNAL and a message for a status of oneDNN; TRI_OK for
+ * success.
+ */
 tri_status tri_onednn_check(dnnl_status_t status, const char *what);
 
 #endif

@@ -1,12 +1,12 @@
-/* A matrix copied row by row from one leading dimension and type to another: the kernel copy_rows, and how a product's
- * operands are brought into the form that its kernel wants. Compiled once for each vector unit (kernels/rows.c). */
+/* Copies a matrix row by row to another leading dimension and type: for the kernel copy_rows, and for staging the
+ * operands of products. Compiled once for each vector unit (kernels/rows.c). */
 #ifndef TRI_DEVICE_CPU_ROWS_H
 #define TRI_DEVICE_CPU_ROWS_H
 
 #include "device/dtype.h"
 
-/* fp32 and bf16, in any combination, or one type; the two matrices do not overlap. from_ld 0 repeats one row: a bias.
- * Row i is row from_rows[i] and becomes row to_rows[i]; i where they are NULL. */
+/* Types are fp32 and bf16 in any combination, or equal; the matrices must not overlap. from_ld 0 repeats one row: a
+ * bias. Row from_rows[i] is copied to row to_rows[i]; NULL stands for i. */
 typedef struct tri_cpu_rows {
   int64_t rows, columns;
   const int32_t *from_rows, *to_rows;

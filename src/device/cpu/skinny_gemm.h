@@ -1,4 +1,4 @@
-/* Products of few rows, as a step of text generation has them: bound by reading b, which is read once, where it lies.
+/* Skinny GEMMs: products of few rows, as in generating text. They are bound by reading b, which is read once, in place.
  * Compiled once for each vector unit (kernels/few_rows.c). */
 #ifndef TRI_DEVICE_CPU_SKINNY_GEMM_H
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
@@ -7,12 +7,12 @@
 
 #include <stdbool.h>
 
-/* More rows are better multiplied by those who copy b into blocks. */
+/* Most rows; with more, GEMMs that copy b into blocks are faster. */
 enum { TRI_FEW_ROWS = 64 };
 
-/* c[m,n] = a[m,k] b + what it begins with: `bias` [n], or c itself (accumulate), or 0. b is [k,n], or, if b_transposed,
- * [n,k]; b and c are fp32 or bf16. m is TRI_FEW_ROWS at most. Sums are of fp32, in an order that depends on k alone:
- * what becomes of a row depends neither on the other rows nor on the number of threads. */
+/* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k]; b and c are fp32
+ * or bf16. m <= TRI_FEW_ROWS. Sums are in fp32, in an order that depends only on k: the result of a row depends neither
+ * on the other rows nor on the number of threads. */
 typedef struct tri_cpu_few_rows {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
@@ -22,10 +22,10 @@ typedef struct tri_cpu_few_rows {
   const void *b;
   const float *bias; /* or NULL */
   void *c;
-  float *parts; /* [tri_few_rows_parts, m, n], scratch; of a b as [k, n] */
+  float *parts; /* [tri_few_rows_parts, m, n]: scratch; used if b is [k, n] */
 } tri_cpu_few_rows;
 
-/* Sums over a long k are made in parts: of a b as [k, n] each part is a run of memory. */
+/* The number of parts in which sums over k are made if b is [k, n]; each part of b is contiguous in memory. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
 typedef void (*tri_few_rows)(int threads, const tri_cpu_few_rows *job);

@@ -304,7 +304,7 @@ static tri_status queue_item(tri_gpu_stream *stream, const item *like, const voi
   return like->what == NULL ? tri_guarded_queue_copy(stream->queue, data) : queue_work(stream, like, data);
 }
 
-static tri_status put(tri_gpu_stream *stream, const item *like, const void *data) {
+static tri_status queue_or_record_item(tri_gpu_stream *stream, const item *like, const void *data) {
   tri_gpu_graph *graph = stream->recording;
   item *own = NULL;
   if (graph == NULL) return queue_item(stream, like, data);
@@ -321,7 +321,7 @@ static tri_status put(tri_gpu_stream *stream, const item *like, const void *data
 }
 
 static tri_status emulated_copy(tri_gpu_stream *stream, const tri_copy *copy) {
-  return put(stream, &(item){.bytes = sizeof *copy}, copy);
+  return queue_or_record_item(stream, &(item){.bytes = sizeof *copy}, copy);
 }
 
 typedef struct stretch {
@@ -340,8 +340,8 @@ static tri_status run_fill_zero(tri_guarded_queue *queue, const tri_guarded_work
 
 static tri_status emulated_fill_zero(tri_gpu_stream *stream, void *memory, size_t bytes) {
   const stretch all = {memory, bytes};
-  return put(stream, &(item){.what = "kernel `fill_zero`", .run = run_fill_zero, .kernel = true, .bytes = sizeof all},
-             &all);
+  return queue_or_record_item(
+      stream, &(item){.what = "kernel `fill_zero`", .run = run_fill_zero, .kernel = true, .bytes = sizeof all}, &all);
 }
 
 static tri_status emulated_undefine(tri_gpu_stream *stream, void *memory, size_t bytes) {
@@ -384,7 +384,7 @@ static tri_status emulated_launch(tri_gpu_stream *stream, const tri_gpu_launch_c
   }
   memcpy(queued.arguments, call->arguments, call->argument_bytes);
   const item like = {.what = call->function->what, .run = run_launch, .kernel = true, .bytes = sizeof queued};
-  return put(stream, &like, &queued);
+  return queue_or_record_item(stream, &like, &queued);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------ */

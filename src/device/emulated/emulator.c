@@ -357,7 +357,7 @@ static tri_status map_shared(shared_piece *piece) {
   return TRI_OK;
 }
 
-static tri_status fill(tri_emulator *e) {
+static tri_status allocate_emulator(tri_emulator *e) {
   for (int i = 0; i < MOST_SHARED; i++) TRI_TRY(map_shared(&e->shared[i]));
   TRI_TRY(tri_alloc("threads of the emulator", MOST_THREADS, sizeof *e->threads, &e->threads));
   TRI_TRY(tri_alloc("copies of the emulator", (size_t)MOST_THREADS * MOST_COPIES, sizeof *e->copies, &e->copies));
@@ -374,7 +374,7 @@ tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out) {
   TRI_TRY(tri_alloc("an emulator", 1, sizeof *e, &e));
   e->warp = warp;
   e->seed = seed;
-  tri_status status = fill(e);
+  tri_status status = allocate_emulator(e);
   if (status != TRI_OK) {
     tri_emulator_destroy(e);
     return status;

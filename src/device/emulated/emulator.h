@@ -1,10 +1,11 @@
-/* Runs kernels on the CPU. Each thread of a block is a fiber; the blocks run one after the other, and the fibers of a
- * block take turns at barriers and shuffles. Both orders are drawn from a seed, so that what depends on them shows.
+/* Runs GPU kernels on the CPU. Each thread of a block is a fiber; the blocks run one after the other, and the fibers of
+ * a block switch at barriers and shuffles. Both orders are drawn from a seed, so that results which depend on them
+ * differ.
  *
- * It stops the launch, with a message, where threads of a block come to different barriers, or some end where others
- * wait. Shared memory is full of not-a-number when a block begins, and lies at the end of a page behind which nothing
- * may be touched. What is copied asynchronously arrives when it is waited for, and not before. It does not find
- * conflicts of banks, races inside one turn, nor what the memory model of a GPU allows beyond that. */
+ * The launch fails with a message if threads of a block reach different barriers, or if some end while others wait.
+ * Shared memory is full of NaN when a block begins, and ends at a page that must not be touched. Asynchronous copies
+ * arrive only when they are waited for. It does not find bank conflicts, races between two switches, or reordering by
+ * the memory model of a GPU. */
 #ifndef TRI_DEVICE_EMULATED_EMULATOR_H
 #define TRI_DEVICE_EMULATED_EMULATOR_H
 
@@ -15,7 +16,7 @@
 
 /* ---- for kernels (primitives_host.h) ----------------------------------------------------------------------------- */
 
-/* Of the fiber that runs. */
+/* Indices of a thread; tri_emulator_now is that of the running fiber. */
 typedef struct tri_emulator_thread {
   int thread, threads;
   int64_t block[3], blocks_x;
@@ -34,12 +35,12 @@ void tri_emulator_copy(void *to_shared, const void *from);
 void tri_emulator_copy_commit(void);
 void tri_emulator_copy_wait(int pending);
 
-/* Gives `bytes` bytes of this lane's to its warp and returns those of all lanes, `bytes` apart, until the lane's next
- * call but one: for what a warp does together (fragment.h). At most TRI_EMULATOR_SHARE_BYTES. */
+/* Shares `bytes` bytes of this lane with its warp and returns those of all lanes, `bytes` apart, valid until the lane's
+ * call after the next: for operations of a whole warp (fragment.h). At most TRI_EMULATOR_SHARE_BYTES. */
 enum { TRI_EMULATOR_SHARE_BYTES = 64 };
 const void *tri_emulator_share(const void *own, size_t bytes, const char *file, int line);
 
-/* ---- for who launches -------------------------------------------------------------------------------------------- */
+/* ---- for launching ----------------------------------------------------------------------------------------------- */
 
 typedef struct tri_emulator tri_emulator;
 typedef void tri_emulator_kernel(const void *arguments);
@@ -49,14 +50,14 @@ typedef struct tri_emulator_launch {
   const void *arguments;
   uint32_t grid[3];
   uint32_t threads;    /* a multiple of the warp, at most 1024 */
-  size_t shared_bytes; /* asked for: beside what the kernel declares */
+  size_t shared_bytes; /* of dynamic shared memory, in addition to what the kernel declares */
 } tri_emulator_launch;
 
-/* `warp` is what its kernels were compiled for; seed 0 takes blocks and threads as they come. */
+/* `warp` is the size that its kernels were compiled for; seed 0: blocks and threads run in order. */
 tri_status tri_emulator_create(int warp, uint64_t seed, tri_emulator **out);
 void tri_emulator_destroy(tri_emulator *emulator);
 
-/* Runs all of it; one at a time. */
+/* Runs a launch to its end; one at a time. */
 tri_status tri_emulator_run(tri_emulator *emulator, const tri_emulator_launch *launch);
 
 #endif

@@ -1,5 +1,5 @@
-/* A fiber: a stack of its own that a thread of the CPU goes on with, and comes back from. A switch to a fiber returns
- * when the fiber switches back; there is no scheduler here. Sanitizers and valgrind are told of the stacks. */
+/* Fibers: stacks that a CPU thread switches to. A switch to a fiber returns when the fiber switches back; there is no
+ * scheduler here. Sanitizers and valgrind are told about the stacks. */
 #ifndef TRI_DEVICE_EMULATED_FIBER_H
 #define TRI_DEVICE_EMULATED_FIBER_H
 
@@ -13,12 +13,12 @@ typedef struct tri_fiber tri_fiber;
 tri_status tri_fibers_create(int count, tri_fiber **out);
 void tri_fibers_destroy(tri_fiber *fibers);
 
-/* Fiber `which` is to begin at entry(argument) when it is next switched to; what it was doing is forgotten. `entry`
- * never returns: it ends with a tri_fiber_leave after which it is never entered. */
+/* Makes fiber `which` begin at entry(argument) when it is next entered; what it did before is dropped. `entry` must not
+ * return: it ends with a tri_fiber_leave, after which the fiber is not entered again. */
 void tri_fiber_begin(tri_fiber *fibers, int which, void (*entry)(void *argument), void *argument);
-/* Goes on with the fiber until it leaves. Not from within a fiber. */
+/* Runs the fiber until it leaves. Not from within a fiber. */
 void tri_fiber_enter(tri_fiber *fibers, int which);
-/* From within fiber `which`: back to who entered it. */
+/* From within fiber `which`: returns to the caller of tri_fiber_enter. */
 void tri_fiber_leave(tri_fiber *fibers, int which);
 
 #endif

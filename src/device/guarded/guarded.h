@@ -1,15 +1,15 @@
-/* The guarded device exposes code that forgets that device memory is the device's own and that work is queued. It has
- * the reference device's kernels, bits and wants. But only it can read or write its memory, what is queued runs
- * late, and queues advance against each other in an order that is drawn from a seed. It is for tests. */
+/* The guarded device, for tests, finds code that accesses device memory from the host, or that forgets that work is
+ * queued. It has the kernels, results and description of the reference device. But the host cannot read or write its
+ * memory, queued work runs late, and the order in which queues advance is drawn from a seed. */
 #ifndef TRI_DEVICE_GUARDED_GUARDED_H
 #define TRI_DEVICE_GUARDED_GUARDED_H
 
 #include "device/device.h"
 
-/* Whether there are such options. */
+/* Checks the options of the device. */
 tri_status tri_guarded_check(const char *options);
 
-/* Fills in a device that has its types. `options`, behind the colon of its name: "" or NAME=NUMBER,... */
+/* Sets the members of a device, whose info.types is set already. `options`, from its name: "" or NAME=NUMBER,... */
 tri_status tri_guarded_create(const char *options, const tri_device_request *request, tri_device *out);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct words {
   char text[TEXT_BYTES];
 } words;
 
-static void put(words *to, const char *text) {
+static void append_report_text(words *to, const char *text) {
   for (; *text != '\0' && to->length + 1 < sizeof to->text; text++) to->text[to->length++] = *text;
 }
 
@@ -35,26 +35,26 @@ static void put_number(words *to, uint64_t number, unsigned base) {
     *--at = "0123456789abcdef"[number % base];
     number /= base;
   } while (number > 0);
-  put(to, at);
+  append_report_text(to, at);
 }
 
 static void put_work(words *to, const char *what, const tri_origin *origin, uint64_t queue) {
-  put(to, "\n  ");
-  put(to, what);
+  append_report_text(to, "\n  ");
+  append_report_text(to, what);
   if (origin->name != NULL) {
     if (origin->index >= 0) {
-      put(to, " of call ");
+      append_report_text(to, " of call ");
       put_number(to, (uint64_t)origin->index, 10);
     }
-    put(to, " (");
-    put(to, origin->name);
+    append_report_text(to, " (");
+    append_report_text(to, origin->name);
     if (origin->pass != NULL) {
-      put(to, ", ");
-      put(to, origin->pass);
+      append_report_text(to, ", ");
+      append_report_text(to, origin->pass);
     }
-    put(to, ")");
+    append_report_text(to, ")");
   }
-  put(to, ", queue ");
+  append_report_text(to, ", queue ");
   put_number(to, queue, 10);
 }
 
@@ -70,26 +70,27 @@ static void say_where(words *text, const tri_guarded_block *block, const char *f
                       bool by_kernel) {
   uintptr_t begin = (uintptr_t)first;
   bool before = address < begin;
-  put(text, block->host ? "host memory" : "device memory");
-  if (atomic_load(&block->released)) put(text, " that had been released");
-  put(text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
+  append_report_text(text, block->host ? "host memory" : "device memory");
+  if (atomic_load(&block->released)) append_report_text(text, " that had been released");
+  append_report_text(text, by_kernel ? " was left by a kernel: address 0x" : " was touched by the host: address 0x");
   put_number(text, address, 16);
-  put(text, " is byte ");
-  if (before) put(text, "-");
+  append_report_text(text, " is byte ");
+  if (before) append_report_text(text, "-");
   put_number(text, before ? begin - address : address - begin, 10);
-  put(text, " of allocation ");
+  append_report_text(text, " of allocation ");
   put_number(text, (uint64_t)block->number, 10);
-  put(text, ", which has ");
+  append_report_text(text, ", which has ");
   put_number(text, block->bytes, 10);
 }
 
 static void say_past(words *text, const tri_guarded_state *state) {
   uint64_t number = state->num_past, some = number < TRI_GUARDED_HISTORY ? number : TRI_GUARDED_HISTORY;
-  put(text, some == 0 ? "\n nothing has run on the device" : "\n the last that ran on the device, newest first:");
+  append_report_text(
+      text, some == 0 ? "\n nothing has run on the device" : "\n the last that ran on the device, newest first:");
   for (uint64_t i = 1; i <= some; i++) {
     const tri_guarded_past *past = &state->past[(number - i) % TRI_GUARDED_HISTORY];
     put_work(text, past->what, &past->origin, past->queue);
-    if (i == 1 && atomic_load(&state->running)) put(text, ": it is running");
+    if (i == 1 && atomic_load(&state->running)) append_report_text(text, ": it is running");
   }
 }
 
@@ -98,11 +99,11 @@ static void say_queued(words *text, const tri_guarded_state *state) {
     int said = 0;
     const tri_guarded_work *work = atomic_load(&q->first);
     if (work == NULL) continue;
-    put(text, "\n ");
+    append_report_text(text, "\n ");
     put_number(text, q->queued - q->done, 10);
-    put(text, " queued and not yet run in queue ");
+    append_report_text(text, " queued and not yet run in queue ");
     put_number(text, q->queue->number, 10);
-    put(text, ", next first:");
+    append_report_text(text, ", next first:");
     for (; work != NULL && said < MOST_QUEUED; work = atomic_load(&work->next), said++) {
       put_work(text, work->what, &work->origin, q->queue->number);
     }

@@ -1,4 +1,4 @@
-/* Rows that both tables of kinds begin with. */
+/* The entries that both tables of kinds have. */
 #ifndef TRI_DEVICE_KINDS_IN_BOTH_H
 #define TRI_DEVICE_KINDS_IN_BOTH_H
 

@@ -246,7 +246,7 @@ static void backward_row(const backward *x, const part *p, scratch *s, int64_t h
   }
 }
 
-static void put(const tri_attention *c, void *gradient, int64_t at, const double *values) {
+static void store_gradient_row(const tri_attention *c, void *gradient, int64_t at, const double *values) {
   for (int64_t d = 0; d < c->head_dim; d++) {
     double before = c->accumulate ? get(c->gradient_type, gradient, at + d) : 0;
     set(c->gradient_type, gradient, at + d, c->accumulate ? before + values[d] : values[d]);
@@ -261,12 +261,12 @@ static void backward_head(const backward *x, const part *p, scratch *s, int64_t 
   for (int64_t h = g * group; h < (g + 1) * group; h++) {
     for (int64_t t = 0; t < p->queries; t++) {
       backward_row(x, p, s, h, p->first_query + t);
-      put(c, x->gradient_q, index_q(c, h, p->first_query + t), s->gradient_q);
+      store_gradient_row(c, x->gradient_q, index_q(c, h, p->first_query + t), s->gradient_q);
     }
   }
   for (int64_t j = 0; j < p->keys; j++) {
-    put(c, x->gradient_k, index_k(c, g, p->first_key + j), s->gradient_k + j * width);
-    put(c, x->gradient_v, index_v(c, g, p->first_key + j), s->gradient_v + j * width);
+    store_gradient_row(c, x->gradient_k, index_k(c, g, p->first_key + j), s->gradient_k + j * width);
+    store_gradient_row(c, x->gradient_v, index_v(c, g, p->first_key + j), s->gradient_v + j * width);
   }
 }
 

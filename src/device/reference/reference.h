@@ -1,6 +1,5 @@
-/* The reference device: every kernel once more, plain, unfused and single-threaded, with all arithmetic in double. It
- * is the oracle of the others, so it is written to be read, and nothing in it is there for speed. Storage is fp64, fp32
- * or bf16. Its kernels have the signatures of kernels.def. */
+/* The reference device: every kernel in a plain, unfused, single-threaded form, with all arithmetic in double. Other
+ * devices are tested against it, so it is written to be read, and not for speed. Storage is fp64, fp32 or bf16. */
 #ifndef TRI_DEVICE_REFERENCE_REFERENCE_H
 #define TRI_DEVICE_REFERENCE_REFERENCE_H
 

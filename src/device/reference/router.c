@@ -81,7 +81,7 @@ static void drop_beyond_quota(const tri_router *router, const double *choice, bo
   }
 }
 
-static void choose(const tri_router *router, const double *choice, int32_t *experts) {
+static void reference_choose_experts(const tri_router *router, const double *choice, int32_t *experts) {
   bool taken[TRI_ROUTER_EXPERTS] = {false};
   drop_groups(router, choice, taken);
   if (router->quota) drop_beyond_quota(router, choice, taken);
@@ -128,7 +128,7 @@ tri_status tri_reference_router_forward(tri_queue *queue, tri_dtype type, tri_ro
     }
     score(router, wide, logits, r, &s);
     for (int64_t i = 0; i < router->experts; i++) choice[i] = s.p[i] + (bias == NULL ? 0.0 : load(wide, bias, i));
-    choose(router, choice, chosen);
+    reference_choose_experts(router, choice, chosen);
     const double by = divisor(router, &s, chosen);
     for (int64_t j = 0; j < router->chosen; j++) {
       store(wide, weights, r * router->chosen + j, router->scale * s.p[chosen[j]] / by);

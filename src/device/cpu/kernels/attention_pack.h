@@ -144,7 +144,7 @@ typedef struct scratch {
 } scratch;
 
 /* Bytes aligned to a cache line, and one line more: equal tiles side by side would else meet in the same sets. */
-static void *take(scratch *from, int64_t bytes) {
+static void *take_scratch_part(scratch *from, int64_t bytes) {
   void *part = from->base ? from->base + from->used : NULL;
   from->used += ((size_t)bytes + 63) / 64 * 64 + 64;
   return part;

@@ -39,7 +39,7 @@ typedef struct place {
   int64_t x, y;
 } place;
 
-INLINE place place_of(const tri_norm *norm, int64_t i) {
+INLINE place norm_piece_place(const tri_norm *norm, int64_t i) {
   int64_t row = i / norm->groups, group = i % norm->groups;
   return (place){row * norm->x_row + group * norm->x_group, row * norm->y_row + group * norm->y_group};
 }
@@ -77,7 +77,7 @@ INLINE const void *add_branch(tri_dtype type, int64_t width, int64_t at, const v
 INLINE void layer_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *given, const void *branch,
                              void *sum, const float *weight, const float *bias, void *y, float *mean, float *rstd) {
   const int64_t width = norm->width;
-  const place at = place_of(norm, i);
+  const place at = norm_piece_place(norm, i);
   const void *x = add_branch(type, width, at.x, given, branch, sum);
   float m = row_sum(type, x, at.x, width) / (float)width;
   float variance = row_squares(type, x, at.x, width, m) / (float)width;
@@ -96,7 +96,7 @@ static tri_status layer_norm_forward(tri_queue *queue, const tri_norm *norm, con
 INLINE void rms_norm_piece(tri_dtype type, const tri_norm *norm, int64_t i, const void *given, const void *branch,
                            void *sum, const float *weight, void *y, float *rstd) {
   const int64_t width = norm->width;
-  const place at = place_of(norm, i);
+  const place at = norm_piece_place(norm, i);
   const void *x = add_branch(type, width, at.x, given, branch, sum);
   float square = row_squares(type, x, at.x, width, 0.0f) / (float)width;
   float s = (float)(1.0 / sqrt((double)square + norm->eps));
@@ -138,7 +138,7 @@ static tri_status layer_norm_backward_input(tri_queue *queue, const tri_norm *no
                                             const void *x, const void *weight, const void *mean, const void *rstd,
                                             void *gradient_x, bool accumulate) {
   PARALLEL_PIECES {
-    const place at = place_of(norm, i);
+    const place at = norm_piece_place(norm, i);
     float m = ((const float *)mean)[i], s = ((const float *)rstd)[i];
     if (accumulate) {
       BY_TYPE(backward_piece, norm, at, gradient_y, x, weight, true, m, s, gradient_x, true);
@@ -152,7 +152,7 @@ static tri_status layer_norm_backward_input(tri_queue *queue, const tri_norm *no
 static tri_status rms_norm_backward_input(tri_queue *queue, const tri_norm *norm, const void *gradient_y, const void *x,
                                           const void *weight, const void *rstd, void *gradient_x, bool accumulate) {
   PARALLEL_PIECES {
-    const place at = place_of(norm, i);
+    const place at = norm_piece_place(norm, i);
     float s = ((const float *)rstd)[i];
     BY_TYPE(backward_piece, norm, at, gradient_y, x, weight, false, 0.0f, s, gradient_x, accumulate);
   }

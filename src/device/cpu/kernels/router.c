@@ -193,7 +193,7 @@ static void drop_beyond_quota(const tri_router *router, int32_t *keys) {
   }
 }
 
-static void choose(const tri_router *router, const scores *s, const float *bias, int32_t *experts) {
+static void cpu_choose_experts(const tri_router *router, const scores *s, const float *bias, int32_t *experts) {
   float choice[ROOM];
   int32_t keys[ROOM];
   FOR_VECTORS(i, count, 0, router->experts, {
@@ -222,7 +222,7 @@ static void route_row(const tri_router *router, const float *logits, const float
                       float *weights) {
   scores s;
   score_for_choice(router, logits, &s);
-  choose(router, &s, bias, experts);
+  cpu_choose_experts(router, &s, bias, experts);
   const float factor = (float)router->scale / divisor(router, &s, experts);
   for (int64_t j = 0; j < router->chosen; j++) weights[j] = factor * s.p[experts[j]];
 }
