@@ -15,8 +15,10 @@ typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status
  * they have not been touched for a day, by the clock of the file system. `out` is "" if no folder can be made; that is
  * not a failure, since messages also go through the launcher. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
+
 /* LOCAL. Marks the folder as in use; the supervisor calls it much more often than once a day. */
 void tri_error_files_touch(const char *folder);
+
 /* LOCAL. Calls `take` for the messages in the folder, and removes it. */
 void tri_error_files_collect(const char *folder, tri_error_file_handler take, void *context);
 

@@ -18,6 +18,7 @@ typedef struct tri_launcher {
  * names on systems with several MPIs; and runs it to find out its implementation. Chooses the first one for `library`
  * (tri_comm_library; NULL: any), else the first one. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
+
 /* Whether a launcher can start programs that were built with that library; true if one of them is unknown. */
 bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 

@@ -44,6 +44,7 @@ void tri_listener_close(tri_listener *listener);
 /* Writes the value of TRI_PARENT for ranks: they send a heartbeat every beat_ms, and leave messages that cannot be sent
  * in `folder` (error_files.h). */
 void tri_listener_environment(const tri_listener *listener, int beat_ms, const char *folder, char *out, size_t bytes);
+
 /* The length of the array for tri_listener_fill. */
 size_t tri_listener_num_polled(const tri_listener *listener);
 /* `fill` sets the array for poll; after that tri_listener_hear reads all messages, and calls `hear` for each. */

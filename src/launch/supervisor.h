@@ -14,6 +14,7 @@ typedef struct tri_start {
 /* LOCAL, once, before the first start. Blocks the signals that it waits for, and SIGCHLD; ignores SIGPIPE, so that a
  * job does not end because its output is not read. */
 void tri_supervisor_prepare(void);
+
 /* LOCAL. The number of signals that asked to stop between two starts. */
 int tri_supervisor_asked(void);
 

@@ -18,6 +18,7 @@ void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_opti
 typedef struct tri_bound {
   double step_s, bytes; /* lower bounds of the time of a step and of the memory of a rank */
 } tri_bound;
+
 /* The bounds of a resolved layout. Not for several threads at once, since it computes prices of layers when first
  * needed.
  */

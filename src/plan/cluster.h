@@ -22,17 +22,20 @@ typedef struct tri_link {
   double bandwidth;   /* bytes per second of a port, each way */
   double latency;     /* seconds from one device to another */
 } tri_link;
+
 /* Another protocol of the communication library over the same links: with less latency, and less bandwidth for data. */
 typedef struct tri_protocol {
   char name[32];
   double share;   /* share of the links' bandwidth for data */
   double latency; /* latency of a hop, as a share of the links' */
 } tri_protocol;
+
 /* A shape of the tiles that matrix products are cut into. Small tiles load more data for each multiplication. */
 typedef struct tri_tile {
   int64_t rows, columns;
   double share; /* share of a processor's rate that it reaches */
 } tri_tile;
+
 /* The shares of the hardware's rates that programs reach, and the cost of starting work. A fit to measurements changes
  * these (tri_cluster_constants); everything else describes the machine. */
 typedef struct tri_efficiency {
@@ -54,6 +57,7 @@ typedef struct tri_tariff {
   double node_power;               /* watts of a node without its devices */
   double pue;                      /* power usage effectiveness: watts of the building for each watt of the machine */
 } tri_tariff;
+
 /* Failures and checkpoints. */
 typedef struct tri_failures {
   double node_mtbf_hours; /* mean time between failures of a node; 0: not known */
@@ -62,6 +66,7 @@ typedef struct tri_failures {
       node_storage_bandwidth; /* bytes per second of writing checkpoints, by all nodes and by one node; 0: no limit */
   double copy_bandwidth; /* bytes per second from a device to its host, if checkpoints are written in the background */
 } tri_failures;
+
 /* The kind of device, for memory plans: with its own memory, or CPUs, which share that of the machine. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
 

@@ -31,6 +31,7 @@ typedef struct tri_event_sim {
   int64_t come[TRI_MEETINGS], expected[TRI_MEETINGS]; /* numbers of stages that have reached it; that take part */
   tri_timeline *timeline;                             /* or NULL */
 } tri_event_sim;
+
 /* The time of a simulated step, and its parts, on average over the stages. */
 typedef struct tri_step_sample {
   double step_s;

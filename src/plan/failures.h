@@ -10,6 +10,7 @@ typedef struct tri_interruptions {
   double stop_s;    /* for which training stops for a checkpoint */
   double behind_s;  /* for which it is then written in the background, before a run can resume from it */
 } tri_interruptions;
+
 /* The goodput of a run that trains `interval_s` seconds between checkpoints. */
 double tri_goodput(const tri_interruptions *of, double interval_s);
 

@@ -56,6 +56,7 @@ double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
 /* Seconds of reading and writing that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
+
 /* Seconds of element-wise work of a step outside of operations; `bytes` of memory traffic if it is in no table. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 

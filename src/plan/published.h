@@ -48,6 +48,7 @@ void tri_published_release(tri_published *published);
 
 /* The request for the simulator of a row. */
 tri_simulation_request tri_published_request(const tri_published_set *set, const tri_published_row *row);
+
 /* Computes the predictions of a set. */
 tri_status tri_published_predict(tri_published_set *set);
 

@@ -78,6 +78,7 @@ typedef struct tri_prediction {
   tri_expert_load experts; /* all 0 without experts */
   int64_t row_pairs;       /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
+
 /* Predicts time and memory; tri_simulate_step only the time: memory, fullest_stage, fits and row_pairs stay 0. */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
@@ -97,6 +98,7 @@ double tri_model_num_parameters(const tri_model *model);
 
 /* The attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_area(const tri_simulation_request *request);
+
 /* FLOPs of a step over all devices, without and with recompute. Attention counts the full square of positions, as in
  * published numbers (tri_model_flops_per_token), times the attention fraction. */
 double tri_step_model_flops(const tri_simulation_request *request);

@@ -45,7 +45,9 @@ typedef struct tri_system {
   double fragments;          /* unused memory of the allocator, as a share of its tensors at their peak */
   double bucket_bytes;       /* of reductions and gathers under way during a step */
 } tri_system;
+
 extern const tri_config_table tri_system_table;
+
 /* What lists of this system mark for recompute; attention is not marked (tri_price_recomputes). */
 tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout);
 

@@ -19,6 +19,7 @@ extern const tri_config_table tri_training_options_table, tri_training_options_a
 
 /* Reads options such as "adapter.rank=16"; later ones override earlier ones, other keys have their defaults. */
 tri_status tri_training_options_parse(const char *const *options, int64_t count, tri_training_options *out);
+
 /* Sets `tuning` of a complete model, and checks it. Messages begin with the run file's key. */
 tri_status tri_training_options_apply(const tri_training_options *trained, tri_model *model);
 
