@@ -1,5 +1,5 @@
-/* Where ranks that cannot reach their parent's socket (base/parent.h) leave their error messages: a folder beside the
- * output, since that is where other hosts look too. */
+/* Error files: a folder beside the output, which other hosts see, too, where ranks that cannot reach the supervisor's
+ * socket (base/parent.h) leave their error messages. */
 #ifndef TRI_LAUNCH_ERROR_FILES_H
 #define TRI_LAUNCH_ERROR_FILES_H
 
@@ -7,19 +7,19 @@
 
 #include <stdbool.h>
 
-/* What a rank left: its error message, or ("echo") that of a rank that ended because another did. */
+/* Called with the error message of a rank; `echo`: the rank failed because another had ended. */
 typedef void (*tri_error_file_handler)(void *context, bool echo, int exit_status, const char *text);
 
-/* LOCAL. Makes a folder of a new name, in the nearest one to the output that there is and that lets us, or in
- * $TMPDIR (/tmp); and removes those of this user there whose parents were killed: they have not touched them for a day,
- * by the clock of the file system. NULL: no output. "" if none can be made; that is not a failure, since words go
- * through the launcher, too. */
+/* LOCAL. Makes a folder with a new name in the output, or in the nearest folder above it that exists and is writable,
+ * or in $TMPDIR (/tmp; also if output is NULL). Also removes folders of this user there whose supervisors were killed:
+ * they have not been touched for a day, by the clock of the file system. `out` is "" if no folder can be made; that is
+ * not a failure, since messages also go through the launcher. */
 void tri_error_files_make(const char *output, char out[TRI_PATH_BYTES]);
 
-/* LOCAL. Its parent is alive: now and then, much more often than once a day. */
+/* LOCAL. Marks the folder as in use; the supervisor calls it much more often than once a day. */
 void tri_error_files_touch(const char *folder);
 
-/* LOCAL. Takes what ranks have left, and removes the folder. */
+/* LOCAL. Calls `take` for the messages in the folder, and removes it. */
 void tri_error_files_collect(const char *folder, tri_error_file_handler take, void *context);
 
 #endif

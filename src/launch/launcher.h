@@ -1,4 +1,4 @@
-/* The machine's own MPI launcher. */
+/* The MPI launcher of the machine. */
 #ifndef TRI_LAUNCH_LAUNCHER_H
 #define TRI_LAUNCH_LAUNCHER_H
 
@@ -14,29 +14,28 @@ typedef struct tri_launcher {
   char version[32];        /* "4.1.4", or "" */
 } tri_launcher;
 
-/* LOCAL. Finds a launcher in the folders of search_path, which are separated by colons as in $PATH, and asks it who it
- * is: mpiexec, mpirun, or what systems with several MPIs call them. The first that speaks the language of `library`
- * (tri_comm_library; NULL: any), else the first. TRI_UNSUPPORTED if there is none. */
+/* LOCAL. Finds a launcher in the folders of search_path, separated by colons as in $PATH: mpiexec, mpirun, or their
+ * names on systems with several MPIs; and runs it to find out its implementation. Chooses the first one for `library`
+ * (tri_comm_library; NULL: any), else the first one. TRI_UNSUPPORTED if there is none. */
 tri_status tri_launcher_find(const char *search_path, const char *library, tri_launcher *out);
 
-/* Whether a launcher can start a program that was built with that library. What is unknown is believed to. */
+/* Whether a launcher can start programs that were built with that library; true if one of them is unknown. */
 bool tri_launcher_speaks(const tri_launcher *launcher, const char *library);
 
 typedef struct tri_launch_options {
   int64_t ranks, max_restarts;
-  bool elastic;          /* start with fewer ranks where as many cannot be had any more */
-  double hang_timeout_s; /* of the run; the parent's own patience is somewhat longer (supervisor.h). 0: for ever */
+  bool elastic;          /* restart with fewer ranks if `ranks` are not available any more */
+  double hang_timeout_s; /* of the run; the supervisor waits somewhat longer (supervisor.h). 0: no limit */
   const char *output;    /* of the run, or NULL */
 } tri_launch_options;
 
-/* LOCAL. Starts this program's command line again, less its -n, on that many ranks through the launcher in $PATH, and
- * waits for the end of the job. What the ranks log is passed on; what the launcher itself has to say is shown only
- * where no rank has said anything. SIGINT, SIGTERM and SIGHUP are a wish to stop: before the first step the job is
- * ended, later its ranks save; a second one ends it at once. A scheduler's request (base/stop.h) waits for the first
- * step, and may be repeated. The status is then TRI_INTERRUPTED, unless a rank had
- * failed. A job that had begun to train and lost a rank, or hung, is started again, up to max_restarts times. The
- * status and its message are those of the rank that failed first, or name the rank that was killed. `arguments` begins
- * with the subcommand and ends with NULL. */
+/* LOCAL. Starts this program's command line, without -n, on that many ranks through the launcher in $PATH, and waits
+ * for the end of the job. Logs of the ranks are passed on; output of the launcher is shown only if no rank has reported
+ * an error. SIGINT, SIGTERM and SIGHUP ask the job to stop: before the first step it is ended, later its ranks save; a
+ * second signal ends it at once. A scheduler's request (base/stop.h) waits for the first step, and may be repeated. The
+ * status is then TRI_INTERRUPTED, unless a rank had failed. A job that had begun to train and lost a rank, or hung, is
+ * restarted, up to max_restarts times. The status and its message are those of the rank that failed first, or name the
+ * rank that was killed. `arguments` begins with the subcommand and ends with NULL. */
 tri_status tri_launch(const tri_launch_options *options, char **arguments);
 
 #endif

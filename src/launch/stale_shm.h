@@ -1,12 +1,12 @@
-/* What killed jobs left on this host. */
+/* Cleaning up after killed jobs on this host. */
 #ifndef TRI_LAUNCH_STALE_SHM_H
 #define TRI_LAUNCH_STALE_SHM_H
 
 /* LOCAL. Removes what Open MPI leaves behind when all its processes are killed: segments of memory in /dev/shm that
  * no process has open or mapped, and session folders in $TMPDIR (/tmp) whose mpiexec is gone. Only those with this
- * host, with or without its domain, and this user in their names, that belong to this user. Nothing where other
- * processes could be hidden from us: in a process namespace that is not the first. (MPICH unlinks its segments as soon
- * as all ranks have them, and ranks share memory among each other through files without a name.) Failures do no harm:
+ * host, with or without its domain, and this user in their names, that belong to this user. Does nothing in a process
+ * namespace that is not the first, where other processes may be invisible. (MPICH unlinks its segments as soon as all
+ * ranks have mapped them, and ranks share memory with each other through files without a name.) Failures are ignored:
  * the next start tries again. */
 void tri_stale_shm_remove(void);
 

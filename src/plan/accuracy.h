@@ -1,5 +1,5 @@
-/* How far predictions have been from what was published, and what stands behind those for a cluster. The one place that
- * knows the interval; a test compares it with what `trireme validate` finds. */
+/* The accuracy of predictions: their errors against published results, and which constants of a cluster are measured.
+ * The interval is written only here; a test compares it with what `trireme validate` finds. */
 #ifndef TRI_PLAN_ACCURACY_H
 #define TRI_PLAN_ACCURACY_H
 
@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-/* Of the rows that nothing was fitted to, on clusters with fitted constants: nine in ten errors of a step's seconds
- * (predicted / published - 1) lie between low and high. */
+/* Nine in ten errors of a step's seconds (predicted / published - 1) are between low and high; over published rows to
+ * which nothing was fitted, on clusters with fitted constants. */
 typedef struct tri_accuracy {
   double low, high;
   int64_t rows;
@@ -16,7 +16,7 @@ typedef struct tri_accuracy {
 
 tri_accuracy tri_accuracy_published(void);
 
-/* The same of any errors, which it sorts. */
+/* The same for given errors; sorts them. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 
 /* "the constants of dgx-h100 are fitted to nothing; ..." in one line. Returns buffer. */

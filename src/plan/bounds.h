@@ -11,15 +11,17 @@ typedef struct tri_bounds tri_bounds;
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out);
 void tri_bounds_destroy(tri_bounds *bounds);
 
-/* From now on bounds are of steps of such a batch and with such an optimizer, which must outlive them, in the place of
- * the request's: the prices of layers hold for all. */
+/* Changes the global batch and the optimizer, which must outlive the bounds, of the steps that later calls bound;
+ * prices of layers are kept. */
 void tri_bounds_of_step(tri_bounds *bounds, int64_t global_batch, const tri_optimizer_settings *optimizer);
 
 typedef struct tri_bound {
-  double step_s, bytes; /* no less than these */
+  double step_s, bytes; /* lower bounds of the time of a step and of the memory of a rank */
 } tri_bound;
 
-/* Of a resolved layout. Prices of layers are made when they are first asked for: not to be called by two threads. */
+/* The bounds of a resolved layout. Not for several threads at once, since it computes prices of layers when first
+ * needed.
+ */
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the calls of a list cost: each pass by itself, what runs again before the backward, and what is saved where the
- * gradients of inputs and of weights are made together. Layers repeat, so what has been priced is found again. */
+/* Prices of the calls of a list: of each pass, of the recomputed forward, and the difference if the gradients of inputs
+ * and of weights are computed together. Since layers repeat, prices are cached. */
 #ifndef TRI_PLAN_CALL_PRICE_H
 #define TRI_PLAN_CALL_PRICE_H
 
@@ -9,7 +9,7 @@
 typedef struct tri_call_price {
   tri_price forward, backward_input, backward_weight;
   tri_price recompute; /* the forward that runs again before the layer's backward */
-  tri_price together;  /* more (or less, where it is negative) if both backwards are made at once */
+  tri_price together;  /* added if both backwards are done at once; may be negative */
 } tri_call_price;
 
 enum { TRI_PRICER_KNOWN = 64 };
@@ -17,29 +17,29 @@ enum { TRI_PRICER_KNOWN = 64 };
 typedef struct tri_pricer {
   const tri_cluster *cluster;
   const tri_system *system;
-  const tri_layout *layout; /* with recompute, recompute_every */
+  const tri_layout *layout; /* its recompute and recompute_every are used */
   tri_mesh_shape shape;     /* of its mesh */
   struct {
     const tri_op *op;
     tri_pass pass;
     tri_cost cost;
     tri_price price;
-  } known[TRI_PRICER_KNOWN];
+  } known[TRI_PRICER_KNOWN]; /* [count]: the cache */
   int count;
 } tri_pricer;
 
 void tri_pricer_call(tri_pricer *pricer, const tri_op_list *list, int64_t call, tri_call_price *out);
 
-/* Seconds that a call computes pairs of positions for, without what it copies for that and what passes between ranks; 0
- * of a call that is not an attention. What runs again does so in the backward. */
+/* Seconds that attention computes query-key pairs, without copies and communication; 0 if the call is not an attention.
+ * A recomputed forward counts in the backward. */
 typedef struct tri_attention_price {
   double forward_s, backward_s;
 } tri_attention_price;
 
 tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *list, int64_t call);
 
-/* Whether what a call collects from the ranks of its domain's slices is not kept for the gradients of weights that read
- * it, but collected again for them. */
+/* Whether the rows that a call gathers from tensor ranks are not kept for the gradients of weights, but gathered again.
+ */
 bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call);
 
 #endif

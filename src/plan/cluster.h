@@ -1,5 +1,5 @@
-/* A machine as planning sees it: devices, their memory, and a hierarchy of links. Everything that is known of a machine
- * stands in its file (configs/clusters/NAME.yaml), with its sources; nothing in the code knows one. */
+/* A cluster: a machine's devices, their memory, and a hierarchy of links. All facts about a machine are in its file
+ * (configs/clusters/NAME.yaml), with their sources; the code knows none. */
 #ifndef TRI_PLAN_CLUSTER_H
 #define TRI_PLAN_CLUSTER_H
 
@@ -12,108 +12,105 @@
 
 enum { TRI_CLUSTER_LINKS = 6, TRI_CLUSTER_TILES = 12, TRI_CLUSTER_PROTOCOLS = 4 };
 
-/* One level of the hierarchy, from the innermost out. Units of `per` neighbouring devices have `ports` ports to it, of
- * `bandwidth` bytes a second each way; what `spans` neighbouring devices have in common lies inside it. */
+/* One level of the hierarchy of links; levels are in order from the innermost. */
 typedef struct tri_link {
   char name[32];
-  int64_t spans; /* devices; 0 is all there are */
-  int64_t per, ports;
-  int64_t stripe; /* ports that one ring goes through at once */
-  double share;   /* of the ports' bandwidth that is left when all units send through the level at once */
-  double bandwidth;
-  double latency; /* seconds from one device to another */
+  int64_t spans;      /* adjacent devices that the level connects; 0: all */
+  int64_t per, ports; /* `per` adjacent devices are a unit, which has `ports` ports to the level */
+  int64_t stripe;     /* ports that one ring uses at once */
+  double share;       /* share of the ports' bandwidth that remains when all units send through the level at once */
+  double bandwidth;   /* bytes per second of a port, each way */
+  double latency;     /* seconds from one device to another */
 } tri_link;
 
-/* Another way of the library's to send a collective over the same links: quicker at each hop, with less room for data.
- */
+/* Another protocol of the communication library over the same links: with less latency, and less bandwidth for data. */
 typedef struct tri_protocol {
   char name[32];
-  double share;   /* of the links' bandwidth that is left for data */
-  double latency; /* of the links' latency that a hop takes */
+  double share;   /* share of the links' bandwidth for data */
+  double latency; /* latency of a hop, as a share of the links' */
 } tri_protocol;
 
-/* A shape of the tiles that matrix products are cut into, and the share of a processor's steady rate that it reaches:
- * small ones load more for each product that they make. */
+/* A shape of the tiles that matrix products are cut into. Small tiles load more data for each multiplication. */
 typedef struct tri_tile {
   int64_t rows, columns;
-  double share;
+  double share; /* share of a processor's rate that it reaches */
 } tri_tile;
 
-/* Shares of what the hardware could do that programs reach, and what starting work costs. These are what a fit to
- * measurements moves (tri_cluster_constants); everything else is the machine's description. */
+/* The shares of the hardware's rates that programs reach, and the cost of starting work. A fit to measurements changes
+ * these (tri_cluster_constants); everything else describes the machine. */
 typedef struct tri_efficiency {
-  double matmul;      /* of the peak, by the tiles of a large matrix product */
-  double matmul_half; /* without tiles: the size of a product's dimension at which it reaches half of that */
-  double attention;   /* of the peak, by the products of attention */
-  double memory;      /* of the memory's bandwidth */
-  double link;        /* of the links' bandwidth */
-  double launch;      /* seconds of the host for each kernel that it starts */
-  double start;       /* mean seconds by which a rank comes late to a collective; the last of many comes later */
+  double matmul;      /* share of the peak that the tiles of a large matrix product reach */
+  double matmul_half; /* without tiles: the length of a product's dimension at which it reaches half of that */
+  double attention;   /* share of the peak that the products of attention reach */
+  double memory;      /* share of the memory bandwidth */
+  double link;        /* share of the links' bandwidth */
+  double launch;      /* seconds of the host for starting one kernel */
+  double start;       /* mean seconds by which a rank is late at a collective; the last of many ranks is later */
 } tri_efficiency;
 enum { TRI_CLUSTER_CONSTANTS = 7 };
 
-/* What running it costs; 0: not known. */
+/* Costs of running the cluster; 0: not known. */
 typedef struct tri_tariff {
   double price; /* of a device for an hour */
   char currency[16];
-  double device_power, idle_power; /* watts of a device that computes, and of one that waits; idle 0: as much */
-  double node_power;               /* watts of a node beside its devices */
-  double pue;                      /* what the building takes for each watt of the machine */
+  double device_power, idle_power; /* watts of a device that computes, and of one that waits; idle 0: the same */
+  double node_power;               /* watts of a node without its devices */
+  double pue;                      /* power usage effectiveness: watts of the building for each watt of the machine */
 } tri_tariff;
 
-/* How often it fails, and what a run does about it. */
+/* Failures and checkpoints. */
 typedef struct tri_failures {
   double node_mtbf_hours; /* mean time between failures of a node; 0: not known */
-  double restart;         /* seconds from a failure to the first step again */
+  double restart;         /* seconds from a failure to the first step after it */
   double storage_bandwidth,
-      node_storage_bandwidth; /* bytes a second of checkpoints, of all and of a node; 0: no limit */
-  double copy_bandwidth; /* bytes a second of a device into its host, where checkpoints are written beside training */
+      node_storage_bandwidth; /* bytes per second of writing checkpoints, by all nodes and by one node; 0: no limit */
+  double copy_bandwidth; /* bytes per second from a device to its host, if checkpoints are written in the background */
 } tri_failures;
 
-/* What the devices are to a memory plan: ones with memory of their own, or CPUs, which share the machine's. */
+/* The kind of device, for memory plans: with its own memory, or CPUs, which share that of the machine. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
 
 typedef struct tri_cluster {
   char name[64];
   tri_cluster_device device;
   int64_t node_devices;
-  int64_t max_devices;                    /* 0: as many as one likes */
-  double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: has none */
+  int64_t max_devices;                    /* 0: no limit */
+  double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
-  double memory_bytes, memory_bandwidth;  /* of a device; bytes a second */
-  int64_t processors;                     /* that work on a tile each at a time */
-  int64_t tile_fill;                      /* inner elements' time that a tile takes to begin */
+  double memory_bytes, memory_bandwidth;  /* of a device; bytes per second */
+  int64_t processors;                     /* of a device; each computes one tile at a time */
+  int64_t tile_fill;                      /* time to begin a tile, in elements of the inner dimension */
   tri_tile tiles[TRI_CLUSTER_TILES];
   int64_t num_tiles;    /* 0: products are not cut into tiles */
-  bool carries;         /* devices carry what passes between them by themselves: nothing goes on beside their work */
-  char fitted[96];      /* names of the constants in `efficiency` that a measurement stands behind */
-  int64_t threads;      /* of each rank that it was measured with, */
-  int64_t cores, nodes; /* and of the machine then; 0: not known, or not measured */
+  bool carries;         /* devices do the communication themselves, so it does not overlap with their work */
+  char fitted[96];      /* names of the constants in `efficiency` that were fitted to measurements */
+  int64_t threads;      /* of each rank when it was measured; 0: not known, or not measured */
+  int64_t cores, nodes; /* of the machine when it was measured; 0: the same */
   tri_link links[TRI_CLUSTER_LINKS];
   int64_t num_links;
   tri_protocol protocols[TRI_CLUSTER_PROTOCOLS];
-  int64_t num_protocols; /* beside the one that `links` describe */
-  double beside;         /* of its rate that computation keeps while a collective runs beside it */
+  int64_t num_protocols; /* in addition to the one that `links` describe */
+  double beside;         /* share of its rate at which computation continues while a collective runs */
   tri_efficiency efficiency;
   tri_tariff cost;
   tri_failures failures;
-  tri_measured measured; /* asked before all of this */
+  tri_measured measured; /* used instead of the model for what its tables have */
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
 
-/* A cluster of configs/clusters by its name, or a file by its path (with a slash, or ending in .yaml). Unknown names
- * list what there is; a missing or negative figure is named with its line. */
+/* Reads a cluster of configs/clusters by its name, or a file by its path (with a slash, or ending in .yaml). The
+ * message for an unknown name lists the known ones; that for a missing or negative number has its line. */
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out);
 
 /* The constants as an array, for fitting them. */
 double *tri_cluster_constants(tri_cluster *cluster);
 const char *tri_cluster_constant_name(int i);
 
-/* What such a device wants beside a plan's tensors. */
+/* The description of such a device for memory plans: scratch memory and packed weights. */
 const tri_device_description *tri_cluster_description(const tri_cluster *cluster);
 
-/* FLOP/s of matrix products in a precision; 0: the device has none. */
+/* FLOP/s of matrix products in a precision; 0: not supported. */
 double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision);
 
 #endif

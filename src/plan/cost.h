@@ -1,5 +1,6 @@
-/* What a prediction costs beside time: money and energy, and what failures add to all three. Everything that is not in
- * the cluster's file (`cost`, `failures`) is left out. */
+/* Money and energy of a predicted run, and what failures add to time, money and energy. What is not in the cluster's
+ * file
+ * (`cost`, `failures`) is left out. */
 #ifndef TRI_PLAN_COST_H
 #define TRI_PLAN_COST_H
 
@@ -9,25 +10,25 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Adds `cost` and `failures` to a prediction's JSON, with the totals for `tokens` tokens (0: none). */
+/* Adds `cost` and `failures` to a prediction's JSON, with the totals for `tokens` tokens (0: no totals). */
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
-/* The same for people; nothing if nothing is known. */
+/* Prints the same as text; nothing if nothing is known. */
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              FILE *to);
 
 typedef struct tri_run_cost {
-  bool priced, powered, interrupted; /* what the cluster's file says */
+  bool priced, powered, interrupted; /* price, power, failures are in the cluster's file */
   double price, kwh;                 /* of a step */
-  double checkpoint_bytes;           /* values and the optimizer's states, each once */
+  double checkpoint_bytes;           /* of parameters and optimizer states, without copies */
   tri_interruptions failures;
-  double interval_s, goodput; /* the best interval, and the share of the time that is progress then; 1: nothing fails */
+  double interval_s, goodput; /* best interval between checkpoints; goodput with it, 1 without failures */
 } tri_run_cost;
 
 tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_prediction *prediction, tri_run_cost *out);
 
-/* Steps that tokens take, with those that failures make a run take again; 0: for ever. */
+/* The number of steps for that many tokens, including steps that are repeated after failures; 0: the run never ends. */
 double tri_run_cost_steps(const tri_simulation_request *request, const tri_run_cost *expense, double tokens);
 
 #endif

@@ -1,15 +1,15 @@
-/* What a step loses where micro-batches of documents differ (attention_fractions.h). */
+/* The time that a step loses because micro-batches of masked documents differ (attention_fractions.h). */
 #ifndef TRI_PLAN_DOCUMENT_IMBALANCE_H
 #define TRI_PLAN_DOCUMENT_IMBALANCE_H
 
 #include "plan/stages.h"
 
-/* *drawn: how the layout's micro-batches are to the mean; NULL where documents are joined or nothing is known of their
- * lengths. *busiest: the request, of micro-batches that all are as the mean of them on their busiest rank. */
+/* *drawn: the fractions of the layout's micro-batches; NULL if documents are joined or their lengths are not known.
+ * *busiest: the request with an attention fraction that is the mean over micro-batches of that of the busiest rank. */
 tri_status tri_document_imbalance_find(const tri_simulation_request *request, const tri_attention_fractions **drawn,
                                        tri_simulation_request *busiest);
 
-/* Of the stages of *busiest: how far areas go apart, and what a step waits for that. */
+/* *out: how different the areas are, and how long a step waits because of that; `stages` are those of *busiest. */
 tri_status tri_document_imbalance_of(tri_stages *stages, const tri_simulation_request *request,
                                      const tri_attention_fractions *drawn, tri_document_imbalance *out);
 

@@ -1,8 +1,9 @@
-/* Sequences of documents, drawn: what shares a sequence where only the lengths of documents are known. Which documents
- * a sequence has is a function of (seed, its number), so nothing is kept of it.
+/* Randomly drawn sequences of documents, for when only the distribution of documents' lengths is known. The documents
+ * of a sequence are a function of (seed, number of the sequence), so nothing is stored.
  *
- * Windows of the text begin anywhere in it: in a document as probably as it is long, and documents follow one another
- * in no order. Packed sequences are those of the packing (data/packing.h), one as probably as another. */
+ * Windows begin at a random token of the text, so in a document with a probability proportional to its length;
+ * documents follow each other in random order. Packed sequences are drawn with equal probability from those of the
+ * packing (data/packing.h). */
 #ifndef TRI_PLAN_DRAWN_DOCUMENTS_H
 #define TRI_PLAN_DRAWN_DOCUMENTS_H
 
@@ -11,18 +12,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Documents of from to `to` tokens, and how many they have together. */
+/* Number and tokens of the documents with `from` to `to` tokens. */
 typedef struct tri_length_range {
   int64_t from, to, documents, tokens;
 } tri_length_range;
 
 enum { TRI_LENGTH_RANGES = 1024 };
 typedef struct tri_length_ranges {
-  int64_t count; /* 0: nothing is known */
+  int64_t count; /* 0: not known */
   tri_length_range ranges[TRI_LENGTH_RANGES];
 } tri_length_ranges;
 
-/* TRI_BAD_FILE if no documents could have such lengths; `name` is who says them. */
+/* TRI_BAD_FILE if documents cannot have such lengths; `name` is the source, for messages. */
 tri_status tri_length_ranges_check(const tri_length_ranges *lengths, const char *name);
 
 typedef struct tri_drawn_documents tri_drawn_documents;
@@ -33,7 +34,8 @@ tri_status tri_drawn_documents_create(const tri_length_ranges *lengths, int64_t 
                                       tri_drawn_documents **out);
 void tri_drawn_documents_destroy(tri_drawn_documents *draws);
 
-/* What a sequence holds: lengths[tokens of a sequence], which add up to those. Returns how many. */
+/* Sets `lengths`, with room for the tokens of a sequence, to the lengths of a sequence's documents, whose sum is the
+ * number of tokens. Returns the number of documents. */
 int64_t tri_drawn_documents_sequence(const tri_drawn_documents *draws, int64_t number, int32_t *lengths);
 
 int64_t tri_drawn_documents_tokens(const tri_drawn_documents *draws);

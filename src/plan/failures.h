@@ -1,23 +1,23 @@
-/* What failures leave of a run: devices fail at random times, a run goes on from its last checkpoint, and checkpoints
- * take time themselves. Failures come as a Poisson process (Young 1974, Daly 2006), so the mean times below are exact:
- * also for failures while a checkpoint is written and while a run starts again. */
+/* Goodput under failures: devices fail at random times, a run resumes from its last checkpoint, and checkpoints take
+ * time. Failures are a Poisson process (Young 1974, Daly 2006), for which the mean times below are exact, also for
+ * failures while a checkpoint is written or while a run restarts. */
 #ifndef TRI_PLAN_FAILURES_H
 #define TRI_PLAN_FAILURES_H
 
 typedef struct tri_interruptions {
   double between_s; /* mean seconds between failures of all nodes of the run together */
-  double restart_s; /* from a failure to the first step again */
-  double stop_s;    /* that training stands still for a checkpoint */
-  double behind_s;  /* that it is being written beside training after that, until a run can go on from it; 0: no time */
+  double restart_s; /* from a failure to the first step after it */
+  double stop_s;    /* for which training stops for a checkpoint */
+  double behind_s;  /* for which it is then written in the background, before a run can resume from it */
 } tri_interruptions;
 
-/* The share of the time that is progress, where a run trains `interval_s` seconds between checkpoints. */
+/* The goodput of a run that trains `interval_s` seconds between checkpoints. */
 double tri_goodput(const tri_interruptions *of, double interval_s);
 
-/* The interval that leaves most of it. Never one that is shorter than the writing of the last checkpoint takes. */
+/* The interval with the highest goodput that is not shorter than the time for writing a checkpoint. */
 double tri_best_interval(const tri_interruptions *of);
 
-/* The published estimates of it: Young, CACM 17 (1974), the square root of twice the product; and Daly, Future
+/* Published estimates of the best interval: Young, CACM 17 (1974), sqrt(2 stop_s between_s); and Daly, Future
  * Generation Computer Systems 22 (2006), equation 37. */
 double tri_young_interval(const tri_interruptions *of);
 double tri_daly_interval(const tri_interruptions *of);

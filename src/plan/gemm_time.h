@@ -1,4 +1,4 @@
-/* How long a matrix product takes on a described device, from the tiles that it is cut into. */
+/* The time of a matrix product on a cluster's device, from the tiles that it is cut into. */
 #ifndef TRI_PLAN_GEMM_TIME_H
 #define TRI_PLAN_GEMM_TIME_H
 
@@ -7,14 +7,14 @@
 /* `batch` products [rows, inner] x [inner, columns] at once. */
 typedef struct tri_gemm {
   double rows, inner, columns, batch;
-  bool gradient; /* of a weight: both operands lie by rows of the inner dimension */
+  bool gradient; /* of a weight: a is transposed, so both operands are stored by rows of the inner dimension */
 } tri_gemm;
 
-/* Seconds of its arithmetic alone, memory traffic not counted. A product is cut into tiles, and processors take as many
- * tiles at a time as there are processors: a last wave of few tiles takes as long as a full one, tiles stand over the
- * edges, and each tile fills the pipeline of its loads before it multiplies. Where tiles are few, several processors
- * share one along the inner dimension, and their parts are added through memory. The library is taken to choose the
- * best of its shapes ("Matrix Multiplication Background User's Guide", NVIDIA 2023, on tiles, waves and alignment).
+/* Seconds of arithmetic, without memory traffic. A product is cut into tiles, and each processor computes one tile at a
+ * time. A last wave of few tiles takes as long as a full one, tiles may extend beyond the edges, and each tile fills
+ * its pipeline of loads before it multiplies. If there are few tiles, several processors share one along the inner
+ * dimension and add their parts through memory. The library is assumed to choose the best tile shape ("Matrix
+ * Multiplication Background User's Guide", NVIDIA 2023, on tiles, waves and alignment).
  *
  * A device without tiles (CPUs): share of the peak falls with each dimension d as d / (d + matmul_half). */
 double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *product);

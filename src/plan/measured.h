@@ -1,8 +1,8 @@
-/* What a device was measured to take, as tables of a cluster's file (`measured:`). Where there is one it is asked
- * before the model: products by shape and form, attention, element-wise work, collectives, messages.
+/* Measured times of a device, as tables of a cluster's file (`measured:`): products by shape and form, attention,
+ * element-wise work, collectives, messages. Tables are used instead of the model.
  *
- * Between shapes that were measured the seconds for each unit of work are interpolated, logarithms over logarithms;
- * beyond them they are those of the nearest edge. */
+ * Between measured shapes the seconds per unit of work are interpolated, logarithms over logarithms; outside of them
+ * they are those of the nearest edge. */
 #ifndef TRI_PLAN_MEASURED_H
 #define TRI_PLAN_MEASURED_H
 
@@ -15,20 +15,20 @@
 
 enum { TRI_MEASURED_AXES = 3 };
 
-/* Where a row lies, and what it says there: logarithms, filled in by tri_measured_complete. */
+/* Coordinates of a row and its value, as logarithms; set by tri_measured_complete. */
 typedef struct tri_measured_point {
   double at[TRI_MEASURED_AXES], value;
 } tri_measured_point;
 
 typedef struct tri_measured_product {
   tri_product_form form;
-  bool passing; /* b is not a packed weight although the device packs those that stay */
+  bool passing; /* b was not packed ahead, on a device that packs weights (tri_matmul.b_unpacked) */
   int64_t rows, inner, columns;
   double seconds;
   tri_measured_point point;
 } tri_measured_product;
 
-/* `heads` heads, of all sequences together, causal, of that many positions each. */
+/* Causal attention of `heads` heads, those of all sequences together, each of `sequence` positions. */
 typedef struct tri_measured_attention {
   tri_pass pass;
   int64_t sequence, head_dim, heads;
@@ -44,18 +44,18 @@ typedef struct tri_measured_elements {
   tri_measured_point point;
 } tri_measured_elements;
 
-/* A collective of all groups of that many neighbouring ranks at once; `bytes` of the whole buffer, of an all-to-all
- * what a rank has for all, of a pass what goes to the next. */
+/* A collective, in all groups of `ranks` adjacent ranks at once. `bytes` as in tri_cost_exchange: of the whole buffer;
+ * of an all-to-all what a rank sends to all; of a ring pass what goes to the next rank. */
 typedef struct tri_measured_collective {
   tri_collective kind;
-  bool shared; /* the buffers lie where the ranks of a node see each other's: gradients, and what ranks that share a
-                  sequence pass */
+  bool shared; /* in memory that the ranks of a node share (tri_comm_share), as gradients and the rows that context
+                  ranks exchange */
   int64_t ranks, bytes;
   double seconds;
   tri_measured_point point;
 } tri_measured_collective;
 
-/* From each rank to its neighbour. */
+/* A message from each rank to the next. */
 typedef struct tri_measured_message {
   int64_t bytes;
   double seconds;
@@ -82,27 +82,27 @@ typedef struct tri_measured {
 
 extern const tri_config_table tri_measured_table;
 
-/* What no range of a key says: rows without a precision, the same row twice. */
+/* Checks what the ranges of keys do not: rows without a precision, and rows that occur twice. */
 tri_status tri_measured_check(const tri_measured *measured);
-/* Fills in the points. Before anything is asked. */
+/* Sets the points. Must be called before the functions below. */
 void tri_measured_complete(tri_measured *measured);
 
-/* The products that a pass of this cost is made of, none if it makes none or attention. A loss makes the logits and,
- * where a backward follows, from their gradient those of the hidden rows and of the weight. */
+/* The products of a pass with this cost: their number, 0 if there are none or for attention. A loss computes the logits
+ * and, if a backward follows, the gradients of the hidden rows and of the weight. */
 enum { TRI_MEASURED_MOST_PRODUCTS = 3 };
 int tri_measured_products_of(const tri_op_call *call, const tri_cost *cost, tri_cost out[TRI_MEASURED_MOST_PRODUCTS]);
 
-/* Seconds of `products` products. A form that was not measured is taken to be as fast as the nearest that was. False,
- * here and below: no table says. */
+/* Seconds of product->products products. A form that was not measured is assumed to be as fast as the most similar one.
+ * This and the following functions return false if no table has the work. */
 bool tri_measured_product_s(const tri_measured *measured, tri_dtype type, const tri_cost *product, double *seconds);
-/* Seconds more that a gradient of a weight takes which is added to what is there; 0 if no table says. */
+/* Additional seconds of a weight's gradient that accumulates; 0 if it is in no table. */
 double tri_measured_added_s(const tri_measured *measured, tri_dtype type, const tri_cost *gradient);
-/* Of a cost whose `scores` are not 0. */
+/* Seconds of attention; cost->scores must not be 0. */
 bool tri_measured_attention_s(const tri_measured *measured, tri_dtype type, tri_pass pass, const tri_cost *cost,
                               double *seconds);
 bool tri_measured_elements_s(const tri_measured *measured, tri_dtype type, tri_work work, tri_pass pass,
                              double elements, double *seconds);
-/* The work of an operation of that name. */
+/* The work by its name (work.h). */
 bool tri_measured_work_of(const char *name, tri_work *out);
 bool tri_measured_collective_s(const tri_measured *measured, tri_collective kind, bool shared, int64_t ranks,
                                double bytes, double *seconds);

@@ -1,4 +1,4 @@
-/* What collectives and messages cost in seconds on the links of a described machine. */
+/* Seconds of collectives and messages on the links of a cluster. */
 #ifndef TRI_PLAN_NETWORK_H
 #define TRI_PLAN_NETWORK_H
 
@@ -7,27 +7,26 @@
 #include "plan/cluster.h"
 #include "plan/system.h"
 
-/* Ranks first, first + stride, ...: those of a group of a domain. */
+/* The ranks of a group of a domain: first, first + stride, ... */
 typedef struct tri_group_extent {
   int64_t size, stride;
 } tri_group_extent;
 
-/* Of a domain of a mesh. No axis that is not the domain's lies between its own. */
+/* The extent of a domain of a mesh; the domain's axes must be adjacent. */
 tri_group_extent tri_network_extent(const tri_mesh_shape *shape, tri_domain domain);
 
-/* A collective of `bytes` (tri_cost_exchange): as the cluster's tables say, else by the quickest of ring, tree and, if
- * the system has them, rings within rings, in the quickest of the cluster's protocols, with all other groups of the
- * same domain doing the same at the same time. */
+/* Seconds of a collective of `bytes` (tri_cost_exchange), while all other groups of the domain do the same: from the
+ * cluster's tables, else the fastest of ring, tree and, if the system has them, hierarchical rings, with the fastest of
+ * the cluster's protocols. */
 double tri_network_collective(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                               const tri_system *system);
 
-/* The same of buffers that lie where the ranks of a node see each other's: gradients, and what passes between ranks
- * that share a sequence. */
+/* The same for buffers in memory that the ranks of a node share (tri_measured_collective.shared). */
 double tri_network_shared(const tri_cluster *cluster, tri_collective kind, double bytes, tri_group_extent group,
                           const tri_system *system);
 
-/* A message from each device of a stage to the next stage's, where the way between two neighbours is the slowest: those
- * that wait for it hold up all others. */
+/* Seconds of a message from each device of a stage to the next stage, over the slowest link between two adjacent
+ * stages, which determines the speed of all. */
 double tri_network_message(const tri_cluster *cluster, double bytes, tri_group_extent stages);
 
 #endif

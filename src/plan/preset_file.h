@@ -10,8 +10,8 @@ typedef struct tri_preset_file {
   const tri_config_table *table;
 } tri_preset_file;
 
-/* Fills *values. `name` gets the preset's or file's name, if the file has none of its own. TRI_BAD_CONFIG lists the
- * presets if none has that name. */
+/* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. TRI_BAD_CONFIG
+ * lists the presets if the name is unknown. */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

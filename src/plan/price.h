@@ -1,4 +1,4 @@
-/* What things cost in seconds on a described machine. */
+/* Prices: seconds on a cluster. */
 #ifndef TRI_PLAN_PRICE_H
 #define TRI_PLAN_PRICE_H
 
@@ -7,14 +7,15 @@
 #include "plan/system.h"
 #include "schedule/layout.h"
 
-/* One pass of an operation: on the device, in collectives by the axis that they are shown under, and on the host that
- * queues the work, which overlaps with the others as long as it is shorter. */
+/* The price of one pass of an operation. */
 typedef struct tri_price {
-  double compute_s, along_s[TRI_NUM_AXES], launch_s;
-  double first_s, later_s; /* more of computing: in the first micro-batch of a step, and in those behind it */
+  double compute_s;             /* on the device */
+  double along_s[TRI_NUM_AXES]; /* of collectives, by the axis that they are shown under */
+  double launch_s;              /* of the host for queueing the work; overlaps with the device if it is shorter */
+  double first_s, later_s;      /* added to compute_s in the first micro-batch of a step; in all others */
 } tri_price;
 
-/* Of its collectives together. */
+/* Seconds of its collectives together. */
 static inline double tri_price_collectives_s(const tri_price *price) {
   double sum = 0;
   for (int axis = 0; axis < TRI_NUM_AXES; axis++) sum += price->along_s[axis];
@@ -33,31 +34,30 @@ static inline tri_price tri_price_add_scaled(tri_price a, double scale, tri_pric
 static inline tri_price tri_price_plus(tri_price a, tri_price b) { return tri_price_add_scaled(a, 1, b); }
 static inline tri_price tri_price_minus(tri_price a, tri_price b) { return tri_price_add_scaled(a, -1, b); }
 
-/* The roofline: the longer of arithmetic (gemm_time.h) and memory traffic, with what the cluster says is reached of
- * both. `shape` is the mesh of the layout. */
+/* The price of a pass by the roofline model: the longer of arithmetic (gemm_time.h) and memory traffic, each with the
+ * cluster's efficiency. `shape` is the mesh of the layout. */
 tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call, tri_pass pass,
                          const tri_mesh_shape *shape);
 
-/* Once of what passes in a pass of a call. */
+/* Seconds of one collective of an exchange of a call. */
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
-/* Whether a call's forward runs again before its layer's backward: what the list has marked or, in systems that run
- * whole layers again, all of a layer's, and in those whose `selective` means attention, that. */
+/* Whether a call's forward is recomputed before its layer's backward: if the list marks it; in systems with
+ * whole_recompute all calls of such a layer; in those with selective_attention attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);
 
-/* Of a cost that is not a pass of an operation's: what it computes, and what passes between ranks one after the other.
- */
+/* Seconds of a cost that is not a pass of an operation: computation, then communication. */
 double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                       const tri_mesh_shape *shape);
 
 /* Bytes that an update of one parameter reads and writes. */
 double tri_price_update_bytes(const tri_system *system, tri_dtype precision);
 
-/* Reads and writes of that many bytes. */
+/* Seconds of reading and writing that many bytes. */
 double tri_price_memory(const tri_cluster *cluster, double bytes);
 
-/* What a step does over that many elements beside its operations; `bytes` of memory where no table says. */
+/* Seconds of element-wise work of a step outside of operations; `bytes` of memory traffic if it is in no table. */
 double tri_price_work(const tri_cluster *cluster, tri_dtype precision, tri_work work, double elements, double bytes);
 
 #endif

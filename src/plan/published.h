@@ -1,5 +1,5 @@
-/* Published results (configs/published.yaml), what is predicted for them, and the fit of a cluster's constants to the
- * rows that are marked for it. */
+/* Published results (configs/published.yaml), their predictions, and the fit of a cluster's constants to the rows that
+ * are marked for it. */
 #ifndef TRI_PLAN_PUBLISHED_H
 #define TRI_PLAN_PUBLISHED_H
 
@@ -7,7 +7,7 @@
 
 enum { TRI_PUBLISHED_ROWS = 1 << 16, TRI_PUBLISHED_SETS = 32 };
 
-/* One run: keys of a model, of a layout, and what was published of it. */
+/* One run: its model, its layout, and the published numbers. */
 typedef struct tri_published_row {
   char name[64];
   bool fit; /* the cluster's constants were fitted to it */
@@ -21,9 +21,9 @@ typedef struct tri_published_row {
   tri_model model;   /* complete */
   tri_layout layout; /* resolved */
   tri_prediction prediction;
-  double published_s, predicted_s; /* published 0: nothing but memory is known */
-  double published_bytes;          /* of a device; 0: not known */
-  double host_share;               /* of the predicted step, that a host without delay would save */
+  double published_s, predicted_s; /* seconds of a step; published_s 0: only memory is known */
+  double published_bytes;          /* memory of a device; 0: not known */
+  double host_share;               /* share of the predicted step that is due to launch times of the host */
 } tri_published_row;
 
 typedef struct tri_published_set {
@@ -46,33 +46,32 @@ typedef struct tri_published {
 tri_status tri_published_load(const char *path, tri_published *out);
 void tri_published_release(tri_published *published);
 
-/* What is asked of the simulator for a row. */
+/* The request for the simulator of a row. */
 tri_simulation_request tri_published_request(const tri_published_set *set, const tri_published_row *row);
 
-/* Fills in the predictions of a set. */
+/* Computes the predictions of a set. */
 tri_status tri_published_predict(tri_published_set *set);
 
 /* predicted / published - 1, of the step's time. */
 double tri_published_error(const tri_published_row *row);
 
-/* Whether a row's time was published and nothing fitted to it. */
+/* Whether a row's time was published, and the row was not used for the fit. */
 bool tri_published_is_judged(const tri_published_row *row);
 
-/* Over the rows that are judged: the mean of the errors and of their sizes, and the worst. Spearman's rank correlation
- * of the seconds within each model, number of devices and batch that has four rows or more: the least and the mean over
- * those groups (1 if there is none). Of memory: rows whose bytes are known, errors as above, and of those that were
- * published as out of memory how many are said to fit. */
+/* Summary of the errors of a set. */
 typedef struct tri_published_summary {
-  double bias, mean, worst;
-  int64_t judged;
-  double rank_correlation, mean_rank_correlation;
-  int64_t ranked_groups;
-  double memory_bias, memory_mean, memory_worst;
-  int64_t memory_rows, oom_rows, oom_said_to_fit, fit_said_not_to;
+  double bias, mean, worst; /* of judged rows: mean error, mean absolute error, and the worst error */
+  int64_t judged;           /* number of judged rows */
+  double rank_correlation, mean_rank_correlation; /* Spearman's, of the seconds, within groups of rows with the same
+                                                     model, devices and batch: the lowest and the mean; 1: no groups */
+  int64_t ranked_groups;                          /* groups of four rows or more */
+  double memory_bias, memory_mean, memory_worst;  /* errors of memory, as above */
+  int64_t memory_rows, oom_rows;                  /* rows with known memory; rows published as out of memory */
+  int64_t oom_said_to_fit, fit_said_not_to;       /* of the latter, those predicted to fit; the reverse mistake */
 } tri_published_summary;
 tri_status tri_published_summarize(const tri_published_set *set, tri_published_summary *out);
 
-/* An effect that a step of a row shows: errors are told by them (published_effects.c). */
+/* An effect that influences the step of some rows; errors are reported by effects (published_effects.c). */
 typedef struct tri_published_effect {
   const char *name;
   bool (*shows)(const tri_published_set *set, const tri_published_row *row);
@@ -80,9 +79,9 @@ typedef struct tri_published_effect {
 extern const tri_published_effect tri_published_effects[];
 extern const size_t tri_num_published_effects;
 
-/* Moves the constants named (bits of `which`, in the order of tri_efficiency) so that the rows marked `fit` come out
- * best: a pattern search on the logarithms, least squares of the logarithms of the times, and a pull back to where they
- * began that decides only what the rows do not. */
+/* Fits constants (bits of `which`, in the order of tri_efficiency) to the rows marked `fit`: a pattern search on their
+ * logarithms that minimises the squares of the logarithms of predicted / published times, with a weak pull to their
+ * initial values, which matters only for constants that the rows do not determine. */
 tri_status tri_published_fit(tri_published_set *set, unsigned which);
 
 #endif

@@ -1,6 +1,6 @@
-/* What the figures of a described machine can be: one table of ranges with reasons (range.c). Reading a cluster refuses
- * what nothing could be; a fit stays within what such machines are known to reach; a test holds the clusters that come
- * with the program to that, too, so that no figure there makes up for something that the model leaves out. */
+/* Ranges of the numbers of a cluster, with reasons (range.c). Reading a cluster refuses impossible numbers; a fit stays
+ * within plausible ones; a test checks that the clusters which come with the program are plausible, so that no number
+ * compensates for something that the model leaves out. */
 #ifndef TRI_PLAN_RANGE_H
 #define TRI_PLAN_RANGE_H
 
@@ -8,9 +8,9 @@
 
 typedef struct tri_range {
   const char *name;   /* the key: "launch", "links.latency" */
-  double least, most; /* possible, for a machine without limits too: bandwidths may be as good as endless */
-  double low, high;   /* plausible, of an accelerator */
-  const char *why;    /* where the plausible ends come from */
+  double least, most; /* the possible range, which includes ideal machines: bandwidths may be nearly infinite */
+  double low, high;   /* the plausible range of an accelerator */
+  const char *why;    /* the reason for the plausible range */
 } tri_range;
 
 extern const tri_range tri_ranges[];
@@ -19,12 +19,12 @@ extern const size_t tri_num_ranges;
 /* NULL: no range has that name. */
 const tri_range *tri_range_of(const char *name);
 
-/* Calls `visit` for each figure of a cluster that has a range, until one fails; returns what that one did. Peaks of
- * precisions that the device does not have are left out. */
+/* Calls `visit` for each number of a cluster that has a range, until one fails, and returns its status. Peaks of
+ * unsupported precisions are left out. */
 typedef tri_status (*tri_range_visitor)(void *context, const tri_range *range, double value);
 tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit, void *context);
 
-/* TRI_BAD_CONFIG names a figure that is not possible, and what is. */
+/* TRI_BAD_CONFIG names a number that is not possible, and its range. */
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
 /* Whether a fit may give a constant of tri_efficiency this value: plausible for accelerators, possible for CPUs. */

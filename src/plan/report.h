@@ -12,19 +12,19 @@
  * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL if there is no memory for it. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);
 
-/* Behind "sequences of N tokens", if N was not given: " (the model's longest; ...)", else "". */
+/* The text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
-/* As what attention counts in FLOPs. */
+/* How attention is counted in FLOPs, in words. Returns out. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
-/* The same for people. */
+/* Prints a prediction as text. */
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens, FILE *to);
 
 /* The layout's keys as JSON, as a run file has them. */
 json_t *tri_report_layout(const tri_layout *layout);
 
-/* "layout:" and its keys, to be pasted into a run file. */
+/* Prints "layout:" and its keys, to be pasted into a run file. */
 void tri_report_paste(const tri_layout *layout, FILE *to);
 
 #endif

@@ -1,17 +1,17 @@
-/* What a row of keys from another rank is worth, by the planner's prices: `layout.context_row_pairs`, by which the cut
- * of documents decides how many ranks share one (mesh/document_cut.h). */
+/* The value of `layout.context_row_pairs` by the planner's prices; with it the document cut decides over how many ranks
+ * a document is split (mesh/document_cut.h). */
 #ifndef TRI_PLAN_ROW_PAIRS_H
 #define TRI_PLAN_ROW_PAIRS_H
 
 #include "plan/simulate.h"
 
-/* *out: pairs of positions whose attention takes as long, in all layers and both passes, as a row of keys, and its
- * gradients, take to come from another rank of the layout. TRI_NO_ROW_PAIRS if nothing depends on it: documents are
- * not masked, or no keys are gathered (blocks of a ring pass whatever the cut). */
+/* *out: the number of query-key pairs whose attention takes as long, in all layers and both passes, as the transfer of
+ * a row of keys, and its gradients, from another rank of the layout. TRI_NO_ROW_PAIRS if nothing depends on it:
+ * documents are not masked, or keys are not gathered (a ring passes all blocks, whatever the cut). */
 enum { TRI_NO_ROW_PAIRS = -1 };
 tri_status tri_plan_row_pairs(const tri_simulation_request *request, int64_t *out);
 
-/* Whether the layout's own number is another by more than a factor of two. */
+/* Whether the layout's value differs from this by more than a factor of two. */
 bool tri_plan_row_pairs_differ(const tri_layout *layout, int64_t row_pairs);
 
 #endif

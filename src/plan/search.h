@@ -26,8 +26,8 @@ typedef struct tri_search_request {
   tri_attention_fraction_table *drawn;
   double expert_imbalance;
   const char *fixed; /* keys of layouts that are not searched, as in tri_layout_space; or NULL */
-  int64_t top;       /* answers wanted */
-  bool exhaustive;   /* simulate everything: what the pruning is compared with */
+  int64_t top;       /* number of answers */
+  bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
 } tri_search_request;
 
 typedef struct tri_answer {
@@ -35,7 +35,7 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* What one key of the best layout is worth: the best with another value of it. */
+/* Explanation of one key of the best layout, by the best layout with another value of it. */
 typedef struct tri_reason {
   const char *key;
   char text[256];
@@ -45,17 +45,17 @@ enum { TRI_REASONS = 12 };
 typedef struct tri_search_result {
   tri_answer *answers; /* best first */
   int64_t num_answers;
-  int64_t legal, simulated; /* candidates */
+  int64_t legal, simulated; /* numbers of valid candidates; of those that were simulated */
   tri_reason reasons[TRI_REASONS];
   int64_t num_reasons;
 } tri_search_result;
 
-/* TRI_BAD_LAYOUT if no combination is legal (which rule, which numbers); TRI_OUT_OF_MEMORY if none fits: by how
- * many bytes the smallest fails, and what would fit. Release with tri_search_release. */
+/* TRI_BAD_LAYOUT if no combination is valid (with the rule and the numbers); TRI_OUT_OF_MEMORY if none fits (with the
+ * bytes that the smallest lacks, and what would fit). Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
 void tri_search_release(tri_search_result *result);
 
-/* The fastest for each amount of memory: answers with less and less of it. */
+/* The Pareto front of time and memory: each answer is the fastest with less memory than the one before. */
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out);
 
 #endif

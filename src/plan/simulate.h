@@ -1,11 +1,11 @@
-/* The simulator: the third reader of the step program. It gives every instruction of every stage a duration on a
- * described machine and runs them against each other: a rank computes one thing at a time, its reductions go on beside
- * that, its messages arrive when they have been sent, posted and carried.
+/* The simulator: it gives every instruction of every stage's step program a duration on a cluster, and runs the stages
+ * together: a rank computes one thing at a time, its reductions overlap with that, and a message arrives after it has
+ * been sent, its receive posted, and its data transferred.
  *
- * Ranks of one stage do the same at the same time, so one of them stands for all. A step of very many micro-batches
- * repeats itself in its middle: a shorter one is run, and where in its middle every turn of every stage comes as much
- * later than that of a period of micro-batches before, further periods are added without being run; if not, all is run
- * (event_sim.h). */
+ * Ranks of one stage do the same at the same time, so one of them stands for all. The middle of a step with very many
+ * micro-batches repeats: a shorter step is simulated, and if every turn of every stage in its middle is later by the
+ * same time than the turn one period before, further periods are added without simulating them; if not, the whole step
+ * is simulated (event_sim.h). */
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
@@ -22,86 +22,85 @@ typedef struct tri_simulation_request {
   const tri_cluster *cluster;
   const tri_system *system;
   int64_t global_batch, sequence;
-  bool assumed_sequence; /* not given: reports say so */
+  bool assumed_sequence; /* `sequence` was not given; for reports */
   tri_dtype precision;
-  bool masked; /* documents that share a sequence do not see each other */
-  double
-      masked_attention_fraction; /* the share of attention's work that masks leave, where it is known; 0: all of it */
-  tri_attention_fraction_table *drawn; /* micro-batches of such documents; NULL: all are as the mean */
-  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those that they have where all are
-                              equally busy; 0: 1 */
-  const tri_optimizer_settings *optimizer; /* of a system whose steps are the engine's; NULL: AdamW */
-  const struct tri_device_description
-      *device; /* whose scratch memory and packed weights count; NULL: the cluster's kind's */
+  bool masked;                         /* documents of a sequence do not attend to each other */
+  double masked_attention_fraction;    /* attention fraction that document masks leave; 0: not known, taken as 1 */
+  tri_attention_fraction_table *drawn; /* fractions of single micro-batches; NULL: all have the mean */
+  double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0: 1 */
+  const tri_optimizer_settings *optimizer;     /* for systems that are planned (tri_system.planned); NULL: AdamW */
+  const struct tri_device_description *device; /* for scratch memory and packed weights; NULL: by the cluster's kind */
 } tri_simulation_request;
 
-/* Where a step's seconds go, on average over the ranks; together they are the step. */
+/* The parts of a step's seconds, on average over the ranks; their sum is the step. */
 typedef struct tri_step_time {
   double compute;             /* forwards and backwards */
-  double along[TRI_NUM_AXES]; /* by the axis that they are shown under: collectives within layers, reductions and
-                                 gathers that it waits for, messages that it waits for while they are under way */
-  double bubble;              /* neither: it waits for another rank */
+  double along[TRI_NUM_AXES]; /* communication that a rank waits for, by axis: collectives of layers, reductions,
+                                 gathers, and messages while they are transferred */
+  double bubble;              /* waiting for other ranks */
   double optimizer;           /* norm, update, packing of new weights */
 } tri_step_time;
 
-/* The axes that there is time of, in the order in which it is said. */
+/* The axes of tri_step_time.along, in the order of reports. */
 enum { TRI_STEP_AXES = 5 };
 tri_axis tri_step_axis(int i);
 double tri_step_time_sum(const tri_step_time *time);
 
-/* Bytes of one rank. */
+/* Memory of one rank in bytes. */
 typedef struct tri_memory_parts {
   double parameters, gradients, optimizer, activations, buffers, peak;
   double steady; /* between steps */
 } tri_memory_parts;
 
-/* What micro-batches of documents have of attention's work, as shares of what joined documents have: on average; on
- * the rank with most, on average of micro-batches and in the worst of those drawn. The step is priced with the second.
- * Beyond that it waits for micro-batches that have more: in a pipeline, and for the data rank that has most. */
+/* How much the attention of micro-batches with masked documents differs. Fractions are those of
+ * tri_attention_fractions.
+ */
 typedef struct tri_document_imbalance {
-  int64_t micro_batches; /* drawn; 0: none, and all else is 0 */
-  double mean, busiest, worst;
-  double waiting_s; /* expected, in the step's bubble */
+  int64_t micro_batches; /* drawn; 0: none, and all members are 0 */
+  double mean;           /* over all ranks */
+  double busiest,
+      worst;        /* of the rank with most: on average over micro-batches, with which the step is priced; largest */
+  double waiting_s; /* expected seconds in the step's bubble due to micro-batches with more than `busiest`, in the
+                       pipeline and on other data ranks */
 } tri_document_imbalance;
 
 typedef struct tri_prediction {
   double step_s, tokens_per_s;
-  double tflops_per_device; /* of all products that are computed, recomputed ones too, as published figures count */
-  double model_tflops_per_device; /* of the model's products alone */
-  double mfu, hfu;                /* shares of the peak: of model_tflops_per_device, and of tflops_per_device */
+  double tflops_per_device;       /* of all computed products, with recompute, as published numbers are counted */
+  double model_tflops_per_device; /* without recompute */
+  double mfu, hfu;                /* model_tflops_per_device, and tflops_per_device, as shares of the peak */
   double bubble;                  /* share of the step */
   tri_step_time time;
   tri_memory_parts memory; /* of the fullest rank */
   int64_t fullest_stage;
   bool fits;
   tri_document_imbalance uneven;
-  tri_expert_load experts; /* all 0 of a model without */
-  int64_t row_pairs;       /* what layout.context_row_pairs is by these prices (row_pairs.h); TRI_NO_ROW_PAIRS: nothing
-                              depends on it */
+  tri_expert_load experts; /* all 0 without experts */
+  int64_t row_pairs;       /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
 
-/* Seconds and bytes; or seconds alone, and memory, fullest_stage, fits and row_pairs are left 0. */
+/* Predicts time and memory; tri_simulate_step only the time: memory, fullest_stage, fits and row_pairs stay 0. */
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* The whole step, drawn: one rank of each stage, of micro-batches that are alike. Release with tri_timeline_destroy. */
+/* A timeline of the whole step: one rank of each stage, with equal micro-batches. Release with tri_timeline_destroy. */
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out);
 
-/* Bytes of a rank of a stage (memory.c). */
+/* The memory of a rank of a stage (memory.c). */
 tri_status tri_predict_memory(const tri_simulation_request *request, int64_t stage, tri_memory_parts *out);
-/* The stage with the highest peak; *stage may be NULL. Where one takes more than `room`, the first such stage: INFINITY
- * asks for the fullest whatever it takes. */
+/* The stage with the highest peak, or the first one that needs more than `room` bytes (INFINITY: no limit). *stage may
+ * be NULL. */
 tri_status tri_predict_fullest(const tri_simulation_request *request, double room, int64_t *stage,
                                tri_memory_parts *out);
 
-/* Of the whole model; a tied embedding once. 0 if there is no memory to count them. */
+/* The number of parameters of the model; tied embeddings count once. 0 if memory is short. */
 double tri_model_num_parameters(const tri_model *model);
 
-/* The share of attention's work that masks and windows leave, on average over the layers. */
+/* The attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_area(const tri_simulation_request *request);
 
-/* FLOPs of a step over all devices: the model's, and with what recomputation adds. Attention over the full square, as
- * published figures count it (tri_model_flops_per_token), of which masks and windows leave their share. */
+/* FLOPs of a step over all devices, without and with recompute. Attention counts the full square of positions, as in
+ * published numbers (tri_model_flops_per_token), times the attention fraction. */
 double tri_step_model_flops(const tri_simulation_request *request);
 double tri_step_hardware_flops(const tri_simulation_request *request);
 

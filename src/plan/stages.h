@@ -1,5 +1,5 @@
-/* The stages of a layout with their programs and their prices: what the simulator runs. Stages that hold alike layers
- * share everything but their programs. */
+/* The stages of a layout with their prices, for the simulator. Stages with equal layers share everything but their
+ * programs. */
 #ifndef TRI_PLAN_STAGES_H
 #define TRI_PLAN_STAGES_H
 
@@ -7,17 +7,17 @@
 #include "plan/simulate.h"
 #include "schedule/parts.h"
 
-/* Sums over the calls before each of a chunk's list: [num_calls + 1]. */
+/* Prefix sums of prices over a chunk's list, each [num_calls + 1]: entry c is the sum over the calls before c. */
 typedef struct tri_chunk_prices {
   tri_price *forward, *backward_input, *backward_weight;
-  tri_price *recompute; /* forwards that run again before a backward, at the call behind which they do */
-  tri_price *together;  /* more, where both backwards are made at once */
+  tri_price *recompute; /* recomputed forwards, counted at the call after which they run in the backward */
+  tri_price *together;  /* added if both backwards are done at once (tri_call_price) */
   int64_t num_calls;
-  tri_attention_price uneven; /* of a micro-batch: seconds that are in proportion to its documents' area */
+  tri_attention_price uneven; /* seconds of a micro-batch that are proportional to its attention fraction */
 } tri_chunk_prices;
 
 typedef struct tri_stage_kind {
-  tri_layout listed; /* the layout, but that it recomputes what the system makes of that */
+  tri_layout listed; /* the layout, with `recompute` as the system means it (tri_system_recompute) */
   tri_parts parts;   /* without a program */
   tri_chunk_prices *chunks;
   double *reduce_s, *gather_s, *partial_s; /* [buckets] */
@@ -31,16 +31,16 @@ typedef struct tri_stages {
   tri_stage_kind *kinds;
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
-  bool messages_hold; /* a sender does nothing else meanwhile */
-  const double *more; /* of each micro-batch: its documents' area above that of the mean, as a share of it; or NULL */
+  bool messages_hold; /* a stage cannot compute while it sends */
+  const double *more; /* of each micro-batch: by how much its attention is above the mean, as a share of it; or NULL */
 } tri_stages;
 
 /* Release with tri_stages_destroy. */
 tri_status tri_stages_create(const tri_simulation_request *request, tri_stages *out);
 void tri_stages_destroy(tri_stages *stages);
 
-/* What the calls of an instruction compute: their forwards; or the backwards of inputs, weights or both, with the
- * forwards that run again before them. */
+/* The price of an instruction's calls: of their forwards; of the backwards of inputs, weights or both, with the
+ * recomputed forwards before them. */
 tri_price tri_stages_price_forward(const tri_stage_kind *kind, const tri_instruction *at);
 tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instruction *at, bool inputs, bool weights);
 

@@ -1,6 +1,6 @@
-/* How a training system goes about a step where systems differ: Trireme itself, or another whose published figures are
- * to be predicted (configs/systems/NAME.yaml). The step program stays the same; this says how its parts are carried out
- * and what memory they keep. */
+/* A system: how a training program, Trireme or another whose published results are predicted, executes a step
+ * (configs/systems/NAME.yaml). The step program is the same for all; a system says how its parts are executed and what
+ * memory they need. */
 #ifndef TRI_PLAN_SYSTEM_H
 #define TRI_PLAN_SYSTEM_H
 
@@ -9,50 +9,49 @@
 
 typedef struct tri_system {
   char name[64];
-  bool flash_attention;     /* scores stay on the chip; else they are written and read, all of the square */
-  int64_t softmax_batches;  /* where scores are written: its fused softmax takes heads x sequences that are multiples of
-                               it, and others go through several kernels; 0: takes all */
-  double kernels;           /* that the host starts for each pass of an operation; 0: a recorded step starts none */
-  double element_traffic;   /* bytes that element-wise kernels move, as a multiple of this program's */
-  double logit_bytes;       /* that a loss moves for each logit, beside its products */
-  double whole_head_share;  /* of a product's rate, by an output layer that no tensor ranks split */
-  bool overlap_reductions;  /* gradients are reduced beside the backward */
-  bool overlap_gathers;     /* parameters are gathered beside it, and beside the forward */
-  bool overlap_messages;    /* stages compute while a message of theirs is under way */
-  bool scatter_messages;    /* each rank of a tensor group sends its part, and the receivers gather */
-  bool overlap_experts;     /* rows of experts are on their way while ranks compute what all tokens meet */
-  bool gathers_experts;     /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
-  bool overlap_layers;      /* in a backward, ranks pass what a product reads and makes beside its other product */
-  bool selective_attention; /* recompute selective runs attention again, and nothing else */
-  bool whole_recompute;     /* a layer that runs again does so to its end; else to the last that its backward reads */
-  bool single_ring;         /* collectives go through one port of a node, whatever the cluster's links allow */
-  double sum_bytes;    /* that adding a micro-batch's gradient of a parameter to those before moves; 0: products add */
-  double link_share;   /* of the bandwidth that its collectives reach where the cluster's are measured */
-  bool levels;         /* collectives work node by node first; else one ring or tree joins all of a group */
-  double reduce_bytes; /* of a gradient on its way; 0: as the layout says */
-  double gather_bytes; /* of a parameter on its way; 0: as the engine does */
-
-  /* Memory. `planned` takes the engine's own plan and nothing of what follows. */
+  bool flash_attention;    /* scores are not stored in memory; else all of the square is written and read */
+  int64_t softmax_batches; /* without flash_attention: the fused softmax needs heads x sequences that are multiples of
+                              this, else several kernels run; 0: any number */
+  double kernels;          /* kernels that the host starts for each pass of an operation; 0: steps are recorded */
+  double element_traffic;  /* bytes that element-wise kernels move, as a multiple of Trireme's */
+  double logit_bytes;      /* bytes that a loss moves for each logit, without its products */
+  double whole_head_share; /* share of a product's rate that the output projection reaches without tensor parallelism */
+  bool overlap_reductions; /* gradients are reduced during the backward */
+  bool overlap_gathers;    /* parameters are gathered during forward and backward */
+  bool overlap_messages;   /* stages compute while their messages are transferred */
+  bool scatter_messages;   /* each rank of a tensor group sends its part, and the receivers gather */
+  bool overlap_experts;    /* rows of experts are exchanged while ranks compute shared experts */
+  bool gathers_experts;    /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
+  bool overlap_layers;     /* in a backward, collectives of a product overlap with its other product */
+  bool selective_attention; /* selective recompute recomputes attention, and nothing else */
+  bool whole_recompute;     /* recompute runs whole layers again; else only up to the last call that backwards read */
+  bool single_ring;         /* collectives use one port of a node, whatever the cluster's links allow */
+  double sum_bytes;         /* bytes that accumulating the gradient of a parameter moves; 0: products accumulate */
+  double link_share;        /* share of the bandwidth that its collectives reach, if the cluster's are measured */
+  bool levels;              /* collectives are hierarchical, by nodes; else one ring or tree joins a whole group */
+  double reduce_bytes;      /* bytes of a gradient in reductions; 0: by the layout */
+  double gather_bytes;      /* bytes of a parameter in gathers; 0: as the engine does */
+  /* Memory. `planned`: the engine's memory plan, which ignores all that follows. */
   bool planned;
   double weight_bytes, gradient_bytes, state_bytes; /* of a parameter; state: master copy and moments */
-  bool whole_gradients;      /* in the step gradients are whole; zero shards them when it is over */
-  bool whole_tied_gradients; /* those of the tied embedding always are */
-  bool copies_positions;     /* the last stage of a tied model has the embedding of positions, too */
-  bool keeps_messages;       /* a stage keeps what it received of each micro-batch in flight, 1/tensor of it */
-  bool keeps_logits;         /* the last stage keeps the last micro-batch's: half, fp32, fp32 softmax */
-  bool gathers_again;        /* what sequence parallelism gathers for a product is gathered again, not kept */
-  double context_bytes;      /* the driver's and the libraries', outside of the allocator */
-  double communicator_bytes; /* of each group that a rank talks in, outside of it, too */
-  double fragments;          /* what the allocator holds beyond its tensors, as a share of them at their peak */
-  double bucket_bytes;       /* of reductions and gathers under way, while a step goes on */
+  bool whole_gradients;                             /* gradients are not sharded during a step, only after it */
+  bool whole_tied_gradients;                        /* gradients of tied embeddings are never sharded */
+  bool copies_positions; /* the last stage of a tied model also has the embedding of positions */
+  bool keeps_messages;   /* a stage keeps the rows that it received for each micro-batch in flight, 1/tensor of them */
+  bool keeps_logits;     /* the last stage keeps those of the last micro-batch: half, fp32, fp32 softmax */
+  bool gathers_again;    /* rows that sequence parallelism gathers are gathered again in the backward, not kept */
+  double context_bytes;  /* of the driver and libraries, outside of the allocator */
+  double communicator_bytes; /* of each group of a rank, outside of the allocator */
+  double fragments;          /* unused memory of the allocator, as a share of its tensors at their peak */
+  double bucket_bytes;       /* of reductions and gathers under way during a step */
 } tri_system;
 
 extern const tri_config_table tri_system_table;
 
-/* What its lists recompute; attention is not marked there (tri_price_runs_again). */
+/* What lists of this system mark for recompute; attention is not marked (tri_price_recomputes). */
 tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout);
 
-/* A system of configs/systems by its name, or a file by its path. */
+/* Reads a system of configs/systems by its name, or a file by its path. */
 tri_status tri_system_load(const char *name_or_file, tri_system *out);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* LOCAL. Prints what a rank of the layout would do and hold, for people: its operations, its step program and its
- * memory plan, with what samples take of it. Allocates no memory of the model's and needs no other rank. */
+/* LOCAL. Prints what a rank of the layout would do and hold: its operations, its step program and its memory plan, with
+ * the memory of samples. Does not allocate the model's memory, and needs no other rank. */
 tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device,
                        const tri_generator_need *samples, FILE *to);
 

@@ -1,4 +1,4 @@
-/* OUTPUT/products.json: how the run makes its matrix products (device/gemm_choices.h). */
+/* OUTPUT/products.json: the run's GEMM choices (device/gemm_choices.h). */
 #ifndef TRI_TRAIN_GEMM_CHOICES_FILE_H
 #define TRI_TRAIN_GEMM_CHOICES_FILE_H
 
@@ -9,11 +9,11 @@
 typedef struct tri_gemm_choices_file {
   char chooser[TRI_DEVICE_GEMM_LIBRARY_BYTES];
   bool timed;
-  char *choices; /* lines; "" or of tri_alloc: release it with tri_free */
+  char *choices; /* one per line; release with tri_free */
 } tri_gemm_choices_file;
 
-/* LOCAL. *found is false if there is no file. TRI_BAD_FILE for what cannot be read, is damaged (sums over the choices
- * do not lie) or is of another version: the reader then chooses again and rewrites it. */
+/* LOCAL. *found is false if there is no file. TRI_BAD_FILE if it cannot be read, is damaged (by a checksum) or has
+ * another version: the caller then chooses again and rewrites it. */
 tri_status tri_gemm_choices_file_read(const char *path, bool *found, tri_gemm_choices_file *out);
 tri_status tri_gemm_choices_file_write(const char *path, const tri_gemm_choices_file *file);
 

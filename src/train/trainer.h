@@ -10,11 +10,11 @@
 typedef struct tri_train_options {
   const tri_run_config *config;
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
-  bool dry_run;       /* print the step program and the memory plan, touch nothing, */
-  int threads;        /* of this rank where the configuration says auto; 0: all cores */
-  int64_t ranks;      /* as if this many ranks had been started (0: one), */
-  int64_t dry_run_rank; /* of this one of them */
-  const char *timeline; /* where a timeline goes: this name with .json and with .svg; NULL: nowhere */
+  bool dry_run;       /* print the step program and the memory plan, and do nothing else */
+  int threads;        /* of this rank if the configuration says auto; 0: all cores */
+  int64_t ranks;      /* dry run: number of ranks; 0: one */
+  int64_t dry_run_rank; /* dry run: the rank that is printed */
+  const char *timeline; /* a timeline is written to this name with .json and with .svg; NULL: none */
 } tri_train_options;
 
 /* COLLECTIVE over the job (tri_comm_open comes first). Trains to the end, or until SIGINT or SIGTERM: then a checkpoint

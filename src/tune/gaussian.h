@@ -10,8 +10,8 @@
 
 enum { TRI_GAUSSIAN_DIMS = 16, TRI_GAUSSIAN_NUMBERS = TRI_GAUSSIAN_DIMS + 2 };
 
-/* What is fitted, as logarithms: the lengths, then strength and noise (variances, of targets whose variance is 1).
- * Carried from one fit to the next, which starts from it; {0}: no fit before. */
+/* The fitted hyperparameters as logarithms: the lengths, then strength and noise (variances, for targets whose variance
+ * is 1). Each fit starts from that of the one before; {0}: none before. */
 typedef struct tri_gaussian_state {
   double log[TRI_GAUSSIAN_NUMBERS];
   bool begun;
@@ -19,14 +19,15 @@ typedef struct tri_gaussian_state {
 
 typedef struct tri_gaussian tri_gaussian;
 
-/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. Everything is copied. The state is improved first, by that
- * many evaluations of the likelihood (each of count^3 operations); 0 takes it as it is. Release with
+/* x[count * dims] in [0, 1]; is_category[dims]; y[count]. All are copied. First improves *state with at most
+ * `evaluations` evaluations of the likelihood (each count^3 operations); 0: uses it as it is. Release with
  * tri_gaussian_destroy. */
 tri_status tri_gaussian_create(int64_t dims, const bool *is_category, int64_t count, const double *x, const double *y,
                                int evaluations, tri_gaussian_state *state, tri_gaussian **out);
 void tri_gaussian_destroy(tri_gaussian *gaussian);
 
-/* Means and standard deviations (of the function, without the noise) at x[count * dims]; deviations may be NULL. */
+/* Sets the means and the standard deviations of the function, without noise, at x[count * dims]; deviations may be
+ * NULL. */
 tri_status tri_gaussian_predict(const tri_gaussian *gaussian, int64_t count, const double *x, double *means,
                                 double *deviations);
 

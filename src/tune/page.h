@@ -1,4 +1,4 @@
-/* What the pages about studies have in common. */
+/* Shared by the HTML pages about studies. */
 #ifndef TRI_TUNE_PAGE_H
 #define TRI_TUNE_PAGE_H
 
@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Lines across the plot at the ticks of an axis that goes upward, about `wanted` of them, from x = left to right
- * (pixels), and their values at the left. */
+/* Prints horizontal lines at about `wanted` ticks of a vertical axis, from x = left to right (pixels), and their values
+ * on the left. */
 void tri_page_axis(const tri_plot_axis *axis, int wanted, int left, int right, FILE *to);
 
 #endif

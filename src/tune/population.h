@@ -13,35 +13,35 @@
 /* Of a study at most (study.c). */
 enum { TRI_MOST_MEMBERS = 1000, TRI_MOST_ROUNDS = 1000 };
 
-/* One stretch of one member. */
+/* One round of one member. */
 typedef struct tri_member {
   int64_t member, round; /* both from 1 */
-  int64_t parent;        /* whose weights, of the round before, it begins with; 0: new ones */
+  int64_t parent;        /* the member whose weights of the round before it starts from; 0: new weights */
   tri_trial_state state;
   double values[TRI_KNOBS]; /* of the study's parameters */
-  double loss;              /* done: of the validation text, at the end */
+  double loss;              /* if done: validation loss at the end */
   double seconds;
-  char reason[256]; /* failed */
+  char reason[256]; /* if failed */
 } tri_member;
 
-/* With which weights and values a member goes into a round, given what is known of all (rows[count]). */
+/* Decides from which weights and with which values a member starts a round, given all rows so far (rows[count]). */
 void tri_population_decide(const tri_study *study, const tri_member *rows, int64_t count, int64_t member, int64_t round,
                            tri_member *out);
 
-/* Trains until all rounds of all members are done; other tuners may take part. Checkpoints lie below `folder`; those
- * that are not needed any more are removed. TRI_INTERRUPTED as in tri_tune. */
+/* Trains until all rounds of all members are done; other tuners may take part. Checkpoints are below `folder`, and
+ * removed when they are no longer needed. TRI_INTERRUPTED as in tri_tune. */
 tri_status tri_population_train(const tri_study *study, tri_store *store, const char *folder);
 
-/* The row with the least loss among those of the last round that anybody has done, or NULL. */
+/* The row with the lowest loss in the last round that some member has finished, or NULL. */
 const tri_member *tri_population_best(const tri_member *rows, int64_t count);
 /* The row of a member and round, or NULL. */
 const tri_member *tri_population_find(const tri_member *rows, int64_t count, int64_t member, int64_t round);
 
 /* ---- in the store (store_members.c) ------------------------------------------------------------------------------ */
 
-/* All rows by round and member; *out of *count is the store's, until it is asked again. */
+/* All rows, by round and member. The store owns (*out)[*count]; valid until the next call. */
 tri_status tri_store_members(tri_store *store, const tri_member **out, int64_t *count);
-/* Claims a stretch; *claimed is false where somebody has it already. */
+/* Claims a round of a member; *claimed is false if another tuner has it. */
 tri_status tri_store_begin_member(tri_store *store, const tri_member *row, bool *claimed);
 tri_status tri_store_end_member(tri_store *store, const tri_member *row);
 tri_status tri_store_forget_member(tri_store *store, const tri_member *row);

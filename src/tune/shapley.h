@@ -7,8 +7,8 @@
 
 enum { TRI_SHAPLEY_DIMS = 12 };
 
-/* values[dims] of the point x: by how much each parameter moves the model's mean from its mean over background[count *
- * dims] to what it is at x. They add up to that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
+/* values[dims]: the contribution of each parameter to the difference between the model's mean at the point x and its
+ * mean over background[count * dims]; their sum is that difference. TRI_UNSUPPORTED above TRI_SHAPLEY_DIMS. */
 tri_status tri_shapley(const tri_gaussian *model, int64_t dims, int64_t count, const double *background,
                        const double *x, double *values);
 

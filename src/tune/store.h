@@ -1,5 +1,5 @@
-/* The study's trials in one SQLite file: written before and after each, so that a tuner may be killed at any moment and
- * several may share it. */
+/* A study's trials in an SQLite file, written before and after each trial, so that a tuner may be killed at any moment
+ * and several tuners may share it. */
 #ifndef TRI_TUNE_STORE_H
 #define TRI_TUNE_STORE_H
 
@@ -7,28 +7,28 @@
 
 typedef struct tri_store tri_store;
 
-/* In the column of a trial's state, beside tri_trial_state's: done, but stopped early. */
+/* A value of a trial's state in the file, in addition to those of tri_trial_state: done, but stopped early. */
 enum { TRI_STORE_STOPPED_EARLY = 3 };
 
-/* Opens the file or makes it. A store of another study (its name, space, model or objective) is TRI_BAD_CONFIG; what is
- * no such file TRI_BAD_FILE; nothing is overwritten. Trials that a dead process of this machine has left running are
- * forgotten, to be made again. `text` is the study's file, kept with it; NULL: only to read, and nothing is
- * checked or forgotten. Release with tri_store_close. */
+/* Opens the file or makes it. TRI_BAD_CONFIG if it is the store of another study (name, space, model or objective),
+ * TRI_BAD_FILE if it is not a store; nothing is overwritten. Removes running trials of dead processes of this machine,
+ * so that they are tried again. `text`: the study's file, which is stored; NULL: only for reading, and nothing is
+ * checked or removed. Release with tri_store_close. */
 tri_status tri_store_open(const char *path, const char *text, const tri_study *study, tri_store **out);
 void tri_store_close(tri_store *store);
 
 /* Whether the file is an SQLite database, by its first bytes. */
 bool tri_store_is_one(const char *path);
 bool tri_store_begins(int file);
-/* The study that a store was made for, as its file said it (tri_study_read). TRI_BAD_FILE if it holds none. */
+/* The study of a store, from the stored study file (tri_study_read). TRI_BAD_FILE if there is none. */
 tri_status tri_store_study(const char *path, tri_study *out);
 /* The layout of its best trial, as tri_layout_text writes it. TRI_BAD_FILE if no trial has succeeded. */
 tri_status tri_store_best_layout(const char *path, char *text, size_t bytes);
 
-/* Forgets, in the middle of a study too, what tuners have left running that are no more: on this machine those whose
- * process is gone, on others those that have not said for five minutes that they go on. */
+/* Removes running trials of dead tuners: on this machine those whose process is gone, on others those without a
+ * heartbeat for five minutes. */
 tri_status tri_store_forget_dead(tri_store *store);
-/* Says so of what runs here, at most every ten seconds. */
+/* Writes a heartbeat for the trials that run here, at most every ten seconds. */
 tri_status tri_store_beat(tri_store *store);
 
 /* All trials in the order of their numbers; *out of *count is the store's, until it is asked again. */

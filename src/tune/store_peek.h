@@ -1,5 +1,5 @@
-/* A look at a store that tuners may be writing, by somebody who writes nothing: no lock is held, no trial is forgotten,
- * no file appears beside it. */
+/* Reads a store that tuners may be writing, without any writes: no lock is held, no trial is removed, and no file is
+ * made beside it. */
 #ifndef TRI_TUNE_STORE_PEEK_H
 #define TRI_TUNE_STORE_PEEK_H
 

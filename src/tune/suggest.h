@@ -6,17 +6,17 @@
 #include "tune/space.h"
 
 typedef enum tri_method {
-  TRI_METHOD_AUTO, /* a study's, before the tuner has settled which (tuner.c) */
+  TRI_METHOD_AUTO, /* not decided yet; the tuner decides (tuner.c) */
   TRI_METHOD_GAUSSIAN,
   TRI_METHOD_RANDOM,
   TRI_METHOD_GRID,
   TRI_METHOD_EXHAUSTIVE,
-  TRI_METHOD_POPULATION, /* no search of points: population.h */
+  TRI_METHOD_POPULATION, /* does not search points: population.h */
 } tri_method;
 
 typedef struct tri_search {
   tri_method method;
-  int64_t trials, initial; /* the budget, 0: the method's own; of them at random before the model chooses */
+  int64_t trials, initial; /* the budget, 0: the method's default; the first trials, which are random */
   uint64_t seed;
 } tri_point_search;
 
@@ -29,45 +29,45 @@ typedef struct tri_trial {
   int64_t number;
   tri_point point;
   tri_trial_state state;
-  bool early;       /* done: stopped before its end, since after as many steps others had been faster */
-  double value;     /* done: more is better */
-  double memory;    /* what it took of the memory that there is, above 1 if it ran out of it; 0: unknown */
-  double seconds;   /* that it took here */
-  double node_s;    /* what it cost, or, simulated, would have cost, in seconds of a node */
-  char reason[256]; /* failed, or stopped early */
+  bool early;       /* if done: stopped early, since others were faster after the same number of steps */
+  double value;     /* if done: higher is better */
+  double memory;    /* share of the available memory that it needed, above 1 if it ran out of memory; 0: unknown */
+  double seconds;   /* that the trial took */
+  double node_s;    /* its cost in seconds of a node; of a simulated trial that of the real run */
+  char reason[256]; /* if failed, or stopped early */
 } tri_trial;
 
-/* The best of those that are done, or NULL. One that was stopped early lost to another over as many steps, and is not
- * the best, whatever the machine's noise made of its few. */
+/* The best finished trial, or NULL. A trial that was stopped early is never the best: it lost over the same number of
+ * steps, and its few steps may look good by noise. */
 const tri_trial *tri_trial_best(const tri_trial *trials, int64_t count);
 
-/* Of one tuner: what it learned so far. Release with tri_suggester_release. */
+/* The state of a search method. Release with tri_suggester_release. */
 typedef struct tri_suggester {
   const tri_space *space;
   const tri_point_search *search;
   tri_gaussian_state value, success, memory;
-  tri_point *points;           /* that can be tried */
-  double *prior;               /* what each is expected to be worth beforehand, or NULL */
-  bool *tried;                 /* which of them have a trial, */
-  int64_t marked, last_marked; /* by how many trials, and the number of the last */
+  tri_point *points;           /* [num_points]: all valid points, in order */
+  double *prior;               /* [num_points]: expected value of each before any trial; or NULL */
+  bool *tried;                 /* [num_points]: the point has a trial */
+  int64_t marked, last_marked; /* number of trials that are marked in `tried`; number of the last one */
   int64_t num_points;
 } tri_suggester;
 
-/* Takes points over, which are in order (tri_space_points) and released with it; and prior, which may be NULL. */
+/* Takes ownership of `points`, in order (tri_space_points), and of `prior`, which may be NULL. */
 tri_suggester tri_suggester_create(const tri_space *space, const tri_point_search *search, tri_point *points,
                                    int64_t num_points, double *prior);
 void tri_suggester_release(tri_suggester *suggester);
 
-/* The next point by the search's method, given all trials so far; running ones count as if they had come out badly
- * (the constant liar of Ginsbourger et al. 2010). No point twice. *found is false if none is left. */
+/* The next point by the search's method, given all trials so far; running ones count as bad ones (the constant liar of
+ * Ginsbourger et al. 2010). No point is suggested twice. *found is false if none is left. */
 tri_status tri_suggest(tri_suggester *suggester, const tri_trial *trials, int64_t count, tri_point *out, bool *found);
 
-/* Whether the i-th of `count` is in an even choice of at most `most`: one of each run of neighbours, at random, since
- * lists of points have a rhythm. */
+/* Whether element i of `count` is in an even sample of at most `most` elements: a random one of each block of adjacent
+ * elements, since lists of points are periodic. */
 bool tri_suggest_takes(int64_t i, int64_t count, int64_t most);
 
-/* The model of the trials that are done, and, with `failures`, of those that failed as worth nothing: NULL if there
- * are less than two; of very many an even part. For reports; release with tri_gaussian_destroy. */
+/* A model of the finished trials, and with `failures` also of the failed ones with value 0; NULL if there are less than
+ * two. Of very many it uses an even sample. For reports; release with tri_gaussian_destroy. */
 tri_status tri_suggest_model(const tri_space *space, const tri_trial *trials, int64_t count, bool failures,
                              tri_gaussian **out);
 

@@ -1,11 +1,11 @@
-/* The loop of a study: suggest, claim, try, note. */
+/* The loop of a study: suggest a point, claim it, try it, store the result. */
 #ifndef TRI_TUNE_TUNER_H
 #define TRI_TUNE_TUNER_H
 
 #include "tune/store.h"
 
-/* Goes on until the study's budget is spent or nothing is left to try. Real trials write below `folder`. Progress is
- * logged. TRI_INTERRUPTED where somebody asks to stop (base/stop.h): what runs is ended and forgotten. */
+/* Runs trials until the study's budget is spent or no point is left. Real trials write below `folder`. Logs the
+ * progress. TRI_INTERRUPTED if it is asked to stop (base/stop.h); running trials are then ended and removed. */
 tri_status tri_tune(tri_study *study, tri_store *store, const char *folder);
 
 #endif
