@@ -1,5 +1,5 @@
-/* The subcommands: one file each, src/cli/NAME.c where plans are enough and src/cli/running/NAME.c where it
- * needs MPI and kernels, found through the table in main.c. */
+/* The subcommands: each is a file, src/cli/running/NAME.c if it needs MPI and kernels, else src/cli/NAME.c, and a row
+ * of the table in main.c. */
 #ifndef TRI_CLI_CLI_H
 #define TRI_CLI_CLI_H
 
@@ -12,9 +12,9 @@ typedef struct tri_command {
   const char *name;
   const char *summary;          /* one line */
   const char *help;             /* what --help prints, ends with an example */
-  const struct option *options; /* what it takes, as getopt_long wants them, with --help beside; NULL: nothing */
-  const char *paths;            /* those whose values are paths (paths.h), "out tokenizer"; NULL: none of them */
-  bool holds_signals;           /* it begins with signals held (base/stop.h), and says itself what becomes of them */
+  const struct option *options; /* its options for getopt_long, without --help; NULL: none */
+  const char *paths;            /* names of options whose values are paths (paths.h), "out tokenizer"; NULL: none */
+  bool holds_signals;           /* it starts with signals blocked (base/stop.h), and handles them itself */
   /* arguments[0] is the subcommand's name. Writes results to standard output, everything else by base/log.h. */
   tri_status (*run)(int count, char **arguments);
 } tri_command;

@@ -1,12 +1,12 @@
-/* What could follow on a command line, for the shells: `trireme complete WORD...`. */
+/* Completion of command lines, for shells: `trireme complete WORD...`. */
 #ifndef TRI_CLI_COMPLETE_H
 #define TRI_CLI_COMPLETE_H
 
 #include "cli/help.h"
 
-/* words are those behind the program's name, up to where the cursor is: the last may be begun or empty. Prints a line
- * for each word that could stand there, with a tab and some words about it behind it where there are any; the line
- * `:files` says that a file's name could, too. */
+/* `words` are those after the program's name, up to the cursor; the last one may be incomplete or empty. Prints a line
+ * for each possible word, followed by a tab and a description if it has one; the line `:files` means that names of
+ * files are possible, too. */
 tri_status tri_complete_run(const tri_commands *commands, int count, char **words);
 
 #endif

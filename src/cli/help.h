@@ -1,4 +1,4 @@
-/* `trireme help`: what there is, what a command does, which keys a file has, and manual pages of it all. */
+/* `trireme help`: help about commands and the keys of files, and manual pages. */
 #ifndef TRI_CLI_HELP_H
 #define TRI_CLI_HELP_H
 

@@ -1,4 +1,4 @@
-/* `trireme --version`: what this program is, and what it runs with. */
+/* `trireme --version`: the version of the program and of its libraries. */
 #ifndef TRI_CLI_VERSION_H
 #define TRI_CLI_VERSION_H
 
@@ -7,7 +7,7 @@
 /* The first line is "trireme VERSION". */
 void tri_version_print(FILE *to);
 
-/* Its last lines: of what a build that only plans has not. */
+/* Prints its last lines: the libraries that a build which only plans does not have. */
 void tri_version_print_libraries(FILE *to);
 
 #endif

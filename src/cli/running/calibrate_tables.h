@@ -11,11 +11,10 @@ typedef struct tri_calibrate_request {
   const tri_group *world;
   tri_dtype precision;
   int64_t ranks;
-  double peak;      /* FLOP/s */
-  double longest_s; /* products of the grid that would take longer are left out, */
-  double until_s;   /* and so are those that were not reached by then, on tri_clock_s of the slowest rank */
-  const tri_model
-      *model; /* or NULL: whose shapes are measured, too, in each layout of tensor ranks that there can be */
+  double peak;            /* FLOP/s */
+  double longest_s;       /* products of the grid that would take longer are left out */
+  double until_s;         /* deadline on tri_clock_s of the slowest rank; products after it are left out */
+  const tri_model *model; /* its shapes are measured, too, with each possible number of tensor ranks; or NULL */
   int64_t sequence, micro_batch;
 } tri_calibrate_request;
 

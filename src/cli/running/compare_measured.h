@@ -1,4 +1,4 @@
-/* A prediction beside what a run measured of itself. */
+/* Compares a prediction with the measurements of a run. */
 #ifndef TRI_CLI_RUNNING_COMPARE_MEASURED_H
 #define TRI_CLI_RUNNING_COMPARE_MEASURED_H
 
@@ -6,9 +6,9 @@
 
 #include <stdbool.h>
 
-/* Predicts the run in the folder (config.yaml, summary.json) on the cluster, and prints both side by side: the step,
- * where its time goes, its memory, and, where the run has drawn itself (timeline.json, or `timeline`, which may be
- * NULL), each kind of instruction. */
+/* Predicts the run in the folder (config.yaml, summary.json) on the cluster, and prints both: the step, the parts of
+ * its time, its memory, and, if the run has a timeline (timeline.json, or `timeline`, which may be NULL), each kind of
+ * instruction. */
 tri_status tri_against(const char *run, const tri_cluster *cluster, const char *timeline, bool json);
 
 #endif

@@ -1,4 +1,4 @@
-/* What `trireme doctor` finds, check by check; doctor.c prints it. */
+/* The checks of `trireme doctor`, and their findings; doctor.c prints them. */
 #ifndef TRI_CLI_RUNNING_DOCTOR_H
 #define TRI_CLI_RUNNING_DOCTOR_H
 
@@ -14,21 +14,21 @@ typedef enum tri_mark { TRI_MARK_OK, TRI_MARK_WARNING, TRI_MARK_MISSING } tri_ma
 typedef struct tri_finding {
   char name[32];
   tri_mark mark;
-  bool required;     /* missing, it makes the doctor's exit status non-zero    */
-  char value[320];   /* what there is                                          */
-  char advice[1024]; /* what to do, "" if nothing                              */
-  json_t *facts;     /* the same as numbers, an object                         */
+  bool required;     /* with TRI_MARK_MISSING the exit status is not 0         */
+  char value[320];   /* what was found                                         */
+  char advice[1024]; /* what the user should do; "": nothing                   */
+  json_t *facts;     /* the value as a JSON object                             */
 } tri_finding;
 
-/* Findings that any machine may have, and those of each GPU beside. */
+/* Most findings of any machine without GPUs; further findings of each GPU. */
 enum { TRI_DOCTOR_MOST_FINDINGS = 64, TRI_DOCTOR_FINDINGS_OF_GPU = 4 };
 
 typedef struct tri_doctor {
   tri_machine machine;
-  double test_s; /* of each matrix-product test, 0: no tests */
+  double test_s; /* seconds of each test of matrix products; 0: no tests */
   tri_gpu_seen *gpus;
   int num_gpus;
-  char no_gpus[1024]; /* what was looked for, if num_gpus is 0 */
+  char no_gpus[1024]; /* if num_gpus is 0: what was tried to find GPUs */
   tri_finding *findings;
   int count;
 } tri_doctor;

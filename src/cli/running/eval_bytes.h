@@ -1,17 +1,18 @@
-/* The bytes of text that the labels of an evaluation stand for: bits per byte are counted by them. */
+/* Counts the bytes of text of an evaluation's labels, for bits per byte. */
 #ifndef TRI_CLI_RUNNING_EVAL_BYTES_H
 #define TRI_CLI_RUNNING_EVAL_BYTES_H
 
 #include "data/source.h"
 #include "tokenizer/tokenizer.h"
 
-/* A batch of tokens in order, each the label of the one before it unless a piece or a row ends between them. */
+/* A batch of tokens in order. Each token is the label of the one before it, unless a piece or a row ends between them.
+ */
 typedef struct tri_label_rows {
   const int32_t *tokens, *labels; /* [count]; a label below 0 does not count */
   const tri_token_place *places;  /* [count + 1]: of the tokens, and of the one that follows */
   int64_t count, sequence;
-  bool packed; /* a row is by itself; otherwise it goes on where the one before it ended */
-  bool masked; /* no label leads from one piece to the next */
+  bool packed; /* rows are independent; otherwise each continues the one before it */
+  bool masked; /* the last token of a piece has no label */
 } tri_label_rows;
 
 /* Starts as {.decoder}, which the caller releases; NULL: nothing is counted. */

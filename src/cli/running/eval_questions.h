@@ -1,4 +1,4 @@
-/* `eval` with questions in the place of a corpus: with given choices, or answered in the model's own words. */
+/* `eval` with questions instead of a corpus: with given choices, or with answers that the model generates. */
 #ifndef TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 #define TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 
@@ -10,21 +10,21 @@
 typedef struct tri_eval_questions {
   const char *model, *file;
   const tri_model_options *options;
-  int64_t batch; /* sequences at a time; 0: as many as 2048 tokens take */
+  int64_t batch; /* sequences of a batch; 0: as many as have 2048 tokens */
   bool json;
-  bool all_checkpoints; /* of a run, one after the other */
-  const char *svg;      /* where the picture of that goes; NULL: nowhere */
-  tri_answer_rule rule; /* of answers */
+  bool all_checkpoints; /* evaluate all checkpoints of a run */
+  const char *svg;      /* with all_checkpoints: path of a picture; or NULL */
+  tri_answer_rule rule; /* by which answers are judged */
 } tri_eval_questions;
 
-/* Judges by which choice the model finds likeliest, and prints what came of it. */
+/* Evaluates which choice the model finds most likely, and prints the results. */
 tri_status tri_eval_choices(const tri_eval_questions *asked);
 
-/* Judges by whether what the model writes is right, and prints what came of it. */
+/* Evaluates whether the answers that the model generates are right, and prints the results. */
 tri_status tri_eval_answers(const tri_eval_questions *asked);
 
-/* The tokenizer of a model's weights, which *source is then the path of, and its encoder of questions; both are
- * released in any case. */
+/* Loads the tokenizer of a model's weights and makes its encoder of questions. The caller releases both, also after a
+ * failure. */
 tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
                               tri_tokenizer **tokenizer, tri_pair_encoder **encoder);
 

@@ -1,4 +1,4 @@
-/* How busy the experts of a run's ranks were, from what it wrote of them. */
+/* The imbalance of a run's experts, from its metrics. */
 #ifndef TRI_CLI_RUNNING_EXPERT_LOADS_H
 #define TRI_CLI_RUNNING_EXPERT_LOADS_H
 
@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* tri_simulation_request.expert_imbalance if that many ranks share the experts: the mean over the steps and layers
- * whose loads metrics.jsonl holds; 0 if it holds none. */
+/* *out: tri_simulation_request.expert_imbalance with the experts on `holders` ranks: the mean over the steps and layers
+ * whose loads are in the file `metrics` (metrics.jsonl); 0 if it has none. */
 tri_status tri_expert_loads_imbalance(const char *metrics, int64_t holders, double *out);
 
 #endif

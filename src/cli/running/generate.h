@@ -1,4 +1,4 @@
-/* What `trireme generate` was asked for. */
+/* The arguments of `trireme generate`. */
 #ifndef TRI_CLI_RUNNING_GENERATE_H
 #define TRI_CLI_RUNNING_GENERATE_H
 
@@ -6,7 +6,7 @@
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 
-/* Numbers that are 0 were not given. */
+/* Numbers are 0 if not given. */
 typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* at most one */

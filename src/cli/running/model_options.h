@@ -1,4 +1,4 @@
-/* The options that commands on a trained model share: where it runs and how. */
+/* The options that commands for trained models share: the device, the precision, the tokenizer. */
 #ifndef TRI_CLI_RUNNING_MODEL_OPTIONS_H
 #define TRI_CLI_RUNNING_MODEL_OPTIONS_H
 
@@ -34,11 +34,10 @@ enum {
   "  --threads N         cores to use; all unless given\n"                                                             \
   "  --no-verify         do not compare what is read with the checkpoint's checksums, and say so\n"
 
-/* Takes one of the rows above; false if `result` is not one of them. */
+/* Handles one of the options above; *taken is false if `result` is not one of them. */
 tri_status tri_model_option(int result, const char *value, tri_model_options *options, bool *taken);
 
-/* The precision that numbers are written or measured in, where there are these two; PyTorch's names of them are taken,
- * too. */
+/* Reads a precision that may only be fp32 or bf16; PyTorch's names are accepted, too. */
 tri_status tri_option_fp32_or_bf16(const char *option, const char *text, tri_dtype *out);
 
 #endif
