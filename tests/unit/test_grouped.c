@@ -451,7 +451,7 @@ static void check_gated(tri_device *device, tri_dtype type, tri_activation kind,
       const double gate = typed_get(&x, at), up = typed_get(&x, at + width), slope = typed_get(&dy, r * width + c);
       const double by_gate = slope * (gated(kind, gate + h, up, w) - gated(kind, gate - h, up, w)) / (2 * h);
       check_near(typed_get(&y, r * width + c), gated(kind, gate, up, w), 8 * rounding, "y");
-      const bool bends = kind == TRI_ACTIVATION_RELU && fabs(gate) <= h; /* no slope from both sides */
+      const bool bends = (kind == TRI_ACTIVATION_RELU || kind == TRI_ACTIVATION_RELU2) && fabs(gate) <= h; /* at 0 */
       if (!bends) check_near(typed_get(&dx, at), by_gate, 32 * rounding + 1e-8, "the gradient of a gate");
       check_near(typed_get(&dx, at + width), slope * gated(kind, gate, 1, w), 16 * rounding, "the gradient of up");
       sum += slope * gated(kind, gate, up, 1);
