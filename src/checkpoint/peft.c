@@ -17,23 +17,11 @@
 #define OBJECT "trireme" /* what is ours in the file */
 #define ALL_LINEAR "all-linear"
 
-static const char prefix[] = "base_model.model.";
-
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
 TRI_CONFIG_WORDS(quantises, tri_quantise, TRI_QUANTISES)
 
 const char *tri_peft_quantise_word(tri_quantise quantise) { return quantises_word(quantise); }
-
-/* ---- names ------------------------------------------------------------------------------------------------------- */
-
-void tri_peft_name(const char *own, char out[TRI_PEFT_NAME_BYTES]) {
-  snprintf(out, TRI_PEFT_NAME_BYTES, "%s%s", prefix, own);
-}
-
-const char *tri_peft_own_name(const char *name) {
-  return strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
-}
 
 /* The length of "model.norm" in "model.norm.weight". */
 static int module_length(const char *name) {
@@ -373,11 +361,6 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
   if (status == TRI_OK) status = tri_peft_parse(path, text, bytes, out);
   tri_free(text);
   return status;
-}
-
-bool tri_peft_is_folder(const char *folder) {
-  char path[TRI_PATH_BYTES];
-  return tri_path_join(path, folder, TRI_FILE_ADAPTER_CONFIG) == TRI_OK && tri_path_exists(path);
 }
 
 /* ---- beginning with one ------------------------------------------------------------------------------------------ */

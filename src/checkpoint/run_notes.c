@@ -16,25 +16,15 @@
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24 };
 
-static const char *const note_keys[] = {"data.sequence", "data.ignore_token", "data.documents", "data.packing",
-                                        "data.too_long"};
-enum { SEQUENCE, IGNORE_TOKEN, DOCUMENTS, PACKING, TOO_LONG, NOTE_KEYS };
-
 static const tri_run_notes nothing = {.ignore_token = -1};
 
-bool tri_run_notes_is_key(const char *key) {
-  for (int k = 0; k < NOTE_KEYS; k++) {
-    if (strcmp(key, note_keys[k]) == 0) return true;
-  }
-  return false;
-}
-
 static void set_run_note(int key, const char *value, tri_run_notes *out) {
-  char *words[NOTE_KEYS] = {[DOCUMENTS] = out->documents, [PACKING] = out->packing, [TOO_LONG] = out->too_long};
-  if (key == SEQUENCE) out->sequence = strtoll(value, NULL, 10);
-  if (key == IGNORE_TOKEN) out->ignore_token = strtoll(value, NULL, 10);
+  char *words[TRI_NUM_NOTES] = {
+      [TRI_NOTE_DOCUMENTS] = out->documents, [TRI_NOTE_PACKING] = out->packing, [TRI_NOTE_TOO_LONG] = out->too_long};
+  if (key == TRI_NOTE_SEQUENCE) out->sequence = strtoll(value, NULL, 10);
+  if (key == TRI_NOTE_IGNORE_TOKEN) out->ignore_token = strtoll(value, NULL, 10);
   if (words[key] != NULL) snprintf(words[key], TRI_NOTE_BYTES, "%s", value);
-  out->known = out->known || key == SEQUENCE;
+  out->known = out->known || key == TRI_NOTE_SEQUENCE;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -46,8 +36,8 @@ static tri_status read_run_file(const char *text, tri_run_notes *out) {
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, "the checkpoint's run file", false, text, strlen(text), &root);
   const tri_yaml *data = status == TRI_OK && root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "data") : NULL;
-  for (int k = 0; k < NOTE_KEYS && data != NULL && data->kind == TRI_YAML_MAPPING; k++) {
-    const tri_yaml *value = tri_yaml_find(data, note_keys[k] + strlen("data."));
+  for (int k = 0; k < TRI_NUM_NOTES && data != NULL && data->kind == TRI_YAML_MAPPING; k++) {
+    const tri_yaml *value = tri_yaml_find(data, tri_run_notes_keys[k] + strlen("data."));
     if (value != NULL && value->kind == TRI_YAML_SCALAR) set_run_note(k, value->text, out);
   }
   tri_yaml_destroy(tree);
@@ -65,8 +55,8 @@ static tri_status read_object(const char *folder, const char *name, tri_run_note
   tri_free(text);
   TRI_TRY(status);
   const json_t *object = json_object_get(root, OBJECT);
-  for (int k = 0; k < NOTE_KEYS; k++) {
-    const char *value = json_string_value(json_object_get(object, note_keys[k]));
+  for (int k = 0; k < TRI_NUM_NOTES; k++) {
+    const char *value = json_string_value(json_object_get(object, tri_run_notes_keys[k]));
     if (value != NULL) set_run_note(k, value, out);
   }
   json_decref(root);
@@ -141,17 +131,17 @@ tri_status tri_run_notes_add(const tri_run_notes *notes, char **text) {
   char sequence[24], ignore_token[24];
   snprintf(sequence, sizeof sequence, "%" PRId64, notes->sequence);
   snprintf(ignore_token, sizeof ignore_token, "%" PRId64, notes->ignore_token);
-  const char *const values[NOTE_KEYS] = {[SEQUENCE] = sequence,
-                                         [IGNORE_TOKEN] = ignore_token,
-                                         [DOCUMENTS] = notes->documents,
-                                         [PACKING] = notes->packing,
-                                         [TOO_LONG] = notes->too_long};
+  const char *const values[TRI_NUM_NOTES] = {[TRI_NOTE_SEQUENCE] = sequence,
+                                             [TRI_NOTE_IGNORE_TOKEN] = ignore_token,
+                                             [TRI_NOTE_DOCUMENTS] = notes->documents,
+                                             [TRI_NOTE_PACKING] = notes->packing,
+                                             [TRI_NOTE_TOO_LONG] = notes->too_long};
   if (!json_is_object(object)) {
     object = json_object();
     json_object_set_new(root, OBJECT, object);
   }
-  for (int k = 0; k < NOTE_KEYS; k++) {
-    if (values[k][0] != '\0') json_object_set_new(object, note_keys[k], json_string(values[k]));
+  for (int k = 0; k < TRI_NUM_NOTES; k++) {
+    if (values[k][0] != '\0') json_object_set_new(object, tri_run_notes_keys[k], json_string(values[k]));
   }
   const tri_status status = print(root, text);
   json_decref(root);

@@ -11,6 +11,17 @@
 
 enum { TRI_NOTE_BYTES = 24 };
 
+/* The notes that are keys of a run file, and those keys. */
+enum {
+  TRI_NOTE_SEQUENCE,
+  TRI_NOTE_IGNORE_TOKEN,
+  TRI_NOTE_DOCUMENTS,
+  TRI_NOTE_PACKING,
+  TRI_NOTE_TOO_LONG,
+  TRI_NUM_NOTES
+};
+extern const char *const tri_run_notes_keys[TRI_NUM_NOTES];
+
 typedef struct tri_run_notes {
   bool known; /* the members below except base_type were found; else they have their defaults */
   int64_t sequence, ignore_token;

@@ -11,27 +11,6 @@
 
 enum { PIECE_ELEMENTS = 1 << 20 };
 
-/* NULL if the model is not tied. */
-static const tri_parameter *find_head(const tri_parameter_table *table) {
-  for (int64_t e = 0; e < table->num_entries; e++) {
-    if (table->entries[e].tied_to >= 0) return &table->entries[e];
-  }
-  return NULL;
-}
-
-bool tri_ties_names(const tri_model *model, char head[TRI_PARAMETER_NAME_BYTES],
-                    char embedding[TRI_PARAMETER_NAME_BYTES]) {
-  tri_parameter_table *table = NULL;
-  if (!model->tied || tri_parameter_table_create(model, NULL, &table) != TRI_OK) return false;
-  const tri_parameter *tied = find_head(table);
-  if (tied != NULL) {
-    snprintf(head, TRI_PARAMETER_NAME_BYTES, "%s", tied->name);
-    snprintf(embedding, TRI_PARAMETER_NAME_BYTES, "%s", table->entries[tied->tied_to].name);
-  }
-  tri_parameter_table_destroy(table);
-  return tied != NULL;
-}
-
 /* Piece by piece, up to the first that differs. */
 static tri_status compare(const tri_checkpoint *from, const tri_parameter *a, const tri_parameter *b, bool *same) {
   float *pieces[2] = {NULL, NULL};
@@ -63,7 +42,7 @@ static tri_status look(const tri_checkpoint *weights, const tri_model *model, bo
   if (!model->tied) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, NULL, &table));
   tri_status status = TRI_OK;
-  const tri_parameter *head = find_head(table);
+  const tri_parameter *head = tri_ties_head(table);
   const tri_parameter *embedding = head == NULL ? NULL : &table->entries[head->tied_to];
   if (head != NULL && tri_checkpoint_has_both(weights, head->name, embedding->name)) {
     status = compare(weights, head, embedding, &same);

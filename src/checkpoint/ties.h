@@ -16,6 +16,8 @@ tri_status tri_ties_load_model(const tri_checkpoint *weights, bool verify, bool 
  * values; `say`: log a line about that. False if they cannot be read: opening them later reports why. */
 bool tri_ties_are_broken(const char *given, const tri_model *model, bool say);
 
+/* The output projection of a table of a tied model; NULL if the model is not tied. */
+const tri_parameter *tri_ties_head(const tri_parameter_table *table);
 /* LOCAL. The names of the two tensors of a tied model; false if it is not tied. */
 bool tri_ties_names(const tri_model *model, char head[TRI_PARAMETER_NAME_BYTES],
                     char embedding[TRI_PARAMETER_NAME_BYTES]);

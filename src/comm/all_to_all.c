@@ -8,7 +8,6 @@
  * without asking and the others expect when they have read so. Each rank chooses for its own parts alone.
  *
  * A part's length is known on both sides, and compared: in the step, or when the message has come. */
-#include "base/memory.h"
 #include "comm/internal.h"
 
 #include <string.h>
@@ -48,9 +47,11 @@ static size_t part_bytes(const tri_request *request, const int64_t *begins, int 
   return (size_t)(begins[rank + 1] - begins[rank]) * request->sum->bytes;
 }
 
-static size_t given_bytes(const tri_request *request, int to) { return part_bytes(request, request->begins, to); }
+size_t tri_parts_given_bytes(const tri_request *request, int to) { return part_bytes(request, request->begins, to); }
 
-static size_t got_bytes(const tri_request *request, int from) { return part_bytes(request, request->to_begins, from); }
+size_t tri_parts_received_bytes(const tri_request *request, int from) {
+  return part_bytes(request, request->to_begins, from);
+}
 
 static const char *given_at(const tri_request *request, int to) {
   return request->values + (size_t)request->begins[to] * request->sum->bytes;
@@ -70,7 +71,7 @@ static int local_of(const tri_group_impl *group, int rank) {
   return local;
 }
 
-static size_t pieces_of(size_t bytes) { return bytes / TRI_MOST_MESSAGE_BYTES + (bytes % TRI_MOST_MESSAGE_BYTES != 0); }
+size_t tri_parts_pieces(size_t bytes) { return bytes / TRI_MOST_MESSAGE_BYTES + (bytes % TRI_MOST_MESSAGE_BYTES != 0); }
 
 /* Both sides know an empty part for what it is. */
 static tri_status post(tri_request *request, int peer, char *data, size_t bytes, bool receives) {
@@ -93,11 +94,11 @@ static tri_status post(tri_request *request, int peer, char *data, size_t bytes,
 }
 
 static tri_status post_receive(tri_request *request, int from) {
-  return post(request, from, got_at(request, from), got_bytes(request, from), true);
+  return post(request, from, got_at(request, from), tri_parts_received_bytes(request, from), true);
 }
 
 static tri_status post_send(tri_request *request, int to) {
-  return post(request, to, (char *)(uintptr_t)given_at(request, to), given_bytes(request, to), false);
+  return post(request, to, (char *)(uintptr_t)given_at(request, to), tri_parts_given_bytes(request, to), false);
 }
 
 /* To and from the ranks of other nodes; beginning with the next, so that not all send to one first. */
@@ -155,7 +156,7 @@ static parts_way choose_parts_way(const tri_request *request, size_t bytes) {
 
 /* Where a part begins in what the others read, after `held` bytes of those before it. */
 static tri_status offer(tri_request *request, parts_way way, int to, char *buffer, size_t held, int64_t *first) {
-  const size_t bytes = given_bytes(request, to);
+  const size_t bytes = tri_parts_given_bytes(request, to);
   switch (way) {
     case PARTS_IN_BUFFER:
       *first = (int64_t)held;
@@ -174,13 +175,13 @@ static tri_status show(tri_request *request) {
   char *buffer = (char *)mine + shown_bytes(group);
   size_t bytes = 0, held = 0;
   for (int l = 0; l < group->num_local; l++) {
-    if (l != group->local) bytes += given_bytes(request, group->local_ranks[l]);
+    if (l != group->local) bytes += tri_parts_given_bytes(request, group->local_ranks[l]);
   }
   const parts_way way = choose_parts_way(request, bytes);
   mine->way = way;
   for (int l = 0; l < group->num_local; l++) {
     const int to = group->local_ranks[l];
-    const size_t part = given_bytes(request, to);
+    const size_t part = tri_parts_given_bytes(request, to);
     mine->parts[l].bytes = (int64_t)part;
     if (l == group->local) continue;
     TRI_TRY(offer(request, way, to, buffer, held, &mine->parts[l].first));
@@ -213,7 +214,7 @@ static tri_status read_in_place(tri_request *request, int local, size_t first, s
 static tri_status receive_node_part(tri_request *request, int local) {
   const tri_group_impl *group = request->group;
   const int from = group->local_ranks[local];
-  const size_t bytes = got_bytes(request, from);
+  const size_t bytes = tri_parts_received_bytes(request, from);
   const shown *theirs = shown_by(group, local, group->step);
   const size_t first = (size_t)theirs->parts[group->local].first;
   if ((size_t)theirs->parts[group->local].bytes != bytes) {
@@ -257,7 +258,7 @@ tri_status tri_parts_begin(tri_request *request) {
   request->parts_phase = group->num_local > 1 ? TRI_PARTS_MEET : TRI_PARTS_MESSAGES;
   if (group->num_nodes > 1) TRI_TRY(post_between_nodes(request));
   if (group->num_local > 1) TRI_TRY(show(request));
-  const size_t own = given_bytes(request, group->rank);
+  const size_t own = tri_parts_given_bytes(request, group->rank);
   if (own > 0) memcpy(got_at(request, group->rank), given_at(request, group->rank), own);
   return TRI_OK;
 }
@@ -284,110 +285,4 @@ tri_status tri_parts_advance(tri_request *request, bool *moved) {
     *moved = *moved || through;
   }
   return TRI_OK;
-}
-
-/* ---- operations -------------------------------------------------------------------------------------------------- */
-
-/* A request with its tables behind it: the begins, and as many messages as there may be. */
-static tri_status make(const tri_request *description, tri_request **out) {
-  const int size = description->group->size, rank = description->group->rank;
-  const size_t begins = (size_t)size + 1;
-  size_t messages = 0;
-  tri_request *request = NULL;
-  for (int r = 0; r < size; r++) {
-    if (r != rank) messages += pieces_of(given_bytes(description, r)) + pieces_of(got_bytes(description, r));
-  }
-  const size_t tables = 2 * begins * sizeof(int64_t) + messages * sizeof(tri_part_message);
-  TRI_TRY(tri_alloc("an all_to_all", 1, sizeof *request + tables, &request));
-  *request = *description;
-  int64_t *copied = (int64_t *)(request + 1); /* the caller's need not stay */
-  memcpy(copied, description->begins, begins * sizeof *copied);
-  memcpy(copied + begins, description->to_begins, begins * sizeof *copied);
-  request->begins = copied;
-  request->to_begins = copied + begins;
-  request->messages = (tri_part_message *)(void *)(copied + 2 * begins);
-  *out = request;
-  return TRI_OK;
-}
-
-static tri_status check(const tri_group *group, const tri_request *request) {
-  const size_t given = given_bytes(request, group->rank), kept = got_bytes(request, group->rank);
-  if (given == kept) return TRI_OK;
-  return tri_fail_internal("%s over %s: rank %d gives %zu bytes to itself and expects %zu",
-                           tri_operation_name(request->operation), group->name, group->rank, given, kept);
-}
-
-/* *out stays NULL in a group of one, where all is done. */
-static tri_status enqueue(const tri_group *group, const tri_request *description, tri_request **out) {
-  TRI_TRY(check(group, description));
-  if (group->impl == NULL) {
-    if (description->bytes > 0) memcpy(description->to, description->values, description->bytes);
-    return TRI_OK;
-  }
-  TRI_TRY(tri_comm_check());
-  TRI_TRY(make(description, out));
-  tri_collective_enqueue(*out);
-  return TRI_OK;
-}
-
-static tri_status start(const tri_group *group, const tri_request *description, tri_request **out) {
-  tri_request *request = NULL;
-  bool moved = false;
-  *out = NULL;
-  TRI_TRY(enqueue(group, description, &request));
-  if (request != NULL) TRI_TRY(tri_collective_advance(request->group, &moved));
-  *out = request;
-  return TRI_OK;
-}
-
-static tri_request describe(const tri_group *group, tri_operation operation, size_t element_bytes,
-                            const int64_t *from_begins, const void *from, const int64_t *to_begins, void *to) {
-  return (tri_request){.group = group->impl,
-                       .operation = operation,
-                       .bytes = (size_t)from_begins[group->size] * element_bytes,
-                       .sum = tri_sum_none(element_bytes),
-                       .values = (char *)(uintptr_t)from,
-                       .count = from_begins[group->size],
-                       .begins = from_begins,
-                       .to = to,
-                       .to_begins = to_begins};
-}
-
-tri_status tri_all_to_all(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
-                          const int64_t *to_begins, void *to) {
-  tri_request *request = NULL;
-  const tri_request description =
-      describe(group, TRI_ALL_TO_ALL, tri_dtype_bytes(type), from_begins, from, to_begins, to);
-  TRI_TRY(enqueue(group, &description, &request));
-  if (request == NULL) return TRI_OK;
-  TRI_TRY(tri_comm_finish(request)); /* on failure the job is lost, and what MPI may still write to stays */
-  tri_free(request);
-  return TRI_OK;
-}
-
-tri_status tri_all_to_all_start(const tri_group *group, tri_dtype type, const int64_t *from_begins, const void *from,
-                                const int64_t *to_begins, void *to, tri_request **out) {
-  tri_request description = describe(group, TRI_ALL_TO_ALL, tri_dtype_bytes(type), from_begins, from, to_begins, to);
-  description.background = true;
-  return start(group, &description, out);
-}
-
-tri_status tri_ring_pass_start(const tri_group *group, int to, size_t send_bytes, const void *send, int from,
-                               size_t receive_bytes, void *receive, tri_request **out) {
-  const int size = group->size;
-  int64_t *begins = NULL;
-  if (to < 0 || to >= size || from < 0 || from >= size) {
-    return tri_fail_internal("pass over %s: there is no rank %d, or %d, of %d", group->name, to, from, size);
-  }
-  TRI_TRY(tri_alloc("a pass", 2 * ((size_t)size + 1), sizeof *begins, &begins));
-  int64_t *given = begins, *got = begins + size + 1;
-  for (int r = 0; r <= size; r++) {
-    given[r] = r > to ? (int64_t)send_bytes : 0;
-    got[r] = r > from ? (int64_t)receive_bytes : 0;
-  }
-  tri_request description = describe(group, TRI_RING_PASS, 1, given, send, got, receive);
-  description.background = true;
-  tri_status status = start(group, &description, out);
-  tri_free(begins);
-  return status;
 }

@@ -231,13 +231,10 @@ void tri_group_destroy(tri_group *group) {
   *group = tri_group_alone(group->name);
 }
 
-/* One flag's size is for aligning the other. */
-size_t tri_group_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
-
 size_t tri_group_staging_bytes(const tri_group *group) {
   const tri_group_impl *impl = group->impl;
   if (impl == NULL) return 0;
-  size_t shared = impl->num_local > 1 ? tri_group_window_bytes(impl) : 0;
+  size_t shared = impl->num_local > 1 ? tri_window_bytes(impl) : 0;
   if (impl->num_nodes == 1) return shared;
   size_t owned = (size_t)(impl->owned_begin[impl->local + 1] - impl->owned_begin[impl->local]);
   return shared + (2 * owned + (size_t)impl->num_nodes) * impl->round_bytes;

@@ -56,7 +56,7 @@ typedef struct tri_staging {
 tri_status tri_window_create(tri_group_impl *group);
 void tri_window_destroy(tri_group_impl *group);
 /* LOCAL. Bytes of this rank's part of the window. */
-size_t tri_group_window_bytes(const tri_group_impl *group);
+size_t tri_window_bytes(const tri_group_impl *group);
 
 /* LOCAL. The number of the shared segment that holds all of these bytes, and their offset in it; 0: in no segment. */
 uint32_t tri_share_find(const void *memory, size_t bytes, uint64_t *offset);
@@ -222,6 +222,11 @@ tri_status tri_parts_begin(tri_request *request);
 tri_status tri_parts_advance(tri_request *request, bool *moved);
 /* The rank whose message to or from this rank is the next to be finished; -1: none. */
 int tri_parts_behind(const tri_request *request);
+/* Bytes of the part that this rank sends to a rank, or receives from one. */
+size_t tri_parts_given_bytes(const tri_request *request, int to);
+size_t tri_parts_received_bytes(const tri_request *request, int from);
+/* The number of messages in which a part of `bytes` bytes is sent. */
+size_t tri_parts_pieces(size_t bytes);
 
 /* ---- between nodes (exchange.c) ---------------------------------------------------------------------------------- */
 

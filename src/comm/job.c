@@ -7,7 +7,6 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,24 +16,6 @@
 #include <unistd.h>
 
 static const double READER_WAIT_S = 2, OTHERS_WAIT_S = 3;
-
-/* MPI has one state for the process, initialised once: this is its companion. */
-static tri_job job = {.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
-
-tri_job *tri_comm_job(void) { return &job; }
-
-int tri_comm_rank(void) { return job.rank; }
-int tri_comm_size(void) { return job.size; }
-
-/* A node is known by its first rank. */
-int tri_comm_num_nodes(void) {
-  int nodes = 0;
-  for (int r = 0; job.node_of != NULL && r < job.size; r++) nodes += job.node_of[r] == r;
-  return nodes < 1 ? 1 : nodes;
-}
-int tri_comm_local_rank(void) { return job.local_rank; }
-int tri_comm_local_size(void) { return job.local_size; }
-int tri_comm_node_of(int rank) { return job.node_of == NULL ? 0 : job.node_of[rank]; }
 
 const char *tri_comm_library(void) {
 #define TEXT_(x) #x
@@ -52,29 +33,6 @@ const char *tri_comm_library(void) {
 #else
   return "an MPI of standard " TEXT(MPI_VERSION) "." TEXT(MPI_SUBVERSION);
 #endif
-}
-
-/* ---- failures ---------------------------------------------------------------------------------------------------- */
-
-tri_status tri_comm_check(void) { return job.failed ? tri_fail(TRI_COMM, "%s", job.failure) : TRI_OK; }
-
-tri_status tri_comm_lost(const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  if (!job.failed) vsnprintf(job.failure, sizeof job.failure, format, arguments);
-  va_end(arguments);
-  job.failed = true;
-  return tri_comm_check();
-}
-
-tri_status tri_comm_mpi_failed(int code, const char *call, const char *what) {
-  char reason[MPI_MAX_ERROR_STRING] = "unknown error";
-  int length = 0;
-  MPI_Error_string(code, reason, &length);
-  job.echoes = !job.failed;
-  if (job.echoes) tri_parent_expect_echoes();
-  return tri_comm_lost("%s: %.*s failed: %s; another rank is probably gone, and its own message says why", what,
-                       (int)strcspn(call, "("), call, reason);
 }
 
 /* ---- who started us ---------------------------------------------------------------------------------------------- */
@@ -139,29 +97,31 @@ static tri_status pretended_ranks_per_node(int *out) {
 
 /* Whether the ranks of a node have fewer cores, all together, than they are. */
 static tri_status find_crowding(void) {
+  tri_job *job = tri_comm_job();
   cpu_set_t mine, all;
   CPU_ZERO(&mine);
   if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine); /* over 1024 cores: not known, so crowded */
-  TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, job.machine));
-  job.crowded = CPU_COUNT(&all) < job.local_size;
+  TRI_MPI("job", MPI_Allreduce(&mine, &all, (int)sizeof mine, MPI_BYTE, MPI_BOR, job->machine));
+  job->crowded = CPU_COUNT(&all) < job->local_size;
   return TRI_OK;
 }
 
 /* A node is known by the job's rank of its first rank. */
 static tri_status find_nodes(void) {
+  tri_job *job = tri_comm_job();
   int pretended;
   TRI_TRY(pretended_ranks_per_node(&pretended));
-  TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job.rank, MPI_INFO_NULL, &job.machine));
-  TRI_MPI("job", MPI_Comm_rank(job.machine, &job.local_rank));
-  TRI_MPI("job", MPI_Comm_size(job.machine, &job.local_size));
+  TRI_MPI("job", MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL, &job->machine));
+  TRI_MPI("job", MPI_Comm_rank(job->machine, &job->local_rank));
+  TRI_MPI("job", MPI_Comm_size(job->machine, &job->local_size));
   TRI_TRY(find_crowding());
   int *first = NULL;
-  TRI_TRY(tri_alloc("ranks of this node", (size_t)job.local_size, sizeof *first, &first));
-  TRI_MPI("job", MPI_Allgather(&job.rank, 1, MPI_INT, first, 1, MPI_INT, job.machine));
-  int id = first[pretended > 0 ? job.local_rank / pretended * pretended : 0];
+  TRI_TRY(tri_alloc("ranks of this node", (size_t)job->local_size, sizeof *first, &first));
+  TRI_MPI("job", MPI_Allgather(&job->rank, 1, MPI_INT, first, 1, MPI_INT, job->machine));
+  int id = first[pretended > 0 ? job->local_rank / pretended * pretended : 0];
   tri_free(first);
-  TRI_TRY(tri_alloc("nodes of the job's ranks", (size_t)job.size, sizeof(int), &job.node_of));
-  TRI_MPI("job", MPI_Allgather(&id, 1, MPI_INT, job.node_of, 1, MPI_INT, MPI_COMM_WORLD));
+  TRI_TRY(tri_alloc("nodes of the job's ranks", (size_t)job->size, sizeof(int), &job->node_of));
+  TRI_MPI("job", MPI_Allgather(&id, 1, MPI_INT, job->node_of, 1, MPI_INT, MPI_COMM_WORLD));
   return TRI_OK;
 }
 
@@ -174,9 +134,10 @@ static const char *own_launcher(void) {
 }
 
 /* Each process of a job whose launcher speaks another MPI's language believes to be alone. The launcher's own rank goes
- * into job.rank, so that one of them tells. */
+ * into the job, so that one of them tells. */
 static tri_status other_launcher(const launch *by, long size, long rank) {
-  job.rank = (int)rank;
+  tri_job *job = tri_comm_job();
+  job->rank = (int)rank;
   return tri_fail(
       TRI_COMM,
       "%s started %ld ranks (%s), but they do not find one another: this binary is built with %s and was "
@@ -194,26 +155,27 @@ static void die_with_launcher(void) {
 }
 
 static tri_status join(const launch *by, long size, long rank) {
+  tri_job *job = tri_comm_job();
   int thread_level;
   die_with_launcher();
   TRI_MPI("job", MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &thread_level));
-  job.joined = true;
+  job->joined = true;
   tri_parent_take_crashes();
   TRI_MPI("job", MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-  TRI_MPI("job", MPI_Comm_rank(MPI_COMM_WORLD, &job.rank));
-  TRI_MPI("job", MPI_Comm_size(MPI_COMM_WORLD, &job.size));
-  if (job.size == 1 && size > 1) return other_launcher(by, size, rank);
+  TRI_MPI("job", MPI_Comm_rank(MPI_COMM_WORLD, &job->rank));
+  TRI_MPI("job", MPI_Comm_size(MPI_COMM_WORLD, &job->size));
+  if (job->size == 1 && size > 1) return other_launcher(by, size, rank);
   if (thread_level < MPI_THREAD_FUNNELED) {
     return tri_fail(TRI_UNSUPPORTED,
                     "%s is built without support for threads (MPI_THREAD_FUNNELED); use one that has it",
                     tri_comm_library());
   }
-  if (job.size == 1) return TRI_OK;
+  if (job->size == 1) return TRI_OK;
   TRI_TRY(find_nodes());
   MPI_Comm world;
   TRI_MPI("job", MPI_Comm_dup(MPI_COMM_WORLD, &world));
-  TRI_TRY(tri_group_create(world, "world", &job.world));
-  job.world.impl->of_job = true;
+  TRI_TRY(tri_group_create(world, "world", &job->world));
+  job->world.impl->of_job = true;
   return TRI_OK;
 }
 
@@ -225,16 +187,17 @@ tri_status tri_comm_open(void) {
 }
 
 void tri_comm_close(void) {
-  if (!job.joined) return;
-  if (job.world.impl != NULL) {
-    job.world.impl->of_job = false;
-    tri_group_destroy(&job.world);
+  tri_job *job = tri_comm_job();
+  if (!job->joined) return;
+  if (job->world.impl != NULL) {
+    job->world.impl->of_job = false;
+    tri_group_destroy(&job->world);
   }
   tri_group_free_retired();
   tri_share_close();
-  tri_free(job.node_of);
+  tri_free(job->node_of);
   MPI_Finalize();
-  job = (tri_job){.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
+  *job = (tri_job){.size = 1, .local_size = 1, .world = {.name = "world", .size = 1}};
 }
 
 /* ---- failing ----------------------------------------------------------------------------------------------------- */
@@ -253,15 +216,17 @@ static void wait_for_reader(void) {
 }
 
 void tri_comm_abort(int exit_status) {
-  if (!job.joined || job.size == 1) return;
+  tri_job *job = tri_comm_job();
+  if (!job->joined || job->size == 1) return;
   wait_for_reader();
   MPI_Abort(MPI_COMM_WORLD, exit_status);
 }
 
 void tri_comm_fail(tri_status status) {
+  tri_job *job = tri_comm_job();
   const char *why = tri_status_message();
-  bool other = *why == '\0' || job.echoes; /* another rank ends the job, with its own reason and status */
+  bool other = *why == '\0' || job->echoes; /* another rank ends the job, with its own reason and status */
   bool heard = tri_log_failure(status, why);
-  if (!heard && other && job.joined && job.size > 1) tri_pause_s(OTHERS_WAIT_S);
+  if (!heard && other && job->joined && job->size > 1) tri_pause_s(OTHERS_WAIT_S);
   tri_comm_abort(tri_status_exit(status));
 }

@@ -91,21 +91,6 @@ static tri_status go_on(bool *moved) {
   return TRI_OK;
 }
 
-tri_record tri_request_record(const tri_request *request) {
-  static const tri_record_kind kinds[] = {TRI_RECORD_SEND, TRI_RECORD_RECEIVE};
-  tri_record record = tri_record_make(request->is_message ? kinds[request->receives] : TRI_RECORD_COLLECTIVE,
-                                      tri_operation_name(request->operation));
-  record.group = request->group->name;
-  record.number = request->is_message ? request->ticket : request->number; /* 0: its own ticket */
-  record.bytes = (int64_t)request->bytes;
-  record.background = request->background;
-  if (request->is_message) {
-    record.peer = request->peer;
-    record.tag = request->tag;
-  }
-  return record;
-}
-
 /* What is under way takes this thread's time, too: sums are made here. */
 tri_status tri_comm_progress(void) {
   bool moved = false;

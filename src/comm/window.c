@@ -34,9 +34,12 @@ static tri_status allocate(tri_group_impl *group, size_t bytes, void *base) {
   return TRI_OK;
 }
 
+/* One flag's size is for aligning the other. */
+size_t tri_window_bytes(const tri_group_impl *group) { return 2 * sizeof(tri_flag) + 2 * group->buffer_bytes; }
+
 tri_status tri_window_create(tri_group_impl *group) {
   if (group->num_local == 1) return TRI_OK;
-  size_t bytes = tri_group_window_bytes(group);
+  size_t bytes = tri_window_bytes(group);
   void *base = NULL;
   TRI_TRY(allocate(group, bytes, &base));
   memset(base, 0, bytes); /* memory that is not there is missed now, and lies near the core that will use it */

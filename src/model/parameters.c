@@ -3,7 +3,6 @@
 #include "base/memory.h"
 #include "device/nf4.h"
 #include "mesh/parts.h"
-#include "model/blocks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -354,32 +353,6 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   if (!is_interleaved(tensor)) return within->first * tensor->shape[1] + run_of_whole(tensor, i);
   const int64_t row = (tensor->first_unit + i) * unit_rows(tensor);
   return (within->first + row / within->block * within->stride + row % within->block) * tensor->shape[1];
-}
-
-static tri_status create(const tri_model *model, const tri_model_share *share, const tri_model_share *only,
-                         tri_parameter_table **out) {
-  tri_parameter_table *table = NULL;
-  TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
-  table->only = only;
-  tri_status status = tri_blocks_parameters(model, table);
-  if (status == TRI_OK) status = tri_trainable_apply(model, table);
-  if (status != TRI_OK) {
-    tri_parameter_table_destroy(table);
-    return status;
-  }
-  tri_parameter_table_lay_out(table, share);
-  table->only = NULL;
-  *out = table;
-  return TRI_OK;
-}
-
-tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
-  return create(model, share, NULL, out);
-}
-
-tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
-                                          tri_parameter_table **out) {
-  return create(model, share, share, out);
 }
 
 void tri_parameter_table_destroy(tri_parameter_table *table) {

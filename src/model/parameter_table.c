@@ -1,0 +1,31 @@
+#include "model/family.h"
+#include "model/parameters.h"
+#include "model/trainable.h"
+
+#include "base/memory.h"
+
+static tri_status create(const tri_model *model, const tri_model_share *share, const tri_model_share *only,
+                         tri_parameter_table **out) {
+  tri_parameter_table *table = NULL;
+  TRI_TRY(tri_alloc("the parameter table", 1, sizeof *table, &table));
+  table->only = only;
+  tri_status status = tri_blocks_parameters(model, table);
+  if (status == TRI_OK) status = tri_trainable_apply(model, table);
+  if (status != TRI_OK) {
+    tri_parameter_table_destroy(table);
+    return status;
+  }
+  tri_parameter_table_lay_out(table, share);
+  table->only = NULL;
+  *out = table;
+  return TRI_OK;
+}
+
+tri_status tri_parameter_table_create(const tri_model *model, const tri_model_share *share, tri_parameter_table **out) {
+  return create(model, share, NULL, out);
+}
+
+tri_status tri_parameter_table_create_own(const tri_model *model, const tri_model_share *share,
+                                          tri_parameter_table **out) {
+  return create(model, share, share, out);
+}

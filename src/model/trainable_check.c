@@ -1,0 +1,136 @@
+#include "model/trainable.h"
+
+#include "model/model.h"
+#include "model/trainable_match.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool names_something(const tri_parameter_table *table, const tri_trainable_word *pattern) {
+  const tri_trainable_words alone = {.words = {*pattern}, .count = 1};
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (!table->entries[i].factor && tri_trainable_num_named(&alone, &table->entries[i]) > 0) return true;
+  }
+  return false;
+}
+
+static tri_status check_patterns(const tri_parameter_table *table, const char *key,
+                                 const tri_trainable_words *patterns) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    if (names_something(table, &patterns->words[i])) continue;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s`: %.96s is the name of no tensor of the model; names are such as %.80s, and `trireme inspect` "
+                    "lists them",
+                    key, patterns->words[i].text, table->entries[table->num_entries / 2].name);
+  }
+  return TRI_OK;
+}
+
+/* Modules that a target names and that have no factors. */
+static tri_status check_target(const tri_parameter_table *table, const char *target) {
+  const tri_parameter *other = NULL;
+  char name[TRI_PARAMETER_NAME_BYTES], some[400] = "";
+  size_t length = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    tri_trainable_name_on_disk(entry, name);
+    if (tri_trainable_is_module(target, name) && tri_trainable_is_linear(entry)) return TRI_OK;
+    if (tri_trainable_is_module(target, name)) other = entry;
+    if (!tri_trainable_is_linear(entry) || entry->factor || entry->layer > 0 || length > sizeof some - 100) continue;
+    const int module = tri_trainable_module_length(name);
+    const char *last = name + module;
+    while (last > name && last[-1] != '.') last--;
+    length += (size_t)snprintf(some + length, sizeof some - length, "%s%.*s", length == 0 ? "" : ", ",
+                               (int)(name + module - last), last);
+  }
+  if (other != NULL) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.targets`: %.96s is not a matrix of a layer that all tokens meet; choose from %s", target,
+                    some);
+  }
+  return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
+                  some);
+}
+
+static tri_status check_targets(const tri_model *model, const tri_parameter_table *table) {
+  const tri_adapter *adapter = &model->tuning.adapter;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    const char *target = adapter->targets.words[i].text;
+    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) != 0) {
+      TRI_TRY(check_target(table, target));
+    } else if (adapter->targets.count > 1) {
+      return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all, so leave the others out");
+    }
+  }
+  return TRI_OK;
+}
+
+/* The matrix that bounds the rank: of all that get factors the one with the shortest side. */
+static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
+  const int64_t rank = model->tuning.adapter.rank;
+  const tri_parameter *smallest = NULL;
+  int64_t least = 0, rows = 0, columns = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    const tri_parameter whole = tri_parameter_on_disk(entry);
+    const int64_t side = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
+    if (entry->factors[0] < 0 || (smallest != NULL && side >= least)) continue;
+    smallest = entry, least = side, rows = whole.shape[0], columns = whole.shape[1];
+  }
+  if (smallest == NULL || rank <= least) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` %ld is above that of %.80s, a matrix of %ld x %ld; use at most %ld",
+                  (long)rank, smallest->name, (long)rows, (long)columns, (long)least);
+}
+
+static tri_status check_something_trained(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (!table->entries[i].frozen) return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
+}
+
+/* Codes are of whole tensors, as they are on disk. */
+static tri_status check_quantised(const tri_model *model, const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries && tri_trainable_is_quantised(&model->tuning); i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->within.rows == 0 || entry->factor) continue;
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.quantise` nf4 is not there for %s, of whose %.80s several matrices are parts; leave it out",
+        tri_family_name(model->family), entry->name);
+  }
+  return TRI_OK;
+}
+
+static tri_status check_table(const tri_model *model, const tri_parameter_table *table) {
+  const tri_trainable *tuning = &model->tuning;
+  TRI_TRY(check_patterns(table, "freeze", &tuning->freeze));
+  if (!tri_trainable_has_adapter(tuning)) return check_something_trained(table);
+  TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
+  TRI_TRY(check_targets(model, table));
+  TRI_TRY(check_quantised(model, table));
+  return check_ranks(model, table);
+}
+
+static tri_status check_words(const tri_trainable *tuning) {
+  const tri_adapter *adapter = &tuning->adapter;
+  const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: not given */
+  const bool says_more = !tri_trainable_is_for_all(adapter) || adapter->train.count > 0 ||
+                         tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0;
+  if (!tri_trainable_has_adapter(tuning) && says_more) {
+    return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
+  }
+  if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`freeze` goes without `adapter`: with one, all else is frozen, but for what `adapter.train` names");
+}
+
+tri_status tri_trainable_check(const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  TRI_TRY(check_words(&model->tuning));
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  tri_status status = check_table(model, table);
+  tri_parameter_table_destroy(table);
+  return status;
+}

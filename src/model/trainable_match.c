@@ -1,0 +1,80 @@
+#include "model/trainable_match.h"
+
+#include <fnmatch.h>
+#include <string.h>
+
+static bool matches(const tri_trainable_words *patterns, const char *name) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    if (fnmatch(patterns->words[i].text, name, 0) == 0) return true;
+  }
+  return false;
+}
+
+/* Of a stack all members go together. */
+void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]) {
+  int64_t first = 0;
+  const tri_parameter tensor = tri_parameter_tensor(entry, 0, &first);
+  memcpy(out, tensor.name, TRI_PARAMETER_NAME_BYTES);
+}
+
+bool tri_trainable_can_quantise(const tri_parameter *entry) {
+  if (entry->num_dims < 2) return false;
+  switch (entry->part) {
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP: return true;
+    case TRI_PART_EMBEDDING:
+    case TRI_PART_NORM:
+    case TRI_PART_HEAD:
+    case TRI_PART_ROUTER: break;
+  }
+  return false;
+}
+
+/* A matrix of a layer that every token meets. */
+bool tri_trainable_is_linear(const tri_parameter *entry) {
+  return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
+}
+
+bool tri_trainable_is_quantised(const tri_trainable *tuning) {
+  switch (tuning->adapter.quantise) {
+    case TRI_QUANTISE_NONE: return false;
+    case TRI_QUANTISE_NF4: break;
+  }
+  return true;
+}
+
+/* "model.layers.0.self_attn.q_proj" of "model.layers.0.self_attn.q_proj.weight"; returns its length. */
+int tri_trainable_module_length(const char *name) {
+  const char *end = strrchr(name, '.');
+  return end == NULL ? (int)strlen(name) : (int)(end - name);
+}
+
+/* Whether a target is the end of a module's name, from a dot on. */
+bool tri_trainable_is_module(const char *target, const char *name) {
+  const size_t length = (size_t)tri_trainable_module_length(name), own = strlen(target);
+  if (own > length || strncmp(name + length - own, target, own) != 0) return false;
+  return own == length || name[length - own - 1] == '.';
+}
+
+bool tri_trainable_is_for_all(const tri_adapter *adapter) {
+  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TRAINABLE_ALL_LINEAR) == 0;
+}
+
+bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
+  if (!tri_trainable_is_linear(entry)) return false;
+  if (tri_trainable_is_for_all(adapter)) return true;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;
+  }
+  return false;
+}
+
+/* How many of an entry's tensors on disk some pattern names. */
+int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_parameter *entry) {
+  int64_t count = 0, first = 0;
+  for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && patterns->count > 0; t++) {
+    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    count += matches(patterns, tensor.name);
+  }
+  return count;
+}

@@ -1,0 +1,27 @@
+/* Which parameters the patterns and targets of a tri_trainable name. */
+#ifndef TRI_MODEL_TRAINABLE_MATCH_H
+#define TRI_MODEL_TRAINABLE_MATCH_H
+
+#include "model/parameters.h"
+#include "model/trainable.h"
+
+/* The name on disk of an entry's first tensor: patterns treat all members of a stack alike. */
+void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMETER_NAME_BYTES]);
+
+/* Whether it is a matrix of a layer through which every token goes: not one of experts. */
+bool tri_trainable_is_linear(const tri_parameter *entry);
+bool tri_trainable_is_quantised(const tri_trainable *tuning);
+
+/* The length of the module's name in a tensor's name: of "mlp.up_proj" in "mlp.up_proj.weight". */
+int tri_trainable_module_length(const char *name);
+/* Whether a target is the last part or parts of the name of a tensor's module. */
+bool tri_trainable_is_module(const char *target, const char *name);
+
+/* Whether the adapter's targets are all linear matrices; whether an entry is one of its targets. */
+bool tri_trainable_is_for_all(const tri_adapter *adapter);
+bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry);
+
+/* How many of an entry's tensors on disk match a pattern. */
+int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_parameter *entry);
+
+#endif
