@@ -142,14 +142,19 @@ static const char *short_name(const char *name, char out[NAME_BYTES]) {
 }
 
 static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course) {
+  char name[NAME_BYTES], look[LOOK_BYTES];
+  size_t letters = 0;
   scale s;
   choose_axes(chart, runs, count, course, &s);
   tri_chart_draw_axes(chart);
-  for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
-  /* At the top, which falling curves leave free. */
-  tri_chart_draw_legend(chart, false, count, NAME_BYTES - 1);
   for (int64_t r = 0; r < count; r++) {
-    char name[NAME_BYTES], look[LOOK_BYTES];
+    const size_t length = strlen(short_name(runs[r].name, name));
+    letters = length > letters ? length : letters;
+    draw_run(chart, &runs[r], r, &s);
+  }
+  /* At the top, which falling curves leave free. */
+  tri_chart_draw_legend(chart, false, count, (int)letters);
+  for (int64_t r = 0; r < count; r++) {
     tri_chart_draw_key(chart, look_of(r, look), NULL, short_name(runs[r].name, name));
   }
 }
