@@ -124,18 +124,19 @@ void tri_quality_release(tri_quality *quality) {
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
-enum { LOOK_BYTES = 64 };
-
-static const char *const colours[TRI_NUM_QUALITIES] = {"#1f5fa8", "#c8501e", "#7a4fa0", "#3a8a4d"};
+typedef struct look {
+  const char *line, *dots, *band;
+} look;
+#define LOOK(colour)                                                                                                   \
+  { TRI_CHART_CURVE(colour), TRI_CHART_DOTS(colour), TRI_CHART_DOTS(colour) " fill-opacity=\"0.10\"" }
+static const look looks[TRI_NUM_QUALITIES] = {LOOK("#1f5fa8"), LOOK("#c8501e"), LOOK("#7a4fa0"), LOOK("#3a8a4d")};
 
 static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
-  char look[80];
   bool any = false;
   if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return; /* as wide as acc's, and upon it */
   for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
   if (!any) return;
-  snprintf(look, sizeof look, "fill=\"%s\" fill-opacity=\"0.10\" stroke=\"none\"", colours[quality]);
-  tri_chart_line line = tri_chart_line_begin(c, look);
+  tri_chart_line line = tri_chart_line_begin(c, looks[quality].band);
   for (int64_t i = 0; i < 2 * q->count; i++) { /* along the upper side, and back along the lower */
     const bool back = i >= q->count;
     const tri_quality_point *p = &q->points[back ? 2 * q->count - 1 - i : i];
@@ -144,21 +145,14 @@ static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
   tri_chart_line_end(&line);
 }
 
-static const char *line_look(int quality, char out[LOOK_BYTES]) {
-  snprintf(out, LOOK_BYTES, "fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\"", colours[quality]);
-  return out;
-}
-
 static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
-  char look[LOOK_BYTES];
-  tri_chart_line line = tri_chart_line_begin(c, line_look(quality, look));
+  tri_chart_line line = tri_chart_line_begin(c, looks[quality].line);
   for (int64_t i = 0; i < q->count; i++) {
     tri_chart_line_to(&line, (double)q->points[i].step, q->points[i].value[quality]);
   }
   tri_chart_line_end(&line);
-  snprintf(look, sizeof look, "fill=\"%s\"", colours[quality]);
   for (int64_t i = 0; i < q->count; i++) {
-    tri_chart_dot(c, look, 3, (double)q->points[i].step, q->points[i].value[quality], NULL);
+    tri_chart_dot(c, looks[quality].dots, 3, (double)q->points[i].step, q->points[i].value[quality], NULL);
   }
 }
 
@@ -166,9 +160,9 @@ static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
 static void draw_legend(tri_chart *c, const tri_quality *q) {
   tri_chart_draw_legend(c, true, TRI_NUM_QUALITIES, 24);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
-    char look[LOOK_BYTES], text[64];
+    char text[64];
     snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);
-    tri_chart_draw_key(c, line_look(quality, look), NULL, text);
+    tri_chart_draw_key(c, looks[quality].line, NULL, text);
   }
 }
 

@@ -1,17 +1,9 @@
 #include "report/chart.h"
 
-#include "base/file.h"
-#include "report/html.h"
-
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define GRID_LOOK "stroke=\"#dde3ea\""
-
-/* Pixels. The wanted distance of ticks on each axis, the height of a legend's line and the width of its sample. */
-enum { TICK_WIDTH = 100, WORD_WIDTH = 34, TICK_HEIGHT = 50, KEY_HEIGHT = 20, KEY_WIDTH = 34 };
+/* Pixels of a line of a legend, and of the sample at its beginning. */
+enum { KEY_HEIGHT = 20, KEY_WIDTH = 34 };
 
 const tri_chart_form tri_chart_large = {
     .width = 880, .height = 500, .left = 72, .right = 28, .top = 56, .bottom = 58, .title_px = 17};
@@ -47,29 +39,19 @@ void tri_chart_begin(tri_chart *chart, const tri_chart_form *form, const char *t
   begin(chart, "", title);
 }
 
-void tri_chart_end(tri_chart *chart) {
-  fprintf(chart->svg, "</svg>\n");
-  chart->svg = NULL;
-}
+void tri_chart_end(const tri_chart *chart) { fprintf(chart->svg, "</svg>\n"); }
 
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path) {
   *chart = (tri_chart){.form = tri_chart_large};
-  chart->svg = open_memstream(&chart->text, &chart->bytes);
-  if (chart->svg == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to draw %s: %s", path, strerror(errno));
+  TRI_TRY(tri_page_open(&chart->file, path));
+  chart->svg = chart->file.to;
   begin(chart, " xmlns=\"http://www.w3.org/2000/svg\"", title);
   return TRI_OK;
 }
 
 tri_status tri_chart_close(tri_chart *chart, const char *path) {
-  FILE *svg = chart->svg;
-  if (svg == NULL) return TRI_OK;
   tri_chart_end(chart);
-  tri_status status = TRI_OK;
-  if (fclose(svg) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to draw %s: %s", path, strerror(errno));
-  if (status == TRI_OK) status = tri_file_replace(path, chart->text, chart->bytes);
-  free(chart->text);
-  *chart = (tri_chart){0};
-  return status;
+  return tri_page_close(&chart->file, path);
 }
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */
@@ -82,91 +64,78 @@ void tri_chart_span_add(tri_chart_span *span, double value) {
 
 bool tri_chart_is_wide(tri_chart_span span) { return span.low > 0 && span.high / span.low > 10; }
 
-void tri_chart_set_across(tri_chart *chart, const char *name, tri_chart_span span, bool whole) {
+static tri_chart_axis axis_between(double start, double end, tri_chart_span span, const char *name) {
+  return (tri_chart_axis){.plot = {.low = span.low, .high = span.high, .start = start, .size = end - start},
+                          .name = name};
+}
+
+void tri_chart_set_across(tri_chart *c, const char *name, tri_chart_span span, bool whole) {
   if (!(span.high > span.low)) span.low -= 1, span.high += 1;
-  chart->x = (tri_chart_axis){.plot = {.low = span.low,
-                                       .high = span.high,
-                                       .start = chart->form.left,
-                                       .size = right_edge(chart) - chart->form.left,
-                                       .whole = whole},
-                              .name = name};
+  c->x = axis_between(c->form.left, right_edge(c), span, name);
+  c->x.plot.whole = whole;
 }
 
-void tri_chart_set_values(tri_chart *chart, const char *name, tri_chart_span span, bool logarithmic) {
+void tri_chart_set_values(tri_chart *c, const char *name, tri_chart_span span, bool logarithmic) {
   if (!(span.high >= span.low)) span = (tri_chart_span){0, 1};
-  const double pad = logarithmic            ? pow(span.high / span.low, 0.05)
-                     : span.high > span.low ? 0.05 * (span.high - span.low)
-                                            : 0.5;
-  chart->y = (tri_chart_axis){.plot = {.low = logarithmic ? span.low / pad : span.low - pad,
-                                       .high = logarithmic ? span.high * pad : span.high + pad,
-                                       .start = lower_edge(chart),
-                                       .size = chart->form.top - lower_edge(chart),
-                                       .logarithmic = logarithmic},
-                              .name = name};
+  const double wide = span.high - span.low, factor = logarithmic ? pow(span.high / span.low, 0.05) : 1;
+  const double pad = logarithmic ? 0 : wide > 0 ? 0.05 * wide : 0.5;
+  span = (tri_chart_span){(span.low - pad) / factor, (span.high + pad) * factor};
+  c->y = axis_between(lower_edge(c), c->form.top, span, name);
+  c->y.plot.logarithmic = logarithmic;
 }
 
-void tri_chart_set_words_across(tri_chart *chart, const char *const *words, int64_t count) {
-  tri_chart_set_across(chart, NULL, (tri_chart_span){-0.5, (double)count - 0.5}, true);
-  chart->x.words = words;
-  chart->x.num_words = count;
+static tri_chart_axis words_between(double start, double end, const char *const *words, int64_t count) {
+  tri_chart_axis axis = axis_between(start, end, (tri_chart_span){-0.5, (double)count - 0.5}, NULL);
+  axis.words = words;
+  axis.num_words = count;
+  return axis;
 }
 
-void tri_chart_set_words_down(tri_chart *chart, const char *const *words, int64_t count) {
-  chart->y = (tri_chart_axis){.plot = {.low = -0.5,
-                                       .high = (double)count - 0.5,
-                                       .start = chart->form.top,
-                                       .size = lower_edge(chart) - chart->form.top},
-                              .words = words,
-                              .num_words = count};
+void tri_chart_set_words_across(tri_chart *c, const char *const *words, int64_t count) {
+  c->x = words_between(c->form.left, right_edge(c), words, count);
+}
+
+void tri_chart_set_words_down(tri_chart *c, const char *const *words, int64_t count) {
+  c->y = words_between(c->form.top, lower_edge(c), words, count);
 }
 
 double tri_chart_x(const tri_chart *chart, double value) { return tri_plot_place(&chart->x.plot, value); }
 double tri_chart_y(const tri_chart *chart, double value) { return tri_plot_place(&chart->y.plot, value); }
 
-/* Below the axis; where that has no name, above the lower edge of the picture. */
-static void draw_tick_x(const tri_chart *c, double value, const char *text) {
-  tri_chart_text(c, "", tri_chart_x(c, value), c->x.name != NULL ? lower_edge(c) + 20 : c->form.height - 9, "middle",
-                 text);
+/* Numbers have a grid line. The texts of x are below it; where x has no name, at the lower edge of the picture. */
+static void draw_tick(const tri_chart *c, const tri_chart_axis *axis, double value, const char *text) {
+  const tri_chart_form *f = &c->form;
+  const bool across = axis == &c->x;
+  const double at = tri_plot_place(&axis->plot, value);
+  if (axis->words == NULL) {
+    fprintf(c->svg, "<line stroke=\"#dde3ea\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
+            across ? at : f->left, across ? f->top : at, across ? at : right_edge(c), across ? lower_edge(c) : at);
+  }
+  if (across) {
+    tri_chart_text(c, "", at, axis->name != NULL ? lower_edge(c) + 20 : f->height - 9, "middle", text);
+  } else {
+    tri_chart_text(c, "", f->left - 8, at + 4.5, "end", text);
+  }
 }
 
-static void draw_ticks_x(const tri_chart *c) {
+static void draw_ticks(const tri_chart *c, const tri_chart_axis *axis, int tick_px, int word_px) {
   double ticks[TRI_PLOT_TICKS];
   char text[32];
-  const int width = right_edge(c) - c->form.left;
-  const int64_t apart = 1 + c->x.num_words * WORD_WIDTH / width;
-  for (int64_t i = 0; i < c->x.num_words; i += apart) draw_tick_x(c, (double)i, c->x.words[i]);
-  const int count = c->x.words != NULL ? 0 : tri_plot_ticks(&c->x.plot, width / TICK_WIDTH, ticks);
+  const int length = (int)fabs(axis->plot.size);
+  const int64_t apart = 1 + axis->num_words * word_px / length;
+  for (int64_t i = 0; i < axis->num_words; i += apart) draw_tick(c, axis, (double)i, axis->words[i]);
+  const int count = axis->words != NULL ? 0 : tri_plot_ticks(&axis->plot, length / tick_px, ticks);
   for (int i = 0; i < count; i++) {
-    const double x = tri_chart_x(c, ticks[i]);
-    fprintf(c->svg, "<line " GRID_LOOK " x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>\n", x, c->form.top, x,
-            lower_edge(c));
     snprintf(text, sizeof text, "%.12g", ticks[i]);
-    draw_tick_x(c, ticks[i], text);
-  }
-}
-
-static void draw_ticks_y(const tri_chart *c) {
-  double ticks[TRI_PLOT_TICKS];
-  char text[32];
-  const int left = c->form.left;
-  for (int64_t i = 0; i < c->y.num_words; i++) {
-    tri_chart_text(c, "", left - 8, tri_chart_y(c, (double)i) + 4.5, "end", c->y.words[i]);
-  }
-  const int count =
-      c->y.words != NULL ? 0 : tri_plot_ticks(&c->y.plot, (lower_edge(c) - c->form.top) / TICK_HEIGHT, ticks);
-  for (int i = 0; i < count; i++) {
-    const double y = tri_chart_y(c, ticks[i]);
-    fprintf(c->svg, "<line " GRID_LOOK " x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>\n", left, y, right_edge(c), y);
-    snprintf(text, sizeof text, "%.6g", ticks[i]);
-    tri_chart_text(c, "", left - 8, y + 4.5, "end", text);
+    draw_tick(c, axis, ticks[i], text);
   }
 }
 
 void tri_chart_draw_axes(const tri_chart *c) {
   const tri_chart_form *f = &c->form;
   const int width = right_edge(c) - f->left, height = lower_edge(c) - f->top;
-  draw_ticks_x(c);
-  draw_ticks_y(c);
+  draw_ticks(c, &c->x, 100, 34);
+  draw_ticks(c, &c->y, 50, 18);
   tri_chart_box(c, "fill=\"none\" stroke=\"#8a949e\"", f->left, f->top, width, height);
   if (c->x.name != NULL) tri_chart_text(c, "", f->left + width / 2.0, f->height - 10, "middle", c->x.name);
   if (c->y.name == NULL) return;
@@ -237,10 +206,9 @@ void tri_chart_draw_legend(tri_chart *c, bool at_the_bottom, int64_t rows, int l
 }
 
 void tri_chart_draw_key(tri_chart *c, const char *look, const char *dot, const char *text) {
-  const int y = c->key_y - 4;
-  fprintf(c->svg, "<line %s x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", look, c->key_x, y, c->key_x + KEY_WIDTH - 8,
-          y);
-  if (dot != NULL) fprintf(c->svg, "<circle %s cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", dot, c->key_x + KEY_WIDTH / 2 - 4, y);
-  tri_chart_text(c, "", c->key_x + KEY_WIDTH, c->key_y, "start", text);
+  const int x = c->key_x, y = c->key_y - 4;
+  fprintf(c->svg, "<line %s x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", look, x, y, x + KEY_WIDTH - 8, y);
+  if (dot != NULL) fprintf(c->svg, "<circle %s cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", dot, x + KEY_WIDTH / 2 - 4, y);
+  tri_chart_text(c, "", x + KEY_WIDTH, c->key_y, "start", text);
   c->key_y += KEY_HEIGHT;
 }

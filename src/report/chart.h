@@ -8,15 +8,13 @@
 #define TRI_REPORT_CHART_H
 
 #include "base/plot_axis.h"
-#include "base/status.h"
+#include "report/html.h"
 
 #include <math.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
-/* Sizes in pixels. What is drawn lies inside the margins. */
+/* Sizes in pixels. The plot lies inside the margins. */
 typedef struct tri_chart_form {
   int width, height;
   int left, right, top, bottom;
@@ -34,24 +32,21 @@ typedef struct tri_chart_axis {
   int64_t num_words;
 } tri_chart_axis;
 
-/* Starts as {0}. */
 typedef struct tri_chart {
   FILE *svg;
   tri_chart_form form;
   tri_chart_axis x, y;
   int key_x, key_y; /* pixels: the next line of the legend */
-  char *text;       /* [bytes]: what svg writes to, if the chart is a file */
-  size_t bytes;
+  tri_page file;    /* that svg writes to, unless the chart is in a page */
 } tri_chart;
 
-/* LOCAL. A chart that becomes a file: close replaces the file at `path`, and comes in any case; in open, `path` is for
- * messages. */
+/* LOCAL. A chart that becomes a file, which close writes. */
 tri_status tri_chart_open(tri_chart *chart, const char *title, const char *path);
 tri_status tri_chart_close(tri_chart *chart, const char *path);
 
 /* A chart in a page. */
 void tri_chart_begin(tri_chart *chart, const tri_chart_form *form, const char *title, FILE *page);
-void tri_chart_end(tri_chart *chart);
+void tri_chart_end(const tri_chart *chart);
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */
 
@@ -81,6 +76,10 @@ double tri_chart_x(const tri_chart *chart, double value);
 double tri_chart_y(const tri_chart *chart, double value);
 
 /* ---- what is in it ----------------------------------------------------------------------------------------------- */
+
+/* The looks of a curve and of its dots, in a colour that is a literal: "#1f5fa8". */
+#define TRI_CHART_CURVE(colour) "fill=\"none\" stroke-linejoin=\"round\" stroke-width=\"2\" stroke=\"" colour "\""
+#define TRI_CHART_DOTS(colour) "fill=\"" colour "\""
 
 /* A line through places one after the other, broken where one is not finite. */
 typedef struct tri_chart_line {

@@ -1,24 +1,30 @@
 #include "report/comparison.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "report/chart.h"
 #include "report/html.h"
 #include "report/loss_curve.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { POINTS = 700, NAME_BYTES = 40, LOOK_BYTES = 128 };
+enum { NAME_BYTES = 40 };
 
 #define CHART_TITLE "training loss, and validation loss as circles"
 
 /* Of Okabe and Ito: told apart by those who see fewer colours, too. Behind the last they begin again, dashed. */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"};
-enum { NUM_COLOURS = sizeof colours / sizeof *colours };
+typedef struct look {
+  const char *colour, *line, *dashed, *dots;
+} look;
+#define LOOK(colour)                                                                                                   \
+  {                                                                                                                    \
+    colour, TRI_CHART_CURVE(colour), TRI_CHART_CURVE(colour) " stroke-dasharray=\"7 4\"",                              \
+        "fill=\"white\" stroke-width=\"1.5\" stroke=\"" colour "\""                                                    \
+  }
+static const look looks[] = {LOOK("#0072b2"), LOOK("#d55e00"), LOOK("#009e73"), LOOK("#cc79a7"),
+                             LOOK("#e69f00"), LOOK("#56b4e9"), LOOK("#444444")};
+enum { NUM_LOOKS = sizeof looks / sizeof *looks };
 
 bool tri_course_named(const char *name, tri_course *out) {
 #define NAMED(VALUE, word, title)                                                                                      \
@@ -88,19 +94,13 @@ static scale scale_to(tri_course course, double last) {
   return s;
 }
 
-/* Entries of which the smoothed loss is drawn: at most this many, and the last. */
-static int64_t next_point(const tri_metrics_history *h, int64_t i) {
-  const int64_t stride = (h->count + POINTS - 1) / POINTS;
-  return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;
-}
-
 static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course, scale *s) {
   tri_chart_span across = TRI_CHART_NO_SPAN, loss = TRI_CHART_NO_SPAN;
   for (int64_t r = 0; r < count; r++) {
     const tri_metrics_history *h = runs[r].history;
     tri_chart_span_add(&across, course_position(&runs[r], course, 0));
     tri_chart_span_add(&across, course_position(&runs[r], course, h->count - 1));
-    for (int64_t i = 0; i < h->count; i = next_point(h, i)) tri_chart_span_add(&loss, tri_loss_smoothed(h, i));
+    for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) tri_chart_span_add(&loss, tri_loss_smoothed(h, i));
     for (int64_t i = 0; i < h->count; i++) {
       if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
     }
@@ -111,25 +111,20 @@ static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t coun
   tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
 }
 
-static const char *look_of(int64_t run, char out[LOOK_BYTES]) {
-  snprintf(out, LOOK_BYTES, "fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\"%s",
-           colours[run % NUM_COLOURS], run < NUM_COLOURS ? "" : " stroke-dasharray=\"7 4\"");
-  return out;
-}
+static const char *line_look(int64_t run) { return run < NUM_LOOKS ? looks[run].line : looks[run % NUM_LOOKS].dashed; }
 
 static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number, const scale *s) {
   const tri_metrics_history *h = run->history;
-  char look[LOOK_BYTES];
-  tri_chart_line line = tri_chart_line_begin(c, look_of(number, look));
-  for (int64_t i = 0; i < h->count; i = next_point(h, i)) {
+  tri_chart_line line = tri_chart_line_begin(c, line_look(number));
+  for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) {
     tri_chart_line_to(&line, course_position(run, s->course, i) / s->unit, tri_loss_smoothed(h, i));
   }
   tri_chart_line_end(&line);
-  snprintf(look, sizeof look, "fill=\"white\" stroke=\"%s\" stroke-width=\"1.5\"", colours[number % NUM_COLOURS]);
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *step = &h->steps[i];
     if (!step->evaluated || !isfinite(step->validation_loss)) continue;
-    tri_chart_dot(c, look, 3, course_position(run, s->course, i) / s->unit, step->validation_loss, NULL);
+    tri_chart_dot(c, looks[number % NUM_LOOKS].dots, 3, course_position(run, s->course, i) / s->unit,
+                  step->validation_loss, NULL);
   }
 }
 
@@ -142,7 +137,7 @@ static const char *short_name(const char *name, char out[NAME_BYTES]) {
 }
 
 static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course) {
-  char name[NAME_BYTES], look[LOOK_BYTES];
+  char name[NAME_BYTES];
   size_t letters = 0;
   scale s;
   choose_axes(chart, runs, count, course, &s);
@@ -155,7 +150,7 @@ static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count,
   /* At the top, which falling curves leave free. */
   tri_chart_draw_legend(chart, false, count, (int)letters);
   for (int64_t r = 0; r < count; r++) {
-    tri_chart_draw_key(chart, look_of(r, look), NULL, short_name(runs[r].name, name));
+    tri_chart_draw_key(chart, line_look(r), NULL, short_name(runs[r].name, name));
   }
 }
 
@@ -178,7 +173,7 @@ static void write_row(const tri_compared *run, int64_t number, FILE *to) {
   const tri_run_summary *s = run->summary;
   const double seconds = run->seconds[run->history->count - 1];
   char text[32];
-  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", colours[number % NUM_COLOURS]);
+  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", looks[number % NUM_LOOKS].colour);
   tri_html_text(run->name, to);
   fputs("</td><td>", to);
   tri_html_text(run->model, to);
@@ -216,14 +211,8 @@ static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
 }
 
 tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path) {
-  char *text = NULL;
-  size_t bytes = 0;
-  FILE *to = open_memstream(&text, &bytes);
-  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
-  write_page(runs, count, to);
-  tri_status status = TRI_OK;
-  if (fclose(to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
-  if (status == TRI_OK) status = tri_file_replace(path, text, bytes);
-  free(text);
-  return status;
+  tri_page page;
+  TRI_TRY(tri_page_open(&page, path));
+  write_page(runs, count, page.to);
+  return tri_page_close(&page, path);
 }

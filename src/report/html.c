@@ -1,5 +1,25 @@
 #include "report/html.h"
 
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+tri_status tri_page_open(tri_page *page, const char *path) {
+  *page = (tri_page){0};
+  page->to = open_memstream(&page->text, &page->bytes);
+  return page->to != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+}
+
+tri_status tri_page_close(tri_page *page, const char *path) {
+  tri_status status = TRI_OK;
+  if (fclose(page->to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+  if (status == TRI_OK) status = tri_file_replace(path, page->text, page->bytes);
+  free(page->text);
+  return status;
+}
+
 void tri_html_text(const char *text, FILE *to) {
   for (; *text != '\0'; text++) {
     switch (*text) {

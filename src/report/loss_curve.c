@@ -10,9 +10,6 @@ enum { MAX_POINTS = 1400 };
 #define TRAIN_COLOUR "#1f5fa8"
 #define VALIDATION_COLOUR "#c8501e"
 #define RAW_LOOK "fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-opacity=\"0.28\""
-#define TRAIN_LOOK "fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-width=\"2\" stroke-linejoin=\"round\""
-#define VALIDATION_LOOK "fill=\"none\" stroke=\"" VALIDATION_COLOUR "\" stroke-width=\"1.5\""
-#define VALIDATION_DOT "fill=\"" VALIDATION_COLOUR "\""
 
 /* Whether there is anything to draw. */
 static bool choose_axes(tri_chart *c, const tri_metrics_history *h) {
@@ -69,20 +66,21 @@ double tri_loss_smoothed(const tri_metrics_history *h, int64_t i) {
   return count > 0 ? sum / (double)count : NAN;
 }
 
+int64_t tri_loss_next(const tri_metrics_history *h, int64_t i) {
+  const int64_t stride = (h->count + MAX_POINTS / 2 - 1) / (MAX_POINTS / 2);
+  return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;
+}
+
 static void draw_smoothed(const tri_chart *c, const tri_metrics_history *h) {
-  int64_t stride = (h->count + MAX_POINTS / 2 - 1) / (MAX_POINTS / 2);
-  tri_chart_line line = tri_chart_line_begin(c, TRAIN_LOOK);
-  for (int64_t i = 0; i < h->count; i += stride) {
+  tri_chart_line line = tri_chart_line_begin(c, TRI_CHART_CURVE(TRAIN_COLOUR));
+  for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) {
     tri_chart_line_to(&line, (double)h->steps[i].step, tri_loss_smoothed(h, i));
-  }
-  if (h->count > 0) {
-    tri_chart_line_to(&line, (double)h->steps[h->count - 1].step, tri_loss_smoothed(h, h->count - 1));
   }
   tri_chart_line_end(&line);
 }
 
 static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
-  tri_chart_line line = tri_chart_line_begin(c, VALIDATION_LOOK);
+  tri_chart_line line = tri_chart_line_begin(c, TRI_CHART_CURVE(VALIDATION_COLOUR));
   for (int64_t i = 0; i < h->count; i++) {
     if (h->steps[i].evaluated) tri_chart_line_to(&line, (double)h->steps[i].step, h->steps[i].validation_loss);
   }
@@ -90,7 +88,7 @@ static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *s = &h->steps[i];
     if (!s->evaluated || !isfinite(s->validation_loss)) continue;
-    tri_chart_dot(c, VALIDATION_DOT, 3.2, (double)s->step, s->validation_loss, NULL);
+    tri_chart_dot(c, TRI_CHART_DOTS(VALIDATION_COLOUR), 3.2, (double)s->step, s->validation_loss, NULL);
   }
 }
 
@@ -105,9 +103,10 @@ static void draw_legend(tri_chart *c, const tri_metrics_history *h) {
   }
   tri_chart_draw_legend(c, false, isnan(validation) ? 1 : 2, 23);
   snprintf(text, sizeof text, "training, now %.4f", tri_loss_smoothed(h, last));
-  tri_chart_draw_key(c, TRAIN_LOOK, NULL, text);
+  tri_chart_draw_key(c, TRI_CHART_CURVE(TRAIN_COLOUR), NULL, text);
   snprintf(text, sizeof text, "validation, now %.4f", validation);
-  if (!isnan(validation)) tri_chart_draw_key(c, VALIDATION_LOOK, VALIDATION_DOT, text);
+  if (!isnan(validation))
+    tri_chart_draw_key(c, TRI_CHART_CURVE(VALIDATION_COLOUR), TRI_CHART_DOTS(VALIDATION_COLOUR), text);
 }
 
 tri_status tri_loss_curve_write(const tri_metrics_history *history, const char *title, const char *svg_path) {

@@ -12,21 +12,20 @@ static void begin_plot(tri_chart *c, const tri_chart_form *form, const char *tit
   tri_chart_begin(c, form, title, to);
 }
 
-static tri_chart_span values_of(const tri_explanation *e) {
-  tri_chart_span span = TRI_CHART_NO_SPAN;
-  for (int64_t i = 0; i < e->count; i++) {
-    if (e->trials[i].state == TRI_TRIAL_DONE) tri_chart_span_add(&span, e->trials[i].value);
-  }
-  return span;
-}
+typedef struct spans {
+  tri_chart_span value, memory; /* memory in per cent of the fullest device's, from 0 on */
+} spans;
 
-/* The same with the known recipes. */
-static tri_chart_span values_with_known(const tri_explanation *e) {
-  tri_chart_span span = values_of(e);
-  for (int64_t r = 0; r < e->study->num_known; r++) {
-    if (e->known[r].state == TRI_TRIAL_DONE) tri_chart_span_add(&span, e->known[r].value);
+/* Of the trials, and of the first `num_known` known recipes. */
+static spans spans_of(const tri_explanation *e, int64_t num_known) {
+  spans found = {TRI_CHART_NO_SPAN, {0, 0}};
+  for (int64_t i = 0; i < e->count + num_known; i++) {
+    const tri_trial *t = i < e->count ? &e->trials[i] : &e->known[i - e->count];
+    if (t->state != TRI_TRIAL_DONE) continue;
+    tri_chart_span_add(&found.value, t->value);
+    tri_chart_span_add(&found.memory, 100 * t->memory);
   }
-  return span;
+  return found;
 }
 
 /* Empty unless a known recipe came out; its mark is a diamond, which no trial has. */
@@ -57,7 +56,7 @@ static void print_course(const tri_explanation *e, FILE *to) {
   begin_plot(&c, &tri_chart_medium, "The best so far", to);
   snprintf(name, sizeof name, "trials, in their order (× failed%s)", known_legend(e));
   tri_chart_set_across(&c, name, (tri_chart_span){1, (double)e->count}, true);
-  tri_chart_set_values(&c, NULL, values_with_known(e), false);
+  tri_chart_set_values(&c, NULL, spans_of(e, e->study->num_known).value, false);
   tri_chart_draw_axes(&c);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
@@ -125,7 +124,7 @@ static void print_panel(const tri_explanation *e, int32_t k, FILE *to) {
   words_of(knob, words);
   tri_chart_begin(&c, &tri_chart_small, knob->name, to);
   tri_chart_set_words_across(&c, words, knob->count);
-  tri_chart_set_values(&c, NULL, values_of(e), false);
+  tri_chart_set_values(&c, NULL, spans_of(e, 0).value, false);
   tri_chart_draw_axes(&c);
   for (int64_t v = 0; v < knob->count; v++) {
     const double at = (double)v, failed = (double)e->failures[k][v], effect = e->effect[k][v];
@@ -205,17 +204,11 @@ static void print_regions(const tri_explanation *e, FILE *to) {
 /* Value against memory; those that no other beats in both are larger. */
 static void print_pareto(const tri_explanation *e, FILE *to) {
   tri_chart c;
-  tri_chart_span memory = {0, 0};
-  for (int64_t i = 0; i < e->count; i++) {
-    if (e->trials[i].state == TRI_TRIAL_DONE) tri_chart_span_add(&memory, 100 * e->trials[i].memory);
-  }
-  for (int64_t r = 0; r < e->study->num_known; r++) {
-    if (e->known[r].state == TRI_TRIAL_DONE) tri_chart_span_add(&memory, 100 * e->known[r].memory);
-  }
-  if (memory.high <= 0) return;
+  const spans s = spans_of(e, e->study->num_known);
+  if (s.memory.high <= 0) return;
   begin_plot(&c, &tri_chart_medium, "Value and memory", to);
-  tri_chart_set_across(&c, "memory of the fullest device, %", memory, false);
-  tri_chart_set_values(&c, NULL, values_with_known(e), false);
+  tri_chart_set_across(&c, "memory of the fullest device, %", s.memory, false);
+  tri_chart_set_values(&c, NULL, s.value, false);
   tri_chart_draw_axes(&c);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
