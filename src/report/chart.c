@@ -154,11 +154,9 @@ tri_chart_line tri_chart_line_begin(const tri_chart *chart, const char *look) {
 }
 
 void tri_chart_line_to(tri_chart_line *line, double x, double y) {
-  const bool drawn = isfinite(x) && isfinite(y);
-  if (drawn) {
-    fprintf(line->chart->svg, "%s%.1f %.1f", line->down ? "L" : "M", tri_chart_x(line->chart, x),
-            tri_chart_y(line->chart, y));
-  }
+  const double at_x = tri_chart_x(line->chart, x), at_y = tri_chart_y(line->chart, y);
+  const bool drawn = isfinite(at_x) && isfinite(at_y);
+  if (drawn) fprintf(line->chart->svg, "%s%.1f %.1f", line->down ? "L" : "M", at_x, at_y);
   line->down = drawn;
 }
 
@@ -178,7 +176,9 @@ static void end_mark(const tri_chart *c, const char *tag, const char *title) {
 }
 
 void tri_chart_dot(const tri_chart *c, const char *look, double radius, double x, double y, const char *title) {
-  fprintf(c->svg, "<circle %s cx=\"%.1f\" cy=\"%.1f\" r=\"%g\"", look, tri_chart_x(c, x), tri_chart_y(c, y), radius);
+  const double at_x = tri_chart_x(c, x), at_y = tri_chart_y(c, y);
+  if (!isfinite(at_x) || !isfinite(at_y)) return;
+  fprintf(c->svg, "<circle %s cx=\"%.1f\" cy=\"%.1f\" r=\"%g\"", look, at_x, at_y, radius);
   end_mark(c, "circle", title);
 }
 

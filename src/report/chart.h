@@ -92,7 +92,8 @@ void tri_chart_line_end(tri_chart_line *line);
 
 void tri_chart_segment(const tri_chart *chart, const char *look, double x1, double y1, double x2, double y2);
 
-/* `title` is shown where one points at it; NULL: nothing. The radius is in pixels. */
+/* `title` is shown where one points at it; NULL: nothing. The radius is in pixels. A dot that has no place, of a value
+ * that is not finite, is left out. */
 void tri_chart_dot(const tri_chart *chart, const char *look, double radius, double x, double y, const char *title);
 void tri_chart_diamond(const tri_chart *chart, const char *look, double x, double y, const char *title);
 

@@ -122,7 +122,7 @@ static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number
   tri_chart_line_end(&line);
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *step = &h->steps[i];
-    if (!step->evaluated || !isfinite(step->validation_loss)) continue;
+    if (!step->evaluated) continue;
     tri_chart_dot(c, looks[number % NUM_LOOKS].dots, 3, course_position(run, s->course, i) / s->unit,
                   step->validation_loss, NULL);
   }

@@ -87,8 +87,8 @@ static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
   tri_chart_line_end(&line);
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *s = &h->steps[i];
-    if (!s->evaluated || !isfinite(s->validation_loss)) continue;
-    tri_chart_dot(c, TRI_CHART_DOTS(VALIDATION_COLOUR), 3.2, (double)s->step, s->validation_loss, NULL);
+    if (s->evaluated)
+      tri_chart_dot(c, TRI_CHART_DOTS(VALIDATION_COLOUR), 3.2, (double)s->step, s->validation_loss, NULL);
   }
 }
 

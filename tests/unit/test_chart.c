@@ -12,7 +12,7 @@ static int count_of(const char *text, const char *word) {
   return found;
 }
 
-/* A chart of (1, low), (2, nothing), (3, high), as a page gets it. */
+/* A curve through (1, low), (2, nothing), (3, high), and a dot, as a page gets it. */
 static char *draw(double low, double high, bool logarithmic) {
   tri_page page;
   tri_chart c;
@@ -29,6 +29,7 @@ static char *draw(double low, double high, bool logarithmic) {
   tri_chart_line_to(&line, 2, NAN);
   tri_chart_line_to(&line, 3, high);
   tri_chart_line_end(&line);
+  tri_chart_dot(&c, TRI_CHART_DOTS("#123456"), 3, 3, high, "<t>");
   tri_chart_end(&c);
   fclose(page.to);
   return page.text;
@@ -42,6 +43,7 @@ static void parts(void **state) {
   assert_null(strstr(text, "xmlns")); /* goes without saying in a page */
   assert_int_equal(count_of(text, "<line stroke"), 3 + 6);
   assert_non_null(strstr(text, "text-anchor=\"end\">7</text>"));
+  assert_non_null(strstr(text, " r=\"3\"><title>&lt;t&gt;</title></circle>"));
   const char *curve = strstr(text, " d=\"");
   assert_int_equal(count_of(curve, "M"), 2); /* broken where there is no value */
   assert_int_equal(count_of(curve, "L"), 0);
@@ -61,7 +63,7 @@ static void logarithms(void **state) {
 /* One value, none, and values that are all equal: no number that is not one. */
 static void odd_values(void **state) {
   (void)state;
-  const double odd[][2] = {{3, 3}, {NAN, 3}, {NAN, NAN}, {0, INFINITY}, {-1, 0}};
+  const double odd[][2] = {{3, 3}, {NAN, 3}, {NAN, NAN}, {0, INFINITY}, {-1, 0}, {-1e308, 1e308}};
   for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
     char *text = draw(odd[i][0], odd[i][1], false);
     assert_null(strstr(text, "nan"));
