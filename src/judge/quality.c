@@ -156,16 +156,6 @@ static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
   }
 }
 
-/* At the bottom, which rising curves leave free. */
-static void draw_legend(tri_chart *c, const tri_quality *q) {
-  tri_chart_draw_legend(c, true, TRI_NUM_QUALITIES, 24);
-  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
-    char text[64];
-    snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);
-    tri_chart_draw_key(c, looks[quality].line, NULL, text);
-  }
-}
-
 tri_status tri_quality_draw(const tri_quality *q, const char *title, const char *path) {
   tri_chart chart;
   tri_chart_span values = TRI_CHART_NO_SPAN;
@@ -183,6 +173,11 @@ tri_status tri_quality_draw(const tri_quality *q, const char *title, const char 
   tri_chart_draw_axes(&chart);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(&chart, q, quality);
   for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(&chart, q, quality);
-  draw_legend(&chart, q);
+  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES, 24); /* at the bottom, which rising curves leave free */
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
+    char text[64];
+    snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);
+    tri_chart_draw_key(&chart, looks[quality].line, NULL, text);
+  }
   return tri_chart_close(&chart, path);
 }

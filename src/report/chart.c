@@ -84,19 +84,18 @@ void tri_chart_set_values(tri_chart *c, const char *name, tri_chart_span span, b
   c->y.plot.logarithmic = logarithmic;
 }
 
-static tri_chart_axis words_between(double start, double end, const char *const *words, int64_t count) {
-  tri_chart_axis axis = axis_between(start, end, (tri_chart_span){-0.5, (double)count - 0.5}, NULL);
-  axis.words = words;
-  axis.num_words = count;
-  return axis;
+static void set_words(tri_chart_axis *axis, double start, double end, const char *const *words, int64_t count) {
+  *axis = axis_between(start, end, (tri_chart_span){-0.5, (double)count - 0.5}, NULL);
+  axis->words = words;
+  axis->num_words = count;
 }
 
 void tri_chart_set_words_across(tri_chart *c, const char *const *words, int64_t count) {
-  c->x = words_between(c->form.left, right_edge(c), words, count);
+  set_words(&c->x, c->form.left, right_edge(c), words, count);
 }
 
 void tri_chart_set_words_down(tri_chart *c, const char *const *words, int64_t count) {
-  c->y = words_between(c->form.top, lower_edge(c), words, count);
+  set_words(&c->y, c->form.top, lower_edge(c), words, count);
 }
 
 double tri_chart_x(const tri_chart *chart, double value) { return tri_plot_place(&chart->x.plot, value); }

@@ -27,7 +27,7 @@ extern const tri_chart_form tri_chart_large, tri_chart_medium, tri_chart_small;
 
 typedef struct tri_chart_axis {
   tri_plot_axis plot;
-  const char *name;         /* written along it; NULL: nothing */
+  const char *name;         /* borrowed: written along it; NULL: nothing */
   const char *const *words; /* [num_words], borrowed: what stands at 0, 1, 2, ...; NULL: numbers, and grid lines */
   int64_t num_words;
 } tri_chart_axis;

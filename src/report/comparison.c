@@ -94,23 +94,6 @@ static scale scale_to(tri_course course, double last) {
   return s;
 }
 
-static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course, scale *s) {
-  tri_chart_span across = TRI_CHART_NO_SPAN, loss = TRI_CHART_NO_SPAN;
-  for (int64_t r = 0; r < count; r++) {
-    const tri_metrics_history *h = runs[r].history;
-    tri_chart_span_add(&across, course_position(&runs[r], course, 0));
-    tri_chart_span_add(&across, course_position(&runs[r], course, h->count - 1));
-    for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) tri_chart_span_add(&loss, tri_loss_smoothed(h, i));
-    for (int64_t i = 0; i < h->count; i++) {
-      if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
-    }
-  }
-  *s = scale_to(course, across.high);
-  across = (tri_chart_span){across.low / s->unit, across.high / s->unit};
-  tri_chart_set_across(chart, s->name, across, s->whole);
-  tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
-}
-
 static const char *line_look(int64_t run) { return run < NUM_LOOKS ? looks[run].line : looks[run % NUM_LOOKS].dashed; }
 
 static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number, const scale *s) {
@@ -137,16 +120,26 @@ static const char *short_name(const char *name, char out[NAME_BYTES]) {
 }
 
 static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course) {
+  tri_chart_span across = TRI_CHART_NO_SPAN, loss = TRI_CHART_NO_SPAN;
   char name[NAME_BYTES];
   size_t letters = 0;
-  scale s;
-  choose_axes(chart, runs, count, course, &s);
-  tri_chart_draw_axes(chart);
   for (int64_t r = 0; r < count; r++) {
+    const tri_metrics_history *h = runs[r].history;
     const size_t length = strlen(short_name(runs[r].name, name));
     letters = length > letters ? length : letters;
-    draw_run(chart, &runs[r], r, &s);
+    tri_chart_span_add(&across, course_position(&runs[r], course, 0));
+    tri_chart_span_add(&across, course_position(&runs[r], course, h->count - 1));
+    for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) tri_chart_span_add(&loss, tri_loss_smoothed(h, i));
+    for (int64_t i = 0; i < h->count; i++) {
+      if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
+    }
   }
+  const scale s = scale_to(course, across.high);
+  across = (tri_chart_span){across.low / s.unit, across.high / s.unit};
+  tri_chart_set_across(chart, s.name, across, s.whole);
+  tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
+  tri_chart_draw_axes(chart);
+  for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
   /* At the top, which falling curves leave free. */
   tri_chart_draw_legend(chart, false, count, (int)letters);
   for (int64_t r = 0; r < count; r++) {

@@ -11,20 +11,6 @@ enum { MAX_POINTS = 1400 };
 #define VALIDATION_COLOUR "#c8501e"
 #define RAW_LOOK "fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-opacity=\"0.28\""
 
-/* Whether there is anything to draw. */
-static bool choose_axes(tri_chart *c, const tri_metrics_history *h) {
-  tri_chart_span loss = TRI_CHART_NO_SPAN, steps = {0, 1};
-  for (int64_t i = 0; i < h->count; i++) {
-    const tri_step_metrics *s = &h->steps[i];
-    tri_chart_span_add(&loss, s->loss);
-    if (s->evaluated) tri_chart_span_add(&loss, s->validation_loss);
-  }
-  if (h->count > 0) steps = (tri_chart_span){(double)h->steps[0].step, (double)h->steps[h->count - 1].step};
-  tri_chart_set_across(c, "step", steps, true);
-  tri_chart_set_values(c, "loss", loss, tri_chart_is_wide(loss));
-  return loss.high >= loss.low;
-}
-
 /* ---- curves ----------------------------------------------------------------------------------------------------- */
 
 /* Of many steps that share a pixel, the lowest and the highest are drawn: a spike must not be lost. */
@@ -40,12 +26,9 @@ static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
       if (high < 0 || h->steps[i].loss > h->steps[high].loss) high = i;
     }
     int64_t a = low < high ? low : high, b = low < high ? high : low;
-    if (a < 0) {
-      tri_chart_line_to(&line, 0, NAN);
-      continue;
-    }
-    tri_chart_line_to(&line, (double)h->steps[a].step, h->steps[a].loss);
-    if (b != a) tri_chart_line_to(&line, (double)h->steps[b].step, h->steps[b].loss);
+    if (a < 0) tri_chart_line_to(&line, 0, NAN);
+    if (a >= 0) tri_chart_line_to(&line, (double)h->steps[a].step, h->steps[a].loss);
+    if (b > a) tri_chart_line_to(&line, (double)h->steps[b].step, h->steps[b].loss);
   }
   tri_chart_line_end(&line);
 }
@@ -109,16 +92,23 @@ static void draw_legend(tri_chart *c, const tri_metrics_history *h) {
     tri_chart_draw_key(c, TRI_CHART_CURVE(VALIDATION_COLOUR), TRI_CHART_DOTS(VALIDATION_COLOUR), text);
 }
 
-tri_status tri_loss_curve_write(const tri_metrics_history *history, const char *title, const char *svg_path) {
+tri_status tri_loss_curve_write(const tri_metrics_history *h, const char *title, const char *svg_path) {
   tri_chart chart;
+  tri_chart_span loss = TRI_CHART_NO_SPAN, steps = {0, 1};
   TRI_TRY(tri_chart_open(&chart, title, svg_path));
-  const bool any = choose_axes(&chart, history);
+  for (int64_t i = 0; i < h->count; i++) {
+    tri_chart_span_add(&loss, h->steps[i].loss);
+    if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
+  }
+  if (h->count > 0) steps = (tri_chart_span){(double)h->steps[0].step, (double)h->steps[h->count - 1].step};
+  tri_chart_set_across(&chart, "step", steps, true);
+  tri_chart_set_values(&chart, "loss", loss, tri_chart_is_wide(loss));
   tri_chart_draw_axes(&chart);
-  if (any) {
-    draw_raw(&chart, history);
-    draw_smoothed(&chart, history);
-    draw_validation(&chart, history);
-    draw_legend(&chart, history);
+  if (loss.high >= loss.low) {
+    draw_raw(&chart, h);
+    draw_smoothed(&chart, h);
+    draw_validation(&chart, h);
+    draw_legend(&chart, h);
   } else {
     tri_chart_text(&chart, "", chart.form.width / 2.0, chart.form.height / 2.0, "middle", "no finite loss yet");
   }

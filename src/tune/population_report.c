@@ -87,16 +87,6 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 /* What is drawn: the loss, or a parameter (its number from 0). */
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
-static void choose_axes(tri_chart *c, const tri_study *study, const tri_member *rows, int64_t count, int64_t what) {
-  tri_chart_span values = TRI_CHART_NO_SPAN;
-  if (what >= 0) values = (tri_chart_span){study->space.knobs[what].low, study->space.knobs[what].high};
-  for (int64_t i = 0; i < count && what < 0; i++) {
-    if (rows[i].state == TRI_TRIAL_DONE) tri_chart_span_add(&values, rows[i].loss);
-  }
-  tri_chart_set_across(c, "round", (tri_chart_span){1, (double)study->population.rounds}, true);
-  tri_chart_set_values(c, NULL, values, what >= 0);
-}
-
 /* Each stretch a dot; a line from that whose weights it began with. */
 static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
@@ -119,12 +109,18 @@ static void print_plot(const tri_study *study, const tri_member *rows, int64_t c
   const char *name = what < 0 ? "validation loss" : study->space.knobs[what].name;
   char title[128];
   tri_chart c;
+  tri_chart_span values = TRI_CHART_NO_SPAN;
   fprintf(to, "<h2>Lineage: ");
   tri_html_text(name, to);
   fprintf(to, "</h2>\n");
   snprintf(title, sizeof title, "%s by round", name);
   tri_chart_begin(&c, &tri_chart_medium, title, to);
-  choose_axes(&c, study, rows, count, what);
+  for (int64_t i = 0; i < count; i++) {
+    if (rows[i].state == TRI_TRIAL_DONE) tri_chart_span_add(&values, rows[i].loss);
+  }
+  if (what >= 0) values = (tri_chart_span){study->space.knobs[what].low, study->space.knobs[what].high};
+  tri_chart_set_across(&c, "round", (tri_chart_span){1, (double)study->population.rounds}, true);
+  tri_chart_set_values(&c, NULL, values, what >= 0);
   tri_chart_draw_axes(&c);
   print_stretches(&c, rows, count, what);
   tri_chart_line best = tri_chart_line_begin(&c, "class=\"best\"");
