@@ -19,16 +19,19 @@ enum { MOST_LINE_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
+static tri_status grow_column(const tri_series *s, size_t size, void *column, int64_t *room) {
+  *room = s->room;
+  return tri_grow("the metrics of a run", size, s->count, room, column);
+}
+
+/* All columns have the same room. */
 static tri_status make_room(tri_series *s) {
-  if (s->count < s->room) return TRI_OK;
-  size_t room = s->room == 0 ? 256 : (size_t)s->room * 2;
-  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->steps, &s->steps));
-  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->tokens, &s->tokens));
-  TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->seconds, &s->seconds));
-  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
-    TRI_TRY(tri_realloc("the metrics of a run", room, sizeof *s->columns[c], &s->columns[c]));
-  }
-  s->room = (int64_t)room;
+  int64_t room = 0;
+  TRI_TRY(grow_column(s, sizeof *s->steps, &s->steps, &room));
+  TRI_TRY(grow_column(s, sizeof *s->tokens, &s->tokens, &room));
+  TRI_TRY(grow_column(s, sizeof *s->seconds, &s->seconds, &room));
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) TRI_TRY(grow_column(s, sizeof *s->columns[c], &s->columns[c], &room));
+  s->room = room;
   return TRI_OK;
 }
 

@@ -80,11 +80,7 @@ static void *read_blocks(void *argument) {
 }
 
 static tri_status append_id(tri_token_list *list, int32_t id) {
-  if (list->count == list->capacity) {
-    int64_t capacity = list->capacity < 1 << 15 ? 1 << 16 : 2 * list->capacity;
-    TRI_TRY(tri_realloc("the ids of a block", (size_t)capacity, sizeof *list->ids, &list->ids));
-    list->capacity = capacity;
-  }
+  TRI_TRY(tri_grow("the ids of a block", sizeof *list->ids, list->count, &list->capacity, &list->ids));
   list->ids[list->count++] = id;
   return TRI_OK;
 }
@@ -150,10 +146,7 @@ static tri_status encode_text(worker *w, slot *s, const tri_chat_answered *c) {
   int64_t before = s->ids.count;
   w->ends.count = 0;
   TRI_TRY(tri_encoder_encode_with_ends(w->encoder, c->text, c->bytes, &s->ids, &w->ends));
-  if (s->ids.count > s->mask_room) {
-    TRI_TRY(tri_realloc("the mask of a block", 2 * (size_t)s->ids.count, 1, &s->mask));
-    s->mask_room = 2 * s->ids.count;
-  }
+  TRI_TRY(tri_grow("the mask of a block", 1, s->ids.count, &s->mask_room, &s->mask));
   mark_tokens(c, &w->ends, s->mask + before);
   return TRI_OK;
 }
@@ -187,10 +180,7 @@ static tri_status encode_block(worker *w, slot *s) {
   int64_t count = s->block.num_pieces;
   s->ids.count = 0;
   s->skipped.status = TRI_OK;
-  if (count > s->piece_capacity) {
-    TRI_TRY(tri_realloc("the pieces of a block", (size_t)count, sizeof *s->pieces, &s->pieces));
-    s->piece_capacity = count;
-  }
+  TRI_TRY(tri_grow("the pieces of a block", sizeof *s->pieces, count, &s->piece_capacity, &s->pieces));
   for (int64_t i = 0; i < count; i++) {
     TRI_TRY(pipeline->chat != NULL ? encode_conversation(w, s, i) : encode_piece(pipeline, w->encoder, s, i));
   }

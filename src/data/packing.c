@@ -31,9 +31,9 @@ typedef struct group {
 struct tri_packing {
   int64_t sequence, tokens;
   entry *entries;
-  int64_t num_entries;
+  int64_t num_entries, entries_room;
   group *groups; /* those with count 0 are gone */
-  int64_t num_groups;
+  int64_t num_groups, groups_room;
   int64_t *ends; /* [num_groups]: sequences up to and with this group's */
 };
 
@@ -90,14 +90,8 @@ static tri_status rooms_create(int64_t sequence, rooms *out) {
   return TRI_OK;
 }
 
-/* Room for one more in an array that doubles. */
-static tri_status grow(int64_t count, size_t size, void *pointer_to_pointer) {
-  if (count != 0 && (count < 64 || (count & (count - 1)) != 0)) return TRI_OK;
-  return tri_realloc("packing", (size_t)(count == 0 ? 64 : 2 * count), size, pointer_to_pointer);
-}
-
 static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
-  TRI_TRY(grow(p->num_groups, sizeof *p->groups, &p->groups));
+  TRI_TRY(tri_grow("packing", sizeof *p->groups, p->num_groups, &p->groups_room, &p->groups));
   g.next = r->first[room];
   r->first[room] = p->num_groups;
   p->groups[p->num_groups++] = g;
@@ -108,7 +102,7 @@ static tri_status add_group(tri_packing *p, rooms *r, group g, int64_t room) {
 /* `count` sequences that held what row 0 of `before` on did take `times` pieces each. */
 static tri_status add_pieces_to_sequences(tri_packing *p, rooms *r, group before, int64_t count, entry e,
                                           int64_t room) {
-  TRI_TRY(grow(p->num_entries, sizeof *p->entries, &p->entries));
+  TRI_TRY(tri_grow("packing", sizeof *p->entries, p->num_entries, &p->entries_room, &p->entries));
   e.before = before.entry;
   e.before_row = before.row;
   p->entries[p->num_entries++] = e;

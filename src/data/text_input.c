@@ -184,11 +184,8 @@ static size_t find_rough_cut(const char *text, size_t bytes) {
 
 static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t begin, size_t end,
                             bool ends_document) {
-  if (block->num_pieces == block->piece_capacity) {
-    int64_t capacity = block->piece_capacity == 0 ? 256 : 2 * block->piece_capacity;
-    TRI_TRY(tri_realloc("the pieces of a block", (size_t)capacity, sizeof *block->pieces, &block->pieces));
-    block->piece_capacity = capacity;
-  }
+  TRI_TRY(tri_grow("the pieces of a block", sizeof *block->pieces, block->num_pieces, &block->piece_capacity,
+                   &block->pieces));
   block->pieces[block->num_pieces++] = (tri_text_piece){
       .offset = begin,
       .bytes = end - begin,

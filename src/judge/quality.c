@@ -124,73 +124,60 @@ void tri_quality_release(tri_quality *quality) {
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
-static const char *const colours[TRI_NUM_QUALITIES] = {"#1f5fa8", "#c8501e", "#7a4fa0", "#3a8a4d"};
+typedef struct look {
+  const char *line, *dots, *band;
+} look;
+#define LOOK(colour)                                                                                                   \
+  { TRI_CHART_CURVE(colour), TRI_CHART_DOTS(colour), TRI_CHART_DOTS(colour) " fill-opacity=\"0.10\"" }
+static const look looks[TRI_NUM_QUALITIES] = {LOOK("#1f5fa8"), LOOK("#c8501e"), LOOK("#7a4fa0"), LOOK("#3a8a4d")};
 
 static void draw_band(const tri_chart *c, const tri_quality *q, int quality) {
   bool any = false;
   if (quality == TRI_CHOICE_ACC_NORM || quality == TRI_CHOICE_ACC_BYTES) return; /* as wide as acc's, and upon it */
   for (int64_t i = 0; i < q->count; i++) any = any || isfinite(q->points[i].error[quality]);
   if (!any) return;
-  fprintf(c->svg, "<path fill=\"%s\" fill-opacity=\"0.10\" stroke=\"none\" d=\"", colours[quality]);
+  tri_chart_line line = tri_chart_line_begin(c, looks[quality].band);
   for (int64_t i = 0; i < 2 * q->count; i++) { /* along the upper side, and back along the lower */
     const bool back = i >= q->count;
     const tri_quality_point *p = &q->points[back ? 2 * q->count - 1 - i : i];
-    const double value = p->value[quality] + (back ? -1 : 1) * p->error[quality];
-    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_plot_place(&c->x, (double)p->step),
-            tri_plot_place(&c->y, value));
+    tri_chart_line_to(&line, (double)p->step, p->value[quality] + (back ? -1 : 1) * p->error[quality]);
   }
-  fprintf(c->svg, "Z\"/>\n");
+  tri_chart_line_end(&line);
 }
 
 static void draw_line(const tri_chart *c, const tri_quality *q, int quality) {
-  fprintf(c->svg, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.8\" d=\"", colours[quality]);
+  tri_chart_line line = tri_chart_line_begin(c, looks[quality].line);
   for (int64_t i = 0; i < q->count; i++) {
-    fprintf(c->svg, "%s%.1f %.1f", i == 0 ? "M" : "L", tri_plot_place(&c->x, (double)q->points[i].step),
-            tri_plot_place(&c->y, q->points[i].value[quality]));
+    tri_chart_line_to(&line, (double)q->points[i].step, q->points[i].value[quality]);
   }
-  fprintf(c->svg, "\"/>\n");
+  tri_chart_line_end(&line);
   for (int64_t i = 0; i < q->count; i++) {
-    fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n",
-            tri_plot_place(&c->x, (double)q->points[i].step), tri_plot_place(&c->y, q->points[i].value[quality]),
-            colours[quality]);
+    tri_chart_dot(c, looks[quality].dots, 3, (double)q->points[i].step, q->points[i].value[quality], NULL);
   }
 }
 
-/* In the lower right corner, which rising curves leave free. */
-static void draw_legend(const tri_chart *c, const tri_quality *q) {
-  const int x = TRI_CHART_WIDTH - TRI_CHART_RIGHT - 214;
-  int y = TRI_CHART_HEIGHT - TRI_CHART_BOTTOM - 20 * TRI_NUM_QUALITIES + 6;
-  fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"206\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\"/>\n", x - 4,
-          y - 16, 20 * TRI_NUM_QUALITIES + 4);
-  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++, y += 20) {
-    fprintf(c->svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"/>\n", x, y - 4,
-            x + 26, y - 4, colours[quality]);
-    fprintf(c->svg, "<text x=\"%d\" y=\"%d\">%s, now %.4f</text>\n", x + 34, y, tri_quality_name(quality),
-            q->points[q->count - 1].value[quality]);
-  }
-}
-
-static void draw(tri_chart *c, const tri_quality *q) {
-  double low = INFINITY, high = -INFINITY;
-  for (int64_t i = 0; i < q->count; i++) {
-    for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
-      const tri_quality_point *p = &q->points[i];
-      const double error = isfinite(p->error[quality]) ? p->error[quality] : 0;
-      low = fmin(low, p->value[quality] - error);
-      high = fmax(high, p->value[quality] + error);
-    }
-  }
-  tri_chart_set_values(c, low, high, false);
-  tri_chart_set_steps(c, (double)q->points[0].step, (double)q->points[q->count - 1].step);
-  tri_chart_draw_axes(c, "share of the questions; probability");
-  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(c, q, quality);
-  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(c, q, quality);
-  draw_legend(c, q);
-}
-
-tri_status tri_quality_draw(const tri_quality *quality, const char *title, const char *path) {
+tri_status tri_quality_draw(const tri_quality *q, const char *title, const char *path) {
   tri_chart chart;
+  tri_chart_span values = TRI_CHART_NO_SPAN;
   TRI_TRY(tri_chart_open(&chart, title, path));
-  draw(&chart, quality);
+  for (int64_t i = 0; i < q->count * TRI_NUM_QUALITIES; i++) {
+    const tri_quality_point *p = &q->points[i / TRI_NUM_QUALITIES];
+    const int quality = (int)(i % TRI_NUM_QUALITIES);
+    tri_chart_span_add(&values, p->value[quality]);
+    tri_chart_span_add(&values, p->value[quality] - p->error[quality]);
+    tri_chart_span_add(&values, p->value[quality] + p->error[quality]);
+  }
+  const tri_chart_span steps = {(double)q->points[0].step, (double)q->points[q->count - 1].step};
+  tri_chart_set_across(&chart, "step", steps, true);
+  tri_chart_set_values(&chart, "share of the questions; probability", values, false);
+  tri_chart_draw_axes(&chart);
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_band(&chart, q, quality);
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) draw_line(&chart, q, quality);
+  tri_chart_draw_legend(&chart, true, TRI_NUM_QUALITIES, 24); /* at the bottom, which rising curves leave free */
+  for (int quality = 0; quality < TRI_NUM_QUALITIES; quality++) {
+    char text[64];
+    snprintf(text, sizeof text, "%s, now %.4f", tri_quality_name(quality), q->points[q->count - 1].value[quality]);
+    tri_chart_draw_key(&chart, looks[quality].line, NULL, text);
+  }
   return tri_chart_close(&chart, path);
 }

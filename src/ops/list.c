@@ -54,14 +54,8 @@ void tri_op_list_slice(const tri_op_list *list, tri_domain domain, int64_t *firs
               rows);
 }
 
-/* Room for one more in an array that doubles: at 0, 16, 32, ... elements. */
-static tri_status grow(const char *what, int64_t count, size_t size, void *pointer_to_pointer) {
-  if (count != 0 && (count < 16 || (count & (count - 1)) != 0)) return TRI_OK;
-  return tri_realloc(what, count == 0 ? 16 : (size_t)count * 2, size, pointer_to_pointer);
-}
-
 tri_status tri_op_list_keep(tri_op_list *list, const void *attributes, size_t bytes, const void **out) {
-  TRI_TRY(grow("operation attributes", list->num_blocks, sizeof *list->blocks, &list->blocks));
+  TRI_TRY(tri_grow("operation attributes", sizeof *list->blocks, list->num_blocks, &list->blocks_room, &list->blocks));
   void *copy = NULL;
   TRI_TRY(tri_alloc("operation attributes", bytes, 1, &copy));
   memcpy(copy, attributes, bytes);
@@ -84,7 +78,7 @@ tri_status tri_op_list_keep_slices(tri_op_list *list, tri_domain domain, int64_t
 }
 
 tri_status tri_op_list_add_constant(tri_op_list *list, const tri_constant *constant, int32_t *out) {
-  TRI_TRY(grow("constants", list->num_constants, sizeof *list->constants, &list->constants));
+  TRI_TRY(tri_grow("constants", sizeof *list->constants, list->num_constants, &list->constants_room, &list->constants));
   list->constants[list->num_constants] = *constant;
   *out = (int32_t)list->num_constants++;
   return TRI_OK;
@@ -163,7 +157,7 @@ double tri_op_window_fraction(double area, int64_t sequence, int64_t window) {
 
 tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int num_outputs,
                               int32_t outputs[TRI_OP_OUTPUTS]) {
-  TRI_TRY(grow("operations", list->num_calls, sizeof *list->calls, &list->calls));
+  TRI_TRY(tri_grow("operations", sizeof *list->calls, list->num_calls, &list->calls_room, &list->calls));
   tri_op_call call = *given;
   call.index = (int32_t)list->num_calls;
   call.layer = list->layer;
@@ -191,7 +185,7 @@ tri_status tri_op_list_append(tri_op_list *list, const tri_op_call *given, int n
   TRI_TRY(call.op->shape(&call, in, out));
   for (int i = 0; i < num_outputs; i++) {
     TRI_TRY(check_size(&out[i]));
-    TRI_TRY(grow("slots", list->num_slots, sizeof *list->slots, &list->slots));
+    TRI_TRY(tri_grow("slots", sizeof *list->slots, list->num_slots, &list->slots_room, &list->slots));
     int32_t id = (int32_t)list->num_slots++;
     list->slots[id] = (tri_slot){
         .shape = out[i], .producer = call.index, .last_consumer = call.index, .memory_of = id, .next_in_memory = -1};

@@ -78,11 +78,11 @@ typedef struct tri_op_adapter {
 
 typedef struct tri_op_list {
   tri_op_call *calls;
-  int64_t num_calls;
+  int64_t num_calls, calls_room;
   tri_slot *slots;
-  int64_t num_slots;
+  int64_t num_slots, slots_room;
   tri_constant *constants;
-  int64_t num_constants;
+  int64_t num_constants, constants_room;
   int64_t tokens;          /* of a sequence */
   int64_t batch, sequence; /* of a micro-batch: sequences, and their tokens on this rank in the calls that follow */
   int64_t most_slices;     /* in a list of attention slices: `batch` after tri_op_list_create, one for each sequence */
@@ -109,7 +109,7 @@ typedef struct tri_op_list {
   int64_t num_parameters;
   tri_op_adapter adapter;
   void **blocks; /* attributes */
-  int64_t num_blocks;
+  int64_t num_blocks, blocks_room;
 } tri_op_list;
 
 /* The ranks of the list's domain, and the number in it of the rank that the list is for. */

@@ -1,22 +1,30 @@
 #include "report/comparison.h"
 
-#include "base/file.h"
 #include "base/format.h"
 #include "report/chart.h"
 #include "report/html.h"
 #include "report/loss_curve.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { POINTS = 700, NAME_BYTES = 40, LEGEND = 330 };
+enum { NAME_BYTES = 40 };
+
+#define CHART_TITLE "training loss, and validation loss as circles"
 
 /* Of Okabe and Ito: told apart by those who see fewer colours, too. Behind the last they begin again, dashed. */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"};
-enum { NUM_COLOURS = sizeof colours / sizeof *colours };
+typedef struct look {
+  const char *colour, *line, *dashed, *dots;
+} look;
+#define LOOK(colour)                                                                                                   \
+  {                                                                                                                    \
+    colour, TRI_CHART_CURVE(colour), TRI_CHART_CURVE(colour) " stroke-dasharray=\"7 4\"",                              \
+        "fill=\"white\" stroke-width=\"1.5\" stroke=\"" colour "\""                                                    \
+  }
+static const look looks[] = {LOOK("#0072b2"), LOOK("#d55e00"), LOOK("#009e73"), LOOK("#cc79a7"),
+                             LOOK("#e69f00"), LOOK("#56b4e9"), LOOK("#444444")};
+enum { NUM_LOOKS = sizeof looks / sizeof *looks };
 
 bool tri_course_named(const char *name, tri_course *out) {
 #define NAMED(VALUE, word, title)                                                                                      \
@@ -47,6 +55,7 @@ typedef struct scale {
   tri_course course;
   double unit;
   char name[48];
+  bool whole; /* ticks at whole numbers alone */
 } scale;
 
 static double course_position(const tri_compared *run, tri_course course, int64_t i) {
@@ -68,7 +77,7 @@ static scale scale_to(tri_course course, double last) {
   scale s = {.course = course};
   in_unit(&s, 1, "");
   switch (course) {
-    case TRI_COURSE_STEP: break;
+    case TRI_COURSE_STEP: s.whole = true; break;
     case TRI_COURSE_TOKENS:
       if (last >= 1e3) in_unit(&s, 1e3, " (thousands)");
       if (last >= 1e6) in_unit(&s, 1e6, " (millions)");
@@ -85,68 +94,20 @@ static scale scale_to(tri_course course, double last) {
   return s;
 }
 
-typedef struct range {
-  double low, high;
-} range;
-
-static void widen(range *r, double value) {
-  if (!isfinite(value)) return;
-  r->low = fmin(r->low, value);
-  r->high = fmax(r->high, value);
-}
-
-/* Entries of which the smoothed loss is drawn: at most this many, and the last. */
-static int64_t next_point(const tri_metrics_history *h, int64_t i) {
-  const int64_t stride = (h->count + POINTS - 1) / POINTS;
-  return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;
-}
-
-static void choose_axes(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course, scale *out) {
-  range across = {INFINITY, -INFINITY}, loss = {INFINITY, -INFINITY};
-  for (int64_t r = 0; r < count; r++) {
-    const tri_metrics_history *h = runs[r].history;
-    widen(&across, course_position(&runs[r], course, 0));
-    widen(&across, course_position(&runs[r], course, h->count - 1));
-    for (int64_t i = 0; i < h->count; i = next_point(h, i)) widen(&loss, tri_loss_smoothed(h, i));
-    for (int64_t i = 0; i < h->count; i++) {
-      if (h->steps[i].evaluated) widen(&loss, h->steps[i].validation_loss);
-    }
-  }
-  if (!(loss.high >= loss.low)) loss = (range){0, 1};
-  *out = scale_to(course, across.high);
-  tri_chart_set_across(chart, out->name, across.low / out->unit, across.high / out->unit);
-  switch (course) {
-    case TRI_COURSE_STEP: chart->x.whole = true; break;
-    case TRI_COURSE_TOKENS:
-    case TRI_COURSE_TIME:
-    case TRI_NUM_COURSES: break;
-  }
-  tri_chart_set_values(chart, loss.low, loss.high, true);
-}
-
-static const char *dashes(int64_t run) { return run < NUM_COLOURS ? "" : " stroke-dasharray=\"7 4\""; }
+static const char *line_look(int64_t run) { return run < NUM_LOOKS ? looks[run].line : looks[run % NUM_LOOKS].dashed; }
 
 static void draw_run(const tri_chart *c, const tri_compared *run, int64_t number, const scale *s) {
   const tri_metrics_history *h = run->history;
-  const char *colour = colours[number % NUM_COLOURS];
-  bool down = false;
-  fprintf(c->svg, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"2\" stroke-linejoin=\"round\"%s d=\"", colour,
-          dashes(number));
-  for (int64_t i = 0; i < h->count; i = next_point(h, i)) {
-    const double loss = tri_loss_smoothed(h, i);
-    if (isfinite(loss)) {
-      fprintf(c->svg, "%s%.1f %.1f", down ? "L" : "M",
-              tri_plot_place(&c->x, course_position(run, s->course, i) / s->unit), tri_plot_place(&c->y, loss));
-    }
-    down = isfinite(loss);
+  tri_chart_line line = tri_chart_line_begin(c, line_look(number));
+  for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) {
+    tri_chart_line_to(&line, course_position(run, s->course, i) / s->unit, tri_loss_smoothed(h, i));
   }
-  fprintf(c->svg, "\"/>\n");
+  tri_chart_line_end(&line);
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *step = &h->steps[i];
-    if (!step->evaluated || !isfinite(step->validation_loss)) continue;
-    fprintf(c->svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"white\" stroke=\"%s\" stroke-width=\"1.5\"/>\n",
-            tri_plot_place(&c->x, course_position(run, s->course, i) / s->unit),
-            tri_plot_place(&c->y, step->validation_loss), colour);
+    if (!step->evaluated) continue;
+    tri_chart_dot(c, looks[number % NUM_LOOKS].dots, 3, course_position(run, s->course, i) / s->unit,
+                  step->validation_loss, NULL);
   }
 }
 
@@ -158,36 +119,38 @@ static const char *short_name(const char *name, char out[NAME_BYTES]) {
   return out;
 }
 
-/* In the upper right corner, which falling curves leave free. */
-static void draw_legend(const tri_chart *c, const tri_compared *runs, int64_t count) {
-  const int x = TRI_CHART_WIDTH - TRI_CHART_RIGHT - LEGEND;
-  int y = TRI_CHART_TOP + 22;
-  fprintf(c->svg, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\"/>\n", x - 4,
-          y - 16, LEGEND, (int)(20 * count + 6));
-  for (int64_t r = 0; r < count; r++, y += 20) {
-    char name[NAME_BYTES];
-    fprintf(c->svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"%s\" stroke-width=\"2\"%s/>\n", x, y - 4,
-            x + 26, y - 4, colours[r % NUM_COLOURS], dashes(r));
-    fprintf(c->svg, "<text x=\"%d\" y=\"%d\">", x + 34, y);
-    tri_html_text(short_name(runs[r].name, name), c->svg);
-    fprintf(c->svg, "</text>\n");
+static void draw_runs(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course) {
+  tri_chart_span across = TRI_CHART_NO_SPAN, loss = TRI_CHART_NO_SPAN;
+  char name[NAME_BYTES];
+  size_t letters = 0;
+  for (int64_t r = 0; r < count; r++) {
+    const tri_metrics_history *h = runs[r].history;
+    const size_t length = strlen(short_name(runs[r].name, name));
+    letters = length > letters ? length : letters;
+    tri_chart_span_add(&across, course_position(&runs[r], course, 0));
+    tri_chart_span_add(&across, course_position(&runs[r], course, h->count - 1));
+    for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) tri_chart_span_add(&loss, tri_loss_smoothed(h, i));
+    for (int64_t i = 0; i < h->count; i++) {
+      if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
+    }
   }
-}
-
-static tri_status begin_picture(tri_chart *chart, const tri_compared *runs, int64_t count, tri_course course,
-                                const char *path) {
-  scale s;
-  TRI_TRY(tri_chart_open(chart, "training loss, and validation loss as circles", path));
-  choose_axes(chart, runs, count, course, &s);
-  tri_chart_draw_axes(chart, "loss");
+  const scale s = scale_to(course, across.high);
+  across = (tri_chart_span){across.low / s.unit, across.high / s.unit};
+  tri_chart_set_across(chart, s.name, across, s.whole);
+  tri_chart_set_values(chart, "loss", loss, tri_chart_is_wide(loss));
+  tri_chart_draw_axes(chart);
   for (int64_t r = 0; r < count; r++) draw_run(chart, &runs[r], r, &s);
-  draw_legend(chart, runs, count);
-  return TRI_OK;
+  /* At the top, which falling curves leave free. */
+  tri_chart_draw_legend(chart, false, count, (int)letters);
+  for (int64_t r = 0; r < count; r++) {
+    tri_chart_draw_key(chart, line_look(r), NULL, short_name(runs[r].name, name));
+  }
 }
 
 tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_course course, const char *path) {
   tri_chart chart;
-  TRI_TRY(begin_picture(&chart, runs, count, course, path));
+  TRI_TRY(tri_chart_open(&chart, CHART_TITLE, path));
+  draw_runs(&chart, runs, count, course);
   return tri_chart_close(&chart, path);
 }
 
@@ -203,7 +166,7 @@ static void write_row(const tri_compared *run, int64_t number, FILE *to) {
   const tri_run_summary *s = run->summary;
   const double seconds = run->seconds[run->history->count - 1];
   char text[32];
-  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", colours[number % NUM_COLOURS]);
+  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", looks[number % NUM_LOOKS].colour);
   tri_html_text(run->name, to);
   fputs("</td><td>", to);
   tri_html_text(run->model, to);
@@ -218,13 +181,14 @@ static void write_row(const tri_compared *run, int64_t number, FILE *to) {
   fprintf(to, "<td>%s</td></tr>\n", tri_format_bytes((double)s->peak_bytes_measured, text, sizeof text));
 }
 
-static tri_status write_page(const tri_compared *runs, int64_t count, FILE *to) {
+static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
   tri_html_begin("Runs beside each other", to);
   for (int course = 0; course < TRI_NUM_COURSES; course++) {
     tri_chart chart;
     fprintf(to, "<h2>Over %s</h2>\n", course_title((tri_course)course));
-    TRI_TRY(begin_picture(&chart, runs, count, (tri_course)course, "a page"));
-    TRI_TRY(tri_chart_close_into(&chart, to));
+    tri_chart_begin(&chart, &tri_chart_large, CHART_TITLE, to);
+    draw_runs(&chart, runs, count, (tri_course)course);
+    tri_chart_end(&chart);
   }
   fputs(
       "<h2>In numbers</h2>\n<div class=\"wide\"><table><tr><th>run</th><th>model</th><th>steps</th><th>tokens</th>"
@@ -237,19 +201,11 @@ static tri_status write_page(const tri_compared *runs, int64_t count, FILE *to) 
       "behind the first few; time is that of steps, without evaluations and saves.</p>\n",
       to);
   tri_html_end(to);
-  return TRI_OK;
 }
 
 tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path) {
-  char *text = NULL;
-  size_t bytes = 0;
-  FILE *to = open_memstream(&text, &bytes);
-  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
-  tri_status status = write_page(runs, count, to);
-  if (fclose(to) != 0 && status == TRI_OK) {
-    status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
-  }
-  if (status == TRI_OK) status = tri_file_replace(path, text, bytes);
-  free(text);
-  return status;
+  tri_page page;
+  TRI_TRY(tri_page_open(&page, path));
+  write_page(runs, count, page.to);
+  return tri_page_close(&page, path);
 }

@@ -1,5 +1,25 @@
 #include "report/html.h"
 
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+tri_status tri_page_open(tri_page *page, const char *path) {
+  *page = (tri_page){0};
+  page->to = open_memstream(&page->text, &page->bytes);
+  return page->to != NULL ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+}
+
+tri_status tri_page_close(tri_page *page, const char *path) {
+  tri_status status = TRI_OK;
+  if (fclose(page->to) != 0) status = tri_fail(TRI_OUT_OF_MEMORY, "no memory to write %s: %s", path, strerror(errno));
+  if (status == TRI_OK) status = tri_file_replace(path, page->text, page->bytes);
+  free(page->text);
+  return status;
+}
+
 void tri_html_text(const char *text, FILE *to) {
   for (; *text != '\0'; text++) {
     switch (*text) {
@@ -19,26 +39,25 @@ void tri_html_begin(const char *title, FILE *to) {
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" "
           "href=\"data:,\">\n<title>");
   tri_html_text(title, to);
-  fprintf(
-      to,
-      "</title>\n<style>\n"
-      "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
-      "1rem;color:#1b2733;background:#fff}\n"
-      "h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%%;height:auto;font:12px "
-      "system-ui,sans-serif}\n"
-      ".grid{stroke:#dde3ea}.done{fill:#7aa5cf}.known{fill:#2f7d4f;stroke:#2f7d4f;stroke-dasharray:5 "
-      "4}.best{fill:none;stroke:#b5432a;stroke-width:2}.bar{fill:#4a7fb0}."
-      "failing{fill:#d98a75}.edge{fill:#b5432a}.key{display:inline-block;width:.8em;height:.8em}b.bar{background:#"
-      "4a7fb0}b.failing{background:#d98a75}"
-      ".title{font-weight:bold}.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:.5rem}"
-      ".kin{stroke:#b9c7d6}.taken{stroke:#d98a75;stroke-dasharray:4 3}."
-      "bad{fill:#b5432a}\n"
-      "svg text{fill:#45525f}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%%;font-size:.85rem}\n"
-      "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
-      "#dde3ea;white-space:nowrap}.winner{background:#fdf1e3}\n"
-      "p{overflow-wrap:anywhere}@media(max-width:600px){svg:not(.panel){font-size:19px}}"
-      "@media "
-      "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");
+  fprintf(to,
+          "</title>\n<style>\n"
+          "body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 "
+          "1rem;color:#1b2733;background:#fff}\n"
+          "h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}svg{width:100%%;height:auto;font:12px "
+          "system-ui,sans-serif}\n"
+          ".done{fill:#7aa5cf}.known{fill:#2f7d4f;stroke:#2f7d4f;stroke-dasharray:5 "
+          "4}.best{fill:none;stroke:#b5432a;stroke-width:2}.bar{fill:#4a7fb0}."
+          "failing{fill:#d98a75}.edge{fill:#b5432a}.key{display:inline-block;width:.8em;height:.8em}b.bar{background:#"
+          "4a7fb0}b.failing{background:#d98a75}"
+          ".panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:.5rem}"
+          ".kin{stroke:#b9c7d6}.taken{stroke:#d98a75;stroke-dasharray:4 3}."
+          "bad{fill:#b5432a}\n"
+          "svg text{fill:#45525f}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%%;font-size:.85rem}\n"
+          "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
+          "#dde3ea;white-space:nowrap}.winner{background:#fdf1e3}\n"
+          "p{overflow-wrap:anywhere}@media(max-width:600px){svg:not(.panel){font-size:19px}}"
+          "@media "
+          "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");
   tri_html_text(title, to);
   fprintf(to, "</h1>\n");
 }

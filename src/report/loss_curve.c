@@ -9,65 +9,14 @@ enum { MAX_POINTS = 1400 };
 
 #define TRAIN_COLOUR "#1f5fa8"
 #define VALIDATION_COLOUR "#c8501e"
-
-typedef struct plot {
-  tri_chart chart;
-  const tri_metrics_history *history;
-} plot;
-
-/* ---- axes ------------------------------------------------------------------------------------------------------- */
-
-static bool include(double value, double *low, double *high) {
-  if (!isfinite(value)) return false;
-  if (value < *low) *low = value;
-  if (value > *high) *high = value;
-  return true;
-}
-
-/* Whether there is anything to draw. */
-static bool choose_axes(plot *p) {
-  double low = INFINITY, high = -INFINITY;
-  bool any = false;
-  for (int64_t i = 0; i < p->history->count; i++) {
-    const tri_step_metrics *s = &p->history->steps[i];
-    any |= include(s->loss, &low, &high);
-    if (s->evaluated) any |= include(s->validation_loss, &low, &high);
-  }
-  if (!any) low = 0, high = 1;
-  tri_chart_set_values(&p->chart, low, high, true);
-  double first = 0, last = 1;
-  if (p->history->count > 0) {
-    first = (double)p->history->steps[0].step;
-    last = (double)p->history->steps[p->history->count - 1].step;
-  }
-  tri_chart_set_steps(&p->chart, first, last);
-  return any;
-}
+#define RAW_LOOK "fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-opacity=\"0.28\""
 
 /* ---- curves ----------------------------------------------------------------------------------------------------- */
 
-/* A polyline that is broken where a value is missing. */
-typedef struct pen {
-  const plot *p;
-  bool down;
-} pen;
-
-static void pen_to(pen *line, double step, double value) {
-  if (!isfinite(value)) {
-    line->down = false;
-    return;
-  }
-  fprintf(line->p->chart.svg, "%s%.1f %.1f", line->down ? "L" : "M", tri_plot_place(&line->p->chart.x, step),
-          tri_plot_place(&line->p->chart.y, value));
-  line->down = true;
-}
-
 /* Of many steps that share a pixel, the lowest and the highest are drawn: a spike must not be lost. */
-static void draw_raw(const plot *p) {
-  const tri_metrics_history *h = p->history;
+static void draw_raw(const tri_chart *c, const tri_metrics_history *h) {
   int64_t bucket = (2 * h->count + MAX_POINTS - 1) / MAX_POINTS;
-  pen line = {.p = p};
-  fprintf(p->chart.svg, "<path fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-opacity=\"0.28\" d=\"");
+  tri_chart_line line = tri_chart_line_begin(c, RAW_LOOK);
   for (int64_t first = 0; first < h->count; first += bucket) {
     int64_t end = first + bucket < h->count ? first + bucket : h->count;
     int64_t low = -1, high = -1;
@@ -77,14 +26,11 @@ static void draw_raw(const plot *p) {
       if (high < 0 || h->steps[i].loss > h->steps[high].loss) high = i;
     }
     int64_t a = low < high ? low : high, b = low < high ? high : low;
-    if (a < 0) {
-      pen_to(&line, 0, NAN);
-      continue;
-    }
-    pen_to(&line, (double)h->steps[a].step, h->steps[a].loss);
-    if (b != a) pen_to(&line, (double)h->steps[b].step, h->steps[b].loss);
+    if (a < 0) tri_chart_line_to(&line, 0, NAN);
+    if (a >= 0) tri_chart_line_to(&line, (double)h->steps[a].step, h->steps[a].loss);
+    if (b > a) tri_chart_line_to(&line, (double)h->steps[b].step, h->steps[b].loss);
   }
-  fprintf(p->chart.svg, "\"/>\n");
+  tri_chart_line_end(&line);
 }
 
 /* The mean of the finite losses of the steps within `half` of step i; centred, so that it does not lag. At the
@@ -103,76 +49,68 @@ double tri_loss_smoothed(const tri_metrics_history *h, int64_t i) {
   return count > 0 ? sum / (double)count : NAN;
 }
 
-static void draw_smoothed(const plot *p) {
-  const tri_metrics_history *h = p->history;
-  int64_t stride = (h->count + MAX_POINTS / 2 - 1) / (MAX_POINTS / 2);
-  pen line = {.p = p};
-  fprintf(p->chart.svg,
-          "<path fill=\"none\" stroke=\"" TRAIN_COLOUR "\" stroke-width=\"2\" stroke-linejoin=\"round\" d=\"");
-  for (int64_t i = 0; i < h->count; i += stride) pen_to(&line, (double)h->steps[i].step, tri_loss_smoothed(h, i));
-  if (h->count > 0) pen_to(&line, (double)h->steps[h->count - 1].step, tri_loss_smoothed(h, h->count - 1));
-  fprintf(p->chart.svg, "\"/>\n");
+int64_t tri_loss_next(const tri_metrics_history *h, int64_t i) {
+  const int64_t stride = (h->count + MAX_POINTS / 2 - 1) / (MAX_POINTS / 2);
+  return i + stride < h->count || i + 1 == h->count ? i + stride : h->count - 1;
 }
 
-static void draw_validation(const plot *p) {
-  const tri_metrics_history *h = p->history;
-  pen line = {.p = p};
-  fprintf(p->chart.svg, "<path fill=\"none\" stroke=\"" VALIDATION_COLOUR "\" stroke-width=\"1.5\" d=\"");
-  for (int64_t i = 0; i < h->count; i++) {
-    if (h->steps[i].evaluated) pen_to(&line, (double)h->steps[i].step, h->steps[i].validation_loss);
+static void draw_smoothed(const tri_chart *c, const tri_metrics_history *h) {
+  tri_chart_line line = tri_chart_line_begin(c, TRI_CHART_CURVE(TRAIN_COLOUR));
+  for (int64_t i = 0; i < h->count; i = tri_loss_next(h, i)) {
+    tri_chart_line_to(&line, (double)h->steps[i].step, tri_loss_smoothed(h, i));
   }
-  fprintf(p->chart.svg, "\"/>\n");
+  tri_chart_line_end(&line);
+}
+
+static void draw_validation(const tri_chart *c, const tri_metrics_history *h) {
+  tri_chart_line line = tri_chart_line_begin(c, TRI_CHART_CURVE(VALIDATION_COLOUR));
+  for (int64_t i = 0; i < h->count; i++) {
+    if (h->steps[i].evaluated) tri_chart_line_to(&line, (double)h->steps[i].step, h->steps[i].validation_loss);
+  }
+  tri_chart_line_end(&line);
   for (int64_t i = 0; i < h->count; i++) {
     const tri_step_metrics *s = &h->steps[i];
-    if (!s->evaluated || !isfinite(s->validation_loss)) continue;
-    fprintf(p->chart.svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"" VALIDATION_COLOUR "\"/>\n",
-            tri_plot_place(&p->chart.x, (double)s->step), tri_plot_place(&p->chart.y, s->validation_loss));
+    if (s->evaluated)
+      tri_chart_dot(c, TRI_CHART_DOTS(VALIDATION_COLOUR), 3.2, (double)s->step, s->validation_loss, NULL);
   }
 }
 
-/* ---- words ------------------------------------------------------------------------------------------------------ */
-
-/* In the upper right corner, which a falling curve leaves free. */
-static void draw_legend(const plot *p) {
-  const tri_metrics_history *h = p->history;
+/* At the top, which a falling curve leaves free. */
+static void draw_legend(tri_chart *c, const tri_metrics_history *h) {
   int64_t last = 0;
   double validation = NAN;
+  char text[40];
   for (int64_t i = 0; i < h->count; i++) {
     if (isfinite(h->steps[i].loss)) last = i;
     if (h->steps[i].evaluated && isfinite(h->steps[i].validation_loss)) validation = h->steps[i].validation_loss;
   }
-  int x = TRI_CHART_WIDTH - TRI_CHART_RIGHT - 214, y = TRI_CHART_TOP + 22;
-  fprintf(p->chart.svg, "<rect x=\"%d\" y=\"%d\" width=\"206\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\"/>\n",
-          x - 4, y - 16, isnan(validation) ? 26 : 46);
-  fprintf(p->chart.svg,
-          "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"" TRAIN_COLOUR "\" stroke-width=\"2\"/>\n", x, y - 4,
-          x + 26, y - 4);
-  fprintf(p->chart.svg, "<text x=\"%d\" y=\"%d\">training, now %.4f</text>\n", x + 34, y, tri_loss_smoothed(h, last));
-  if (isnan(validation)) return;
-  y += 20;
-  fprintf(p->chart.svg, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"" VALIDATION_COLOUR "\"/>\n", x, y - 4,
-          x + 26, y - 4);
-  fprintf(p->chart.svg, "<circle cx=\"%d\" cy=\"%d\" r=\"3.2\" fill=\"" VALIDATION_COLOUR "\"/>\n", x + 13, y - 4);
-  fprintf(p->chart.svg, "<text x=\"%d\" y=\"%d\">validation, now %.4f</text>\n", x + 34, y, validation);
+  tri_chart_draw_legend(c, false, isnan(validation) ? 1 : 2, 23);
+  snprintf(text, sizeof text, "training, now %.4f", tri_loss_smoothed(h, last));
+  tri_chart_draw_key(c, TRI_CHART_CURVE(TRAIN_COLOUR), NULL, text);
+  snprintf(text, sizeof text, "validation, now %.4f", validation);
+  if (!isnan(validation))
+    tri_chart_draw_key(c, TRI_CHART_CURVE(VALIDATION_COLOUR), TRI_CHART_DOTS(VALIDATION_COLOUR), text);
 }
 
-static void draw(plot *p) {
-  const bool any = choose_axes(p);
-  tri_chart_draw_axes(&p->chart, "loss");
-  if (any) {
-    draw_raw(p);
-    draw_smoothed(p);
-    draw_validation(p);
-    draw_legend(p);
-  } else {
-    fprintf(p->chart.svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">no finite loss yet</text>\n",
-            TRI_CHART_WIDTH / 2, TRI_CHART_HEIGHT / 2);
+tri_status tri_loss_curve_write(const tri_metrics_history *h, const char *title, const char *svg_path) {
+  tri_chart chart;
+  tri_chart_span loss = TRI_CHART_NO_SPAN, steps = {0, 1};
+  TRI_TRY(tri_chart_open(&chart, title, svg_path));
+  for (int64_t i = 0; i < h->count; i++) {
+    tri_chart_span_add(&loss, h->steps[i].loss);
+    if (h->steps[i].evaluated) tri_chart_span_add(&loss, h->steps[i].validation_loss);
   }
-}
-
-tri_status tri_loss_curve_write(const tri_metrics_history *history, const char *title, const char *svg_path) {
-  plot p = {.history = history};
-  TRI_TRY(tri_chart_open(&p.chart, title, svg_path));
-  draw(&p);
-  return tri_chart_close(&p.chart, svg_path);
+  if (h->count > 0) steps = (tri_chart_span){(double)h->steps[0].step, (double)h->steps[h->count - 1].step};
+  tri_chart_set_across(&chart, "step", steps, true);
+  tri_chart_set_values(&chart, "loss", loss, tri_chart_is_wide(loss));
+  tri_chart_draw_axes(&chart);
+  if (loss.high >= loss.low) {
+    draw_raw(&chart, h);
+    draw_smoothed(&chart, h);
+    draw_validation(&chart, h);
+    draw_legend(&chart, h);
+  } else {
+    tri_chart_text(&chart, "", chart.form.width / 2.0, chart.form.height / 2.0, "middle", "no finite loss yet");
+  }
+  return tri_chart_close(&chart, svg_path);
 }

@@ -7,6 +7,8 @@
 
 /* The mean of the finite losses around entry i, without a lag: what is drawn strong. NaN: no finite loss. */
 double tri_loss_smoothed(const tri_metrics_history *history, int64_t i);
+/* The entry after i of which that is drawn, of some hundred and the last; `count` or more: there is none. */
+int64_t tri_loss_next(const tri_metrics_history *history, int64_t i);
 
 /* LOCAL. Draws the training loss (each step pale, their running mean strong) and the validation losses as an SVG and
  * replaces the file at svg_path with it. The loss has a logarithmic axis where it spans more than a factor of ten. A

@@ -1,12 +1,10 @@
 /* What became of a population: the lineage of its best member as a schedule of its parameters, all members, and how
  * they descend from one another. */
+#include "report/chart.h"
 #include "report/html.h"
-#include "tune/page.h"
 #include "tune/population.h"
 
 #include <math.h>
-
-enum { WIDTH = 680, HEIGHT = 260, LEFT = 72, BOTTOM = 32, MARGIN = 12, ABOUT_TICKS = 5 };
 
 /* The rows from which the best comes, by round: line[round - 1]; its length. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
@@ -86,79 +84,51 @@ json_t *tri_population_json(const tri_study *study, const tri_member *rows, int6
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
-typedef struct frame {
-  tri_plot_axis up; /* of what is drawn */
-  int64_t rounds;
-} frame;
-
-static double x_of(const frame *f, int64_t round) {
-  double share = f->rounds > 1 ? (double)(round - 1) / (double)(f->rounds - 1) : 0.5;
-  return LEFT + share * (WIDTH - LEFT - MARGIN);
-}
-
-static double y_of(const frame *f, double value) {
-  return tri_plot_place(&f->up, fmin(fmax(value, f->up.low), f->up.high));
-}
-
 /* What is drawn: the loss, or a parameter (its number from 0). */
 static double value_of(const tri_member *row, int64_t what) { return what < 0 ? row->loss : row->values[what]; }
 
-static frame frame_of(const tri_study *study, const tri_member *rows, int64_t count, int64_t what) {
-  tri_plot_axis up = {
-      .low = INFINITY, .high = -INFINITY, .start = HEIGHT - BOTTOM, .size = -(HEIGHT - BOTTOM - MARGIN)};
-  if (what >= 0) {
-    up.low = study->space.knobs[what].low;
-    up.high = study->space.knobs[what].high;
-    up.logarithmic = true;
-  }
-  for (int64_t i = 0; i < count && what < 0; i++) {
-    if (rows[i].state != TRI_TRIAL_DONE) continue;
-    up.low = fmin(up.low, rows[i].loss);
-    up.high = fmax(up.high, rows[i].loss);
-  }
-  if (!(up.high > up.low)) up.high = up.low + 1;
-  return (frame){up, study->population.rounds};
-}
-
-static void print_frame(const frame *f, FILE *to) {
-  tri_page_axis(&f->up, ABOUT_TICKS, LEFT, WIDTH - MARGIN, to);
-  for (int64_t round = 1; round <= f->rounds; round += 1 + f->rounds / 12) {
-    fprintf(to, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%ld</text>\n", x_of(f, round), HEIGHT - 12,
-            (long)round);
-  }
-}
-
-/* Each stretch a dot; a line from that whose weights it began with; the best one's line in another colour. */
-static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
-  const tri_member *line[TRI_MOST_ROUNDS] = {NULL};
-  int64_t length = line_of(rows, count, line);
-  const char *name = what < 0 ? "validation loss" : study->space.knobs[what].name;
-  frame f = frame_of(study, rows, count, what);
-  fprintf(to, "<h2>Lineage: ");
-  tri_html_text(name, to);
-  fprintf(to, "</h2>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"", WIDTH, HEIGHT);
-  tri_html_text(name, to);
-  fprintf(to, " by round\">\n");
-  print_frame(&f, to);
+/* Each stretch a dot; a line from that whose weights it began with. */
+static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
     const tri_member *row = &rows[i], *from = tri_population_find(rows, count, row->parent, row->round - 1);
+    char title[40];
     if (row->state != TRI_TRIAL_DONE) continue;
     if (from != NULL && from->state == TRI_TRIAL_DONE) {
-      fprintf(to, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>",
-              row->parent == row->member ? "kin" : "taken", x_of(&f, from->round), y_of(&f, value_of(from, what)),
-              x_of(&f, row->round), y_of(&f, value_of(row, what)));
+      tri_chart_segment(c, row->parent == row->member ? "class=\"kin\"" : "class=\"taken\"", (double)from->round,
+                        value_of(from, what), (double)row->round, value_of(row, what));
     }
-    fprintf(to, "<circle class=\"done\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"><title>member %ld</title></circle>\n",
-            x_of(&f, row->round), y_of(&f, value_of(row, what)), (long)row->member);
+    snprintf(title, sizeof title, "member %ld", (long)row->member);
+    tri_chart_dot(c, "class=\"done\"", 3, (double)row->round, value_of(row, what), title);
   }
-  fprintf(to, "<path class=\"best\" d=\"");
-  bool begun = false;
+}
+
+/* The stretches, and the best one's line in another colour. */
+static void print_plot(const tri_study *study, const tri_member *rows, int64_t count, int64_t what, FILE *to) {
+  const tri_member *line[TRI_MOST_ROUNDS] = {NULL};
+  const int64_t length = line_of(rows, count, line);
+  const char *name = what < 0 ? "validation loss" : study->space.knobs[what].name;
+  char title[128];
+  tri_chart c;
+  tri_chart_span values = TRI_CHART_NO_SPAN;
+  fprintf(to, "<h2>Lineage: ");
+  tri_html_text(name, to);
+  fprintf(to, "</h2>\n");
+  snprintf(title, sizeof title, "%s by round", name);
+  tri_chart_begin(&c, &tri_chart_medium, title, to);
+  for (int64_t i = 0; i < count; i++) {
+    if (rows[i].state == TRI_TRIAL_DONE) tri_chart_span_add(&values, rows[i].loss);
+  }
+  if (what >= 0) values = (tri_chart_span){study->space.knobs[what].low, study->space.knobs[what].high};
+  tri_chart_set_across(&c, "round", (tri_chart_span){1, (double)study->population.rounds}, true);
+  tri_chart_set_values(&c, NULL, values, what >= 0);
+  tri_chart_draw_axes(&c);
+  print_stretches(&c, rows, count, what);
+  tri_chart_line best = tri_chart_line_begin(&c, "class=\"best\"");
   for (int64_t i = 0; i < length; i++) {
-    if (line[i] == NULL) continue;
-    fprintf(to, "%c%.1f %.1f", begun ? 'L' : 'M', x_of(&f, i + 1), y_of(&f, value_of(line[i], what)));
-    begun = true;
+    if (line[i] != NULL) tri_chart_line_to(&best, (double)i + 1, value_of(line[i], what));
   }
-  fprintf(to, "\"/>\n<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">round</text>\n</svg>\n", WIDTH / 2, HEIGHT);
+  tri_chart_line_end(&best);
+  tri_chart_end(&c);
 }
 
 static void print_rows(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {

@@ -5,6 +5,7 @@
 #include "options/json.h"
 #include "options/options.h"
 #include "plan/report.h"
+#include "report/html.h"
 #include "schedule/layout_config.h"
 #include "tune/explain.h"
 #include "tune/population.h"
@@ -13,7 +14,6 @@
 
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { OPTION_STORE = 256, OPTION_JSON, OPTION_HTML, OPTION_TRIALS, OPTION_METHOD, OPTION_SEED, OPTION_KEYS };
@@ -89,16 +89,11 @@ typedef struct findings {
 } findings;
 
 static tri_status write_page(const findings *f, const char *path) {
-  char *page = NULL;
-  size_t bytes = 0;
-  FILE *to = open_memstream(&page, &bytes);
-  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  if (f->explained != NULL) tri_explain_html(f->explained, to);
-  if (f->explained == NULL) tri_population_html(f->study, f->members, f->num_members, to);
-  tri_status status = fclose(to) == 0 ? TRI_OK : tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a report");
-  if (status == TRI_OK) status = tri_file_replace(path, page, bytes);
-  free(page);
-  return status;
+  tri_page page;
+  TRI_TRY(tri_page_open(&page, path));
+  if (f->explained != NULL) tri_explain_html(f->explained, page.to);
+  if (f->explained == NULL) tri_population_html(f->study, f->members, f->num_members, page.to);
+  return tri_page_close(&page, path);
 }
 
 static tri_status print_findings(const arguments *given, const findings *f) {
