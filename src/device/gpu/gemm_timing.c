@@ -47,7 +47,7 @@ static void fill_pattern(tri_dtype type, char *pattern) {
 }
 
 /* The pattern, again and again: each copy doubles what is there. */
-static tri_status fill(tri_queue *queue, const operand *to, const char *pattern) {
+static tri_status repeat_pattern(tri_queue *queue, const operand *to, const char *pattern) {
   size_t filled = to->bytes < PATTERN_BYTES ? to->bytes : PATTERN_BYTES;
   TRI_TRY(tri_queue_upload(queue, to->memory, pattern, filled));
   while (filled < to->bytes) {
@@ -66,7 +66,7 @@ static tri_status operand_create(tri_device *device, tri_dtype type, int64_t ele
   out->bytes = bytes;
   TRI_TRY(tri_alloc("random numbers", PATTERN_BYTES, 1, &pattern));
   fill_pattern(type, pattern);
-  tri_status status = fill(device->queue, out, pattern);
+  tri_status status = repeat_pattern(device->queue, out, pattern);
   tri_free(pattern);
   return status;
 }
