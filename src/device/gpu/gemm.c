@@ -54,6 +54,22 @@ tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_m
   return product;
 }
 
+tri_matmul tri_gpu_product_matmul(const tri_gpu_product *p) {
+  return (tri_matmul){.m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .lda = p->lda,
+                      .ldb = p->ldb,
+                      .ldc = p->ldc,
+                      .a_type = p->in,
+                      .b_type = p->in,
+                      .c_type = p->out,
+                      .a_transposed = p->a_transposed,
+                      .b_transposed = p->b_transposed,
+                      .accumulate = p->accumulate,
+                      .bias = p->bias};
+}
+
 static int alignment_of(const void *a, const void *b, const void *c) {
   const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
   return (int)(all & (~all + 1));
