@@ -52,6 +52,11 @@ class Includes(unittest.TestCase):
         self.assert_found("void g(void *o) { o->call(1); }", False, "base/inside.h")
         self.assert_found("int depth;", True, "base/inside.h")
 
+    def test_names_in_a_list_of_rows(self):
+        for row, found in (("ROW(tri_low)\n", False), ("ROW(low)\n", True)):
+            status, output = check({"plan/rows.def": row, "plan/file.c": '#include "base/low.h"\n#define ROW(name)\n#include "plan/rows.def"\n'})
+            self.assertEqual(status, int(found), output)
+
     def test_its_own_header(self):
         status, output = check({"base/low.c": '#include "base/low.h"\n'})
         self.assertEqual(status, 0, output)

@@ -1,6 +1,8 @@
 """Every family beside transformers' models of it: tiny, in double, eager. Loss, logits and every gradient to 1e-10, twenty steps of
 AdamW, generation through the cache; what the one saved the other loads, in one file or in several, in any precision."""
 import json
+import pathlib
+import re
 import subprocess
 import sys
 
@@ -12,10 +14,12 @@ transformers = pytest.importorskip("transformers")
 
 import transformers_models as theirs_of  # noqa: E402
 import families  # noqa: E402
+import models  # noqa: E402
 from families import BATCH, LENGTH, MODELS, PROMPT, STEPS, FamilyWeights, config_of, tensor_of  # noqa: E402
 from parity import TRIREME, trireme, yaml_of  # noqa: E402
 from test_layouts import run_on  # noqa: E402
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What to_dict() has beside the model.
 NOT_OF_THE_MODEL = ("transformers_version", "dtype", "_name_or_path", "architectures", "id2label", "label2id", "problem_type", "chunk_size_feed_forward",
                     "output_attentions", "output_hidden_states", "return_dict", "is_encoder_decoder", "is_decoder", "use_cache", "classifier_dropout")
@@ -25,6 +29,16 @@ NOT_OF_THE_MODEL = ("transformers_version", "dtype", "_name_or_path", "architect
 def double():
     with theirs_of.in_double():
         yield
+
+
+def test_names_of_activations():
+    """Each name of transformers in src/device/activation.h is that of the function beside which the tests hold ours."""
+    rows = re.findall(r'^  X\([A-Z0-9_]+, (\w+), "([\w ]+)"', (ROOT / "src/device/activation.h").read_text(), re.M)
+    assert {name for name, _ in rows} == set(models.ACTIVATIONS)
+    x = torch.linspace(-12, 12, 2001, dtype=torch.float64)
+    for name, words in rows:
+        for word in words.split():
+            assert (transformers.activations.ACT2FN[word](x) - models.ACTIVATIONS[name](x)).abs().max() < 1e-11, (name, word)
 
 
 def build(name, dtype=torch.float64, **changed):

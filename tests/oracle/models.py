@@ -75,7 +75,8 @@ def rms_norm(x, w, name, eps):
 
 
 ACTIVATIONS = dict(gelu_tanh=lambda x: torch.nn.functional.gelu(x, approximate="tanh"), gelu_erf=torch.nn.functional.gelu,
-                   silu=torch.nn.functional.silu, relu=torch.nn.functional.relu)
+                   silu=torch.nn.functional.silu, relu=torch.nn.functional.relu, quick_gelu=lambda x: x * torch.sigmoid(1.702 * x),
+                   relu2=lambda x: torch.relu(x) ** 2, mish=torch.nn.functional.mish, tanh=torch.tanh)
 
 
 def gpt2_hidden(m, w, ids, positions):

@@ -99,7 +99,7 @@ def test_gradients(tmp_path, name):
         assert all(one["experts"].unique().numel() < model["num_experts"] for one in seen)
 
 
-@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu_erf", "relu"])
+@pytest.mark.parametrize("activation", ["gelu_tanh", "gelu_erf", "relu", "quick_gelu", "relu2", "mish", "tanh"])
 def test_other_gates(tmp_path, monkeypatch, activation):
     """Experts with another function than SiLU in their gates."""
     def gated(w, gate, up, down, x):

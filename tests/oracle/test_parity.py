@@ -27,6 +27,7 @@ CASES = [
     ("gpt2 untied, erf", {**GPT2, "tied": False, "activation": "gelu_erf"}, 2, 17, 1),
     ("gpt2 silu", {**GPT2, "activation": "silu"}, 2, 17, 1),
     ("gpt2 relu", {**GPT2, "activation": "relu"}, 2, 17, 1),
+    *[(f"gpt2 {name}", {**GPT2, "activation": name}, 2, 17, 1) for name in ("quick_gelu", "relu2", "mish", "tanh")],
     ("gpt2 one head, one layer", {**GPT2, "num_layers": 1, "num_heads": 1, "hidden_size": 7}, 3, 5, 3),
     ("gpt2 one position", GPT2, 5, 1, 5),
     ("gpt2 odd width", {**GPT2, "hidden_size": 33, "num_heads": 3, "ffn_size": 19}, 2, 65, 2),

@@ -57,18 +57,11 @@ static tri_status call_activation(tri_queue *queue, const problem *p, tri_activa
   TRI_TRY(KERNEL(activation_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[2], at[4]));
   return KERNEL(activation_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[5], at[5]);
 }
-static tri_status call_gelu_tanh(tri_queue *queue, const problem *p, void *const *at) {
-  return call_activation(queue, p, TRI_ACTIVATION_GELU_TANH, at);
-}
-static tri_status call_gelu_erf(tri_queue *queue, const problem *p, void *const *at) {
-  return call_activation(queue, p, TRI_ACTIVATION_GELU_ERF, at);
-}
-static tri_status call_silu(tri_queue *queue, const problem *p, void *const *at) {
-  return call_activation(queue, p, TRI_ACTIVATION_SILU, at);
-}
-static tri_status call_relu(tri_queue *queue, const problem *p, void *const *at) {
-  return call_activation(queue, p, TRI_ACTIVATION_RELU, at);
-}
+#define CALL_ACTIVATION(VALUE, name, ...)                                                                              \
+  static tri_status call_##name(tri_queue *queue, const problem *p, void *const *at) {                                 \
+    return call_activation(queue, p, TRI_ACTIVATION_##VALUE, at);                                                      \
+  }
+TRI_ACTIVATIONS(CALL_ACTIVATION)
 
 static void fill_activation(problem *p) {
   of_rows(p, INPUT, p->width);
@@ -80,22 +73,20 @@ static void fill_activation(problem *p) {
 
 static void test_activation(void **state) {
   (void)state;
-  check_shapes(&(problem){.name = "gelu tanh", .call = call_gelu_tanh}, fill_activation, false);
-  check_shapes(&(problem){.name = "gelu erf", .call = call_gelu_erf}, fill_activation, false);
-  check_shapes(&(problem){.name = "silu", .call = call_silu}, fill_activation, false);
-  check_shapes(&(problem){.name = "relu", .call = call_relu}, fill_activation, false);
+#define CHECK_ACTIVATION(VALUE, name_, ...)                                                                            \
+  check_shapes(&(problem){.name = #name_, .call = call_##name_}, fill_activation, false);
+  TRI_ACTIVATIONS(CHECK_ACTIVATION)
 }
 
 static tri_status call_gated(tri_queue *queue, const problem *p, tri_activation kind, void *const *at) {
   TRI_TRY(KERNEL(gated_forward, p->type, kind, rows_of(p, at), p->width, at[1], at[3]));
   return KERNEL(gated_backward, p->type, kind, rows_of(p, at), p->width, at[1], at[2], at[4]);
 }
-static tri_status call_swiglu(tri_queue *queue, const problem *p, void *const *at) {
-  return call_gated(queue, p, TRI_ACTIVATION_SILU, at);
-}
-static tri_status call_geglu(tri_queue *queue, const problem *p, void *const *at) {
-  return call_gated(queue, p, TRI_ACTIVATION_GELU_TANH, at);
-}
+#define CALL_GATED(VALUE, name, ...)                                                                                   \
+  static tri_status call_gated_##name(tri_queue *queue, const problem *p, void *const *at) {                           \
+    return call_gated(queue, p, TRI_ACTIVATION_##VALUE, at);                                                           \
+  }
+TRI_ACTIVATIONS(CALL_GATED)
 
 static void fill_gated(problem *p) {
   of_rows(p, INPUT, 2 * p->width);
@@ -106,8 +97,9 @@ static void fill_gated(problem *p) {
 
 static void test_gated(void **state) {
   (void)state;
-  check_shapes(&(problem){.name = "swiglu", .call = call_swiglu}, fill_gated, false);
-  check_shapes(&(problem){.name = "geglu", .call = call_geglu}, fill_gated, false);
+#define CHECK_GATED(VALUE, name_, ...)                                                                                 \
+  check_shapes(&(problem){.name = #name_ ", gated", .call = call_gated_##name_}, fill_gated, false);
+  TRI_ACTIVATIONS(CHECK_GATED)
 }
 
 /* Heads of `width` of which a part turns, three to a row that has room for more. */

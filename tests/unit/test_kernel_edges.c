@@ -149,6 +149,13 @@ static double gelu_tanh(double x) { return x / (1.0 + exp(-1.5957691216057308 * 
 static double gelu_erf(double x) { return 0.5 * x * erfc(-x / sqrt(2.0)); }
 static double relu(double x) { return fmax(x, 0); }
 static double silu(double x) { return x / (1.0 + exp(-x)); }
+static double quick_gelu(double x) { return x / (1.0 + exp(-1.702 * x)); }
+static double relu2(double x) { return fmax(x, 0) * fmax(x, 0); }
+/* tanh(log(1 + e)) without cancellation. */
+static double mish(double x) {
+  const double e = exp(x);
+  return x * e * (e + 2) / (e * (e + 2) + 2);
+}
 
 /* Relative to the result itself, on both sides of zero: a factor of the far left is small, not wrong. */
 static void check_grid(const tri_device *device, const char *name, plain_function *function, double tolerance) {
@@ -175,6 +182,14 @@ static void check_activations(tri_device *device) {
   }
   CHECK_OK(KERNEL(gated_forward, TRI_FP32, TRI_ACTIVATION_SILU, tri_all_rows(GRID), 1, gate_and_up, grid_y));
   check_grid(device, "silu", silu, 1e-6);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_QUICK_GELU, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "quick gelu", quick_gelu, 2e-6);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_RELU2, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "relu2", relu2, 1e-7);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_MISH, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "mish", mish, 1e-6);
+  CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
+  check_grid(device, "tanh", tanh, 1e-6);
   make_grid(-2.0f, 2.0f);
   CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1), GRID, grid_x, grid_y));
   check_grid(device, "gelu tanh near 0", gelu_tanh, 1e-6);
@@ -201,12 +216,15 @@ static void check_nan(tri_device *device) {
       int32_t label = 0;
       for (int i = 0; i < COUNT; i++) one[i] = 1.0f;
       x[at] = float_of(nans[n]);
-      CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_GELU_TANH, tri_all_rows(1), COUNT, x, y));
-      assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(activation_forward, TRI_FP32, TRI_ACTIVATION_RELU, tri_all_rows(1), COUNT, x, y));
-      assert_true(isnan(y[at]));
-      CHECK_OK(KERNEL(activation_backward, TRI_FP32, TRI_ACTIVATION_GELU_ERF, tri_all_rows(1), COUNT, x, one, y));
-      assert_true(isnan(y[at]));
+#define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
+      static const tri_activation kinds[] = {TRI_ACTIVATIONS(KIND)};
+      for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        CHECK_OK(KERNEL(activation_forward, TRI_FP32, kinds[k], tri_all_rows(1), COUNT, x, y));
+        assert_true(isnan(y[at]));
+        if (kinds[k] == TRI_ACTIVATION_RELU) continue; /* its slope at a NaN is 1, as PyTorch's */
+        CHECK_OK(KERNEL(activation_backward, TRI_FP32, kinds[k], tri_all_rows(1), COUNT, x, one, y));
+        assert_true(isnan(y[at]));
+      }
       CHECK_OK(KERNEL(layer_norm_forward, row_of(COUNT, 1e-5), x, NULL, NULL, one, NULL, y, &mean, &rstd));
       assert_true(isnan(y[at]) && isnan(y[(at + 1) % COUNT]) && isnan(mean));
       CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, COUNT, COUNT, x, &label, 0, &most, &sum, &at_label));

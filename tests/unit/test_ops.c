@@ -303,53 +303,19 @@ static void build_rms_norm_around_zero(bench *b) {
   weigh(b, y);
 }
 
-static void build_gelu_tanh(bench *b) {
-  int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_GELU_TANH, x, &y));
-  weigh(b, y);
-}
-
-static void build_gelu_erf(bench *b) {
-  int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_GELU_ERF, x, &y));
-  weigh(b, y);
-}
-
-static void build_silu(bench *b) {
-  int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_SILU, x, &y));
-  weigh(b, y);
-}
-
-static void build_relu(bench *b) {
-  int32_t x = input(b, 6), y = -1;
-  CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_RELU, x, &y));
-  weigh(b, y);
-}
-
-static void build_swiglu(bench *b) {
-  int32_t x = input(b, 8), y = -1;
-  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_SILU, x, &y));
-  weigh(b, y);
-}
-
-static void build_geglu(bench *b) {
-  int32_t x = input(b, 8), y = -1;
-  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_GELU_TANH, x, &y));
-  weigh(b, y);
-}
-
-static void build_geglu_erf(bench *b) {
-  int32_t x = input(b, 8), y = -1;
-  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_GELU_ERF, x, &y));
-  weigh(b, y);
-}
-
-static void build_reglu(bench *b) {
-  int32_t x = input(b, 8), y = -1;
-  CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_RELU, x, &y));
-  weigh(b, y);
-}
+/* Each activation alone and as a gate. */
+#define ACTIVATION_BUILDS(VALUE, name, ...)                                                                            \
+  static void build_##name(bench *b) {                                                                                 \
+    int32_t x = input(b, 6), y = -1;                                                                                   \
+    CHECK_OK(tri_op_activation(b->list, TRI_ACTIVATION_##VALUE, x, &y));                                               \
+    weigh(b, y);                                                                                                       \
+  }                                                                                                                    \
+  static void build_gated_##name(bench *b) {                                                                           \
+    int32_t x = input(b, 8), y = -1;                                                                                   \
+    CHECK_OK(tri_op_gated(b->list, TRI_ACTIVATION_##VALUE, x, &y));                                                    \
+    weigh(b, y);                                                                                                       \
+  }
+TRI_ACTIVATIONS(ACTIVATION_BUILDS)
 
 static void build_scale(bench *b) {
   int32_t x = input(b, 8), y = -1, same = -1;
@@ -594,14 +560,8 @@ OPERATION_TEST(rms_norm_around_zero)
 OPERATION_TEST(head_norm_around_zero)
 OPERATION_TEST(head_norm)
 OPERATION_TEST(whole_norm)
-OPERATION_TEST(gelu_tanh)
-OPERATION_TEST(gelu_erf)
-OPERATION_TEST(silu)
-OPERATION_TEST(relu)
-OPERATION_TEST(swiglu)
-OPERATION_TEST(geglu)
-OPERATION_TEST(geglu_erf)
-OPERATION_TEST(reglu)
+#define ACTIVATION_TESTS(VALUE, name, ...) OPERATION_TEST(name) OPERATION_TEST(gated_##name)
+TRI_ACTIVATIONS(ACTIVATION_TESTS)
 OPERATION_TEST(dropout)
 OPERATION_TEST(scale)
 OPERATION_TEST(scaled_branch)
@@ -687,15 +647,8 @@ int main(void) {
       cmocka_unit_test(test_rms_norm_around_zero),
       cmocka_unit_test(test_head_norm_around_zero),
       cmocka_unit_test(test_whole_norm),
-      cmocka_unit_test(test_gelu_tanh),
-      cmocka_unit_test(test_gelu_erf),
-      cmocka_unit_test(test_swiglu),
-      cmocka_unit_test(test_silu),
-      cmocka_unit_test(test_relu),
-      cmocka_unit_test(test_geglu),
-      cmocka_unit_test(test_geglu_erf),
-      cmocka_unit_test(test_reglu),
-      cmocka_unit_test(test_dropout),
+#define UNIT_TESTS(VALUE, name, ...) cmocka_unit_test(test_##name), cmocka_unit_test(test_gated_##name),
+      TRI_ACTIVATIONS(UNIT_TESTS) cmocka_unit_test(test_dropout),
       cmocka_unit_test(test_scale),
       cmocka_unit_test(test_scaled_branch),
       cmocka_unit_test(test_scaled_and_read),

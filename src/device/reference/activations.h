@@ -42,6 +42,28 @@ static double relu_value(double x) { return x <= 0 ? 0.0 : x; }
 TIMES_VALUE(relu)
 static double relu_slope(double factor, double x) { return x <= 0 ? 0.0 : factor; }
 
+static double quick_gelu_value(double x) { return x * sigmoid(1.702 * x); }
+TIMES_VALUE(quick_gelu)
+static double quick_gelu_slope(double factor, double x) {
+  double s = sigmoid(1.702 * x);
+  return factor * (s + 1.702 * x * s * (1.0 - s));
+}
+
+static double relu2_value(double x) { return x <= 0 ? 0.0 : x * x; }
+TIMES_VALUE(relu2)
+static double relu2_slope(double factor, double x) { return x <= 0 ? 0.0 : factor * 2.0 * x; }
+
+static double mish_value(double x) { return x * tanh(log1p(exp(x))); }
+TIMES_VALUE(mish)
+static double mish_slope(double factor, double x) {
+  double t = tanh(log1p(exp(x)));
+  return factor * (t + x * (1.0 - t * t) * sigmoid(x));
+}
+
+static double tanh_value(double x) { return tanh(x); }
+TIMES_VALUE(tanh)
+static double tanh_slope(double factor, double x) { return factor * (1.0 - tanh(x) * tanh(x)); }
+
 /* ---- by kind ----------------------------------------------------------------------------------------------------- */
 
 static double activation(tri_activation kind, double x) {

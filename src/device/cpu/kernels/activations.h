@@ -49,6 +49,38 @@ INLINE vf relu_value(vf x) { return where_positive(x, x); }
 TIMES_VALUE(relu)
 INLINE vf relu_slope(vf factor, vf x) { return where_positive(x, factor); }
 
+INLINE vf quick_gelu_value(vf x) { return x * vf_sigmoid(1.702f * x); }
+TIMES_VALUE(quick_gelu)
+INLINE vf quick_gelu_slope(vf factor, vf x) {
+  vf sigmoid = vf_sigmoid(1.702f * x);
+  return factor * sigmoid * (1.0f + 1.702f * x * (1.0f - sigmoid));
+}
+
+INLINE vf relu2_value(vf x) { return where_positive(x, x * x); }
+TIMES_VALUE(relu2)
+INLINE vf relu2_slope(vf factor, vf x) { return where_positive(x, factor * 2.0f * x); }
+
+/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. It is 1 from 20 on. */
+INLINE vf below_20(vf x) { return vf_select(x > 20.0f, vf_splat(20.0f), x); }
+
+INLINE vf mish_value(vf x) {
+  vf e = vf_exp(below_20(x)), n = e * (e + 2.0f);
+  return x * (n / (n + 2.0f));
+}
+TIMES_VALUE(mish)
+INLINE vf mish_slope(vf factor, vf x) {
+  vf inner = below_20(x), e = vf_exp(inner), n = e * (e + 2.0f), of = 1.0f / (n + 2.0f);
+  return factor * (n * of + inner * 4.0f * e * (e + 1.0f) * of * of);
+}
+
+INLINE vf tanh_value(vf x) { return vf_tanh(x); }
+TIMES_VALUE(tanh)
+/* 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
+INLINE vf tanh_slope(vf factor, vf x) {
+  vf e = vf_exp(-2.0f * (vf)((vi)x & INT32_MAX)), of = 1.0f / (1.0f + e);
+  return factor * (4.0f * e * of * of);
+}
+
 /* ---- by kind ----------------------------------------------------------------------------------------------------- */
 
 INLINE vf activation(tri_activation kind, vf x) {

@@ -55,6 +55,36 @@ DEVICE wide relu_value(wide x) { return x <= 0 ? 0 : x; }
 TIMES_VALUE(relu)
 DEVICE wide relu_slope(wide factor, wide x) { return x <= 0 ? 0 : factor; }
 
+DEVICE wide quick_gelu_value(wide x) { return x / (1 + wide_exp((wide)-1.702 * x)); }
+TIMES_VALUE(quick_gelu)
+DEVICE wide quick_gelu_slope(wide factor, wide x) {
+  const wide sigmoid = 1 / (1 + wide_exp((wide)-1.702 * x));
+  return factor * sigmoid * (1 + (wide)1.702 * x * (1 - sigmoid));
+}
+
+DEVICE wide relu2_value(wide x) { return x <= 0 ? 0 : x * x; }
+TIMES_VALUE(relu2)
+DEVICE wide relu2_slope(wide factor, wide x) { return x <= 0 ? 0 : factor * 2 * x; }
+
+/* With e = exp(x) and n = e (e + 2), tanh(log(1 + e)) is n / (n + 2), without cancellation. It is 1 from 20 on. */
+DEVICE wide mish_value(wide x) {
+  const wide e = wide_exp(x > 20 ? 20 : x), n = e * (e + 2);
+  return x * (n / (n + 2));
+}
+TIMES_VALUE(mish)
+DEVICE wide mish_slope(wide factor, wide x) {
+  const wide inner = x > 20 ? 20 : x, e = wide_exp(inner), n = e * (e + 2), of = 1 / (n + 2);
+  return factor * (n * of + inner * 4 * e * (e + 1) * of * of);
+}
+
+DEVICE wide tanh_value(wide x) { return wide_tanh(x); }
+TIMES_VALUE(tanh)
+/* 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|), without cancellation. */
+DEVICE wide tanh_slope(wide factor, wide x) {
+  const wide e = wide_exp(x > 0 ? -2 * x : 2 * x), of = 1 / (1 + e);
+  return factor * (4 * e * of * of);
+}
+
 /* ---- by kind ----------------------------------------------------------------------------------------------------- */
 
 DEVICE wide activation(tri_activation kind, wide x) {
