@@ -1,11 +1,11 @@
-/* The folder of this user for what is found out again where it is missing: compiled kernels, the best peaks. */
+/* The user's cache folder: compiled kernels, measured peaks, and whatever else can be made again. */
 #ifndef TRI_BASE_CACHE_FOLDER_H
 #define TRI_BASE_CACHE_FOLDER_H
 
 #include "base/file.h"
 
-/* $TRIREME_CACHE, else $XDG_CACHE_HOME/trireme, else ~/.cache/trireme. False where no variable says one, or
- * TRIREME_CACHE is "none": then nothing is kept. It need not be there. */
+/* $TRIREME_CACHE, else $XDG_CACHE_HOME/trireme, else ~/.cache/trireme. False if none of the
+ * three variables is set, or if TRIREME_CACHE is "none": then nothing is cached. The folder may not exist yet. */
 bool tri_cache_folder(char out[TRI_PATH_BYTES]);
 
 #endif

@@ -1,10 +1,10 @@
 #ifndef TRI_BASE_CLOCK_H
 #define TRI_BASE_CLOCK_H
 
-/* Seconds on a clock that never goes back; its zero means nothing. */
+/* Seconds on a monotonic clock; only differences have a meaning. */
 double tri_clock_s(void);
 
-/* Waits; a signal may end it sooner. */
+/* Sleeps; a signal may end it earlier. */
 void tri_pause_s(double seconds);
 
 #endif

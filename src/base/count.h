@@ -1,6 +1,5 @@
-/* Products of numbers that somebody else chose: sizes in files, options, whatever is multiplied before it is compared.
- * Signed products that overflow are undefined and unsigned ones wrap, so that a giant becomes a small number that fits;
- * neither happens here. */
+/* Products of numbers from files and options, with a check for overflow. A signed product that overflows is undefined,
+ * and an unsigned one wraps, so that a giant size passes as a small one; neither happens here. */
 #ifndef TRI_BASE_COUNT_H
 #define TRI_BASE_COUNT_H
 
@@ -8,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* *out is a * b; false, and *out unchanged, where that is more than an int64_t holds. */
+/* *out is a * b. False, with *out unchanged, if that overflows an int64_t. */
 static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   int64_t product = 0;
   if (__builtin_mul_overflow(a, b, &product)) return false;
@@ -16,7 +15,7 @@ static inline bool tri_count_times(int64_t a, int64_t b, int64_t *out) {
   return true;
 }
 
-/* The product of `count` factors, in the same way. */
+/* The same for the product of `count` factors; 1 for none. */
 static inline bool tri_count_product(const int64_t *factors, int count, int64_t *out) {
   int64_t product = 1;
   for (int i = 0; i < count; i++) {
@@ -39,7 +38,7 @@ static inline size_t tri_bytes_times(size_t a, size_t b) {
   return __builtin_mul_overflow(a, b, &product) || product > TRI_BYTES_MOST ? TRI_BYTES_MOST : product;
 }
 
-/* Up to the end of a cache line of 64 bytes: what lies side by side begins at one. */
+/* Rounded up to a multiple of a cache line, 64 bytes. */
 static inline size_t tri_bytes_in_lines(size_t bytes) { return tri_bytes_plus(bytes, 63) / 64 * 64; }
 
 #endif

@@ -1,5 +1,5 @@
-/* What a file or a folder is that another program wrote, and what to do about it: asked by every refusal, so that the
- * same file has the same answer in all commands. Nothing here says what Trireme reads. */
+/* Recognises files and folders of other programs, and says what to do with them. Everything that refuses a file asks
+ * here, so that all commands give the same answer. Which files Trireme reads is decided elsewhere. */
 #ifndef TRI_BASE_FILE_KIND_H
 #define TRI_BASE_FILE_KIND_H
 
@@ -8,40 +8,41 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As many first bytes of a file tell all kinds apart. */
+/* How many bytes of the beginning of a file are needed to tell its kind. */
 enum { TRI_FILE_KIND_BYTES = 512 };
 
 typedef struct tri_file_kind {
   const char *is;     /* "a Git LFS pointer" */
   const char *advice; /* "run `git lfs pull` in its folder" */
-  bool never_text;    /* a language model is not trained on it as it is */
+  bool never_text;    /* it is not text, and refused wherever a text is read */
 } tri_file_kind;
 
-/* LOCAL. By the first bytes of a file, NULL if they are of no kind that is known. */
+/* LOCAL. The kind, by the first bytes of a file; NULL if it is unknown. */
 const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes);
-/* LOCAL. The same of a file. NULL for what cannot be read, and for pipes and devices, which are not opened. */
+/* LOCAL. The kind of the file at `path`; NULL, too, if it cannot be read, and for pipes and devices, which are not
+ * opened. */
 const tri_file_kind *tri_file_kind_find(const char *path);
 
 /* What to do about bytes that are not UTF-8, for the end of a message. */
 #define TRI_LATIN_1_ADVICE "convert it, if it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW"
 
-/* LOCAL. A failure of the status that says the kind: "PATH is KIND, not WANTED: ADVICE". */
+/* LOCAL. Fails with `status` and the message "PATH is KIND, not WANTED: ADVICE". */
 tri_status tri_file_kind_refuse(tri_status status, const char *path, const tri_file_kind *kind, const char *wanted);
 
 /* What is looked for in a folder. */
 typedef enum tri_folder_content {
   TRI_CONTENT_MODEL,     /* config.json, weights as .safetensors */
-  TRI_CONTENT_WEIGHTS,   /* the second of them                   */
+  TRI_CONTENT_WEIGHTS,   /* weights as .safetensors              */
   TRI_CONTENT_TOKENIZER, /* tokenizer.json                       */
 } tri_folder_content;
 
-/* LOCAL. What lies in a folder instead, and what to do, for the end of a message: ": it holds model.gguf, a file of
- * llama.cpp; ADVICE". "" if nothing there is known. */
+/* LOCAL. For the end of a message about a folder without `wanted`: what is there instead, and what to do, such as ": it
+ * holds model.gguf, a file of llama.cpp; ADVICE". "" if nothing there is known. */
 enum { TRI_FOLDER_HINT_BYTES = 1024 };
 const char *tri_folder_hint(const char *folder, tri_folder_content wanted, char out[TRI_FOLDER_HINT_BYTES]);
 
-/* LOCAL. Where a text begins (a prompt, a template, JSON): moves *text and *bytes behind a byte order mark of UTF-8.
- * What is not text by its kind is TRI_BAD_FILE. `name` and `wanted` ("a prompt") are for messages. */
+/* LOCAL. Skips a UTF-8 byte order mark at the beginning of a text (a prompt, a template, JSON) by moving *text and
+ * *bytes. TRI_BAD_FILE if it is of a known kind that is not text. `name` and `wanted` ("a prompt") are for messages. */
 tri_status tri_text_begin(const char *name, const char *wanted, const char **text, size_t *bytes);
 
 #endif

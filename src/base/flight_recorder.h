@@ -15,16 +15,16 @@
 
 typedef enum tri_record_kind {
   TRI_RECORD_WORK,       /* an instruction of a step program, a save, an evaluation */
-  TRI_RECORD_COLLECTIVE, /* from its start until this rank has what it wants        */
-  TRI_RECORD_SEND,       /* the same                                                  */
-  TRI_RECORD_RECEIVE,    /* the same                                                  */
-  TRI_RECORD_PROGRESS,   /* going on with collectives in the background             */
+  TRI_RECORD_COLLECTIVE, /* from its start until it is complete on this rank        */
+  TRI_RECORD_SEND,       /* the same                                                */
+  TRI_RECORD_RECEIVE,    /* the same                                                */
+  TRI_RECORD_PROGRESS,   /* progress of collectives in the background               */
 } tri_record_kind;
 
-/* Texts are not copied: they must stay. -1 if a number has no meaning. */
+/* Texts are not copied and must stay valid. Numbers that do not apply are -1. */
 typedef struct tri_record {
   tri_record_kind kind;
-  int32_t code;          /* of work: what the recording floor makes of it */
+  int32_t code;          /* of work: a number whose meaning only the caller knows */
   const char *name;      /* "forward", "all_reduce" */
   const char *group;     /* of communication: "tensor"; NULL otherwise */
   uint64_t number;       /* of a collective in its group, from 1; of a message, the same for its start and its wait */
@@ -35,13 +35,13 @@ typedef struct tri_record {
   bool background;   /* other work goes on meanwhile */
 } tri_record;
 
-/* Everything -1, NULL or false but the kind and the name. */
+/* A record of this kind and name; everything else is -1, NULL or false. */
 tri_record tri_record_make(tri_record_kind kind, const char *name);
 
-/* Begins a record now, and returns the ticket that ends it. Records may overlap. */
+/* Begins a record now; returns a ticket for tri_recorder_end. Records may overlap. */
 uint64_t tri_recorder_begin(const tri_record *record);
 void tri_recorder_end(uint64_t ticket);
-/* Records something that has ended just now. */
+/* Adds a record that began at begin_s, on tri_clock_s, and ends now. */
 void tri_recorder_note(const tri_record *record, double begin_s);
 
 /* Records from here on are of this step. */
@@ -49,15 +49,15 @@ void tri_recorder_step(int64_t step);
 
 enum { TRI_RECORDER_NEWEST = 256 };
 
-/* The newest records, by their tickets; returns how many. From any thread. */
+/* The newest records in the order of their tickets; returns their number. From any thread. */
 int tri_recorder_look(tri_record out[TRI_RECORDER_NEWEST]);
 /* When something last began or ended, on tri_clock_s; 0 before the first. From any thread. */
 double tri_recorder_last_s(void);
 
-/* All records that begin from here on are kept, until tri_recorder_take. */
+/* Keeps all records that begin from now on, until tri_recorder_take. */
 void tri_recorder_keep(void);
-/* Ends the keeping. *out of *count, released with tri_free; those that have not ended are left out. TRI_OUT_OF_MEMORY
- * if there was not enough for all of them. */
+/* Stops keeping, and returns the records kept: *out is [*count], released with tri_free. Records that have not ended
+ * are left out. TRI_OUT_OF_MEMORY if not all could be kept. */
 tri_status tri_recorder_take(tri_record **out, int64_t *count);
 
 #endif

@@ -19,27 +19,27 @@
 
 typedef struct tri_folder_lock tri_folder_lock;
 
-/* How a start of a job is known to later ones, in the environment: "NAME START", set by what restarts the same job.
- * If it is not set, Slurm's, PBS's, LSF's and Flux's own names are used. */
+/* An environment variable by which a restarted job recognises locks of its earlier starts: "NAME START", set by the
+ * program that restarts it. If it is not set, the job ids of Slurm, PBS, LSF and Flux are used. */
 #define TRI_JOB_VARIABLE "TRIREME_JOB"
 
-/* LOCAL. Takes the lock of an existing folder. Where somebody else is alive in it: TRI_BUSY, naming them. A lock of
- * another host that is not dead yet is watched until it is touched or dead, a minute at most. Release with
+/* LOCAL. Takes the lock of an existing folder. TRI_BUSY, which names the owner, if its owner is alive. A lock of
+ * another host is watched, for a minute at most, until its owner touches it or it counts as dead. Release with
  * tri_folder_lock_release. */
 tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out);
 
-/* LOCAL. TRI_BUSY where somebody has taken it over: stop writing. */
+/* LOCAL. TRI_BUSY if another process has taken the lock over: the caller must stop writing. */
 tri_status tri_folder_lock_check(const tri_folder_lock *lock);
 
-/* Whether that was found between checks; cheap, may be called at every step. */
+/* Whether a touch has found that already; cheap enough for every step. */
 bool tri_folder_lock_is_lost(const tri_folder_lock *lock);
 
-/* LOCAL. Whether no process writes any more in a folder that was once locked for writing: its owner is dead, or of
- * another host and silent for ten minutes. One without a lock is left if it is empty and as old. Looks once, without
- * waiting. */
+/* LOCAL. Whether a folder that was once locked for writing is abandoned: its owner is dead, or is on another host and
+ * has not touched the lock for ten minutes. A folder without a lock is abandoned if it is empty and as old. Does not
+ * wait. */
 bool tri_folder_lock_is_left(const char *folder);
 
-/* LOCAL. Removes the lock if it is still this one's. NULL is ignored. */
+/* LOCAL. Removes the lock if it still belongs to this process, and releases it. NULL is ignored. */
 void tri_folder_lock_release(tri_folder_lock *lock);
 
 #endif

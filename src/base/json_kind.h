@@ -7,7 +7,7 @@
 /* "an object", "a string", ...; NULL is "missing". */
 const char *tri_json_kind(const json_t *value);
 
-/* A new number; null where it is not finite. */
+/* A new JSON number, or JSON null if the value is not finite. The caller owns it. */
 json_t *tri_json_number(double value);
 
 #endif

@@ -1,5 +1,5 @@
-/* Lines of a file that somebody else may have written, one at a time and bounded: no line takes more memory than the
- * reader says it may. */
+/* Reads a file that another program or user may have written, line by line; no line takes more memory than the caller
+ * allows. */
 #ifndef TRI_BASE_LINES_H
 #define TRI_BASE_LINES_H
 
@@ -12,24 +12,24 @@
 typedef struct tri_lines tri_lines;
 
 typedef struct tri_line {
-  const char *text;   /* with a NUL behind it (not counted); until the next line is read */
+  const char *text;   /* [bytes] and a NUL; valid until the next line is read */
   size_t bytes;       /* without its newline */
   bool ended;         /* by a newline: the last line of a file need not be */
-  bool too_long;      /* `text` is its beginning */
-  int64_t number;     /* from 1 on */
+  bool too_long;      /* `text` is only its beginning */
+  int64_t number;     /* of the line, from 1 */
   int64_t first, end; /* its place in the file, in bytes, newline included */
 } tri_line;
 
-/* Opens a plain file (tri_file_open_plain) whose lines may have `longest` bytes. Close with tri_lines_close. */
+/* Opens a plain file (tri_file_open_plain) whose lines may have up to `longest` bytes. Close with tri_lines_close. */
 tri_status tri_lines_open(const char *path, size_t longest, tri_lines **out);
-/* The same of an open file of any kind, which is closed with it; `name` is for messages and is copied. */
+/* The same for an open file of any kind, which tri_lines_close closes; `name` is for messages and is copied. */
 tri_status tri_lines_of(int file, const char *name, size_t longest, tri_lines **out);
 void tri_lines_close(tri_lines *lines);
 
-/* The next line; *there is false behind the last one. A line that is too long is TRI_BAD_FILE, which names it. */
+/* Reads the next line; *there is false after the last one. A line that is too long is TRI_BAD_FILE, which names it. */
 tri_status tri_lines_next(tri_lines *lines, tri_line *line, bool *there);
-/* The same, but a line that is too long is passed over: its beginning is there, and `too_long` is set. For files in
- * which one bad line is no reason to lose the others. */
+/* The same, but a line that is too long is not a failure: `text` is its beginning, and `too_long` is set. For files
+ * whose other lines are worth reading after a bad one. */
 tri_status tri_lines_next_any(tri_lines *lines, tri_line *line, bool *there);
 
 #endif

@@ -22,14 +22,15 @@ typedef struct tri_machine {
   char transparent_huge_pages[16];     /* "always", "madvise", "never"; "" if unknown          */
 } tri_machine;
 
-/* Fills what the files below `root` say ("/" is the real machine); what they do not say stays 0. Fails only if there is
- * no /proc/cpuinfo or /proc/meminfo at all. */
+/* Reads the files below `root` ("/" for this machine). Members that they do not tell are 0. Fails only without
+ * /proc/cpuinfo or /proc/meminfo. */
 tri_status tri_machine_read(const char *root, tri_machine *out);
 
-/* The cores that this process can keep busy: the least of the three counts, at least 1. */
+/* The number of cores that this process can use: the smallest of cores_online, cores_allowed and cores_quota, at least
+ * 1. */
 int64_t tri_machine_usable_cores(const tri_machine *machine);
 
-/* "AVX-512 with bf16", "AVX2", "NEON", ...: the best that is there, or "none beyond the baseline". */
+/* The best vector unit: "AVX-512 with bf16", "AVX2", "NEON", ..., or "none beyond the baseline". */
 const char *tri_machine_vector_unit(const tri_machine *machine);
 
 #endif

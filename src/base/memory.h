@@ -16,8 +16,8 @@ tri_status tri_alloc(const char *what, size_t count, size_t size, void *out_poin
 /* Grows or shrinks (bytes beyond the old size are not zeroed). *pointer may hold NULL. Unchanged on failure. */
 tri_status tri_realloc(const char *what, size_t count, size_t size, void *pointer_to_pointer);
 
-/* Makes an array longer that holds `count` elements of `size` bytes and has memory for *room: nothing while count <
- * *room, else *room at least doubles. *room is 0 for an array that is NULL. Both are unchanged on failure. */
+/* Makes room for one more element in an array of `count` elements of `size` bytes, with memory for *room of them: if
+ * count reaches *room, *room at least doubles. *room is 0 for an array that is NULL. Both are unchanged on failure. */
 tri_status tri_grow(const char *what, size_t size, int64_t count, int64_t *room, void *pointer_to_pointer);
 
 /* Releases memory of tri_alloc or tri_realloc; NULL is ignored. */
@@ -26,7 +26,7 @@ void tri_free(void *pointer);
 /* A copy of a string, released with tri_free. */
 tri_status tri_strdup(const char *text, char **out);
 
-/* Bytes now held through tri_alloc, and the most that ever were since the program began. */
+/* Bytes allocated here and not released yet, and their maximum since the program began. */
 size_t tri_memory_bytes(void);
 size_t tri_memory_peak_bytes(void);
 

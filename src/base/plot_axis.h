@@ -1,4 +1,4 @@
-/* An axis of a picture: where values lie, and which of them have a tick. How it is drawn is the picture's. */
+/* An axis of a picture: the positions of values, and the values that have a tick. The caller draws it. */
 #ifndef TRI_BASE_PLOT_AXIS_H
 #define TRI_BASE_PLOT_AXIS_H
 
@@ -6,14 +6,14 @@
 
 typedef struct tri_plot_axis {
   double low, high;   /* values at the two ends, low < high */
-  double start, size; /* pixels; a negative size goes upward */
+  double start, size; /* position of `low` and length, in pixels; a negative size goes upward */
   bool logarithmic;   /* 0 < low */
-  bool whole;         /* ticks at whole numbers alone */
+  bool whole;         /* ticks only at whole numbers */
 } tri_plot_axis;
 
 enum { TRI_PLOT_TICKS = 64 };
 
-/* In pixels; outside of them for values outside. */
+/* The position of a value, in pixels; beyond the ends for values beyond them. */
 double tri_plot_place(const tri_plot_axis *axis, double value);
 
 /* Values at which ticks stand, from low to high, about `wanted` of them at distances of 1, 2 or 5 times a power of ten;

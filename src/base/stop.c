@@ -57,12 +57,12 @@ void tri_stop_release(void) {
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static const char *last_words; /* set before the thread that reads it is started */
+static const char *interruption_message; /* set before the thread that reads it is started */
 
 static void die_of(int number) {
   struct sigaction plain = {.sa_handler = SIG_DFL};
   sigset_t set = tri_stop_signals(), clock;
-  if (last_words != NULL) {
+  if (interruption_message != NULL) {
     sigemptyset(&clock);
     sigaddset(&clock, SIGALRM);
     sigaction(SIGALRM, &plain, NULL);
@@ -71,7 +71,7 @@ static void die_of(int number) {
     tri_log_failure(TRI_INTERRUPTED,
                     atomic_load(&deferred)
                         ? "interrupted twice, so it ends at once; the same command resumes from the newest checkpoint"
-                        : last_words);
+                        : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }
   sigaction(number, &plain, NULL);
@@ -88,8 +88,8 @@ static void *wait_for_wishes(void *unused) {
   return unused;
 }
 
-tri_status tri_stop_listen(const char *words) {
-  last_words = words;
+tri_status tri_stop_listen(const char *message) {
+  interruption_message = message;
   pthread_t thread;
   sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */

@@ -6,16 +6,16 @@
 
 #include <stddef.h>
 
-/* Bytes that this process could still allocate: the least of what the system says is available, what its control group
- * has left and its own limit (ulimit -v). 0 if the system does not say. */
+/* Bytes that this process could still allocate: the smallest of the system's available memory, the rest of its control
+ * group's limit, and its own limit (ulimit -v). 0 if unknown. */
 size_t tri_system_memory_available(void);
-/* The same for all processes of this machine or control group together: without the process's own limit. */
+/* The same without the process's own limit: for all processes of this machine or control group together. */
 size_t tri_system_memory_of_node(void);
 
-/* The most bytes of memory that this process has held at once (resident), or 0. */
+/* The peak resident memory of this process, in bytes; 0 if unknown. */
 size_t tri_system_peak_resident_bytes(void);
 
-/* A name that nothing else has: 32 hexadecimal digits of the system's randomness, and a NUL. */
+/* A unique name: 32 random hexadecimal digits and a NUL. */
 enum { TRI_UNIQUE_BYTES = 33 };
 tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]);
 

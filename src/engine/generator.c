@@ -102,24 +102,12 @@ static tri_status create_list(tri_generator *generator, const int64_t *prompts) 
   return tri_model_operations(model, &list, &generator->list);
 }
 
-/* Of the arena; one frame. */
-static tri_memory_request memory_request(const tri_generator *generator, const tri_device *device) {
-  static const int64_t one_frame = 1;
-  return (tri_memory_request){
-      .lists = (const tri_op_list *const *)&generator->list,
-      .num_frames = &one_frame,
-      .num_chunks = 1,
-      .num_values = generator->table->num_elements,
-      .num_batches = 1,
-      .device = &device->description,
-  };
-}
-
 static tri_status set_up(tri_generator *generator, const int64_t *prompts) {
   TRI_TRY(tri_device_supports(generator->device, generator->precision));
   TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
   TRI_TRY(create_list(generator, prompts));
-  const tri_memory_request request = memory_request(generator, generator->device);
+  const tri_memory_request request =
+      tri_memory_request_forward(&generator->list, generator->table->num_elements, &generator->device->description);
   TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
   TRI_TRY(create_sequences(generator));
   return create_cache(generator);
@@ -130,7 +118,8 @@ static tri_status plan_bytes(tri_generator *generator, const tri_device *device,
   tri_memory_plan *plan = NULL;
   TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
   TRI_TRY(create_list(generator, NULL));
-  const tri_memory_request request = memory_request(generator, device);
+  const tri_memory_request request =
+      tri_memory_request_forward(&generator->list, generator->table->num_elements, &device->description);
   TRI_TRY(tri_memory_plan_create(&request, &plan));
   *out = (tri_generator_need){
       .device_bytes =

@@ -24,15 +24,8 @@ static tri_status scorer_set_up(tri_scorer *scorer, const tri_model *model, tri_
   tri_list_request list = tri_list_request_whole(model, TRI_LIST_SCORE, scorer->batch, scorer->sequence, precision);
   list.masked = true;
   TRI_TRY(tri_model_operations(model, &list, &scorer->list));
-  const int64_t one_frame = 1;
-  const tri_memory_request request = {
-      .lists = (const tri_op_list *const *)&scorer->list,
-      .num_frames = &one_frame,
-      .num_chunks = 1,
-      .num_values = scorer->table->num_elements,
-      .num_batches = 1,
-      .device = &scorer->device->description,
-  };
+  const tri_memory_request request =
+      tri_memory_request_forward(&scorer->list, scorer->table->num_elements, &scorer->device->description);
   TRI_TRY(tri_executor_create(scorer->table, &request, scorer->device, NULL, &scorer->executor));
   return tri_alloc("scores", (size_t)(scorer->batch * scorer->sequence), sizeof *scorer->scores, &scorer->scores);
 }

@@ -210,6 +210,17 @@ tri_program_request tri_event_sim_program(const tri_layout *settled, const tri_s
                                .tied_pair = kind->tied};
 }
 
+tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run) {
+  const int64_t stages = walk->stages->num_stages;
+  char *first = walkers;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int64_t s = 0; s < stages; s++) TRI_TRY(run(walk, (void *)(first + (size_t)s * bytes), &moved));
+    for (int64_t s = stages - 1; s >= 0; s--) TRI_TRY(run(walk, (void *)(first + (size_t)s * bytes), &moved));
+  }
+  return TRI_OK;
+}
+
 tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes) {
   tri_step_sample sum = {0};
   char *first = walkers;

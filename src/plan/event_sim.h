@@ -78,6 +78,11 @@ tri_layout tri_event_sim_layout(const tri_stages *stages);
 tri_program_request tri_event_sim_program(const tri_layout *settled, const tri_stage_kind *kind, int64_t stage,
                                           int64_t micro_batches);
 
+/* Executes a stage process until it ends or waits for another stage; sets *moved if it has executed anything. */
+typedef tri_status tri_stage_process_run(tri_event_sim *walk, tri_stage_process *w, bool *moved);
+/* Runs all stage processes in turn, until none of them moves any more. `walkers`: the first; they are `bytes` apart. */
+tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run);
+
 /* The result of a step, which ends with its last stage. `walkers`: the first stage process; they are `bytes` apart. */
 tri_step_sample tri_event_sim_sum(const tri_stages *stages, void *walkers, size_t bytes);
 

@@ -88,11 +88,12 @@ tri_status tri_event_sim_wait_sent(tri_event_sim *walk, tri_stage_process *w, co
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-static tri_status run_until_blocked(program_sim *walk, program_process *w, bool *moved) {
+static tri_status run_instructions(tri_event_sim *walk, tri_stage_process *base, bool *moved) {
+  program_process *w = program_of(base);
   while (w->at < w->program->num_instructions) {
-    w->base.blocked = false;
-    TRI_TRY(tri_event_sim_instruction(&walk->base, &w->base, &w->program->instructions[w->at]));
-    if (w->base.blocked) return TRI_OK;
+    base->blocked = false;
+    TRI_TRY(tri_event_sim_instruction(walk, base, &w->program->instructions[w->at]));
+    if (base->blocked) return TRI_OK;
     w->at++;
     *moved = true;
   }
@@ -100,13 +101,8 @@ static tri_status run_until_blocked(program_sim *walk, program_process *w, bool 
 }
 
 static tri_status run(program_sim *walk) {
-  int64_t stages = walk->base.stages->num_stages;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int64_t s = 0; s < stages; s++) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
-    for (int64_t s = stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
-  }
-  for (int64_t s = 0; s < stages; s++) {
+  TRI_TRY(tri_event_sim_run(&walk->base, walk->walkers, sizeof *walk->walkers, run_instructions));
+  for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
     const program_process *w = &walk->walkers[s];
     if (w->at == w->program->num_instructions) continue;
     return tri_fail_internal("the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,

@@ -330,7 +330,10 @@ static bool drain(const turn_walk *walk, turn_walker *w) {
   return true;
 }
 
-static tri_status run_until_blocked(turn_walk *walk, turn_walker *w, bool *moved) {
+/* Of the first members of a turn_walk and a turn_walker. */
+static tri_status run_turns(tri_event_sim *base, tri_stage_process *process, bool *moved) {
+  turn_walk *walk = (turn_walk *)base;
+  turn_walker *w = (turn_walker *)process;
   bool done = true;
   if (!w->begun) TRI_TRY(begin(walk, w));
   while (w->at < w->turns.count) {
@@ -349,13 +352,8 @@ static tri_status run_until_blocked(turn_walk *walk, turn_walker *w, bool *moved
 }
 
 static tri_status run(turn_walk *walk) {
-  int64_t stages = walk->base.stages->num_stages;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (int64_t s = 0; s < stages; s++) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
-    for (int64_t s = stages - 1; s >= 0; s--) TRI_TRY(run_until_blocked(walk, &walk->walkers[s], &moved));
-  }
-  for (int64_t s = 0; s < stages; s++) {
+  TRI_TRY(tri_event_sim_run(&walk->base, walk->walkers, sizeof *walk->walkers, run_turns));
+  for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
     const turn_walker *w = &walk->walkers[s];
     if (w->at == w->turns.count && w->end_at == w->script->end.end) continue;
     return tri_fail_internal("the simulated step never ends: stage %ld waits for ever in turn %ld of %ld", (long)s,

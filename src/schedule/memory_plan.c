@@ -461,6 +461,19 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
       "a rank's memory is more bytes than can be counted; turn micro_batch, the sequence or the model down");
 }
 
+tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t num_values,
+                                              const tri_device_description *device) {
+  static const int64_t one_frame = 1;
+  return (tri_memory_request){
+      .lists = (const tri_op_list *const *)list,
+      .num_frames = &one_frame,
+      .num_chunks = 1,
+      .num_values = num_values,
+      .num_batches = 1,
+      .device = device,
+  };
+}
+
 tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out) {
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;

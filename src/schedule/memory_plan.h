@@ -104,6 +104,11 @@ typedef struct tri_memory_request {
   const tri_device_description *device; /* says the bytes of scratch and packed weights; NULL: plan without them */
 } tri_memory_request;
 
+/* The request for forward passes of one list, of one micro-batch at a time. `list` is where a pointer to it is kept,
+ * and is read when the plan is made; `num_values`: elements of the flat array of parameters. */
+tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t num_values,
+                                              const tri_device_description *device);
+
 /* TRI_OUT_OF_MEMORY if the sizes overflow. Release with tri_memory_plan_destroy. */
 tri_status tri_memory_plan_create(const tri_memory_request *request, tri_memory_plan **out);
 void tri_memory_plan_destroy(tri_memory_plan *plan);

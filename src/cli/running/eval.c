@@ -301,15 +301,8 @@ static tri_status create_executor(session *s) {
   tri_list_request list = tri_list_request_whole(&s->model, purpose, s->batch, s->sequence, precision);
   list.masked = is_masked(s);
   TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
-  const int64_t one_frame = 1;
-  tri_memory_request request = {
-      .lists = (const tri_op_list *const *)&s->list,
-      .num_frames = &one_frame,
-      .num_chunks = 1,
-      .num_values = s->table->num_elements,
-      .num_batches = 1,
-      .device = &s->device->description,
-  };
+  const tri_memory_request request =
+      tri_memory_request_forward(&s->list, s->table->num_elements, &s->device->description);
   TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
   TRI_TRY(tri_weights_load(&s->weights, s->table, s->executor));
   return tri_executor_prepare(s->executor);

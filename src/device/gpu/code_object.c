@@ -62,7 +62,7 @@ static bool take_tagged(reader *r, unsigned tag, value *out) {
   return false; /* bytes and extensions: LLVM writes none */
 }
 
-static bool take(reader *r, value *out) {
+static bool take_value(reader *r, value *out) {
   uint64_t tag = 0;
   *out = (value){0};
   if (!take_big_endian(r, 1, &tag)) return false;
@@ -94,7 +94,7 @@ static uint64_t num_within(const value *v) {
 static bool skip(reader *r) {
   value v;
   for (uint64_t pending = 1; pending > 0; pending--) {
-    if (pending > (uint64_t)(r->end - r->at) || !take(r, &v)) return false;
+    if (pending > (uint64_t)(r->end - r->at) || !take_value(r, &v)) return false;
     pending += num_within(&v);
   }
   return true;
@@ -119,12 +119,12 @@ static void set_number(tri_gpu_code_kernel *kernel, const value *key, uint64_t n
 
 static bool read_kernel(reader *r, tri_gpu_code_kernel *kernel) {
   value map, key, entry;
-  if (!take(r, &map) || map.kind != KIND_MAP) return false;
+  if (!take_value(r, &map) || map.kind != KIND_MAP) return false;
   for (uint64_t i = 0; i < map.number; i++) {
     reader here;
-    if (!take(r, &key)) return false;
+    if (!take_value(r, &key)) return false;
     here = *r;
-    if (!skip(r) || !take(&here, &entry)) return false;
+    if (!skip(r) || !take_value(&here, &entry)) return false;
     if (entry.kind == KIND_NUMBER) set_number(kernel, &key, entry.number);
     if (entry.kind == KIND_TEXT && is_text(&key, ".name")) {
       snprintf(kernel->name, sizeof kernel->name, "%.*s", (int)(entry.number < 64 ? entry.number : 64), entry.text);
@@ -142,7 +142,7 @@ static tri_status damaged(void) {
 static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count) {
   value list;
   tri_gpu_code_kernel *all = NULL;
-  if (!take(r, &list) || list.kind != KIND_ARRAY || list.number > (uint64_t)(r->end - r->at)) return damaged();
+  if (!take_value(r, &list) || list.kind != KIND_ARRAY || list.number > (uint64_t)(r->end - r->at)) return damaged();
   TRI_TRY(tri_alloc("what is known of kernels", list.number, sizeof *all, &all));
   for (uint64_t i = 0; i < list.number; i++) {
     if (read_kernel(r, &all[i])) continue;
@@ -156,9 +156,9 @@ static tri_status read_kernels(reader *r, tri_gpu_code_kernel **out, int *count)
 
 static tri_status read_metadata(reader r, tri_gpu_code_kernel **out, int *count) {
   value map, key;
-  if (!take(&r, &map) || map.kind != KIND_MAP) return damaged();
+  if (!take_value(&r, &map) || map.kind != KIND_MAP) return damaged();
   for (uint64_t i = 0; i < map.number; i++) {
-    if (!take(&r, &key)) return damaged();
+    if (!take_value(&r, &key)) return damaged();
     if (is_text(&key, "amdhsa.kernels")) return read_kernels(&r, out, count);
     if (!skip(&r)) return damaged();
   }

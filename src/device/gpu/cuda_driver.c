@@ -65,33 +65,34 @@ static tri_cuda_driver driver = {.is.vendor = &tri_gpu_nvidia};
 static tri_saved_error fault;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static const char *error_name(tri_gpu_enum error) {
+static const char *cuda_error_name(tri_gpu_enum error) {
   const char *name = NULL;
   return driver.own.error_name(error, &name) == 0 ? name : NULL;
 }
 
-static const char *error_text(tri_gpu_enum error) {
+static const char *cuda_error_text(tri_gpu_enum error) {
   const char *text = NULL;
   return driver.own.error_text(error, &text) == 0 ? text : NULL;
 }
 
-static tri_gpu_enum memory_create(void **out, size_t bytes) {
+static tri_gpu_enum cuda_memory_create(void **out, size_t bytes) {
   tri_cuda_address memory = 0;
   const tri_gpu_enum error = driver.own.memory_create(&memory, bytes);
   *out = (void *)(uintptr_t)memory;
   return error;
 }
 
-static tri_gpu_enum memory_destroy(void *memory) { return driver.own.memory_destroy((uintptr_t)memory); }
+static tri_gpu_enum cuda_memory_destroy(void *memory) { return driver.own.memory_destroy((uintptr_t)memory); }
 
-static tri_gpu_enum memory_range(void **base, size_t *bytes, void *memory) {
+static tri_gpu_enum cuda_memory_range(void **base, size_t *bytes, void *memory) {
   tri_cuda_address first = 0;
   const tri_gpu_enum error = driver.own.memory_range(&first, bytes, (uintptr_t)memory);
   *base = (void *)(uintptr_t)first;
   return error;
 }
 
-static tri_gpu_enum copy(void *to, const void *from, size_t bytes, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
+static tri_gpu_enum cuda_copy(void *to, const void *from, size_t bytes, tri_gpu_enum kind,
+                              tri_gpu_stream_handle stream) {
   (void)kind;
   return driver.own.copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
 }
@@ -101,8 +102,8 @@ static tri_cuda_copy_side side_of(bool on_host, const void *at, size_t pitch) {
   return (tri_cuda_copy_side){.memory = TRI_CUDA_MEMORY_DEVICE, .device = (uintptr_t)at, .pitch = pitch};
 }
 
-static tri_gpu_enum copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
-                              size_t height, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
+static tri_gpu_enum cuda_copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width_bytes,
+                                   size_t height, tri_gpu_enum kind, tri_gpu_stream_handle stream) {
   const bool to_host = kind == TRI_GPU_COPY_HOST_TO_HOST || kind == TRI_GPU_COPY_DEVICE_TO_HOST;
   const bool from_host = kind == TRI_GPU_COPY_HOST_TO_HOST || kind == TRI_GPU_COPY_HOST_TO_DEVICE;
   const tri_cuda_copy rows = {.from = side_of(from_host, from, from_pitch),
@@ -112,12 +113,12 @@ static tri_gpu_enum copy_rows(void *to, size_t to_pitch, const void *from, size_
   return driver.own.copy_rows(&rows, stream);
 }
 
-static tri_gpu_enum fill(void *to, int value, size_t bytes, tri_gpu_stream_handle stream) {
+static tri_gpu_enum cuda_fill(void *to, int value, size_t bytes, tri_gpu_stream_handle stream) {
   return driver.own.fill((uintptr_t)to, (unsigned char)value, bytes, stream);
 }
 
 static void adapt_calls(void) {
-#define ADAPT(field, cuda, hip) driver.is.calls.field = field;
+#define ADAPT(field, cuda, hip) driver.is.calls.field = cuda_##field;
   TRI_GPU_CALLS_ADAPTED(ADAPT)
 #undef ADAPT
 }

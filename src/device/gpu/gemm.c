@@ -54,6 +54,22 @@ tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_m
   return product;
 }
 
+tri_matmul tri_gpu_product_matmul(const tri_gpu_product *p) {
+  return (tri_matmul){.m = p->m,
+                      .n = p->n,
+                      .k = p->k,
+                      .lda = p->lda,
+                      .ldb = p->ldb,
+                      .ldc = p->ldc,
+                      .a_type = p->in,
+                      .b_type = p->in,
+                      .c_type = p->out,
+                      .a_transposed = p->a_transposed,
+                      .b_transposed = p->b_transposed,
+                      .accumulate = p->accumulate,
+                      .bias = p->bias};
+}
+
 static int alignment_of(const void *a, const void *b, const void *c) {
   const uintptr_t all = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
   return (int)(all & (~all + 1));
@@ -74,7 +90,7 @@ static tri_status add_bias(tri_queue *queue, const tri_matmul *of, const void *b
 /* ---- the kernels of device/kernels.h ----------------------------------------------------------------------------- */
 
 /* Takes `bytes` of the workspace, at addresses that libraries like. */
-static void *take(char **next, size_t bytes) {
+static void *take_workspace(char **next, size_t bytes) {
   char *at = *next + (UNIT - (uintptr_t)*next % UNIT) % UNIT;
   *next = at + bytes;
   return at;
@@ -87,14 +103,14 @@ tri_status tri_gpu_product_run(tri_queue *queue, const tri_matmul *of, const tri
   const tri_gpu_product *product = call->product;
   const void *bias = call->bias;
   char *next = workspace;
-  void *narrow = take(&next, bias_bytes(product));
+  void *narrow = take_workspace(&next, bias_bytes(product));
   if (product->bias && choice->maker->narrows_bias && bias_bytes(product) > 0) {
     const tri_gpu_narrowing what = {.to = product->out, .rows = 1, .width = of->n, .ld = of->n, .in_is_wide = true};
     TRI_TRY(tri_gpu_narrow(queue, &what, bias, narrow));
     call->bias = narrow;
   }
   call->algorithm = &choice->algorithm;
-  call->workspace = take(&next, 0);
+  call->workspace = take_workspace(&next, 0);
   call->workspace_bytes = tri_gpu_product_workspace(product);
   TRI_TRY(choice->maker->multiply(products->state, queue, call));
   return of->bias && !product->bias ? add_bias(queue, of, bias, call->c) : TRI_OK;

@@ -101,6 +101,8 @@ tri_status tri_gpu_products_open(tri_gpu_products *products);
 
 /* What the library is asked for where the program wants `of`; addresses of `alignment`. The library is open. */
 tri_gpu_product tri_gpu_product_of(const tri_gpu_products *products, const tri_matmul *of, int alignment);
+/* What the program would have asked for to come to this product. */
+tri_matmul tri_gpu_product_matmul(const tri_gpu_product *product);
 
 /* Somebody plans to ask for it. */
 tri_status tri_gpu_products_plan(tri_gpu_products *products, const tri_matmul *of);

@@ -47,7 +47,7 @@ static void fill_pattern(tri_dtype type, char *pattern) {
 }
 
 /* The pattern, again and again: each copy doubles what is there. */
-static tri_status fill(tri_queue *queue, const operand *to, const char *pattern) {
+static tri_status repeat_pattern(tri_queue *queue, const operand *to, const char *pattern) {
   size_t filled = to->bytes < PATTERN_BYTES ? to->bytes : PATTERN_BYTES;
   TRI_TRY(tri_queue_upload(queue, to->memory, pattern, filled));
   while (filled < to->bytes) {
@@ -66,7 +66,7 @@ static tri_status operand_create(tri_device *device, tri_dtype type, int64_t ele
   out->bytes = bytes;
   TRI_TRY(tri_alloc("random numbers", PATTERN_BYTES, 1, &pattern));
   fill_pattern(type, pattern);
-  tri_status status = fill(device->queue, out, pattern);
+  tri_status status = repeat_pattern(device->queue, out, pattern);
   tri_free(pattern);
   return status;
 }
@@ -145,26 +145,9 @@ static tri_status run_trial(trial *t, const tri_gpu_product_choice *candidates, 
   return TRI_OK;
 }
 
-/* What the program would have asked for to come to this product. */
-static tri_matmul matmul_of(const tri_gpu_product *p) {
-  return (tri_matmul){.m = p->m,
-                      .n = p->n,
-                      .k = p->k,
-                      .lda = p->lda,
-                      .ldb = p->ldb,
-                      .ldc = p->ldc,
-                      .a_type = p->in,
-                      .b_type = p->in,
-                      .c_type = p->out,
-                      .a_transposed = p->a_transposed,
-                      .b_transposed = p->b_transposed,
-                      .accumulate = p->accumulate,
-                      .bias = p->bias};
-}
-
 tri_status tri_gpu_product_fastest(tri_device *device, const tri_gpu_product *product,
                                    const tri_gpu_product_choice *candidates, int count, int *best) {
-  trial t = {.device = device, .product = product, .matmul = matmul_of(product)};
+  trial t = {.device = device, .product = product, .matmul = tri_gpu_product_matmul(product)};
   tri_status status = trial_create(&t);
   if (status == TRI_OK) status = run_trial(&t, candidates, count, best);
   trial_destroy(&t);

@@ -41,7 +41,7 @@ static void fault(search *s, const char *name, const char *why) {
 }
 
 /* NULL, or the function that is missing. */
-static const char *fill(const tri_gpu_symbol *symbols, void *handle, void *table) {
+static const char *resolve_symbols(const tri_gpu_symbol *symbols, void *handle, void *table) {
   for (const tri_gpu_symbol *symbol = symbols; symbol->name != NULL; symbol++) {
     void *address = dlsym(handle, symbol->name);
     if (address == NULL && !symbol->optional) return symbol->name;
@@ -62,7 +62,7 @@ static void try_open(search *s, const char *name) {
     fault(s, name, why);
     return;
   }
-  const char *missing = fill(s->what->symbols, handle, s->table);
+  const char *missing = resolve_symbols(s->what->symbols, handle, s->table);
   if (missing != NULL) {
     char why[256];
     snprintf(why, sizeof why, "has no function `%s`: it is of another version than this program knows", missing);

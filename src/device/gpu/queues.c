@@ -31,7 +31,7 @@ static void release(tri_queue *queue, gpu_queue *own) {
 }
 
 /* The first is the one that kernels of a step go in: it has scratch memory. */
-static tri_status fill(tri_queue *queue, gpu_queue *own) {
+static tri_status create_stream_and_events(tri_queue *queue, gpu_queue *own) {
   const tri_gpu_runtime *runtime = own->gpu->runtime;
   TRI_TRY(runtime->stream_create(own->gpu->context, queue, &own->stream));
   for (int i = 0; i < EVENTS; i++) TRI_TRY(runtime->event_create(own->gpu->context, false, &own->events[i]));
@@ -44,7 +44,7 @@ tri_status tri_gpu_queue_create(tri_queue *queue) {
   TRI_TRY(tri_alloc("a queue", 1, sizeof *own, &own));
   own->gpu = queue->device->state;
   pthread_mutex_init(&own->lock, NULL);
-  tri_status status = fill(queue, own);
+  tri_status status = create_stream_and_events(queue, own);
   if (status != TRI_OK) {
     release(queue, own);
     return status;

@@ -100,7 +100,7 @@ tri_status tri_gpu_full_at_first(const tri_gpu_context *context) {
                   context->label, context->vendor->processes_tool);
 }
 
-static tri_status fill(tri_gpu_context *context) {
+static tri_status begin_context(tri_gpu_context *context) {
   char name[TRI_DEVICE_NAME_BYTES] = "";
   snprintf(context->label, sizeof context->label, "GPU %d", context->ordinal);
   TRI_TRY(context->vendor->find(context));
@@ -123,7 +123,7 @@ static tri_status open_gpu(const tri_gpu_vendor *vendor, int ordinal, const char
   context->driver = driver;
   context->calls = &driver->calls;
   context->ordinal = ordinal;
-  tri_status status = fill(context);
+  tri_status status = begin_context(context);
   if (status != TRI_OK) {
     runtime_close(context);
     return status;

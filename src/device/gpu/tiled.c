@@ -23,27 +23,11 @@ static bool tiled_adds_bias(const tri_gpu_product *product) {
   return true;
 }
 
-static tri_matmul matmul_of(const tri_gpu_product *p) {
-  return (tri_matmul){.m = p->m,
-                      .n = p->n,
-                      .k = p->k,
-                      .lda = p->lda,
-                      .ldb = p->ldb,
-                      .ldc = p->ldc,
-                      .a_type = p->in,
-                      .b_type = p->in,
-                      .c_type = p->out,
-                      .a_transposed = p->a_transposed,
-                      .b_transposed = p->b_transposed,
-                      .accumulate = p->accumulate,
-                      .bias = p->bias};
-}
-
 static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_product *product, size_t workspace_bytes,
                                    tri_gpu_algorithm out[TRI_GPU_MOST_ALGORITHMS], int *count) {
   (void)state;
   (void)workspace_bytes;
-  const tri_matmul matmul = matmul_of(product);
+  const tri_matmul matmul = tri_gpu_product_matmul(product);
   const int first = tri_gpu_tiled_first(&matmul);
   *count = 0;
   for (int i = 0; i < TRI_GPU_TILED_VARIANTS; i++) {
@@ -55,7 +39,7 @@ static tri_status tiled_algorithms(tri_gpu_product_state *state, const tri_gpu_p
 
 static tri_status tiled_multiply(tri_gpu_product_state *state, tri_queue *queue, tri_gpu_product_call *call) {
   (void)state;
-  const tri_matmul matmul = matmul_of(call->product);
+  const tri_matmul matmul = tri_gpu_product_matmul(call->product);
   const int variant = call->algorithm->data[0];
   if (variant >= TRI_GPU_TILED_VARIANTS) {
     return tri_fail(TRI_BAD_FILE, "the kernel for matrix products has no variant %d; remove the run's products.json",

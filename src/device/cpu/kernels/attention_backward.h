@@ -145,29 +145,29 @@ INLINE void weigh(const tri_attention *call, band of, const query_tile *q, const
   const float scale = (float)call->scale, scale_2 = (float)(unit_of(call) * LOG2_E);
   for (int64_t i = 0; i < q->count; i++) {
     const key_run seen = keys_seen(of, i, i, k->count);
-    const floats reference = splat((float)(q->log_sum_exp[i] * LOG2_E)), delta = splat(q->delta[i]);
+    const vf reference = vf_splat((float)(q->log_sum_exp[i] * LOG2_E)), delta = vf_splat(q->delta[i]);
     float *weight = pair->weights + i * TILE, *gradient = pair->gradients + i * TILE;
     int64_t at = 0;
     for (; at + LANES <= seen.begin; at += LANES) {
-      store(weight + at, (floats){0});
-      store(gradient + at, (floats){0});
+      vf_store(TRI_FP32, weight, at, (vf){0});
+      vf_store(TRI_FP32, gradient, at, (vf){0});
     }
     for (; at < seen.end; at += LANES) {
-      const floats score = load(weight + at);
-      floats p = exp2_floats(score * scale_2 - reference);
-      floats g = p * (load(gradient + at) - delta) * scale;
+      const vf score = vf_load(TRI_FP32, weight, at);
+      vf p = vf_exp2(score * scale_2 - reference);
+      vf g = p * (vf_load(TRI_FP32, gradient, at) - delta) * scale;
       if (capped) g *= 1.0f - score * score;
       if (at < seen.begin || at + LANES > seen.end) {
-        const ints visible = lanes_between(seen.begin - at, seen.end - at);
-        p = select_floats(visible, p, (floats){0});
-        g = select_floats(visible, g, (floats){0});
+        const vi visible = lanes_between(seen.begin - at, seen.end - at);
+        p = vf_select(visible, p, (vf){0});
+        g = vf_select(visible, g, (vf){0});
       }
-      store(weight + at, p);
-      store(gradient + at, g);
+      vf_store(TRI_FP32, weight, at, p);
+      vf_store(TRI_FP32, gradient, at, g);
     }
     for (; at < TILE; at += LANES) {
-      store(weight + at, (floats){0});
-      store(gradient + at, (floats){0});
+      vf_store(TRI_FP32, weight, at, (vf){0});
+      vf_store(TRI_FP32, gradient, at, (vf){0});
     }
   }
 }
@@ -185,7 +185,7 @@ static void weigh_capped(const tri_attention *call, band of, const query_tile *q
 
 #if TRI_PAIRS
 /* Cells along queries from two rows of floats. */
-INLINE void stack(cell *to, floats even, floats odd) {
+INLINE void stack(cell *to, vf even, vf odd) {
   static const uint16_t order[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
@@ -197,8 +197,9 @@ static void narrow(const query_tile *q, const weights_tile *pair) {
     const bool odd = i + 1 < q->count;
     for (int64_t v = 0; v < TILE; v += LANES) {
       const float *weight = pair->weights + i * TILE + v, *gradient = pair->gradients + i * TILE + v;
-      floats g0 = load(gradient), g1 = odd ? load(gradient + TILE) : (floats){0};
-      stack(pair->weights_along_queries + i / 2 * TILE + v, load(weight), odd ? load(weight + TILE) : (floats){0});
+      vf g0 = vf_load(TRI_FP32, gradient, 0), g1 = odd ? vf_load(TRI_FP32, gradient, TILE) : (vf){0};
+      stack(pair->weights_along_queries + i / 2 * TILE + v, vf_load(TRI_FP32, weight, 0),
+            odd ? vf_load(TRI_FP32, weight, TILE) : (vf){0});
       stack(pair->gradients_along_queries + i / 2 * TILE + v, g0, g1);
       cell *row = pair->gradients_along_keys + (i * TILE + v) / 2;
       _mm256_storeu_si256((__m256i *)row, (__m256i)_mm512_cvtneps_pbh((__m512)g0));

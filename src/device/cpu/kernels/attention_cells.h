@@ -1,4 +1,4 @@
-/* What the attention kernels compute with: vectors of floats, and the cell.
+/* What the attention kernels compute with beside vector.h: the cell, functions of vectors, and rows of tensors.
  *
  * A cell is the unit of depth of a product. Without TRI_PAIRS it is one float. With TRI_PAIRS it is two neighbouring
  * bf16 numbers in 32 bits, and one instruction multiplies cells pairwise and adds both products to a float. Packed
@@ -9,20 +9,15 @@
 #define TRI_DEVICE_CPU_KERNELS_ATTENTION_CELLS_H
 
 #include "device/cpu/attention.h"
+#include "device/cpu/kernels/vector.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#if TRI_PAIRS
-#include <immintrin.h>
-#endif
-
-#define LANES (TRI_VECTOR_BYTES / 4)
 #define TILE TRI_ATTENTION_TILE
 #define LOG2_E 1.44269504088896340736
 
-#define INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -37,11 +32,6 @@ enum { CELL_ELEMENTS = 1 };
 typedef float cell;
 #endif
 
-typedef float floats __attribute__((vector_size(TRI_VECTOR_BYTES)));
-typedef int32_t ints __attribute__((vector_size(TRI_VECTOR_BYTES)));
-/* The same in memory: of any alignment, and beside memory that is read as cells or as floats. */
-typedef float floats_in_memory __attribute__((vector_size(TRI_VECTOR_BYTES), aligned(4), may_alias));
-
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -49,23 +39,15 @@ INLINE int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 INLINE int64_t padded(int64_t width) { return divide_up(width, LANES) * LANES; }
 INLINE int64_t cells(int64_t elements) { return divide_up(elements, CELL_ELEMENTS); }
 
-INLINE floats load(const float *from) { return *(const floats_in_memory *)from; }
-INLINE void store(float *to, floats x) { *(floats_in_memory *)to = x; }
-INLINE floats splat(float x) { return x - (floats){0}; }
-INLINE floats select_floats(ints mask, floats yes, floats no) {
-  return (floats)((mask & (ints)yes) | (~mask & (ints)no));
-}
-
 /* The lanes from `begin` to before `end`. */
-INLINE ints lanes_between(int64_t begin, int64_t end) {
-  ints lane;
+INLINE vi lanes_between(int64_t begin, int64_t end) {
+  vi lane;
   for (int i = 0; i < LANES; i++) lane[i] = i;
   return (lane >= (int32_t)begin) & (lane < (int32_t)end);
 }
 
-INLINE floats larger_floats(floats a, floats b) { return select_floats(a > b, a, b); }
-
-INLINE float highest(floats x) {
+/* As vf_highest, but in halves: of lanes that are not numbers another one may be the result. */
+INLINE float vf_highest_by_halves(vf x) {
   float lane[LANES];
   memcpy(lane, &x, sizeof lane);
   for (int half = LANES / 2; half > 0; half /= 2)
@@ -73,23 +55,15 @@ INLINE float highest(floats x) {
   return lane[0];
 }
 
-INLINE float sum_lanes(floats x) {
-  float lane[LANES];
-  memcpy(lane, &x, sizeof lane);
-  for (int half = LANES / 2; half > 0; half /= 2)
-    for (int i = 0; i < half; i++) lane[i] += lane[i + half];
-  return lane[0];
-}
-
 /* 2^x for x below 126: 0 below -126.5, otherwise within 2 units of the last place; not a number stays so. The sum with
  * a large constant rounds x to an integer and leaves that, biased as an exponent, in the low bits; 2^fraction is the
  * polynomial of degree 5 with the smallest largest relative error (9.2e-8) among those exact at 0. */
-INLINE floats exp2_floats(floats x) {
-  x = select_floats(x < -127.0f, splat(-127.0f), x);
-  floats shifted = x + 12583039.0f; /* 1.5 * 2^23 + 127 */
-  floats fraction = x - (shifted - 12583039.0f);
-  floats power = (floats)((ints)shifted << 23);
-  floats y = splat(0.00132647287f);
+INLINE vf vf_exp2(vf x) {
+  x = vf_select(x < -127.0f, vf_splat(-127.0f), x);
+  vf shifted = x + 12583039.0f; /* 1.5 * 2^23 + 127 */
+  vf fraction = x - (shifted - 12583039.0f);
+  vf power = (vf)((vi)shifted << 23);
+  vf y = vf_splat(0.00132647287f);
   y = y * fraction + 0.00967151318f;
   y = y * fraction + 0.0555073374f;
   y = y * fraction + 0.240222421f;
@@ -98,24 +72,24 @@ INLINE floats exp2_floats(floats x) {
   return y * power;
 }
 
-/* tanh, however small x is: e / (e + 2) with e = exp(2 |x|) - 1. As above 2^z = 2^n 2^f, so that e = 2^n (2^f - 1) +
- * (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest largest relative error (1.1e-8). Not a
- * number stays so. */
-INLINE floats tanh_floats(floats x) {
-  const ints sign = (ints)x & INT32_MIN;
-  floats z = (floats)((ints)x & INT32_MAX) * (float)(2 * LOG2_E);
-  z = select_floats(z > 60.0f, splat(60.0f), z);
-  floats shifted = z + 12583039.0f;
-  floats fraction = z - (shifted - 12583039.0f);
-  floats power = (floats)((ints)shifted << 23);
-  floats y = splat(0.00015403508f);
+/* tanh, however small x is, in other steps than vf_tanh: e / (e + 2) with e = exp(2 |x|) - 1. As above 2^z = 2^n 2^f,
+ * so that e = 2^n (2^f - 1) + (2^n - 1); 2^f - 1 is f times the polynomial of degree 5 with the smallest largest
+ * relative error (1.1e-8). Not a number stays so. */
+INLINE vf vf_tanh_by_exp2(vf x) {
+  const vi sign = (vi)x & INT32_MIN;
+  vf z = (vf)((vi)x & INT32_MAX) * (float)(2 * LOG2_E);
+  z = vf_select(z > 60.0f, vf_splat(60.0f), z);
+  vf shifted = z + 12583039.0f;
+  vf fraction = z - (shifted - 12583039.0f);
+  vf power = (vf)((vi)shifted << 23);
+  vf y = vf_splat(0.00015403508f);
   y = y * fraction + 0.0013390735f;
   y = y * fraction + 0.009618238f;
   y = y * fraction + 0.055503573f;
   y = y * fraction + 0.24022649f;
   y = y * fraction + 0.6931472f;
-  floats e = power * (y * fraction) + (power - 1.0f);
-  return (floats)((ints)(e / (e + 2.0f)) | sign);
+  vf e = power * (y * fraction) + (power - 1.0f);
+  return (vf)((vi)(e / (e + 2.0f)) | sign);
 }
 
 /* ---- numbers as tensors hold them ---- */

@@ -66,25 +66,25 @@ static void find_maxima(const forward_scratch *s, int64_t from, int64_t rows, in
   for (int64_t i = from; i < from + rows; i++) {
     const key_run seen = keys_seen(of, i - from, i - from, keys);
     float *score = s->scores + i * TILE;
-    floats most = splat(s->maximum[i]);
+    vf most = vf_splat(s->maximum[i]);
     for (int64_t at = seen.begin / LANES * LANES; at < seen.end; at += LANES) {
-      floats some = load(score + at);
+      vf some = vf_load(TRI_FP32, score, at);
       if (at < seen.begin || at + LANES > seen.end) {
-        some = select_floats(lanes_between(seen.begin - at, seen.end - at), some, splat(-INFINITY));
-        store(score + at, some);
+        some = vf_select(lanes_between(seen.begin - at, seen.end - at), some, vf_splat(-INFINITY));
+        vf_store(TRI_FP32, score, at, some);
       }
-      most = larger_floats(most, some);
+      most = vf_select(most > some, most, some);
     }
-    s->new_maximum[i] = highest(most);
+    s->new_maximum[i] = vf_highest_by_halves(most);
   }
 }
 
 /* The weights of two or LANES keys, as cells. */
-INLINE void weights_store(cell *to, floats x) {
+INLINE void weights_store(cell *to, vf x) {
 #if TRI_PAIRS
   _mm256_storeu_si256((__m256i *)to, (__m256i)_mm512_cvtneps_pbh((__m512)x));
 #else
-  store(to, x);
+  vf_store(TRI_FP32, to, 0, x);
 #endif
 }
 
@@ -93,25 +93,25 @@ INLINE void weights_store(cell *to, floats x) {
 static void softmax_rows(const forward_scratch *s, float scale_2, int64_t from, int64_t rows, int64_t keys, band of) {
   find_maxima(s, from, rows, keys, of);
   for (int64_t i = 0; i < TILE; i += LANES) {
-    floats old = load(s->maximum + i), new = load(s->new_maximum + i);
-    store(s->factor + i, select_floats(old == new, splat(1.0f), exp2_floats((old - new) * scale_2)));
-    store(s->maximum + i, new);
+    vf old = vf_load(TRI_FP32, s->maximum, i), new = vf_load(TRI_FP32, s->new_maximum, i);
+    vf_store(TRI_FP32, s->factor, i, vf_select(old == new, vf_splat(1.0f), vf_exp2((old - new) * scale_2)));
+    vf_store(TRI_FP32, s->maximum, i, new);
   }
   for (int64_t i = from; i < from + rows; i++) {
     const key_run seen = keys_seen(of, i - from, i - from, keys);
     const int64_t begin = seen.begin / LANES, end = divide_up(seen.end, LANES);
     const float *score = s->scores + i * TILE;
     cell *weight = s->weights + i * (TILE / CELL_ELEMENTS);
-    const floats reference = splat(s->maximum[i] * scale_2);
-    floats sum = load(s->sum + i * LANES) * s->factor[i];
-    for (int64_t v = 0; v < begin; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (floats){0});
+    const vf reference = vf_splat(s->maximum[i] * scale_2);
+    vf sum = vf_load(TRI_FP32, s->sum + i * LANES, 0) * s->factor[i];
+    for (int64_t v = 0; v < begin; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (vf){0});
     for (int64_t v = begin; v < end; v++) {
-      floats p = exp2_floats(load(score + v * LANES) * scale_2 - reference);
+      vf p = vf_exp2(vf_load(TRI_FP32, score + v * LANES, 0) * scale_2 - reference);
       sum += p;
       weights_store(weight + v * (LANES / CELL_ELEMENTS), p);
     }
-    for (int64_t v = end; v < TILE / LANES; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (floats){0});
-    store(s->sum + i * LANES, sum);
+    for (int64_t v = end; v < TILE / LANES; v++) weights_store(weight + v * (LANES / CELL_ELEMENTS), (vf){0});
+    vf_store(TRI_FP32, s->sum + i * LANES, 0, sum);
   }
 }
 
@@ -181,7 +181,7 @@ static void end_rows(const tri_attention_forward *job, const forward_scratch *s,
   const tri_attention *call = job->call;
   const int64_t pitch = padded(call->head_dim);
   for (int64_t i = 0; i < rows; i++) {
-    float sum = sum_lanes(load(s->sum + i * LANES));
+    float sum = vf_sum(vf_load(TRI_FP32, s->sum + i * LANES, 0));
     float factor = 1.0f / sum, log_sum_exp = (float)((double)s->maximum[i] * unit_of(call) + log((double)sum));
     if (sum == 0.0f) { /* it saw nothing */
       memset(s->out + i * pitch, 0, (size_t)pitch * sizeof(float));

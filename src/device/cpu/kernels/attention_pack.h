@@ -59,7 +59,7 @@ static void cap_scores(const tri_attention *call, float *scores, int64_t from, i
     const key_run seen = keys_seen(of, i - from, i - from, keys);
     float *score = scores + i * TILE;
     for (int64_t at = seen.begin / LANES * LANES; at < seen.end; at += LANES)
-      store(score + at, tanh_floats(load(score + at) * share));
+      vf_store(TRI_FP32, score, at, vf_tanh_by_exp2(vf_load(TRI_FP32, score, at) * share));
   }
 }
 

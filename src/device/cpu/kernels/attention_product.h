@@ -49,26 +49,26 @@ typedef struct product {
 } product;
 
 #if TRI_PAIRS
-INLINE floats multiply_add(floats sum, cell a, const cell *b) {
-  return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)a), (__m512bh)_mm512_loadu_si512(b));
+INLINE vf multiply_add(vf sum, cell a, const cell *b) {
+  return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)a), (__m512bh)_mm512_loadu_si512(b));
 }
 #else
-INLINE floats multiply_add(floats sum, cell a, const cell *b) { return sum + splat(a) * load(b); }
+INLINE vf multiply_add(vf sum, cell a, const cell *b) { return sum + vf_splat(a) * vf_load(TRI_FP32, b, 0); }
 #endif
 
 INLINE void product_block(const product *p, int rows, int vectors, int64_t row, int64_t column, int64_t begin,
                           int64_t end) {
-  floats sum[BLOCK_ROWS][PANEL];
+  vf sum[BLOCK_ROWS][PANEL];
   const int64_t c_row = p->c_row, a_row = p->a_row, a_step = p->a_step, b_step = p->b_step;
   float *c = p->c + row * c_row + column;
   UNROLL for (int i = 0; i < rows; i++) {
     UNROLL for (int v = 0; v < vectors; v++) {
       if (p->row_scale)
-        sum[i][v] = load(c + i * c_row + v * LANES) * p->row_scale[row + i];
+        sum[i][v] = vf_load(TRI_FP32, c + i * c_row, v * LANES) * p->row_scale[row + i];
       else if (p->accumulate)
-        sum[i][v] = load(c + i * c_row + v * LANES);
+        sum[i][v] = vf_load(TRI_FP32, c + i * c_row, v * LANES);
       else
-        sum[i][v] = (floats){0};
+        sum[i][v] = (vf){0};
     }
   }
   const cell *a = p->a + row * a_row + begin * a_step, *b = p->b + column + begin * b_step;
@@ -80,7 +80,7 @@ INLINE void product_block(const product *p, int rows, int vectors, int64_t row, 
     b += b_step;
   }
   UNROLL for (int i = 0; i < rows; i++) {
-    UNROLL for (int v = 0; v < vectors; v++) store(c + i * c_row + v * LANES, sum[i][v]);
+    UNROLL for (int v = 0; v < vectors; v++) vf_store(TRI_FP32, c + i * c_row, v * LANES, sum[i][v]);
   }
 }
 

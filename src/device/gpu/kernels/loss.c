@@ -61,7 +61,7 @@ typedef struct running {
 DEVICE wide shift_of(wide most) { return most == -wide_infinity() ? 0 : most; }
 
 /* Not-a-number never is the maximum, but makes the sum one. */
-DEVICE void take(running *r, const wide x[TAKEN]) {
+DEVICE void add_to_running(running *r, const wide x[TAKEN]) {
   wide most = r->most;
   for (int j = 0; j < TAKEN; j++) most = x[j] > most ? x[j] : most;
   const wide shift = shift_of(most);
@@ -84,7 +84,7 @@ KERNEL(softmax_statistics) {
   for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
     wide x[TAKEN];
     load_taken(row, base, a.vocabulary, WIDE_VECTOR, x);
-    take(&own, x);
+    add_to_running(&own, x);
   }
   const wide most = block_maximum(own.most, shared->each);
   wide sum = block_sum(own.sum * wide_exp(own.most - shift_of(most)), shared->each);

@@ -40,7 +40,7 @@ typedef struct piece_place {
   int64_t x, y;
 } piece_place;
 
-DEVICE piece_place place_of(const norm_shape *s, int64_t i) {
+DEVICE piece_place piece_place_of(const norm_shape *s, int64_t i) {
   const int64_t row = s->groups == 1 ? i : quotient(i, s->groups), group = i - row * s->groups;
   piece_place at;
   at.x = row * s->x_row + group * s->x_group;
@@ -173,7 +173,7 @@ DEVICE void forward_kept(const norm_forward_arguments *a, int by_warp, warp_sums
   const norm_walk w = walk_of(&a->shape, by_warp);
   const wide *weight = (const wide *)a->weight, *bias = (const wide *)a->bias;
   for (int64_t i = w.first; i < w.end; i += w.step) {
-    const piece_place at = place_of(&a->shape, i);
+    const piece_place at = piece_place_of(&a->shape, i);
     element *y = (element *)a->y + at.y;
     sixteen_bytes kept[KEPT];
     keep_forward(a, &w, at.x, kept);
@@ -210,7 +210,7 @@ KERNEL(norm_forward_any) {
   const element *all = (const element *)(a.branch == 0 ? a.x : a.sum);
   const int x_aligned = x_is_aligned(&a.shape, all), y_aligned = y_is_aligned(&a.shape, a.y);
   for (int64_t i = w.first; i < w.end; i += w.step) {
-    const piece_place at = place_of(&a.shape, i);
+    const piece_place at = piece_place_of(&a.shape, i);
     const element *x = all + at.x;
     element *y = (element *)a.y + at.y;
     wide values[VECTOR], parameters[VECTOR], mean = 0, sum = 0;
@@ -251,7 +251,7 @@ typedef struct backward_piece {
 
 DEVICE backward_piece backward_piece_of(const norm_backward_arguments *a, int64_t i) {
   backward_piece p;
-  p.at = place_of(&a->shape, i);
+  p.at = piece_place_of(&a->shape, i);
   p.mean = a->mean == 0 ? 0 : ((const wide *)a->mean)[i];
   p.rstd = ((const wide *)a->rstd)[i];
   p.offset = (wide)a->offset;
@@ -380,7 +380,7 @@ KERNEL(norm_weight_slabs) {
   wide weight[VECTOR], bias[VECTOR], x[VECTOR], dy[VECTOR];
   for (int j = 0; j < VECTOR; j++) weight[j] = bias[j] = 0;
   for (int64_t i = at.row; i < at.end && at.column < s->width; i += at.down) {
-    const piece_place piece = place_of(s, i);
+    const piece_place piece = piece_place_of(s, i);
     const wide mean = a.mean == 0 ? 0 : ((const wide *)a.mean)[i], rstd = ((const wide *)a.rstd)[i];
     load_part((const element *)a.x + piece.x + at.column, x_aligned, s->width - at.column, x);
     load_part((const element *)a.gradient_y + piece.y + at.column, dy_aligned, s->width - at.column, dy);

@@ -70,7 +70,7 @@ KERNEL(column_totals) {
 /* Numbers that a thread, or a lane, takes at a time, from wherever the array lies. */
 enum { TAKEN = 16 / (int)sizeof(wide) };
 
-DEVICE void take(const wide *from, int aligned, int64_t count, double out[TAKEN]) {
+DEVICE void load_doubles(const wide *from, int aligned, int64_t count, double out[TAKEN]) {
   if (aligned && count >= TAKEN) {
     union {
       sixteen_bytes all;
@@ -94,7 +94,7 @@ KERNEL(sum_parts) {
   const int aligned = is_aligned(in);
   double sum = 0, values[TAKEN];
   for (int64_t i = (int64_t)thread() * TAKEN; i < count; i += (int64_t)threads() * TAKEN) {
-    take(in + i, aligned, count - i, values);
+    load_doubles(in + i, aligned, count - i, values);
     for (int j = 0; j < TAKEN; j++) sum += values[j];
   }
   sum = block_sum_double(sum, shared->each);
@@ -154,7 +154,7 @@ DEVICE double squares_of(const exact_squares_arguments *a, int64_t term) {
   const int aligned = is_aligned(in);
   double sum = 0, values[TAKEN];
   for (int64_t i = (int64_t)lane() * TAKEN; i < count; i += (int64_t)WARP * TAKEN) {
-    take(in + i, aligned, count - i, values);
+    load_doubles(in + i, aligned, count - i, values);
     for (int j = 0; j < TAKEN; j++) sum += values[j] * values[j];
   }
   return warp_sum_double(sum);

@@ -7,7 +7,7 @@
 /* ---- WIDE_VECTOR numbers, or the `left` that there are ------------------------------------------------------------
  */
 
-DEVICE void get(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]) {
+DEVICE void load_update_vector(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]) {
   if (whole && left >= WIDE_VECTOR) {
     load_16_bytes(from, out);
   } else {
@@ -15,7 +15,7 @@ DEVICE void get(const wide *from, int whole, int64_t left, wide out[WIDE_VECTOR]
   }
 }
 
-DEVICE void put(wide *to, int whole, int64_t left, const wide values[WIDE_VECTOR]) {
+DEVICE void store_update_vector(wide *to, int whole, int64_t left, const wide values[WIDE_VECTOR]) {
   if (whole && left >= WIDE_VECTOR) {
     store_16_bytes(to, values);
   } else {
@@ -26,9 +26,9 @@ DEVICE void put(wide *to, int whole, int64_t left, const wide values[WIDE_VECTOR
 }
 
 /* The parameter, and its copy where somebody wants one: `narrow` is an array. */
-DEVICE void put_parameter(wide *to, element *narrow, int64_t at, int whole, int64_t left,
-                          const wide values[WIDE_VECTOR]) {
-  put(to + at, whole, left, values);
+DEVICE void store_parameter(wide *to, element *narrow, int64_t at, int whole, int64_t left,
+                            const wide values[WIDE_VECTOR]) {
+  store_update_vector(to + at, whole, left, values);
   if (narrow == 0) return;
   if (((uintptr_t)narrow & 7u) == 0 && left >= WIDE_VECTOR) {
     store_narrow_vector(narrow + at, values);
@@ -55,17 +55,17 @@ KERNEL(lion) {
   for (int64_t i = first_number(); i < a.count; i += number_step()) {
     const int64_t left = a.count - i;
     wide p[WIDE_VECTOR], g[WIDE_VECTOR], m[WIDE_VECTOR];
-    get(parameter + i, whole, left, p);
-    get(gradient + i, whole, left, g);
-    get(moment + i, whole, left, m);
+    load_update_vector(parameter + i, whole, left, p);
+    load_update_vector(gradient + i, whole, left, g);
+    load_update_vector(moment + i, whole, left, m);
     for (int j = 0; j < WIDE_VECTOR; j++) {
       const wide scaled = g[j] * scale, to = wide_multiply_add(beta1, m[j], rest1 * scaled);
       const wide sign = (wide)(to > 0) - (wide)(to < 0);
       p[j] = wide_multiply_add(p[j], decay, -(step * sign));
       m[j] = wide_multiply_add(beta2, m[j], rest2 * scaled);
     }
-    put_parameter(parameter, (element *)a.narrow, i, whole, left, p);
-    put(moment + i, whole, left, m);
+    store_parameter(parameter, (element *)a.narrow, i, whole, left, p);
+    store_update_vector(moment + i, whole, left, m);
   }
 }
 
@@ -80,16 +80,16 @@ KERNEL(sgd) {
   for (int64_t i = first_number(); i < a.count; i += number_step()) {
     const int64_t left = a.count - i;
     wide p[WIDE_VECTOR], g[WIDE_VECTOR], m[WIDE_VECTOR];
-    get(parameter + i, whole, left, p);
-    get(gradient + i, whole, left, g);
-    get(moment + i, whole, left, m);
+    load_update_vector(parameter + i, whole, left, p);
+    load_update_vector(gradient + i, whole, left, g);
+    load_update_vector(moment + i, whole, left, m);
     for (int j = 0; j < WIDE_VECTOR; j++) {
       const wide decayed = wide_multiply_add(decay, p[j], g[j] * scale);
       m[j] = wide_multiply_add(momentum, m[j], decayed);
       p[j] = wide_multiply_add(-step, a.nesterov ? wide_multiply_add(momentum, m[j], decayed) : m[j], p[j]);
     }
-    put_parameter(parameter, (element *)a.narrow, i, whole, left, p);
-    put(moment + i, whole, left, m);
+    store_parameter(parameter, (element *)a.narrow, i, whole, left, p);
+    store_update_vector(moment + i, whole, left, m);
   }
 }
 
@@ -134,14 +134,14 @@ KERNEL(schedule_free) {
   for (int64_t i = first_number(); i < a.count; i += number_step()) {
     const int64_t left = a.count - i;
     wide at_y[WIDE_VECTOR], g[WIDE_VECTOR], at_z[WIDE_VECTOR], v[WIDE_VECTOR];
-    get(y + i, whole, left, at_y);
-    get(gradient + i, whole, left, g);
-    get(z + i, whole, left, at_z);
-    get(moment2 + i, whole, left, v);
+    load_update_vector(y + i, whole, left, at_y);
+    load_update_vector(gradient + i, whole, left, g);
+    load_update_vector(z + i, whole, left, at_z);
+    load_update_vector(moment2 + i, whole, left, v);
     for (int j = 0; j < WIDE_VECTOR; j++) schedule_free_update(&f, g[j], &at_y[j], &at_z[j], &v[j]);
-    put_parameter(y, (element *)a.narrow, i, whole, left, at_y);
-    put(z + i, whole, left, at_z);
-    put(moment2 + i, whole, left, v);
+    store_parameter(y, (element *)a.narrow, i, whole, left, at_y);
+    store_update_vector(z + i, whole, left, at_z);
+    store_update_vector(moment2 + i, whole, left, v);
   }
 }
 
@@ -155,10 +155,10 @@ KERNEL(lerp) {
   for (int64_t i = first_number(); i < a.count; i += number_step()) {
     const int64_t left = a.count - i;
     wide x[WIDE_VECTOR], y[WIDE_VECTOR];
-    get(from + i, whole, left, x);
-    get(to + i, whole, left, y);
+    load_update_vector(from + i, whole, left, x);
+    load_update_vector(to + i, whole, left, y);
     for (int j = 0; j < WIDE_VECTOR; j++) x[j] = wide_multiply_add(weight, y[j] - x[j], x[j]);
-    put(out + i, whole, left, x);
+    store_update_vector(out + i, whole, left, x);
   }
 }
 
@@ -170,14 +170,14 @@ KERNEL(momentum) {
   for (int64_t i = first_number(); i < a.count; i += number_step()) {
     const int64_t left = a.count - i;
     wide g[WIDE_VECTOR], m[WIDE_VECTOR];
-    get(gradient + i, whole, left, g);
-    get(moment + i, whole, left, m);
+    load_update_vector(gradient + i, whole, left, g);
+    load_update_vector(moment + i, whole, left, m);
     for (int j = 0; j < WIDE_VECTOR; j++) {
       const wide part = rest * (g[j] * scale);
       m[j] = wide_multiply_add(beta, m[j], part);
       g[j] = a.nesterov ? wide_multiply_add(beta, m[j], part) : m[j];
     }
-    put(moment + i, whole, left, m);
-    put(out + i, whole, left, g);
+    store_update_vector(moment + i, whole, left, m);
+    store_update_vector(out + i, whole, left, g);
   }
 }
