@@ -51,8 +51,7 @@ FREE = {
 
 # Files that each know all values by themselves, and must each refuse a new one.
 ALL = {
-    "tri_activation": ["checkpoint/huggingface.c", "device/reference/rows.c", "device/cpu/kernels/elements.c", "device/gpu/kernels/elements.c",
-                       "ops/activation.c", "ops/gated.c", "ops/experts.c"],
+    "tri_activation": ["device/reference/rows.c", "device/cpu/kernels/elements.c", "device/gpu/kernels/elements.c"],
     "tri_hf_key_kind": ["checkpoint/huggingface.c"],
     "tri_decay": ["run/run_config.c", "run/learning_rate.c"],
     "tri_recompute": ["schedule/layout_config.c", "ops/recompute.c", "plan/simulate.c"],
@@ -91,9 +90,16 @@ def plain(text):
     return COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
+def list_of(text, rows):
+    """The match of the list's definition, ROWS(X) or, where ROWS(X) is OTHER(X, ), OTHER(X, ...), with its rows as group 1."""
+    define = re.search(rf"#define {rows}\(X(?:, \.\.\.)?\)((?:.*\\\n)*.*)", text)
+    other = re.fullmatch(r"\s*(\w+)\(X, \)", define[1])
+    return list_of(text, other[1]) if other else define
+
+
 def listed_values(text, rows, entry):
     """Of an enum made by ROWS(ENTRY): the first word of each row, with what ENTRY puts before it."""
-    define = re.search(rf"#define {rows}\(X\)((?:.*\\\n)*.*)", text)[1]
+    define = list_of(text, rows)[1]
     prefix = re.search(rf"#define {entry}\((\w+), [^)]*\) (\w*)##\1,", text)[2]
     return [prefix + word for word in re.findall(r"\bX\((\w+),", define)]
 
@@ -172,9 +178,10 @@ class Copy:
 
 def with_row(text, rows):
     """The file with one row more, which but for its name is like the first."""
-    begin = re.search(rf"#define {rows}\(X\).*\\\n", text).end()
-    first = re.compile(r".*\bX\(.*\n").search(text, begin)
-    return text[:begin] + re.sub(r"\bX\(\w+,\s*\w+", f"X({NEW_ROW.upper()}, {NEW_ROW}", first[0]) + text[begin:]
+    begin = list_of(text, rows).start(1)
+    row = re.compile(r"[ \\\n]*(?:/\*.*?\*/[ \\\n]*)?(X\((?:[^()]|\([^()]*\))*\))").match(text, begin)
+    new = re.sub(r"^X\(\w+,\s*\w+", f"X({NEW_ROW.upper()}, {NEW_ROW}", row[1])
+    return text[:row.start(1)] + new + " " + text[row.start(1):]
 
 
 def with_value(text, name):
