@@ -70,7 +70,7 @@ static const mark marks[] = {
          "\x93"
          "NUMPY",
          "a NumPy array", "tokens: write Megatron-LM's .bin and .idx; weights: " SAVE_PRETRAINED, true),
-    MARK(0, "SQLite format 3", "an SQLite database", "export what is wanted of it", true),
+    MARK(0, "SQLite format 3", "an SQLite database", "export what you need as text", true),
     MARK(0, "\x89PNG\r\n\x1A\n", "a picture (PNG)", "name another file", true),
     MARK(0, "\xFF\xD8\xFF", "a picture (JPEG)", "name another file", true),
     MARK(0, "MMIDIDX\0\0", "the index of a corpus (.idx)", "name the corpus without .bin and .idx in data.train", true),

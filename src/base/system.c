@@ -67,7 +67,7 @@ size_t tri_system_peak_resident_bytes(void) { return read_kilobytes("/proc/self/
 tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]) {
   unsigned char random[(TRI_UNIQUE_BYTES - 1) / 2];
   if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
-    return tri_fail(TRI_IO_FAILED, "the system gives no random bytes: %s", strerror(errno));
+    return tri_fail(TRI_IO_FAILED, "cannot get random bytes from the system: %s", strerror(errno));
   }
   for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
   return TRI_OK;

@@ -259,15 +259,14 @@ static enum MHD_Result answer_get(const tri_server *server, struct MHD_Connectio
   if (strcmp(url, "/api/study") == 0) return give_one(server, to, tri_board_answer_study, "application/json");
   if (strcmp(url, "/api/timeline") == 0) return give_one(server, to, tri_board_answer_timeline, "application/json");
   if (strcmp(url, "/api/picture") == 0) return give_one(server, to, tri_board_answer_picture, "image/svg+xml");
-  return give_words(to, MHD_HTTP_NOT_FOUND, "There is nothing here.\n");
+  return give_words(to, MHD_HTTP_NOT_FOUND, "Not found.\n");
 }
 
 /* Called first with the headers, and again with what follows them, which is ignored. */
 static enum MHD_Result answer(void *context, struct MHD_Connection *to, const char *url, const char *method,
                               const char *version, const char *body, size_t *body_bytes, void **state) {
   static const char other[] =
-      "This board answers to its own address alone: http://127.0.0.1 or http://localhost with "
-      "its port.\n";
+      "This board can be opened only at its own address: http://127.0.0.1 or http://localhost with its port.\n";
   const tri_server *server = context;
   (void)version, (void)body, (void)state;
   if (*body_bytes > 0) {
@@ -277,7 +276,7 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *to, const ch
   tri_client_think(client_of(to));
   if (!may_name(server, to)) return give_words(to, MHD_HTTP_MISDIRECTED_REQUEST, other);
   if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-    return give_words(to, MHD_HTTP_METHOD_NOT_ALLOWED, "This board only shows.\n");
+    return give_words(to, MHD_HTTP_METHOD_NOT_ALLOWED, "This board is read-only.\n");
   }
   return answer_get(server, to, url);
 }

@@ -94,7 +94,7 @@ static tri_status indent_text(const tri_chat_call *call, tri_chat_value width, t
   *out = width;
   if (width.kind == TRI_CHAT_STRING) return tri_chat_flatten(call->arena, out);
   if (!tri_chat_is_whole(width)) {
-    return tri_fail(TRI_BAD_FILE, "`%s` is set in by a whole number or a string, not a %s", call->function->name,
+    return tri_fail(TRI_BAD_FILE, "`%s` indents by a whole number or a string, not a %s", call->function->name,
                     tri_chat_type(width));
   }
   for (int64_t i = 0; i < tri_chat_as_whole(width); i++) {

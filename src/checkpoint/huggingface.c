@@ -110,8 +110,9 @@ static tri_status read_first_layers(const tri_json_reader *from, const char *key
   for (size_t i = 0; i < json_array_size(layers); i++) {
     const json_t *layer = json_array_get(layers, i);
     if (json_is_integer(layer) && json_integer_value(layer) == (json_int_t)i) continue;
-    return tri_fail(TRI_UNSUPPORTED, "%s: `%s` has others than the first layers (0, 1, ...), which is not supported",
-                    from->path, key);
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s` lists layers other than the first ones (0, 1, ...), which is not supported", from->path,
+                    key);
   }
   *out = (int64_t)json_array_size(layers);
   return TRI_OK;

@@ -44,7 +44,7 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter
     if (factor_name(tensor->name, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
   }
   if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s has one of the two factors of `%s` alone", tri_checkpoint_path(adapter),
+  return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
                   tensor->name);
 }
 
@@ -95,8 +95,8 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
   const char *folder = tri_checkpoint_path(adapter);
   if (given != NULL) return tri_checkpoint_find(given, use, path);
   if (peft->base[0] == '\0') {
-    return tri_fail(TRI_BAD_USAGE,
-                    "%s is an adapter and does not say of which base; name that one's folder with --base", folder);
+    return tri_fail(TRI_BAD_USAGE, "%s is an adapter that does not name its base; give the base's folder with --base",
+                    folder);
   }
   if (!tri_path_is_directory(peft->base)) {
     return tri_fail(TRI_BAD_USAGE,
@@ -175,7 +175,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   TRI_TRY(tri_checkpoint_open_verified(path, &itself, &merged->base));
   if (tri_checkpoint_is_adapter(merged->base)) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "%s is an adapter itself and no base; make a model of it with `trireme export "
+                    "%s is itself an adapter, not a base; make a model of it with `trireme export "
                     "--merge`",
                     path);
   }

@@ -39,9 +39,9 @@ static void clear_left(const char *name) {
     if (!is_temporary(entry->d_name, last) || tri_path_join(path, above, entry->d_name) != TRI_OK) continue;
     if (!is_left(path)) continue;
     if (tri_directory_remove(path) == TRI_OK) {
-      tri_log("%s is removed, which a killed process has left", path);
+      tri_log("removed %s, which a killed process left behind", path);
     } else if (tri_path_exists(path)) {
-      tri_warn("%s stays, which a killed process has left: %s", path, tri_status_message());
+      tri_warn("cannot remove %s, which a killed process left behind: %s", path, tri_status_message());
     }
   }
   closedir(directory);

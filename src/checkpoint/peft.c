@@ -220,7 +220,7 @@ static tri_status unsupported(const tri_json_reader *from, const char *key) {
   char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
   tri_status status = tri_fail(TRI_UNSUPPORTED,
                                "%s: `%.60s` is %.100s, which is not known here; plain LoRA is: merge this adapter with "
-                               "PEFT's merge_and_unload and use the model that comes of it",
+                               "PEFT's merge_and_unload and use the resulting model",
                                from->path, key, text == NULL ? "?" : text);
   free(text);
   return status;

@@ -302,7 +302,7 @@ static tri_status compare_tensor(const tri_checkpoint *const both[2], const tri_
     TRI_TRY(compare_values(both, tensor, values, &largest, &differing));
     if (differing == 0) return TRI_OK;
     printf("%s differs in %" PRId64 " values, ", tensor->name, differing);
-    if (isnan(largest)) printf("some of them no number in one alone\n");
+    if (isnan(largest)) printf("some are NaN in only one of them\n");
     if (!isnan(largest)) printf("by %.6g at most\n", largest);
   }
   (*different)++;

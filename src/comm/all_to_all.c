@@ -165,7 +165,7 @@ static tri_status offer(tri_request *request, parts_way way, int to, char *buffe
     case PARTS_IN_PLACE: *first = (int64_t)(given_at(request, to) - request->values); return TRI_OK;
     case PARTS_BY_MESSAGES: *first = 0; return post_send(request, to);
   }
-  return tri_fail_internal("parts go no way %d", (int)way);
+  return tri_fail_internal("unknown way %d to send parts", (int)way);
 }
 
 /* Tells the others of the node where this rank's parts for them are. */
@@ -228,8 +228,8 @@ static tri_status receive_node_part(tri_request *request, int local) {
     case PARTS_IN_PLACE: return read_in_place(request, local, first, bytes);
     case PARTS_BY_MESSAGES: return post_receive(request, from);
   }
-  return tri_comm_lost("%s: rank %d gives its parts of an all_to_all in way %lld, which there is not", group->name,
-                       from, (long long)theirs->way);
+  return tri_comm_lost("%s: rank %d sends its parts of an all_to_all in the unknown way %lld", group->name, from,
+                       (long long)theirs->way);
 }
 
 /* When all have come: reads, and says so where somebody's memory was read. */

@@ -16,8 +16,7 @@ static tri_status same_tokenizer_compare(const char *given, const tri_tokenizer 
   return tri_fail(TRI_BAD_FILE,
                   "--tokenizer %s (%" PRId64
                   " tokens, fingerprint %.8s) is another tokenizer than the model was trained "
-                  "with, %s (%" PRId64
-                  " tokens, fingerprint %.8s); leave --tokenizer away, and the model's own is taken",
+                  "with, %s (%" PRId64 " tokens, fingerprint %.8s); omit --tokenizer to use the model's own",
                   given, tri_tokenizer_vocab_size(tokenizer), of_given, path, tri_tokenizer_vocab_size(own), of_own);
 }
 

@@ -173,7 +173,7 @@ static tri_status create_best(const tri_device_request *request, tri_device **ou
   cpu.name = "cpu";
   if (tri_gpu_is_visible()) {
     if (create(&gpu, out) == TRI_OK) return TRI_OK;
-    tri_warn("this runs on the CPU, since the GPU that is there cannot be used: %s", tri_status_message());
+    tri_warn("running on the CPU, because the GPU cannot be used: %s", tri_status_message());
   }
   return create(&cpu, out);
 }

@@ -19,8 +19,8 @@ static tri_status read_number(const char *path, const json_t *root, const char *
   if (value == NULL || json_is_null(value)) return TRI_OK;
   const double number = json_number_value(value);
   if (!json_is_number(value) || !(number >= low && number <= high)) {
-    return tri_fail(TRI_BAD_FILE, "%s: `%s` must be a number from %g to %g; mend it, or move the file away", path, key,
-                    low, high);
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` must be a number from %g to %g; correct it, or move the file away", path,
+                    key, low, high);
   }
   *out = number;
   return TRI_OK;

@@ -62,7 +62,7 @@ def test_killed(tmp_path, run, command):
     shutil.copytree(tmp_path / left, tmp_path / "another.tmp-ab")
     os.symlink(run / "run", tmp_path / "a folder.tmp-34")
     done = trireme(*words_of(command, run, to))
-    assert done.stderr.count("is removed, which a killed process has left") == 1, done.stderr
+    assert done.stderr.count(", which a killed process left behind") == 1, done.stderr
     assert left_of(to) == ["a folder.tmp-", "a folder.tmp-12", "a folder.tmp-34", "a folder.tmp-x"] and (run / "run").is_dir()
     assert (tmp_path / "another.tmp-12/mine").exists() and (tmp_path / "another.tmp-ab/LOCK").exists()
     assert not (to / "LOCK").exists()

@@ -144,8 +144,8 @@ static tri_status check_method(const merge_arguments *a, const tri_combine_metho
                   {"--t", a->t, method->t}};
   for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
     if (!settings[i].given || settings[i].taken) continue;
-    return tri_fail(TRI_BAD_USAGE, "merge: %s is not for %s, which would take no notice of it; --help says whose it is",
-                    settings[i].name, method->name);
+    return tri_fail(TRI_BAD_USAGE, "merge: %s does not apply to %s; see trireme merge --help", settings[i].name,
+                    method->name);
   }
   *out = method;
   return TRI_OK;

@@ -67,8 +67,7 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
     switch (result) {
       case OPTION_SET: out->sets[out->num_sets++] = optarg; break;
       case OPTION_RESUME:
-        if (*optarg == '\0')
-          return tri_fail(TRI_BAD_USAGE, "--resume takes auto, never or a folder, and was given nothing");
+        if (*optarg == '\0') return tri_fail(TRI_BAD_USAGE, "--resume needs a value: auto, never or a folder");
         out->resume = optarg;
         break;
       case OPTION_TIMELINE: out->timeline = optarg; break;

@@ -48,7 +48,8 @@ const char *tri_cuda_advice(tri_gpu_enum error) {
       return "the forward-compatible libcuda that was found is not for this GPU: take the folder with it (`compat`) "
              "out "
              "of LD_LIBRARY_PATH";
-    case TRI_CUDA_UNKNOWN: return SEE_LOG "A GPU that has fallen off, or a driver that was updated, wants a reboot";
+    case TRI_CUDA_UNKNOWN:
+      return SEE_LOG "After a GPU has fallen off the bus, or its driver was updated, a reboot is needed";
     default: break; /* of some hundred, which NVIDIA adds to */
   }
   if (error >= TRI_CUDA_MPS_FIRST && error <= TRI_CUDA_MPS_LAST) {

@@ -38,7 +38,7 @@ const char *tri_hip_advice(tri_gpu_enum error) {
       return "the GPU that was there is gone, or was never free to be used: `rocminfo` shows what there is. " SEE_LOG;
     case TRI_HIP_UNKNOWN:
     case TRI_HIP_RUNTIME_MEMORY:
-    case TRI_HIP_RUNTIME_OTHER: return SEE_LOG "A GPU that was reset, or a driver that was updated, wants a reboot";
+    case TRI_HIP_RUNTIME_OTHER: return SEE_LOG "After a GPU was reset, or its driver was updated, a reboot is needed";
     default: break; /* of some hundred, which AMD adds to */
   }
   return SEE_LOG "If it persists, it is a bug in this program or a fault of ROCm's";
