@@ -68,7 +68,7 @@ def test_eval_compares_tokenizers(made):
 def test_generate_compares_tokenizers(made, tmp_path):
     said = failure(trireme("generate", made / "run", "--prompt", "a", "--tokenizer", made / "learnt/tokenizer.json", status=4))
     assert f"--tokenizer {made}/learnt/tokenizer.json (257 tokens, fingerprint " in said
-    assert "step-00000002/tokenizer.json (257 tokens, fingerprint 77c4e0e6); leave --tokenizer away" in said
+    assert "step-00000002/tokenizer.json (257 tokens, fingerprint 77c4e0e6); omit --tokenizer" in said
     # The same one, written by another program in another way, and the same by name.
     Tokenizer.from_file(str(made / "bytes/tokenizer.json")).save(str(tmp_path / "same.json"), pretty=False)
     assert (tmp_path / "same.json").read_bytes() != (made / "bytes/tokenizer.json").read_bytes()

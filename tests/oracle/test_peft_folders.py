@@ -271,7 +271,7 @@ def test_bad_folders(made, tmp_path):
             said = refused(*command)
             assert re.search(words, said), said
             assert not (tmp_path / "out").exists()
-    assert "is an adapter itself" in refused("eval", adapter, data, "--base", adapter)
+    assert "is itself an adapter, not a base" in refused("eval", adapter, data, "--base", adapter)
     assert "is not an adapter" in refused("eval", made / "llama", data, "--base", made / "llama")
     assert "--merge is for an adapter" in refused("export", made / "llama", tmp_path / "out", "--merge")
     assert "--base goes with --merge" in refused("export", adapter, tmp_path / "out", "--base", made / "llama")

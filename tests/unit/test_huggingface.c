@@ -466,7 +466,7 @@ static void test_experts_refused(void **state) {
       {"{\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 2}", TRI_UNSUPPORTED,
        "`decoder_sparse_step` is 2: a layer without experts between others is not supported"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1]}", TRI_UNSUPPORTED,
-       "`mlp_only_layers` has others than the first layers (0, 1, ...)"},
+       "`mlp_only_layers` lists layers other than the first ones (0, 1, ...)"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}", TRI_UNSUPPORTED,
        "`mlp_only_layers` has others"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 1}", TRI_BAD_FILE,
