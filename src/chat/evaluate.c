@@ -84,7 +84,7 @@ static tri_status find_attribute(tri_chat_value value, tri_chat_value name, bool
   const tri_chat_function *method = tri_chat_function_find(tri_chat_methods((tri_chat_kind)value.kind), name);
   *found = method != NULL;
   if (method != NULL) {
-    *out = (tri_chat_value){.kind = TRI_CHAT_FUNCTION, .function = method};
+    *out = (tri_chat_value){.kind = TRI_CHAT_FUNCTION, .is_method = true, .function = method};
     return TRI_OK;
   }
   if (value.kind == TRI_CHAT_STRING && value.is_safe) {

@@ -355,6 +355,13 @@ static tri_status equal_dicts(tri_chat_arena *arena, const tri_chat_dict *a, con
   return TRI_OK;
 }
 
+/* In Python methods are equal if they are of one object, which may be another for an equal value. */
+static tri_status equal_functions(tri_chat_value a, tri_chat_value b, bool *out) {
+  *out = a.function == b.function;
+  if (*out && a.is_method) return tri_fail(TRI_UNSUPPORTED, "methods of values cannot be compared");
+  return TRI_OK;
+}
+
 static tri_status equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value b, int depth, bool *out) {
   *out = false;
   TRI_TRY(tri_chat_arena_charge(arena, 0));
@@ -374,7 +381,7 @@ static tri_status equal(tri_chat_arena *arena, tri_chat_value a, tri_chat_value 
     case TRI_CHAT_NAMESPACE: *out = a.dict == b.dict; return TRI_OK;
     case TRI_CHAT_LOOP: *out = a.loop == b.loop; return TRI_OK;
     case TRI_CHAT_MACRO: *out = a.macro == b.macro; return TRI_OK;
-    case TRI_CHAT_FUNCTION: *out = a.function == b.function; return TRI_OK;
+    case TRI_CHAT_FUNCTION: return equal_functions(a, b, out);
     case TRI_CHAT_BOOLEAN:
     case TRI_CHAT_INTEGER:
     case TRI_CHAT_REAL: return TRI_OK;

@@ -36,6 +36,7 @@ struct tri_chat_function;
 typedef struct tri_chat_value {
   uint8_t kind; /* a tri_chat_kind */
   bool is_rope;
+  bool is_method; /* a function that belongs to a value, which is not kept */
   bool is_safe;   /* a string that `safe` made: Markup, whose methods and `+` escape what they are given */
   int32_t origin; /* of a string: 1 + the message that it was copied from, or 0 */
   union {
