@@ -10,16 +10,17 @@
  *
  * - ZeRO 1: the optimizer states of its parts.
  *
- * - ZeRO 2: the gradients of its parts, too. A bucket's gradients are computed in one of two slots, which buckets use
- * in turn, and reduced; then the rank's part is copied away. This holds for steps of one micro-batch. With more,
+ * - ZeRO 2: the gradients of its parts, too. A bucket's gradients are computed in one of two buffers, which buckets
+ * use in turn, and reduced; then the rank's part is copied away. This holds for steps of one micro-batch. With more,
  * gradients are accumulated over the micro-batches first, whole until the last one: reducing each micro-batch's
  * gradients would multiply the traffic and change the order of the sums, and with it the last bits of the result.
  *
- * - ZeRO 3: the values of its parts, too. A bucket's values are gathered into one of two slots before the piece of the
- *   program that needs them, while the piece before that runs.
+ * - ZeRO 3: the values of its parts, too. A bucket's values are gathered into one of two buffers before the piece of
+ * the program that needs them, while the piece before that runs.
  *
- * The bucket of tied embeddings is never sharded: its gradients are complete only at the end of a step, and the output
- * projection needs the embedding's values at the other end of the model. */
+ * The gradients and values of the bucket of tied embeddings stay whole (its optimizer states are sharded): its
+ * gradients are complete only at the end of a step, and the output projection needs the embedding's values at the other
+ * end of the model. */
 #ifndef TRI_SCHEDULE_BUCKETS_H
 #define TRI_SCHEDULE_BUCKETS_H
 

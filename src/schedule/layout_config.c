@@ -81,7 +81,8 @@ static const tri_config_key layout_keys[] = {
     {KEY(sequence_parallel, TRI_CONFIG_BOOL), SEARCH(sequence_parallel, LAYERS, .after = {"tensor"}),
      .fallback = "false", .help = "sequence parallelism: tensor ranks split norms, dropout and residuals by tokens"},
     {COUNT(zero, 0, 3), SEARCH(zero, ALL, .after = {"tensor", "context", "pipeline", "micro_batch"}), .fallback = "0",
-     .help = "ZeRO stage: 1 shards optimizer states over replicas, 2 gradients too, 3 parameters too"},
+     .help = "ZeRO stage: 1 shards optimizer states over replicas, 2 gradients too (in steps of one micro-batch), 3 "
+             "parameters too"},
     {CHOICE(recompute, recomputes), SEARCH(recompute, LAYERS), .fallback = "none",
      .help = "activations recomputed in the backward pass to save memory"},
     {COUNT(recompute_every, 1, 1 << 20), .fallback = "1", .help = "recompute: full applies to one of this many layers"},

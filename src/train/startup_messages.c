@@ -206,6 +206,15 @@ static void announce_length(const tri_training *t) {
           tri_format_seconds(tri_training_work_flops(t) / t->peak_flops, seconds, sizeof seconds));
 }
 
+/* ZeRO 2 and 3 shard gradients only in steps of one micro-batch (buckets.h). */
+static void announce_whole_gradients(const tri_training *t) {
+  const tri_layout *layout = &t->config->layout;
+  const int64_t micro_batches = tri_layout_micro_batches(layout, t->config->optimizer.global_batch);
+  if (layout->zero < 2 || micro_batches == 1) return;
+  tri_log("layout.zero %ld does not shard gradients here: with %ld micro-batches a step they are accumulated whole%s",
+          (long)layout->zero, (long)micro_batches, layout->zero == 2 ? ", so it is the same as zero 1" : "");
+}
+
 void tri_training_announce(const tri_training *t) {
   const tri_run_config *config = t->config;
   const tri_parameter_table *table = tri_engine_parameters(t->engine);
@@ -219,6 +228,7 @@ void tri_training_announce(const tri_training *t) {
     tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batches a step",
             t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
             (long)layout->zero, (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
+    announce_whole_gradients(t);
   }
   char rate[96] = "no memory left to measure the peak with";
   if (t->peak_flops > 0) {
