@@ -105,8 +105,8 @@ def test_ties(made, tmp_path, density):
     (("a", "b", "--method", "ties"), 2, "needs --base"),
     (("a", "b", "c", "--method", "slerp"), 2, "takes 2 models, and 3"),
     (("a", "b", "--method", "slerp", "--weights", "1,3"), 2, "--weights does not apply to slerp"),
-    (("a", "b", "--density", "0.5"), 2, "--density does not apply to linear"), (("a", "b", "--scale", "2"), 2, "--scale is not for linear"),
-    (("a", "b", "--t", "0.5"), 2, "--t does not apply to linear"), (("a", "b", "--method", "task_arithmetic", "--base", "c", "--density", "1"), 2, "--density is not for task_arithmetic"),
+    (("a", "b", "--density", "0.5"), 2, "--density does not apply to linear"), (("a", "b", "--scale", "2"), 2, "--scale does not apply to linear"),
+    (("a", "b", "--t", "0.5"), 2, "--t does not apply to linear"), (("a", "b", "--method", "task_arithmetic", "--base", "c", "--density", "1"), 2, "--density does not apply to task_arithmetic"),
     (("a", "none"), BAD_FILE, "none"),
 ])
 def test_what_does_not_go_together_is_refused(made, tmp_path, words, status, message):
