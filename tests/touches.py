@@ -48,6 +48,8 @@ TOUCHES = {
     "src/data": [
         "oracle/test_corpus.py", "oracle/test_corpus_identity.py", "oracle/test_documents.py", "oracle/test_mixture.py",
         "oracle/test_label_weights.py", "oracle/test_resume.py", "oracle/test_characters.py"],
+    "src/device/activation.h": [
+        "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_core.py", "oracle/test_extension_guides.py"],
     "src/device": [
         "oracle/test_attention.py", "oracle/test_parity.py", "oracle/test_device_faults.py", "oracle/test_gpu_choice.py",
         "oracle/test_gemm_choices.py", "oracle/test_bf16_copies.py", "oracle/test_nf4.py", "guarded/test_parity.py", "emulated/test_parity.py",

@@ -5,8 +5,8 @@
  *
  *   VALUE, name        TRI_ACTIVATION_VALUE, and what run files call it
  *   hf_names           transformers' names of the same function (ACT2FN), separated by spaces; exports write the first
- *   operation, gated   names in timelines: of y = act(x), and of y = act(gate) * up
- *   forward, backward  FLOPs for an element; an exponential and a division count as a few
+ *   operation, gated   names in `train --dry-run`: of y = act(x), and of y = act(gate) * up
+ *   forward, backward  FLOPs for an element; an exponential counts as 6, a division as 2
  *
  * and each device has its value and its slope: reference/activations.h, cpu/kernels/activations.h,
  * gpu/kernels/activations.h. A row without them does not build.
@@ -31,7 +31,8 @@
   X(RELU2, relu2, "relu2", "relu2", "reglu2", 2, 3, __VA_ARGS__)                                                       \
   /* x tanh(log(1 + exp(x))) (Misra 2019) */                                                                           \
   X(MISH, mish, "mish", "mish", "mish_glu", 16, 24, __VA_ARGS__)                                                       \
-  X(TANH, tanh, "tanh", "tanh", "tanh_glu", 10, 12, __VA_ARGS__)
+  X(TANH, tanh, "tanh", "tanh", "tanh_glu", 10, 12, __VA_ARGS__)                                                       \
+  /* the next row goes here */
 
 #define TRI_ACTIVATIONS(X) TRI_ACTIVATIONS_WITH(X, )
 

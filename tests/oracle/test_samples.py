@@ -201,7 +201,7 @@ def test_bad_input(tmp_path, corpus):
 def test_what_is_in_the_way(tmp_path, corpus):
     (tmp_path / "run/samples.jsonl").mkdir(parents=True)
     said = trireme("train", write_run(tmp_path, corpus, {}), status=4).stderr
-    assert "samples.jsonl is a folder, where the run writes a file" in said
+    assert "samples.jsonl is a folder, and the run writes a file there" in said
 
 
 def test_a_full_disk(tmp_path, corpus):

@@ -369,7 +369,7 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
   bool noisy = tri_board_column_is_noisy((tri_board_column)c) && r->smoothing > 1;
   double middle = noisy ? smoothed_at(s->columns[c], last, r->smoothing) : sum / (double)count;
   assert_true(b->low == low && b->high == high);
-  if (fabs(b->middle - middle) > 1e-9 * (1 + fabs(middle)))
+  if (!(fabs(b->middle - middle) <= 1e-9 * (1 + fabs(middle))))
     fail_msg("column %d at %ld: %.12g, not %.12g", c, (long)at, b->middle, middle);
 }
 

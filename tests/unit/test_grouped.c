@@ -395,7 +395,7 @@ static void check_sums(tri_device *device, tri_dtype type, int64_t terms, int64_
       if (place >= 0) sum += typed_get(&in, place * width + i % width);
     }
     const double got = typed_get(&out, i);
-    if (fabs(got - sum) > typed_rounding(type) * (fabs(sum) + 1e-3)) {
+    if (!(fabs(got - sum) <= typed_rounding(type) * (fabs(sum) + 1e-3))) {
       fail_msg("%s, %s: a sum of %lld rows is %.9g, not %.9g", device->info.name, tri_dtype_name(type),
                (long long)terms, got, sum);
     }
@@ -429,7 +429,7 @@ static double gated(tri_activation kind, double gate, double up, double weight) 
 }
 
 static void check_near(double got, double expected, double tolerance, const char *what) {
-  if (fabs(got - expected) > tolerance) fail_msg("%s is %.9g, not %.9g", what, got, expected);
+  if (!(fabs(got - expected) <= tolerance)) fail_msg("%s is %.9g, not %.9g", what, got, expected);
 }
 
 static void check_gated(tri_device *device, tri_dtype type, tri_activation kind, int64_t width) {

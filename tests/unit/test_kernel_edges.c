@@ -201,6 +201,44 @@ static void check_activations(tri_device *device) {
   check_grid(device, "relu", relu, 0);
 }
 
+static double plain_activation(tri_activation kind, double x) {
+  switch (kind) {
+    case TRI_ACTIVATION_GELU_TANH: return gelu_tanh(x);
+    case TRI_ACTIVATION_GELU_ERF: return gelu_erf(x);
+    case TRI_ACTIVATION_SILU: return silu(x);
+    case TRI_ACTIVATION_RELU: return relu(x);
+    case TRI_ACTIVATION_QUICK_GELU: return quick_gelu(x);
+    case TRI_ACTIVATION_RELU2: return relu2(x);
+    case TRI_ACTIVATION_MISH: return mish(x);
+    case TRI_ACTIVATION_TANH: return tanh(x);
+  }
+  return NAN;
+}
+
+/* All slopes from -9 to 9, by differences; not where a function may have a bend, at 0. */
+static void check_slopes(tri_device *device) {
+#define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
+  static const tri_activation kinds[] = {TRI_ACTIVATIONS(KIND)};
+  const double h = 1e-5;
+  make_grid(-9.0f, 9.0f);
+  for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    CHECK_OK(KERNEL(activation_backward, TRI_FP32, kinds[k], tri_all_rows(1), GRID, grid_x, grid_one, grid_y));
+    for (int i = 0; i < GRID; i += 7) {
+      const double x = (double)grid_x[i];
+      const double expected = (plain_activation(kinds[k], x + h) - plain_activation(kinds[k], x - h)) / (2 * h);
+      if (fabs(x) > h && !(fabs((double)grid_y[i] - expected) <= 3e-6 * (1 + fabs(expected)))) {
+        fail_msg("%s: the slope of activation %zu at %.9g is %.9g, not %.9g", device->info.name, k, x, grid_y[i],
+                 expected);
+      }
+    }
+  }
+}
+
+static void test_slopes(void **state) {
+  (void)state;
+  on_every_unit(check_slopes);
+}
+
 static void test_activations(void **state) {
   (void)state;
   on_every_unit(check_activations);
@@ -216,7 +254,6 @@ static void check_nan(tri_device *device) {
       int32_t label = 0;
       for (int i = 0; i < COUNT; i++) one[i] = 1.0f;
       x[at] = float_of(nans[n]);
-#define KIND(VALUE, ...) TRI_ACTIVATION_##VALUE,
       static const tri_activation kinds[] = {TRI_ACTIVATIONS(KIND)};
       for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         CHECK_OK(KERNEL(activation_forward, TRI_FP32, kinds[k], tri_all_rows(1), COUNT, x, y));
@@ -603,14 +640,23 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bf16),          cmocka_unit_test(test_bf16_from_double),
-      cmocka_unit_test(test_exp),           cmocka_unit_test(test_activations),
-      cmocka_unit_test(test_nan),           cmocka_unit_test(test_sums),
-      cmocka_unit_test(test_scale),         cmocka_unit_test(test_dropout_of_shares),
-      cmocka_unit_test(test_copy_rows),     cmocka_unit_test(test_dropout),
-      cmocka_unit_test(test_embedding),     cmocka_unit_test(test_positions),
-      cmocka_unit_test(test_by_hand),       cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_sums_in_norms), cmocka_unit_test(test_weights_around_zero),
+      cmocka_unit_test(test_bf16),
+      cmocka_unit_test(test_bf16_from_double),
+      cmocka_unit_test(test_exp),
+      cmocka_unit_test(test_activations),
+      cmocka_unit_test(test_slopes),
+      cmocka_unit_test(test_nan),
+      cmocka_unit_test(test_sums),
+      cmocka_unit_test(test_scale),
+      cmocka_unit_test(test_dropout_of_shares),
+      cmocka_unit_test(test_copy_rows),
+      cmocka_unit_test(test_dropout),
+      cmocka_unit_test(test_embedding),
+      cmocka_unit_test(test_positions),
+      cmocka_unit_test(test_by_hand),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_sums_in_norms),
+      cmocka_unit_test(test_weights_around_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

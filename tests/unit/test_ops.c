@@ -427,7 +427,7 @@ static void test_rope_tables(void **state) {
   for (int r = 0; r < ROWS; r++) turn(rows + r * WIDTH, r % SEQUENCE);
   for (int i = 0; i < ROWS * WIDTH; i++) expected += rows[i] * noise(1, i);
   const double got = loss(&b);
-  if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("the sum is %.15g, not %.15g", got, expected);
+  if (!(fabs(got - expected) <= 1e-12 * fabs(expected))) fail_msg("the sum is %.15g, not %.15g", got, expected);
   end(&b);
 }
 
@@ -455,7 +455,7 @@ static void test_position_offset(void **state) {
     expected += noise(1, i) * (tokens[b.ids[row] * 5 + column] + table[(row % SEQUENCE + 2) * 5 + column]);
   }
   const double got = loss(&b);
-  if (fabs(got - expected) > 1e-12 * fabs(expected)) fail_msg("the sum is %.15g, not %.15g", got, expected);
+  if (!(fabs(got - expected) <= 1e-12 * fabs(expected))) fail_msg("the sum is %.15g, not %.15g", got, expected);
   end(&b);
 }
 
@@ -509,7 +509,7 @@ static void test_loss_of_formed_logits(void **state) {
     for (int v = 0; v < 7; v++) sum += exp(logits[v]);
     if (b.labels[r] >= 0) expected += (double)b.weights[r] * (log(sum) - logits[b.labels[r]]);
   }
-  if (fabs(got - expected) > 1e-12 * expected) fail_msg("the loss is %.15g, not %.15g", got, expected);
+  if (!(fabs(got - expected) <= 1e-12 * expected)) fail_msg("the loss is %.15g, not %.15g", got, expected);
   end(&b);
 }
 

@@ -5,7 +5,7 @@
 #include <math.h>
 
 static void check_near(double value, double wanted, double error) {
-  if (fabs(value - wanted) > error) fail_msg("%.17g in the place of %.17g", value, wanted);
+  if (!(fabs(value - wanted) <= error)) fail_msg("%.17g in the place of %.17g", value, wanted);
 }
 
 static void places(void **state) {

@@ -26,7 +26,7 @@ static tri_cluster round_machine(void) {
 }
 
 static void near(double found, double expected) {
-  if (fabs(found - expected) > 1e-9 * fabs(expected)) fail_msg("%.17g is not %.17g", found, expected);
+  if (!(fabs(found - expected) <= 1e-9 * fabs(expected))) fail_msg("%.17g is not %.17g", found, expected);
 }
 
 static void test_memory_and_products(void **state) {
@@ -56,9 +56,9 @@ static void test_rings(void **state) {
     const double gathered = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, all, &system);
     const double scattered = tri_network_collective(&cluster, TRI_COLLECTIVE_REDUCE_SCATTER, bytes, all, &system);
     const double reduced = tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, bytes, all, &system);
-    if (fabs(gathered / (rounds * each) - 1) > 1e-3) fail_msg("%ld ranks gather in %g s", (long)n, gathered);
-    if (fabs(scattered / (rounds * each) - 1) > 1e-3) fail_msg("%ld ranks scatter in %g s", (long)n, scattered);
-    if (fabs(reduced / (2 * rounds * each) - 1) > 1e-3) fail_msg("%ld ranks add up in %g s", (long)n, reduced);
+    if (!(fabs(gathered / (rounds * each) - 1) <= 1e-3)) fail_msg("%ld ranks gather in %g s", (long)n, gathered);
+    if (!(fabs(scattered / (rounds * each) - 1) <= 1e-3)) fail_msg("%ld ranks scatter in %g s", (long)n, scattered);
+    if (!(fabs(reduced / (2 * rounds * each) - 1) <= 1e-3)) fail_msg("%ld ranks add up in %g s", (long)n, reduced);
   }
   const tri_group_extent alone = {1, 1};
   assert_true(tri_network_collective(&cluster, TRI_COLLECTIVE_ALL_REDUCE, 1e10, alone, &system) <= 0);

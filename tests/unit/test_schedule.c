@@ -424,7 +424,7 @@ static void check_stages(const tri_model *model, const tri_layout *layout, doubl
   }
   assert_int_equal(next, model->num_layers + 1);
   double best = least_work(model->num_layers, stages, embedding, head, true);
-  if (fabs(most - best) > 1e-9) {
+  if (!(fabs(most - best) <= 1e-9)) {
     fail_msg("%ld layers, embedding %g, head %g, %ld stages: %g, not %g", (long)model->num_layers, embedding, head,
              (long)stages, most, best);
   }

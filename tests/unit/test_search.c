@@ -11,7 +11,7 @@
 enum { CASES = 6, TOP = 4 };
 
 static void near(double found, double expected, const char *what) {
-  if (fabs(found - expected) > 1e-9 * fabs(expected)) fail_msg("%s: %.17g is not %.17g", what, found, expected);
+  if (!(fabs(found - expected) <= 1e-9 * fabs(expected))) fail_msg("%s: %.17g is not %.17g", what, found, expected);
 }
 
 static tri_model draw_model(draws *d) {

@@ -29,7 +29,7 @@ static void check_vector(int64_t side, int64_t k, const double *vector, double t
   double largest = 0, product = 0;
   for (int64_t i = 0; i < side; i++) {
     product += vector[i] * wave(side, k, i);
-    if (fabs(vector[i]) > fabs(largest)) largest = vector[i];
+    if (!(fabs(vector[i]) <= fabs(largest))) largest = vector[i];
   }
   assert_true(largest > 0);
   for (int64_t i = 0; i < side; i++)

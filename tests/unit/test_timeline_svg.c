@@ -227,7 +227,7 @@ static void expect_widths(const tri_lane_spans *list, const tri_timeline_shares 
   for (int paint = 1; paint < TRI_NUM_PAINTS; paint++) {
     double share =
         paint < TRI_PAINT_AXES ? shares->by_kind[paint - TRI_PAINT_WORK] : shares->exposed[paint - TRI_PAINT_AXES];
-    if (fabs(width[paint] / pixels - share) > 0.01) {
+    if (!(fabs(width[paint] / pixels - share) <= 0.01)) {
       fail_msg("%d events wide: %.3f of colour %d, not %.3f", (int)list->count, width[paint] / pixels, paint, share);
     }
   }
