@@ -468,7 +468,7 @@ static void test_experts_refused(void **state) {
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [1]}", TRI_UNSUPPORTED,
        "`mlp_only_layers` lists layers other than the first ones (0, 1, ...)"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [\"a\"]}", TRI_UNSUPPORTED,
-       "`mlp_only_layers` has others"},
+       "`mlp_only_layers` lists layers other"},
       {"{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": 1}", TRI_BAD_FILE,
        "`mlp_only_layers` is 1, but should be a list of layers"},
       {DOTS "\"n_group\": 3}", TRI_BAD_FILE, "`n_group` 3 does not divide n_routed_experts 8; try 2"},
