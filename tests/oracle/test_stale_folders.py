@@ -75,7 +75,7 @@ def test_alive(tmp_path, run):
     process = stopped_in("export", run, to)
     before = left_of(to)
     done = trireme(*words_of("export", run, to))
-    assert "is removed" not in done.stderr and left_of(to) == before
+    assert "left behind" not in done.stderr and left_of(to) == before
     process.send_signal(signal.SIGCONT)
     said = process.communicate()[1]
     assert process.returncode == 5 and "cannot rename" in said, said
