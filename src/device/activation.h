@@ -6,7 +6,7 @@
  *   VALUE, name        TRI_ACTIVATION_VALUE, and what run files call it
  *   hf_names           transformers' names of the same function (ACT2FN), separated by spaces; exports write the first
  *   operation, gated   names in `train --dry-run`: of y = act(x), and of y = act(gate) * up
- *   forward, backward  FLOPs for an element; an exponential counts as 6, a division as 2
+ *   forward, backward  FLOPs for an element, roughly; an exponential and a division count as several
  *
  * and each device has its value and its slope: reference/activations.h, cpu/kernels/activations.h,
  * gpu/kernels/activations.h. A row without them does not build.
