@@ -9,7 +9,8 @@ static tri_status check_factors(const tri_model *m, const char *key, const doubl
   if (pairs > TRI_ROPE_MOST_PAIRS) {
     return tri_fail(
         TRI_BAD_CONFIG,
-        "`rope_scaling.type` longrope goes with up to %d components of a head that rotate, and here %" PRId64 " do",
+        "`rope_scaling.type` longrope supports up to %d rotated components of a head, and this model rotates %" PRId64
+        "",
         2 * TRI_ROPE_MOST_PAIRS, 2 * pairs);
   }
   if (count == pairs) return TRI_OK;
@@ -85,14 +86,15 @@ static tri_status check_heads(const tri_model *m) {
 static tri_status check_windows(const tri_model *m) {
   if (m->window == 0) {
     if (m->local_rope_theta == 0) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`local_rope_theta` is for layers with a window, and there is none; give `window`");
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`local_rope_theta` is for layers with a sliding window, and `window` is not set; set it");
   }
   switch (tri_blocks_of(m)->windows) {
     case TRI_WINDOWS_ANY: return TRI_OK;
     case TRI_WINDOWS_ALL: break;
   }
   if (strcmp(m->window_layers, "all") == 0) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`; %s has the window in all layers, so leave it out",
+  return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`; in %s all layers have the window; leave it out",
                   m->window_layers, tri_family_name(m->family));
 }
 

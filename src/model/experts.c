@@ -162,8 +162,8 @@ static tri_status check_groups(const tri_model *m) {
   const int64_t above = (chosen + kept - 1) / kept * kept;
   if (m->router_quota && chosen % kept != 0) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`experts_per_token` %" PRId64 " is not as many of each of the %" PRId64
-                    " groups (router_quota, router_kept_groups); try %" PRId64,
+                    "`experts_per_token` %" PRId64 " is not a multiple of router_kept_groups %" PRId64
+                    ", and router_quota takes equally many from each of these groups; try %" PRId64,
                     chosen, kept, above < of_kept ? above : of_kept);
   }
   if (chosen > of_kept) {
@@ -203,12 +203,14 @@ static tri_status check_balance(const tri_model *m) {
   switch (m->balance) {
     case TRI_BALANCE_EXPERTS_NONE:
       if (m->balance_rate == 0) return TRI_OK;
-      return tri_fail(TRI_BAD_CONFIG, "`balance_rate` is for balance sequence or bias, and balance is none");
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`balance_rate` is for `balance: sequence` or `bias`, and balance is none; leave it out");
     case TRI_BALANCE_EXPERTS_SEQUENCE: return TRI_OK;
     case TRI_BALANCE_EXPERTS_BIAS: break;
   }
   if (m->router_bias) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`balance` is bias, and the router has none to move; set router_bias: true");
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`balance: bias` updates the bias of the router, which has none; set router_bias: true");
 }
 
 tri_status tri_model_check_experts(const tri_model *m) {

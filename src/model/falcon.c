@@ -97,7 +97,7 @@ static tri_status falcon_check(const tri_model *m) {
   TRI_TRY(tri_family_check_head_dim(m));
   if (num_norms(m) > 0 || !is_new(m)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`num_kv_heads` %" PRId64 " is 1 or num_heads %" PRId64
+                  "`num_kv_heads` %" PRId64 " must be 1 or num_heads %" PRId64
                   " in falcon with `residual: sequential`; change one of them",
                   m->num_kv_heads, m->num_heads);
 }

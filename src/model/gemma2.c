@@ -39,11 +39,10 @@ tri_status tri_gemma_check(const tri_model *model) {
   double scalar = 0;
   if (find_scalar(model, &scalar)) return TRI_OK;
   const double below = floor(scalar) < 1 ? 1 : floor(scalar), near = scalar - below < 0.5 ? below : below + 1;
-  return tri_fail(
-      TRI_BAD_CONFIG,
-      "`attention_scale` %.10g is 1 / sqrt(%.10g), and the config.json of this family can only say 1 / sqrt of "
-      "a whole number; take %.10g, which is 1 / sqrt(%.0f), or leave it out",
-      model->attention_scale, scalar, 1 / sqrt(near), near);
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`attention_scale` %.10g is 1 / sqrt(%.10g), and the config.json of this family can only express 1 / "
+                  "sqrt of a whole number; take %.10g, which is 1 / sqrt(%.0f), or leave it out",
+                  model->attention_scale, scalar, 1 / sqrt(near), near);
 }
 
 void tri_gemma_write(const tri_model *model, json_t *to) {

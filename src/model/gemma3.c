@@ -26,7 +26,7 @@ static tri_status gemma3_read(const tri_json_reader *from, tri_model *out) {
 
 static const tri_hf_key keys[] = {
     TRI_HF_KEYS_READS("sliding_window_pattern"),
-    TRI_HF_KEYS_ONLY("use_bidirectional_attention", "false", "attention to what comes later"),
+    TRI_HF_KEYS_ONLY("use_bidirectional_attention", "false", "attention to later tokens"),
     {.key = NULL},
 };
 

@@ -50,7 +50,7 @@ static tri_status gpt_neox_check(const tri_model *m) {
   TRI_TRY(tri_family_check_kv_heads(m));
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->residual != TRI_RESIDUAL_PARALLEL_ONE_NORM) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`residual` is parallel or sequential in gpt_neox; parallel_one_norm is phi's");
+  return tri_fail(TRI_BAD_CONFIG, "`residual` must be parallel or sequential in gpt_neox; parallel_one_norm is phi's");
 }
 
 const tri_family_table tri_family_gpt_neox = {

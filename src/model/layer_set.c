@@ -76,8 +76,9 @@ static tri_status check_text(const char *set, const char *key, int64_t num_layer
   for (layer_run run; good && !pattern && *at != '\0';) {
     good = read_run(&at, num_layers, &run) && run.first < run.end;
     if (good && run.end > num_layers) {
-      return tri_fail(TRI_BAD_CONFIG, "`%s` names layer %" PRId64 ", and the model's are 0 to %" PRId64 " (num_layers)",
-                      key, run.end - 1, num_layers - 1);
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`%s` names layer %" PRId64 ", and the model's layers are 0 to %" PRId64 " (num_layers)", key,
+                      run.end - 1, num_layers - 1);
     }
   }
   if (good) return TRI_OK;
@@ -116,7 +117,7 @@ static tri_status print_runs(const bool *chosen, const char *key, int64_t num_la
     used += (size_t)added;
     if (used >= TRI_LAYER_SET_BYTES) {
       return tri_fail(TRI_UNSUPPORTED,
-                      "`%s` would take more than %d letters to say which layers are meant: too irregular", key,
+                      "`%s`: the list of its layers has more than %d characters; choose a more regular pattern", key,
                       TRI_LAYER_SET_BYTES - 1);
     }
   }

@@ -32,7 +32,7 @@ static tri_status llama_check(const tri_model *m) {
   if (m->mlp_bias) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, "
-                    "`output_bias`) and without a window: that is what a config.json has words for");
+                    "`output_bias`) and without a window: a config.json cannot express anything else");
   }
   return tri_fail(TRI_BAD_CONFIG,
                   "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has "

@@ -14,8 +14,9 @@ tri_status tri_model_assume_sequence(const tri_model *model, tri_status code, co
     *out = model->max_sequence;
     return TRI_OK;
   }
-  return tri_fail(code, "how long are the sequences? %s takes up to %" PRId64 " tokens, which is not assumed; %s",
-                  model->name, model->max_sequence, how);
+  return tri_fail(
+      code, "the sequence length is missing: %s takes up to %" PRId64 " tokens, which is too long for a default; %s",
+      model->name, model->max_sequence, how);
 }
 
 tri_status tri_model_check_numbers(const tri_model *model, tri_dtype activations, const char *prefix) {

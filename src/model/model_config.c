@@ -47,7 +47,7 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
     snprintf(path, sizeof path, "%s", reference->text);
     if (!tri_path_exists(path)) {
       return tri_yaml_fail(reference, "the model",
-                           " is a file that is not there: %s (relative to the current directory)",
+                           " is a file that does not exist: %s (relative to the current directory)",
                            tri_yaml_excerpt(path, excerpt));
     }
   }

@@ -17,7 +17,7 @@ tri_status tri_objective_append(const tri_train_objective *objective, const tri_
   const tri_op_call *last = list->num_calls > 0 ? &list->calls[list->num_calls - 1] : NULL;
   if (last != NULL && last->op->makes_loss && (!list->scores || last->outputs[0] >= 0)) return TRI_OK;
   if (last != NULL && last->op->makes_loss) {
-    return tri_fail(TRI_UNSUPPORTED, "the objective %s has no loss of each label by itself", objective->name);
+    return tri_fail(TRI_UNSUPPORTED, "the objective %s has no loss for each label", objective->name);
   }
   return tri_fail_internal("the objective %s does not end in the operation that makes the loss", objective->name);
 }

@@ -1,5 +1,5 @@
 /* OPT (Zhang et al. 2022, arXiv 2205.01068): GPT-2 with matrices the usual way round, ReLU, and positions whose rows
- * begin at the third. (OPT-350M, with norms behind the branches and a narrower embedding, is another model.) */
+ * begin at the third. (OPT-350M, with norms after the branches and a narrower embedding, is another model.) */
 #include "model/family.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ static const tri_hf_key keys[] = {
     {.key = "attention_dropout", .kind = TRI_HF_KEYS_FIXED, .value = "0.0", .only_written = true},
     FIELD("init_std", NUMBER, init_std),
     FIELD("tie_word_embeddings", BOOL, tied),
-    ONLY("do_layer_norm_before", "true", "norms behind the branches"),
+    ONLY("do_layer_norm_before", "true", "norms after the branches"),
     ONLY("_remove_final_layer_norm", "false", "a model without a last norm"),
     FIELD("enable_bias", BOOL, attention_bias),
     ONLY("layer_norm_elementwise_affine", "true", "norms without weights"),
@@ -44,7 +44,7 @@ static tri_status opt_check(const tri_model *m) {
   TRI_TRY(tri_family_check_kv_heads(m));
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->norm_eps == 1e-5) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no word for it; leave it out");
+  return tri_fail(TRI_BAD_CONFIG, "`norm_eps` is 1e-5 in opt, whose config.json has no key for it; leave it out");
 }
 
 static const tri_hf_keys dialects[] = {

@@ -18,8 +18,8 @@ static tri_status check_pairs(const tri_model *m) {
   if (rotated / 2 == tri_model_rotary_dim(m) / 2) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`head_dim` %" PRId64
-                  " does not go with rope_scaling.type longrope in phi3: transformers asks for "
-                  "factors of heads of hidden_size / num_heads = %" PRId64,
+                  " does not go with rope_scaling.type longrope in phi3: transformers expects factors for heads of "
+                  "hidden_size / num_heads = %" PRId64,
                   m->head_dim, m->hidden_size / m->num_heads);
 }
 
@@ -35,7 +35,7 @@ static tri_status phi3_check(const tri_model *model) {
   }
   if (tri_rope_is_plain(scaling)) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`rope_scaling.type` of phi3 is longrope, or there is none: transformers takes no other");
+                  "`rope_scaling.type` of phi3 must be longrope or unset: transformers accepts no other");
 }
 
 static const tri_hf_keys dialects[] = {

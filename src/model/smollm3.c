@@ -27,12 +27,12 @@ static tri_status read_layers(const tri_json_reader *from, const json_t *layers,
     const json_int_t value = json_integer_value(layer);
     rotates[i] = value == 1;
     if (json_is_integer(layer) && (value == 0 || value == 1)) continue;
-    status = tri_fail(TRI_BAD_FILE, "%s: `no_rope_layers` has others than 0 and 1", from->path);
+    status = tri_fail(TRI_BAD_FILE, "%s: `no_rope_layers` has values other than 0 and 1", from->path);
   }
   if (status == TRI_OK) status = tri_layer_set_print(rotates, "no_rope_layers", out->num_layers, out->rope_layers);
   tri_free(rotates);
   if (status != TRI_OK || out->rope_layers[0] != '\0') return status;
-  return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer that rotates", from->path);
+  return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layers` leaves no layer with rotary positions", from->path);
 }
 
 static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
@@ -41,7 +41,7 @@ static tri_status read_turning(const tri_json_reader *from, tri_model *out) {
   if (layers != NULL) return read_layers(from, layers, out);
   TRI_TRY(tri_reader_size(from, "no_rope_layer_interval", interval, &interval));
   if (interval == 1) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layer_interval` is 1, which leaves no layer that rotates",
+    return tri_fail(TRI_UNSUPPORTED, "%s: `no_rope_layer_interval` is 1, which leaves no layer with rotary positions",
                     from->path);
   }
   snprintf(out->rope_layers, sizeof out->rope_layers, "%" PRId64 " of %" PRId64, interval - 1, interval);

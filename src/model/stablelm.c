@@ -26,7 +26,8 @@ static void stablelm_write(const tri_model *model, json_t *to) {
 static tri_status stablelm_check(const tri_model *m) {
   TRI_TRY(tri_family_check_head_dim(m));
   if (m->residual != TRI_RESIDUAL_PARALLEL) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`residual` is sequential or parallel_one_norm in stablelm; parallel is gpt_neox's");
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`residual` must be sequential or parallel_one_norm in stablelm; parallel is gpt_neox's");
 }
 
 static const tri_hf_keys dialects[] = {

@@ -66,16 +66,17 @@ static tri_status mark_entry(const tri_trainable *tuning, tri_parameter *entry) 
   const int64_t named = tri_trainable_num_named(adapted ? &tuning->adapter.train : &tuning->freeze, entry);
   entry->frozen = (named > 0) != adapted;
   if (named == 0 || named == tri_parameter_num_tensors(entry)) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` names %ld of the %ld matrices of %.80s, which are one in a product; name all of them or none",
-                  key_of(tuning), (long)named, (long)tri_parameter_num_tensors(entry), entry->name);
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "`%s` matches %ld of the %ld matrices of %.80s, which are multiplied as one; match all of them or none",
+      key_of(tuning), (long)named, (long)tri_parameter_num_tensors(entry), entry->name);
 }
 
 /* Matrices that are one in a product have one gradient. */
 static tri_status check_joined(const tri_parameter *before, const tri_parameter *entry, const tri_trainable *tuning) {
   if (!entry->joined || before->frozen == entry->frozen) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` tells %.80s from %.80s, which are one matrix of a product; name both or neither",
+                  "`%s` matches only one of %.80s and %.80s, which are multiplied as one matrix; match both or neither",
                   key_of(tuning), before->name, entry->name);
 }
 

@@ -19,7 +19,7 @@ static tri_status check_patterns(const tri_parameter_table *table, const char *k
   for (int64_t i = 0; i < patterns->count; i++) {
     if (names_something(table, &patterns->words[i])) continue;
     return tri_fail(TRI_BAD_CONFIG,
-                    "`%s`: %.96s is the name of no tensor of the model; names are such as %.80s, and `trireme inspect` "
+                    "`%s`: %.96s matches no tensor of the model; names look like %.80s, and `trireme inspect` "
                     "lists them",
                     key, patterns->words[i].text, table->entries[table->num_entries / 2].name);
   }
@@ -45,8 +45,8 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   }
   if (other != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets`: %.96s is not a matrix of a layer that all tokens meet; choose from %s", target,
-                    some);
+                    "`adapter.targets`: %.96s is not a matrix that all tokens of a layer go through; choose from %s",
+                    target, some);
   }
   return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
                   some);
@@ -94,10 +94,9 @@ static tri_status check_quantised(const tri_model *model, const tri_parameter_ta
   for (int64_t i = 0; i < table->num_entries && tri_trainable_is_quantised(&model->tuning); i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->within.rows == 0 || entry->factor) continue;
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`adapter.quantise` nf4 is not there for %s, of whose %.80s several matrices are parts; leave it out",
-        tri_family_name(model->family), entry->name);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.quantise` nf4 does not support %s, whose %.80s holds several matrices; leave it out",
+                    tri_family_name(model->family), entry->name);
   }
   return TRI_OK;
 }
@@ -122,7 +121,8 @@ static tri_status check_words(const tri_trainable *tuning) {
   }
   if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`freeze` goes without `adapter`: with one, all else is frozen, but for what `adapter.train` names");
+                  "`freeze` is not for runs with an adapter, where everything is frozen that `adapter.train` does not "
+                  "name; leave it out");
 }
 
 tri_status tri_trainable_check(const tri_model *model) {

@@ -17,7 +17,7 @@ int64_t tri_model_rotary_dim(const tri_model *model) {
 static tri_status complete_window(tri_model *m) {
   if (m->window != 0) return tri_layer_set_complete(m->window_layers, "window_layers", m->num_layers);
   if (tri_layer_set_is_all(m->window_layers)) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`, and there is no `window`; give one (`window: 4096`)",
+  return tri_fail(TRI_BAD_CONFIG, "`window_layers` is `%.60s`, and `window` is not set; set it (`window: 4096`)",
                   m->window_layers);
 }
 

@@ -143,7 +143,7 @@ tri_status tri_op_attention(tri_op_list *list, tri_heads all, tri_scores scores,
   if (!(scores.scale >= 0 && isfinite(scores.scale) && scores.soft_cap >= 0 && isfinite(scores.soft_cap))) {
     return tri_fail(
         TRI_BAD_CONFIG,
-        "attention with a scale of %g and a cap of %g: say numbers above 0, or 0 for 1 / sqrt(head_dim) and "
+        "attention with a scale of %g and a cap of %g: use numbers above 0, or 0 for 1 / sqrt(head_dim) and "
         "for no cap",
         scores.scale, scores.soft_cap);
   }

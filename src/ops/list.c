@@ -120,11 +120,10 @@ size_t tri_shape_bytes(const tri_shape *shape) {
 /* Kernels multiply the same numbers once more: what is too large to count ends here. */
 static tri_status check_size(const tri_shape *shape) {
   if (tri_shape_bytes(shape) < TRI_BYTES_MOST) return TRI_OK;
-  return tri_fail(
-      TRI_OUT_OF_MEMORY,
-      "activations of %lld rows of %lld numbers are more bytes than can be counted; turn micro_batch or the "
-      "sequence down",
-      (long long)shape->rows, (long long)shape->width);
+  return tri_fail(TRI_OUT_OF_MEMORY,
+                  "activations of %lld rows of %lld numbers are more bytes than can be counted; reduce micro_batch or "
+                  "the sequence length",
+                  (long long)shape->rows, (long long)shape->width);
 }
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */

@@ -127,7 +127,7 @@ static tri_status fault_of_letter(const char *command, int letter, char **argume
 tri_status tri_option_fault(const char *command, int result, char **arguments, const struct option *options) {
   const char *word = arguments[optind - 1];
   if (result == ':') {
-    return tri_fail(TRI_BAD_USAGE, "%s: %s wants a value; see trireme %s --help", command, word, command);
+    return tri_fail(TRI_BAD_USAGE, "%s: %s needs a value; see trireme %s --help", command, word, command);
   }
   if (optopt > UCHAR_MAX) {
     return tri_fail(TRI_BAD_USAGE, "%s: %.*s takes no value; see trireme %s --help", command, (int)strcspn(word, "="),

@@ -53,7 +53,7 @@ static tri_status optimizer_of(const char *text, tri_optimizer_settings *out) {
 }
 
 static tri_status add_set(const char *value, tri_plan_options *o) {
-  if (o->num_sets == TRI_PLAN_SETS) return tri_fail(TRI_BAD_USAGE, "--set is there more than %d times", TRI_PLAN_SETS);
+  if (o->num_sets == TRI_PLAN_SETS) return tri_fail(TRI_BAD_USAGE, "--set is given more than %d times", TRI_PLAN_SETS);
   o->sets[o->num_sets++] = value;
   return TRI_OK;
 }

@@ -207,7 +207,7 @@ static tri_status check_failures(const tri_failures *failures) {
   bool written = failures->storage_bandwidth > 0 || failures->node_storage_bandwidth > 0;
   if (failures->node_mtbf_hours == 0 || written) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`failures.node_mtbf_hours` is there, and nothing says how long a checkpoint takes; give "
+                  "`failures.node_mtbf_hours` is set, but not how long a checkpoint takes; set "
                   "`failures.storage_bandwidth` or `failures.node_storage_bandwidth`, for example 100.0e9");
 }
 
@@ -219,7 +219,7 @@ static tri_status check(const tri_cluster *cluster) {
     return tri_fail(TRI_BAD_CONFIG, "`peak_bf16`, `peak_fp32` and `peak_fp64` are all 0: this device computes nothing");
   }
   if (cluster->num_tiles > 0 && cluster->processors == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`tiles` are worked on by `processors`: say how many of them a device has");
+    return tri_fail(TRI_BAD_CONFIG, "`tiles` needs `processors`, the number that a device has; set it");
   }
   TRI_TRY(check_failures(&cluster->failures));
   for (int64_t l = 0; l < cluster->num_links; l++) {
@@ -227,7 +227,7 @@ static tri_status check(const tri_cluster *cluster) {
     bool last = l + 1 == cluster->num_links;
     if (link->spans == 0 && !last) {
       return tri_fail(TRI_BAD_CONFIG,
-                      "`links`: %s joins all devices and is not the last; order them from the innermost out",
+                      "`links`: %s joins all devices and is not the last; order links from the innermost out",
                       link->name);
     }
     if (link->spans != 0 && (link->spans <= inner || link->spans % inner != 0)) {

@@ -105,7 +105,7 @@ static tri_status run(program_sim *walk) {
   for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
     const program_process *w = &walk->walkers[s];
     if (w->at == w->program->num_instructions) continue;
-    return tri_fail_internal("the simulated step never ends: stage %ld waits for ever at instruction %ld", (long)s,
+    return tri_fail_internal("the simulated step never ends: stage %ld waits forever at instruction %ld", (long)s,
                              (long)w->at);
   }
   return TRI_OK;

@@ -356,7 +356,7 @@ static tri_status run(turn_walk *walk) {
   for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
     const turn_walker *w = &walk->walkers[s];
     if (w->at == w->turns.count && w->end_at == w->script->end.end) continue;
-    return tri_fail_internal("the simulated step never ends: stage %ld waits for ever in turn %ld of %ld", (long)s,
+    return tri_fail_internal("the simulated step never ends: stage %ld waits forever in turn %ld of %ld", (long)s,
                              (long)w->at, (long)w->turns.count);
   }
   return TRI_OK;

@@ -325,8 +325,8 @@ bool tri_measured_message_s(const tri_measured *m, double bytes, double *seconds
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
 
 static tri_status repeated(const char *table, int64_t first, int64_t second) {
-  return tri_fail(TRI_BAD_CONFIG, "`measured.%s` says the same twice: rows %ld and %ld are of one size; leave one out",
-                  table, (long)first + 1, (long)second + 1);
+  return tri_fail(TRI_BAD_CONFIG, "`measured.%s` has one size twice, in rows %ld and %ld; leave one out", table,
+                  (long)first + 1, (long)second + 1);
 }
 
 static tri_status check_products(const tri_measured *m) {
@@ -379,9 +379,9 @@ static tri_status check_attention(const tri_measured *m) {
 
 tri_status tri_measured_check(const tri_measured *m) {
   if (m->precision < 0 && m->num_products + m->num_attention + m->num_elements > 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`measured.precision` is none, and `measured` has tables of what was computed; say in which "
-                    "precision: fp32, bf16 or fp64");
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`measured` has tables of computation, and `measured.precision` is none; set it to fp32, bf16 or fp64");
   }
   TRI_TRY(check_products(m));
   TRI_TRY(check_attention(m));

@@ -194,10 +194,10 @@ static tri_status row_figures(const tri_published_set *set, tri_published_row *r
   bool memory = row->mem_gb > 0 || row->mem_gib > 0 || row->out_of_memory;
   if (times == 0 && !memory) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "nothing that was published; give one of `step_s`, `step_ms`, `tflops`, `model_tflops` and "
+                    "no published result; give one of `step_s`, `step_ms`, `tflops`, `model_tflops` and "
                     "`tokens_s`, or of `mem_gb`, `mem_gib` and `memory: oom`");
   }
-  if (times > 0 && row->out_of_memory) return tri_fail(TRI_BAD_CONFIG, "`memory` is oom, and there is a time, too");
+  if (times > 0 && row->out_of_memory) return tri_fail(TRI_BAD_CONFIG, "`memory` is oom, but a time is given");
   if (row->mem_gb > 0 && row->mem_gib > 0) return tri_fail(TRI_BAD_CONFIG, "both `mem_gb` and `mem_gib`; keep one");
   if (times == 0 && row->fit) return tri_fail(TRI_BAD_CONFIG, "`fit` is true, and no time was published");
   tri_simulation_request request = tri_published_request(set, row);
@@ -390,7 +390,7 @@ static tri_status csv_read(const char *published, tri_published_set *set, const 
   int length = snprintf(path, sizeof path, "%.*s%s", folder, published, set->rows_from);
   if (length < 0 || (size_t)length >= sizeof path) return tri_fail(TRI_BAD_CONFIG, "`rows_from` is too long a path");
   if (!tri_path_exists(path)) {
-    return tri_fail(TRI_BAD_CONFIG, "the set `%s`: `rows_from` names %s, which is not there", set->name, path);
+    return tri_fail(TRI_BAD_CONFIG, "the set `%s`: `rows_from` names %s, which does not exist", set->name, path);
   }
   TRI_TRY(tri_file_read(path, MOST_CSV_BYTES, &text, &bytes));
   csv_file csv = {.set = set, .each = each, .place = {.source = path}};

@@ -137,11 +137,11 @@ static tri_status check(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   int64_t devices = tri_layout_ranks(layout);
   if (tri_cluster_peak(cluster, request->precision) <= 0) {
-    return tri_fail(TRI_UNSUPPORTED, "the cluster %s says no FLOP/s for %s; choose another --precision", cluster->name,
+    return tri_fail(TRI_UNSUPPORTED, "the cluster %s has no peak for %s; choose another --precision", cluster->name,
                     tri_dtype_name(request->precision));
   }
   if (devices > 1 && cluster->num_links == 0) {
-    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, and %ld devices need some", cluster->name,
+    return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, which %ld devices need", cluster->name,
                     (long)devices);
   }
   int64_t reach = cluster->num_links == 0 ? 1 : cluster->links[cluster->num_links - 1].spans;

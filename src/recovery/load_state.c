@@ -175,8 +175,8 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
     const size_t length = strlen(name);
     if (length < ending || strcmp(name + length - ending, TRI_CHECKPOINT_AVERAGE) != 0) continue;
     tri_log(
-        "%s has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme "
-        "export --average",
+        "%s also has an average of the weights, which is not used here; to start from the average, export it first: "
+        "trireme export --average",
         tri_checkpoint_path(checkpoint));
     return;
   }
@@ -189,7 +189,7 @@ static void continue_best(const tri_loading *l, const tri_checkpoint_state *stat
   const char *key = tri_identity_other_measure(l->identity, l->config, state);
   if (key[0] == '\0' || progress->best_step == 0) return;
   tri_log(
-      "with another %s the validation loss is another measure: the lowest so far, %.4f after step %ld, no longer "
+      "with another %s validation losses do not compare: the lowest so far, %.4f after step %ld, no longer "
       "counts for checkpoint.best and evaluation.stop_after",
       key, progress->best_loss, (long)progress->best_step);
   progress->best_step = progress->not_better = 0;

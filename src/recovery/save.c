@@ -73,7 +73,7 @@ static tri_status stage_slices(tri_saver *saver) {
   bool copies = saver->config->checkpoint.async;
   size_t wanted = TRI_CHECKPOINT_BUFFER_BYTES + (copies ? tri_checkpoint_map_bytes(&saver->shards) : 0);
   if (wanted > room) {
-    return tri_fail_internal("a save wants %zu bytes of memory, and %zu were planned", wanted, room);
+    return tri_fail_internal("a save needs %zu bytes of memory, and %zu were planned", wanted, room);
   }
   memset(saver->buffers, 0, wanted); /* touched now, so that the first save pauses no longer than others */
   if (!copies) return TRI_OK;

@@ -42,9 +42,9 @@ static void report_lines(const char *path, int64_t first_step, const tri_metrics
             (long long)history->later_first, (long long)history->later_last, (long long)first_step);
   }
   if (history->num_odd > 0) {
-    const char *fate = "it is passed over";
-    if (history->num_behind > 0) fate = "it is passed over, and those at the end are removed";
-    if (history->num_behind == history->num_odd) fate = "it is removed, since nothing that counts follows it";
+    const char *fate = "it is skipped";
+    if (history->num_behind > 0) fate = "it is skipped, and those at the end are removed";
+    if (history->num_behind == history->num_odd) fate = "it is removed, since no valid line follows it";
     tri_warn("%s: line %lld is not the next step's%s; %s", path, (long long)history->first_odd,
              history->num_odd > 1 ? ", and others after it are not" : "", fate);
   }

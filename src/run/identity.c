@@ -52,10 +52,10 @@ static tri_status read_run(const char *path, tri_identity *out) {
   }
   json_decref(document);
   if (known) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s does not say which run this is; remove it to give the run a new name: its checkpoints will still "
-                  "be taken up",
-                  path);
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s does not hold the id of a run; remove it to give the run a new id (its checkpoints can still be resumed)",
+      path);
 }
 
 static tri_status write_run(const char *path, const tri_identity *identity) {
@@ -124,7 +124,7 @@ static tri_status sign_base(const char *folder, tri_identity *out) {
   tri_status status = TRI_OK;
   if (tri_checkpoint_is_adapter(base)) {
     status = tri_fail(TRI_BAD_CONFIG,
-                      "`init`: %s is an adapter and no base; name its base, and the adapter in "
+                      "`init`: %s is an adapter, not a base model; name its base, and the adapter in "
                       "`adapter.from` to begin with its factors",
                       folder);
   }
@@ -675,7 +675,7 @@ static tri_status say_left_out(const tri_run_config *config, const tri_checkpoin
   tri_left_out left = {0};
   TRI_TRY(tri_checkpoint_find_left_out(checkpoint, &config->model, &left));
   if (left.count == 0) return TRI_OK;
-  tri_warn("%s: %" PRId64 " of its tensors %s left out, for which this run's model has no place: %.200s%s",
+  tri_warn("%s: %" PRId64 " of its tensors %s left out, which this run's model does not have: %.200s%s",
            tri_checkpoint_path(checkpoint), left.count, left.count == 1 ? "is" : "are", left.first,
            left.count == 1 ? "" : " and others");
   return TRI_OK;
@@ -686,7 +686,7 @@ static tri_status check_adapter(const tri_identity *identity, const tri_run_conf
   const tri_adapter *adapter = &config->model.tuning.adapter;
   if (adapter->rank > 0) return tri_peft_check_from(folder, adapter, &identity->signature);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`init`: %s is an adapter and no model; make one of it and its base with `trireme "
+                  "`init`: %s is an adapter, not a whole model; make one of it and its base with `trireme "
                   "export --merge`",
                   folder);
 }

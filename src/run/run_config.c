@@ -250,8 +250,8 @@ static const tri_config_key run_keys[] = {
      .table = &adapter_table,
      .help = "LoRA: trained low-rank factors beside frozen matrices"},
     {TEXT("allow_change", allow_change), .fallback = "",
-     .help =
-         "keys in which what is taken up may differ from this run, with commas between: model.rope_theta, data.train"},
+     .help = "keys in which the checkpoint or model that is loaded may differ from this run, separated by commas: "
+             "model.rope_theta, data.train"},
     {PATH("output", output), .example = "runs/first", .help = "the run's folder, relative to the current directory"},
 };
 TABLE(run_table, run_keys);
@@ -354,11 +354,10 @@ static tri_status check_evaluation(const tri_run_config *c) {
   if (!stops && !c->checkpoint.best) return TRI_OK;
   const char *key = stops ? "evaluation.stop_after" : "checkpoint.best";
   if (c->data.validation[0] == '\0') {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`%s` goes by the validation loss, and there is none: name a corpus in data.validation", key);
+    return tri_fail(TRI_BAD_CONFIG, "`%s` needs a validation loss: name a corpus in data.validation", key);
   }
   if (!never) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`%s` goes by the validation loss, and evaluation.every 0 never looks at it: try 100",
+  return tri_fail(TRI_BAD_CONFIG, "`%s` needs a validation loss, and evaluation.every is 0, which is never: try 100",
                   key);
 }
 
@@ -368,7 +367,7 @@ static tri_status finish_evaluation(tri_run_config *c) {
   if (batches > 0 && c->evaluation.sequences > 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`evaluation.batches` %" PRId64 " and evaluation.sequences %" PRId64
-                    " both say how much text a look is at; keep sequences",
+                    " both say how much text an evaluation reads; keep sequences",
                     batches, c->evaluation.sequences);
   }
   if (batches > MOST_STEPS / micro_batch) {
@@ -385,10 +384,9 @@ static tri_status finish_evaluation(tri_run_config *c) {
 
 static tri_status check_run(const tri_run_config *c) {
   if (c->adapter_from[0] != '\0' && c->model.tuning.adapter.rank == 0) {
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`adapter.from` names factors to begin with, and adapter.rank is 0, so there is no adapter; give it "
-        "their rank");
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.from` is set, and adapter.rank is 0, which is no adapter; set adapter.rank to the rank "
+                    "of these factors");
   }
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {

@@ -39,7 +39,7 @@ static tri_status check_counts(const tri_layout *layout, int64_t global_batch, i
   int64_t unused = 0, data = layout->data > 0 ? layout->data : ranks;
   if (!tri_count_times(layout->expert_tensor, layout->expert, &unused)) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout: expert_tensor %lld x expert %lld are more ranks than can be counted; turn them down",
+                    "layout: expert_tensor %lld x expert %lld are more ranks than can be counted; reduce them",
                     (long long)layout->expert_tensor, (long long)layout->expert);
   }
   if (!tri_count_product((int64_t[]){layout->tensor, layout->pipeline, layout->context, data}, 4, &unused)) {
@@ -69,7 +69,7 @@ static tri_status resolve_data(tri_layout *layout, int64_t ranks) {
     int64_t below = ranks / others * others;
     return tri_fail(TRI_BAD_LAYOUT,
                     "layout: tensor %ld x pipeline %ld x context %ld = %ld does not divide the %ld ranks of this job; "
-                    "start %ld ranks%s, or turn one of them down",
+                    "start %ld ranks%s, or reduce one of them",
                     (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)others, (long)ranks,
                     (long)(below == 0 ? others : below), below == 0 ? "" : " (or the next multiple)");
   }
@@ -133,8 +133,7 @@ static tri_status check_tensor(const tri_layout *layout, const tri_model *model)
   }
   if (model->vocab_size < t || narrowest_mlp(model) < t) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.tensor %ld leaves ranks without a row of the vocabulary (%ld) or the MLP "
-                    "(%ld); turn it down",
+                    "layout.tensor %ld leaves ranks without a row of the vocabulary (%ld) or the MLP (%ld); reduce it",
                     (long)t, (long)model->vocab_size, (long)narrowest_mlp(model));
   }
   return TRI_OK;
@@ -214,12 +213,13 @@ static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
   if (stages <= most) return TRI_OK;
-  return tri_fail(TRI_BAD_LAYOUT,
-                  "layout: pipeline %ld x virtual_stages %ld = %ld stages, and the model has %ld layers: one a stage "
-                  "at least, but for the first and the last, which may have the embedding and the head alone; set "
-                  "layout.pipeline to %ld or less",
-                  (long)layout->pipeline, (long)layout->virtual_stages, (long)stages, (long)model->num_layers,
-                  (long)(most / layout->virtual_stages > 0 ? most / layout->virtual_stages : 1));
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "layout: pipeline %ld x virtual_stages %ld = %ld stages, and the model has %ld layers: every stage needs one, "
+      "except the first and the last, which may have only the embedding and the output projection; set "
+      "layout.pipeline to %ld or less",
+      (long)layout->pipeline, (long)layout->virtual_stages, (long)stages, (long)model->num_layers,
+      (long)(most / layout->virtual_stages > 0 ? most / layout->virtual_stages : 1));
 }
 
 static tri_status check_balance(const tri_layout *layout) {
@@ -229,8 +229,8 @@ static tri_status check_balance(const tri_layout *layout) {
   }
   if (layout->embedding_as_layers == 0 && layout->head_as_layers == 0) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.embedding_as_layers is %ld and layout.head_as_layers %ld, and layout.balance=work knows what "
-                  "both take; leave them out or set layout.balance=layers",
+                  "layout.embedding_as_layers is %ld and layout.head_as_layers %ld, which layout.balance=work does not "
+                  "use; leave them out or set layout.balance=layers",
                   (long)layout->embedding_as_layers, (long)layout->head_as_layers);
 }
 
@@ -284,8 +284,7 @@ static tri_status check_context(const tri_layout *layout, const tri_model *model
   if (sequence < layout->context) {
     return tri_fail(
         TRI_BAD_LAYOUT,
-        "layout.context %ld leaves ranks without a token of a sequence of %ld; turn it down, or take longer "
-        "sequences",
+        "layout.context %ld leaves ranks without a token of a sequence of %ld; reduce it, or use longer sequences",
         (long)layout->context, (long)sequence);
   }
   int64_t most = most_inner(layout->context, inner, heads, kv_heads);
@@ -313,8 +312,8 @@ static tri_status check_quantised(const tri_layout *layout, const tri_model *mod
   if (layout->tensor == 1 && layout->expert_tensor == 1) return TRI_OK;
   const bool dense = layout->tensor > 1;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.%s %ld splits matrices, and `adapter.quantise: nf4` keeps whole ones; set it to 1 and share "
-                  "the memory out with layout.pipeline, or leave adapter.quantise out",
+                  "layout.%s %ld splits matrices, and `adapter.quantise: nf4` keeps whole ones; set it to 1 and split "
+                  "the model with layout.pipeline, or leave adapter.quantise out",
                   dense ? "tensor" : "expert_tensor", (long)(dense ? layout->tensor : layout->expert_tensor));
 }
 

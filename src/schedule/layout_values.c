@@ -198,7 +198,7 @@ static tri_status check_fixed(const char *text) {
     const tri_config_key *key = &tri_layout_table.keys[k];
     if (tri_layout_search_of(key) != NULL || strcmp(key->name, "data") == 0 || !is_fixed(text, key->name)) continue;
     return tri_fail(TRI_UNSUPPORTED,
-                    "layouts are not searched by `%s`: it has its default in all of them; leave it out, and ask "
+                    "the search does not vary `%s`, which has its default in all layouts; leave it out, and ask "
                     "`simulate` for one layout with it",
                     key->name);
   }

@@ -458,7 +458,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   if (plan->total_bytes < TRI_BYTES_MOST) return TRI_OK;
   return tri_fail(
       TRI_OUT_OF_MEMORY,
-      "a rank's memory is more bytes than can be counted; turn micro_batch, the sequence or the model down");
+      "a rank's memory is more bytes than can be counted; reduce micro_batch, the sequence length or the model");
 }
 
 tri_memory_request tri_memory_request_forward(tri_op_list *const *list, int64_t num_values,

@@ -55,7 +55,7 @@ static tri_status stuck(const walk *w) {
     const tri_program *program = w->programs[s];
     if (w->at[s] == program->num_instructions) continue;
     const tri_instruction *at = &program->instructions[w->at[s]];
-    return tri_fail_internal("the step programs never end: stage %ld waits for ever in instruction %ld (%s %s %d)",
+    return tri_fail_internal("the step programs never end: stage %ld waits forever in instruction %ld (%s %s %d)",
                              (long)s, (long)w->at[s], tri_instruction_name(at->kind),
                              tri_stage_buffer_name(at->stage_buffer_kind), at->stage_buffer);
   }

@@ -15,13 +15,13 @@ tri_status tri_turns_append(tri_turns *turns, tri_turn turn) {
 tri_status tri_schedule_check_plain(const tri_schedule_shape *shape) {
   if (shape->group > 0) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.micro_batch_group is %ld, which only the interleaved schedule has a use for; leave it out "
+                    "layout.micro_batch_group is %ld, which only the interleaved schedule uses; leave it out "
                     "or set layout.schedule=interleaved",
                     (long)shape->group);
   }
   if (shape->virtual_stages == 1) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.virtual_stages is %ld, which only the interleaved schedule has a use for; set "
+                  "layout.virtual_stages is %ld, which only the interleaved schedule uses; set "
                   "layout.schedule=interleaved or layout.virtual_stages=1",
                   (long)shape->virtual_stages);
 }

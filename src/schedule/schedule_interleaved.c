@@ -56,7 +56,7 @@ static tri_status check_group(const tri_schedule_shape *shape) {
 static tri_status schedule_interleaved_check(const tri_schedule_shape *shape) {
   if (shape->stages < 2 || shape->virtual_stages < 2) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "the interleaved schedule needs layout.pipeline and layout.virtual_stages of 2 at least, and they "
+                    "the interleaved schedule needs layout.pipeline and layout.virtual_stages of at least 2, and they "
                     "are %ld and %ld; set layout.schedule=1f1b%s",
                     (long)shape->stages, (long)shape->virtual_stages,
                     shape->virtual_stages > 1 ? " and layout.virtual_stages=1" : "");

@@ -74,7 +74,7 @@ static uint64_t pair_of(int32_t left, int32_t right) { return (uint64_t)(uint32_
 static tri_status make_room(void *array, size_t size, int32_t count, int32_t *room) {
   if (count < *room) return TRI_OK;
   if (*room > INT32_MAX / 2 - 4096) {
-    return tri_fail(TRI_UNSUPPORTED, "the text has too many different words to learn a vocabulary; give less of it");
+    return tri_fail(TRI_UNSUPPORTED, "the text has too many different words to learn a vocabulary; use less text");
   }
   int32_t more = *room * 2 + 4096;
   TRI_TRY(tri_realloc(what, (size_t)more, size, array));

@@ -316,7 +316,7 @@ static tri_status put_extra(const char *file, const extra *one, json_t *root, bo
   if (is_added) return take_flags(file, one, root, changed);
   if (known < 0 && one->id >= 0 && one->id != next) {
     return tri_fail(TRI_BAD_FILE,
-                    "%s has the token \"%s\" with the id %lld, which %s has not, and there the next free id is %lld; "
+                    "%s has the token \"%s\" with the id %lld, which is not in %s, where the next free id is %lld; "
                     "save the tokenizer again with transformers, which writes all tokens to tokenizer.json",
                     one->file, shown, (long long)one->id, file, (long long)next);
   }

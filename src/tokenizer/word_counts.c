@@ -43,7 +43,7 @@ static tri_status add_new(tri_word_counts *counts, const char *word, size_t byte
   if (counts->word_count == INT32_MAX || bytes > UINT32_MAX) {
     return tri_fail(TRI_UNSUPPORTED,
                     "the text has too many different words (or one too long) to learn a vocabulary; "
-                    "give less of it");
+                    "use less text");
   }
   if (counts->word_count == counts->word_room) {
     int64_t room = counts->word_room * 2 + 4096;

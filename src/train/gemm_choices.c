@@ -122,7 +122,7 @@ static tri_status read_choices(const char *path, const tri_run_config *config, t
   if (status == TRI_OK && found && strcmp(out->chooser, chooser) == 0) {
     status = tri_device_gemms_take(device, out->choices);
     if (status == TRI_OK && config->time_products && !out->timed) {
-      tri_log("%s keeps products as they were chosen without timing; remove it to have them timed", path);
+      tri_log("%s holds GEMM algorithms that were chosen without timing; remove it to have them timed", path);
     }
     if (status == TRI_OK) return TRI_OK;
   } else if (status == TRI_OK && found) {
@@ -174,7 +174,7 @@ static void warn_of_others(const asked *all, int ranks) {
   }
   if (others == 0) return;
   tri_warn(
-      "%d of the ranks make matrix products otherwise than rank 0, and their sums may differ in the last bits: rank "
+      "%d ranks use other GEMM algorithms than rank 0, and their sums may differ in the last bits: rank "
       "%d has %s, rank 0 has %s",
       others, first, all[first].chooser[0] == '\0' ? "nothing to choose from" : all[first].chooser,
       all[0].chooser[0] == '\0' ? "nothing to choose from" : all[0].chooser);

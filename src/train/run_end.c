@@ -24,13 +24,13 @@ static void tell_early_end(const tri_training *t) {
   if (!tri_training_is_rank0(t)) return;
   if (progress->best_step == 0) {
     tri_log(
-        "ended early, after step %ld: none of %ld looks at the validation loss found a finite one "
+        "ended early, after step %ld: none of %ld evaluations had a finite validation loss "
         "(evaluation.stop_after)",
         (long)progress->step, (long)progress->not_better);
     return;
   }
   tri_log(
-      "ended early, after step %ld: in %ld looks the validation loss has not been below the %.4f of step %ld "
+      "ended early, after step %ld: the validation loss of %ld evaluations has not been below the %.4f of step %ld "
       "(evaluation.stop_after)",
       (long)progress->step, (long)progress->not_better, progress->best_loss, (long)progress->best_step);
 }

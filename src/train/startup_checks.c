@@ -155,13 +155,14 @@ static void add_rank(text *to, const tri_mesh_shape *shape, int rank, const need
   add_size(to, "=", what->total);
 }
 
-/* What to turn, by the part that weighs most. */
+/* What to change, by the largest part. */
 static const char *advice(const need *all) {
   if (all->samples > all->total / 2)
     return "the whole model writes samples on the first rank: leave samples.prompts out";
   size_t state = all->parameters + all->gradients + all->optimizer;
-  if (all->activations > state) return "turn down layout.micro_batch or data.sequence, or turn up layout.recompute";
-  return "turn up layout.zero, layout.tensor or layout.pipeline, take fewer ranks a node, or a smaller model";
+  if (all->activations > state)
+    return "reduce layout.micro_batch or data.sequence, or recompute more (layout.recompute)";
+  return "raise layout.zero, layout.tensor or layout.pipeline, use fewer ranks a node, or a smaller model";
 }
 
 /* Adds up the ranks of the node that rank `first` is the first of. */

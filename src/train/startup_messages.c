@@ -99,8 +99,8 @@ static void announce_best(const tri_training *t) {
   if (tri_path_join(root, t->config->output, "checkpoints") != TRI_OK) return;
   if (tri_path_join(path, root, TRI_LINK_BEST) != TRI_OK || tri_path_exists(path)) return;
   tri_warn(
-      "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will lead to the first below "
-      "it",
+      "the lowest validation loss so far, %.4f after step %ld, has no checkpoint here: %s will point to the first with "
+      "a lower one",
       progress->best_loss, (long)progress->best_step, path);
 }
 
@@ -190,12 +190,12 @@ static void announce_length(const tri_training *t) {
   const int64_t steps = config->optimizer.steps - t->progress.step;
   char tokens[32], seconds[32];
   if (config->optimizer.warmup_asked > 0) {
-    tri_log("optimizer.warmup %ld is longer than this run: its share of the run file's steps is %ld of these",
+    tri_log("optimizer.warmup %ld is longer than this run; it is %ld steps here, in proportion to the run file's steps",
             (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup);
   }
   if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
     tri_log(
-        "evaluation.batches %ld: a look at the validation loss is at %ld sequences; `evaluation.sequences: %ld` says "
+        "evaluation.batches %ld: an evaluation reads %ld sequences; `evaluation.sequences: %ld` says "
         "the same under every layout",
         (long)config->evaluation.batches_asked, (long)config->evaluation.sequences, (long)config->evaluation.sequences);
   }

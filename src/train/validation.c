@@ -11,7 +11,7 @@ static tri_status trainer_evaluate(tri_training *t) {
   t->validation_loss = sums.counted == 0 ? NAN : sums.loss_sum / sums.counted;
   if (sums.counted == 0 && !t->unjudged) {
     tri_warn(
-        "none of the labels of the held-out text counts, so there is no validation loss; look at data.sequence, "
+        "none of the labels of the held-out text counts, so there is no validation loss; check data.sequence, "
         "data.too_long and data.ignore_token");
     t->unjudged = true;
   }

@@ -185,7 +185,8 @@ static void print_known(const tri_explanation *e, FILE *to) {
 static void print_pareto(const tri_explanation *e, FILE *to) {
   char text[TRI_POINT_TEXT_BYTES];
   double below = INFINITY;
-  fprintf(to, "\nnone is better for as little memory (the share that the fullest device needs):\n");
+  fprintf(to,
+          "\nPareto-optimal (no other trial is better with as little memory; share that the fullest device needs):\n");
   for (;;) {
     const tri_trial *next = NULL;
     for (int64_t i = 0; i < e->count; i++) {

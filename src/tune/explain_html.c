@@ -198,7 +198,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
   tri_html_text(across->name, to);
   fprintf(to, " (across) and ");
   tri_html_text(down->name, to);
-  fprintf(to, " (down): what failing hangs on most.</p>\n");
+  fprintf(to, " (down): what failures depend on most.</p>\n");
 }
 
 /* Value against memory; those that no other beats in both are larger. */

@@ -136,7 +136,7 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
 }
 
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
-  char words[160] = "it said nothing";
+  char words[160] = "it printed nothing";
   int result = process->result;
   tri_line line;
   tri_lines *lines = NULL;

@@ -21,7 +21,8 @@ static const tri_config_key knob_keys[] = {
     {KEY(tri_knob, step, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e9, .open_low = true}, .fallback = "1.0",
      .help = "in steps of this"},
     {KEY(tri_knob, powers, TRI_CONFIG_BOOL), .fallback = "false", .help = "or in powers of two"},
-    {TEXT(tri_knob, when), .fallback = "", .help = "only there does it matter: schedule = interleaved"},
+    {TEXT(tri_knob, when), .fallback = "",
+     .help = "the value of another parameter at which this one is varied: schedule = interleaved"},
 };
 const tri_config_table tri_knob_table = {
     .noun = "parameter", .keys = knob_keys, .num_keys = sizeof knob_keys / sizeof *knob_keys};
@@ -275,7 +276,7 @@ tri_status tri_space_complete(tri_space *space) {
   for (int64_t k = 0; k < space->num_knobs; k++) {
     TRI_TRY(fill_knob(&space->knobs[k]));
     if (tri_space_find(space, space->knobs[k].name, strlen(space->knobs[k].name)) == k) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` is there twice", space->knobs[k].name);
+    return tri_fail(TRI_BAD_CONFIG, "`space` has `%s` twice", space->knobs[k].name);
   }
   return check_rules(space);
 }

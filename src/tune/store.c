@@ -25,8 +25,8 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
                     BUSY_MS / 1000, what);
   }
   if (code == SQLITE_INTERRUPT) {
-    return tri_fail(TRI_BAD_FILE, "%s: cannot %s in %g s; it is damaged or no study; name another file", s->path, what,
-                    s->guard.most_s);
+    return tri_fail(TRI_BAD_FILE, "%s: cannot %s in %g s; it is damaged or not a study; name another file", s->path,
+                    what, s->guard.most_s);
   }
   bool damaged = tri_store_is_damage(code);
   if (code == SQLITE_FULL || code == SQLITE_IOERR) { /* a write that the system refused has its own reason */
@@ -34,7 +34,7 @@ tri_status tri_store_failed(const tri_store *s, const char *what) {
     if (error != 0) return tri_fail(TRI_IO_FAILED, "%s: cannot %s: %s", s->path, what, tri_write_fault(error));
   }
   return tri_fail(damaged ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot %s: %s%s", s->path, what, sqlite3_errmsg(s->db),
-                  damaged ? "; it is damaged or no study; name another file" : "");
+                  damaged ? "; it is damaged or not a study; name another file" : "");
 }
 
 static tri_status execute(tri_store *s, const char *sql, const char *what) {
@@ -291,7 +291,7 @@ static tri_status store_set_up(tri_store *s, const char *text) {
 static tri_status open_guarded(tri_store *s, int flags) {
   const char *kind = tri_path_odd_kind(s->path);
   int code = SQLITE_OK;
-  if (kind != NULL) return tri_fail(TRI_BAD_FILE, "%s is a %s, and a store is a plain file", s->path, kind);
+  if (kind != NULL) return tri_fail(TRI_BAD_FILE, "%s is a %s; a store must be a regular file", s->path, kind);
   if (sqlite3_open_v2(s->path, &s->db, flags, NULL) != SQLITE_OK) {
     return tri_fail(TRI_IO_FAILED, "cannot open %s: %s", s->path, sqlite3_errmsg(s->db));
   }

@@ -104,7 +104,7 @@ static tri_status peek_failed(const peek *p) {
     return tri_fail(TRI_BAD_FILE, "%s: cannot read it in %d s; ask `trireme tune report`", p->path, MOST_PEEK_S);
   }
   return tri_fail(other ? TRI_BAD_FILE : TRI_IO_FAILED, "%s: cannot read it: %s%s", p->path, sqlite3_errmsg(p->db),
-                  other ? "; it is damaged or no store of trireme tune" : "");
+                  other ? "; it is damaged or not a store of trireme tune" : "");
 }
 
 static tri_status peek_prepare(peek *p, const char *sql, sqlite3_stmt **out) {

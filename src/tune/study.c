@@ -80,7 +80,7 @@ static const tri_config_key trial_keys[] = {
      .offset = offsetof(tri_study, trial.target_loss),
      .range = {.low = 0, .high = 1e6},
      .fallback = "0.0",
-     .help = "objective: time_to_loss: the validation loss to come to, within the steps and minutes of a trial"},
+     .help = "objective: time_to_loss: the validation loss to reach, within the steps and minutes of a trial"},
     {.name = "random_tokens",
      .type = TRI_CONFIG_BOOL,
      .offset = offsetof(tri_study, trial.random_tokens),
@@ -132,7 +132,7 @@ static const tri_config_key population_keys[] = {
      .offset = offsetof(tri_study, population.factor),
      .range = {.low = 1, .high = 10, .open_low = true},
      .fallback = "1.25",
-     .help = "by which a parameter that is taken over goes up or down"},
+     .help = "factor by which a parameter taken from another member is increased or reduced"},
 };
 static const tri_config_table population_table = {
     .noun = "population", .keys = population_keys, .num_keys = sizeof population_keys / sizeof *population_keys};
@@ -145,9 +145,9 @@ static const tri_config_table population_table = {
 static const tri_config_key study_keys[] = {
     {TEXT(tri_study, name), .example = "frontier-175b", .help = "name in reports"},
     {PLACED("model", model_name), .fallback = "",
-     .help = "a preset, a file or a folder that holds a model; a run file's own where there is one"},
+     .help = "a preset, a file or a folder that holds a model; by default the run file's"},
     {PLACED("cluster", cluster_name), .fallback = "",
-     .help = "a preset or file; real trials: for the prior, if wished"},
+     .help = "a preset or file; with real trials optional, for the prior"},
     {PLACED("system", system_name), .fallback = "trireme", .help = "the training system that is simulated"},
     {NAMED("precision", precision_name), .fallback = "bf16", .help = "bf16, fp32 or fp64"},
     {PLACED("run", run), .fallback = "", .help = "a run file: trials are real; without one they are simulated"},
@@ -191,7 +191,7 @@ static const tri_config_key study_keys[] = {
      .help = "the budget of what trials cost, simulated ones what they would have cost; 0: none"},
     {KEY(tri_study, parallel, TRI_CONFIG_INT), .range = {.low = 1, .high = 256}, .fallback = "1",
      .help = "real trials at once; each has its part of the cores"},
-    {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of whatever is chosen at random"},
+    {AT("seed", search.seed, TRI_CONFIG_SEED), .fallback = "1", .help = "of all random choices"},
     {.name = "trial", .type = TRI_CONFIG_SECTION, .table = &trial_table, .help = "a real trial"},
     {.name = "population", .type = TRI_CONFIG_SECTION, .table = &population_table, .help = "method: pbt"},
     {.name = "known",
@@ -487,7 +487,7 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
   tri_point *points = NULL;
   int64_t all = 0, legal = 0;
   tri_trial_plan plan;
-  char why[512] = "no point obeys the constraints";
+  char why[512] = "no point satisfies the constraints";
   TRI_TRY(tri_space_points(&study->space, &points, &all));
   for (int64_t i = 0; i < all; i++) { /* what no layout can be needs no trial */
     if (tri_point_plan(study, &points[i], &plan) == TRI_OK) {
@@ -519,10 +519,10 @@ static tri_status precision_of(tri_study *study) {
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
   if (study->objective != TRI_OBJECTIVE_TIME_TO_LOSS) return TRI_OK;
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`objective` time_to_loss goes by the validation loss: %s has no data.validation, or "
-                    "evaluation.every is 0",
-                    study->run);
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`objective` time_to_loss needs a validation loss: %s has no data.validation, or evaluation.every is 0",
+        study->run);
   }
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
@@ -576,14 +576,14 @@ static tri_status check_given(const tri_study *study) {
                     "or vary `accumulation` in `space`");
   }
   if (nodes && (study->cluster_name[0] == '\0' || tri_study_calibrates(study))) {
-    return tri_fail(TRI_BAD_CONFIG, "`space`: `nodes` wants a `cluster`, which says how many devices a node has");
+    return tri_fail(TRI_BAD_CONFIG, "`space`: `nodes` needs a `cluster`, which says how many devices a node has");
   }
   for (int64_t r = 0; r < study->num_known; r++) {
     const tri_recipe *recipe = &study->known[r];
     bool devices = study->devices > 0 || recipe->devices > 0,
          batch = study->global_batch > 0 || recipe->global_batch > 0;
     if (devices && batch) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`known`: `%s` wants `%s`, which the study leaves open", recipe->name,
+    return tri_fail(TRI_BAD_CONFIG, "`known`: `%s` needs `%s`, which the study does not set", recipe->name,
                     devices ? "global_batch" : "devices");
   }
   return TRI_OK;
@@ -614,7 +614,7 @@ static tri_status complete(tri_study *study, int64_t ranks) {
   if (study->cluster_name[0] != '\0' && !tri_study_calibrates(study)) {
     TRI_TRY(tri_cluster_load(study->cluster_name, &study->cluster));
   } else if (!tri_study_is_real(study)) {
-    return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials want one, real ones a `run`");
+    return tri_fail(TRI_BAD_CONFIG, "`cluster` is missing; simulated trials need one, real trials a `run`");
   }
   study->space.devices = (double)study->devices;
   study->space.node_devices = (double)(study->cluster.node_devices > 0 ? study->cluster.node_devices : study->devices);
@@ -639,7 +639,7 @@ tri_status tri_study_set_method(tri_study *study, const char *name) {
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
 
 static tri_status check_population(const tri_study *study) {
-  if (!tri_study_is_real(study)) return tri_fail(TRI_BAD_CONFIG, "`method: pbt` wants a `run`: it trains");
+  if (!tri_study_is_real(study)) return tri_fail(TRI_BAD_CONFIG, "`method: pbt` needs a `run`: it trains");
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     bool known = false;
@@ -651,7 +651,7 @@ static tri_status check_population(const tri_study *study) {
                       knob->name);
     }
     if (knob->high > knob->low && knob->low > 0 && knob->values[0] == '\0') continue;
-    return tri_fail(TRI_BAD_CONFIG, "`space`: with pbt `%s` wants `low` and `high`, 0 < low < high", knob->name);
+    return tri_fail(TRI_BAD_CONFIG, "`space`: with pbt `%s` needs `low` and `high`, 0 < low < high", knob->name);
   }
   return TRI_OK;
 }
@@ -664,20 +664,19 @@ static tri_status check_objective(const tri_study *study) {
     return tri_fail(TRI_BAD_CONFIG, "`trial.target_loss` is for `objective: time_to_loss`; leave it out");
   }
   if (!tri_study_is_real(study)) {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss wants a `run`: a simulated trial learns nothing");
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a `run`: a simulated trial learns nothing");
   }
   if (study->search.method == TRI_METHOD_POPULATION) {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss is not for `method: pbt`, which goes by the loss itself");
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss is not for `method: pbt`, which uses the loss itself");
   }
   if (target == 0) {
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`trial.target_loss` is missing; `objective: time_to_loss` wants the validation loss to come to, for "
-        "example `target_loss: 3.2`");
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`trial.target_loss` is missing; `objective: time_to_loss` needs the validation loss to reach, for "
+                    "example `target_loss: 3.2`");
   }
   if (!study->trial.random_tokens) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
-                  "`trial.random_tokens`: nothing can be learnt of them, and `objective` is time_to_loss");
+                  "`trial.random_tokens`: nothing can be learnt from them, and `objective` is time_to_loss");
 }
 
 static tri_status check_space(tri_study *study) {

@@ -189,7 +189,7 @@ static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
   const tri_way_to_loss way = tri_short_run_way_to_loss(a->folder, study->trial.target_loss);
   if (!way.reached && (!good || !isfinite(way.loss))) {
-    fail_trial(trial, good ? "out of time before the first look at the loss" : "");
+    fail_trial(trial, good ? "out of time before the first evaluation" : "");
     if (!good) tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
     return;
   }

@@ -173,7 +173,8 @@ static tri_status calibrate(tri_study *study, const char *folder) {
     }
     if (!WIFEXITED(process.result) || WEXITSTATUS(process.result) != 0) {
       tri_short_run_reason(&process, log, reason, sizeof reason);
-      return tri_fail(TRI_IO_FAILED, "cannot measure this machine: %s; leave `cluster` out to do without", reason);
+      return tri_fail(TRI_IO_FAILED, "cannot measure this machine: %s; leave `cluster` out to tune without one",
+                      reason);
     }
   }
   return tri_cluster_load(path, &study->cluster);

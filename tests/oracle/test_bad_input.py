@@ -47,7 +47,7 @@ def test_command_line():
     check(trireme("train", status=2), "which run file?")
     check(trireme("train", "a.yaml", "b.yaml", status=2), "one run file at a time, not `b.yaml` too")
     check(trireme("train", "a.yaml", "--restart", status=2), "--restart is not an option")
-    check(trireme("train", "a.yaml", "--set", status=2), "--set wants a value")
+    check(trireme("train", "a.yaml", "--set", status=2), "--set needs a value")
     check(trireme("train", "a.yaml", "-n", "0", status=2), "-n must be from 1")
     check(trireme("generate", "x", "--tokens", "many", status=2), "--tokens takes a whole number, not `many`")
     check(trireme("generate", "x", "--top-p", "7", status=2), "--top-p must be from")
@@ -93,7 +93,7 @@ def test_run_file(tmp_path, made):
 
 
 @pytest.mark.parametrize("ranks,changes,said", [
-    (4, "context=4 data.sequence=3", ["layout.context 4 leaves ranks without a token of a sequence of 3; turn it down, or take longer sequences"]),
+    (4, "context=4 data.sequence=3", ["layout.context 4 leaves ranks without a token of a sequence of 3; reduce it, or use longer sequences"]),
     (4, "context=4 context_exchange=heads", [
         "layout.context 4 cannot exchange heads: a rank of layout.tensor 1 has 2 heads and 2 key/value heads",
         "set layout.context_exchange to gather or ring, with layout.context_inner=2 or less"]),
@@ -145,7 +145,7 @@ def test_corpus(tmp_path, made):
 def test_out_of_memory_is_said_before_the_run(tmp_path, made):
     path = write_run(tmp_path, made)
     done = trireme("train", path, "--set", "model=frontier-22b", status=6)
-    check(done, "this run needs", "bytes", "and the machine has", "turn down")
+    check(done, "this run needs", "bytes", "and the machine has", "reduce")
 
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

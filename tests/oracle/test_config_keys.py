@@ -142,7 +142,7 @@ def test_lines(tmp_path):
 
 
 REFUSED = {  # of every model_type in transformers 5.24
-    "is_causal": (dict(is_causal=False), "`is_causal` is false: attention to what comes later is not supported"),
+    "is_causal": (dict(is_causal=False), "`is_causal` is false: attention to later tokens is not supported"),
     "per_layer_config": (dict(per_layer_config={"1": dict(rms_norm_eps=0.5)}), '`per_layer_config` is {"1":{"rms_norm_eps":0.5}}: a layer with settings of its own is not supported'),
     "transformers_weights": (dict(transformers_weights="pruned.safetensors"), "`transformers_weights` is `pruned.safetensors`: a file of weights by another name is not supported"),
 }

@@ -142,7 +142,7 @@ def test_pointers_are_bytes(tmp_path):
     (["--tokenizer", "bytes"], 2, "--out is missing"),
     (["--tokenizer", "bytes", "--out", "OUT"], 2, "no input"),
     (["--tokeniser", "bytes"], 2, "`--tokeniser` is not an option of prepare; did you mean `--tokenizer`?"),
-    (["--tokenizer"], 2, "--tokenizer wants a value"),
+    (["--tokenizer"], 2, "--tokenizer needs a value"),
     (["--force=1"], 2, "--force takes no value"),
     (["--threads", "0"], 2, "--threads is 0"),
     (["--threads=two"], 2, "--threads wants a whole number, not `two`"),

@@ -148,7 +148,7 @@ def test_single_precision(tmp_path, corpus):
 def test_batches_are_sequences(tmp_path, corpus):
     """The older key counts micro-batches of the file: said, and written as sequences, which other layouts then keep."""
     done = trireme("train", write_run(tmp_path, corpus, dict(best=False), evaluation=dict(every=2, batches=3), optimizer=dict(global_batch=4, steps=2, lr=1e-3)))
-    assert "evaluation.batches 3: a look at the validation loss is at 6 sequences; `evaluation.sequences: 6` says the same" in done.stderr
+    assert "evaluation.batches 3: an evaluation reads 6 sequences; `evaluation.sequences: 6` says the same" in done.stderr
     resolved = (tmp_path / "run/config.yaml").read_text()
     assert "  sequences: 6 " in resolved and "  batches: auto " in resolved
     first = looks_of(lines_of(tmp_path))
@@ -156,7 +156,7 @@ def test_batches_are_sequences(tmp_path, corpus):
     again = [json.loads(line)["validation_loss"] for line in open(tmp_path / "again/metrics.jsonl") if "validation_loss" in line]
     assert abs(again[0] / first[0][1] - 1) < 1e-6
     said = trireme("train", write_run(tmp_path, corpus, evaluation=dict(every=2, batches=3, sequences=6)), status=3).stderr
-    assert "evaluation.batches` 3 and evaluation.sequences 6 both say how much text a look is at; keep sequences" in said
+    assert "evaluation.batches` 3 and evaluation.sequences 6 both say how much text an evaluation reads; keep sequences" in said
 
 
 def test_the_best_is_a_model(tmp_path, corpus):

@@ -300,8 +300,8 @@ def test_what_is_left_out_is_said(tmp_path, corpus, layers):
     done = trireme("train", without, "-n", 2, "--set", "allow_change=model.router_bias")
     assert "model.router_bias changes from true to false, as `allow_change` allows" in done.stderr
     first = "model.layers.1.mlp.gate.e_score_correction_bias"
-    many = f"2 of its tensors are left out, for which this run's model has no place: {first} and others"
-    one = f"1 of its tensors is left out, for which this run's model has no place: {first}"
+    many = f"2 of its tensors are left out, which this run's model does not have: {first} and others"
+    one = f"1 of its tensors is left out, which this run's model does not have: {first}"
     said = [line for line in done.stderr.splitlines() if "left out" in line]
     assert len(said) == 1 and said[0].endswith(f"step-00000002: {many if layers == 3 else one}"), said
     assert lines_of(tmp_path)[-1]["step"] == 4

@@ -90,7 +90,7 @@ def test_what_others_have_taken(tmp_path, corpus, ranks):  # noqa: F811
     said = last_words(train(path, ranks), 6)
     assert "(of 200.00 MiB; others, and the driver for this program, have taken " in said, said
     assert ("and 2 ranks share the rest" in said) == (ranks == 2), said
-    assert "turn down" in said or "turn up" in said, said
+    assert "reduce layout.micro_batch" in said or "raise layout.zero" in said, said
 
 
 def test_dry_run_names_it(tmp_path, corpus):  # noqa: F811

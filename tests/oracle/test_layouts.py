@@ -32,7 +32,7 @@ LONG = dict(type="longrope", factor=4.0, original_max_sequence=5, short_factor=[
 QWEN3 = {**LLAMA, "family": "qwen3", "head_dim": 6, "norm_eps": 1e-6, "attention_bias": True, "rope_scaling": LONG}
 # Branches side by side, whose sums over ranks are one, q, k and v head by head, positions that turn a part of each head.
 GPT_NEOX = dict(family="gpt_neox", num_layers=5, hidden_size=48, num_heads=6, ffn_size=26, vocab_size=59, max_sequence=16, init_std=0.1)
-# Windows in every other layer, norms behind the branches, scores and logits that are capped, gates of GELU.
+# Windows in every other layer, norms after the branches, scores and logits that are capped, gates of GELU.
 GEMMA2 = dict(family="gemma2", num_layers=5, hidden_size=16, num_heads=8, num_kv_heads=2, head_dim=6, ffn_size=21, vocab_size=43, max_sequence=16,
               window=4, window_layers="1 of 2", attention_scale=0.6, attention_soft_cap=0.5, logit_soft_cap=0.7, init_std=0.3)
 # Norms behind the branches alone, so that nothing keeps what a layer was given.

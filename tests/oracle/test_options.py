@@ -41,7 +41,7 @@ def test_misspelt_options():
         (["generate", "x", "-z"], "-z is not an option; see trireme generate --help"),
         (["generate", "x", "--to", "5"], "--to can be --tokens, --top-k, --top-p, --tokenizer"),
         (["generate", "x", "--chat=3"], "--chat takes no value"),
-        (["generate", "x", "--tokens"], "--tokens wants a value"),
+        (["generate", "x", "--tokens"], "--tokens needs a value"),
         (["generate", "x", "--precision", "bf61"], "--precision is fp32, bf16 or fp64, not `bf61`; did you mean `bf16`?"),
         (["merge", "x", "y", "--out", "z", "--method", "slurp"], "--method is linear, task_arithmetic, slerp or ties, not `slurp`; did you mean `slerp`?"),
         (["compare", "x", "--by", "tokns"], "--by is step, tokens or time, not `tokns`; did you mean `tokens`?"),

@@ -368,7 +368,7 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     assert json.loads((theirs / "run/run.json").read_text())["run"] == names[1]
     (theirs / "run/run.json").write_text("{")
     done = trireme("train", theirs / "run.yaml", "--set", "optimizer.steps=9", status=4)
-    assert "run.json does not say which run this is" in done.stderr
+    assert "run.json does not hold the id of a run" in done.stderr
 
 
 def test_a_branch_that_was_lost_before_it_saved_anything(tmp_path, corpus):

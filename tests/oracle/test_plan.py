@@ -512,7 +512,7 @@ def test_reports(tmp_path):
 
 def test_sequences_are_not_assumed(tmp_path):
     """A long context is asked for, in every command that would assume it; a short one is said in the first line."""
-    ask = "how long are the sequences? llama-3-70b takes up to 131072 tokens, which is not assumed; "
+    ask = "the sequence length is missing: llama-3-70b takes up to 131072 tokens, which is too long for a default; "
     words = ["--model", "llama-3-70b", "--cluster", "dgx-h100", "--devices", 512, "--global-batch", 1024]
     assert ask + "give --sequence, for example --sequence 4096" in run("plan", *words, status=2)
     assert ask + "give --sequence" in run("simulate", *words, "--layout", "tensor=8,pipeline=8", status=2)
@@ -642,7 +642,7 @@ def test_bad_input(arguments, status, said):
     (dict(links=3), r"`links`.*list of mappings"),
     (dict(links=[dict(name="a", bandwidth=1e9, latency=0), dict(name="b", bandwidth=1e9, latency=0)]), r"a joins all devices and is not the last"),
     (dict(links=[dict(name="a", spans=8, bandwidth=1e9, latency=0), dict(name="b", spans=12, bandwidth=1e9, latency=0)]), r"b spans 12 devices"),
-    (dict(links=[]), r"has no links, and 4 devices need some"),
+    (dict(links=[]), r"has no links, which 4 devices need"),
     (dict(peak_bf16=0), r"this device computes nothing"),
     (dict(bandwith=1), r"`bandwith` is not a key of a cluster file"),
 ])

@@ -49,7 +49,7 @@ def test_another_validation_loss(tmp_path, corpora, key):
     other = {"data.validation": dict(data=dict(validation=str(corpora / "second/validation"))), "evaluation.sequences": dict(evaluation=dict(sequences=16, stop_after=2)),
              "data.sequence": dict(data=dict(sequence=16), allow_change="data.sequence")}[key]
     done = trireme("train", write_run(tmp_path, corpora, **{**judged, **other, "optimizer": dict(steps=14)}))
-    assert done.stderr.count(f"with another {key} the validation loss is another measure: the lowest so far, {min(before.values()):.4f} after step ") == 1
+    assert done.stderr.count(f"with another {key} validation losses do not compare: the lowest so far, {min(before.values()):.4f} after step ") == 1
     later = {step: loss for step, loss in looks_of(tmp_path).items() if step > 8}
     best = min(later, key=later.get)
     assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{best:08d}"
@@ -75,7 +75,7 @@ def test_no_best_checkpoint_yet(tmp_path, corpora):
     branch = dict(checkpoint=dict(best=True), optimizer=dict(steps=12, lr=1e-12), output=str(tmp_path / "branch"))
     done = trireme("train", write_run(tmp_path, corpora, **branch), "--resume", folder)
     assert (f"warning: the lowest validation loss so far, {lowest['best_loss']:.4f} after step {lowest['best_step']}, has no checkpoint here: "
-            f"{tmp_path / 'branch/checkpoints/best'} will lead to the first below it") in done.stderr
+            f"{tmp_path / 'branch/checkpoints/best'} will point to the first with a lower one") in done.stderr
     done = trireme("train", write_run(tmp_path, corpora, checkpoint=dict(best=True), optimizer=dict(steps=12)))
     assert "has no checkpoint here" not in done.stderr
 
@@ -98,7 +98,7 @@ def test_what_an_optimizer_keeps_is_not_left_out(tmp_path, corpora, name):
 
 
 def test_begun_with_weights_of_an_averaged_run(tmp_path, corpora):
-    said = "has an average of the weights, too, with which nothing begins; to begin with it, export it first: trireme export --average"
+    said = "also has an average of the weights, which is not used here; to start from the average, export it first: trireme export --average"
     for every in (0, 1):
         base = tmp_path / f"base-{every}"
         trireme("train", write_run(tmp_path, corpora, average=dict(every=every), output=str(base)))
@@ -261,7 +261,7 @@ def test_truncated_before_the_answer(tmp_path, corpora):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines * 10))
         trireme("prepare", "--chat", "--chat-template", tmp_path / "t.jinja", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / name, tmp_path / f"{name}.jsonl")
     said = "warning: 10 of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave them out with data.too_long: drop"
-    nothing = "warning: none of the labels of the held-out text counts, so there is no validation loss; look at data.sequence, data.too_long and data.ignore_token"
+    nothing = "warning: none of the labels of the held-out text counts, so there is no validation loss; check data.sequence, data.too_long and data.ignore_token"
     model = dict(MODEL, max_sequence=64)
     for rule, validation in (("truncate", "none"), ("drop", "some")):
         data = dict(train=str(tmp_path / "some/train"), validation=str(tmp_path / validation / "train"), sequence=64, too_long=rule)

@@ -104,7 +104,7 @@ def test_whole_heads(tmp_path):
 
 
 @pytest.mark.parametrize("changes,words", [
-    (dict(tiles=[dict(rows=128, columns=128)]), "`tiles` are worked on by `processors`: say how many of them a device has"),
+    (dict(tiles=[dict(rows=128, columns=128)]), "`tiles` needs `processors`, the number that a device has; set it"),
     (dict(processors=4, tiles=[dict(rows=0, columns=128)]), "rows"),
     (dict(processors=4, tiles=[dict(rows=128, columns=128, share=1.5)]), "share"),
     (dict(processors=-1), "processors"),

@@ -549,7 +549,7 @@ def test_population_survives(tmp_path):
 @pytest.mark.parametrize("change,said", [
     (dict(run=""), r"`method: pbt` wants a `run`"),
     (dict(space=[dict(name="tensor", values="1 2")]), r"`tensor` cannot change in the middle of a run; pbt varies lr, min_lr, weight_decay and clip"),
-    (dict(space=[dict(name="lr", values="1 2")]), r"with pbt `lr` wants `low` and `high`, 0 < low < high"),
+    (dict(space=[dict(name="lr", values="1 2")]), r"with pbt `lr` needs `low` and `high`, 0 < low < high"),
     (dict(space=[dict(name="lr", low=1e30, high=1e31)]), r"must be|range|all 4 members failed in round 1, the last one: "),
 ])
 def test_bad_populations(tmp_path, change, said):
@@ -571,7 +571,7 @@ def test_methods_of_populations(tmp_path):
     (dict(space=[dict(name="tensor", values="5 7")], constraints=[]), 3, r"the space of small has no legal point; the first of 2 points: layout"),
     (dict(constraints=[dict(rule="tensor <=")]), 3, r"`tensor <=` is not a comparison"),
     (dict(constraints=[dict(rule="speed <= 4")]), 3, r"`speed <= 4` is not a comparison"),
-    (dict(constraints=[dict(rule="tensor > 8")]), 3, r"no legal point; no point obeys the constraints"),
+    (dict(constraints=[dict(rule="tensor > 8")]), 3, r"no legal point; no point satisfies the constraints"),
     (dict(space=[*SPACE, dict(name="nodes", low=1, high=2, when="speed = 4")]), 3, r"`when: speed = 4` of `nodes` must be PARAMETER = VALUE"),
     (dict(cluster=""), 3, r"`cluster` is missing"),
     (dict(space=[dict(name="tensor", values="1 2 banana")], constraints=[]), 3, r"`tensor` cannot be banana: `tensor` must be a whole number"),
@@ -580,7 +580,7 @@ def test_methods_of_populations(tmp_path):
     (dict(devices=0), 3, r"`devices` is missing; add `devices:`, for example `devices: 16`, or vary `nodes` in `space`"),
     (dict(global_batch=0), 3, r"`global_batch` is missing; add `global_batch:`, .* or vary `accumulation` in `space`"),
     (dict(devices=0, space=[dict(name="nodes", values="1")], constraints=[], known=[dict(name="old", layout="tensor=1", global_batch=8)]), 3,
-     r"`known`: `old` wants `devices`, which the study leaves open"),
+     r"`known`: `old` needs `devices`, which the study does not set"),
     (dict(space=[dict(name="nodes", values="1 9223372036854775807")], constraints=[]), 3,
      r"`nodes` cannot be 9223372036854775807: it is a whole number from 1 to 16777216"),
     (dict(space=[dict(name="accumulation", values="1 9223372036854775807")], constraints=[]), 3, r"`accumulation` cannot be 9223372036854775807: it is"),
@@ -588,7 +588,7 @@ def test_methods_of_populations(tmp_path):
     (dict(space=[dict(name="accumulation", values="16777216"), dict(name="micro_batch", values="16777216")], constraints=[]), 3,
      r"accumulation 16777216 x micro_batch 16777216 x data 16 is a larger global batch than"),
     (dict(space=[dict(name="tensor", values="1 2 2")]), 3, r"`tensor` has the value 2 twice"),
-    (dict(space=[dict(name="tensor", values="1"), dict(name="tensor", values="2")]), 3, r"`tensor` is there twice"),
+    (dict(space=[dict(name="tensor", values="1"), dict(name="tensor", values="2")]), 3, r"`space` has `tensor` twice"),
     (dict(space=[dict(name="micro_batch", low=1, high=1000)]), 3, r"`micro_batch` has more than 64 values"),
     (dict(space=[dict(name="micro_batch", low=9, high=2)]), 3, r"`micro_batch` has no values"),
     (dict(model="gpt5"), 3, r"`gpt5` is not a model preset"),
@@ -702,7 +702,7 @@ def test_a_store_that_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe.db")
     (tmp_path / "folder.db").mkdir()
     for name, kind in (("pipe.db", "pipe"), ("folder.db", "folder")):
-        assert f"{name} is a {kind}, and a store is a plain file" in tune(tmp_path, STUDY, "--store", tmp_path / name, status=4).stderr
+        assert f"{name} is a {kind}; a store must be a regular file" in tune(tmp_path, STUDY, "--store", tmp_path / name, status=4).stderr
         done = subprocess.run([TRIREME, "tune", "report", str(tmp_path / name)], capture_output=True, text=True, timeout=30)
         assert done.returncode == 4 and f"{name} is a {kind}" in done.stderr
     done = subprocess.run([TRIREME, "train", "--layout-from", str(tmp_path / "pipe.db"), str(tmp_path / "run.yaml")], capture_output=True, text=True, timeout=30)
@@ -767,7 +767,7 @@ def test_time_to_loss_out_of_time(tmp_path, learning):
     loss = float(re.match(r"not reached: the loss is (\S+) at step \d+", trial["reason"]).group(1))
     assert trial["state"] == "done" and trial["value"] == pytest.approx(0.001 / loss)
     late = trials_of(tmp_path, dict(study, name="late", trial=dict(study["trial"], minutes=0.00001)), "--store", tmp_path / "late.db")
-    assert late["trials"][0]["reason"] == "out of time before the first look at the loss"
+    assert late["trials"][0]["reason"] == "out of time before the first evaluation"
 
 
 @pytest.mark.parametrize("change, said", [
@@ -789,4 +789,4 @@ def test_bad_time_to_loss(tmp_path, learning, change, said):
 
 def test_time_to_loss_wants_a_loss(tmp_path, learning):
     run = dict(learning, data=dict(train=learning["data"]["train"], sequence=64), evaluation=dict(every=5), checkpoint=dict(keep=1))
-    assert "goes by the validation loss" in tune(tmp_path, to_loss(tmp_path, run), status=3).stderr
+    assert "needs a validation loss" in tune(tmp_path, to_loss(tmp_path, run), status=3).stderr

@@ -206,8 +206,8 @@ static void refuses_impossible_models(void **state) {
       {gpt2, "`rope_scaling` is for llama and 17 others; gpt2 has none, so leave it out"},
       {gpt2, "`window` is for llama and 9 others; gpt2 has none, so leave it out"},
       {llama, "`window` must be between 0 and 1073741824, not -3"},
-      {llama, "`window_layers` is `0`, and there is no `window`; give one (`window: 4096`)"},
-      {llama, "`window_layers` names layer 4, and the model's are 0 to 0 (num_layers)"},
+      {llama, "`window_layers` is `0`, and `window` is not set; set it (`window: 4096`)"},
+      {llama, "`window_layers` names layer 4, and the model's layers are 0 to 0 (num_layers)"},
       {llama, "`num_experts` must be between 0 and 1024, not 1025"},
       {llama, "`experts_per_token` must be between 0 and 64, not 65"},
       {llama, "`z_loss` must be between 0 and 1000000, not -1.0"},
@@ -215,15 +215,16 @@ static void refuses_impossible_models(void **state) {
        "`rope_scaling.short_factor` has 0 numbers and needs 32, one for each pair of the 64 components of a "
        "head that rotate"},
       {llama,
-       "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has words for"},
+       "`output_bias` goes with `attention_bias: true` and without a window: a config.json cannot express anything "
+       "else"},
       {gpt2, "`output_bias` is for llama; gpt2 has none, so leave it out"},
       {llama, "`rope_scaling.long_factor` must be between 1e-06 and 1000000, not -2.0"},
       {llama,
        "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, `output_bias`) and "
-       "without a window: that is what a config.json has words for"},
+       "without a window: a config.json cannot express anything else"},
       {llama,
        "`mlp_bias` goes with biases on all products of attention or on none (`attention_bias`, `output_bias`) and "
-       "without a window: that is what a config.json has words for"},
+       "without a window: a config.json cannot express anything else"},
       {gpt2, "`mlp_bias` is for llama, smollm3 and granite; gpt2 has none, so leave it out"},
   };
   cases[0].model.head_dim = 65;
@@ -321,8 +322,9 @@ static void refuses_impossible_experts(void **state) {
           "expert_ffn_size)");
   REFUSES(qwen, dense_layers, 1, "`ffn_size` is missing; a qwen3_moe model needs it, for example `ffn_size: 2048`");
   REFUSES(qwen, balance, TRI_BALANCE_EXPERTS_BIAS,
-          "`balance` is bias, and the router has none to move; set router_bias: true");
-  REFUSES(qwen, balance_rate, 0.5, "`balance_rate` is for balance sequence or bias, and balance is none");
+          "`balance: bias` updates the bias of the router, which has none; set router_bias: true");
+  REFUSES(qwen, balance_rate, 0.5,
+          "`balance_rate` is for `balance: sequence` or `bias`, and balance is none; leave it out");
   REFUSES(mixtral, attention_bias, true,
           "`attention_bias` is for gpt2 and 17 others; mixtral has none, so leave it out");
   REFUSES(olmoe, window, 9, "`window` is for llama and 9 others; olmoe has none, so leave it out");
@@ -343,11 +345,13 @@ static void refuses_impossible_experts(void **state) {
           "router_groups 4, of num_experts 8");
   m.experts_per_token = 3;
   m.router_quota = true;
-  refuses(m, "`experts_per_token` 3 is not as many of each of the 2 groups (router_quota, router_kept_groups); try 4");
+  refuses(m,
+          "`experts_per_token` 3 is not a multiple of router_kept_groups 2, and router_quota takes equally many "
+          "from each of these groups; try 4");
   m = mixtral;
   m.window = 9;
   snprintf(m.window_layers, sizeof m.window_layers, "1-2");
-  refuses(m, "`window_layers` is `1-2`; mixtral has the window in all layers, so leave it out");
+  refuses(m, "`window_layers` is `1-2`; in mixtral all layers have the window; leave it out");
 }
 
 static void dense_families_take_no_experts(void **state) {
@@ -490,7 +494,7 @@ static void names_the_file_at_fault(void **state) {
     write_file("m.yaml", cases[i].text);
     EXPECT_FAILS(TRI_BAD_CONFIG, cases[i].message, tri_model_load("m.yaml", &m));
   }
-  EXPECT_FAILS(TRI_BAD_CONFIG, "the model is a file that is not there: none.yaml (relative to the current directory)",
+  EXPECT_FAILS(TRI_BAD_CONFIG, "the model is a file that does not exist: none.yaml (relative to the current directory)",
                tri_model_load("none.yaml", &m));
   EXPECT_FAILS_LIKE(TRI_BAD_CONFIG, "`gpt2-125m` is not a model preset; did you mean `gpt2-124m`? They are ",
                     tri_model_load("gpt2-125m", &m));

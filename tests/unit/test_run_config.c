@@ -314,11 +314,11 @@ static void options_work_on_presets_in_order(void **state) {
   const char *const options[] = {
       "model.num_layers=5", "model=llama-3-8b", "model.num_layers=3",          "layout.tensor=2",
       "layout.data=1",      "layout.data=auto", "model.rope_scaling.factor=1", "data.sequence=4096"};
-  EXPECT_FAILS(
-      TRI_BAD_CONFIG,
-      "how long are the sequences? llama-3-8b takes up to 131072 tokens, which is not assumed; add `sequence:` "
-      "under `data:`, for example `sequence: 4096` (run.yaml)",
-      tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "the sequence length is missing: llama-3-8b takes up to 131072 tokens, which is too long for a default; "
+               "add `sequence:` "
+               "under `data:`, for example `sequence: 4096` (run.yaml)",
+               tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 7, &config));
   EXPECT_OK(tri_run_config_parse("run.yaml", LEAST, strlen(LEAST), options, 8, &config));
   assert_true(config.model.num_layers == 3 && config.model.hidden_size == 4096 && config.layout.tensor == 2 &&
               config.layout.data == 0 && config.model.rope_scaling.factor == 1);

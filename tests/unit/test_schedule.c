@@ -388,7 +388,7 @@ static void test_layouts_that_do_not_fit(void **state) {
               "would do, or auto");
   shape = (tri_schedule_shape){4, 1, 11, 4};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT,
-              "layout.micro_batch_group is 4, which only the interleaved schedule has a use for");
+              "layout.micro_batch_group is 4, which only the interleaved schedule uses");
   shape = (tri_schedule_shape){4, 2, 6, 0};
   CHECK_FAILS(tri_schedule_of(TRI_SCHEDULE_1F1B)->check(&shape), TRI_BAD_LAYOUT, "layout.virtual_stages=1");
 }
