@@ -35,8 +35,8 @@ static tri_status llama_check(const tri_model *m) {
                     "`output_bias`) and without a window: a config.json cannot express anything else");
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "`output_bias` goes with `attention_bias: true` and without a window: that is what a config.json has "
-                  "words for");
+                  "`output_bias` goes with `attention_bias: true` and without a window: a config.json cannot express "
+                  "anything else");
 }
 
 #define ABSENT                                                                                                         \

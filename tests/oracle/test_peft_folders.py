@@ -363,7 +363,7 @@ def test_run_begins_with_factors(made, tmp_path):
                                                     adapter={**keys, "from": str(adapter), **change}))
         assert words in refused("train", tmp_path / "bad.yaml")
     (tmp_path / "bad.yaml").write_text(run_file(made, "llama", tmp_path / "bad", init=str(tmp_path / "run")))
-    assert "is an adapter and no base" in refused("train", tmp_path / "bad.yaml")
+    assert "is an adapter, not a base model" in refused("train", tmp_path / "bad.yaml")
 
 
 def test_run_with_more_trained(made, tmp_path):

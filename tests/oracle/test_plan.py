@@ -410,8 +410,8 @@ def test_search_with_fixed_keys(tmp_path, seed):
     ("tensor=2,tensor=2", 2, "`tensor` twice"),
     ("tp=2", 3, "`tp` is not a key of a layout; did you mean `tensor`?"),
     ("schedule=fifo", 3, "must be one of gpipe"),
-    ("bucket_bytes=1000000", 7, "layouts are not searched by `bucket_bytes`: it has its default in all of them"),
-    ("recompute_every=2", 7, "layouts are not searched by `recompute_every`"),
+    ("bucket_bytes=1000000", 7, "the search does not vary `bucket_bytes`, which has its default in all layouts"),
+    ("recompute_every=2", 7, "the search does not vary `recompute_every`"),
 ])
 def test_fixed_keys_that_cannot_be(fixed, status, said):
     words = ["plan", "--model", "gpt2-124m", "--cluster", "a100-node", "--devices", 8, "--global-batch", 16, "--layout", fixed]
@@ -687,7 +687,7 @@ def check_tables(folder, cluster):
     assert re.search(r"`work` under `measured.elements:` at its line of .* must be one of", refused("{work: gelu,", "{work: gelo,"))
     assert re.search(r"`heads` under `measured.attention:` at its line of .* must be", refused("heads: 24,", "heads: 0,"))
     row = re.search(r"    - \{form: gradient.*\n", text)[0]
-    assert "`measured.products` says the same twice: rows " in refused(row, row + row)
+    assert "`measured.products` has one size twice, in rows " in refused(row, row + row)
     assert "`measured.precision` is none, and `measured` has tables" in refused("  precision: fp32", "  precision: none")
 
 

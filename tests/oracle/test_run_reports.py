@@ -153,7 +153,7 @@ def test_keys_that_change_nothing(tmp_path, corpora, case):
 @pytest.mark.parametrize("adapter", [dict(alpha=16), dict(dropout=0.1), dict(alpha=16, rank=0), {"from": "factors"}])
 def test_an_adapter_without_a_rank(tmp_path, corpora, adapter):
     """Which would train the whole model."""
-    said = "`adapter.from` names factors to begin with, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so there is no adapter"
+    said = "`adapter.from` is set, and adapter.rank is 0" if "from" in adapter else "`adapter.rank` is 0, so there is no adapter"
     assert said in trireme("train", write_run(tmp_path, corpora, adapter=adapter), status=3).stderr
     assert not (tmp_path / "run").exists()
 

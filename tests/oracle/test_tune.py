@@ -627,7 +627,7 @@ def test_bad_stores(tmp_path):
     assert re.search(r"study.db holds another study: the file says `global_batch 128`, the store `global_batch 64`", tune(tmp_path, other, status=3).stderr)
     assert (tmp_path / "study.db").read_bytes() == before
     (tmp_path / "text.db").write_text("this is not a database, however long one looks at it\n" * 40)
-    assert "text.db: cannot read it: file is not a database; it is damaged or no study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
+    assert "text.db: cannot read it: file is not a database; it is damaged or not a study" in tune(tmp_path, STUDY, "--store", tmp_path / "text.db", status=4).stderr
     assert (tmp_path / "text.db").read_text().startswith("this is not a database")
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE trials (a INTEGER)")
@@ -659,7 +659,7 @@ STORES = {
     "trial -7": ("UPDATE trials SET number = -7 WHERE number = 2", r"trial -7: no tuner writes that, trials are numbered from 1"),
     "trial of 19 digits": ("UPDATE trials SET number = 9000000000000000000 WHERE number = 2", r"trial 9000000000000000000: no tuner writes that"),
     "a million letters": ("UPDATE trials SET point = printf('%.*c', 1000000, 'p') WHERE number = 2", r"trial 2: its point has 1000000 bytes, and points have 1 to 1023"),
-    "two million letters": ("UPDATE trials SET point = printf('%.*c', 2000000, 'p') WHERE number = 2", r"cannot read its trials: string or blob too big; it is damaged or no study"),
+    "two million letters": ("UPDATE trials SET point = printf('%.*c', 2000000, 'p') WHERE number = 2", r"cannot read its trials: string or blob too big; it is damaged or not a study"),
     "blob": ("UPDATE trials SET point = zeroblob(20000000) WHERE number = 2", r"cannot read its trials: string or blob too big"),
     "another point": ("UPDATE trials SET point = 'tensor=3' WHERE number = 2", r"trial 2: `tensor=3` is not a value of this space"),
     "state 4": ("UPDATE trials SET state = 4 WHERE number = 2", r"trial 2: its state is 4, and states are 0 to 3"),

@@ -610,7 +610,7 @@ static void test_scores(void **state) {
   begin(&b);
   int32_t x = input(&b, 24), y = -1;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    CHECK_FAILS(tri_op_attention(b.list, heads, bad[i], SEQUENCE, x, &y), TRI_BAD_CONFIG, "say numbers above 0");
+    CHECK_FAILS(tri_op_attention(b.list, heads, bad[i], SEQUENCE, x, &y), TRI_BAD_CONFIG, "use numbers above 0");
   }
   tri_op_list_destroy(b.list);
   tri_device_destroy(b.device);

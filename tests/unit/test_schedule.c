@@ -365,13 +365,13 @@ static void test_layouts_that_do_not_fit(void **state) {
               "layout.tensor 8 does not divide the model's 4 heads; 4 would");
   layout = layout_of(TRI_SCHEDULE_1F1B, 6, 1);
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 6), TRI_BAD_LAYOUT,
-              "6 stages, and the model has 3 layers: one a stage at least, but for the first and the last, which may "
-              "have the embedding and the head alone; set layout.pipeline to 5 or less");
+              "6 stages, and the model has 3 layers: every stage needs one, except the first and the last, which may "
+              "have only the embedding and the output projection; set layout.pipeline to 5 or less");
   layout = layout_of(TRI_SCHEDULE_1F1B, 2, 1);
   layout.head_as_layers = 1;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 2), TRI_BAD_LAYOUT,
-              "layout.embedding_as_layers is 0 and layout.head_as_layers 1, and layout.balance=work knows what both "
-              "take; leave them out or set layout.balance=layers");
+              "layout.embedding_as_layers is 0 and layout.head_as_layers 1, which layout.balance=work does not use; "
+              "leave them out or set layout.balance=layers");
   layout = layout_of(TRI_SCHEDULE_1F1B, 1, 1);
   layout.data = 4;
   CHECK_FAILS(tri_layout_resolve(&layout, &model, 32, 12, 4), TRI_BAD_LAYOUT, "= 8; try 8 or 16");
