@@ -217,8 +217,8 @@ def test_going_back_takes_the_best_along(tmp_path, corpus, undisturbed):
 
 
 @pytest.mark.parametrize("changes, words", [
-    (dict(evaluation=dict(every=0, stop_after=2)), ("`evaluation.stop_after`", "evaluation.every 0 never looks", "try 100")),
-    (dict(evaluation=dict(every=0)), ("`checkpoint.best`", "never looks")),
+    (dict(evaluation=dict(every=0, stop_after=2)), ("`evaluation.stop_after`", "evaluation.every is 0", "try 100")),
+    (dict(evaluation=dict(every=0)), ("`checkpoint.best`", "evaluation.every is 0")),
     (dict(data="train"), ("`evaluation.stop_after`", "name a corpus in data.validation")),
     (dict(evaluation=dict(stop_after=-1)), ("`stop_after` under `evaluation:`", "between 0 and")),
 ])
