@@ -76,7 +76,7 @@ static int64_t count_seen(int64_t tokens, const int32_t *positions, int64_t most
 }
 
 /* Tokens are filled in and counted in host memory, and copied from there. */
-static tri_status engine_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_load(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   int64_t size = engine->options.layout->micro_batch;
   int64_t first = state->step * engine->options.global_batch + global_micro_batch(engine, at->micro_batch) * size;
   tri_batch batch;
@@ -112,7 +112,7 @@ static tri_status fill_values(tri_engine *engine, const tri_step_state *state, i
   return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
 }
 
-static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_count_labels(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
   struct {
     tri_exact_sum counted;
@@ -127,7 +127,7 @@ static tri_status engine_count_labels(tri_engine *engine, tri_step_state *state,
   return fill_values(engine, state, sums.tokens);
 }
 
-static tri_status engine_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_prepare(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   (void)at;
   if (!engine->prepared) TRI_TRY(tri_executor_prepare(engine->executor));
@@ -141,7 +141,7 @@ static tri_exchange_request **message_of(tri_engine *engine, const tri_instructi
   return &engine->messages[(int64_t)at->stage_buffer_kind * engine->most_stage_buffers + at->stage_buffer];
 }
 
-static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_post_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
   return tri_exchange_receive_start(
@@ -150,12 +150,12 @@ static tri_status engine_post_receive(tri_engine *engine, tri_step_state *state,
       tri_executor_host_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer), message_of(engine, at));
 }
 
-static tri_status engine_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_receive(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   return tri_exchange_wait(message_of(engine, at));
 }
 
-static tri_status engine_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_send(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_executor *executor = engine->executor;
   return tri_exchange_send_start(
@@ -164,7 +164,7 @@ static tri_status engine_send(tri_engine *engine, tri_step_state *state, const t
       tri_executor_host_stage_buffer(executor, at->stage_buffer_kind, at->stage_buffer), message_of(engine, at));
 }
 
-static tri_status engine_wait_sent(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_wait_sent(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   return tri_exchange_wait(message_of(engine, at));
 }
@@ -219,7 +219,7 @@ static bool makes_loss(const tri_engine *engine, const tri_instruction *at) {
   return at->end_call > at->first_call && list->calls[at->end_call - 1].op->makes_loss;
 }
 
-static tri_status engine_forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_forward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   tri_step_results *results = tri_executor_step_results(engine->executor);
   tri_run run = run_of(engine, state, at);
   if (state->evaluating) TRI_TRY(load_windows(engine, state, at, &run));
@@ -240,15 +240,15 @@ static tri_status backward(tri_engine *engine, const tri_step_state *state, cons
   return tri_executor_backward(engine->executor, &what, &run);
 }
 
-static tri_status engine_backward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_backward(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   return backward(engine, state, at, true, true);
 }
 
-static tri_status engine_backward_input(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_backward_input(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   return backward(engine, state, at, true, false);
 }
 
-static tri_status engine_backward_weight(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_backward_weight(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   return backward(engine, state, at, false, true);
 }
 
@@ -260,7 +260,7 @@ static void *behind(const tri_engine *engine, void *array, int64_t elements) {
 }
 
 /* The pair's gradients are added embedding first, on one rank or on two. */
-static tri_status engine_sum_tied(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_sum_tied(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   (void)at;
   const tri_parameter_table *table = engine->parts.table;
@@ -300,7 +300,7 @@ static tri_status sum_copies(tri_engine *engine, const tri_parameter *entry, voi
   return TRI_OK;
 }
 
-static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_sum_partial(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
@@ -318,17 +318,19 @@ static tri_status engine_sum_partial(tri_engine *engine, tri_step_state *state, 
   return TRI_OK;
 }
 
-/* What gradients are on their way between replicas. */
-static tri_dtype type_on_the_way(const tri_engine *engine) {
+/* The type in which replicas exchange gradients. */
+static tri_dtype exchange_type(const tri_engine *engine) {
   return tri_layout_reduce_type(engine->options.layout, engine->options.precision);
 }
 
-static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+/* Gradients are added over the replicas and not averaged: the loss of each label is already divided by the labels of
+ * the whole global batch (COUNT_LABELS), so the sum is the gradient of the mean. */
+static tri_status step_reduce(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   const tri_group *replicas = group_of(engine, bucket->replicas);
   int64_t count = bucket->end - bucket->first;
-  tri_dtype type = type_on_the_way(engine);
+  tri_dtype type = exchange_type(engine);
   void *gradients = tri_executor_bucket_gradients(engine->executor, bucket);
   if (type == TRI_BF16) TRI_TRY(tri_to_bf16_in_place(engine->device, count, gradients));
   if (engine->options.layout->zero == 0) {
@@ -339,8 +341,8 @@ static tri_status engine_reduce(tri_engine *engine, tri_step_state *state, const
                                            &engine->reductions[at->bucket]);
 }
 
-/* Of a sharded bucket this rank's part is put away, before another bucket uses the slot. */
-static tri_status engine_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+/* Of a sharded bucket this rank's part is copied out before another bucket uses the slot. */
+static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
@@ -349,14 +351,14 @@ static tri_status engine_wait_reduced(tri_engine *engine, tri_step_state *state,
   int64_t end = (all ? bucket->end : bucket->own_end) - bucket->first;
   void *whole = tri_executor_bucket_gradients(engine->executor, bucket);
   TRI_TRY(tri_exchange_wait(&engine->reductions[at->bucket]));
-  if (type_on_the_way(engine) == TRI_BF16) TRI_TRY(tri_to_fp32_in_place(engine->device, begin, end, whole));
+  if (exchange_type(engine) == TRI_BF16) TRI_TRY(tri_to_fp32_in_place(engine->device, begin, end, whole));
   if (!bucket->gradients_sharded) return TRI_OK;
   TRI_KERNEL_CALL(engine->device->queue, convert, end - begin, wide, behind(engine, whole, begin), wide,
                   tri_executor_own_gradients(engine->executor, bucket));
   return TRI_OK;
 }
 
-static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
@@ -370,7 +372,7 @@ static tri_status engine_gather(tri_engine *engine, tri_step_state *state, const
                                        bucket->begins, whole, &engine->gathers[at->bucket]);
 }
 
-static tri_status engine_wait_gathered(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_wait_gathered(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
   return tri_exchange_wait(&engine->gathers[at->bucket]);
 }
@@ -404,7 +406,7 @@ static tri_status run_call(tri_engine *engine, int64_t update, const tri_update_
   return tri_routers_move_bias(engine->routers, engine->executor, call, model->balance_rate);
 }
 
-static tri_status engine_clip(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_clip(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
   return tri_engine_clip(engine, state);
 }
@@ -421,7 +423,7 @@ static tri_status upload_values(tri_engine *engine, const tri_step_state *state,
   return tri_queue_mark(engine->device->queue, &engine->values_uploaded);
 }
 
-static tri_status engine_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+static tri_status step_update(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)at;
   double average = 0;
   if (state->result.skipped) return TRI_OK;
@@ -440,7 +442,7 @@ static tri_status engine_update(tri_engine *engine, tri_step_state *state, const
 
 typedef tri_status engine_handler(tri_engine *engine, tri_step_state *state, const tri_instruction *at);
 
-#define HANDLER(KIND, name, ...) engine_##name,
+#define HANDLER(KIND, name, ...) step_##name,
 static engine_handler *const handlers[] = {TRI_INSTRUCTIONS(HANDLER)};
 #undef HANDLER
 

@@ -1,16 +1,20 @@
-/* A staged collective is a row of pieces. A piece comes down from the device, is worked on by the ranks, and goes back
- * up; two buffers take turns. Copies of one queue are done in order, so a buffer that has been queued to go up may be
- * queued to be filled again at once.
+/* A staged collective is cut into pieces. Each piece is copied from the device to host memory, communicated, and copied
+ * back; two host buffers alternate. Copies on one queue run in order, so a buffer whose copy to the device has been
+ * queued may be queued for the next copy from the device at once.
  *
- * Blocking collectives have two buffers, those in the background two others, which they use one after the other in the
- * order in which they were started, of whatever groups they are. Why no two ranks wait for each other: the
- * ranks of a stage run one program, each with its own groups of the same domains, so they start all of it in one order.
- * Of the ranks that wait, take one that is least far in the program. A rank beyond its place has done there what was
- * to be done, with all that was in the background before it; a rank at the same place has started all that the
- * first has, in the same order, and goes on with it while it waits. So the first can go on. It follows that a rank
- * that waits in a blocking collective or for a message makes progress on what it has in the background
- * (tri_exchange_wait_for), and that only what all ranks of a stage do alike may be started there. Messages (messages.c)
- * need no such order.
+ * Blocking collectives have two buffers of their own. Background collectives have two others, which they use one after
+ * the other in the order in which they were started, whatever their groups.
+ *
+ * This cannot deadlock. The ranks of a stage run one program, each with its own groups of the same domains, so they
+ * start all collectives in the same order. Among the ranks that wait, take one that is least advanced in the program.
+ * Any rank of its group is at the same instruction or further. A rank that is further has completed its part of this
+ * collective, and of all background collectives that were started before it. A rank at the same instruction has started
+ * the same background collectives in the same order, and makes progress on them while it waits. So the least advanced
+ * rank can go on.
+ *
+ * Two rules follow. A rank that waits in a blocking collective or for a message has to make progress on its background
+ * collectives (tri_exchange_wait_for). And only what all ranks of a stage do in the same order may be started in the
+ * background. Messages between stages (messages.c) need no such order.
  */
 #include "engine/exchange_internal.h"
 

@@ -78,14 +78,14 @@ static char *element_at(const tri_executor *executor, size_t region, int64_t ind
 }
 
 void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->value_slot_elements);
-  if (bucket->values_sharded) return element_at(executor, executor->plan->value_slots, slot);
+  int64_t first = bucket->buffer * (executor->buckets == NULL ? 0 : executor->buckets->gather_buffer_elements);
+  if (bucket->values_sharded) return element_at(executor, executor->plan->gather_buffers, first);
   return element_at(executor, executor->plan->parameters, bucket->values_at);
 }
 
 void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket) {
-  int64_t slot = bucket->slot * (executor->buckets == NULL ? 0 : executor->buckets->gradient_slot_elements);
-  if (bucket->gradients_sharded) return element_at(executor, executor->plan->gradient_slots, slot);
+  int64_t first = bucket->buffer * (executor->buckets == NULL ? 0 : executor->buckets->reduce_buffer_elements);
+  if (bucket->gradients_sharded) return element_at(executor, executor->plan->reduce_buffers, first);
   return element_at(executor, executor->plan->gradient_values, bucket->gradients_at);
 }
 

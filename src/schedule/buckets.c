@@ -100,20 +100,20 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
 /* Where everything lies in the arrays. */
 static void place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
                   tri_buckets *buckets) {
-  int32_t next_slot = 0;
+  int32_t next_buffer = 0;
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     int64_t whole = bucket->end - bucket->first, own = bucket->own_end - bucket->own_first;
-    bool may = bucket->ranks > 1 && !bucket->tied;
-    bucket->values_sharded = may && layout->zero > 2;
-    bucket->gradients_sharded = may && layout->zero > 1 && micro_batches == 1;
+    bool replicated = bucket->ranks > 1 && !bucket->tied;
+    bucket->values_sharded = replicated && layout->zero > 2;
+    bucket->gradients_sharded = replicated && layout->zero > 1 && micro_batches == 1;
     bucket->values_at = buckets->value_elements;
     bucket->gradients_at = buckets->gradient_elements;
     buckets->value_elements += bucket->values_sharded ? own : whole;
     buckets->gradient_elements += bucket->gradients_sharded ? own : whole;
-    if (bucket->values_sharded && whole > buckets->value_slot_elements) buckets->value_slot_elements = whole;
-    if (bucket->gradients_sharded && whole > buckets->gradient_slot_elements) buckets->gradient_slot_elements = whole;
-    if (bucket->values_sharded || bucket->gradients_sharded) bucket->slot = next_slot++ % TRI_BUCKET_SLOTS;
+    if (bucket->values_sharded && whole > buckets->gather_buffer_elements) buckets->gather_buffer_elements = whole;
+    if (bucket->gradients_sharded && whole > buckets->reduce_buffer_elements) buckets->reduce_buffer_elements = whole;
+    if (bucket->values_sharded || bucket->gradients_sharded) bucket->buffer = next_buffer++ % TRI_BUCKET_BUFFERS;
   }
   buckets->gradient_elements += table->num_gradient_elements - table->num_elements;
 }
@@ -157,8 +157,8 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
   if (entry->frozen) return (tri_element_range){0, 0, 0};
   const tri_bucket *bucket = buckets == NULL || entry->alias ? NULL : tri_bucket_of(buckets, table, index);
   if (entry->alias && buckets != NULL) {
-    int64_t behind = table->num_gradient_elements - entry->gradient_offset; /* the last in either array */
-    return (tri_element_range){0, entry->count, buckets->gradient_elements - behind};
+    int64_t from_end = table->num_gradient_elements - entry->gradient_offset; /* the last in either array */
+    return (tri_element_range){0, entry->count, buckets->gradient_elements - from_end};
   }
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};
   if (bucket->gradients_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->gradients_at);

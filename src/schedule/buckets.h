@@ -43,18 +43,18 @@ typedef struct tri_bucket {
 
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays: of the rank's part if sharded, else of the whole bucket */
-  int32_t slot;                    /* which of the TRI_BUCKET_SLOTS a sharded bucket uses */
+  int32_t buffer; /* which of the TRI_BUCKET_BUFFERS a sharded bucket uses, for parameters and gradients */
 } tri_bucket;
 
 /* Slots for values, and for gradients: one is used while the other is filled. */
-enum { TRI_BUCKET_SLOTS = 2 };
+enum { TRI_BUCKET_BUFFERS = 2 };
 
 typedef struct tri_buckets {
   tri_bucket *entries;
   int64_t count;
-  int64_t value_elements;                              /* of the array of values */
-  int64_t gradient_elements;                           /* of the array of gradients; those of tied aliases come last */
-  int64_t value_slot_elements, gradient_slot_elements; /* of one slot; 0 without */
+  int64_t value_elements;    /* of the array of values */
+  int64_t gradient_elements; /* of the array of gradients; those of tied aliases come last */
+  int64_t gather_buffer_elements, reduce_buffer_elements; /* of one buffer; 0: none */
 } tri_buckets;
 
 /* The part of an entry that this rank has in an array, and where. Frozen parameters lie in arrays of their stored type

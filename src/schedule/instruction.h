@@ -13,7 +13,7 @@
  * Everything that depends on the kind of an instruction is made by expanding this list; there is no second one.
  * Timelines and shares of a step (timeline/instruction_event.h), the dry run and the check of programs read its
  * columns. Code that does something different for each instruction has one function for each, named after the reader
- * and the instruction (engine_load, tri_event_sim_load), and an array of these functions: a line without a function
+ * and the instruction (step_load, tri_event_sim_load), and an array of these functions: a line without a function
  * does not compile. */
 #ifndef TRI_SCHEDULE_INSTRUCTION_H
 #define TRI_SCHEDULE_INSTRUCTION_H
@@ -47,7 +47,7 @@
   X(SUM_TIED,        sum_tied,        nothing,     at_once, OPTIMIZER,       PIPELINE) \
   /* sum a bucket's partial gradients over the ranks that have parts of them */ \
   X(SUM_PARTIAL,     sum_partial,     bucket,      at_once, OPTIMIZER,       TENSOR) \
-  /* start to sum a bucket's gradients over its replicas */ \
+  /* start to sum a bucket's gradients over its replicas: all-reduce, or reduce-scatter from ZeRO 1 on */ \
   X(REDUCE,          reduce,          bucket,      starts,  COMMUNICATION,   REPLICAS) \
   /* wait until they are summed */ \
   X(WAIT_REDUCED,    wait_reduced,    bucket,      waits,   COMMUNICATION,   REPLICAS) \

@@ -414,10 +414,10 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   size_t element = tri_dtype_bytes(tri_dtype_wide(request->lists[0]->type));
   size_t end = 0;
   find_routers(request, plan);
-  size_t value_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->value_slot_elements;
-  size_t gradient_slot = request->buckets == NULL ? 0 : (size_t)request->buckets->gradient_slot_elements;
+  size_t gather_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->gather_buffer_elements;
+  size_t reduce_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->reduce_buffer_elements;
   plan->parameters = take_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
-  plan->value_slots = take_arena_range(&end, tri_bytes_times(value_slot, TRI_BUCKET_SLOTS * element));
+  plan->gather_buffers = take_arena_range(&end, tri_bytes_times(gather_buffer, TRI_BUCKET_BUFFERS * element));
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
     const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
     plan->frozen[kept] = take_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));
@@ -425,7 +425,7 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   plan->parameter_bytes = end;
   if (request->training) {
     plan->gradient_values = take_arena_range(&end, tri_bytes_times((size_t)request->num_gradients, element));
-    plan->gradient_slots = take_arena_range(&end, tri_bytes_times(gradient_slot, TRI_BUCKET_SLOTS * element));
+    plan->reduce_buffers = take_arena_range(&end, tri_bytes_times(reduce_buffer, TRI_BUCKET_BUFFERS * element));
     plan->sink = take_arena_range(&end, tri_bytes_times((size_t)request->num_sink, element));
     plan->gradient_bytes = end - plan->gradient_values;
   }

@@ -1,13 +1,16 @@
 /* The memory plan: where everything that a program touches lies in one arena, known before anything is allocated.
  *
- *   parameters | frozen parameters | gradients | transfer buffer | the optimizer's states
- *   | values and results of a step | batches | stage buffers | partial sums | scratch of collectives
- *   | chunk 0: constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
+ *   parameters | gather buffers | frozen parameters | gradients | reduce buffers | transfer buffer | the optimizer's
+ * states | values and results of a step | batches | stage buffers | partial sums | scratch of collectives | chunk 0:
+ * constants | packed weights | frame 0 | frame 1 | ... | chunk 1: ... | transient
  *
  * and in host memory beside it
  *
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
+ *
+ * Gather buffers hold the whole parameters of two buckets (ZeRO 3), reduce buffers the whole gradients of two (ZeRO 2
+ * and 3 with one micro-batch a step); a rank keeps only its own part of the others.
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
@@ -59,7 +62,7 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Offsets of regions in the arena. */
-  size_t parameters, value_slots, frozen[TRI_NUM_STORED], sink, gradient_values, gradient_slots, transfer, states,
+  size_t parameters, gather_buffers, frozen[TRI_NUM_STORED], sink, gradient_values, reduce_buffers, transfer, states,
       values, results, batches, stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, transient;
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,

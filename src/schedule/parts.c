@@ -101,7 +101,7 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
 }
 
 tri_status tri_parts_create(const tri_parts_request *request, const tri_mesh_coordinates *place, tri_parts *out) {
-  tri_parts parts = {0};
+  tri_parts parts = {.layout = request->layout};
   tri_status status = parts_fill(request, place, &parts);
   if (status != TRI_OK) {
     tri_parts_destroy(&parts);

@@ -26,7 +26,8 @@ typedef struct tri_parts_request {
 } tri_parts_request;
 
 typedef struct tri_parts {
-  tri_layer_range *chunks; /* [num_chunks] */
+  const tri_layout *layout; /* of the request */
+  tri_layer_range *chunks;  /* [num_chunks] */
   int64_t num_chunks;
   tri_parameter_table *table;
   tri_op_list **lists; /* [num_chunks] */

@@ -24,7 +24,7 @@ typedef struct building {
   int64_t sent[TRI_NUM_STAGE_BUFFER_KINDS];
   int64_t stage_buffers;
   bool *reduced, *waited; /* [buckets]: whose reductions are started, and waited for */
-  int64_t late;           /* a bucket that is whole, but whose reduction lets a message go first; or -1 */
+  int64_t postponed;      /* a bucket that is complete, whose reduction waits until a message is sent; or -1 */
 } building;
 
 static tri_instruction blank(tri_instruction_kind kind) {
@@ -163,34 +163,37 @@ static tri_status reduce_bucket(building *b, int64_t bucket) {
   return TRI_OK;
 }
 
-/* The slot that a bucket's gradients are made in must be empty: what was there has been reduced and put away. */
-static tri_status free_slot(building *b, int64_t bucket) {
+/* A bucket's gradients are computed in its reduce buffer, which must be free: the bucket that used it before has been
+ * reduced and copied out. */
+static tri_status free_reduce_buffer(building *b, int64_t bucket) {
   const tri_buckets *buckets = b->request->buckets;
   if (!buckets->entries[bucket].gradients_sharded) return TRI_OK;
   for (int64_t k = bucket + 1; k < buckets->count; k++) {
-    bool same = buckets->entries[k].gradients_sharded && buckets->entries[k].slot == buckets->entries[bucket].slot;
+    bool same = buckets->entries[k].gradients_sharded && buckets->entries[k].buffer == buckets->entries[bucket].buffer;
     if (same && !b->waited[k]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
   }
   return TRI_OK;
 }
 
-/* A forward or backward in pieces, each of calls that need one bucket, in the order in which they run. A bucket may
- * have several: experts lie in one of their own, and behind them a layer may go on with what all tokens meet. Where
- * values are sharded, a bucket's are gathered before its piece, while the one before runs if that leaves it a slot; its
- * gradients are reduced after the last of its pieces in the last micro-batch's backward. */
-typedef struct piece {
+/* A forward or backward is cut into segments: consecutive calls whose parameters are in one bucket, in the order in
+ * which they run. A bucket may have several segments: the experts of a layer have a bucket of their own, and after them
+ * the layer may continue with parameters of its first bucket. Sharded parameters of a bucket are gathered before its
+ * segment, during the segment before it if a gather buffer is free. The gradients of a bucket are reduced after its
+ * last segment in the backward of the last micro-batch. */
+typedef struct segment {
   int64_t bucket;
   int32_t first_call, end_call;
-} piece;
+} segment;
 
-typedef struct pieces {
+typedef struct segments {
   tri_instruction whole;
   bool forward, gathers, reduces;
-  piece *all; /* in the order in which they run */
+  segment *all; /* in the order in which they run */
   int64_t count;
-  int64_t held[TRI_BUCKET_SLOTS]; /* whose values are in a slot, or on their way into it; -1: none */
-  bool awaited[TRI_BUCKET_SLOTS]; /* and have come */
-} pieces;
+  int64_t
+      held[TRI_BUCKET_BUFFERS]; /* the bucket whose parameters are in this gather buffer, or being gathered; -1: none */
+  bool awaited[TRI_BUCKET_BUFFERS]; /* and whose gather has completed */
+} segments;
 
 static bool has_parameters(const tri_op_call *call) {
   for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
@@ -224,16 +227,16 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number) 
   return -1;
 }
 
-/* Calls that need no bucket go into the piece that runs next, or into the last. */
-static void list_pieces(const building *b, pieces *p) {
+/* Calls that need no bucket go into the segment that runs next, or into the last. */
+static void list_segments(const building *b, segments *p) {
   const tri_op_list *list = b->request->lists[p->whole.chunk];
   int32_t num_calls = (int32_t)list->num_calls, behind = 0;
   for (int32_t i = 0; i < num_calls; i++) {
     int32_t call = p->forward ? i : num_calls - 1 - i;
     int64_t bucket = bucket_of_call(b, p->whole.chunk, call);
     if (bucket < 0) continue;
-    if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (piece){.bucket = bucket};
-    piece *last = &p->all[p->count - 1];
+    if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (segment){.bucket = bucket};
+    segment *last = &p->all[p->count - 1];
     if (p->forward) {
       last->end_call = call + 1;
     } else {
@@ -256,46 +259,46 @@ static void list_pieces(const building *b, pieces *p) {
   }
 }
 
-static bool is_gathered(const building *b, const pieces *p, int64_t i) {
+static bool is_gathered(const building *b, const segments *p, int64_t i) {
   return p->gathers && b->request->buckets->entries[p->all[i].bucket].values_sharded;
 }
 
-static int32_t slot_of(const building *b, const pieces *p, int64_t i) {
-  return b->request->buckets->entries[p->all[i].bucket].slot;
+static int32_t buffer_of(const building *b, const segments *p, int64_t i) {
+  return b->request->buckets->entries[p->all[i].bucket].buffer;
 }
 
-static bool is_held(const building *b, const pieces *p, int64_t i) {
-  return !is_gathered(b, p, i) || p->held[slot_of(b, p, i)] == p->all[i].bucket;
+static bool is_held(const building *b, const segments *p, int64_t i) {
+  return !is_gathered(b, p, i) || p->held[buffer_of(b, p, i)] == p->all[i].bucket;
 }
 
-static tri_status gather_piece(building *b, pieces *p, int64_t i) {
-  int32_t slot = slot_of(b, p, i);
-  p->held[slot] = p->all[i].bucket;
-  p->awaited[slot] = false;
+static tri_status gather_segment(building *b, segments *p, int64_t i) {
+  int32_t buffer = buffer_of(b, p, i);
+  p->held[buffer] = p->all[i].bucket;
+  p->awaited[buffer] = false;
   return append_bucket(b, TRI_GATHER, p->all[i].bucket);
 }
 
-/* While piece i runs, the next one's values that are not here yet come, if no piece until then needs what their slot
- * has. */
-static tri_status gather_ahead(building *b, pieces *p, int64_t i) {
+/* While segment i runs, gathers the parameters of the next segment that lacks them, if no segment before that one needs
+ * the bucket in their gather buffer. */
+static tri_status gather_ahead(building *b, segments *p, int64_t i) {
   int64_t next = i + 1;
   while (next < p->count && is_held(b, p, next)) next++;
   if (next == p->count) return TRI_OK;
   for (int64_t k = i; k < next; k++) {
-    if (is_gathered(b, p, k) && slot_of(b, p, k) == slot_of(b, p, next)) return TRI_OK;
+    if (is_gathered(b, p, k) && buffer_of(b, p, k) == buffer_of(b, p, next)) return TRI_OK;
   }
-  return gather_piece(b, p, next);
+  return gather_segment(b, p, next);
 }
 
-static tri_status wait_gathered(building *b, pieces *p, int64_t i) {
-  if (!is_gathered(b, p, i) || p->awaited[slot_of(b, p, i)]) return TRI_OK;
-  p->awaited[slot_of(b, p, i)] = true;
+static tri_status wait_gathered(building *b, segments *p, int64_t i) {
+  if (!is_gathered(b, p, i) || p->awaited[buffer_of(b, p, i)]) return TRI_OK;
+  p->awaited[buffer_of(b, p, i)] = true;
   return append_bucket(b, TRI_WAIT_GATHERED, p->all[i].bucket);
 }
 
-/* Behind the pieces of a backward that have a part of the layer in which piece i ends, if calls of that layer run again
- * before its backward begins; else i + 1. */
-static int64_t end_of_layer(const building *b, const pieces *p, int64_t i) {
+/* The end of the segments of a backward that have calls of the layer in which segment i ends, if calls of that layer
+ * are recomputed before its backward begins; else i + 1. */
+static int64_t end_of_layer(const building *b, const segments *p, int64_t i) {
   const tri_call_range layer = tri_op_list_layer(b->request->lists[p->whole.chunk], p->all[i].first_call);
   bool again = false;
   int64_t end = i + 1;
@@ -306,37 +309,37 @@ static int64_t end_of_layer(const building *b, const pieces *p, int64_t i) {
   return end;
 }
 
-/* All of a layer may run again before its backward begins: what its later pieces need is here then. That makes two
- * buckets, neighbours, and so each in a slot of its own. */
-static tri_status gather_layer(building *b, pieces *p, int64_t i) {
+/* A whole layer may be recomputed before its backward begins, and then its later segments need their parameters, too.
+ * These are at most two adjacent buckets, which have different gather buffers. */
+static tri_status gather_layer(building *b, segments *p, int64_t i) {
   const int64_t end = end_of_layer(b, p, i);
   for (int64_t k = i; k < end; k++) {
-    if (!is_held(b, p, k)) TRI_TRY(gather_piece(b, p, k));
+    if (!is_held(b, p, k)) TRI_TRY(gather_segment(b, p, k));
   }
   TRI_TRY(gather_ahead(b, p, i));
   for (int64_t k = i; k < end; k++) TRI_TRY(wait_gathered(b, p, k));
   return TRI_OK;
 }
 
-static bool is_last_of_bucket(const pieces *p, int64_t i) {
+static bool is_last_of_bucket(const segments *p, int64_t i) {
   for (int64_t k = i + 1; k < p->count; k++) {
     if (p->all[k].bucket == p->all[i].bucket) return false;
   }
   return true;
 }
 
-static tri_status append_pieces(building *b, pieces *p) {
-  for (int slot = 0; slot < TRI_BUCKET_SLOTS; slot++) p->held[slot] = -1;
+static tri_status append_segments(building *b, segments *p) {
+  for (int buffer = 0; buffer < TRI_BUCKET_BUFFERS; buffer++) p->held[buffer] = -1;
   for (int64_t i = 0; i < p->count; i++) {
     tri_instruction instruction = p->whole;
     instruction.first_call = p->all[i].first_call;
     instruction.end_call = p->all[i].end_call;
     TRI_TRY(gather_layer(b, p, i));
-    if (p->reduces) TRI_TRY(free_slot(b, p->all[i].bucket));
+    if (p->reduces) TRI_TRY(free_reduce_buffer(b, p->all[i].bucket));
     TRI_TRY(append(b, instruction));
     if (!p->reduces || !is_last_of_bucket(p, i)) continue;
     if (i + 1 == p->count) {
-      b->late = p->all[i].bucket;
+      b->postponed = p->all[i].bucket;
     } else {
       TRI_TRY(reduce_bucket(b, p->all[i].bucket));
     }
@@ -344,24 +347,24 @@ static tri_status append_pieces(building *b, pieces *p) {
   return TRI_OK;
 }
 
-/* Whether the pass reads parameters: the weights' backward alone does not, unless forwards run again before it. */
+/* Whether the pass reads parameters: a backward of weights alone does not, unless forwards are recomputed before it. */
 static bool reads_values(const building *b, tri_instruction_kind kind) {
   return kind != TRI_BACKWARD_WEIGHT || b->request->layout->recompute != TRI_RECOMPUTE_NONE;
 }
 
-/* Whole, or in pieces. */
+/* Whole, or in segments. */
 static tri_status append_split(building *b, tri_instruction whole) {
   const tri_program_request *request = b->request;
   bool last = whole.micro_batch == request->micro_batches - 1;
   bool weights = whole.kind == TRI_BACKWARD || whole.kind == TRI_BACKWARD_WEIGHT;
-  pieces p = {.whole = whole,
-              .forward = whole.kind == TRI_FORWARD,
-              .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
-              .reduces = weights && last};
+  segments p = {.whole = whole,
+                .forward = whole.kind == TRI_FORWARD,
+                .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
+                .reduces = weights && last};
   if (!p.gathers && !p.reduces) return append(b, whole);
   TRI_TRY(tri_alloc("a step program", (size_t)whole.end_call + 1, sizeof *p.all, &p.all));
-  list_pieces(b, &p);
-  tri_status status = p.count == 0 ? append(b, whole) : append_pieces(b, &p);
+  list_segments(b, &p);
+  tri_status status = p.count == 0 ? append(b, whole) : append_segments(b, &p);
   tri_free(p.all);
   return status;
 }
@@ -397,9 +400,9 @@ static tri_status append_turn(building *b, const tri_turn *turn) {
   TRI_TRY(append_compute(b, turn, in_buffer, out_buffer));
   if (takes) TRI_TRY(post_next(b, in_kind));
   if (makes) TRI_TRY(append(b, of_message(TRI_SEND, out_kind, out_buffer, out)));
-  int64_t late = b->late;
-  b->late = -1;
-  return late < 0 ? TRI_OK : reduce_bucket(b, late);
+  int64_t bucket = b->postponed;
+  b->postponed = -1;
+  return bucket < 0 ? TRI_OK : reduce_bucket(b, bucket);
 }
 
 static tri_status append_turns(building *b) {
@@ -530,19 +533,19 @@ done:
 /* Two stage buffers of each kind let one be filled while the other is used. Stages that run far ahead of each other may
  * need more: the interleaved schedule sends a group all around the ring before the first of it is taken out. An
  * evaluation's micro-batches go round one by one, and find the stage buffers of the steps. */
-static int64_t boxes_of(const tri_layout *layout, int64_t period) {
+static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   if (layout->virtual_stages == 1) return 2;
   return (period > layout->pipeline ? period : layout->pipeline) + 1;
 }
 
 int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches) {
-  return boxes_of(layout, tri_schedule_period(layout, micro_batches));
+  return stage_buffers_for(layout, tri_schedule_period(layout, micro_batches));
 }
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
-  building b = {.request = request, .program = program, .turns = turns, .late = -1};
+  building b = {.request = request, .program = program, .turns = turns, .postponed = -1};
   const tri_layout *layout = request->layout;
-  b.stage_buffers = request->forward_only ? boxes_of(layout, layout->pipeline)
+  b.stage_buffers = request->forward_only ? stage_buffers_for(layout, layout->pipeline)
                                           : tri_program_stage_buffers(layout, request->micro_batches);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));

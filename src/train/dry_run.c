@@ -67,8 +67,10 @@ static void print_calls(const tri_instruction *at, const tri_parts *parts, int32
 static void print_bucket(const tri_instruction *at, const tri_parts *parts, FILE *to) {
   const tri_bucket *bucket = &parts->buckets->entries[at->bucket];
   print_chunk(at, parts, to);
-  fprintf(to, " bucket %d (layers %ld to %ld, %ld values)", at->bucket, (long)bucket->layers.first,
-          (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first));
+  const char *collective = "";
+  if (at->kind == TRI_REDUCE) collective = parts->layout->zero == 0 ? ", all-reduce" : ", reduce-scatter";
+  fprintf(to, " bucket %d (layers %ld to %ld, %ld values%s)", at->bucket, (long)bucket->layers.first,
+          (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first), collective);
 }
 
 static void print_operands(const tri_instruction *at, const tri_parts *parts, FILE *to) {

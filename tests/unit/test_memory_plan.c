@@ -84,8 +84,8 @@ static void test_plan(void **state) {
   tri_list_request list_request = tri_list_request_whole(&model, TRI_LIST_TRAIN, 2, 32, TRI_FP32);
   CHECK_OK(tri_model_operations(&model, &list_request, &list));
   const tri_updates states = {.state_bytes = 8 * (size_t)table->num_elements};
-  const tri_buckets buckets = {.value_slot_elements = 4000,
-                               .gradient_slot_elements = 3000}; /* ZeRO 3, one micro-batch */
+  const tri_buckets buckets = {.gather_buffer_elements = 4000,
+                               .reduce_buffer_elements = 3000}; /* ZeRO 3, one micro-batch */
   for (int split = 0; split < 2; split++) {
     for (int64_t frames = 1; frames <= 3; frames++) {
       tri_memory_request request = {.lists = (const tri_op_list *const *)&list,
@@ -108,8 +108,8 @@ static void test_plan(void **state) {
       assert_int_equal(plan->total_bytes, plan->device_bytes + plan->host_bytes);
       assert_int_equal(plan->transient, chunk->frames + (size_t)frames * chunk->frame_bytes);
       assert_true(plan->gradient_values >= plan->parameters + (size_t)table->num_elements * 4);
-      assert_true(plan->frozen[0] >= plan->value_slots + (size_t)TRI_BUCKET_SLOTS * 4000 * 4);
-      assert_true(plan->sink >= plan->gradient_slots + (size_t)TRI_BUCKET_SLOTS * 3000 * 4);
+      assert_true(plan->frozen[0] >= plan->gather_buffers + (size_t)TRI_BUCKET_BUFFERS * 4000 * 4);
+      assert_true(plan->sink >= plan->reduce_buffers + (size_t)TRI_BUCKET_BUFFERS * 3000 * 4);
       assert_int_equal(plan->optimizer_bytes, tri_padded_bytes(states.state_bytes));
       for (int64_t s = 0; s < list->num_slots; s++) {
         const tri_slot *slot = &list->slots[s];

@@ -70,7 +70,7 @@ typedef struct machine {
   const tri_op_list *list;
   const tri_parameter_table *table;
   int64_t micro_batches;
-  int64_t values[TRI_BUCKET_SLOTS], gradients[TRI_BUCKET_SLOTS]; /* whose a slot is; -1 */
+  int64_t values[TRI_BUCKET_BUFFERS], gradients[TRI_BUCKET_BUFFERS]; /* whose a slot is; -1 */
   bool gathered[MOST_BUCKETS], reduced[MOST_BUCKETS], waited[MOST_BUCKETS];
   int forwards[MOST_CALLS], inputs[MOST_CALLS], weights[MOST_CALLS]; /* how often a call has run */
   int pieces;
@@ -85,7 +85,7 @@ static void find_values(const machine *m, int64_t number) {
   const int64_t b = bucket_of(m, &m->list->calls[number]);
   const tri_bucket *bucket = b < 0 ? NULL : &m->buckets->entries[b];
   if (bucket == NULL || !bucket->values_sharded) return;
-  assert_int_equal(m->values[bucket->slot], b);
+  assert_int_equal(m->values[bucket->buffer], b);
   assert_true(m->gathered[b]);
 }
 
@@ -100,9 +100,9 @@ static void run_call(machine *m, int64_t number, bool forward, bool input, bool 
   if (!weight) return;
   assert_false(m->reduced[b]);
   if (!bucket->gradients_sharded) return;
-  const int64_t before = m->gradients[bucket->slot];
+  const int64_t before = m->gradients[bucket->buffer];
   assert_true(before < 0 || before == b || m->waited[before]);
-  m->gradients[bucket->slot] = b;
+  m->gradients[bucket->buffer] = b;
 }
 
 /* Before the backward of the last call of a layer. */
@@ -135,7 +135,7 @@ static void run(machine *m, const tri_instruction *at) {
   const tri_bucket *bucket = at->bucket < 0 ? NULL : &m->buckets->entries[at->bucket];
   if (at->first_call >= 0) run_piece(m, at);
   if (bucket == NULL) return;
-  if (at->kind == TRI_GATHER && bucket->values_sharded) m->values[bucket->slot] = at->bucket;
+  if (at->kind == TRI_GATHER && bucket->values_sharded) m->values[bucket->buffer] = at->bucket;
   if (at->kind == TRI_GATHER || at->kind == TRI_WAIT_GATHERED) m->gathered[at->bucket] = at->kind == TRI_WAIT_GATHERED;
   if (at->kind == TRI_REDUCE) {
     assert_false(m->reduced[at->bucket]);
@@ -176,7 +176,7 @@ static int check_program(const tri_mesh_shape *shape, int rank, int zero, int64_
       .layout = &layout, .micro_batches = micro_batches, .lists = lists, .buckets = buckets};
   CHECK_OK(tri_program_create(&request, &program));
   machine m = {.buckets = buckets, .list = &list, .table = &table, .micro_batches = micro_batches};
-  for (int slot = 0; slot < TRI_BUCKET_SLOTS; slot++) m.values[slot] = m.gradients[slot] = -1;
+  for (int slot = 0; slot < TRI_BUCKET_BUFFERS; slot++) m.values[slot] = m.gradients[slot] = -1;
   for (int64_t i = 0; i < program->num_instructions; i++) run(&m, &program->instructions[i]);
   for (int64_t c = 0; c < list.num_calls; c++) {
     assert_int_equal(m.forwards[c], micro_batches);
