@@ -22,7 +22,10 @@
 #define SENTENCEPIECE                                                                                                  \
   "let transformers convert it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) writes tokenizer.json"
 #define TAKE_TOKENIZER "take tokenizer.json from a Hugging Face folder of the model"
-#define TO_JSON_LINES "convert it to .jsonl or .jsonl.zst"
+#define TO_JSON_LINES(PACKAGES, READ) "convert it to .jsonl: pip install " PACKAGES "; python3 -c \"" READ "\""
+#define WITH_PANDAS(CALL, SEPARATOR)                                                                                   \
+  TO_JSON_LINES("pandas pyarrow", "import pandas; pandas." CALL "('FILE'" SEPARATOR                                    \
+                                  ").to_json('FILE.jsonl', orient='records', lines=True)")
 
 typedef struct mark {
   tri_file_kind kind;
@@ -63,8 +66,9 @@ static const mark marks[] = {
          "a program or library (ELF)", "name another file", true),
     MARK(0, "\xCF\xFA\xED\xFE", "a program (Mach-O)", "name another file", true),
     MARK(0, "%PDF-", "a PDF document", "extract its text (pdftotext FILE)", true),
-    MARK(0, "PAR1", "a Parquet file", TO_JSON_LINES, true),
-    MARK(0, "ARROW1", "an Arrow file", TO_JSON_LINES, true),
+    MARK(0, "PAR1", "a Parquet file", WITH_PANDAS("read_parquet", ""), true),
+    MARK(0, "ARROW1", "an Arrow file",
+         TO_JSON_LINES("datasets", "import datasets; datasets.Dataset.from_file('FILE').to_json('FILE.jsonl')"), true),
     MARK(0, "\x89HDF\r\n\x1A\n", "an HDF5 file (as Keras's .h5 is)", SAVE_PRETRAINED, true),
     MARK(0,
          "\x93"
@@ -135,8 +139,35 @@ const tri_file_kind *tri_file_kind_find(const char *path) {
   return tri_file_kind_of(first, held);
 }
 
+/* Copies a text with the path in the place of each word FILE. */
+static const char *name_file(const char *text, const char *path, char out[TRI_ADVICE_BYTES]) {
+  size_t held = 0;
+  out[0] = '\0';
+  for (const char *at = text; *at != '\0' && held + 1 < TRI_ADVICE_BYTES;) {
+    const char *word = strstr(at, "FILE");
+    const int length = word == NULL ? (int)strlen(at) : (int)(word - at);
+    const int added = snprintf(out + held, TRI_ADVICE_BYTES - held, "%.*s%s", length, at, word == NULL ? "" : path);
+    held += (size_t)added;
+    at += length + (word == NULL ? 0 : 4);
+  }
+  return out;
+}
+
+const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, char out[TRI_ADVICE_BYTES]) {
+  return name_file(kind->advice, path, out);
+}
+
+const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]) {
+  const size_t length = strlen(path);
+  const char *advice = WITH_PANDAS("read_csv", "");
+  if (length > 4 && strcasecmp(path + length - 4, ".tsv") == 0) advice = WITH_PANDAS("read_csv", ", sep='\\t'");
+  if (length > 8 && strcasecmp(path + length - 8, ".parquet") == 0) advice = WITH_PANDAS("read_parquet", "");
+  return name_file(advice, path, out);
+}
+
 tri_status tri_file_kind_refuse(tri_status status, const char *path, const tri_file_kind *kind, const char *wanted) {
-  return tri_fail(status, "%s is %s, not %s: %s", path, kind->is, wanted, kind->advice);
+  char advice[TRI_ADVICE_BYTES];
+  return tri_fail(status, "%s is %s, not %s: %s", path, kind->is, wanted, tri_file_kind_advice(kind, path, advice));
 }
 
 tri_status tri_text_begin(const char *name, const char *wanted, const char **text, size_t *bytes) {

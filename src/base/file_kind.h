@@ -23,6 +23,12 @@ const tri_file_kind *tri_file_kind_of(const void *first, size_t bytes);
  * opened. */
 const tri_file_kind *tri_file_kind_find(const char *path);
 
+/* LOCAL. The kind's advice, with the path in the place of the word FILE. */
+enum { TRI_ADVICE_BYTES = 8192 };
+const char *tri_file_kind_advice(const tri_file_kind *kind, const char *path, char out[TRI_ADVICE_BYTES]);
+/* LOCAL. The command that makes JSON lines of a table, by its name: .csv, .tsv or .parquet. */
+const char *tri_table_advice(const char *path, char out[TRI_ADVICE_BYTES]);
+
 /* What to do about bytes that are not UTF-8, for the end of a message. */
 #define TRI_LATIN_1_ADVICE "convert it, if it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW"
 

@@ -1,219 +1,14 @@
 #include "chat/conversation.h"
 
 #include "base/json_kind.h"
+#include "chat/forms.h"
 #include "chat/json_value.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what is there ----------------------------------------------------------------------------------------------- */
-
-/* "`a`, `b`" */
-static const char *list_keys(const json_t *object, char *out, size_t out_bytes) {
-  size_t held = 0;
-  out[0] = '\0';
-  for (void *at = json_object_iter((json_t *)(uintptr_t)object); at != NULL && held + 80 < out_bytes;
-       at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
-    int length = snprintf(out + held, out_bytes - held, "%s`%.60s`", held == 0 ? "" : ", ", json_object_iter_key(at));
-    held += (size_t)length;
-  }
-  return held == 0 ? "no keys" : out;
-}
-
 static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
-
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-/* All strings of a value are of this message. */
-static void tag(tri_chat_value *value, int32_t origin) {
-  if (value->kind == TRI_CHAT_STRING) value->origin = origin;
-  for (int64_t i = 0; value->kind == TRI_CHAT_LIST && i < value->list->count; i++) tag(&value->list->items[i], origin);
-  for (int64_t i = 0; value->kind == TRI_CHAT_DICT && i < value->dict->count; i++) {
-    tag(&value->dict->entries[i].key, origin);
-    tag(&value->dict->entries[i].value, origin);
-  }
-}
-
-static bool is_text(tri_chat_value value, const char *text) {
-  return value.kind == TRI_CHAT_STRING && value.bytes == strlen(text) && memcmp(value.text, text, value.bytes) == 0;
-}
-
-/* A message's reasoning has several names; transformers gives templates two of them. */
-static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message) {
-  static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
-  const tri_chat_value *found = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof names[0] && (found == NULL || found->kind == TRI_CHAT_NONE); i++) {
-    found = tri_chat_dict_get(*message, names[i]);
-  }
-  if (found == NULL || found->kind == TRI_CHAT_NONE) return TRI_OK;
-  tri_chat_value reasoning = *found;
-  tri_chat_dict *named = NULL;
-  TRI_TRY(tri_chat_dict_create(arena, (*message)->count + 2, &named));
-  TRI_TRY(tri_chat_dict_set(arena, named, tri_chat_text("thinking"), reasoning));
-  for (int64_t i = 0; i < (*message)->count; i++) {
-    TRI_TRY(tri_chat_dict_set(arena, named, (*message)->entries[i].key, (*message)->entries[i].value));
-  }
-  TRI_TRY(tri_chat_dict_set(arena, named, tri_chat_text("reasoning_content"), reasoning));
-  *message = named;
-  return TRI_OK;
-}
-
-/* "train" and "weight" say whether an answer is learnt. */
-static tri_status read_weight(const json_t *message, const char *where, bool is_answer, bool *out) {
-  const json_t *train = json_object_get(message, "train"), *weight = json_object_get(message, "weight");
-  bool trained = true, given = !is_null(train) || !is_null(weight);
-  if (!is_null(train) && !json_is_boolean(train)) {
-    return tri_fail(TRI_BAD_FILE, "%s: `train` is %s; it must be true or false", where, tri_json_kind(train));
-  }
-  double number = json_number_value(weight);
-  if (!is_null(weight) && (!json_is_number(weight) || (number != 0 && number != 1))) {
-    return tri_fail(TRI_BAD_FILE, "%s: `weight` must be 0 (context only) or 1 (learnt)", where);
-  }
-  if (!is_null(json_object_get(message, "train_detail"))) { /* axolotl's */
-    return tri_fail(TRI_UNSUPPORTED,
-                    "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
-                    where);
-  }
-  if (!is_null(train)) trained = json_is_true(train);
-  if (!is_null(weight)) trained = trained && number == 1;
-  if (given && trained && !is_answer) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s: only answers of the assistant can be learnt, and this message asks for it with `train` or "
-                    "`weight`; remove that key, or set it to false or 0",
-                    where);
-  }
-  *out = is_answer && trained;
-  return TRI_OK;
-}
-
-static tri_status check_content(const json_t *message, const char *where) {
-  const json_t *content = json_object_get(message, "content");
-  bool called = json_array_size(json_object_get(message, "tool_calls")) > 0;
-  if (json_is_string(content) || json_is_array(content)) return TRI_OK;
-  if (is_null(content) && called) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s: `content` is %s; it must be a string or a list of parts such as {\"type\": \"text\", "
-                  "\"text\": \"...\"}",
-                  where, tri_json_kind(content));
-}
-
-/* Appends one message with role and content. */
-static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, const json_t *message,
-                              const char *where) {
-  tri_chat_value value;
-  int64_t number = to->num_messages;
-  TRI_TRY(check_content(message, where));
-  TRI_TRY(tri_chat_of_json(arena, message, &value));
-  const tri_chat_value *role = tri_chat_dict_get(value.dict, "role");
-  if (role == NULL || role->kind != TRI_CHAT_STRING) {
-    return tri_fail(TRI_BAD_FILE, "%s: `role` is %s; it must be a string such as \"user\"", where,
-                    tri_json_kind(json_object_get(message, "role")));
-  }
-  to->is_answer[number] = is_text(*role, "assistant");
-  TRI_TRY(read_weight(message, where, to->is_answer[number], &to->trained[number]));
-  for (int64_t i = 0; i < value.dict->count; i++) {
-    tri_chat_entry *entry = &value.dict->entries[i];
-    if (!is_text(entry->key, "role")) tag(&entry->value, (int32_t)number + 1);
-  }
-  TRI_TRY(name_reasoning(arena, &value.dict));
-  to->num_answers += to->is_answer[number];
-  to->num_trained += to->trained[number];
-  to->num_messages++;
-  return tri_chat_list_add(arena, to->messages.list, value);
-}
-
-static tri_status make_room(tri_chat_arena *arena, tri_chat_conversation *to, size_t count) {
-  tri_chat_list *list = NULL;
-  if (count > INT32_MAX - 8) return tri_fail(TRI_BAD_FILE, "it has more than 2^31 messages");
-  TRI_TRY(tri_chat_list_create(arena, (int64_t)count, TRI_CHAT_IS_LIST, &list));
-  to->messages = tri_chat_of_list(list);
-  TRI_TRY(tri_chat_arena_alloc(arena, count, 1, &to->is_answer));
-  return tri_chat_arena_alloc(arena, count, 1, &to->trained);
-}
-
-/* ---- ShareGPT's form --------------------------------------------------------------------------------------------- */
-
-static const struct {
-  const char *from, *role;
-} senders[] = {{"human", "user"},
-               {"user", "user"},
-               {"gpt", "assistant"},
-               {"assistant", "assistant"},
-               {"chatgpt", "assistant"},
-               {"bing", "assistant"},
-               {"bard", "assistant"},
-               {"bot", "assistant"},
-               {"model", "assistant"},
-               {"system", "system"},
-               {"tool", "tool"},
-               {"observation", "tool"},
-               {"function_response", "tool"}};
-
-static const char *role_of(const char *from) {
-  for (size_t i = 0; i < sizeof senders / sizeof senders[0]; i++) {
-    if (strcmp(senders[i].from, from) == 0) return senders[i].role;
-  }
-  return NULL;
-}
-
-/* The same message with role and content, as a tree that the caller releases. */
-static tri_status translate(const json_t *message, const char *where, json_t **out) {
-  const char *from = json_string_value(json_object_get(message, "from"));
-  json_t *value = json_object_get(message, "value");
-  if (from == NULL) {
-    return tri_fail(TRI_BAD_FILE, "%s: `from` is %s; it must be a string such as \"human\" or \"gpt\"", where,
-                    tri_json_kind(json_object_get(message, "from")));
-  }
-  if (!json_is_string(value))
-    return tri_fail(TRI_BAD_FILE, "%s: `value` is %s; it must be a string", where, tri_json_kind(value));
-  const char *role = role_of(from);
-  if (role == NULL) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s: `from` is \"%.60s\"; known are human, user, gpt, assistant, chatgpt, bing, bard, bot, model, "
-                    "system, tool, observation and function_response",
-                    where, from);
-  }
-  json_t *translated = json_copy((json_t *)(uintptr_t)message);
-  if (translated == NULL || json_object_set_new(translated, "role", json_string(role)) != 0 ||
-      json_object_set(translated, "content", value) != 0) {
-    json_decref(translated);
-    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
-  }
-  (void)json_object_del(translated, "from");
-  (void)json_object_del(translated, "value");
-  *out = translated;
-  return TRI_OK;
-}
-
-/* The tree lives as long as the line: it is put into the line's own. */
-static tri_status add_translated(tri_chat_arena *arena, tri_chat_conversation *to, json_t *list, size_t index,
-                                 const char *where) {
-  json_t *message = json_array_get(list, index), *translated = NULL;
-  if (json_object_get(message, "from") == NULL && json_object_get(message, "value") == NULL) {
-    return add_message(arena, to, message, where);
-  }
-  TRI_TRY(translate(message, where, &translated));
-  (void)json_array_set_new(list, index, translated);
-  return add_message(arena, to, translated, where);
-}
-
-/* ---- lists of messages ------------------------------------------------------------------------------------------- */
-
-static tri_status add_messages(tri_chat_arena *arena, const char *key, json_t *list, tri_chat_conversation *to) {
-  char where[160];
-  if (!json_is_array(list)) {
-    return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a list of messages", key, tri_json_kind(list));
-  }
-  for (size_t i = 0; i < json_array_size(list); i++) {
-    const json_t *message = json_array_get(list, i);
-    snprintf(where, sizeof where, "`%.60s`, message %zu", key, i + 1);
-    if (!json_is_object(message))
-      return tri_fail(TRI_BAD_FILE, "%s is %s, not an object", where, tri_json_kind(message));
-    TRI_TRY(add_translated(arena, to, list, i, where));
-  }
-  return TRI_OK;
-}
 
 static tri_status no_answer(const tri_chat_conversation *c) {
   if (c->num_messages == 0) return tri_fail(TRI_BAD_FILE, "the conversation has no messages");
@@ -227,76 +22,6 @@ static tri_status no_answer(const tri_chat_conversation *c) {
   return tri_fail(TRI_BAD_FILE,
                   "no answer of the conversation is to be learnt: all have `train`: false or `weight`: 0");
 }
-
-static bool is_system(const json_t *message) {
-  const char *role = json_string_value(json_object_get(message, "role"));
-  if (role == NULL) role = json_string_value(json_object_get(message, "from"));
-  return role != NULL && strcmp(role, "system") == 0;
-}
-
-/* What the system says may stand beside the messages, in every form; `first` is the first of them, or NULL. */
-static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *first, tri_chat_conversation *to) {
-  json_t *system = json_object_get(root, "system");
-  const bool empty = (json_is_string(system) && json_string_length(system) == 0) ||
-                     (json_is_array(system) && json_array_size(system) == 0);
-  if (is_null(system) || empty) return TRI_OK;
-  if (is_system(first)) {
-    if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
-      return TRI_OK; /* said twice */
-    return tri_fail(TRI_BAD_FILE,
-                    "`system` and the first message, which is a system message, differ; remove one of them");
-  }
-  json_t *message = json_pack("{s:s, s:O}", "role", "system", "content", system);
-  if (message == NULL || json_object_set_new(root, "system", message) != 0) { /* the line's tree keeps it */
-    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
-  }
-  return add_message(arena, to, message, "`system`");
-}
-
-static tri_status read_messages(tri_chat_arena *arena, const char *key, json_t *root, tri_chat_conversation *out) {
-  json_t *list = json_object_get(root, key);
-  TRI_TRY(make_room(arena, out, json_array_size(list) + 1));
-  TRI_TRY(add_system(arena, root, json_array_get(list, 0), out));
-  return add_messages(arena, key, list, out);
-}
-
-/* ---- prompt and completion --------------------------------------------------------------------------------------- */
-
-static tri_status read_strings(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
-  json_t *prompt = json_object_get(root, "prompt"), *completion = json_object_get(root, "completion");
-  json_t *user = json_pack("{s:s, s:O}", "role", "user", "content", prompt);
-  json_t *assistant = json_pack("{s:s, s:O}", "role", "assistant", "content", completion);
-  /* The line's tree keeps them. */
-  if (user == NULL || assistant == NULL || json_object_set_new(root, "prompt", user) != 0 ||
-      json_object_set_new(root, "completion", assistant) != 0) {
-    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
-  }
-  TRI_TRY(make_room(arena, out, 3));
-  TRI_TRY(add_system(arena, root, NULL, out));
-  TRI_TRY(add_message(arena, out, user, "`prompt`"));
-  TRI_TRY(add_message(arena, out, assistant, "`completion`"));
-  out->prompt = tri_chat_string(json_string_value(prompt), json_string_length(prompt));
-  out->completion = tri_chat_string(json_string_value(completion), json_string_length(completion));
-  return TRI_OK;
-}
-
-static tri_status read_pair(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
-  json_t *prompt = json_object_get(root, "prompt"), *completion = json_object_get(root, "completion");
-  if (json_is_string(prompt) && json_is_string(completion)) return read_strings(arena, root, out);
-  if (!json_is_array(prompt) || !json_is_array(completion)) {
-    return tri_fail(TRI_BAD_FILE,
-                    "`prompt` is %s and `completion` is %s; they must be two strings or two lists of messages",
-                    tri_json_kind(prompt), tri_json_kind(completion));
-  }
-  TRI_TRY(make_room(arena, out, json_array_size(prompt) + json_array_size(completion) + 1));
-  TRI_TRY(add_system(arena, root, json_array_get(prompt, 0), out));
-  TRI_TRY(add_messages(arena, "prompt", prompt, out));
-  for (int64_t i = 0; i < out->num_messages; i++) out->trained[i] = false; /* only the completion is learnt */
-  out->num_answers = out->num_trained = 0;
-  return add_messages(arena, "completion", completion, out);
-}
-
-/* ---- the line ---------------------------------------------------------------------------------------------------- */
 
 /* A list, or JSON of one in a string; some sets of data have it so. */
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
@@ -332,37 +57,23 @@ static tri_status read_variables(tri_chat_arena *arena, const json_t *root, tri_
   return TRI_OK;
 }
 
-static tri_status read_form(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out) {
-  static const char *const forms[] = {"messages", "prompt", "conversations"};
-  char keys[512];
-  for (size_t i = 0; key == NULL && i < sizeof forms / sizeof forms[0]; i++) {
-    if (!is_null(json_object_get(root, forms[i]))) key = forms[i];
-  }
-  if (key == NULL) {
-    return tri_fail(TRI_BAD_FILE,
-                    "none of the keys is there: `messages`, `prompt` and `conversations`; it has %s: choose the one "
-                    "that holds the messages with --key",
-                    list_keys(root, keys, sizeof keys));
-  }
-  if (json_object_get(root, key) == NULL) {
-    return tri_fail(TRI_BAD_FILE, "there is no key `%s`; it has %s: choose with --key", key,
-                    list_keys(root, keys, sizeof keys));
-  }
-  if (strcmp(key, "prompt") == 0) return read_pair(arena, root, out);
-  return read_messages(arena, key, root, out);
-}
-
-tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const char *key,
+tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out) {
   *out = (tri_chat_conversation){.messages = tri_chat_none(), .tools = tri_chat_none()};
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
-  return read_form(arena, root, key, out);
+  const tri_chat_form *form = NULL;
+  TRI_TRY(tri_chat_form_of(root, how, &form));
+  return form->read(arena, root, how->key != NULL ? how->key : form->keys[0], out);
 }
 
-tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const char *key,
+tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                       tri_chat_conversation *out) {
   tri_chat_conversation read;
-  TRI_TRY(tri_chat_conversation_read_any(arena, root, key, &read));
+  TRI_TRY(tri_chat_conversation_read_any(arena, root, how, &read));
+  if (read.text.kind == TRI_CHAT_STRING) {
+    *out = read;
+    return TRI_OK;
+  }
   if (read.num_trained == 0) return no_answer(&read);
   TRI_TRY(read_tools(arena, root, &read));
   TRI_TRY(read_variables(arena, root, &read));

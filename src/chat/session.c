@@ -271,10 +271,24 @@ static tri_status append(tri_chat_rendered *to, tri_chat_value text) {
   return TRI_OK;
 }
 
-/* Prompt and completion behind each other, and the text that ends all, unless the completion ends with it. */
+/* The text that ends all, unless `text` ends with it. */
+static tri_status append_end(tri_chat_session *session, tri_chat_value text) {
+  tri_chat_value end = session->format->end;
+  bool ended = text.bytes >= end.bytes && memcmp(text.text + text.bytes - end.bytes, end.text, end.bytes) == 0;
+  return ended ? TRI_OK : append(&session->whole, end);
+}
+
+/* A text that is no conversation: it is learnt as it is. */
+static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
+  session->whole.bytes = 0;
+  TRI_TRY(append(&session->whole, text));
+  TRI_TRY(append_end(session, text));
+  return add_answer(session, 0, session->whole.bytes);
+}
+
+/* Prompt and completion behind each other, and the text that ends all. */
 static tri_status join_plain(tri_chat_session *session, const tri_chat_conversation *c) {
   tri_chat_rendered *whole = &session->whole;
-  tri_chat_value end = session->format->end;
   if (c->prompt.kind != TRI_CHAT_STRING) {
     return tri_fail(TRI_BAD_FILE,
                     "messages need a chat template; `--chat-template none` is for `prompt` and `completion` that are "
@@ -289,9 +303,7 @@ static tri_status join_plain(tri_chat_session *session, const tri_chat_conversat
   }
   TRI_TRY(append(whole, c->prompt));
   TRI_TRY(append(whole, c->completion));
-  bool ended = c->completion.bytes >= end.bytes &&
-               memcmp(c->completion.text + c->completion.bytes - end.bytes, end.text, end.bytes) == 0;
-  if (!ended) TRI_TRY(append(whole, end));
+  TRI_TRY(append_end(session, c->completion));
   return add_answer(session, c->prompt.bytes, whole->bytes);
 }
 
@@ -304,9 +316,10 @@ static tri_status check_answers(const tri_chat_session *session) {
   return tri_fail(TRI_BAD_FILE, "the template prints nothing of the answers: there is nothing to learn from");
 }
 
-static tri_status answer(tri_chat_session *session, json_t *root, const char *key) {
+static tri_status answer(tri_chat_session *session, json_t *root, const tri_chat_reading *how) {
   tri_chat_conversation c;
-  TRI_TRY(tri_chat_conversation_read(&session->arena, root, key, &c));
+  TRI_TRY(tri_chat_conversation_read(&session->arena, root, how, &c));
+  if (c.text.kind == TRI_CHAT_STRING) return take_text(session, c.text);
   if (session->format->template == NULL) return join_plain(session, &c);
   TRI_TRY(render(session, &c, c.num_messages, false, &session->whole));
   bool tools = c.tools.kind != TRI_CHAT_NONE && session->format->tools_template != NULL;
@@ -333,11 +346,11 @@ static void give(const tri_chat_session *session, tri_chat_answered *out) {
   *out = (tri_chat_answered){session->whole.text, session->whole.bytes, session->answers, session->num_answers};
 }
 
-tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const char *key,
+tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,
                                  const char *text, size_t bytes, tri_chat_answered *out) {
   json_t *root = NULL;
   TRI_TRY(parse(session, path, line, text, bytes, &root));
-  tri_status status = name_line(path, line, answer(session, root, key));
+  tri_status status = name_line(path, line, answer(session, root, how));
   json_decref(root);
   if (status == TRI_OK) give(session, out);
   return status;
@@ -346,13 +359,14 @@ tri_status tri_chat_session_read(tri_chat_session *session, const char *path, in
 /* ---- answers that a model is to write ---------------------------------------------------------------------------- */
 
 static tri_status render_messages(tri_chat_session *session, json_t *root, bool prompt, tri_chat_rendered *out) {
+  const tri_chat_reading messages = {.form = "messages"};
   tri_chat_conversation c;
   tri_chat_arena_reset(&session->arena);
   session->work = 0;
   if (session->format->template == NULL) {
     return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
   }
-  TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, "messages", &c));
+  TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, &messages, &c));
   return render(session, &c, c.num_messages, prompt, out);
 }
 

@@ -16,6 +16,7 @@
 #ifndef TRI_CHAT_SESSION_H
 #define TRI_CHAT_SESSION_H
 
+#include "chat/conversation.h"
 #include "chat/format.h"
 
 #include <jansson.h>
@@ -33,9 +34,9 @@ typedef struct tri_chat_answered {
   int64_t num_answers;
 } tri_chat_answered;
 
-/* One conversation; `key` is as in tri_chat_conversation_read. Whatever is wrong with it is TRI_BAD_FILE or
+/* One conversation; `how` is as in tri_chat_conversation_read. Whatever is wrong with it is TRI_BAD_FILE or
  * TRI_UNSUPPORTED, and the message begins with file and line. */
-tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const char *key,
+tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,
                                  const char *text, size_t bytes, tri_chat_answered *out);
 
 /* The text that asks for the answer to {"messages": [...]} (add_generation_prompt). It is the session's, until the next

@@ -156,7 +156,7 @@ static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
   const tri_text_piece *piece = &s->block.pieces[index];
   int64_t before = s->ids.count;
   tri_chat_answered c = {0};
-  tri_status status = tri_chat_session_read(w->session, s->block.path, piece->line, pipeline->key,
+  tri_status status = tri_chat_session_read(w->session, s->block.path, piece->line, &pipeline->reading,
                                             s->block.text + piece->offset, piece->bytes, &c);
   if (status == TRI_OK) status = encode_text(w, s, &c);
   bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);

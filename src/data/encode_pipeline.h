@@ -4,6 +4,7 @@
 #define TRI_DATA_ENCODE_PIPELINE_H
 
 #include "base/status.h"
+#include "chat/conversation.h"
 #include "chat/format.h"
 #include "data/text_input.h"
 #include "tokenizer/tokenizer.h"
@@ -31,8 +32,9 @@ typedef struct tri_encoded_block {
 typedef struct tri_encode_pipeline {
   tri_text_input *input;
   const tri_tokenizer *tokenizer;
-  const char *key;             /* of the text in JSON lines */
+  const char *key;             /* of the text in JSON records */
   const tri_chat_format *chat; /* inputs are conversations; NULL: texts */
+  tri_chat_reading reading;    /* of conversations */
   bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
   /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json_kind.h"
 #include "base/json_reader.h"
+#include "chat/forms.h"
 #include "data/json_line.h"
 #include "data/text_check.h"
 
@@ -37,6 +38,14 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
   if (value == NULL) {
     char keys[512];
     list_keys(root, keys, sizeof keys);
+    const tri_chat_form *form = NULL;
+    if (tri_chat_form_of(root, &(tri_chat_reading){0}, &form) == TRI_OK) {
+      return tri_fail(TRI_BAD_FILE,
+                      "%s line %" PRId64
+                      " has no key `%s`; it has %s, as conversations have (form %s): did you mean "
+                      "--chat? Or choose a text with --key",
+                      path, line, key, keys, form->name);
+    }
     return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " has no key `%s`; it has %s: choose with --key", path, line, key,
                     keys[0] == '\0' ? "none" : keys);
   }

@@ -10,6 +10,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "chat/forms.h"
 #include "config/nearest_word.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
@@ -74,6 +75,13 @@ static tri_status check_options(prepare *p) {
     return tri_fail(TRI_BAD_USAGE, "--train-bytes is %" PRId64 "; a vocabulary is learned from 1 byte or more",
                     options->train_bytes);
   }
+  if (options->form != NULL && tri_chat_form_named(options->form) == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "--form is `%.60s`; it is %s", options->form, tri_chat_form_names());
+  }
+  if (options->form != NULL && options->key != NULL && !tri_chat_form_named(options->form)->takes_key) {
+    return tri_fail(TRI_BAD_USAGE, "--key does not go with --form %s, which has keys of its own; leave one of them out",
+                    options->form);
+  }
   if (options->binary && (options->chat || options->skip_bad)) {
     return tri_fail(TRI_BAD_USAGE, "--binary takes files byte by byte; it does not go with %s",
                     options->chat ? "--chat" : "--skip-bad");
@@ -88,10 +96,14 @@ static tri_status check_options(prepare *p) {
   return TRI_OK;
 }
 
+static bool is_table(const char *path) {
+  const size_t length = strlen(path);
+  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
+}
+
 /* A table is read as what it looks like, which is seldom what is wanted. */
 static void say_table(const char *path) {
-  const size_t length = strlen(path);
-  if (length < 4 || (strcasecmp(path + length - 4, ".csv") != 0 && strcasecmp(path + length - 4, ".tsv") != 0)) return;
+  if (!is_table(path)) return;
   tri_log(
       "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
       "{\"text\": ...}",
@@ -102,7 +114,9 @@ static void say_table(const char *path) {
 static void say_page(const char *path) {
   const tri_file_kind *kind = tri_file_kind_find(path);
   if (kind == NULL || kind->never_text) return;
-  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is, kind->advice);
+  char advice[TRI_ADVICE_BYTES];
+  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is,
+          tri_file_kind_advice(kind, path, advice));
 }
 
 enum { LOOK_BYTES = 1 << 16 };
@@ -166,19 +180,75 @@ static tri_status say_twice(const tri_prepare_options *options) {
   return TRI_OK;
 }
 
+/* The keys of a record that its form does not read; "" if it reads all. */
+static void list_unread(const json_t *record, const tri_chat_form *form, const tri_chat_reading *how, char *out,
+                        size_t out_bytes) {
+  size_t held = 0;
+  const char *key = NULL;
+  json_t *value = NULL;
+  out[0] = '\0';
+  json_object_foreach((json_t *)(uintptr_t)record, key, value) {
+    if (tri_chat_form_reads(form, how, key) || held + 80 >= out_bytes) continue;
+    held += (size_t)snprintf(out + held, out_bytes - held, "%s`%.60s`", held == 0 ? "" : ", ", key);
+  }
+}
+
+/* How the first record is read, if it can be: what a form does not read is lost. */
+static void say_form(const tri_prepare_options *options, const tri_text_block *block) {
+  char unread[512];
+  const tri_chat_form *form = NULL;
+  const tri_chat_reading how = {options->form, options->key};
+  const tri_text_piece *piece = &block->pieces[0];
+  json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
+  if (json_is_object(record) && tri_chat_form_of(record, &how, &form) == TRI_OK) {
+    list_unread(record, form, &how, unread, sizeof unread);
+    tri_log("%s: records of the form %s%s%s", block->path, form->name, unread[0] == '\0' ? "" : "; not read: ", unread);
+  }
+  json_decref(record);
+}
+
+static tri_status look_at_records(const tri_prepare_options *options, const char *path) {
+  tri_text_input *input = NULL;
+  tri_text_block block = {0};
+  TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
+  tri_text_input_leave_bad(input);
+  const tri_status status = tri_text_input_next(input, &block);
+  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block);
+  tri_text_block_destroy(&block);
+  tri_text_input_destroy(input);
+  return status;
+}
+
+/* What conversations may be in. */
+static tri_status check_conversations(const tri_prepare_options *options, const char *path) {
+  struct stat facts;
+  char advice[TRI_ADVICE_BYTES];
+  if (is_table(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is a table, and conversations are JSON: %s", path,
+                    tri_table_advice(path, advice));
+  }
+  const tri_file_kind *kind = tri_file_kind_find(path);
+  if (kind != NULL && kind->never_text && !tri_text_input_is_json(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is %s: %s", path, kind->is, tri_file_kind_advice(kind, path, advice));
+  }
+  if (!tri_text_input_is_json(path)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s is not named .jsonl, .ndjson or .json: conversations are JSON, one a line or an array of them",
+                    path);
+  }
+  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) ? look_at_records(options, path) : TRI_OK;
+}
+
 static tri_status check_inputs(prepare *p) {
   TRI_TRY(say_twice(p->options));
   for (int i = 0; i < p->options->num_inputs; i++) {
     const char *path = p->options->inputs[i];
     int64_t bytes = 0;
     TRI_TRY(tri_text_stream_check(path, &bytes));
+    if (p->options->chat) TRI_TRY(check_conversations(p->options, path));
     say_table(path);
     p->report.input_bytes += bytes;
     struct stat facts;
-    if (p->options->chat && !tri_text_input_is_json(path)) {
-      return tri_fail(TRI_BAD_USAGE, "%s is not named .jsonl, .ndjson or .json: conversations are JSON, one a line",
-                      path);
-    }
     const bool plain = stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
     if (plain && !tri_text_input_is_json(path) && !p->options->binary) {
       TRI_TRY(say_json(path, p->options->key));
@@ -278,6 +348,7 @@ static tri_status get_text(const prepare *p, tri_text_block *block, const tri_te
 static tri_status open_inputs(const prepare *p, tri_text_input **out) {
   const tri_prepare_options *options = p->options;
   TRI_TRY(tri_text_input_create(options->inputs, options->num_inputs, options->documents, out));
+  tri_text_input_limit(*out, options->max_records);
   if (options->binary) tri_text_input_take_binary(*out);
   if (options->skip_bad) tri_text_input_leave_bad(*out);
   return TRI_OK;
@@ -490,6 +561,7 @@ static tri_status encode_inputs(prepare *p) {
       .tokenizer = p->tokenizer,
       .key = options->key,
       .chat = options->chat ? &p->format : NULL,
+      .reading = {options->form, options->key},
       .skip_bad = options->skip_bad,
       .threads = p->report.threads,
       .accept = accept,

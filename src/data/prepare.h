@@ -14,7 +14,9 @@ typedef struct tri_prepare_options {
   const char *out;       /* the folder of the corpus */
   const char *const *inputs;
   int num_inputs;
-  const char *key; /* of the text in JSON lines */
+  const char *key;     /* of the text in JSON records; of the messages of conversations, or NULL */
+  const char *form;    /* of conversations (chat/forms.h); NULL: the one that a record has */
+  int64_t max_records; /* read only the first documents of all inputs; 0: all */
   tri_document_rule documents;
   double validation;           /* share of the documents for validation, in [0, 1) */
   int threads;                 /* 0: the number of cores that this process may use */

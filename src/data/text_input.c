@@ -20,6 +20,7 @@
 
 #include "base/format.h"
 #include "base/memory.h"
+#include "data/json_array.h"
 #include "data/text_check.h"
 #include "data/text_stream.h"
 
@@ -44,7 +45,10 @@ struct tri_text_input {
   char *carry;             /* text that was read but is not in a block yet */
   size_t carried, carry_capacity;
   int64_t lines;             /* of the current file, in blocks before this one; JSON only */
+  bool is_array, form_known; /* a JSON file's: an array of records, or lines of them */
+  tri_json_array array;
   int64_t documents;         /* whole ones so far */
+  int64_t most_documents;    /* what follows these is not read; 0: all are read */
   bool in_document;          /* the carried text goes on with a document */
   int64_t finished_position; /* bytes of the files before the current one */
   int64_t rough_cuts;
@@ -100,6 +104,8 @@ void tri_text_input_check_cuts(tri_text_input *input, tri_text_cut_check check, 
 }
 
 void tri_text_input_take_binary(tri_text_input *input) { input->binary = true; }
+
+void tri_text_input_limit(tri_text_input *input, int64_t documents) { input->most_documents = documents; }
 
 void tri_text_input_leave_bad(tri_text_input *input) { input->leaves_bad = true; }
 
@@ -253,6 +259,30 @@ static tri_status split_lines(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
+/* Elements of an array, each a piece; its line is that in which it begins. */
+static tri_status split_array(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
+  for (bool found = true; found;) {
+    tri_json_element element = {0};
+    size_t at = *consumed;
+    TRI_TRY(tri_json_array_next(&input->array, block->text, block->bytes, ended, &at, &element, &found));
+    *consumed = at;
+    if (!found) break;
+    input->lines = element.line;
+    TRI_TRY(add_piece(input, block, element.begin, element.end, true));
+  }
+  return TRI_OK;
+}
+
+/* By its first byte that is no white space, if there is one yet. */
+static tri_status split_json(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
+  if (!input->form_known) {
+    input->is_array = tri_json_array_begins(block->text, block->bytes);
+    input->form_known = !is_blank(block->text, block->bytes);
+    input->array.lines = input->lines;
+  }
+  return input->is_array ? split_array(input, block, ended, consumed) : split_lines(input, block, ended, consumed);
+}
+
 /* Runs of lines that are not blank. One that goes on behind the block begins the next one, unless it fills this one. */
 static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   bool open = input->in_document;
@@ -276,7 +306,8 @@ static tri_status split_paragraphs(tri_text_input *input, tri_text_block *block,
 }
 
 static tri_status split(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
-  if (block->json || input->rule == TRI_DOCUMENT_LINE) return split_lines(input, block, ended, consumed);
+  if (block->json) return split_json(input, block, ended, consumed);
+  if (input->rule == TRI_DOCUMENT_LINE) return split_lines(input, block, ended, consumed);
   if (input->rule == TRI_DOCUMENT_BLANK) return split_paragraphs(input, block, ended, consumed);
   return split_file(input, block, ended, consumed);
 }
@@ -288,6 +319,8 @@ static tri_status open_next(tri_text_input *input) {
   const char *path = input->paths[input->next_path++];
   input->quality = (tri_text_check){.path = path, .json = input->leaves_bad || tri_text_input_is_json(path)};
   input->lines = 0;
+  input->form_known = input->is_array = false;
+  input->array = (tri_json_array){.path = path};
   input->in_document = false;
   input->carried = 0;
   return TRI_OK;
@@ -353,11 +386,16 @@ tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block) {
   block->num_pieces = 0;
   block->bytes = 0;
   while (block->num_pieces == 0) {
+    const int64_t most = input->most_documents;
+    if (most > 0 && input->documents >= most) return TRI_OK;
     if (input->stream == NULL && input->next_path == input->num_paths) return TRI_OK;
     if (input->stream == NULL) TRI_TRY(open_next(input));
     block->path = input->paths[input->next_path - 1];
     block->json = tri_text_input_is_json(block->path);
     TRI_TRY(read_block(input, block));
+    while (most > 0 && block->num_pieces > 0 && block->pieces[block->num_pieces - 1].document >= most) {
+      block->num_pieces--;
+    }
   }
   return TRI_OK;
 }

@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a document is in a plain text file. In a file of JSON lines (.jsonl, .ndjson, .json) it is always a line. */
+/* What a document is in a plain text file. In a JSON file (.jsonl, .ndjson, .json) it is always a record: a line, or,
+ * in a file that begins with `[`, an element of the array. */
 typedef enum tri_document_rule {
   TRI_DOCUMENT_FILE,  /* the file                                        */
   TRI_DOCUMENT_BLANK, /* the lines between two blank lines               */
@@ -17,9 +18,9 @@ typedef enum tri_document_rule {
 } tri_document_rule;
 
 typedef struct tri_text_piece {
-  size_t offset, bytes; /* in the block's text; of JSON, the whole line */
+  size_t offset, bytes; /* in the block's text; of JSON, the whole record */
   int64_t document;     /* index over all inputs                        */
-  int64_t line;         /* of the file, from 1; JSON only               */
+  int64_t line;         /* in which it begins, from 1; JSON only        */
   bool begins_document, ends_document;
 } tri_text_piece;
 
@@ -51,6 +52,9 @@ tri_status tri_text_input_next(tri_text_input *input, tri_text_block *block);
  * the kind of a file is checked; the caller checks each document and skips bad ones (tri_piece_text_get_clean). */
 void tri_text_input_take_binary(tri_text_input *input);
 void tri_text_input_leave_bad(tri_text_input *input);
+
+/* Reads only the first `documents` of all inputs; 0: all. */
+void tri_text_input_limit(tri_text_input *input, int64_t documents);
 
 /* Called before a document is cut: whether text[0, bytes), a part of a document, gives the same ids as a whole and as
  * two parts that meet at `cut`. A tokenizer.json may have any patterns, so this is needed even for cuts that are safe

@@ -1,5 +1,6 @@
 #include "data/text_stream.h"
 
+#include "base/file_kind.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -37,10 +38,11 @@ static bool ends_in(const char *path, const char *suffix) {
 static tri_status refuse_other_compression(const char *path) {
   static const char *const kinds[][2] = {{".gz", "gzip -dc"}, {".bz2", "bzip2 -dc"}, {".xz", "xz -dc"},
                                          {".lz4", "lz4 -dc"}, {".zip", "unzip -p"},  {".parquet", NULL}};
+  char advice[TRI_ADVICE_BYTES];
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     if (!ends_in(path, kinds[i][0])) continue;
     if (kinds[i][1] == NULL) {
-      return tri_fail(TRI_BAD_FILE, "%s: %s files are not read; convert it to .jsonl or .jsonl.zst", path, kinds[i][0]);
+      return tri_fail(TRI_BAD_FILE, "%s: %s files are not read; %s", path, kinds[i][0], tri_table_advice(path, advice));
     }
     return tri_fail(TRI_BAD_FILE, "%s: of compressed files only .zst is read; convert it: %s %s | zstd > NAME.zst",
                     path, kinds[i][1], path);

@@ -67,10 +67,8 @@ static void print_calls(const tri_instruction *at, const tri_parts *parts, int32
 static void print_bucket(const tri_instruction *at, const tri_parts *parts, FILE *to) {
   const tri_bucket *bucket = &parts->buckets->entries[at->bucket];
   print_chunk(at, parts, to);
-  const char *collective = "";
-  if (at->kind == TRI_REDUCE) collective = parts->layout->zero == 0 ? ", all-reduce" : ", reduce-scatter";
-  fprintf(to, " bucket %d (layers %ld to %ld, %ld values%s)", at->bucket, (long)bucket->layers.first,
-          (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first), collective);
+  fprintf(to, " bucket %d (layers %ld to %ld, %ld values)", at->bucket, (long)bucket->layers.first,
+          (long)bucket->layers.end - 1, (long)(bucket->end - bucket->first));
 }
 
 static void print_operands(const tri_instruction *at, const tri_parts *parts, FILE *to) {
@@ -101,7 +99,8 @@ static void print_program(const tri_parts *parts, FILE *to) {
   const tri_program *program = parts->program;
   int64_t in_flight = 0;
   for (int64_t c = 0; c < program->num_chunks; c++) in_flight += program->num_frames[c];
-  fprintf(to, "step program (%ld micro-batches, %ld in flight):\n", (long)program->num_micro_batches, (long)in_flight);
+  fprintf(to, "step program (%ld micro-batches, %ld in flight; reduce: %s):\n", (long)program->num_micro_batches,
+          (long)in_flight, parts->layout->zero == 0 ? "all-reduce" : "reduce-scatter");
   for (int64_t i = 0; i < program->num_instructions; i++) {
     print_instruction(i, &program->instructions[i], parts, to);
   }

@@ -21,7 +21,7 @@ static void read_line(const char *text, size_t size, const char *source) {
   if (source != NULL && tri_chat_template_compile("t.jinja", source, strlen(source), &format.template) != TRI_OK)
     abort();
   if (tri_chat_session_create(&format, &session) != TRI_OK) abort();
-  if (tri_chat_session_read(session, "fuzz.jsonl", 7, NULL, text, size, &c) == TRI_OK) {
+  if (tri_chat_session_read(session, "fuzz.jsonl", 7, &(tri_chat_reading){0}, text, size, &c) == TRI_OK) {
     size_t before = 0;
     for (int64_t i = 0; i < c.num_answers; i++) {
       if (c.answers[i].begin < before || c.answers[i].end < c.answers[i].begin || c.answers[i].end > c.bytes) abort();

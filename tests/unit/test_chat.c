@@ -144,7 +144,7 @@ static tri_status read_line(reader *r, const char *source, const char *line) {
   *r = (reader){.format = {.end = tri_chat_string("<eos>", 5)}};
   if (source != NULL) CHECK_OK(compile(source, &r->format.template));
   CHECK_OK(tri_chat_session_create(&r->format, &r->session));
-  return tri_chat_session_read(r->session, "c.jsonl", 5, NULL, line, strlen(line), &r->answered);
+  return tri_chat_session_read(r->session, "c.jsonl", 5, &(tri_chat_reading){0}, line, strlen(line), &r->answered);
 }
 
 static void release(reader *r) {
@@ -194,6 +194,16 @@ static void test_forms(void **state) {
   expect_answers(
       plain, "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}",
       "<user>a<end><assistant>[b<end>]");
+  expect_answers(plain, "{\"instruction\": \"a\", \"input\": \"\", \"output\": \"b\"}",
+                 "<user>a<end><assistant>[b<end>]");
+  expect_answers(plain, "{\"instruction\": \"a\", \"input\": \"c\", \"output\": \"b\", \"history\": []}",
+                 "<user>a\n\nc<end><assistant>[b<end>]");
+  expect_answers(plain, "{\"instruction\": \"\", \"input\": \"c\", \"output\": \"b\"}",
+                 "<user>c<end><assistant>[b<end>]");
+  expect_answers(plain, "{\"question\": \"a\", \"answer\": \"b\"}", "<user>a<end><assistant>[b<end>]");
+  expect_answers(plain, "{\"text\": \"a b\"}", "[a b<eos>]");
+  expect_answers(NULL, "{\"text\": \"a<eos>\"}", "[a<eos>]");
+  expect_answers(NULL, "{\"instruction\": \"a\", \"input\": \"c\", \"output\": \"b\"}", "a\n\nc[b<eos>]");
   expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b\"}", "a[b<eos>]");
   expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b<eos>\"}", "a[b<eos>]");
 }
@@ -263,15 +273,30 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, MESSAGES(""), "the conversation has no messages");
   expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
              "the template refuses the conversation: turns!");
-  expect_bad(plain, "{\"text\": \"a\", \"id\": 1}",
-             "none of the keys is there: `messages`, `prompt` and `conversations`; it has `text`, `id`: choose");
+  expect_bad(plain, "{\"body\": \"a\", \"id\": 1}",
+             "the record has `body`, `id`, and that is no known form: `messages`, `prompt` and `completion`,");
+  expect_bad(
+      plain, "{\"instruction\": \"a\", \"input\": \"b\"}",
+      "the record has `instruction` but not `output`, which belong together (form alpaca); it has `instruction`");
+  expect_bad(plain, "{\"answer\": \"a\"}", "the record has `answer` but not `question`, which belong together");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"text\": \"c\"}",
+             "the record fits two forms, alpaca and text; choose with --form alpaca or --form text");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is empty: there is no answer to learn");
+  expect_bad(plain, "{\"instruction\": \"\", \"output\": \"b\"}", "`instruction` is empty");
+  expect_bad(plain, "{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}",
+             "`input` is a number; it must be a string");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}",
+             "`history` holds earlier turns, which the form alpaca does not read");
+  expect_bad(plain, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
+             "`chosen` and `rejected` are preferences, which are not trained on");
   expect_bad(plain, "{\"messages\": \"a\"}", "`messages` is a string; it must be a list of messages");
   expect_bad(plain, MESSAGES("1"), "`messages`, message 1 is a number, not an object");
   expect_bad(plain, MESSAGES("{\"content\": \"a\"}"), "message 1: `role` is missing");
   expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\"}"), "message 2: `content` is missing");
   expect_bad(plain, "{\"conversations\": [{\"from\": \"narrator\", \"value\": \"a\"}]}",
              "`from` is \"narrator\"; known are human");
-  expect_bad(plain, "{\"prompt\": \"a\"}", "`prompt` is a string and `completion` is missing");
+  expect_bad(plain, "{\"prompt\": \"a\"}", "the record has `prompt` but not `completion`, which belong together");
+  expect_bad(plain, "{\"prompt\": \"a\", \"completion\": 3}", "`prompt` is a string and `completion` is a number");
   expect_bad(plain, "[1]", "the line is an array, not an object");
   expect_bad(plain, "{", "is not valid JSON");
   expect_bad(NULL, MESSAGES(USER("a") ", " ASSISTANT("b")), "messages need a chat template");

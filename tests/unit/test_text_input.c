@@ -333,6 +333,35 @@ static void knows_json_by_its_name(void **state) {
   assert_false(tri_text_input_is_json(""));
 }
 
+/* Strings that hold what divides elements, elements over several lines and blocks, and lines of other lengths. */
+static void reads_arrays(void **state) {
+  write_text(state, "a.json", " \n[]\n");
+  expect(state, "a.json", TRI_DOCUMENT_FILE, "");
+  write_text(state, "a.json", "\n[ {\"text\": \"a],[\"} ,\n{\n\"x\": [1, {\"y\": \"]}\\\"\"}],\n\"text\": \"b\"}]\n\n");
+  expect(state, "a.json", TRI_DOCUMENT_FILE, "a],[|b");
+  expect(state, "a.json", TRI_DOCUMENT_LINE, "a],[|b");
+  enum { COUNT = 3000, LONG = 3000000 };
+  const size_t room = (size_t)COUNT * 1200 + LONG + 100;
+  char *text = test_malloc(room);
+  size_t held = (size_t)snprintf(text, room, "[");
+  for (int i = 0; i < COUNT; i++) {
+    const int bytes = i == 1500 ? LONG : i % 1000 + 1;
+    held += (size_t)snprintf(text + held, room - held, "%s{\"text\":%s\"%0*d\"}", i == 0 ? "" : ",\n",
+                             i % 3 == 0 ? "\n" : " ", bytes, i % 10);
+  }
+  snprintf(text + held, room - held, "\n]");
+  write_text(state, "b.json", text);
+  test_free(text);
+  documents *got = new_documents();
+  assert_ok(collect_one(state, "b.json", TRI_DOCUMENT_FILE, got));
+  assert_int_equal(got->count, COUNT);
+  for (int64_t i = 0, begin = 0; i < COUNT; begin = (int64_t)got->ends[i++]) {
+    assert_int_equal((int64_t)got->ends[i] - begin, i == 1500 ? LONG : i % 1000 + 1);
+    assert_int_equal(got->text[got->ends[i] - 1], '0' + i % 10);
+  }
+  free_documents(got);
+}
+
 /* ---- bad input ------------------------------------------------------------------------------------------------- */
 
 static void expect_bad_line(void **state, const char *text, const char *part) {
@@ -347,7 +376,22 @@ static void names_the_bad_line(void **state) {
   expect_bad_line(state, "{\"text\": \"a\"} x\n", "bad.jsonl line 1 is not valid JSON: end of file expected near 'x'");
   expect_bad_line(state, "{\"text\": \"\xFF\"}", "bad.jsonl line 1 is not valid JSON: unable to decode byte 0xff");
   expect_bad_line(state, "{\"text\": \"\xFF\"}", "convert it, if it is in Latin-1: iconv");
-  expect_bad_line(state, "[1]\n", "bad.jsonl line 1 is an array; each line must be an object with the key `text`");
+  expect_bad_line(state, "[1]\n", "bad.jsonl line 1 is a number; each line must be an object with the key `text`");
+  expect_bad_line(state, "{\"text\": \"a\"}\n[1]\n", "bad.jsonl line 2 is an array; each line must be an object");
+  expect_bad_line(state, "[\n{\"text\": \"a\"},\n\n{\"text\": 1}\n]", "bad.jsonl line 4: `text` is a number");
+  expect_bad_line(state, "[\n{\"text\": \"a\"},\n{\"text\": \"b\n]",
+                  "line 3: the file ends in the middle of element 2 of its array, which begins there: it is cut off");
+  expect_bad_line(state, "[{\"text\": \"a\"},\n{\"text\": \"b\"}\n",
+                  "line 3: the file ends after element 2 of its array, without the closing `]`: it is cut off");
+  expect_bad_line(state, "[{\"text\": \"a\"},\n", "line 2: the file ends after element 1 of its array");
+  expect_bad_line(state, "[", "line 1: the file ends after element 0 of its array");
+  expect_bad_line(state, "[{\"text\": \"a\"}\n{\"text\": \"b\"}]",
+                  "line 2: `{` stands where there should be a comma or `]`");
+  expect_bad_line(state, "[{\"text\": \"a\"},]", "line 1: `]` stands where there should be an element of the array");
+  expect_bad_line(state, "[,{\"text\": \"a\"}]", "line 1: `,` stands where there should be an element of the array");
+  expect_bad_line(state, "[{\"text\": \"a\"}]\n[{\"text\": \"a\"}]",
+                  "line 2: `[` stands where there should be nothing after");
+  expect_bad_line(state, "[{\"text\": \"a\"}}]", "line 1: `}` stands where there should be a comma or `]`");
   expect_bad_line(state, "\"x\"\n", "line 1 is a string;");
   expect_bad_line(state, "{\"content\": \"a\", \"id\": 3, \"url\": null}\n",
                   "line 1 has no key `text`; it has `content`, `id` and `url`: choose with --key");
@@ -417,6 +461,7 @@ int main(void) {
       TEST(cuts_only_at_safe_places),
       TEST(cuts_roughly_if_it_must),
       TEST(reads_lines_longer_than_a_block),
+      TEST(reads_arrays),
       TEST(knows_json_by_its_name),
       TEST(names_the_bad_line),
       TEST(cuts_a_long_list_of_keys),

@@ -36,7 +36,7 @@ static tri_status parse_integer(const char *name, const char *text, int64_t *out
   errno = 0;
   long long value = strtoll(text, &end, 10);
   if (end == text || *end != '\0' || errno != 0) {
-    return tri_fail(TRI_BAD_USAGE, "%s wants a whole number, not `%s`", name, text);
+    return tri_fail(TRI_BAD_USAGE, "%s needs a whole number, not `%s`", name, text);
   }
   *out = value;
   return TRI_OK;
@@ -57,11 +57,22 @@ static tri_status set_key(arguments *to, const char *text) {
   return TRI_OK;
 }
 
+static tri_status set_form(arguments *to, const char *text) {
+  to->options.form = text;
+  return TRI_OK;
+}
+
+static tri_status set_max_records(arguments *to, const char *text) {
+  TRI_TRY(parse_integer("--max-records", text, &to->options.max_records));
+  if (to->options.max_records >= 1) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--max-records is %s; it is the number of records to read, from 1 on", text);
+}
+
 static tri_status set_validation(arguments *to, const char *text) {
   char *end = NULL;
   to->options.validation = strtod(text, &end);
   if (end != text && *end == '\0') return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--validation wants a fraction such as 0.01, not `%s`", text);
+  return tri_fail(TRI_BAD_USAGE, "--validation needs a fraction such as 0.01, not `%s`", text);
 }
 
 static tri_status set_threads(arguments *to, const char *text) {
@@ -97,7 +108,7 @@ static tri_status set_train_bytes(arguments *to, const char *text) {
   unsigned shift = unit == NULL ? 0 : 10 * (unsigned)(unit - units + 1);
   if (end == text || errno != 0 || value < 1 || (*end != '\0' && (unit == NULL || end[1] != '\0')) ||
       value > INT64_MAX >> shift) {
-    return tri_fail(TRI_BAD_USAGE, "--train-bytes wants a number of bytes such as 1000000, 512M or 2G, not `%s`", text);
+    return tri_fail(TRI_BAD_USAGE, "--train-bytes needs a number of bytes such as 1000000, 512M or 2G, not `%s`", text);
   }
   to->options.train_bytes = value << shift;
   return TRI_OK;
@@ -151,6 +162,8 @@ static tri_status set_json(arguments *to, const char *text) {
   X("out", required_argument, set_out)                                                                                 \
   X("validation", required_argument, set_validation)                                                                   \
   X("key", required_argument, set_key)                                                                                 \
+  X("form", required_argument, set_form)                                                                               \
+  X("max-records", required_argument, set_max_records)                                                                 \
   X("documents", required_argument, set_documents)                                                                     \
   X("threads", required_argument, set_threads)                                                                         \
   X("seed", required_argument, set_seed)                                                                               \
@@ -195,7 +208,7 @@ static tri_status parse_option(int count, char **words, int *i, arguments *to) {
       return equals == NULL ? setters[k](to, NULL) : tri_fail(TRI_BAD_USAGE, "%s takes no value", name);
     }
     if (equals != NULL) return setters[k](to, equals + 1);
-    if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s wants a value", name);
+    if (*i + 1 >= count) return tri_fail(TRI_BAD_USAGE, "%s needs a value", name);
     return setters[k](to, words[++*i]);
   }
   return unknown_option(name);
@@ -210,7 +223,10 @@ static tri_status verify_tokenizer(const char *name) {
 
 static tri_status check_chat_options(arguments *to) {
   tri_prepare_options *given = &to->options;
-  const char *alone = given->chat_template != NULL ? "--chat-template" : given->num_chat_set > 0 ? "--chat-set" : NULL;
+  const char *alone = given->chat_template != NULL ? "--chat-template"
+                      : given->num_chat_set > 0    ? "--chat-set"
+                      : given->form != NULL        ? "--form"
+                                                   : NULL;
   if (!given->chat && alone != NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
   }
@@ -370,8 +386,8 @@ const tri_command tri_command_prepare = {
         "\n"
         "Encodes text and leaves DIR/train.bin and .idx, DIR/validation.bin and .idx (Megatron-LM's format) and\n"
         "DIR/tokenizer.json. Beside each corpus a file .corpus.json says which tokenizer made it, so that another one\n"
-        "is refused. An INPUT is plain text or, named .jsonl, JSON lines; either may be compressed (.zst). Each\n"
-        "document is followed by the end-of-text token.\n"
+        "is refused. An INPUT is plain text or, named .jsonl or .json, JSON records: lines, or the elements of an\n"
+        "array. Either may be compressed (.zst). Each document is followed by the end-of-text token.\n"
         "\n"
         "  --tokenizer T      gpt2:DIR     encoder.json and vocab.bpe in DIR\n"
         "                     FILE.json    a Hugging Face tokenizer.json, or the folder that it is in\n"
@@ -381,12 +397,18 @@ const tri_command tri_command_prepare = {
         "  --out DIR          the folder for the corpus\n"
         "  --documents RULE   what is a document of plain text: file (all of it), blank (blank lines divide), line "
         "[file]\n"
-        "  --key KEY          which string of a JSON line is its text [text]\n"
-        "  --chat             the inputs are conversations, one a JSON line: `messages`, `prompt` and `completion`, "
-        "or\n"
-        "                     `conversations` (docs/finetuning.md). Each is a document; DIR/train.mask and\n"
-        "                     DIR/validation.mask say which tokens are answers: only these are learnt. --key KEY says\n"
-        "                     where the messages are, if it is not one of these keys\n"
+        "  --key KEY          which string of a JSON record is its text [text]\n"
+        "  --chat             the inputs are conversations, one in each JSON record. Each is a document; "
+        "DIR/train.mask\n"
+        "                     and DIR/validation.mask say which tokens are answers: only these are learnt\n"
+        "  --form FORM        the keys of conversations (docs/finetuning.md) [what the records have]:\n"
+        "                     messages           `messages`; --key KEY names another key of the messages\n"
+        "                     prompt-completion  `prompt` and `completion`\n"
+        "                     sharegpt           `conversations`\n"
+        "                     alpaca             `instruction`, `input` and `output`\n"
+        "                     question-answer    `question` and `answer`\n"
+        "                     text               `text`: no conversation, all of it is learnt\n"
+        "  --max-records N    read only the first N documents of the inputs\n"
         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
         "                     chat_template.jinja or tokenizer_config.json]\n"
         "  --chat-set N=V     tells the template a variable, such as enable_thinking=false; may be given again\n"
