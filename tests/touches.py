@@ -46,7 +46,7 @@ TOUCHES = {
         "comm/*", "oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py",
         "oracle/test_layouts.py", "guarded/test_ranks.py"],
     "src/data": [
-        "oracle/test_corpus.py", "oracle/test_corpus_identity.py", "oracle/test_documents.py", "oracle/test_mixture.py", "oracle/test_forms.py",
+        "oracle/test_corpus.py", "oracle/test_corpus_identity.py", "oracle/test_documents.py", "oracle/test_mixture.py", "oracle/test_forms.py", "oracle/test_epochs.py",
         "oracle/test_label_weights.py", "oracle/test_resume.py", "oracle/test_characters.py"],
     "src/device/activation.h": [
         "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_core.py", "oracle/test_extension_guides.py"],
@@ -91,7 +91,7 @@ TOUCHES = {
         "oracle/test_resume.py", "oracle/test_ranks.py", "oracle/test_damaged_checkpoints.py", "oracle/test_divergence.py", "oracle/test_output.py",
         "guarded/test_resume.py", "guarded/test_ranks.py"],
     "src/report": ["oracle/test_run_messages.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
-    "src/run": ["oracle/test_output.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_golden.py"],
+    "src/run": ["oracle/test_output.py", "oracle/test_epochs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_golden.py"],
     "src/schedule": [
         "oracle/test_layouts.py", "oracle/test_golden.py", "oracle/test_instructions.py", "oracle/test_parity.py",
         "oracle/test_plan.py", "oracle/test_optimizer_layouts.py", "guarded/test_layouts.py", "emulated/test_layouts.py"],

@@ -363,6 +363,8 @@ static tri_status check_section(const tri_config_table *table, const char *path,
       TRI_TRY(check_section(key->table, full, at + (size_t)n * key->bytes));
     }
     if (key->table != NULL) continue;
+    static const char zero[sizeof(double)];
+    if (key->optional && memcmp(at, zero, sizeof zero) == 0) continue;
     const char *wrong = tri_config_value_fault(key, at, NULL, fault);
     if (wrong != NULL) return tri_fail(TRI_BAD_CONFIG, "`%s` %s", full, wrong);
   }

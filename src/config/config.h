@@ -100,6 +100,11 @@ typedef struct tri_config_key {
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
   const void *more; /* data for the owner of the table; config.c does not read it */
+
+  bool
+      optional; /* INT, DOUBLE with `derived`: 0, outside of the range, is a key that is not given; it is not printed */
+  size_t follows; /* offset in the struct of a double: where that is not 0, the value follows from it, and is printed as
+                     a comment; 0: none */
 } tri_config_key;
 
 struct tri_config_table {

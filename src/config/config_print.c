@@ -137,12 +137,25 @@ static void print_in_line(const tri_config_table *table, const char *values, int
   fprintf(to, "}\n");
 }
 
+/* A whole number or double of 0, whose key is not given. */
+static bool is_absent(const tri_config_key *key, const char *at) {
+  static const char zero[sizeof(double)];
+  return key->optional && memcmp(at, zero, sizeof zero) == 0;
+}
+
+static bool follows_another(const tri_config_key *key, const char *values) {
+  double other = 0;
+  if (key->follows != 0) memcpy(&other, values + key->follows, sizeof other);
+  return other != 0;
+}
+
 /* An entry of a list begins with a dash in the place of its first key's last two blanks. */
 static void print_section(const tri_config_table *table, const char *values, int indent, bool dash, FILE *to) {
   char value[LINE_BYTES];
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
     const char *at = values + key->offset;
+    if (is_absent(key, at)) continue;
     format_value(key, at, value, sizeof value);
     int64_t entries = 0;
     if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
@@ -152,7 +165,9 @@ static void print_section(const tri_config_table *table, const char *values, int
       entries = 0;
     }
     const char *blank = value[0] == '\0' ? "" : " ";
-    int width = fprintf(to, "%*s%s:%s%s", indent, dash && i == 0 ? "- " : "", key->name, blank, value);
+    const char *before = dash && i == 0 ? "- " : follows_another(key, values) ? "# " : "";
+    int width = fprintf(to, "%*s%s%s:%s%s", indent, follows_another(key, values) ? "" : before,
+                        follows_another(key, values) ? before : "", key->name, blank, value);
     fprintf(to, "%*s # %s\n", width < COMMENT_COLUMN ? COMMENT_COLUMN - width : 0, "", key->help);
     if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
     for (int64_t n = 0; n < entries; n++) {

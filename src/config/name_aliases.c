@@ -44,6 +44,7 @@ static const other_name_row rows[] = {
     {"data.validation", "val valid val_data valid_data eval_data validation_data validation_path eval_dataset"},
     {"sequence", "seq_length seq_len sequence_length max_length max_seq_length max_seq_len block_size context_length"},
     {"ignore_token", "ignore_index label_pad_token_id"},
+    {"max_samples", "max_train_samples"},
 
     /* Of layouts. */
     {"tensor", "tp tp_size tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size"},
@@ -73,7 +74,8 @@ static const other_name_row rows[] = {
      "global_batch_size batch_size train_batch_size total_batch_size gradient_accumulation_steps grad_accum"},
     {"steps",
      "max_steps num_steps total_steps training_steps train_steps train_iters max_iters num_iterations "
-     "iterations iters epochs num_epochs num_train_epochs"},
+     "iterations iters"},
+    {"optimizer.epochs", "num_epochs num_train_epochs epoch max_epochs"},
     {"lr", "learning_rate max_lr peak_lr base_lr"},
     {"min_lr", "min_learning_rate lr_min minimum_lr final_lr"},
     {"warmup",

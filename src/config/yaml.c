@@ -137,6 +137,20 @@ tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key,
   return TRI_OK;
 }
 
+void tri_yaml_remove(tri_yaml *mapping, const char *key) {
+  tri_yaml *before = NULL;
+  for (tri_yaml *entry = mapping->first; entry != NULL; before = entry, entry = entry->next) {
+    if (strcmp(entry->key, key) != 0) continue;
+    if (before == NULL) {
+      mapping->first = entry->next;
+    } else {
+      before->next = entry->next;
+    }
+    if (mapping->last == entry) mapping->last = before;
+    return;
+  }
+}
+
 bool tri_yaml_is_null(const tri_yaml *node) {
   static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
   if (node->kind != TRI_YAML_SCALAR || node->quoted) return false;

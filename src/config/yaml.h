@@ -47,6 +47,9 @@ tri_yaml *tri_yaml_find(const tri_yaml *mapping, const char *key);
 /* Sets mapping[key] to a node that is not in a mapping yet, and replaces the node that was there. `key` is copied. */
 tri_status tri_yaml_put(tri_yaml_tree *tree, tri_yaml *mapping, const char *key, tri_yaml *value);
 
+/* Takes mapping[key] out, if it is there. */
+void tri_yaml_remove(tri_yaml *mapping, const char *key);
+
 /* An empty value (`key:`), `~` or `null`. */
 bool tri_yaml_is_null(const tri_yaml *node);
 

@@ -67,6 +67,8 @@ tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options 
   bool packed = options->packing == TRI_PACKING_DOCUMENTS;
   if (source.masked || packed) say_empty(corpus);
   TRI_TRY(packed ? create_packed(options->too_long, &source) : create_windows(corpus, &source));
+  source.limited = options->max_samples > 0 && options->max_samples < source.per_epoch;
+  if (source.limited) source.per_epoch = options->max_samples;
   *out = source;
   return TRI_OK;
 }
@@ -162,6 +164,7 @@ tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sa
   uint64_t place = (uint64_t)(index % source->per_epoch);
   int64_t which = (int64_t)tri_permutation_at(key, (uint64_t)source->per_epoch, place);
   weigh_all(source, out);
+  if (source->limited) return tri_source_read_in_order(source, which, out);
   if (source->pieces.packing != NULL) return read_packed(source, epoch, which, out);
   return read_window(source, window_begin(source, key, which), out);
 }

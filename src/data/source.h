@@ -25,6 +25,7 @@ typedef struct tri_source_options {
   tri_document_use documents;
   tri_packing_use packing;
   tri_too_long too_long; /* with TRI_PACKING_DOCUMENTS */
+  int64_t max_samples;   /* only the first samples in order, the same ones in every epoch; 0: all */
   int32_t end_of_text;   /* the tokenizer's, or -1; used if the index has only one document (documents.h) */
 } tri_source_options;
 
@@ -35,7 +36,8 @@ typedef struct tri_source_options {
 typedef struct tri_source {
   const tri_corpus *corpus;
   int64_t sequence;
-  int64_t per_epoch; /* samples in one pass over the corpus */
+  int64_t per_epoch; /* samples in one pass: over the corpus, or over its first samples */
+  bool limited;      /* to its first samples, which are the same in every epoch */
   int64_t vocab_size;
   uint64_t seed;
   bool masked;

@@ -217,13 +217,13 @@ static json_t *trained_json(const tri_run_config *config) {
 }
 
 json_t *tri_identity_print(const tri_identity *identity, const tri_run_config *config) {
-  return json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:s, s:o, s:o}", "base_type", identity->base_type,
+  return json_pack("{s:s, s:s, s:s, s:o, s:{s:s, s:s}, s:s, s:s, s:s, s:o, s:o, s:I}", "base_type", identity->base_type,
                    "run", identity->run, "tokenizer", identity->tokenizer, "train", train_json(identity, config),
                    "validation", "path", config->data.validation, "fingerprint", identity->validation, "documents",
                    tri_run_config_documents(config->data.documents), "packing",
                    tri_run_config_packing(config->data.packing), "too_long",
                    tri_run_config_too_long(config->data.too_long), "optimizers", optimizers_json(config), "trained",
-                   trained_json(config));
+                   trained_json(config), "steps", (json_int_t)config->optimizer.steps);
 }
 
 /* ---- differences ------------------------------------------------------------------------------------------------- */
@@ -234,13 +234,23 @@ static const char *const of_shape[] = {
     "attention_bias", "output_bias", "mlp_bias",    "num_experts", "expert_ffn_size", "shared_experts",
     "dense_layers",   "router_bias", NULL};
 
-static const char *const other_keys[] = {
-    "run",           "data.train", "data.tokenizer", "data.documents", "data.packing", "data.too_long",
-    "data.sequence", "seed",       "optimizer.name", "freeze",         "adapter",      NULL};
+static const char *const other_keys[] = {"run",
+                                         "data.train",
+                                         "data.tokenizer",
+                                         "data.documents",
+                                         "data.packing",
+                                         "data.too_long",
+                                         "data.sequence",
+                                         "data.max_samples",
+                                         "seed",
+                                         "optimizer.name",
+                                         "freeze",
+                                         "adapter",
+                                         NULL};
 
 /* Those with which the samples that follow are others. */
-static const char *const of_samples[] = {
-    "data.train", "data.documents", "data.packing", "data.too_long", "data.sequence", "seed", NULL};
+static const char *const of_samples[] = {"data.train",    "data.documents",   "data.packing", "data.too_long",
+                                         "data.sequence", "data.max_samples", "seed",         NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -491,6 +501,8 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
   const char *text = state->run_config;
   if (tri_run_config_parse("the checkpoint's run file", text, strlen(text), NULL, 0, there) == TRI_OK) {
     tri_run_resolve_auto_older(there);
+    const json_t *steps = json_object_get(json_object_get(state->progress, "identity"), "steps");
+    if (there->optimizer.steps == 0) there->optimizer.steps = json_integer_value(steps); /* of its epochs */
     return there;
   }
   tri_free(there);
@@ -534,6 +546,9 @@ static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
   snprintf(before, sizeof before, "%" PRId64, there->data.sequence);
   snprintf(now, sizeof now, "%" PRId64, c->config->data.sequence);
   if (strcmp(before, now) != 0) add_change(c, "data.sequence", before, now);
+  snprintf(before, sizeof before, "%" PRId64, there->data.max_samples);
+  snprintf(now, sizeof now, "%" PRId64, c->config->data.max_samples);
+  if (strcmp(before, now) != 0) add_change(c, "data.max_samples", before, now);
   tri_free(there);
 }
 
@@ -542,6 +557,12 @@ static void tell_differences(const tri_checkpoint_state *state, const tri_run_co
   tri_run_config *there = config_there(state);
   if (there == NULL) return;
   tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
+  if (here->optimizer.epochs > 0 && here->optimizer.epochs == there->optimizer.epochs &&
+      here->optimizer.steps != there->optimizer.steps) {
+    tri_log("%g epochs of data.train are %" PRId64 " steps now and were %" PRId64
+            " before: the number of samples or their batch is another",
+            here->optimizer.epochs, here->optimizer.steps, there->optimizer.steps);
+  }
   tell_rates(there, here, state->step + 1);
   if (there->optimizer.global_batch != here->optimizer.global_batch) {
     tri_log("the run continues with the next sample, number %" PRId64, tri_identity_next_sample(here, state) + 1);

@@ -92,6 +92,8 @@ static const tri_config_key data_keys[] = {
      .help = "tokens in one sample; required if max_sequence is above 8192"},
     {COUNT("ignore_token", data.ignore_token, -1, INT32_MAX), .fallback = "-1",
      .help = "labels with this id (padding) do not count in the loss; -1: unused"},
+    {COUNT("max_samples", data.max_samples, 0, INT64_C(1) << 40), .fallback = "0",
+     .help = "train on the first samples of the corpus only, as they are after packing; 0: on all"},
     {CHOICE("documents", data.documents, document_uses), .fallback = "auto",
      .help = "masked: documents of a sequence do not attend to each other, and each has positions from 0; or joined; "
              "auto: masked if a corpus has a mask (conversations)"},
@@ -107,7 +109,11 @@ TABLE(data_table, data_keys);
 static const tri_config_key optimizer_keys[] = {
     {COUNT("global_batch", optimizer.global_batch, 1, MOST_SEQUENCES), .example = "32",
      .help = "global batch size: sequences of one step, over all ranks"},
-    {COUNT("steps", optimizer.steps, 1, MOST_STEPS), .example = "500", .help = "steps of the whole run"},
+    {COUNT("steps", optimizer.steps, 1, MOST_STEPS), .derived = "by epochs", .optional = true,
+     .follows = offsetof(tri_run_config, optimizer.epochs), .help = "steps of the whole run"},
+    {NUMBER("epochs", optimizer.epochs), .range = {.low = 0, .high = 1e6, .open_low = true}, .derived = "(steps)",
+     .optional = true,
+     .help = "in the place of steps: passes over the samples of data.train, such as 3 or 0.5; steps are rounded up"},
     {NUMBER("lr", optimizer.lr), NOT_NEGATIVE, .example = "6.0e-4", .help = "highest learning rate"},
     {COUNT("warmup", optimizer.warmup, 0, MOST_STEPS), .fallback = "0",
      .help = "warm-up: steps in which the learning rate rises to `lr`"},
@@ -279,7 +285,7 @@ static tri_status check_batch(const tri_run_config *c) {
 }
 
 static tri_status check_rates(const tri_run_config *c) {
-  if (c->optimizer.warmup > c->optimizer.steps) {
+  if (c->optimizer.steps > 0 && c->optimizer.warmup > c->optimizer.steps) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`optimizer.warmup` %" PRId64 " is longer than the run of %" PRId64
                     " steps; a tenth would be %" PRId64,
@@ -428,6 +434,12 @@ static tri_status finish_sources(tri_run_config *c) {
     train->weight = train->label_weight = 1;
     return TRI_OK;
   }
+  if (c->optimizer.epochs > 0 || c->data.max_samples > 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s` is for one corpus, and data.train has %" PRId64 ", each with epochs of its own; %s",
+                    c->optimizer.epochs > 0 ? "optimizer.epochs" : "data.max_samples", c->data.num_train,
+                    c->optimizer.epochs > 0 ? "give optimizer.steps" : "leave it out");
+  }
   for (int64_t k = 0; k < c->data.num_train; k++) {
     if (train[k].weight == 0) {
       return tri_fail(TRI_BAD_CONFIG,
@@ -524,35 +536,95 @@ static int64_t number_in(const tri_yaml *section, const char *key) {
   return *end == '\0' && number > 0 && number < MOST_STEPS ? (int64_t)number : 0;
 }
 
-typedef struct written_steps {
+/* The length of a run as its file says it, before options. */
+typedef struct written_length {
+  const tri_yaml *steps_node, *epochs_node;
   int64_t steps, warmup;
-} written_steps;
+} written_length;
 
-static written_steps steps_written(const tri_yaml *root) {
-  if (root->kind != TRI_YAML_MAPPING) return (written_steps){0, 0};
-  const tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
-  return (written_steps){number_in(optimizer, "steps"), number_in(optimizer, "warmup")};
+static tri_yaml *optimizer_of(const tri_yaml *root) {
+  if (root->kind != TRI_YAML_MAPPING) return NULL; /* which the reader says */
+  tri_yaml *optimizer = tri_yaml_find(root, "optimizer");
+  if (optimizer == NULL || optimizer->kind != TRI_YAML_MAPPING) return NULL;
+  return optimizer;
 }
 
-/* A run that an option makes shorter than the warm-up of its file keeps the warm-up's share of the steps. */
-static void scale_warmup(written_steps written, tri_run_config *c) {
-  const bool longer = c->optimizer.warmup > c->optimizer.steps && c->optimizer.warmup == written.warmup;
-  if (!longer || written.warmup > written.steps) return;
-  const double share = (double)written.warmup / (double)written.steps;
-  c->optimizer.warmup_asked = written.warmup;
-  c->optimizer.warmup = (int64_t)(share * (double)c->optimizer.steps);
+static const tri_yaml *given(const tri_yaml *section, const char *key) {
+  const tri_yaml *value = section == NULL ? NULL : tri_yaml_find(section, key);
+  return value == NULL || tri_yaml_is_null(value) ? NULL : value;
+}
+
+static written_length length_written(const tri_yaml *root) {
+  const tri_yaml *optimizer = optimizer_of(root);
+  return (written_length){given(optimizer, "steps"), given(optimizer, "epochs"), number_in(optimizer, "steps"),
+                          number_in(optimizer, "warmup")};
+}
+
+/* Exactly one of steps and epochs is given. That of an option takes the place of the file's other. */
+static tri_status choose_length(const tri_yaml *root, const written_length *written) {
+  tri_yaml *optimizer = optimizer_of(root);
+  const tri_yaml *steps = given(optimizer, "steps"), *epochs = given(optimizer, "epochs");
+  if (steps == NULL || epochs == NULL) return TRI_OK;
+  const bool old_steps = steps == written->steps_node, old_epochs = epochs == written->epochs_node;
+  if (old_steps != old_epochs) {
+    tri_yaml_remove(optimizer, old_steps ? "steps" : "epochs");
+    return TRI_OK;
+  }
+  return tri_yaml_fail(epochs, "`optimizer.epochs`",
+                       " and optimizer.steps both say how long the run is; keep one of them");
+}
+
+static tri_status check_length(const tri_yaml *root, const tri_run_config *c) {
+  if (c->optimizer.steps > 0 || c->optimizer.epochs > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`optimizer.steps` is missing from %s; add `steps:` under `optimizer:`, for example `steps: 500`, or "
+                  "`epochs:`, for example `epochs: 3`",
+                  root->source);
+}
+
+/* A run that an option or its epochs make shorter than the warm-up of its file keeps the warm-up's share of the file's
+ * steps, or has a warm-up of a tenth. */
+static void find_warmup_share(const written_length *written, tri_run_config *c) {
+  const bool shortened =
+      written->epochs_node != NULL || c->optimizer.epochs > 0 || written->steps != c->optimizer.steps;
+  if (!shortened || written->warmup == 0 || c->optimizer.warmup != written->warmup) return;
+  if (written->steps > 0 && written->warmup > written->steps) return;
+  c->optimizer.warmup_share = written->steps > 0 ? (double)written->warmup / (double)written->steps : 0.1;
+}
+
+static void shorten_warmup(tri_run_config *c) {
+  if (c->optimizer.warmup <= c->optimizer.steps || c->optimizer.warmup_share == 0) return;
+  c->optimizer.warmup_asked = c->optimizer.warmup;
+  c->optimizer.warmup = (int64_t)(c->optimizer.warmup_share * (double)c->optimizer.steps);
+}
+
+tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples) {
+  if (c->optimizer.epochs == 0) return TRI_OK;
+  const double steps = ceil(c->optimizer.epochs * (double)samples / (double)c->optimizer.global_batch);
+  if (steps > MOST_STEPS) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`optimizer.epochs` %g of %" PRId64 " samples are %.0f steps; at most %d can be made",
+                    c->optimizer.epochs, samples, steps, MOST_STEPS);
+  }
+  c->optimizer.steps = (int64_t)steps;
+  shorten_warmup(c);
+  TRI_TRY(check_rates(c));
+  return check_sizes(c);
 }
 
 static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
                             tri_run_config *out) {
-  const written_steps written = steps_written(root);
+  const written_length written = length_written(root);
   for (int64_t i = 0; i < num_overrides; i++) TRI_TRY(tri_config_set(&run_table, tree, root, overrides[i]));
+  TRI_TRY(choose_length(root, &written));
   const bool tied_is_said = says_tied(root);
   TRI_TRY(take_model_of_init(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
+  TRI_TRY(check_length(root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
   untie(tied_is_said, out);
-  scale_warmup(written, out);
+  find_warmup_share(&written, out);
+  if (out->optimizer.steps > 0) shorten_warmup(out);
   TRI_TRY(tri_config_blame(root, finish_sources(out)));
   if (out->data.sequence == 0) {
     const char *how = "add `sequence:` under `data:`, for example `sequence: 4096`";

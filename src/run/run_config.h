@@ -43,15 +43,20 @@ typedef struct tri_run_config {
     char tokenizer[TRI_PATH_BYTES];  /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
+    int64_t max_samples;  /* train on the first samples of the corpus only; 0: on all */
     tri_document_use documents;
     tri_packing_use packing;
     tri_too_long too_long; /* as all three are settled (resolve_auto.h): auto is what a file says, or does not say */
   } data;
   tri_layout layout;
   struct {
-    int64_t global_batch, steps;
+    int64_t global_batch;
+    int64_t steps; /* 0 until tri_run_config_count_steps, where epochs are given */
+    double epochs; /* passes over the samples of the one corpus; 0: steps are given */
     double lr, min_lr;
     int64_t warmup;
+    double
+        warmup_share; /* of the steps, where the warm-up would be longer than the run; 0: such a warm-up is refused */
     int64_t warmup_asked; /* what it was before it was scaled to a run that was made shorter; 0: it was not */
     tri_decay decay;
     double decay_fraction; /* wsd: the share of the steps at the end in which the rate falls */
@@ -103,6 +108,10 @@ tri_status tri_run_config_load(const char *path, const char *const *overrides, i
 /* The same for a text that is already in memory; `name` stands for the file in messages. */
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
+
+/* Sets optimizer.steps where optimizer.epochs are given: the epochs of `samples` samples, rounded up to whole steps. A
+ * warm-up that is longer is shortened. */
+tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples);
 
 /* The whole configuration as resolved, as YAML that tri_run_config_load reads back to the same values. Release *out
  * with tri_free. */

@@ -48,7 +48,7 @@ static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus *
 }
 
 static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, const tri_mixture_shares *shares,
-                                 tri_sampler *sampler) {
+                                 int64_t max_samples, tri_sampler *sampler) {
   const tri_run_config *config = o->config;
   const tri_source_options options = {
       .sequence = config->data.sequence,
@@ -57,6 +57,7 @@ static tri_status create_sampler(const opening *o, tri_corpus *const *corpora, c
       .documents = config->data.documents,
       .packing = config->data.packing,
       .too_long = config->data.too_long,
+      .max_samples = max_samples,
       .end_of_text = o->end_of_text,
   };
   return tri_sampler_create((const tri_corpus *const *)corpora, shares, &options, sampler);
@@ -100,7 +101,7 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
     TRI_TRY(open_corpus(o, config->data.train[k].path, &out->train_corpora[k], identity->train[k]));
     TRI_TRY(check_others(config, out, k));
   }
-  TRI_TRY(create_sampler(o, out->train_corpora, &shares, &out->train));
+  TRI_TRY(create_sampler(o, out->train_corpora, &shares, config->data.max_samples, &out->train));
   TRI_TRY(weigh_labels(config, &out->train));
   for (int64_t k = 0; k < config->data.num_train; k++) TRI_TRY(check_documents(config, &out->train.sources[k]));
   bool said = false; /* once is enough: they are of one tokenizer */
@@ -116,7 +117,7 @@ static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run
   TRI_TRY(open_training(o, identity, out));
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
   TRI_TRY(open_corpus(o, config->data.validation, &out->validation_corpus, identity->validation));
-  return create_sampler(o, &out->validation_corpus, &alone, &out->validation);
+  return create_sampler(o, &out->validation_corpus, &alone, 0, &out->validation);
 }
 
 tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identity, tri_run_data *out) {

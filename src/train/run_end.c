@@ -5,6 +5,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "chat/format.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "report/loss_curve.h"
@@ -157,7 +158,11 @@ static void tell_more_steps(const tri_run_config *config) {
     snprintf(rate, sizeof rate, "; the learning rate then goes from %.3g at step %ld to %.3g at step %ld", now,
              (long)steps, then, (long)steps + 1);
   }
-  tri_log("  more steps: the same command with --set optimizer.steps=%ld%s", 2 * (long)steps, rate);
+  if (config->optimizer.epochs > 0) {
+    tri_log("  more epochs: the same command with --set optimizer.epochs=%g%s", 2 * config->optimizer.epochs, rate);
+  } else {
+    tri_log("  more steps: the same command with --set optimizer.steps=%ld%s", 2 * (long)steps, rate);
+  }
   tri_free(longer);
 }
 
@@ -176,13 +181,25 @@ static void warn_of_rise(const tri_training *t) {
       t->first_losses, tenth, t->last_losses, tenth, config->optimizer.lr, (long)config->optimizer.warmup, clip);
 }
 
+/* Whether the model has learnt conversations by a chat template, which its prompts need, too. */
+static bool is_chat_run(const tri_training *t) {
+  const tri_chat_format_options options = {.tokenizer = t->data.tokenizer};
+  tri_chat_format format = {0};
+  if (!tri_corpus_has_mask(t->data.train_corpora[0])) return false;
+  const bool found = tri_chat_format_create(&options, &format) == TRI_OK;
+  tri_chat_format_release(&format);
+  return found;
+}
+
 /* What somebody who has come so far types next. */
 static void tell_next(const tri_training *t) {
   const tri_run_config *config = t->config;
   const char *judged = config->data.validation[0] != '\0' ? config->data.validation : config->data.train[0].path;
   char output[TRI_PATH_BYTES + 2], data[TRI_PATH_BYTES + 2];
   const char *run = quoted(config->output, output);
-  if (t->data.tokenizer[0] != '\0' && !has_risen(t)) tri_log("  trireme generate %s --prompt 'The'", run);
+  if (t->data.tokenizer[0] != '\0' && !has_risen(t)) {
+    tri_log("  trireme generate %s %s", run, is_chat_run(t) ? "--chat" : "--prompt 'The'");
+  }
   tri_log("  trireme eval %s %s", run, quoted(judged, data));
   if (tri_training_stops_early(t)) {
     tri_log("  more steps: the same command with --set evaluation.stop_after=%ld, or 0 to make all of the %ld steps",
@@ -219,10 +236,12 @@ tri_status tri_training_remove_summary(const tri_training *t) {
 /* A run that was through: what follows its last checkpoint is done now if it was killed between the two. */
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
-  const bool early = tri_training_stops_early(t);
+  const bool early = tri_training_stops_early(t), by_epochs = t->config->optimizer.epochs > 0;
   tri_log("the run in %s has %s %ld steps already; raise %s to continue, or start over with --resume never",
           t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
-          early ? "evaluation.stop_after" : "optimizer.steps");
+          early       ? "evaluation.stop_after"
+          : by_epochs ? "optimizer.epochs"
+                      : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
   return tri_training_is_rank0(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;

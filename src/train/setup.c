@@ -90,6 +90,7 @@ static tri_status resume_run(tri_training *t, const char *resume) {
 tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
+  TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, t->data.train.per_epoch)));
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));

@@ -28,6 +28,18 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* How long the run is, in passes over its one corpus. */
+static void announce_epochs(const tri_training *t) {
+  const tri_sampler *train = &t->data.train;
+  if (train->mixture.shares.num_sources > 1) return;
+  const long steps = (long)t->config->optimizer.steps;
+  char first[64] = "";
+  if (train->sources[0].limited) snprintf(first, sizeof first, " (data.max_samples: the first of the corpus)");
+  tri_log("%ld step%s = %.3g epochs of %ld sequence%s%s", steps, steps == 1 ? "" : "s",
+          tri_sampler_epochs(train, 0, samples_of_run(t->config)), (long)train->per_epoch,
+          train->per_epoch == 1 ? "" : "s", first);
+}
+
 /* ---- keys that change nothing --------------------------------------------------------------------------------------
  */
 
@@ -190,7 +202,7 @@ static void announce_length(const tri_training *t) {
   const int64_t steps = config->optimizer.steps - t->progress.step;
   char tokens[32], seconds[32];
   if (config->optimizer.warmup_asked > 0) {
-    tri_log("optimizer.warmup %ld is longer than this run; it is %ld steps here, in proportion to the run file's steps",
+    tri_log("optimizer.warmup %ld is longer than this run; it is shortened to %ld steps",
             (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup);
   }
   if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
@@ -244,6 +256,7 @@ void tri_training_announce(const tri_training *t) {
   announce_length(t);
   announce_sources(t);
   announce_documents(t);
+  announce_epochs(t);
   announce_held_out(t);
   announce_idle(t);
   announce_best(t);

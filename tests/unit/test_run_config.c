@@ -107,7 +107,10 @@ static void asks_for_what_has_no_default(void **state) {
       {"model: gpt2-demo\n",
        "`data.train` is missing from run.yaml; add `train:` under `data:`, for example `train: corpus/train`"},
       {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4}\n",
-       "`optimizer.steps` is missing from run.yaml; add `steps:` under `optimizer:`, for example `steps: 500`"},
+       "`optimizer.lr` is missing from run.yaml; add `lr:` under `optimizer:`, for example `lr: 6.0e-4`"},
+      {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4, lr: 1}\noutput: b\n",
+       "`optimizer.steps` is missing from run.yaml; add `steps:` under `optimizer:`, for example `steps: 500`, or "
+       "`epochs:`, for example `epochs: 3`"},
       {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4, steps: 1, lr: 1}\n",
        "`output` is missing from run.yaml; add `output:`, for example `output: runs/first`"},
       {"", "run.yaml is empty"},
@@ -625,6 +628,80 @@ static void prints_what_others_read(void **state) {
   }
 }
 
+/* The length of a run: steps or epochs, of a file or of options. */
+static void counts_epochs(void **state) {
+  (void)state;
+#define LENGTH(LENGTH)                                                                                                 \
+  "model: gpt2-demo\ndata: {train: a}\noptimizer: {global_batch: 8, lr: 1, " LENGTH "}\noutput: b\n"
+  static const struct {
+    const char *text, *option;
+    double epochs;
+    int64_t steps, warmup; /* of 75 samples */
+  } cases[] = {
+      {LENGTH("epochs: 3"), NULL, 3, 29, 0},
+      {LENGTH("epochs: 0.5"), NULL, 0.5, 5, 0},
+      {LENGTH("epochs: 1.0e-3"), NULL, 1e-3, 1, 0},
+      {LENGTH("epochs: 3, warmup: 4"), NULL, 3, 29, 4},
+      {LENGTH("epochs: 3, warmup: 100"), NULL, 3, 29, 2},
+      {LENGTH("steps: 500, warmup: 100"), "optimizer.epochs=3", 3, 29, 5},
+      {LENGTH("steps: 500, warmup: 100"), "optimizer.steps=10", 0, 10, 2},
+      {LENGTH("epochs: 3, warmup: 100"), "optimizer.steps=50", 0, 50, 5},
+      {LENGTH("epochs: 3"), "optimizer.epochs=1", 1, 10, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *const options[] = {cases[i].option};
+    char *printed = NULL;
+    EXPECT_OK(tri_run_config_parse("run.yaml", cases[i].text, strlen(cases[i].text), options, cases[i].option != NULL,
+                                   &config));
+    EXPECT_OK(tri_run_config_count_steps(&config, 75));
+    assert_true(config.optimizer.epochs == cases[i].epochs);
+    assert_int_equal(config.optimizer.steps, cases[i].steps);
+    assert_int_equal(config.optimizer.warmup, cases[i].warmup);
+    EXPECT_OK(tri_run_config_print(&config, &printed));
+    const bool by_epochs = cases[i].epochs > 0;
+    assert_int_equal(strstr(printed, "  epochs: ") != NULL, by_epochs);
+    assert_int_equal(strstr(printed, "  # steps: ") != NULL, by_epochs);
+    assert_int_equal(strstr(printed, "  steps: ") != NULL, !by_epochs);
+    EXPECT_OK(tri_run_config_parse("printed", printed, strlen(printed), NULL, 0, &config));
+    EXPECT_OK(tri_run_config_count_steps(&config, 75));
+    assert_int_equal(config.optimizer.steps, cases[i].steps);
+    tri_free(printed);
+  }
+  EXPECT_FAILS(
+      TRI_BAD_CONFIG,
+      "`optimizer.epochs` at line 3 of run.yaml and optimizer.steps both say how long the run is; keep one of them",
+      parse(LENGTH("epochs: 3, steps: 5"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`epochs` under `optimizer:` at line 3 of run.yaml must be above 0 and at most 1000000, not 0",
+               parse(LENGTH("epochs: 0"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`steps` under `optimizer:` at line 3 of run.yaml must be between 1 and 1073741824, not 0",
+               parse(LENGTH("steps: 0"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`optimizer.warmup` 100 is longer than the run of 50 steps; a tenth would be 5 (line 3 of run.yaml)",
+               parse(LENGTH("steps: 50, warmup: 100"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`num_epochs` is not a key of `optimizer:` at line 3 of run.yaml; did you mean `epochs`?",
+               parse(LENGTH("num_epochs: 3"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`optimizer.epochs` is for one corpus, and data.train has 2, each with epochs of its own; give "
+               "optimizer.steps (line 3 of run.yaml)",
+               parse("model: gpt2-demo\ndata: {train: [{path: a, weight: 1}, {path: c, weight: 1}]}\n"
+                     "optimizer: {global_batch: 8, lr: 1, epochs: 3}\noutput: b\n",
+                     &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`data.max_samples` is for one corpus, and data.train has 2, each with epochs of its own; leave it out "
+               "(line 2 of run.yaml)",
+               parse("model: gpt2-demo\ndata: {train: [{path: a, weight: 1}, {path: c, weight: 1}], max_samples: 5}\n"
+                     "optimizer: {global_batch: 8, lr: 1, steps: 3}\noutput: b\n",
+                     &config));
+  EXPECT_OK(parse(LENGTH("epochs: 1.0e+6"), &config));
+  EXPECT_FAILS(TRI_BAD_CONFIG,
+               "`optimizer.epochs` 1e+06 of 1000000 samples are 125000000000 steps; at most 1073741824 can be made",
+               tri_run_config_count_steps(&config, 1000000));
+#undef LENGTH
+}
+
 static void lists_every_key(void **state) {
   (void)state;
   char *help = NULL;
@@ -639,7 +716,8 @@ static void lists_every_key(void **state) {
   int lines = 0;
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
-  assert_int_equal(lines, keys + 7); /* each has one line of heading; keys of an entry of a list have none there */
+  /* Each has one line of heading; keys of an entry of a list have none there, nor have epochs beside steps. */
+  assert_int_equal(lines, keys + 8);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);
@@ -661,6 +739,7 @@ int main(void) {
       cmocka_unit_test(prints_what_reads_back),
       cmocka_unit_test(refuses_to_print_nonsense),
       IN_FOLDER(prints_what_others_read),
+      cmocka_unit_test(counts_epochs),
       cmocka_unit_test(lists_every_key),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

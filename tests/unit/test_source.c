@@ -63,6 +63,41 @@ static void visits_each_window_once(void **state) {
   }
 }
 
+/* The first samples in order, each once in every epoch and never another; more than there are: as without a limit. */
+static void first_samples(void **state) {
+  enum { TOKENS = 1000, SEQUENCE = 10, WINDOWS = 99, FIRST = 7 };
+  tri_corpus *corpus = NULL;
+  tri_source source, whole;
+  open_counting(state, TOKENS, &corpus);
+  tri_source_options options = {
+      .sequence = SEQUENCE, .vocab_size = 1 << 20, .seed = 3, .end_of_text = -1, .max_samples = FIRST};
+  assert_ok(tri_source_create(corpus, &options, &source));
+  assert_int_equal(source.per_epoch, FIRST);
+  bool same_order = true;
+  for (int64_t epoch = 0; epoch < 5; epoch++) {
+    int seen = 0;
+    for (int64_t i = 0; i < FIRST; i++) {
+      const int64_t first = place(&source, epoch * FIRST + i);
+      assert_int_equal(first % SEQUENCE, 0);
+      assert_in_range(first / SEQUENCE, 0, FIRST - 1);
+      seen |= 1 << (first / SEQUENCE);
+      same_order = same_order && first == place(&source, i);
+    }
+    assert_int_equal(seen, (1 << FIRST) - 1);
+  }
+  assert_false(same_order);
+  tri_source_destroy(&source);
+  assert_ok(create_windows(corpus, SEQUENCE, 1 << 20, 3, &whole));
+  for (options.max_samples = WINDOWS; options.max_samples <= WINDOWS + 1; options.max_samples++) {
+    assert_ok(tri_source_create(corpus, &options, &source));
+    assert_int_equal(source.per_epoch, WINDOWS);
+    for (int64_t i = 0; i < 3 * WINDOWS; i++) assert_int_equal(place(&source, i), place(&whole, i));
+    tri_source_destroy(&source);
+  }
+  tri_source_destroy(&whole);
+  tri_corpus_close(corpus);
+}
+
 static int64_t count_equal(const tri_source *a, int64_t first_a, const tri_source *b, int64_t first_b) {
   int64_t equal = 0;
   for (int64_t i = 0; i < a->per_epoch; i++) {
@@ -166,8 +201,9 @@ static void passes_on_a_foreign_vocabulary(void **state) {
 int main(void) {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
   const struct CMUnitTest tests[] = {
-      TEST(visits_each_window_once), TEST(epochs_and_seeds_differ),  TEST(small_orders_are_fair),
-      TEST(reads_the_text_in_order), TEST(wants_one_sample_of_text), TEST(passes_on_a_foreign_vocabulary),
+      TEST(visits_each_window_once),        TEST(first_samples),           TEST(epochs_and_seeds_differ),
+      TEST(small_orders_are_fair),          TEST(reads_the_text_in_order), TEST(wants_one_sample_of_text),
+      TEST(passes_on_a_foreign_vocabulary),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void refuses_bad_syntax(void **state) {
        "a",
        "f.yaml is a text in UTF-16 (PowerShell's `>` and Notepad's \"Unicode\"), not YAML in UTF-8: convert it: iconv "
        "-f UTF-16 "
-       "-t UTF-8 FILE > NEW"},
+       "-t UTF-8 f.yaml > NEW"},
       {"a:\n  b: 1\n\tc: 2\n",
        "line 3 of f.yaml: not valid YAML: found a tab character that violates indentation (while scanning a plain "
        "scalar from line 2); indent with spaces, not with tabs"},

@@ -571,7 +571,7 @@ static tri_status eval_report(const session *s) {
   }
   if (isfinite(r.loss)) return TRI_OK;
   return tri_fail(TRI_DIVERGED, "the loss is %s: the model has diverged, or its numbers are beyond --precision %s",
-                  isnan(r.loss) ? "no number" : "infinite", tri_dtype_name(s->arguments->model.precision));
+                  isnan(r.loss) ? "not a number" : "infinite", tri_dtype_name(s->arguments->model.precision));
 }
 
 static void release_parts(session *s) {
