@@ -28,6 +28,7 @@ TOUCHES = {
     # A folder that has no entry of its own yet.
     "src": ["oracle/test_touches.py", "floors/*"],
     "src/api": ["oracle/test_install.py"],
+    "src/base/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/config": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
@@ -35,7 +36,7 @@ TOUCHES = {
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
-        "oracle/test_model_folder.py", "oracle/test_ties.py", "oracle/test_peft_ties.py", "oracle/test_run_notes.py", "oracle/test_foreign_files.py",
+        "oracle/test_model_folder.py", "oracle/test_ties.py", "oracle/test_peft_ties.py", "oracle/test_hub_cache.py", "oracle/test_run_notes.py", "oracle/test_foreign_files.py",
         "oracle/test_config_keys.py", "oracle/test_public_reports.py", "oracle/test_run_reports.py", "oracle/test_stale_folders.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
         "guarded/test_bad_weights_everywhere.py"],
     "src/cli": [

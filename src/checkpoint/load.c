@@ -1,4 +1,5 @@
 #include "base/file_kind.h"
+#include "base/hub.h"
 #include "base/json_reader.h"
 #include "checkpoint/candidates.h"
 #include "checkpoint/checkpoint.h"
@@ -83,12 +84,16 @@ static bool is_a_model(const char *folder) {
 static tri_status no_folder(const char *given) {
   const tri_file_kind *kind = tri_file_kind_find(given);
   if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, given, kind, "the folder of a model");
-  if (!tri_path_exists(given)) return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s", given);
+  char advice[TRI_HUB_ADVICE_BYTES];
+  if (!tri_path_exists(given)) {
+    return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s%s", given, tri_hub_advice(given, advice));
+  }
   return tri_fail(TRI_BAD_FILE, "%s is not a folder; a model and a checkpoint are folders", given);
 }
 
-tri_status tri_checkpoint_find(const char *given, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
-  char inside[TRI_PATH_BYTES], hint[TRI_FOLDER_HINT_BYTES];
+tri_status tri_checkpoint_find(const char *name, const tri_checkpoint_use *use, char path[TRI_PATH_BYTES]) {
+  char given[TRI_PATH_BYTES], inside[TRI_PATH_BYTES], hint[TRI_FOLDER_HINT_BYTES];
+  TRI_TRY(tri_hub_resolve(name, given));
   if (!tri_path_is_directory(given)) return no_folder(given);
   if (is_a_model(given)) {
     int length = snprintf(path, TRI_PATH_BYTES, "%s", given);

@@ -1,5 +1,6 @@
 #include "checkpoint/merged.h"
 
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
@@ -98,10 +99,12 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
     return tri_fail(TRI_BAD_USAGE, "%s is an adapter that does not name its base; give the base's folder with --base",
                     folder);
   }
-  if (!tri_path_is_directory(peft->base)) {
+  char found[TRI_PATH_BYTES], advice[TRI_HUB_ADVICE_BYTES];
+  TRI_TRY(tri_hub_resolve(peft->base, found));
+  if (!tri_path_is_directory(found)) {
     return tri_fail(TRI_BAD_USAGE,
-                    "%s is an adapter of %.200s, which is not an existing folder; name its base's folder with --base",
-                    folder, peft->base);
+                    "%s is an adapter of %.200s, which is not an existing folder; name its base's folder with --base%s",
+                    folder, peft->base, tri_hub_advice(peft->base, advice));
   }
   return tri_checkpoint_find(peft->base, use, path);
 }

@@ -1,6 +1,7 @@
 #include "checkpoint/model_source.h"
 
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -10,6 +11,7 @@
 #include "config/preset.h"
 #include "model/model_config.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +43,8 @@ static void drop_derived(tri_yaml *mapping, const tri_model *m) {
 static void name_model(const char *folder, tri_model *model) {
   char path[TRI_PATH_BYTES];
   if (strcmp(model->name, "inline") == 0) {
-    snprintf(path, sizeof path, "%s", folder);
+    const size_t hub = tri_path_exists(folder) ? 0 : tri_hub_name_length(folder); /* without its revision */
+    snprintf(path, sizeof path, "%.*s", hub > 0 ? (int)hub : TRI_PATH_BYTES, folder);
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/') path[--length] = '\0';
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
@@ -97,10 +100,53 @@ static void say_that_the_preset_goes_before(const char *name) {
   tri_warn("the model `%s` is the preset; for the folder of that name write ./%s", name, name);
 }
 
+/* The next word of a name, a run of letters or of digits with what follows up to a hyphen or dot: "llama", "3", "8b".
+ */
+static bool next_word(const char **at, char word[TRI_PRESET_NAME_BYTES]) {
+  size_t length = 0;
+  while (**at != '\0' && strchr("-._/@", **at) != NULL) ++*at;
+  while (**at != '\0' && strchr("-._/@", **at) == NULL) {
+    if (length + 1 < TRI_PRESET_NAME_BYTES) word[length++] = (char)tolower((unsigned char)**at);
+    ++*at;
+    if (isalpha((unsigned char)(*at)[-1]) && isdigit((unsigned char)**at)) break;
+  }
+  word[length] = '\0';
+  return length > 0;
+}
+
+/* Letters and digits that follow each other in `name`, in lower case, and the same of `part`: whether those of `part`
+ * are all there, in their order; *count is their number. `Meta-Llama-3.1-8B-Instruct` has all of `llama-3-8b`. */
+static bool has_words(const char *name, const char *part, int *count) {
+  char word[TRI_PRESET_NAME_BYTES], other[TRI_PRESET_NAME_BYTES];
+  *count = 0;
+  while (next_word(&part, word)) {
+    bool found = false;
+    while (!found && next_word(&name, other)) found = strcmp(word, other) == 0;
+    if (!found) return false;
+    ++*count;
+  }
+  return true;
+}
+
+/* The preset whose words a name on the hub has, most of them; NULL without one. Static. */
+static const char *nearest_preset(const char *name) {
+  static char names[TRI_PRESET_MOST][TRI_PRESET_NAME_BYTES];
+  const size_t length = tri_hub_name_length(name), presets = length == 0 ? 0 : tri_preset_list("models", names);
+  const char *slash = strchr(name, '/'), *best = NULL;
+  int most = 1, count = 0;
+  for (size_t i = 0; i < presets; i++) {
+    if (!has_words(slash + 1, names[i], &count) || count <= most) continue;
+    most = count;
+    best = names[i];
+  }
+  return best;
+}
+
 tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_yaml **out_mapping) {
   const char *name = reference->text;
-  char path[TRI_PATH_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES];
-  bool is_folder = tri_path_is_directory(name), is_path = tri_preset_is_path(name);
+  char path[TRI_PATH_BYTES], excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES];
+  TRI_TRY(tri_hub_resolve(name, path));
+  bool is_folder = tri_path_is_directory(path), is_path = tri_preset_is_path(name);
   if (!is_path && tri_preset_find("models", name, path)) {
     if (is_folder) say_that_the_preset_goes_before(name);
     return tri_model_expand(tree, reference, out_mapping);
@@ -111,9 +157,12 @@ tri_status tri_model_source_expand(tri_yaml_tree *tree, const tri_yaml *referenc
                          is_path ? (int)(strlen(name) - strlen(TRI_FILE_CONFIG)) : 1, is_path ? name : ".");
   }
   if (is_path && !tri_path_exists(name) && !ends_with(name, ".yaml") && !ends_with(name, ".yml")) {
-    return tri_yaml_fail(reference, "the model",
-                         " is neither a folder nor a file that is there: %s (relative to the current directory)",
-                         tri_yaml_excerpt(name, excerpt));
+    const char *preset = nearest_preset(name);
+    return tri_yaml_fail(
+        reference, "the model",
+        " is neither a folder nor a file that is there: %s (relative to the current directory)%s%s%s%s",
+        tri_yaml_excerpt(name, excerpt), preset == NULL ? "" : "; its architecture is the preset `",
+        preset == NULL ? "" : preset, preset == NULL ? "" : "`", tri_hub_advice(name, advice));
   }
   return tri_model_expand(tree, reference, out_mapping);
 }

@@ -1,5 +1,7 @@
 #include "checkpoint/peft.h"
 
+#include "base/file.h"
+#include "base/hub.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
@@ -140,20 +142,31 @@ static json_t *number_json(double value) {
   return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
+/* The revision of a base that is a name on the hub with one (base/hub.h); NULL for others. */
+static const char *revision_of(const tri_peft *peft) {
+  const size_t length = tri_hub_name_length(peft->base);
+  return length > 0 && peft->base[length] == '@' && !tri_path_exists(peft->base) ? peft->base + length + 1 : NULL;
+}
+
+static json_t *base_json(const tri_peft *peft) {
+  if (peft->base[0] == '\0') return json_null();
+  return json_stringn(peft->base, revision_of(peft) == NULL ? strlen(peft->base) : tri_hub_name_length(peft->base));
+}
+
 static json_t *config_json(const tri_peft *peft, const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &peft->adapter;
   const double alpha = adapter->alpha;
   return json_pack(
-      "{s:{}, s:n, s:s?, s:s, s:b, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
-      "s:I, s:{}, s:n, s:o, s:s, s:o, s:b, s:b}",
-      "alpha_pattern", "auto_mapping", "base_model_name_or_path", peft->base[0] == '\0' ? NULL : peft->base, "bias",
-      "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
+      "{s:{}, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
+      "s:I, s:{}, s:s?, s:o, s:s, s:o, s:b, s:b}",
+      "alpha_pattern", "auto_mapping", "base_model_name_or_path", base_json(peft), "bias", "none",
+      "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
       tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", 1, "layer_replication",
       "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha), "lora_bias", 0,
       "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core", "modules_to_save",
       saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank, "rank_pattern", "revision",
-      "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type", "CAUSAL_LM", OBJECT,
-      own_json(peft), "use_dora", 0, "use_rslora", 0);
+      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
+      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", 0);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -198,6 +211,7 @@ static bool is_known(const char *key) {
                                       "peft_type",
                                       "peft_version",
                                       "qalora_group_size",
+                                      "revision",
                                       "r",
                                       "revision",
                                       "runtime_config",
@@ -329,7 +343,7 @@ static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
 }
 
 static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
-  const char *base = NULL;
+  const char *base = NULL, *revision = NULL;
   bool given = false;
   TRI_TRY(check_keys(from));
   TRI_TRY(read_numbers(from, &out->adapter));
@@ -339,7 +353,9 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));
   TRI_TRY(tri_reader_word(from, "base_model_name_or_path", "", &base));
   if (strlen(base) >= sizeof out->base) return tri_reader_wrong(from, "base_model_name_or_path", "a shorter path");
-  snprintf(out->base, sizeof out->base, "%s", base);
+  TRI_TRY(tri_reader_word(from, "revision", "", &revision));
+  const bool revised = revision[0] != '\0' && tri_hub_name_length(base) == strlen(base) && !tri_path_exists(base);
+  snprintf(out->base, sizeof out->base, "%s%s%s", base, revised ? "@" : "", revised ? revision : "");
   return read_own(from, out);
 }
 

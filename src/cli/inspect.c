@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/file_kind.h"
 #include "base/format.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
@@ -424,7 +425,9 @@ static tri_status inspect_run(int count, char **arguments) {
   const char *what = arguments[optind];
   const tri_file_kind *kind = tri_path_is_directory(what) ? NULL : tri_file_kind_find(what);
   if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, what, kind, "a model file, a corpus or a checkpoint");
-  if (!tri_path_is_directory(what)) return inspect_model(what, json, all);
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_hub_resolve(what, folder));
+  if (!tri_path_is_directory(folder)) return inspect_model(what, json, all);
   return inspect_checkpoint(what, verify, no_verify, json);
 }
 

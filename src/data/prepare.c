@@ -8,6 +8,7 @@
 #include "base/file_kind.h"
 #include "base/file_transaction.h"
 #include "base/format.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
@@ -433,21 +434,20 @@ static tri_status learn_tokenizer(prepare *p) {
 /* What is neither a word that is known nor a file that is there. */
 static tri_status check_tokenizer_word(const char *given) {
   static const char *const words[] = {"char", "bytes", "train:", "gpt2:"};
+  char advice[TRI_HUB_ADVICE_BYTES];
   const bool known = strcmp(given, "bytes") == 0 || strncmp(given, "gpt2:", 5) == 0;
   if (known || tri_path_exists(given)) return TRI_OK;
   const char *nearest = tri_nearest_word(given, words, sizeof words / sizeof words[0]);
   return tri_fail(TRI_BAD_FILE,
                   "--tokenizer %s: there is no such file%s%s%s; it is gpt2:DIR, train:VOCAB, char, bytes, or a "
-                  "tokenizer.json or its folder",
+                  "tokenizer.json or its folder%s",
                   given, nearest == NULL ? "" : " (did you mean ", nearest == NULL ? "" : nearest,
-                  nearest == NULL ? "" : "?)");
+                  nearest == NULL ? "" : "?)", tri_hub_advice(given, advice));
 }
 
-/* A folder is that of a Hugging Face model. */
 static tri_status find_tokenizer(const char *given, char out[TRI_PATH_BYTES]) {
   TRI_TRY(check_tokenizer_word(given));
-  if (tri_path_is_directory(given)) return tri_path_join(out, given, "tokenizer.json");
-  return tri_path_with(out, given, "");
+  return tri_tokenizer_path(given, out);
 }
 
 static tri_status make_format(prepare *p) {

@@ -18,7 +18,7 @@ static tri_status not_enough(const tri_memory_plan *plan, size_t wanted, const c
   return tri_fail(
       TRI_OUT_OF_MEMORY,
       "this run needs %zu bytes (%s) and %s has %zu (%s) to give%s: parameters, gradients and optimizer %s, "
-      "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; turn down "
+      "packed weights %s, activations of a micro-batch %s, batches, messages and staging %s; reduce "
       "layout.micro_batch or data.sequence if the activations are the larger part, else take a smaller model or "
       "precision: bf16%s",
       wanted, tri_format_bytes((double)wanted, need, sizeof need), who, available,

@@ -123,9 +123,7 @@ const char *tri_weights_tokenizer_folder(const tri_merged *weights) {
 
 tri_status tri_weights_tokenizer(const tri_merged *weights, const char *given, bool verify, char path[TRI_PATH_BYTES]) {
   if (given != NULL) {
-    if (snprintf(path, TRI_PATH_BYTES, "%s", given) >= TRI_PATH_BYTES) {
-      return tri_fail(TRI_BAD_USAGE, "the path %s is too long", given);
-    }
+    TRI_TRY(tri_tokenizer_path(given, path));
     return verify ? tri_checkpoint_verify_file(path) : TRI_OK;
   }
   bool found = false;

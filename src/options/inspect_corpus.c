@@ -39,7 +39,8 @@ static tri_status find_end_of_text(const char *prefix, const char *given, int32_
     if (!tri_path_exists(path)) return TRI_OK;
     given = path;
   }
-  TRI_TRY(tri_tokenizer_create(given, &tokenizer));
+  if (given != path) TRI_TRY(tri_tokenizer_path(given, path));
+  TRI_TRY(tri_tokenizer_create(path, &tokenizer));
   *out = tri_tokenizer_end_of_text(tokenizer);
   tri_tokenizer_destroy(tokenizer);
   return TRI_OK;

@@ -1,5 +1,6 @@
 #include "run/identity.h"
 
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
@@ -114,10 +115,13 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
   return write_run(path, out);
 }
 
-static tri_status sign_base(const char *folder, tri_identity *out) {
+static tri_status sign_base(const char *init, const char *folder, tri_identity *out) {
   tri_checkpoint *base = NULL;
   tri_model model;
-  if (realpath(folder, out->base) == NULL) {
+  const bool of_hub = !tri_path_exists(init) && tri_hub_name_length(init) > 0;
+  if (of_hub) {
+    snprintf(out->base, sizeof out->base, "%s", init);
+  } else if (realpath(folder, out->base) == NULL) {
     return tri_fail(TRI_BAD_FILE, "cannot find out where %s is: %s", folder, strerror(errno));
   }
   TRI_TRY(tri_checkpoint_open(folder, &base));
@@ -140,7 +144,7 @@ static tri_status find_base(const tri_run_config *config, tri_identity *out) {
   char folder[TRI_PATH_BYTES];
   if (config->model.tuning.adapter.rank == 0) return TRI_OK;
   TRI_TRY(tri_checkpoint_find(config->init, &use, folder));
-  return sign_base(folder, out);
+  return sign_base(config->init, folder, out);
 }
 
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {

@@ -1,6 +1,8 @@
 #include "run/resolve_auto.h"
 
 #include "base/file.h"
+#include "base/hub.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "config/yaml.h"
@@ -73,12 +75,41 @@ static void take_of_checkpoint(const char *given, tri_run_config *c) {
   tri_checkpoint_close(checkpoint);
 }
 
+/* The commit that another configuration has of the same model on the hub, where this one's file names none. */
+static void take_commit(const char *name, const char *text, size_t bytes, tri_run_config *c) {
+  tri_yaml_tree *tree = NULL;
+  tri_yaml *root = NULL;
+  if (tri_yaml_create(&tree) != TRI_OK) return;
+  if (tri_yaml_parse(tree, name, false, text, bytes, &root) == TRI_OK && root->kind == TRI_YAML_MAPPING) {
+    const tri_yaml *init = tri_yaml_find(root, "init");
+    const bool same = init != NULL && init->kind == TRI_YAML_SCALAR && tri_hub_same_model(init->text, c->init);
+    if (same && strcmp(init->text, c->init) != 0 && init->text[tri_hub_name_length(init->text)] == '@') {
+      tri_log("`init` stays at %s, with which this run began; the cache has another commit by now", init->text);
+      snprintf(c->init, sizeof c->init, "%s", init->text);
+    }
+  }
+  tri_yaml_destroy(tree);
+}
+
+/* A run that resumes keeps the base that it began with. */
+static void keep_commit(tri_run_config *c, const char *resume) {
+  char path[TRI_PATH_BYTES], *text = NULL;
+  size_t bytes = 0;
+  if (!c->init_follows_main || strcmp(resume, "auto") != 0) return;
+  if (tri_path_join(path, c->output, "checkpoints") != TRI_OK || tri_checkpoint_highest_step(path) < 0) return;
+  if (tri_path_join(path, c->output, "config.yaml") != TRI_OK || !tri_path_exists(path)) return;
+  if (tri_file_read_plain(path, TRI_YAML_MAX_BYTES, &text, &bytes) != TRI_OK) return;
+  take_commit(path, text, bytes, c);
+  tri_free(text);
+}
+
 static bool has_mask(const char *prefix) {
   char path[TRI_PATH_BYTES];
   return tri_path_with(path, prefix, TRI_CORPUS_MASK_SUFFIX) == TRI_OK && tri_path_exists(path);
 }
 
 tri_status tri_run_resolve_auto(tri_run_config *c, const char *resume) {
+  keep_commit(c, resume);
   if (!is_settled(c) && strcmp(resume, "auto") == 0) TRI_TRY(take_of_output(c));
   if (!is_settled(c) && strcmp(resume, "auto") != 0 && strcmp(resume, "never") != 0) take_of_checkpoint(resume, c);
   bool masked = false;

@@ -6,6 +6,7 @@
 #include "run/run_config.h"
 
 #include "base/count.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -500,10 +501,12 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *said = tri_yaml_find(root, "model");
   const bool some_keys = said != NULL && said->kind == TRI_YAML_MAPPING && said->first != NULL;
   if (said != NULL && !tri_yaml_is_null(said) && (!some_keys || tri_yaml_find(said, "family") != NULL)) return TRI_OK;
-  if (!tri_path_is_directory(init->text)) {
-    char excerpt[TRI_YAML_EXCERPT_BYTES];
-    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)",
-                         tri_yaml_excerpt(init->text, excerpt));
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_hub_resolve(init->text, folder));
+  if (!tri_path_is_directory(folder)) {
+    char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES];
+    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s",
+                         tri_yaml_excerpt(init->text, excerpt), tri_hub_advice(init->text, advice));
   }
   TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
   if (!some_keys) return tri_yaml_put(tree, root, "model", name);
@@ -612,6 +615,19 @@ tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples) {
   return check_sizes(c);
 }
 
+/* Names on the hub get the commit that the cache has now, so that config.yaml, resumed runs and adapters mean the same
+ * files later. */
+static tri_status pin_names(tri_run_config *c) {
+  char *const names[] = {c->init, c->adapter_from, c->data.tokenizer};
+  const bool revised = c->init[tri_hub_name_length(c->init)] == '@';
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    bool pinned = false;
+    TRI_TRY(tri_hub_pin(names[i], &pinned));
+    if (i == 0) c->init_follows_main = pinned && !revised;
+  }
+  return TRI_OK;
+}
+
 static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *const *overrides, int64_t num_overrides,
                             tri_run_config *out) {
   const written_length written = length_written(root);
@@ -623,6 +639,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   TRI_TRY(check_length(root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));
   untie(tied_is_said, out);
+  TRI_TRY(pin_names(out));
   find_warmup_share(&written, out);
   if (out->optimizer.steps > 0) shorten_warmup(out);
   TRI_TRY(tri_config_blame(root, finish_sources(out)));

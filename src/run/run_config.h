@@ -97,6 +97,7 @@ typedef struct tri_run_config {
   int64_t max_restarts; /* of a job that -n started and that lost a rank */
   char output[TRI_PATH_BYTES];
   char init[TRI_PATH_BYTES];         /* whose weights a new run begins with; "": unused */
+  bool init_follows_main;            /* `init` is a name on the hub that was given without a revision */
   char adapter_from[TRI_PATH_BYTES]; /* whose factors the model's adapter begins with; "": unused */
   char allow_change[512];            /* keys in which what is taken up may differ from the run (identity.h) */
 } tri_run_config;

@@ -8,10 +8,7 @@
 /* The one that is named, or the one beside the first corpus that has one. Others are compared with it (open_corpus). */
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char directory[TRI_PATH_BYTES];
-  if (config->data.tokenizer[0] != '\0') {
-    memcpy(out, config->data.tokenizer, TRI_PATH_BYTES);
-    return TRI_OK;
-  }
+  if (config->data.tokenizer[0] != '\0') return tri_tokenizer_path(config->data.tokenizer, out);
   for (int64_t k = 0; k < config->data.num_train; k++) {
     memcpy(directory, config->data.train[k].path, sizeof directory);
     char *slash = strrchr(directory, '/');

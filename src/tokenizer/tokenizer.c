@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/file_kind.h"
 #include "base/file_transaction.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "tokenizer/utf8.h"
@@ -254,6 +255,15 @@ tri_status tri_tokenizer_of_folder(const char *folder, char path[TRI_PATH_BYTES]
   char vocab[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, folder, "tokenizer.json"));
   *found = tri_path_exists(path) || has_vocab_and_merges(folder, vocab);
+  return TRI_OK;
+}
+
+tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]) {
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_hub_resolve(given, folder));
+  TRI_TRY(tri_path_with(path, folder, ""));
+  if (!tri_path_is_directory(folder)) return TRI_OK;
+  TRI_TRY(tri_path_join(path, folder, "tokenizer.json"));
   return TRI_OK;
 }
 

@@ -28,6 +28,10 @@ typedef struct tri_token_list {
  * of a Hugging Face tokenizer.json with a BPE model, byte-level or of characters (SentencePiece's, with byte_fallback).
  * Of a folder that has vocab.json and merges.txt instead, the same path (or that of vocab.json) stands for the two.
  * Release with tri_tokenizer_destroy. */
+/* The file or word for tri_tokenizer_create that `given` means: a folder with a tokenizer.json, also by its name on the
+ * hub (base/hub.h), means that file; all else means itself. */
+tri_status tri_tokenizer_path(const char *given, char path[TRI_PATH_BYTES]);
+
 tri_status tri_tokenizer_create(const char *source, tri_tokenizer **out);
 
 /* LOCAL. FOLDER/tokenizer.json; *found: whether tri_tokenizer_create would find a tokenizer there. */

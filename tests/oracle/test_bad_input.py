@@ -196,7 +196,7 @@ def test_windows(tmp_path, made):
     llama = dict(family="llama", num_layers=4, hidden_size=16, num_heads=2, ffn_size=24, vocab_size=257, max_sequence=32, window=8)
     path = write_run(tmp_path, made, model={**llama, "window_layers": "2-"})
     check(trireme("train", path, "--set", "model.window_layers=2-5", status=3), "names layer 5", "0 to 3 (num_layers)")
-    check(trireme("train", path, "--set", "model.window=0", status=3), "`window_layers` is `2-`", "there is no `window`")
+    check(trireme("train", path, "--set", "model.window=0", status=3), "`window_layers` is `2-`", "`window` is not set")
     trireme("train", path)
     check(trireme("train", path, "--resume", tmp_path / "run", "--set", f"output={tmp_path / 'again'}", "--set", "model.window=9",
                   "--set", "model.window_layers=1 of 2", status=3),

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
@@ -26,6 +27,7 @@ enum { MOST_SET = 64, LITTLE_TOKENS = 1024 };
 typedef struct arguments {
   tri_prepare_options options;
   const char *chat_set[MOST_SET];
+  char tokenizer[TRI_PATH_BYTES];
   bool json;
 } arguments;
 
@@ -251,6 +253,8 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
     return tri_fail(TRI_BAD_USAGE,
                     "--tokenizer is missing: gpt2:DIR, train:VOCAB, char, bytes, FILE.json or its folder");
   }
+  TRI_TRY(tri_hub_resolve(out->options.tokenizer, out->tokenizer));
+  out->options.tokenizer = out->tokenizer;
   TRI_TRY(verify_tokenizer(out->options.tokenizer));
   TRI_TRY(check_chat_options(out));
   if (out->options.out == NULL) return tri_fail(TRI_BAD_USAGE, "--out is missing: the folder for the corpus");
