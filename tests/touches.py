@@ -30,7 +30,7 @@ TOUCHES = {
     "src/api": ["oracle/test_install.py"],
     "src/base/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
-    "src/config": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
+    "src/config": ["oracle/test_other_programs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +46,25 @@ static void clear_left(const char *name) {
     }
   }
   closedir(directory);
+}
+
+tri_status tri_named_folder_check(const char *name) {
+  static const char *const endings[] = {".gguf", ".bin", ".pt", ".pth", ".ckpt", ".safetensors", ".onnx"};
+  size_t length = strlen(name);
+  while (length > 1 && name[length - 1] == '/') length--;
+  for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+    const size_t bytes = strlen(endings[i]);
+    if (length <= bytes || strncasecmp(name + length - bytes, endings[i], bytes) != 0) continue;
+    const char *how = strcmp(endings[i], ".gguf") == 0 ? "llama.cpp's convert_hf_to_gguf.py makes a GGUF file of it"
+                      : strcmp(endings[i], ".safetensors") == 0
+                          ? "its model.safetensors is that file"
+                          : "PyTorch programs read it with from_pretrained(FOLDER)";
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "%s is the name of a file, and a Hugging Face folder is written; name a folder, %.*s for example: %s", name,
+        (int)(length - bytes), name, how);
+  }
+  return TRI_OK;
 }
 
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out) {

@@ -12,6 +12,9 @@ typedef struct tri_named_folder {
   tri_folder_lock *lock;
 } tri_named_folder;
 
+/* Refuses a name that ends as that of a single file of weights does (.gguf, .bin, .pt, .safetensors and others). */
+tri_status tri_named_folder_check(const char *name);
+
 /* LOCAL. Makes the temporary folder, and missing folders above it. */
 tri_status tri_named_folder_begin(const char *name, tri_named_folder *out);
 

@@ -4,6 +4,7 @@
 #include "base/write_fault.h"
 #include "cli/man.h"
 #include "cli/topics.h"
+#include "config/name_answers.h"
 #include "config/nearest_word.h"
 
 #include <errno.h>
@@ -35,6 +36,8 @@ tri_status tri_command_unknown(const tri_commands *commands, const char *name) {
   for (int i = 0; i < count; i++) names[i] = commands->list[i]->name;
   const char *nearest =
       name[0] == '-' ? tri_nearest_word(name, options, 2) : tri_nearest_word(name, names, (size_t)count);
+  const char *answer = tri_command_answer(name);
+  if (answer != NULL && name[0] != '-') return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; %s", name, answer);
   if (nearest != NULL && name[0] == '-')
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option; did you mean `%s`?", name, nearest);
   if (nearest != NULL) return tri_fail(TRI_BAD_USAGE, "`%s` is not a command; did you mean `%s`?", name, nearest);

@@ -3,6 +3,7 @@
 #include "base/home.h"
 #include "config/config_value.h"
 #include "config/name_aliases.h"
+#include "config/name_answers.h"
 #include "config/nearest_word.h"
 
 #include <stdint.h>
@@ -158,7 +159,8 @@ static tri_status unknown_key(const tri_config_table *root, const tri_config_tab
   place_name(place, table, path);
   snprintf(subject, sizeof subject, "`%s` is not a key of %s", tri_yaml_excerpt(node->key, excerpt), place);
   collect(root, "", &all);
-  const char *meant = suggest(&all, path, node->key);
+  const char *meant = suggest(&all, path, node->key), *answer = tri_key_answer(node->key);
+  if (answer != NULL) return tri_yaml_fail(node, subject, "; %s", answer);
   if (meant != NULL) {
     const char *dot = strrchr(meant, '.');
     size_t section = dot == NULL ? 0 : (size_t)(dot - meant);
@@ -286,6 +288,23 @@ static tri_status read_entry(const tri_config_key *key, tri_yaml_tree *tree, tri
   return tri_config_value_wrong(key, item, subject);
 }
 
+/* "q_proj, v_proj" in the place of a list: an entry of each part. */
+static tri_status read_parts(const tri_config_key *key, tri_yaml_tree *tree, const tri_yaml *node, const char *path,
+                             char *values) {
+  char part[MAX_PATH];
+  for (const char *at = node->text; *at != '\0'; at += *at == ',') {
+    at += strspn(at, " ");
+    size_t length = strcspn(at, ",");
+    snprintf(part, sizeof part, "%.*s", (int)(length < sizeof part ? length : sizeof part - 1), at);
+    at += length;
+    for (length = strlen(part); length > 0 && part[length - 1] == ' '; length--) part[length - 1] = '\0';
+    tri_yaml *entry = NULL;
+    TRI_TRY(tri_yaml_make(tree, node, part, &entry));
+    TRI_TRY(read_entry(key, tree, entry, path, values));
+  }
+  return TRI_OK;
+}
+
 static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *node, const char *path,
                             char *values) {
   char subject[SUBJECT_BYTES];
@@ -293,7 +312,9 @@ static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, tri_
   *count = 0;
   if (node == NULL) return TRI_OK;
   subject_of(subject, path, key->name);
-  if (key->plain != NULL && node->kind == TRI_YAML_SCALAR) return read_entry(key, tree, node, path, values);
+  const bool plain = key->plain != NULL && node->kind == TRI_YAML_SCALAR;
+  if (plain && key->commas && strchr(node->text, ',') != NULL) return read_parts(key, tree, node, path, values);
+  if (plain) return read_entry(key, tree, node, path, values);
   if (node->kind != TRI_YAML_LIST) return tri_config_value_wrong(key, node, subject);
   for (tri_yaml *item = node->first; item != NULL; item = item->next)
     TRI_TRY(read_entry(key, tree, item, path, values));
@@ -387,7 +408,8 @@ static tri_status unknown_option(const tri_config_table *root, const tri_config_
            path[0] == '\0' ? "" : " of ", path[0] == '\0' ? "" : place);
   key_list all = {.count = 0};
   collect(root, "", &all);
-  const char *meant = suggest(&all, path, name);
+  const char *meant = suggest(&all, path, name), *answer = tri_key_answer(name);
+  if (answer != NULL) return tri_yaml_fail(label, subject, "; %s", answer);
   if (meant != NULL) return tri_yaml_fail(label, subject, "; did you mean `%s`?", meant);
   char names[1024];
   list_keys(section, names, sizeof names);

@@ -95,6 +95,8 @@ typedef struct tri_config_key {
   /* LIST: a text in the place of the list or of an entry is the value of this key of an entry whose other keys have
    * their defaults; NULL: a text is not valid there. A list that can be written so is printed so. */
   const char *plain;
+  bool commas; /* LIST with `plain`: a text in the place of the list is several entries if it has commas: names, not
+                  texts */
 
   /* SECTION: makes the mapping that a name in the place of a mapping stands for; NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);

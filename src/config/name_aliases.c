@@ -18,8 +18,7 @@ static const other_name_row rows[] = {
     {"head_dim", "kv_channels d_head head_size"},
     {"ffn_size", "intermediate_size ffn_hidden_size n_inner ffn_dim mlp_dim mlp_size d_ff mlp_hidden_size"},
     {"vocab_size", "n_vocab vocabulary_size padded_vocab_size vocab"},
-    {"max_sequence",
-     "max_position_embeddings n_positions n_ctx block_size max_seq_len max_seq_length context_length context_size"},
+    {"max_sequence", "max_position_embeddings n_positions n_ctx block_size max_seq_len context_length context_size"},
     {"tied", "tie_word_embeddings tie_embeddings tied_embeddings weight_tying"},
     {"rope_theta", "rotary_base rope_base rotary_emb_base"},
     {"rotary_fraction", "rotary_pct partial_rotary_factor rotary_percent"},
@@ -138,7 +137,7 @@ static const other_name_row rows[] = {
     {"resume", "resume_from_checkpoint load_checkpoint continue"},
     {"cluster", "machine hardware"},
     {"trials", "n_trials num_trials max_trials run_cap budget"},
-    {"choices", "questions tasks task"},
+    {"choices", "questions task"},
 
     /* Values. */
     {"bf16", "bfloat16 bf16_mixed"},
@@ -158,16 +157,15 @@ static const other_name_row rows[] = {
     {"gpt2-1.5b", "gpt2_xl"},
 
     /* Commands. */
-    {"train", "finetune fine_tune pretrain sft fit run"},
+    {"train", "pretrain fit run"},
     {"prepare", "tokenize preprocess tokenise"},
     {"generate", "sample infer inference complete predict"},
     {"eval", "evaluate test score"},
     {"simulate", "estimate"},
     {"plan", "search optimize"},
-    {"import", "convert"},
     {"doctor", "check diagnose env info"},
     {"inspect", "show describe list ls"},
-    {"board", "dashboard serve tensorboard ui"},
+    {"board", "dashboard tensorboard ui"},
     {"calibrate", "benchmark bench measure profile"},
     {"compare", "diff plot"},
 };
@@ -182,7 +180,7 @@ static bool is_same(const char *a, size_t bytes, const char *b) {
   return true;
 }
 
-static bool is_among(const char *word, const char *words) {
+bool tri_name_is_among(const char *word, const char *words) {
   for (size_t length; *words != '\0'; words += length + (words[length] == ' ')) {
     length = strcspn(words, " ");
     if (is_same(words, length, word)) return true;
@@ -194,7 +192,7 @@ bool tri_is_name_alias(const char *word, const char *name) {
   word += strspn(word, "-");
   name += strspn(name, "-");
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    if (is_same(name, strlen(name), rows[i].name) && is_among(word, rows[i].others)) return true;
+    if (is_same(name, strlen(name), rows[i].name) && tri_name_is_among(word, rows[i].others)) return true;
   }
   return false;
 }

@@ -10,4 +10,7 @@
  * leading dashes do not matter, and `-` equals `_`. */
 bool tri_is_name_alias(const char *word, const char *name);
 
+/* Whether a word is among words with spaces between, compared as above. */
+bool tri_name_is_among(const char *word, const char *words);
+
 #endif

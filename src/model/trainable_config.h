@@ -14,8 +14,8 @@ extern const tri_config_word tri_quantise_words[];
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
 #define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
   .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.words), .table = &tri_trainable_word_table,                 \
-  .plain = "name", .in_line = true, .bytes = sizeof(tri_trainable_word), .count = offsetof(BASE, MEMBER.count),        \
-  .range = {.low = LEAST, .high = TRI_TRAINABLE_WORDS}
+  .plain = "name", .commas = true, .in_line = true, .bytes = sizeof(tri_trainable_word),                               \
+  .count = offsetof(BASE, MEMBER.count), .range = {.low = LEAST, .high = TRI_TRAINABLE_WORDS}
 #define TRI_FREEZE_ROW(BASE, MEMBER)                                                                                   \
   {                                                                                                                    \
     .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                     \

@@ -1,5 +1,6 @@
 #include "options/options.h"
 
+#include "config/name_answers.h"
 #include "config/nearest_word.h"
 
 #include <errno.h>
@@ -60,6 +61,8 @@ tri_status tri_option_word(const char *option, const char *text, const char *con
 enum { MOST_OPTIONS = 96, LONGEST_OPTION = 64 };
 
 static tri_status unknown(const char *command, const char *word, const char *meant) {
+  const char *answer = tri_key_answer(word);
+  if (answer != NULL) return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; %s", command, word, answer);
   if (meant == NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s: %s is not an option; see trireme %s --help", command, word, command);
   }

@@ -112,7 +112,7 @@ def test_names_of_other_programs(tmp_path):
         (["train", path, "lr=1e-3"], "--set optimizer.lr=1e-3?"),
         (["train", path, "--num-gpus", "2"], "--ranks?"), (["simulate", "--tp", "2"], "--layout tensor=VALUE?"), (["plan", "--gpus", "2"], "--devices?"),
         (["generate", "x", "--max-new-tokens", "2"], "--tokens?"), (["generate", "x", "-p", "y"], "--prompt?"), (["prepare", "x", "-o", "y"], "`--out`?"),
-        (["merge", "x", "y", "-o", "z"], "--out?"), (["finetune"], "`train`?"), (["convert"], "`import`?"), (["evaluate"], "`eval`?"),
+        (["merge", "x", "y", "-o", "z"], "--out?"), (["evaluate"], "`eval`?"),
     ):  # fmt: skip
         assert f"did you mean {meant}" in trireme(*words, status=2).stderr, words
     for word, meant in (("precision=bfloat16", "bf16"), ("precision=float32", "fp32"), ("device=cuda:0", "gpu"), ("layout.schedule=zb", "zero-bubble"),

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/copy.h"
+#include "checkpoint/named_folder.h"
 #include "checkpoint/peft.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
@@ -68,7 +69,7 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
   out->to = arguments[optind + 1];
   size_t length = strlen(arguments[optind + 1]);
   while (length > 1 && out->to[length - 1] == '/') arguments[optind + 1][--length] = '\0';
-  return TRI_OK;
+  return tri_named_folder_check(out->to);
 }
 
 /* A run that began with weights of a type is written in that type, unless another is asked for. */

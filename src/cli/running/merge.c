@@ -6,6 +6,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/merged.h"
+#include "checkpoint/named_folder.h"
 #include "checkpoint/run_notes.h"
 #include "checkpoint/tensor_list.h"
 #include "cli/cli.h"
@@ -79,7 +80,7 @@ static const struct option merge_options[] = {
 
 static tri_status merge_take_option(int result, char **arguments, merge_arguments *out) {
   switch (result) {
-    case MERGE_OUT: out->to = optarg; return TRI_OK;
+    case MERGE_OUT: out->to = optarg; return tri_named_folder_check(optarg);
     case MERGE_METHOD: out->method = optarg; return TRI_OK;
     case MERGE_WEIGHTS: out->weights = optarg; return TRI_OK;
     case MERGE_BASE: out->base = optarg; return TRI_OK;

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
 #include "config/config.h"
+#include "config/name_answers.h"
 #include "config/nearest_word.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"
@@ -191,7 +192,10 @@ static tri_status unknown_option(const char *name) {
     names[i] = written[i];
   }
   names[NUM_OPTIONS] = "--help";
-  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS + 1);
+  const char *nearest = tri_nearest_word(name, names, NUM_OPTIONS + 1), *answer = tri_key_answer(name);
+  if (answer != NULL && nearest == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; %s", name, answer);
+  }
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
   }
