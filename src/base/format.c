@@ -24,6 +24,18 @@ char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
+char *tri_format_flops(double flops, char *buffer, size_t buffer_bytes) {
+  static const char *const units[] = {"", "K", "M", "G", "T", "P", "E"};
+  size_t unit = 0;
+  if (is_unknown(flops, buffer, buffer_bytes)) return buffer;
+  while (fabs(flops) >= 999.95 && unit + 1 < sizeof units / sizeof units[0]) {
+    flops /= 1000.0;
+    unit++;
+  }
+  snprintf(buffer, buffer_bytes, "%.1f %sFLOP/s", flops, units[unit]);
+  return buffer;
+}
+
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes) {
   static const char *const units[] = {"", "K", "M", "B", "T", "P", "E"};
   size_t unit = 0;

@@ -7,6 +7,12 @@
 /* 1536 -> "1.50 KiB"; bytes below 1024 as "N bytes". */
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes);
 
+/* "1 step", "2 steps": what follows the noun of a number. */
+#define TRI_PLURAL(count) ((count) == 1 ? "" : "s")
+
+/* A rate of floating-point operations: "483.2 GFLOP/s". Returns buffer. */
+char *tri_format_flops(double flops, char *buffer, size_t buffer_bytes);
+
 /* 124439808 -> "124.4M"; below 1000 as it is. */
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes);
 

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/write_fault.h"
+#include "cli/help_keys.h"
 #include "cli/man.h"
 #include "cli/topics.h"
 #include "config/name_answers.h"
@@ -52,12 +53,16 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
   for (; count < commands->count && count < MOST_NAMES; count++) names[count] = commands->list[count]->name;
   for (int i = 0; (topic = tri_topic_at(i)) != NULL && count < MOST_NAMES; i++) names[count++] = topic->name;
   const char *nearest = tri_nearest_word(name, names, (size_t)count);
-  if (nearest != NULL) {
-    return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file; did you mean `%s`?", name,
-                    nearest);
+  char key[128];
+  for (int i = 0; nearest == NULL && (topic = tri_topic_at(i)) != NULL; i++) {
+    if (tri_config_meant(topic->table(), name, key, sizeof key)) nearest = key;
   }
-  return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file; `trireme --help` lists them",
-                  name);
+  if (nearest != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file nor a key; did you mean `%s`?",
+                    name, nearest);
+  }
+  return tri_fail(TRI_BAD_USAGE,
+                  "help: `%s` is neither a command nor a kind of file nor a key; `trireme --help` lists them", name);
 }
 
 /* The page of the program ("trireme"), of a command or of a topic; false if no page has that name. */
@@ -98,18 +103,21 @@ static tri_status write_pages(const tri_commands *commands, const char *folder) 
 }
 
 const char tri_help_text[] =
-    "usage: trireme help [COMMAND | run | study | model | cluster | system]\n"
+    "usage: trireme help [COMMAND | run | study | model | cluster | system | KEY | SECTION]\n"
     "       trireme help --man PAGE\n"
     "       trireme help --man-pages FOLDER\n"
     "\n"
     "Prints what a command does, or every key of a run file, a study, a model's, a cluster's or a system's file with "
     "its\n"
-    "type, its default and what it means.\n"
+    "type, its default and what it means. A KEY (optimizer.lr, or lr) or a SECTION (optimizer) of these files prints "
+    "that\n"
+    "alone.\n"
     "\n"
     "  --man PAGE          the manual page of a command, of a file, or of trireme itself, in man's language\n"
     "  --man-pages FOLDER  all of them, each a file\n"
     "\n"
-    "example: trireme help run | grep checkpoint\n";
+    "example: trireme help run | grep checkpoint\n"
+    "         trireme help optimizer.lr\n";
 
 tri_status tri_help_run(const tri_commands *commands, int count, char **arguments) {
   if (count == 1) {
@@ -127,11 +135,13 @@ tri_status tri_help_run(const tri_commands *commands, int count, char **argument
   }
   const tri_command *command = tri_command_find(commands, arguments[1]);
   const tri_topic *topic = tri_topic_find(arguments[1]);
-  if (command == NULL && topic == NULL) return page_unknown(commands, arguments[1]);
+  if (command == NULL && topic == NULL) {
+    return tri_help_keys(arguments[1], stdout) > 0 ? TRI_OK : page_unknown(commands, arguments[1]);
+  }
   if (command != NULL) {
     fputs(command->help, stdout);
   } else {
-    tri_config_help(topic->table(), stdout);
+    tri_help_topic(topic, stdout);
   }
   return TRI_OK;
 }

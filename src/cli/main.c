@@ -132,7 +132,7 @@ static tri_status run_any(int count, char **arguments) {
     tri_help_usage(&all, stdout);
     return TRI_OK;
   }
-  if (strcmp(word, "--version") == 0) {
+  if (strcmp(word, "--version") == 0 || strcmp(word, "-v") == 0 || strcmp(word, "version") == 0) {
     tri_version_print(stdout);
     return TRI_OK;
   }

@@ -83,12 +83,12 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   char accuracy[TRI_ACCURACY_TEXT_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
   printf(
-      "%s, sequences of %ld tokens%s, on %ld devices of %s: %ld legal layouts%s%s, %ld simulated; no other can be "
+      "%s, sequences of %ld tokens%s, on %ld device%s of %s: %ld legal layout%s%s%s, %ld simulated; no other can be "
       "better\n",
       given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
-      (long)given->plan.devices, given->plan.cluster.name, (long)result->legal,
-      given->plan.fixed == NULL ? "" : " with ", given->plan.fixed == NULL ? "" : given->plan.fixed,
-      (long)result->simulated);
+      (long)given->plan.devices, TRI_PLURAL(given->plan.devices), given->plan.cluster.name, (long)result->legal,
+      TRI_PLURAL(result->legal), given->plan.fixed == NULL ? "" : " with ",
+      given->plan.fixed == NULL ? "" : given->plan.fixed, (long)result->simulated);
   print_table(result);
   printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
          tri_report_attention(&request, attention));

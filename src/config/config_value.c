@@ -1,6 +1,7 @@
 #include "config/config_value.h"
 
 #include "base/home.h"
+#include "base/whole_number.h"
 #include "config/nearest_word.h"
 
 #include <errno.h>
@@ -197,13 +198,6 @@ tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *nod
 
 static bool has_digits_only(const char *text) { return text[0] != '\0' && text[strspn(text, "0123456789")] == '\0'; }
 
-/* A decimal whole number; one beyond int64_t is clamped, which puts it outside of every range. */
-static bool scan_int(const char *text, int64_t *out) {
-  if (!has_digits_only(text + (text[0] == '-' || text[0] == '+'))) return false;
-  *out = strtoll(text, NULL, 10);
-  return true;
-}
-
 static bool scan_seed(const char *text, uint64_t *out) {
   if (!has_digits_only(text)) return false;
   errno = 0;
@@ -267,8 +261,8 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
         memset(at, 0, sizeof(int64_t));
         return true;
       }
-      return !quoted && scan_int(node->text, at);
-    case TRI_CONFIG_INT: return !quoted && scan_int(node->text, at);
+      return !quoted && tri_whole_number(node->text, at);
+    case TRI_CONFIG_INT: return !quoted && tri_whole_number(node->text, at);
     case TRI_CONFIG_SEED: return !quoted && scan_seed(node->text, at);
     case TRI_CONFIG_DOUBLE: return !quoted && scan_double(node->text, at);
     case TRI_CONFIG_BOOL: return !quoted && scan_bool(node->text, at);

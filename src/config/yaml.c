@@ -7,11 +7,15 @@
  * check that ourselves before, because it reports a bad byte without its line. */
 #include "config/yaml.h"
 
+#include "config/nearest_word.h"
+
 #include "base/file.h"
 #include "base/file_kind.h"
 #include "base/memory.h"
 
 #include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -403,9 +407,35 @@ tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_optio
   return TRI_OK;
 }
 
+enum { MOST_FILES = 512 };
+
+/* The file in the same folder whose name is nearest to that of a file that is missing, into `out`; "" without one. */
+static void find_nearest_file(const char *path, char out[TRI_PATH_BYTES]) {
+  char folder[TRI_PATH_BYTES];
+  char *names[MOST_FILES];
+  size_t count = 0;
+  const char *slash = strrchr(path, '/');
+  out[0] = '\0';
+  snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
+  DIR *directory = opendir(folder);
+  if (directory == NULL) return;
+  for (const struct dirent *entry; count < MOST_FILES && (entry = readdir(directory)) != NULL;) {
+    if (entry->d_name[0] != '.' && tri_strdup(entry->d_name, &names[count]) == TRI_OK) count++;
+  }
+  closedir(directory);
+  const char *nearest = tri_nearest_word(slash == NULL ? path : slash + 1, (const char *const *)names, count);
+  if (nearest != NULL) snprintf(out, TRI_PATH_BYTES, "%s%s", slash == NULL ? "" : folder, nearest);
+  for (size_t i = 0; i < count; i++) tri_free(names[i]);
+}
+
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out) {
-  char *text = NULL;
+  char *text = NULL, nearest[TRI_PATH_BYTES];
   size_t bytes = 0;
+  if (!tri_path_exists(path)) {
+    find_nearest_file(path, nearest);
+    if (nearest[0] != '\0')
+      return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; did you mean %s?", path, strerror(ENOENT), nearest);
+  }
   TRI_TRY(tri_file_read(path, TRI_YAML_MAX_BYTES, &text, &bytes));
   tri_status status = tri_yaml_parse(tree, path, false, text, bytes, out);
   tri_free(text);

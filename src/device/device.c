@@ -270,7 +270,8 @@ const char *tri_device_describe(const tri_device *device, char *text, size_t tex
   if (info->place[0] != '\0') {
     snprintf(text, text_bytes, "%s (GPU %d at %s)", info->name, info->ordinal, info->place);
   } else {
-    snprintf(text, text_bytes, "%s with %d threads", info->name, device->description.threads);
+    snprintf(text, text_bytes, "%s with %d thread%s", info->name, device->description.threads,
+             TRI_PLURAL(device->description.threads));
   }
   return text;
 }

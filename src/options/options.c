@@ -1,5 +1,6 @@
 #include "options/options.h"
 
+#include "base/whole_number.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
 
@@ -13,13 +14,11 @@
 #include <string.h>
 
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out) {
-  char *end = NULL;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (end == text || *end != '\0') {
+  int64_t value = 0;
+  if (!tri_whole_number(text, &value)) {
     return tri_fail(TRI_BAD_USAGE, "%s takes a whole number, not `%s`", option, text);
   }
-  if (errno == ERANGE || value < low || value > high) {
+  if (value < low || value > high) {
     return tri_fail(TRI_BAD_USAGE, "%s must be from %" PRId64 " to %" PRId64 ", not %s", option, low, high, text);
   }
   *out = value;

@@ -170,12 +170,13 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
   char attention[TRI_REPORT_ATTENTION_BYTES];
   char layout[TRI_LAYOUT_TEXT_BYTES], accuracy[TRI_ACCURACY_TEXT_BYTES], rate[32], size[32], room[32];
   const tri_step_time *t = &p->time;
-  fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f devices of %s, %s\n", request->model->name,
+  fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f device%s of %s, %s\n", request->model->name,
           tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,
-          tri_report_assumed(request->assumed_sequence), devices_of(request), request->cluster->name,
-          tri_layout_text(request->layout, layout, sizeof layout));
-  fprintf(to, "a step of %ld sequences of %ld: %.4f s, %s tokens/s\n", (long)request->global_batch,
-          (long)request->sequence, p->step_s, tri_format_count(p->tokens_per_s, rate, sizeof rate));
+          tri_report_assumed(request->assumed_sequence), devices_of(request), TRI_PLURAL(devices_of(request)),
+          request->cluster->name, tri_layout_text(request->layout, layout, sizeof layout));
+  fprintf(to, "a step of %ld sequence%s of %ld: %.4f s, %s tokens/s\n", (long)request->global_batch,
+          TRI_PLURAL(request->global_batch), (long)request->sequence, p->step_s,
+          tri_format_count(p->tokens_per_s, rate, sizeof rate));
   fprintf(to,
           "a device: %.1f TFLOP/s of the model's products (MFU %.1f %%), %.1f with recomputed ones (HFU %.1f %%); "
           "attention counts as %s\n",

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/whole_number.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/ties.h"
 #include "config/config.h"
@@ -534,9 +535,8 @@ static void untie(bool tied_is_said, tri_run_config *c) {
 static int64_t number_in(const tri_yaml *section, const char *key) {
   const tri_yaml *value = section == NULL || section->kind != TRI_YAML_MAPPING ? NULL : tri_yaml_find(section, key);
   if (value == NULL || value->kind != TRI_YAML_SCALAR) return 0;
-  char *end = NULL;
-  const long long number = strtoll(value->text, &end, 10);
-  return *end == '\0' && number > 0 && number < MOST_STEPS ? (int64_t)number : 0;
+  int64_t number = 0;
+  return tri_whole_number(value->text, &number) && number > 0 && number < MOST_STEPS ? number : 0;
 }
 
 /* The length of a run as its file says it, before options. */

@@ -41,8 +41,7 @@ tri_status tri_training_doubt_peak(tri_training *t, double mfu) {
   TRI_TRY(status);
   if (again > t->peak_flops) t->peak_flops = again;
   keep_best(t);
-  tri_log("step %ld reached %.0f %% of the peak of %sFLOP/s; measured again, the peak is %sFLOP/s",
-          (long)t->progress.step, 100 * mfu, tri_format_count(old, before, sizeof before),
-          tri_format_count(t->peak_flops, now, sizeof now));
+  tri_log("step %ld reached %.0f %% of the peak of %s; measured again, the peak is %s", (long)t->progress.step,
+          100 * mfu, tri_format_flops(old, before, sizeof before), tri_format_flops(t->peak_flops, now, sizeof now));
   return TRI_OK;
 }

@@ -141,7 +141,7 @@ static void tell_losses(const tri_training *t) {
     snprintf(best, sizeof best, " (the lowest was %.4f, after step %ld)", progress->best_loss,
              (long)progress->best_step);
   }
-  tri_log("%ld steps in %s: loss %.4f%s%s", (long)progress->step,
+  tri_log("%ld step%s in %s: loss %.4f%s%s", (long)progress->step, TRI_PLURAL(progress->step),
           tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);
 }
 
@@ -237,8 +237,9 @@ tri_status tri_training_remove_summary(const tri_training *t) {
 tri_status tri_training_finish_ended(tri_training *t) {
   char path[TRI_PATH_BYTES];
   const bool early = tri_training_stops_early(t), by_epochs = t->config->optimizer.epochs > 0;
-  tri_log("the run in %s has %s %ld steps already; raise %s to continue, or start over with --resume never",
+  tri_log("the run in %s has %s %ld step%s already; raise %s to continue, or start over with --resume never",
           t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
+          TRI_PLURAL(t->progress.step),
           early       ? "evaluation.stop_after"
           : by_epochs ? "optimizer.epochs"
                       : "optimizer.steps");

@@ -35,9 +35,9 @@ static void announce_epochs(const tri_training *t) {
   const long steps = (long)t->config->optimizer.steps;
   char first[64] = "";
   if (train->sources[0].limited) snprintf(first, sizeof first, " (data.max_samples: the first of the corpus)");
-  tri_log("%ld step%s = %.3g epochs of %ld sequence%s%s", steps, steps == 1 ? "" : "s",
-          tri_sampler_epochs(train, 0, samples_of_run(t->config)), (long)train->per_epoch,
-          train->per_epoch == 1 ? "" : "s", first);
+  tri_log("%ld step%s = %.3g epochs of %ld sequence%s%s", steps, TRI_PLURAL(steps),
+          tri_sampler_epochs(train, 0, samples_of_run(t->config)), (long)train->per_epoch, TRI_PLURAL(train->per_epoch),
+          first);
 }
 
 /* ---- keys that change nothing --------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ static void announce_length(const tri_training *t) {
   const int64_t steps = config->optimizer.steps - t->progress.step;
   char tokens[32], seconds[32];
   if (config->optimizer.warmup_asked > 0) {
-    tri_log("optimizer.warmup %ld is longer than this run; it is shortened to %ld steps",
-            (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup);
+    tri_log("optimizer.warmup %ld is longer than this run; it is shortened to %ld step%s",
+            (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup));
   }
   if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
     tri_log(
@@ -213,7 +213,7 @@ static void announce_length(const tri_training *t) {
   }
   if (!(t->peak_flops > 0)) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
-  tri_log("%ld steps of %s tokens in all: at least %s, at that peak", (long)steps,
+  tri_log("%ld step%s of %s tokens in all: at least %s, at that peak", (long)steps, TRI_PLURAL(steps),
           tri_format_count(all, tokens, sizeof tokens),
           tri_format_seconds(tri_training_work_flops(t) / t->peak_flops, seconds, sizeof seconds));
 }
@@ -237,19 +237,20 @@ void tri_training_announce(const tri_training *t) {
           tri_device_describe(t->device, device, sizeof device));
   const tri_layout *layout = &config->layout;
   if (t->mesh.world.size > 1) {
-    tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batches a step",
+    const long micro_batches = (long)tri_layout_micro_batches(layout, config->optimizer.global_batch);
+    tri_log("%d ranks: tensor %ld x pipeline %ld x context %ld x data %ld, zero %ld, %ld micro-batch%s a step",
             t->mesh.world.size, (long)layout->tensor, (long)layout->pipeline, (long)layout->context, (long)layout->data,
-            (long)layout->zero, (long)tri_layout_micro_batches(layout, config->optimizer.global_batch));
+            (long)layout->zero, micro_batches, micro_batches == 1 ? "" : "es");
     announce_whole_gradients(t);
   }
   char rate[96] = "no memory left to measure the peak with";
   if (t->peak_flops > 0) {
-    tri_format_count(t->peak_flops, peak, sizeof peak);
-    snprintf(rate, sizeof rate, "peak %sFLOP/s measured", peak);
+    tri_format_flops(t->peak_flops, peak, sizeof peak);
+    snprintf(rate, sizeof rate, "peak %s measured", peak);
   }
   if (t->peak_flops > t->measured_flops && t->measured_flops > 0) {
-    snprintf(rate, sizeof rate, "peak %sFLOP/s measured before (now %sFLOP/s)", peak,
-             tri_format_count(t->measured_flops, now, sizeof now));
+    snprintf(rate, sizeof rate, "peak %s measured before (now %s)", peak,
+             tri_format_flops(t->measured_flops, now, sizeof now));
   }
   tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);

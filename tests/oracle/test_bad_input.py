@@ -42,8 +42,8 @@ def check(done, *texts):
 
 def test_command_line():
     check(trireme("trian", status=2), "`trian` is not a command; did you mean `train`?")
-    check(trireme("help", "runn", status=2), "help: `runn` is neither a command nor a kind of file; did you mean `run`?")
-    check(trireme("help", "zzzzzzzz", status=2), "`zzzzzzzz` is neither a command nor a kind of file; `trireme --help` lists them")
+    check(trireme("help", "runn", status=2), "help: `runn` is neither a command nor a kind of file nor a key; did you mean `run`?")
+    check(trireme("help", "zzzzzzzz", status=2), "`zzzzzzzz` is neither a command nor a kind of file nor a key; `trireme --help` lists them")
     check(trireme("train", status=2), "which run file?")
     check(trireme("train", "a.yaml", "b.yaml", status=2), "one run file at a time, not `b.yaml` too")
     check(trireme("train", "a.yaml", "--restart", status=2), "--restart is not an option")

@@ -222,3 +222,53 @@ def test_no_home_folder(tmp_path):
 def trireme_cluster():
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/clusters/a100-node.yaml"), encoding="utf-8") as f:
         return f.read()
+
+
+def test_help_of_keys_and_sections():
+    """By the full name, by the last name, a whole section; folded to what the terminal is wide."""
+    said = trireme("help", "optimizer.lr").stdout
+    assert said == "optimizer.lr (run file)\n    number; has to be given\n    highest learning rate\n" == trireme("help", "lr").stdout
+    listed = trireme("help", "run").stdout
+    for section in ("optimizer", "layout", "evaluation", "checkpoint"):
+        keys = re.findall(rf"^  ({section}(?:\.\S+)?) ", listed, re.M)
+        assert re.findall(r"^(\S+) \(run file\)$", trireme("help", section).stdout, re.M) == keys and len(keys) > 3
+    for columns in (40, 60, 100):
+        text = trireme("help", "layout", env={**os.environ, "COLUMNS": str(columns)}).stdout
+        assert all(len(line) <= columns or " " not in line.strip() for line in text.splitlines())
+        assert len(text.splitlines()) > 80
+    assert "(cluster file)" in trireme("help", "memory_bandwidth").stdout
+    assert "did you mean `optimizer.lr`?" in trireme("help", "learning_rate", status=2).stderr
+    assert "is neither a command nor a kind of file nor a key" in trireme("help", "zzzz", status=2).stderr
+
+
+def test_version():
+    assert trireme("version").stdout == trireme("-v").stdout == trireme("--version").stdout
+
+
+def test_nearest_file(tmp_path):
+    (tmp_path / "shakespeare.yaml").write_text("model: gpt2-demo\n")
+    said = trireme("train", tmp_path / "shakespere.yaml", status=4).stderr
+    assert f"cannot open {tmp_path}/shakespere.yaml: No such file or directory; did you mean {tmp_path}/shakespeare.yaml?" in said
+    assert "did you mean" not in trireme("train", tmp_path / "another.yaml", status=4).stderr
+
+
+def test_whole_numbers_with_exponents(tmp_path):
+    """1e3 where a whole number is meant; 1.5 and 1e-3 are none."""
+    (tmp_path / "text.txt").write_text("some text\n" * 50)
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "c", "--seed", "1e1", tmp_path / "text.txt")
+    run = dict(model=MODEL, data=dict(train=str(tmp_path / "c/train"), sequence=32), optimizer=dict(global_batch=2, steps=1000, lr=1e-3), output=str(tmp_path / "run"))
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    for steps, number in (("2e0", 2), ("0.3e1", 3)):
+        trireme("train", tmp_path / "run.yaml", "--set", f"optimizer.steps={steps}", "--set", "optimizer.warmup=1e0", "--resume", "never")
+        assert f"\n  steps: {number} " in (tmp_path / "run/config.yaml").read_text()
+    for steps in ("1.5", "1e-3", "1e99", "1e", "e3", "0x10", "inf"):
+        assert "optimizer.steps" in trireme("train", tmp_path / "run.yaml", "--set", f"optimizer.steps={steps}", status=3).stderr
+    words = ["simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--layout", "tensor=1", "--global-batch", "1", "--json"]
+    assert trireme(*words, "--devices", "1e0").stdout == trireme(*words, "--devices", "1").stdout
+
+
+def test_one_of_a_thing():
+    """1 device, 1 sequence."""
+    said = trireme("simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 1, "--layout", "tensor=1", "--global-batch", 1).stdout
+    assert "on 1 device of dgx-h100" in said and "a step of 1 sequence of 1024" in said
+    assert not re.search(r"(?<![\d.])1 (devices|sequences|steps|threads|documents|micro-batches)\b", said)

@@ -270,7 +270,8 @@ void tri_doctor_check_device(tri_doctor *doctor) {
     tri_finding_advise(finding, TRI_MARK_MISSING, "%s", tri_status_message());
     return;
   }
-  tri_finding_value(finding, "%s, %d threads", device->info.name, device->description.threads);
+  tri_finding_value(finding, "%s, %d thread%s", device->info.name, device->description.threads,
+                    TRI_PLURAL(device->description.threads));
   add_text(finding, "device", device->info.name);
   add_count(finding, "threads", device->description.threads);
   if (doctor->test_s > 0) {

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/stop.h"
+#include "base/whole_number.h"
 #include "base/write_fault.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/cli.h"
@@ -35,14 +36,8 @@ typedef struct arguments {
 /* ---- the command line ------------------------------------------------------------------------------------------ */
 
 static tri_status parse_integer(const char *name, const char *text, int64_t *out) {
-  char *end = NULL;
-  errno = 0;
-  long long value = strtoll(text, &end, 10);
-  if (end == text || *end != '\0' || errno != 0) {
-    return tri_fail(TRI_BAD_USAGE, "%s needs a whole number, not `%s`", name, text);
-  }
-  *out = value;
-  return TRI_OK;
+  if (tri_whole_number(text, out)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "%s needs a whole number, not `%s`", name, text);
 }
 
 static tri_status set_tokenizer(arguments *to, const char *text) {
@@ -278,8 +273,8 @@ static double bytes_per_token(const tri_prepare_report *report) {
 static void print_summary(const char *out, bool chat, const tri_prepare_report *report) {
   const tri_split_counts *counts = &report->counts;
   char documents[32], tokens[32], bytes[32], seconds[32];
-  tri_log("%s: %s documents, %s tokens of %" PRId64 ", from %s of text (%.2f bytes/token)", out,
-          tri_format_count((double)counts->documents, documents, sizeof documents),
+  tri_log("%s: %s document%s, %s tokens of %" PRId64 ", from %s of text (%.2f bytes/token)", out,
+          tri_format_count((double)counts->documents, documents, sizeof documents), TRI_PLURAL(counts->documents),
           tri_format_count((double)counts->tokens, tokens, sizeof tokens), report->vocab_size,
           tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
   if (chat) {
@@ -293,7 +288,7 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
           counts->validation_tokens, 100.0 * (double)counts->validation_tokens / (double)counts->tokens,
           counts->from_tail ? ", the end of the text" : "");
   if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
-  tri_log("  %.1f MB/s with %d threads, in %s", mb_per_s(report), report->threads,
+  tri_log("  %.1f MB/s with %d thread%s, in %s", mb_per_s(report), report->threads, TRI_PLURAL(report->threads),
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
   const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
   if (counts->validation_tokens > 0) {

@@ -1,0 +1,80 @@
+#include "cli/help_keys.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { NARROWEST = 40, WIDEST = 120, USUAL = 80, INDENT = 4 };
+
+/* Columns of the terminal that `to` is, else $COLUMNS, else 80; within what can be read. */
+static int width_of(FILE *to) {
+  struct winsize size = {0};
+  const char *columns = getenv("COLUMNS");
+  int width = ioctl(fileno(to), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (width == 0 && columns != NULL) width = atoi(columns);
+  if (width == 0) width = USUAL;
+  return width < NARROWEST ? NARROWEST : width > WIDEST ? WIDEST : width;
+}
+
+/* Words of a text in lines of at most `width` columns, each indented. */
+static void fold(const char *text, int width, FILE *to) {
+  int column = 0;
+  for (size_t length; *text != '\0'; text += length + strspn(text + length, " ")) {
+    length = strcspn(text, " ");
+    const bool begins = column == 0 || column + 1 + (int)length > width;
+    if (column > 0 && begins) fputc('\n', to);
+    if (begins) column = fprintf(to, "%*s%.*s", INDENT, "", (int)length, text);
+    if (!begins) column += fprintf(to, " %.*s", (int)length, text);
+  }
+  fputc('\n', to);
+}
+
+/* What is asked for, and where it is printed. */
+typedef struct search {
+  const char *word; /* NULL: every key */
+  bool by_last;     /* by the last part of a name; else by all of it, or by its section */
+  const tri_topic *topic;
+  FILE *to;
+  int width, found;
+} search;
+
+static bool is_meant(const search *s, const char *name) {
+  const size_t length = s->word == NULL ? 0 : strlen(s->word);
+  const char *dot = strrchr(name, '.');
+  if (s->word == NULL) return true;
+  if (s->by_last) return strcmp(dot == NULL ? name : dot + 1, s->word) == 0;
+  return strncmp(name, s->word, length) == 0 && (name[length] == '.' || name[length] == '\0');
+}
+
+static void print_key(void *context, const tri_config_described *key) {
+  search *s = context;
+  char line[1024];
+  if (!is_meant(s, key->name)) return;
+  if (s->found++ == 0 || s->word != NULL) fprintf(s->to, "%s", s->found > 1 ? "\n" : "");
+  snprintf(line, sizeof line, "%s; default: %s", key->type, key->standard);
+  if (strcmp(key->standard, "(asked for)") == 0) snprintf(line, sizeof line, "%s; has to be given", key->type);
+  if (strcmp(key->standard, "(none)") == 0 || key->standard[0] == '\0') snprintf(line, sizeof line, "%s", key->type);
+  fprintf(s->to, "%s (%s file)\n", key->name, s->topic->name);
+  fold(line, s->width, s->to);
+  fold(key->key->help, s->width, s->to);
+}
+
+int tri_help_keys(const char *word, FILE *to) {
+  search s = {.word = word, .to = to, .width = width_of(to)};
+  for (int pass = 0; pass < 2 && s.found == 0; pass++) {
+    s.by_last = pass == 1;
+    for (int i = 0; (s.topic = tri_topic_at(i)) != NULL; i++) tri_config_describe(s.topic->table(), print_key, &s);
+  }
+  return s.found;
+}
+
+void tri_help_topic(const tri_topic *topic, FILE *to) {
+  search s = {.topic = topic, .to = to, .width = width_of(to)};
+  if (!isatty(fileno(to))) {
+    tri_config_help(topic->table(), to);
+    return;
+  }
+  tri_config_describe(topic->table(), print_key, &s);
+}

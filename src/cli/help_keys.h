@@ -1,0 +1,16 @@
+/* Keys of files for `trireme help`: one, a section, or all of a file. */
+#ifndef TRI_CLI_HELP_KEYS_H
+#define TRI_CLI_HELP_KEYS_H
+
+#include "cli/topics.h"
+
+#include <stdio.h>
+
+/* Prints the keys that a word means, in every kind of file that has such: the key of that full name ("optimizer.lr"),
+ * the keys of that section ("optimizer"), or the keys of that last name ("lr"). Returns how many were printed. */
+int tri_help_keys(const char *word, FILE *to);
+
+/* Prints all keys of a kind of file: on a terminal as paragraphs of its width, elsewhere each in one line. */
+void tri_help_topic(const tri_topic *topic, FILE *to);
+
+#endif
