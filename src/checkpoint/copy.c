@@ -218,7 +218,9 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
                                  .plain = true,
                                  .stem = TRI_PEFT_STEM,
                                  .adapter_config = config,
-                                 .tokenizer = request->tokenizer};
+                                 .tokenizer = request->tokenizer,
+                                 /* The tokenizer's other files and the chat template, which the base need not have. */
+                                 .extra_files = request->tokenizer == NULL ? NULL : tri_checkpoint_path(request->from)};
   for (int64_t i = 0; i < count; i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(request->from, i);
     TRI_TRY(describe_tensor(entry.tensor, entry.file, &parameters[i]));

@@ -186,6 +186,11 @@ static const tri_config_key samples_keys[] = {
      .bytes = sizeof(tri_sample_prompt), .count = offsetof(tri_run_config, samples.num_prompts),
      .range = {.low = 0, .high = TRI_MOST_SAMPLES}, .derived = "none",
      .help = "prompts of the texts that every checkpoint adds to samples.jsonl: [\"The ship\", \"\"]"},
+    {KEY("chat", samples.chat, TRI_CONFIG_LIST), .table = &prompt_table, .plain = "text", .in_line = true,
+     .bytes = sizeof(tri_sample_prompt), .count = offsetof(tri_run_config, samples.num_chat),
+     .range = {.low = 0, .high = TRI_MOST_SAMPLES}, .derived = "none",
+     .help =
+         "messages of a user that each such text answers, by the chat template: [\"What is the capital of Peru?\"]"},
     {COUNT("tokens", samples.tokens, 1, 1 << 24), .fallback = "100", .help = "the most tokens of each text"},
     {NUMBER("temperature", samples.temperature), .fallback = "1.0", .range = {.low = 0, .high = 1e6},
      .help = "0 takes the most likely token each time, 1 draws as the model says"},

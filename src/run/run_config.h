@@ -87,7 +87,9 @@ typedef struct tri_run_config {
   } checkpoint;
   struct {
     tri_sample_prompt prompts[TRI_MOST_SAMPLES];
-    int64_t num_prompts; /* 0: no samples are written */
+    int64_t num_prompts;
+    tri_sample_prompt chat[TRI_MOST_SAMPLES]; /* messages of a user, which go through the chat template */
+    int64_t num_chat;                         /* no samples are written without prompts and chat */
     int64_t tokens, top_k;
     double temperature, top_p;
     uint64_t seed;

@@ -17,6 +17,7 @@
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
 #include "engine/texts.h"
+#include "train/sample_prompts.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -28,27 +29,36 @@ enum { BATCH = 8 /* texts side by side, as `generate` has it */, LONGEST_LINE_BY
 
 /* ---- before the run ---------------------------------------------------------------------------------------------- */
 
+/* "`samples.prompts` number 2" */
+static const char *name_of(const tri_run_config *config, int64_t number, char out[64]) {
+  const int64_t prompts = config->samples.num_prompts;
+  snprintf(out, 64, "`samples.%s` number %ld", number < prompts ? "prompts" : "chat",
+           (long)(number < prompts ? number : number - prompts) + 1);
+  return out;
+}
+
 static tri_status check_length(const tri_run_config *config, int64_t number, int64_t count, int64_t first) {
+  char name[64];
   const tri_rope_scaling *scaling = &config->model.rope_scaling;
   const int64_t most = config->model.max_sequence;
   if (count > most) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`samples.prompts` number %ld has %ld tokens, and the model has %ld positions; make it shorter",
-                    (long)number + 1, (long)count, (long)most);
+    return tri_fail(TRI_BAD_CONFIG, "%s has %ld tokens, and the model has %ld positions; make it shorter",
+                    name_of(config, number, name), (long)count, (long)most);
   }
   if (tri_rope_can_share(scaling, first, count)) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`samples.prompts` of %ld and %ld tokens: with rope_scaling `dynamic` positions beyond %ld go by the "
-                  "length of each; give prompts of one length",
-                  (long)first, (long)count, (long)scaling->original_max_sequence);
+  return tri_fail(
+      TRI_BAD_CONFIG,
+      "samples that begin with %ld and %ld tokens: with rope_scaling `dynamic` positions beyond %ld go by the "
+      "length of each; give prompts of one length",
+      (long)first, (long)count, (long)scaling->original_max_sequence);
 }
 
-static tri_status check_prompts(const tri_run_config *config, const tri_tokenizer *tokenizer, tri_encoder *encoder) {
+static tri_status check_prompts(const tri_run_config *config, const tri_sample_prompts *prompts,
+                                const tri_tokenizer *tokenizer, tri_encoder *encoder) {
   int64_t first = 0;
-  for (int64_t i = 0; i < config->samples.num_prompts; i++) {
-    const char *text = config->samples.prompts[i].text;
+  for (int64_t i = 0; i < prompts->count; i++) {
     tri_token_list tokens = {.ids = NULL};
-    const tri_status status = tri_encoder_encode(encoder, text, strlen(text), 1, &tokens);
+    const tri_status status = tri_encoder_encode(encoder, prompts->list[i].text, prompts->list[i].bytes, 1, &tokens);
     const int64_t count = tokens.count;
     tri_free(tokens.ids);
     TRI_TRY(status);
@@ -68,17 +78,22 @@ static tri_status check_prompts(const tri_run_config *config, const tri_tokenize
 tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer_file) {
   tri_tokenizer *tokenizer = NULL;
   tri_encoder *encoder = NULL;
-  if (config->samples.num_prompts == 0) return TRI_OK;
+  tri_sample_prompts prompts;
+  if (tri_num_samples(config) == 0) return TRI_OK;
   if (tokenizer_file[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`samples.prompts` asks for texts, and %s has no tokenizer.json beside it; name one in "
+                    "`samples.%s` asks for texts, and %s has no tokenizer.json beside it; name one in "
                     "data.tokenizer, or leave the prompts out",
-                    config->data.train[0].path);
+                    config->samples.num_prompts > 0 ? "prompts" : "chat", config->data.train[0].path);
   }
   TRI_TRY(tri_tokenizer_create(tokenizer_file, &tokenizer));
   tri_status status = tri_tokenizer_fits_model(tokenizer, config->model.vocab_size);
   if (status == TRI_OK) status = tri_encoder_create(tokenizer, &encoder);
-  if (status == TRI_OK) status = check_prompts(config, tokenizer, encoder);
+  if (status == TRI_OK) {
+    status = tri_sample_prompts_make(config, tokenizer_file, &prompts);
+    if (status == TRI_OK) status = check_prompts(config, &prompts, tokenizer, encoder);
+    tri_sample_prompts_release(&prompts);
+  }
   tri_encoder_destroy(encoder);
   tri_tokenizer_destroy(tokenizer);
   return status;
@@ -86,16 +101,18 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
 
 /* A prompt has no more tokens than bytes, with one for what a tokenizer puts before it. */
 tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out) {
-  const int64_t prompts = config->samples.num_prompts, model = config->model.max_sequence;
+  const int64_t prompts = config->samples.num_prompts, count = tri_num_samples(config);
+  const int64_t model = config->model.max_sequence;
   int64_t positions = 1;
   *out = (tri_generator_need){0};
-  if (prompts == 0) return TRI_OK;
-  for (int64_t i = 0; i < prompts; i++) {
-    const int64_t length = (int64_t)strlen(config->samples.prompts[i].text) + 1 + config->samples.tokens;
+  if (count == 0) return TRI_OK;
+  for (int64_t i = 0; i < count; i++) {
+    const char *text = i < prompts ? config->samples.prompts[i].text : config->samples.chat[i - prompts].text;
+    const int64_t more = 1 + config->samples.tokens + (i < prompts ? 0 : TRI_SAMPLE_TEMPLATE_BYTES);
+    const int64_t length = (int64_t)strlen(text) + more;
     if (length > positions) positions = length < model ? length : model;
   }
-  return tri_generator_plan(&config->model, config->precision, prompts < BATCH ? prompts : BATCH, positions, device,
-                            out);
+  return tri_generator_plan(&config->model, config->precision, count < BATCH ? count : BATCH, positions, device, out);
 }
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
@@ -103,20 +120,18 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_dev
 typedef struct samples {
   tri_generation_request request;
   char folder[TRI_PATH_BYTES];
-  tri_prompt prompts[TRI_MOST_SAMPLES];
+  tri_sample_prompts prompts;
   tri_generation generation;
   tri_texts texts;
 } samples;
 
 static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
   tri_run_config *config = t->config;
-  const int64_t count = config->samples.num_prompts;
+  const int64_t count = tri_num_samples(config);
   int64_t written = 0;
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
   if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail_internal("the path of a checkpoint");
-  for (int64_t i = 0; i < count; i++) {
-    s->prompts[i] = (tri_prompt){config->samples.prompts[i].text, strlen(config->samples.prompts[i].text)};
-  }
+  TRI_TRY(tri_sample_prompts_make(config, t->data.tokenizer, &s->prompts));
   s->request = (tri_generation_request){
       .checkpoint = s->folder,
       .temperature = config->samples.temperature,
@@ -125,12 +140,14 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
       .min_p = 0,
       .repetition_penalty = 1,
       .seed = config->samples.seed,
+      .stops = {s->prompts.turn_end},
+      .num_stops = s->prompts.turn_end[0] != '\0',
       .model = {.device = config->device, .precision = config->precision},
       .lent = t->device,
       .quiet = true,
   };
   const tri_texts_request texts = {
-      .prompts = s->prompts, .num_prompts = count, .batch = BATCH, .tokens = config->samples.tokens};
+      .prompts = s->prompts.list, .num_prompts = count, .batch = BATCH, .tokens = config->samples.tokens};
   TRI_TRY(tri_generation_open(&s->request, &s->generation));
   TRI_TRY(tri_texts_begin(&s->generation, &texts, &s->texts));
   TRI_TRY(tri_texts_load(&s->texts));
@@ -140,6 +157,8 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
 
 static tri_status put_line(const samples *s, int64_t number, FILE *to) {
   json_t *line = tri_generation_json(&s->generation, &s->texts.list[number]);
+  const char *message = s->prompts.messages[number];
+  if (line != NULL && message != NULL) json_object_set_new(line, "message", json_string(message));
   char *text = line == NULL ? NULL : json_dumps(line, JSON_COMPACT);
   json_decref(line);
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a sample as JSON");
@@ -166,6 +185,7 @@ static tri_status append_texts(const samples *s, const char *path, const bool *t
 static void samples_close(samples *s) {
   tri_texts_release(&s->texts);
   tri_generation_close(&s->generation);
+  tri_sample_prompts_release(&s->prompts);
   tri_free(s);
 }
 
@@ -189,9 +209,9 @@ static tri_status write_samples(tri_training *t, int64_t step, const bool *there
 }
 
 tri_status tri_training_sample(tri_training *t) {
-  static const bool none[TRI_MOST_SAMPLES] = {false};
+  static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
   const int64_t saved = tri_saver_newest(t->saver).step;
-  if (t->config->samples.num_prompts == 0 || saved <= t->sampled_step) return TRI_OK;
+  if (tri_num_samples(t->config) == 0 || saved <= t->sampled_step) return TRI_OK;
   t->sampled_step = saved;
   return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? write_samples(t, saved, none) : TRI_OK);
 }
@@ -207,10 +227,10 @@ tri_status tri_observe_samples(tri_training *t, tri_made_step *made) {
 /* A file that is looked through: whether any line is torn or of a step after `last`, the highest step before that, and
  * which prompts have a text of that one. */
 typedef struct samples_look {
-  const tri_run_config *config;
+  const tri_sample_prompts *prompts;
   int64_t last, highest; /* -1: there is no line with a step */
   tri_file_writer *to;   /* what stays goes there; or NULL */
-  bool drops, there[TRI_MOST_SAMPLES];
+  bool drops, there[TRI_MOST_SAMPLE_PROMPTS];
 } samples_look;
 
 static void note_text(samples_look *look, int64_t step, const json_t *line) {
@@ -219,8 +239,8 @@ static void note_text(samples_look *look, int64_t step, const json_t *line) {
   if (step > look->highest) memset(look->there, 0, sizeof look->there);
   if (step < look->highest) return;
   look->highest = step;
-  if (number < 0 || number >= look->config->samples.num_prompts || prompt == NULL) return;
-  if (strcmp(prompt, look->config->samples.prompts[number].text) == 0) look->there[number] = true;
+  if (number < 0 || number >= look->prompts->count || prompt == NULL) return;
+  if (strcmp(prompt, look->prompts->list[number].text) == 0) look->there[number] = true;
 }
 
 /* Whether a line stays. */
@@ -262,15 +282,15 @@ static bool lacks_texts(const samples_look *look, int64_t step, bool newest) {
   if (step > look->last || step < look->highest) return false;
   if (look->highest < 0) return newest;
   if (step > look->highest) return true;
-  for (int64_t i = 0; i < look->config->samples.num_prompts; i++) whole = whole && look->there[i];
+  for (int64_t i = 0; i < look->prompts->count; i++) whole = whole && look->there[i];
   return !whole;
 }
 
 static tri_status add_lacking(tri_training *t, const char *root, const samples_look *look) {
-  static const bool none[TRI_MOST_SAMPLES] = {false};
+  static const bool none[TRI_MOST_SAMPLE_PROMPTS] = {false};
   tri_checkpoint_found *list = NULL;
   int64_t count = 0;
-  if (look->config->samples.num_prompts == 0) return TRI_OK;
+  if (look->prompts->count == 0) return TRI_OK;
   TRI_TRY(tri_checkpoint_list(root, &list, &count));
   tri_status status = TRI_OK;
   for (int64_t i = 0; i < count && status == TRI_OK; i++) {
@@ -282,12 +302,22 @@ static tri_status add_lacking(tri_training *t, const char *root, const samples_l
   return status;
 }
 
-tri_status tri_training_resume_samples(tri_training *t) {
-  samples_look look = {.config = t->config, .last = t->progress.step, .highest = -1};
+static tri_status resume_samples(tri_training *t, const tri_sample_prompts *prompts) {
+  samples_look look = {.prompts = prompts, .last = t->progress.step, .highest = -1};
   char path[TRI_PATH_BYTES], root[TRI_PATH_BYTES];
   TRI_TRY(tri_path_join(path, t->config->output, "samples.jsonl"));
   TRI_TRY(tri_path_join(root, t->config->output, "checkpoints"));
   if (tri_path_exists(path)) TRI_TRY(look_through(&look, path));
   if (look.drops) TRI_TRY(rewrite(&look, path));
   return add_lacking(t, root, &look);
+}
+
+tri_status tri_training_resume_samples(tri_training *t) {
+  tri_sample_prompts *prompts = NULL;
+  TRI_TRY(tri_alloc("the prompts of samples", 1, sizeof *prompts, &prompts));
+  tri_status status = tri_sample_prompts_make(t->config, t->data.tokenizer, prompts);
+  if (status == TRI_OK) status = resume_samples(t, prompts);
+  tri_sample_prompts_release(prompts);
+  tri_free(prompts);
+  return status;
 }

@@ -247,3 +247,73 @@ def test_memory(tmp_path, corpus):
         assert "`device_memory`" in said and " samples " in said and not (tmp_path / "run").exists()
         trireme("train", path, "--set", f"device_memory={room}")
         trireme("train", path, "--set", f"device_memory={room - 1}", "--set", "samples.prompts=[]", "--resume", "never")
+
+
+TEMPLATE = "{% for m in messages %}[{{ m.role }}]{{ m.content }};{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+QUESTIONS = ["Who is there?", "Once upon"]
+
+
+@pytest.fixture(scope="module")
+def chat_corpus(tmp_path_factory, corpus):
+    """The same text with a chat template beside its tokenizer."""
+    folder = tmp_path_factory.mktemp("chat")
+    for path in corpus.iterdir():
+        shutil.copy(path, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def test_chat_samples(tmp_path, chat_corpus):
+    """Through the template, behind the prompts: what `generate --chat` answers to the message, and what `generate` writes of the rendered prompt."""
+    trireme("train", write_run(tmp_path, chat_corpus, dict(prompts=["Once upon"], chat=QUESTIONS), precision="fp64", device="reference"))
+    lines = [json.loads(line) for line in samples_of(tmp_path).splitlines()]
+    rendered = ["Once upon"] + [f"[user]{question};[assistant]" for question in QUESTIONS]
+    assert [(line["step"], line["number"], line["prompt"]) for line in lines] == [(step, n, rendered[n]) for step in (4, 8, 12) for n in range(3)]
+    assert [line.get("message") for line in lines] == [None, *QUESTIONS] * 3
+    for line in lines:
+        line.pop("message", None)
+    wanted = [json.loads(line) for line in generated(tmp_path, "--tokens", 20, "--temperature", 0, "--stop", ";", "--precision", "fp64", "--device", DEVICE or "reference",
+                                                      prompts=rendered).splitlines()]
+    assert lines == wanted
+    for question in QUESTIONS:
+        done = subprocess.run([TRIREME, "generate", tmp_path / "run", "--chat", "--json", "--tokens", "20", "--temperature", "0", "--precision", "fp64", "--device",
+                               DEVICE or "reference"], input=question + "\n", capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert said["text"] == next(line["text"] for line in lines[-3:] if question in line["prompt"] and line["prompt"] != "Once upon")
+
+
+def test_chat_samples_of_a_resumed_run(tmp_path, chat_corpus):
+    """No text twice; those of another message are added to the newest checkpoint."""
+    path = write_run(tmp_path, chat_corpus, dict(prompts=[], chat=QUESTIONS))
+    trireme("train", path, "--set", "optimizer.steps=8")
+    before = samples_of(tmp_path)
+    assert len(before.splitlines()) == 4
+    trireme("train", path)
+    assert samples_of(tmp_path).startswith(before) and len(samples_of(tmp_path).splitlines()) == 6
+    assert "\n  chat:" in (tmp_path / "run/config.yaml").read_text()
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(chat=["x" * 60]), "`samples.chat` number 1 has 78 tokens, and the model has 64 positions; make it shorter"),
+    (dict(chat=["x"] * 17), "has more than 16 entries"),
+])
+def test_bad_chat_samples(tmp_path, chat_corpus, change, message):
+    assert message in trireme("train", write_run(tmp_path, chat_corpus, dict(dict(prompts=[]), **change)), status=3).stderr
+
+
+def test_chat_samples_without_a_template(tmp_path, corpus):
+    said = trireme("train", write_run(tmp_path, corpus, dict(prompts=[], chat=QUESTIONS)), status=3).stderr
+    assert "`samples.chat` goes through the chat template, and there is no chat template" in said
+    assert not (tmp_path / "run/metrics.jsonl").exists()
+
+
+def test_an_exported_adapter_talks(tmp_path, chat_corpus):
+    """The folder that PEFT reads has the run's template and tokenizer."""
+    trireme("train", write_run(tmp_path, chat_corpus))
+    trireme("train", write_run(tmp_path / "lora", chat_corpus, init=str(tmp_path / "run"), adapter=dict(rank=2)))
+    trireme("export", tmp_path / "lora/run", tmp_path / "peft")
+    assert (tmp_path / "peft/chat_template.jinja").read_text() == TEMPLATE
+    words = ["--chat", "--tokens", "10", "--temperature", "0"]
+    answers = [subprocess.run([TRIREME, "generate", folder, *words], input="Who?\n", capture_output=True, text=True, errors="replace") for folder in (tmp_path / "lora/run", tmp_path / "peft")]
+    assert answers[0].returncode == 0 and answers[0].stdout == answers[1].stdout, answers

@@ -576,9 +576,10 @@ static void prints_what_others_read(void **state) {
       "def leaves(c):\n"
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
-      "    elif k in ('freeze', 'targets', 'train') and v in ([], 'all-linear'): pass\n"
+      "    elif k in ('freeze', 'targets', 'train', 'chat') and v in ([], 'all-linear'): pass\n"
       "    elif k in ('short_factor', 'long_factor'): assert all(isinstance(x, float) for x in v)\n"
-      "    elif k == 'prompts': assert isinstance(v, str) or all(isinstance(entry['text'], str) for entry in v)\n"
+      "    elif k in ('prompts', 'chat'): assert isinstance(v, str) or all(isinstance(entry['text'], str) for entry in "
+      "v)\n"
       "    elif isinstance(v, list) and isinstance(v[0], dict):\n"
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
@@ -717,7 +718,7 @@ static void lists_every_key(void **state) {
   for (const char *at = printed; (at = strchr(at, '\n')) != NULL; at++) keys++;
   for (const char *at = help; (at = strchr(at, '\n')) != NULL; at++) lines++;
   /* Each has one line of heading; keys of an entry of a list have none there, nor have epochs beside steps. */
-  assert_int_equal(lines, keys + 8);
+  assert_int_equal(lines, keys + 9);
   assert_non_null(strstr(help, "optimizer.max_bad_steps "));
   assert_non_null(strstr(help, "relative to the current directory"));
   free(help);
