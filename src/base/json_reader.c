@@ -47,9 +47,14 @@ tri_status tri_json_parse_line(const char *path, int64_t line, const char *text,
   }
   const tri_file_kind *kind = line == 1 ? tri_file_kind_of(text, bytes) : NULL;
   if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
-  const bool other_encoding = json_error_code(&fault) == json_error_invalid_utf8;
+  const int code = (int)json_error_code(&fault);
+  const char *advice = "";
+  if (code == json_error_invalid_utf8) advice = "; " TRI_LATIN_1_ADVICE;
+  if (code == json_error_premature_end_of_input) {
+    advice = "; a record is one line: this one is cut off, or goes on in the next line";
+  }
   return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is not valid JSON: %s (column %d)%s", path, line, fault.text,
-                  fault.column, other_encoding ? "; " TRI_LATIN_1_ADVICE : "");
+                  fault.column, advice);
 }
 
 tri_status tri_json_read_in(const char *folder, const char *name, size_t limit_bytes, json_t **out) {

@@ -60,7 +60,7 @@ static tri_status read_variables(tri_chat_arena *arena, const json_t *root, tri_
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out) {
   *out = (tri_chat_conversation){.messages = tri_chat_none(), .tools = tri_chat_none()};
-  if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
+  if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the record is %s, not an object", tri_json_kind(root));
   const tri_chat_form *form = NULL;
   TRI_TRY(tri_chat_form_of(root, how, &form));
   return form->read(arena, root, how->key != NULL ? how->key : form->keys[0], out);

@@ -31,7 +31,7 @@ static void list_keys(json_t *object, char *out, size_t out_bytes) {
 
 static tri_status find_text(const char *path, int64_t line, json_t *root, const char *key, json_t **out) {
   if (!json_is_object(root)) {
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is %s; each line must be an object with the key `%s`", path,
+    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " is %s; each record must be an object with the key `%s`", path,
                     line, tri_json_kind(root), key);
   }
   json_t *value = json_object_get(root, key);

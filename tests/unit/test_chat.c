@@ -297,7 +297,7 @@ static void test_bad_conversations(void **state) {
              "`from` is \"narrator\"; known are human");
   expect_bad(plain, "{\"prompt\": \"a\"}", "the record has `prompt` but not `completion`, which belong together");
   expect_bad(plain, "{\"prompt\": \"a\", \"completion\": 3}", "`prompt` is a string and `completion` is a number");
-  expect_bad(plain, "[1]", "the line is an array, not an object");
+  expect_bad(plain, "[1]", "the record is an array, not an object");
   expect_bad(plain, "{", "is not valid JSON");
   expect_bad(NULL, MESSAGES(USER("a") ", " ASSISTANT("b")), "messages need a chat template");
 }

@@ -376,8 +376,8 @@ static void names_the_bad_line(void **state) {
   expect_bad_line(state, "{\"text\": \"a\"} x\n", "bad.jsonl line 1 is not valid JSON: end of file expected near 'x'");
   expect_bad_line(state, "{\"text\": \"\xFF\"}", "bad.jsonl line 1 is not valid JSON: unable to decode byte 0xff");
   expect_bad_line(state, "{\"text\": \"\xFF\"}", "convert it, if it is in Latin-1: iconv");
-  expect_bad_line(state, "[1]\n", "bad.jsonl line 1 is a number; each line must be an object with the key `text`");
-  expect_bad_line(state, "{\"text\": \"a\"}\n[1]\n", "bad.jsonl line 2 is an array; each line must be an object");
+  expect_bad_line(state, "[1]\n", "bad.jsonl line 1 is a number; each record must be an object with the key `text`");
+  expect_bad_line(state, "{\"text\": \"a\"}\n[1]\n", "bad.jsonl line 2 is an array; each record must be an object");
   expect_bad_line(state, "[\n{\"text\": \"a\"},\n\n{\"text\": 1}\n]", "bad.jsonl line 4: `text` is a number");
   expect_bad_line(state, "[\n{\"text\": \"a\"},\n{\"text\": \"b\n]",
                   "line 3: the file ends in the middle of element 2 of its array, which begins there: it is cut off");
