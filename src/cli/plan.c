@@ -181,9 +181,8 @@ const tri_command tri_command_plan = {
         "\n"
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP
-        "                      --devices 512..2048 doubles from 512, and 512..2048:256 goes up by 256: a row for each, "
-        "with its\n"
-        "                      best layout, tokens/s, efficiency and cost\n"
+        "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
+        "                      efficiency and cost; A..B:STEP goes up by STEP: --devices 512..2048:256\n"
         "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
         "  --top K             how many (5)\n"
         "  --pareto            the fastest for each amount of memory instead\n"

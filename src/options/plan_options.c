@@ -1,5 +1,6 @@
 #include "options/plan_options.h"
 
+#include "base/whole_number.h"
 #include "checkpoint/model_source.h"
 #include "options/options.h"
 
@@ -72,6 +73,11 @@ static tri_status devices_of(const char *text, tri_plan_options *o) {
   char first[32], last[32];
   const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
   o->devices_to = o->devices_step = 0;
+  int64_t whole = 0;
+  if (dots == NULL && !tri_whole_number(text, &whole) && strpbrk(text, "-,") != NULL && text[0] != '-') {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `%s`", text);
+  }
   if (dots == NULL) return tri_option_int("--devices", text, 1, MOST, &o->devices);
   snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
   snprintf(last, sizeof last, "%.*s", (int)strcspn(dots + 2, ":"), dots + 2);

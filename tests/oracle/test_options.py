@@ -272,3 +272,10 @@ def test_one_of_a_thing():
     said = trireme("simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 1, "--layout", "tensor=1", "--global-batch", 1).stdout
     assert "on 1 device of dgx-h100" in said and "a step of 1 sequence of 1024" in said
     assert not re.search(r"(?<![\d.])1 (devices|sequences|steps|threads|documents|micro-batches)\b", said)
+
+
+def test_ranges_of_devices_in_other_words():
+    words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 8]
+    for given in ("64-512", "64,128"):
+        assert f"--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `{given}`" in trireme(*words, "--devices", given, status=2).stderr
+    assert "--devices A..B" in trireme("plan", "--help").stdout
