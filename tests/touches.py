@@ -124,6 +124,7 @@ TOUCHES = {
     "docs/families.md": ["oracle/test_families.py", "oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
     "docs/validation.md": ["oracle/test_plan.py", "oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
     "examples": ["oracle/test_install.py", "oracle/test_docs_site.py"],
+    "src/cli/running/new.c": ["oracle/test_new.py", "oracle/test_options.py"],
     "examples/finetuning": ["oracle/test_finetuning.py", "oracle/test_docs_site.py"],
     "configs/runs": ["oracle/test_finetuning.py", "oracle/test_man_examples.py"],
     "docs/finetuning.md": ["oracle/test_finetuning.py", "oracle/test_docs_site.py"],

@@ -29,6 +29,7 @@ extern const tri_command tri_command_generate;
 extern const tri_command tri_command_import;
 extern const tri_command tri_command_inspect;
 extern const tri_command tri_command_merge;
+extern const tri_command tri_command_new;
 extern const tri_command tri_command_plan;
 extern const tri_command tri_command_prepare;
 extern const tri_command tri_command_simulate;

@@ -50,6 +50,7 @@ const tri_command tri_command_export = REFUSED("export");
 const tri_command tri_command_merge = REFUSED("merge");
 const tri_command tri_command_generate = REFUSED("generate");
 const tri_command tri_command_import = REFUSED("import");
+const tri_command tri_command_new = REFUSED("new");
 const tri_command tri_command_prepare = REFUSED("prepare");
 const tri_command tri_command_train = REFUSED("train");
 const tri_command tri_command_tune = REFUSED("tune");

@@ -172,3 +172,19 @@ done:
   tri_parts_destroy(&parts);
   return status;
 }
+
+tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_device *device, size_t *bytes) {
+  tri_parts parts = {0};
+  tri_memory_plan *plan = NULL;
+  const tri_mesh_shape shape = tri_layout_mesh(options->layout);
+  const tri_mesh_coordinates place = tri_mesh_coordinates_of(&shape, rank);
+  tri_status status = tri_engine_parts_create(options, &place, device, &parts);
+  if (status == TRI_OK) {
+    const tri_memory_request request = tri_engine_memory_request(options, &parts, &place, device);
+    status = tri_memory_plan_create(&request, &plan);
+  }
+  if (status == TRI_OK) *bytes = plan->total_bytes;
+  tri_memory_plan_destroy(plan);
+  tri_parts_destroy(&parts);
+  return status;
+}

@@ -11,4 +11,7 @@
 tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device,
                        const tri_generator_need *samples, FILE *to);
 
+/* LOCAL. The bytes of that rank's memory plan, without those of samples. */
+tri_status tri_dry_run_bytes(const tri_engine_options *options, int rank, tri_device *device, size_t *bytes);
+
 #endif

@@ -107,3 +107,19 @@ tri_status tri_train(const tri_train_options *options) {
   tri_free(t.config);
   return status;
 }
+
+tri_status tri_train_predict(const tri_run_config *config, int64_t ranks, size_t *bytes) {
+  tri_run_config *own = NULL;
+  tri_device *device = NULL;
+  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *own, &own));
+  *own = *config;
+  tri_status status = tri_training_choose_layout(own, ranks);
+  if (status == TRI_OK) status = tri_device_create(own->device, (int)own->threads, &device);
+  if (status == TRI_OK) {
+    const tri_engine_options options = tri_training_engine_options(own, NULL);
+    status = tri_dry_run_bytes(&options, 0, device, bytes);
+  }
+  tri_device_destroy(device);
+  tri_free(own);
+  return status;
+}

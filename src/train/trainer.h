@@ -21,4 +21,8 @@ typedef struct tri_train_options {
  * is written and the status is TRI_INTERRUPTED. */
 tri_status tri_train(const tri_train_options *options);
 
+/* The bytes that the first rank of `ranks` takes, by the memory plan, on the device of the configuration; nothing is
+ * trained, and no other rank is needed. The configuration's corpora need not exist. */
+tri_status tri_train_predict(const tri_run_config *config, int64_t ranks, size_t *bytes);
+
 #endif

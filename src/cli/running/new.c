@@ -1,0 +1,267 @@
+/* A commented run file for this machine: the micro-batch is the largest that the memory plan fits, and nothing is
+ * measured. */
+#include "base/file.h"
+#include "base/format.h"
+#include "base/hub.h"
+#include "base/log.h"
+#include "base/machine.h"
+#include "base/memory.h"
+#include "base/system.h"
+#include "checkpoint/model_source.h"
+#include "cli/cli.h"
+#include "data/corpus.h"
+#include "options/options.h"
+#include "plan/simulate.h"
+#include "train/trainer.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_SEQUENCE = 1024, LARGEST_MICRO_BATCH = 16, GLOBAL_BATCH = 16, USUAL_RANK = 16, MOST_RANKS = 64 };
+
+typedef struct new_arguments {
+  const char *name, *model, *data;
+  bool lora;
+} new_arguments;
+
+/* What the file says, found out before it is written. */
+typedef struct plan {
+  const new_arguments *given;
+  tri_model model;
+  tri_machine machine;
+  bool fine_tunes, has_mask, bf16, recompute;
+  int64_t ranks, sequence, micro_batch;
+  size_t bytes, available; /* of one rank; of the machine */
+  char validation[TRI_PATH_BYTES], path[TRI_PATH_BYTES], output[TRI_PATH_BYTES];
+} plan;
+
+enum { NEW_MODEL = 256, NEW_DATA, NEW_LORA };
+static const struct option new_options[] = {
+    {"model", required_argument, NULL, NEW_MODEL},
+    {"data", required_argument, NULL, NEW_DATA},
+    {"lora", no_argument, NULL, NEW_LORA},
+    {NULL, 0, NULL, 0},
+};
+
+static tri_status new_parse(int count, char **arguments, new_arguments *out) {
+  optind = 1;
+  opterr = 0;
+  for (int result; (result = getopt_long(count, arguments, ":", new_options, NULL)) != -1;) {
+    switch (result) {
+      case NEW_MODEL: out->model = optarg; break;
+      case NEW_DATA: out->data = optarg; break;
+      case NEW_LORA: out->lora = true; break;
+      default: return tri_option_fault("new", result, arguments, new_options);
+    }
+  }
+  if (optind + 1 != count) {
+    return tri_fail(TRI_BAD_USAGE, "new: name one run, whose file is NAME.yaml; see trireme new --help");
+  }
+  out->name = arguments[optind];
+  if (out->model == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "new: --model is missing, for example --model gpt2-124m or --model Qwen/Qwen3-0.6B");
+  }
+  if (out->data == NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "new: --data is missing: the prefix of a corpus that `trireme prepare` made, for example --data "
+                    "corpus/train");
+  }
+  return TRI_OK;
+}
+
+/* ---- what the file says ------------------------------------------------------------------------------------------ */
+
+/* NAME.yaml, and runs/NAME for the run's folder. */
+static tri_status find_names(plan *p) {
+  char base[TRI_PATH_BYTES];
+  const char *name = p->given->name, *slash = strrchr(name, '/');
+  const size_t length = strlen(name);
+  const bool has_ending = length > 5 && strcmp(name + length - 5, ".yaml") == 0;
+  TRI_TRY(tri_path_with(p->path, name, has_ending ? "" : ".yaml"));
+  snprintf(base, sizeof base, "%s", slash == NULL ? name : slash + 1);
+  if (has_ending) base[strlen(base) - 5] = '\0';
+  TRI_TRY(tri_path_join(p->output, "runs", base));
+  if (!tri_path_exists(p->path)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
+}
+
+/* CORPUS/validation beside CORPUS/train. */
+static tri_status find_corpus(plan *p) {
+  tri_corpus *corpus = NULL;
+  char index[TRI_PATH_BYTES];
+  const char *slash = strrchr(p->given->data, '/');
+  TRI_TRY(tri_corpus_open(p->given->data, &corpus));
+  p->has_mask = tri_corpus_has_mask(corpus);
+  tri_corpus_close(corpus);
+  snprintf(p->validation, sizeof p->validation, "%.*svalidation", slash == NULL ? 0 : (int)(slash - p->given->data) + 1,
+           p->given->data);
+  TRI_TRY(tri_path_with(index, p->validation, ".idx"));
+  if (!tri_path_exists(index) || strcmp(p->validation, p->given->data) == 0) p->validation[0] = '\0';
+  return TRI_OK;
+}
+
+static tri_status find_model(plan *p) {
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_hub_resolve(p->given->model, folder));
+  TRI_TRY(tri_model_source_load(p->given->model, &p->model));
+  p->fine_tunes = tri_path_is_directory(folder);
+  if (p->given->lora && !p->fine_tunes) {
+    return tri_fail(TRI_BAD_USAGE, "new: --lora is for the folder of a trained model, and %s has no weights",
+                    p->given->model);
+  }
+  p->sequence = p->model.max_sequence < LONGEST_SEQUENCE ? p->model.max_sequence : LONGEST_SEQUENCE;
+  return TRI_OK;
+}
+
+static tri_status find_machine(plan *p) {
+  TRI_TRY(tri_machine_read("/", &p->machine));
+  p->available = tri_system_memory_of_node();
+  p->bf16 = p->machine.avx512_bf16 || p->machine.amx || p->machine.arm_bf16;
+  p->ranks = p->machine.numa_nodes < MOST_RANKS ? p->machine.numa_nodes : MOST_RANKS;
+  if (p->ranks > tri_machine_usable_cores(&p->machine)) p->ranks = 1;
+  return TRI_OK;
+}
+
+/* The rate of Kaplan et al. 2020 (appendix D.6), 0.003239 - 0.0001395 ln N, for training from the start; usual ones for
+ * fine-tuning. */
+static double rate_of(const plan *p) {
+  if (p->given->lora) return 2e-4;
+  if (p->fine_tunes) return 1e-5;
+  const double rate = 0.003239 - 0.0001395 * log(tri_model_num_parameters(&p->model));
+  return rate < 1e-4 ? 1e-4 : round(rate * 1e4) / 1e4;
+}
+
+static void put_head(const plan *p, FILE *to) {
+  char memory[32], need[32];
+  fprintf(to,
+          "# Made by `trireme new` for this machine: %ld cores, %s of memory. One rank takes %s.\n"
+          "#\n"
+          "#   trireme train %s%s",
+          (long)tri_machine_usable_cores(&p->machine), tri_format_bytes((double)p->available, memory, sizeof memory),
+          tri_format_bytes((double)p->bytes, need, sizeof need), p->path, p->ranks > 1 ? "" : "\n");
+  if (p->ranks > 1) fprintf(to, " -n %ld                # a rank for each group of cores\n", (long)p->ranks);
+  fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
+}
+
+static void put_file(const plan *p, FILE *to) {
+  const double rate = rate_of(p);
+  put_head(p, to);
+  fprintf(to, "%s: %s\n\ndata:\n  train: %s\n", p->fine_tunes ? "init" : "model", p->given->model, p->given->data);
+  if (p->validation[0] != '\0') fprintf(to, "  validation: %s\n", p->validation);
+  fprintf(to, "  sequence: %-22ld # tokens of a sample; the model has at most %ld\n\n", (long)p->sequence,
+          (long)p->model.max_sequence);
+  if (p->given->lora) {
+    fprintf(to, "adapter:\n  rank: %-26d # LoRA beside all matrices of the layers\n  alpha: %d\n\n", USUAL_RANK,
+            2 * USUAL_RANK);
+  }
+  fprintf(to,
+          "layout:\n  micro_batch: %-19ld # sequences of one forward pass: the most that fits, up to global_batch\n",
+          (long)p->micro_batch);
+  if (p->recompute)
+    fprintf(to, "  recompute: full                  # activations are computed twice, to save memory\n");
+  fprintf(to,
+          "\noptimizer:\n  global_batch: %-18d # sequences of one step\n"
+          "  epochs: %-24d # passes over the corpus; or `steps:` in its place\n"
+          "  lr: %-28.2g # the highest rate; if the loss rises, a lower one\n"
+          "  warmup: %-24d # steps in which the rate rises\n  min_lr: %.2g\n",
+          GLOBAL_BATCH, p->fine_tunes ? 3 : 1, rate, p->fine_tunes ? 10 : 100, rate / 10);
+  if (p->fine_tunes) fprintf(to, "  weight_decay: 0.0\n");
+  fprintf(to, "\nprecision: %s\n", p->bf16 ? "bf16" : "fp32");
+  if (p->validation[0] != '\0') fprintf(to, "evaluation: {every: 50, sequences: 64}\n");
+  fprintf(to, "checkpoint: {every: 100, keep: 2%s}\n", p->validation[0] != '\0' ? ", best: true" : "");
+  if (p->has_mask) fprintf(to, "# samples: {chat: [\"Hello!\"]}        # what each checkpoint answers\n");
+  fprintf(to, "output: %s\n", p->output);
+}
+
+/* ---- what fits --------------------------------------------------------------------------------------------------- */
+
+static tri_status print_file(const plan *p, char **out) {
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *to = open_memstream(&text, &bytes);
+  if (to == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
+  put_file(p, to);
+  if (fclose(to) != 0) {
+    free(text);
+    return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a run file");
+  }
+  const tri_status status = tri_strdup(text, out);
+  free(text);
+  return status;
+}
+
+/* The bytes that a rank takes with this micro-batch. */
+static tri_status predict(plan *p) {
+  char *text = NULL;
+  tri_run_config *config = NULL;
+  TRI_TRY(print_file(p, &text));
+  tri_status status = tri_alloc("a run's configuration", 1, sizeof *config, &config);
+  if (status == TRI_OK) status = tri_run_config_parse(p->path, text, strlen(text), NULL, 0, config);
+  if (status == TRI_OK) status = tri_train_predict(config, p->ranks, &p->bytes);
+  tri_free(config);
+  tri_free(text);
+  return status;
+}
+
+/* The largest that fits into nine tenths of the memory, of all ranks together; recomputed if 1 does not. */
+static tri_status find_micro_batch(plan *p) {
+  char need[32], there[32];
+  for (int pass = 0; pass < 2; pass++) {
+    p->recompute = pass == 1;
+    for (p->micro_batch = LARGEST_MICRO_BATCH / p->ranks; p->micro_batch >= 1; p->micro_batch /= 2) {
+      if (GLOBAL_BATCH % (p->micro_batch * p->ranks) != 0) continue;
+      TRI_TRY(predict(p));
+      if (p->available == 0 || (double)p->bytes * (double)p->ranks <= 0.9 * (double)p->available) return TRI_OK;
+    }
+  }
+  return tri_fail(TRI_OUT_OF_MEMORY,
+                  "%s does not fit: a rank takes %s with one sequence of %ld tokens and recomputation, and the machine "
+                  "has %s to give%s; take a smaller model",
+                  p->given->model, tri_format_bytes((double)p->bytes, need, sizeof need), (long)p->sequence,
+                  tri_format_bytes((double)p->available, there, sizeof there),
+                  p->fine_tunes && !p->given->lora ? "; --lora takes less" : "");
+}
+
+static tri_status new_run(int count, char **arguments) {
+  new_arguments given = {.name = NULL};
+  char *text = NULL;
+  plan *p = NULL;
+  TRI_TRY(new_parse(count, arguments, &given));
+  TRI_TRY(tri_alloc("a run file", 1, sizeof *p, &p));
+  p->given = &given;
+  tri_status status = find_names(p);
+  if (status == TRI_OK) status = find_model(p);
+  if (status == TRI_OK) status = find_corpus(p);
+  if (status == TRI_OK) status = find_machine(p);
+  if (status == TRI_OK) status = find_micro_batch(p);
+  if (status == TRI_OK) status = print_file(p, &text);
+  if (status == TRI_OK) status = tri_file_replace(p->path, text, strlen(text));
+  if (status == TRI_OK) tri_log("%s is written; look it over, and then: trireme train %s", p->path, p->path);
+  if (status == TRI_OK && p->ranks > 1) tri_log("  with -n %ld: a rank for each group of cores", (long)p->ranks);
+  tri_free(text);
+  tri_free(p);
+  return status;
+}
+
+const tri_command tri_command_new = {
+    .name = "new",
+    .summary = "write a run file for this machine",
+    .help =
+        "usage: trireme new NAME --model M --data PREFIX [--lora]\n"
+        "\n"
+        "Writes NAME.yaml, a commented run file to begin with. Its micro-batch is the largest that fits into this\n"
+        "machine's memory, by the memory plan; nothing is measured. A file that exists is not replaced.\n"
+        "\n"
+        "  --model M      a preset, which is trained from the start; or the folder of a trained model, also by its\n"
+        "                 name on the Hugging Face hub, which is fine-tuned\n"
+        "  --data PREFIX  the prefix of a corpus: corpus/train\n"
+        "  --lora         train an adapter instead of all parameters\n"
+        "\n"
+        "example: trireme new first --model gpt2-demo --data corpus/train\n",
+    .options = new_options,
+    .paths = "data",
+    .run = new_run,
+};
