@@ -77,6 +77,8 @@ typedef struct tri_config_key {
   const char *name;
   tri_config_type type;
   bool in_line;     /* LIST: each entry is printed in one line, without the help of its keys */
+  bool commas;      /* LIST with `plain`: a text in the place of the list is several entries if it has commas */
+  bool optional;    /* INT, DOUBLE with `derived`: 0, outside of the range, is a key not given; it is not printed */
   size_t offset;    /* of the value in the struct */
   const char *help; /* one line */
 
@@ -95,16 +97,12 @@ typedef struct tri_config_key {
   /* LIST: a text in the place of the list or of an entry is the value of this key of an entry whose other keys have
    * their defaults; NULL: a text is not valid there. A list that can be written so is printed so. */
   const char *plain;
-  bool commas; /* LIST with `plain`: a text in the place of the list is several entries if it has commas: names, not
-                  texts */
 
   /* SECTION: makes the mapping that a name in the place of a mapping stands for; NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 
   const void *more; /* data for the owner of the table; config.c does not read it */
 
-  bool
-      optional; /* INT, DOUBLE with `derived`: 0, outside of the range, is a key that is not given; it is not printed */
   size_t follows; /* offset in the struct of a double: where that is not 0, the value follows from it, and is printed as
                      a comment; 0: none */
 } tri_config_key;
