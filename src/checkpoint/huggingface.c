@@ -234,7 +234,7 @@ static tri_status read_type(const tri_json_reader *from, const char **said, cons
 
 /* Keys that transformers reads whatever the `model_type` is. */
 static const tri_hf_key of_all_types[] = {
-    TRI_HF_KEYS_ONLY("is_causal", "true", "attention to what comes later"),
+    TRI_HF_KEYS_ONLY("is_causal", "true", "attention to later tokens"),
     TRI_HF_KEYS_ONLY("per_layer_config", "{}", "a layer with settings of its own"),
     {.key = "transformers_weights",
      .kind = TRI_HF_KEYS_FIXED,
