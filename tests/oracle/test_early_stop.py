@@ -88,7 +88,7 @@ def test_the_rule(tmp_path, corpus, whole):
     best, end = rule(whole, AFTER)
     assert best < end < STEPS - 10, whole  # else this tests nothing
     done = trireme("train", write_run(tmp_path, corpus))
-    assert f"ended early, after step {end}: in {AFTER} looks" in done.stderr and f"of step {best} " in done.stderr
+    assert f"ended early, after step {end}: the validation loss of {AFTER} evaluations has not been below" in done.stderr and f"of step {best} " in done.stderr
     assert f"more steps: the same command with --set evaluation.stop_after={2 * AFTER}, or 0 to make all of the {STEPS} steps" in done.stderr
     lines, root = lines_of(tmp_path), tmp_path / "run/checkpoints"
     assert [line["step"] for line in lines] == list(range(1, end + 1)) and looks_of(lines) == [look for look in whole if look[0] <= end]
