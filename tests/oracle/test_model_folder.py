@@ -115,8 +115,8 @@ def test_what_is_no_model(tmp_path, corpus):
 
     (tmp_path / "empty").mkdir()
     assert refused("empty", 4) == "trireme: empty holds neither a model (config.json) nor a checkpoint (step-...) nor an adapter (adapter_config.json): it is empty\n"
-    assert refused("no/such", 3) == ("trireme: the model is neither a folder nor a file that is there: no/such (relative to the current "
-                                     "directory)\n")
+    assert refused("no/such/model", 3) == ("trireme: the model is neither a folder nor a file that is there: no/such/model (relative to the "
+                                           "current directory)\n")
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert/config.json").write_text(json.dumps(dict(model_type="bert", hidden_size=16)))
     fault = "bert/config.json: `model_type` is `bert`; gpt2, llama, mistral, ministral, qwen2, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, gemma2, gemma3_text, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt and starcoder2 are supported"
