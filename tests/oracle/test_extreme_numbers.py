@@ -45,7 +45,7 @@ STUDY = dict(name="small", model="MODEL", cluster="CLUSTER", devices=2, global_b
              optimizer=dict(name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5), fira=dict(rank=4, every=5)),
              space=[dict(name="tensor", values="1 2"), dict(name="micro_batch", values="1 2"), dict(name="accumulation", values="1 2"),
                     dict(name="nodes", values="1 2"), dict(name="virtual_stages", low=1, high=2, step=1)])
-RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1), layout=LAYOUT,
+RUN = dict(model=MODEL, data=dict(train="CORPUS", sequence=16, ignore_token=-1, max_samples=0), layout=LAYOUT,
            optimizer=dict(global_batch=8, steps=4, lr=1e-3, warmup=1, max_bad_steps=2, name="muon", muon=dict(iterations=5), galore=dict(rank=4, every=5),
                           fira=dict(rank=4, every=5)),
            threads=1, seed=1, device="reference", device_memory=1 << 33,

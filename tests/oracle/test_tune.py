@@ -547,7 +547,7 @@ def test_population_survives(tmp_path):
 
 
 @pytest.mark.parametrize("change,said", [
-    (dict(run=""), r"`method: pbt` wants a `run`"),
+    (dict(run=""), r"`method: pbt` needs a `run`"),
     (dict(space=[dict(name="tensor", values="1 2")]), r"`tensor` cannot change in the middle of a run; pbt varies lr, min_lr, weight_decay and clip"),
     (dict(space=[dict(name="lr", values="1 2")]), r"with pbt `lr` needs `low` and `high`, 0 < low < high"),
     (dict(space=[dict(name="lr", low=1e30, high=1e31)]), r"must be|range|all 4 members failed in round 1, the last one: "),
@@ -774,7 +774,7 @@ def test_time_to_loss_out_of_time(tmp_path, learning):
     (dict(trial=dict(target_loss=0)), "`trial.target_loss` is missing"),
     (dict(trial=dict(random_tokens=True)), "`trial.random_tokens`: nothing can be learnt"),
     (dict(method="pbt"), "not for `method: pbt`"),
-    (dict(run=None), "wants a `run`"),
+    (dict(run=None), "needs a `run`"),
     (dict(objective="tokens_per_s"), "`trial.target_loss` is for `objective: time_to_loss`"),
     (dict(space=[dict(name="optimizer.lr", values="0.001 fast")]), "`space`: `optimizer.lr` cannot be fast: "),
     (dict(space=[dict(name="optimizer.rate", values="0.001")]), "`rate` is not a key"),
