@@ -145,6 +145,10 @@ static void tell_losses(const tri_training *t) {
           tri_format_seconds(progress->seconds, seconds, sizeof seconds), t->loss, validation, best);
 }
 
+static bool is_stopped(const tri_training *t) {
+  return t->progress.step < t->config->optimizer.steps && t->progress.step >= tri_training_last_step(t);
+}
+
 /* More steps stretch the schedule of the rate, so that it may be far from where it has come to. */
 static void tell_more_steps(const tri_run_config *config) {
   const int64_t steps = config->optimizer.steps;
@@ -204,6 +208,8 @@ static void tell_next(const tri_training *t) {
   if (tri_training_stops_early(t)) {
     tri_log("  more steps: the same command with --set evaluation.stop_after=%ld, or 0 to make all of the %ld steps",
             2 * (long)config->evaluation.stop_after, (long)config->optimizer.steps);
+  } else if (is_stopped(t)) {
+    tri_log("  the rest of the %ld steps: the same command without --stop-at", (long)config->optimizer.steps);
   } else {
     tell_more_steps(config);
   }
@@ -240,9 +246,10 @@ tri_status tri_training_finish_ended(tri_training *t) {
   tri_log("the run in %s has %s %ld step%s already; raise %s to continue, or start over with --resume never",
           t->config->output, early ? "ended early, after" : "made its", (long)t->progress.step,
           TRI_PLURAL(t->progress.step),
-          early       ? "evaluation.stop_after"
-          : by_epochs ? "optimizer.epochs"
-                      : "optimizer.steps");
+          early           ? "evaluation.stop_after"
+          : is_stopped(t) ? "--stop-at"
+          : by_epochs     ? "optimizer.epochs"
+                          : "optimizer.steps");
   if (t->snapshots != NULL) tri_snapshots_remove(t->snapshots);
   TRI_TRY(tri_path_join(path, t->config->output, "summary.json"));
   return tri_training_is_rank0(t) && !tri_path_exists(path) ? tri_training_write_summary(t) : TRI_OK;

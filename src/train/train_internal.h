@@ -44,15 +44,23 @@ typedef struct tri_training {
   tri_watchdog *watchdog;
   char flight[TRI_PATH_BYTES]; /* folder of the ranks' flight reports */
   tri_timing timing;
-  bool stopping; /* some rank was asked to stop */
+  int64_t stop_at; /* tri_train_options */
+  bool stopping;   /* some rank was asked to stop */
   tri_save_pending pending;
 } tri_training;
 
 static inline bool tri_training_is_rank0(const tri_training *t) { return t->mesh.world.rank == 0; }
 
+/* The last step that this process makes. */
+static inline int64_t tri_training_last_step(const tri_training *t) {
+  const int64_t steps = t->config->optimizer.steps;
+  return t->stop_at > 0 && t->stop_at < steps ? t->stop_at : steps;
+}
+
 /* Whether something that is done every `every` steps, and after the last step, is due. */
-static inline bool tri_training_is_due(int64_t step, int64_t every, int64_t steps) {
-  return step == steps || (every > 0 && step % every == 0);
+static inline bool tri_training_is_due(const tri_training *t, int64_t every) {
+  const int64_t step = t->progress.step;
+  return step == tri_training_last_step(t) || (every > 0 && step % every == 0);
 }
 
 /* Whether the validation loss has not improved for evaluation.stop_after evaluations. */
@@ -61,9 +69,9 @@ static inline bool tri_training_stops_early(const tri_training *t) {
   return after > 0 && t->progress.not_better >= after;
 }
 
-/* Whether the run has no more steps to do. */
+/* Whether this process has no more steps to make. */
 static inline bool tri_training_is_over(const tri_training *t) {
-  return t->progress.step >= t->config->optimizer.steps || tri_training_stops_early(t);
+  return t->progress.step >= tri_training_last_step(t) || tri_training_stops_early(t);
 }
 
 /* ---- before and after the steps ---------------------------------------------------------------------------------- */

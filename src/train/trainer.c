@@ -99,6 +99,7 @@ tri_status tri_train(const tri_train_options *options) {
                     .validation_loss = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,
+                    .stop_at = options->stop_at,
                     .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;

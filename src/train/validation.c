@@ -33,8 +33,8 @@ static void compare_with_best(tri_training *t) {
 
 tri_status tri_observe_validation(tri_training *t, tri_made_step *made) {
   const tri_run_config *config = t->config;
-  made->evaluated = !tri_training_diverges(t) && t->data.validation.per_epoch > 0 &&
-                    tri_training_is_due(t->progress.step, config->evaluation.every, config->optimizer.steps);
+  made->evaluated =
+      !tri_training_diverges(t) && t->data.validation.per_epoch > 0 && tri_training_is_due(t, config->evaluation.every);
   if (!made->evaluated) return TRI_OK;
   TRI_TRY(trainer_evaluate(t));
   compare_with_best(t);

@@ -227,3 +227,34 @@ def test_bad_input(tmp_path, corpus, changes, words):
         changes = dict(data=dict(train=str(corpus / "train/train"), sequence=32))
     done = subprocess.run([TRIREME, "train", write_run(tmp_path, corpus, **changes)], capture_output=True, text=True)
     assert done.returncode == 3 and all(word in done.stderr for word in words), done.stderr
+
+
+# ---- --stop-at
+
+def test_stop_at(tmp_path, corpus):
+    """A run that is stopped at steps and goes on is the run that was not, to the bit; at each of them it was looked at and saved."""
+    plain = dict(evaluation=dict(every=10, batches=8), checkpoint=dict(every=0, keep=0, best=False))
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    whole = write_run(tmp_path / "a", corpus, optimizer=dict(global_batch=4, steps=40, lr=2e-2, warmup=4), **plain)
+    trireme("train", whole)
+    run = write_run(tmp_path / "b", corpus, optimizer=dict(global_batch=4, steps=40, lr=2e-2, warmup=4), **plain)
+    first = trireme("train", run, "--stop-at", 7).stderr
+    assert "the rest of the 40 steps: the same command without --stop-at" in first and "7 steps in " in first
+    again = trireme("train", run, "--stop-at", 7).stderr
+    assert "has made its 7 steps already; raise --stop-at to continue" in again
+    trireme("train", run, "--stop-at", 20)
+    summary = json.loads((tmp_path / "b/run/summary.json").read_text())
+    assert summary["steps"] == 20 and summary["ended_early"] is False
+    trireme("train", run, "--stop-at", 400)  # behind the last step: nothing stops it
+    assert [path.name for path in sorted((tmp_path / "b/run/checkpoints").glob("step-*"))] == ["step-00000007", "step-00000020", "step-00000040"]
+    assert [step for step, _ in looks_of(lines_of(tmp_path / "b"))] == [7, 10, 20, 30, 40]
+    whole_lines, lines = lines_of(tmp_path / "a"), lines_of(tmp_path / "b")
+    assert [(line["step"], line["loss"], line["lr"]) for line in lines] == [(line["step"], line["loss"], line["lr"]) for line in whole_lines]
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        assert (tmp_path / "a/run/checkpoints/step-00000040" / file).read_bytes() == (tmp_path / "b/run/checkpoints/step-00000040" / file).read_bytes()
+
+
+@pytest.mark.parametrize("step", ["0", "-3", "soon", "1.5"])
+def test_stop_at_takes_a_step(tmp_path, corpus, step):
+    assert "--stop-at" in trireme("train", write_run(tmp_path, corpus), f"--stop-at={step}", status=2).stderr

@@ -24,7 +24,7 @@ typedef struct train_arguments {
   const char **sets;
   int64_t num_sets;
   const char *resume, *timeline, *layout_from;
-  int64_t ranks, rank;
+  int64_t ranks, rank, stop_at;
   char **given; /* the command line as it was */
   bool dry_run, keys;
 } train_arguments;
@@ -32,7 +32,16 @@ typedef struct train_arguments {
 enum { MOST_LAYOUT_KEYS = 24 };
 
 /* getopt_long's first return value for an option without a letter. */
-enum { OPTION_SET = 256, OPTION_RESUME, OPTION_DRY_RUN, OPTION_KEYS, OPTION_RANK, OPTION_TIMELINE, OPTION_LAYOUT_FROM };
+enum {
+  OPTION_SET = 256,
+  OPTION_RESUME,
+  OPTION_DRY_RUN,
+  OPTION_KEYS,
+  OPTION_RANK,
+  OPTION_TIMELINE,
+  OPTION_LAYOUT_FROM,
+  OPTION_STOP_AT
+};
 
 static const struct option train_options[] = {
     {"set", required_argument, NULL, OPTION_SET},
@@ -43,6 +52,7 @@ static const struct option train_options[] = {
     {"ranks", required_argument, NULL, 'n'},
     {"rank", required_argument, NULL, OPTION_RANK},
     {"layout-from", required_argument, NULL, OPTION_LAYOUT_FROM},
+    {"stop-at", required_argument, NULL, OPTION_STOP_AT},
     {NULL, 0, NULL, 0},
 };
 
@@ -75,6 +85,7 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
       case OPTION_DRY_RUN: out->dry_run = true; break;
       case OPTION_KEYS: out->keys = true; break;
       case 'n': TRI_TRY(tri_option_int("-n", optarg, 1, 1 << 24, &out->ranks)); break;
+      case OPTION_STOP_AT: TRI_TRY(tri_option_int("--stop-at", optarg, 1, INT64_C(1) << 53, &out->stop_at)); break;
       case OPTION_RANK: TRI_TRY(tri_option_int("--rank", optarg, 0, 1 << 24, &out->rank)); break;
       default:
         return tri_option_fault_or_key("train", result, arguments, train_options, tri_run_config_table(), "--set");
@@ -112,6 +123,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .threads = threads,
       .ranks = arguments->ranks,
       .dry_run_rank = arguments->rank,
+      .stop_at = arguments->stop_at,
       .timeline = arguments->timeline,
   };
   tri_status status = tri_train(&options);
@@ -192,23 +204,26 @@ const tri_command tri_command_train = {
     .summary = "train a model as a run file says",
     .help =
         "usage: trireme train RUN.yaml [-n RANKS] [--set KEY=VALUE]... [--resume auto|never|DIR]\n"
-        "                     [--layout-from STUDY.db] [--timeline FILE] [--dry-run]\n"
+        "                     [--layout-from STUDY.db] [--stop-at STEP] [--timeline FILE] [--dry-run]\n"
         "       trireme train --keys\n"
         "\n"
         "Trains the model of the run file and writes metrics, checkpoints and a summary into its `output`.\n"
         "\n"
         "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
+        "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
+        "it out\n"
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    start over; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
         "  --layout-from DB  take the best layout that `trireme tune` has found; `--set layout...` still goes before "
         "it\n"
+        "  --stop-at STEP    end after this step, with an evaluation and a checkpoint; the schedule stays that of all "
+        "steps,\n"
+        "                    and the same command without it goes on\n"
         "  --timeline FILE   write what every rank really did in some steps: FILE.svg, and FILE.json for Perfetto\n"
         "  --dry-run         print the operations, the step program and the memory plan of one rank; train nothing\n"
         "  --rank RANK       the rank whose program a dry run prints (0)\n"
         "  --keys            print every key of a run file with its default\n"
-        "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
-        "it out\n"
         "\n"
         "example: trireme train configs/runs/gpt2-demo.yaml --set optimizer.steps=100\n",
     .holds_signals = true,
