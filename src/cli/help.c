@@ -57,6 +57,7 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
   for (int i = 0; nearest == NULL && (topic = tri_topic_at(i)) != NULL; i++) {
     if (tri_config_meant(topic->table(), name, key, sizeof key)) nearest = key;
   }
+  if (nearest == NULL && tri_help_nearest_key(name, key)) nearest = key;
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file nor a key; did you mean `%s`?",
                     name, nearest);

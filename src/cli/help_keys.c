@@ -1,6 +1,7 @@
 #include "cli/help_keys.h"
 
-#include <stdbool.h>
+#include "config/nearest_word.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -68,6 +69,30 @@ int tri_help_keys(const char *word, FILE *to) {
     for (int i = 0; (s.topic = tri_topic_at(i)) != NULL; i++) tri_config_describe(s.topic->table(), print_key, &s);
   }
   return s.found;
+}
+
+/* The name that is nearest to a word so far: whole names if the word has a section, else their last parts. */
+typedef struct guess {
+  const char *word;
+  char best[128], name[128]; /* as it is compared, and the whole name; "": none yet */
+} guess;
+
+static void compare_key(void *context, const tri_config_described *key) {
+  guess *g = context;
+  const char *dot = strchr(g->word, '.') != NULL ? NULL : strrchr(key->name, '.');
+  const char *const own = dot == NULL ? key->name : dot + 1;
+  const char *const names[] = {g->best, own};
+  if (tri_nearest_word(g->word, names, 2) != own) return;
+  snprintf(g->best, sizeof g->best, "%s", own);
+  snprintf(g->name, sizeof g->name, "%s", key->name);
+}
+
+bool tri_help_nearest_key(const char *word, char name[128]) {
+  guess g = {.word = word};
+  const tri_topic *topic;
+  for (int i = 0; (topic = tri_topic_at(i)) != NULL; i++) tri_config_describe(topic->table(), compare_key, &g);
+  snprintf(name, 128, "%s", g.name);
+  return g.name[0] != '\0';
 }
 
 void tri_help_topic(const tri_topic *topic, FILE *to) {

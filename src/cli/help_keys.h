@@ -4,6 +4,7 @@
 
 #include "cli/topics.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 /* Prints the keys that a word means, in every kind of file that has such: the key of that full name ("optimizer.lr"),
@@ -12,5 +13,8 @@ int tri_help_keys(const char *word, FILE *to);
 
 /* Prints all keys of a kind of file: on a terminal as paragraphs of its width, elsewhere each in one line. */
 void tri_help_topic(const tri_topic *topic, FILE *to);
+
+/* The key of all these files whose name is nearest to a word that is none, in name[128]; false if none is near. */
+bool tri_help_nearest_key(const char *word, char name[128]);
 
 #endif

@@ -182,9 +182,10 @@ const tri_command tri_command_plan = {
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
-        "                      efficiency and cost; A..B:STEP goes up by STEP: --devices 512..2048:256\n"
+        "                      efficiency and cost; A..B:STEP goes up by STEP: --devices "
+        "512..2048:256\n" TRI_PLAN_BATCH_HELP
         "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
-        "  --top K             how many (5)\n"
+        "  --top K             how many (5)\n" TRI_PLAN_FURTHER_HELP
         "  --pareto            the fastest for each amount of memory instead\n"
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
         "  --keys WHAT         print every key of clusters' or of systems' files with its default, and plan nothing\n"

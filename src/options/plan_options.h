@@ -72,28 +72,31 @@ enum {
       {"precision", required_argument, NULL, TRI_OPTION_PLAN_PRECISION}, {                                             \
     "json", no_argument, NULL, TRI_OPTION_PLAN_JSON                                                                    \
   }
+/* The help of these options, in the order in which people ask: between the parts stands what a command says of
+ * --devices A..B, and its --layout. */
 #define TRI_PLAN_OPTION_HELP                                                                                           \
   "  --model M           a preset (configs/models), a model file, or a checkpoint's, a run's or a Hugging Face "       \
   "folder\n"                                                                                                           \
   "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
-  "  --devices N         how many devices; a part of one node, or whole nodes\n"                                       \
+  "  --devices N         how many devices; a part of one node, or whole nodes\n"
+#define TRI_PLAN_BATCH_HELP                                                                                            \
   "  --global-batch B    sequences in one step\n"                                                                      \
-  "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"           \
+  "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"
+#define TRI_PLAN_FURTHER_HELP                                                                                          \
+  "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
+  "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
+  "costs\n"                                                                                                            \
+  "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
+  "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
+  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
+  "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj],\n"    \
+  "                      freeze=[\"*norm*\"], optimizer.state=int8; as often as wanted\n"                              \
   "  --lengths L         documents as long as L's, which do not see each other (data.documents: masked): a corpus, "   \
   "or\n"                                                                                                               \
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
-  "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
-  "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj], "     \
-  "freeze=[\"*norm*\"],\n"                                                                                             \
-  "                      optimizer.state=int8; as often as wanted\n"                                                   \
   "  --expert-imbalance X  rows of the busiest rank's experts: X times those under perfect balance "                   \
   "(1)\n"                                                                                                              \
-  "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
-  "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
-  "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
-  "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
-  "costs\n"                                                                                                            \
   "  --json              one JSON document on standard output\n"
 
 tri_plan_options tri_plan_options_default(void);

@@ -52,9 +52,11 @@ void tri_html_begin(const char *title, FILE *to) {
           ".panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:.5rem}"
           ".kin{stroke:#b9c7d6}.taken{stroke:#d98a75;stroke-dasharray:4 3}."
           "bad{fill:#b5432a}\n"
-          "svg text{fill:#45525f}.wide{overflow-x:auto}table{border-collapse:collapse;width:100%%;font-size:.85rem}\n"
+          "svg text{fill:#45525f}.wide{overflow-x:auto;width:max-content;min-width:100%%;max-width:calc(100vw - "
+          "3rem);position:relative;left:50%%;transform:translateX(-50%%)}table{border-collapse:collapse;width:100%%;"
+          "font-size:.85rem}\n"
           "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
-          "#dde3ea;white-space:nowrap}.winner{background:#fdf1e3}\n"
+          "#dde3ea;white-space:nowrap}td:last-child{white-space:normal}.winner{background:#fdf1e3}\n"
           "p{overflow-wrap:anywhere}@media(max-width:600px){svg:not(.panel){font-size:19px}}"
           "@media "
           "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");

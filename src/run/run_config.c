@@ -171,22 +171,22 @@ static const tri_config_key checkpoint_keys[] = {
 };
 TABLE(checkpoint_table, checkpoint_keys);
 
-static const tri_config_key prompt_keys[] = {
-    {.name = "text",
-     .type = TRI_CONFIG_STRING,
-     .offset = offsetof(tri_sample_prompt, text),
-     .bytes = sizeof(((tri_sample_prompt *)0)->text),
-     .fallback = "",
-     .help = "prompt of a sample; empty: the beginning of a text"},
-};
+#define PROMPT_ROW(HELP)                                                                                               \
+  {                                                                                                                    \
+    .name = "text", .type = TRI_CONFIG_STRING, .offset = offsetof(tri_sample_prompt, text),                            \
+    .bytes = sizeof(((tri_sample_prompt *)0)->text), .fallback = "", .help = HELP                                      \
+  }
+static const tri_config_key prompt_keys[] = {PROMPT_ROW("prompt of a sample; empty: the beginning of a text")};
+static const tri_config_key chat_keys[] = {PROMPT_ROW("message of a user")};
 TABLE(prompt_table, prompt_keys);
+TABLE(chat_table, chat_keys);
 
 static const tri_config_key samples_keys[] = {
     {KEY("prompts", samples.prompts, TRI_CONFIG_LIST), .table = &prompt_table, .plain = "text", .in_line = true,
      .bytes = sizeof(tri_sample_prompt), .count = offsetof(tri_run_config, samples.num_prompts),
      .range = {.low = 0, .high = TRI_MOST_SAMPLES}, .derived = "none",
      .help = "prompts of the texts that every checkpoint adds to samples.jsonl: [\"The ship\", \"\"]"},
-    {KEY("chat", samples.chat, TRI_CONFIG_LIST), .table = &prompt_table, .plain = "text", .in_line = true,
+    {KEY("chat", samples.chat, TRI_CONFIG_LIST), .table = &chat_table, .plain = "text", .in_line = true,
      .bytes = sizeof(tri_sample_prompt), .count = offsetof(tri_run_config, samples.num_chat),
      .range = {.low = 0, .high = TRI_MOST_SAMPLES}, .derived = "none",
      .help =

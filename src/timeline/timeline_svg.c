@@ -355,6 +355,17 @@ static void draw_time(drawing *d) {
                       in.name);
 }
 
+/* Which of the steps are drawn, where they are not all, and what the small numbers are. */
+static void draw_note(drawing *d) {
+  const long long first = d->num_steps == 0 ? 0 : (long long)d->steps[0].step + 1;
+  tri_file_writer_put(d->to, "<text x=\"%d\" y=\"%.1f\" font-size=\"11\">", MARGIN, top_of_row(d, d->rows) + 40);
+  if (d->num_steps < d->shares.num_steps) {
+    tri_file_writer_put(d->to, "drawn: steps %lld to %lld, the last of these %lld; ", first,
+                        (long long)d->steps[d->num_steps - 1].step + 1, (long long)d->shares.num_steps);
+  }
+  tri_file_writer_put(d->to, "a number in a bar is its micro-batch, counted from 0</text>\n");
+}
+
 static void draw_steps(drawing *d) {
   for (int64_t i = 0; i < d->num_steps; i++) {
     double x = d->left + tri_view_place(&d->view, d->steps[i].begin_s);
@@ -417,6 +428,7 @@ static tri_status timeline_svg_draw(drawing *d, const char *title) {
   draw_head(d, title);
   for (int row = 0; row < d->rows && status == TRI_OK; row++) status = draw_row(d, row);
   draw_steps(d);
+  draw_note(d);
   draw_time(d);
   tri_file_writer_put(d->to, "</svg>\n");
   tri_free(d->spans.spans);

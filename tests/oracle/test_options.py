@@ -238,6 +238,8 @@ def test_help_of_keys_and_sections():
         assert len(text.splitlines()) > 80
     assert "(cluster file)" in trireme("help", "memory_bandwidth").stdout
     assert "did you mean `optimizer.lr`?" in trireme("help", "learning_rate", status=2).stderr
+    for typed, meant in (("optimizer.epoch", "optimizer.epochs"), ("optimzer.lr", "optimizer.lr"), ("warmpu", "optimizer.warmup"), ("layout.tensors", "layout.tensor")):
+        assert f"did you mean `{meant}`?" in trireme("help", typed, status=2).stderr
     assert "is neither a command nor a kind of file nor a key" in trireme("help", "zzzz", status=2).stderr
 
 
