@@ -91,7 +91,7 @@ static bool offer_named(const char *command, const char *option, const wanted *w
     return true;
   }
   if (strcmp(option, "method") == 0) {
-    static const char *const tune[] = {"gaussian", "random", "grid", "exhaustive", "pbt", NULL};
+    static const char *const tune[] = {"gaussian", "random", "grid", "exhaustive", "pbt", "halving", NULL};
     static const char *const merge[] = {"linear", "task_arithmetic", "slerp", "ties", NULL};
     offer_list(w, strcmp(command, "merge") == 0 ? merge : tune);
   } else if (strcmp(option, "optimizer") == 0) {

@@ -120,6 +120,8 @@ static const other_name_row rows[] = {
     {"space.high", "max maximum upper"},
     {"space.powers", "log log_scale"},
     {"objective", "metric goal direction"},
+    {"validation_loss", "loss val_loss eval_loss test_loss"},
+    {"halving", "successive_halving sha asha hyperband"},
     {"node_devices", "devices_per_node gpus_per_node num_gpus"},
     {"memory_bytes", "memory device_memory hbm vram"},
     {"memory_bandwidth", "hbm_bandwidth"},

@@ -75,6 +75,12 @@ void tri_chart_set_across(tri_chart *c, const char *name, tri_chart_span span, b
   c->x.plot.whole = whole;
 }
 
+void tri_chart_set_across_logarithmic(tri_chart *c, const char *name, tri_chart_span span) {
+  const double factor = pow(span.high / span.low, 0.03) * 1.05;
+  c->x = axis_between(c->form.left, right_edge(c), (tri_chart_span){span.low / factor, span.high * factor}, name);
+  c->x.plot.logarithmic = true;
+}
+
 void tri_chart_set_values(tri_chart *c, const char *name, tri_chart_span span, bool logarithmic) {
   if (!(span.high >= span.low)) span = (tri_chart_span){0, 1};
   const double wide = span.high - span.low, factor = logarithmic ? pow(span.high / span.low, 0.05) : 1;

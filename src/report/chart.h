@@ -62,6 +62,8 @@ bool tri_chart_is_wide(tri_chart_span span);
 
 /* From left to right, without a margin: one value alone is in the middle. `whole`: ticks at whole numbers alone. */
 void tri_chart_set_across(tri_chart *chart, const char *name, tri_chart_span span, bool whole);
+/* The same, logarithmic, with some room on both sides: 0 < span.low. */
+void tri_chart_set_across_logarithmic(tri_chart *chart, const char *name, tri_chart_span span);
 /* Upward, with some room below and above; from 0 to 1 if the span has no value. */
 void tri_chart_set_values(tri_chart *chart, const char *name, tri_chart_span span, bool logarithmic);
 /* A word for each of 0, 1, ..., count - 1, from left to right, or from the top down. */

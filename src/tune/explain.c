@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "plan/accuracy.h"
 #include "tune/shapley.h"
+#include "tune/study_objective.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,17 +12,11 @@
 
 enum { MOST_EXPLAINED = 64, MOST_BACKGROUND = 32, MOST_SHOWN = 10 };
 
-const char *tri_explain_objective_unit(tri_objective objective) {
-  switch (objective) {
-    case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device, recomputed products counted";
-    case TRI_OBJECTIVE_TOKENS: return "tokens/s";
-    case TRI_OBJECTIVE_COST: return "tokens a device-second";
-    case TRI_OBJECTIVE_TIME_TO_LOSS: return "1 + times an hour that the target loss is reached; below 1 target / loss";
-  }
-  return "";
-}
+const char *tri_explain_unit(const tri_study *study) { return tri_objective_unit(study->objective); }
 
-const char *tri_explain_unit(const tri_study *study) { return tri_explain_objective_unit(study->objective); }
+double tri_explain_shown(const tri_explanation *e, const tri_trial *trial) {
+  return tri_objective_shown(e->study->objective, trial->value);
+}
 
 /* What simulated trials rest on. A report of a store knows neither, if what the study names is not there any more. */
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {
@@ -57,7 +52,7 @@ static void find_effects(tri_explanation *e) {
         if (e->trials[i].point.at[k] != v) continue;
         if (e->trials[i].state == TRI_TRIAL_FAILED) e->failures[k][v]++;
         if (e->trials[i].state != TRI_TRIAL_DONE) continue;
-        sum += e->trials[i].value;
+        sum += tri_explain_shown(e, &e->trials[i]);
         count++;
       }
       e->effect[k][v] = count > 0 ? sum / count : NAN;
@@ -156,8 +151,8 @@ static void print_best(const tri_explanation *e, FILE *to) {
   }
   qsort(sorted, (size_t)n, sizeof *sorted, compare_trials);
   for (int64_t i = 0; i < n && i < MOST_SHOWN; i++) {
-    fprintf(to, "%4ld  trial %-5ld %12.4f  %s%s\n", (long)i + 1, (long)sorted[i]->number, sorted[i]->value,
-            tri_point_text(&e->study->space, &sorted[i]->point, text, sizeof text),
+    fprintf(to, "%4ld  trial %-5ld %12.4f  %s%s\n", (long)i + 1, (long)sorted[i]->number,
+            tri_explain_shown(e, sorted[i]), tri_point_text(&e->study->space, &sorted[i]->point, text, sizeof text),
             sorted[i]->early ? "  (stopped early)" : "");
   }
   tri_free(sorted);
@@ -200,7 +195,9 @@ static void print_pareto(const tri_explanation *e, FILE *to) {
   }
 }
 
+/* Whether memory is known and is a price: of a loss it is what the run takes, whatever comes out. */
 static bool knows_memory(const tri_explanation *e) {
+  if (e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return false;
   for (int64_t i = 0; i < e->count; i++) {
     if (tri_explain_is_pareto(e, i)) return true;
   }
@@ -264,7 +261,7 @@ static json_t *json_of_trials(const tri_explanation *e) {
     json_t *object = json_pack("{s:I, s:s, s:s, s:s, s:f}", "number", (json_int_t)t->number, "point",
                                tri_point_text(&e->study->space, &t->point, text, sizeof text), "state",
                                tri_trial_state_name(t->state), "reason", t->reason, "seconds", t->seconds);
-    if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(t->value));
+    if (t->state == TRI_TRIAL_DONE) json_object_set_new(object, "value", json_real(tri_explain_shown(e, t)));
     if (t->memory > 0) json_object_set_new(object, "memory", json_real(t->memory));
     json_array_append_new(trials, object);
   }
@@ -309,7 +306,7 @@ json_t *tri_explain_json(const tri_explanation *e) {
   const tri_study *study = e->study;
   char text[TRI_POINT_TEXT_BYTES];
   json_t *pareto = json_array();
-  for (int64_t i = 0; i < e->count; i++) {
+  for (int64_t i = 0; i < e->count && knows_memory(e); i++) {
     if (tri_explain_is_pareto(e, i)) json_array_append_new(pareto, json_integer(e->trials[i].number));
   }
   json_t *document =
@@ -325,9 +322,10 @@ json_t *tri_explain_json(const tri_explanation *e) {
   }
   if (document != NULL && e->best >= 0) {
     const tri_trial *best = &e->trials[e->best];
-    json_object_set_new(document, "best",
-                        json_pack("{s:I, s:f, s:s}", "number", (json_int_t)best->number, "value", best->value, "point",
-                                  tri_point_text(&study->space, &best->point, text, sizeof text)));
+    json_object_set_new(
+        document, "best",
+        json_pack("{s:I, s:f, s:s}", "number", (json_int_t)best->number, "value", tri_explain_shown(e, best), "point",
+                  tri_point_text(&study->space, &best->point, text, sizeof text)));
   }
   return document;
 }

@@ -1,8 +1,10 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
+#include "base/memory.h"
 #include "report/chart.h"
 #include "report/html.h"
 #include "tune/explain.h"
+#include "tune/loss_plot.h"
 
 #include <math.h>
 
@@ -22,7 +24,7 @@ static spans spans_of(const tri_explanation *e, int64_t num_known) {
   for (int64_t i = 0; i < e->count + num_known; i++) {
     const tri_trial *t = i < e->count ? &e->trials[i] : &e->known[i - e->count];
     if (t->state != TRI_TRIAL_DONE) continue;
-    tri_chart_span_add(&found.value, t->value);
+    tri_chart_span_add(&found.value, tri_explain_shown(e, t));
     tri_chart_span_add(&found.memory, 100 * t->memory);
   }
   return found;
@@ -52,7 +54,7 @@ static void print_known_lines(const tri_explanation *e, const tri_chart *c) {
 static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart c;
   char name[80];
-  double best = -INFINITY;
+  const tri_trial *best = NULL;
   begin_plot(&c, &tri_chart_medium, "The best so far", to);
   snprintf(name, sizeof name, "trials, in their order (× failed%s)", known_legend(e));
   tri_chart_set_across(&c, name, (tri_chart_span){1, (double)e->count}, true);
@@ -60,15 +62,16 @@ static void print_course(const tri_explanation *e, FILE *to) {
   tri_chart_draw_axes(&c);
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
-    if (t->state == TRI_TRIAL_DONE) tri_chart_dot(&c, "class=\"done\"", 3, (double)i + 1, t->value, NULL);
+    if (t->state == TRI_TRIAL_DONE)
+      tri_chart_dot(&c, "class=\"done\"", 3, (double)i + 1, tri_explain_shown(e, t), NULL);
     if (t->state != TRI_TRIAL_FAILED) continue;
     tri_chart_text(&c, "class=\"bad\"", tri_chart_x(&c, (double)i + 1), c.y.plot.start + 4, "middle", "×");
   }
   tri_chart_line line = tri_chart_line_begin(&c, "class=\"best\"");
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
-    if (t->state == TRI_TRIAL_DONE && !t->early && t->value > best) best = t->value;
-    tri_chart_line_to(&line, (double)i + 1, best);
+    if (t->state == TRI_TRIAL_DONE && !t->early && (best == NULL || t->value > best->value)) best = t;
+    tri_chart_line_to(&line, (double)i + 1, best == NULL ? NAN : tri_explain_shown(e, best));
   }
   tri_chart_line_end(&line);
   print_known_lines(e, &c);
@@ -112,6 +115,22 @@ static void print_importance(const tri_explanation *e, FILE *to) {
           e->failed > 0 ? ", <b class=\"key failing\"></b> of all, those that failed counted as worth nothing" : "");
 }
 
+/* Of a validation loss: over each parameter. */
+static void print_losses(const tri_explanation *e, FILE *to) {
+  const tri_study *study = e->study;
+  tri_loss_mark *marks = NULL;
+  int64_t n = 0;
+  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS) return;
+  if (tri_alloc("marks", (size_t)e->count, sizeof *marks, &marks) != TRI_OK) return;
+  for (int64_t i = 0; i < e->count; i++) {
+    const tri_trial *t = &e->trials[i];
+    if (t->state != TRI_TRIAL_DONE) continue;
+    marks[n++] = (tri_loss_mark){&t->point, t->number, study->trial.steps, tri_explain_shown(e, t)};
+  }
+  for (int64_t k = 0; k < study->space.num_knobs; k++) tri_loss_plot(study, k, marks, n, to);
+  tri_free(marks);
+}
+
 static void words_of(const tri_knob *knob, const char *words[TRI_KNOB_VALUES]) {
   for (int64_t v = 0; v < knob->count; v++) words[v] = knob->words[v];
 }
@@ -133,7 +152,7 @@ static void print_panel(const tri_explanation *e, int32_t k, FILE *to) {
       const tri_trial *t = &e->trials[i];
       if (t->point.at[k] != v || t->state != TRI_TRIAL_DONE) continue;
       seen++;
-      tri_chart_dot(&c, "class=\"done\"", 2, at, t->value, NULL);
+      tri_chart_dot(&c, "class=\"done\"", 2, at, tri_explain_shown(e, t), NULL);
     }
     if (seen > 0) tri_chart_segment(&c, "class=\"best\"", at - 0.35, effect, at + 0.35, effect);
     if (failed == 0) continue;
@@ -205,7 +224,7 @@ static void print_regions(const tri_explanation *e, FILE *to) {
 static void print_pareto(const tri_explanation *e, FILE *to) {
   tri_chart c;
   const spans s = spans_of(e, e->study->num_known);
-  if (s.memory.high <= 0) return;
+  if (s.memory.high <= 0 || e->study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) return;
   begin_plot(&c, &tri_chart_medium, "Value and memory", to);
   tri_chart_set_across(&c, "memory of the fullest device, %", s.memory, false);
   tri_chart_set_values(&c, NULL, s.value, false);
@@ -263,7 +282,7 @@ static void print_trials(const tri_explanation *e, FILE *to) {
   for (int64_t i = 0; i < e->count; i++) {
     const tri_trial *t = &e->trials[i];
     fprintf(to, "<tr%s><td>%ld</td><td>", i == e->best ? " class=\"winner\"" : "", (long)t->number);
-    if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", t->value);
+    if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", tri_explain_shown(e, t));
     fprintf(to, "</td><td>");
     tri_html_text(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
@@ -285,9 +304,10 @@ void tri_explain_html(const tri_explanation *e, FILE *to) {
   if (e->best >= 0) {
     char text[TRI_POINT_TEXT_BYTES];
     fprintf(to, "<p>The best, trial %ld: <strong>%.4f</strong> %s with ", (long)e->trials[e->best].number,
-            e->trials[e->best].value, tri_explain_unit(e->study));
+            tri_explain_shown(e, &e->trials[e->best]), tri_explain_unit(e->study));
     tri_html_text(tri_point_text(&e->study->space, &e->trials[e->best].point, text, sizeof text), to);
     fprintf(to, ".</p>\n");
+    print_losses(e, to);
     print_course(e, to);
     print_importance(e, to);
     print_known(e, to);

@@ -8,23 +8,17 @@
 
 /* The rows from which the best comes, by round: line[round - 1]; its length. */
 static int64_t line_of(const tri_member *rows, int64_t count, const tri_member *line[TRI_MOST_ROUNDS]) {
-  const tri_member *at = tri_population_best(rows, count);
+  const tri_member *at = tri_rounds_best(rows, count);
   int64_t length = at == NULL ? 0 : at->round;
   for (int64_t round = length; round > 0 && at != NULL; round--) {
     line[round - 1] = at;
-    at = at->parent > 0 ? tri_population_find(rows, count, at->parent, round - 1) : NULL;
+    at = at->parent > 0 ? tri_rounds_find(rows, count, at->parent, round - 1) : NULL;
     if (at == NULL && round > 1) { /* it restarted there */
       for (int64_t i = round - 1; i > 0; i--) line[i - 1] = NULL;
       break;
     }
   }
   return length;
-}
-
-static int64_t count_of(const tri_member *rows, int64_t count, tri_trial_state state) {
-  int64_t found = 0;
-  for (int64_t i = 0; i < count; i++) found += rows[i].state == state;
-  return found;
 }
 
 static int64_t takeovers(const tri_member *rows, int64_t count) {
@@ -36,11 +30,11 @@ static int64_t takeovers(const tri_member *rows, int64_t count) {
 /* ---- text and JSON ----------------------------------------------------------------------------------------------- */
 
 void tri_population_text(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
-  const tri_member *line[TRI_MOST_ROUNDS] = {NULL}, *best = tri_population_best(rows, count);
+  const tri_member *line[TRI_MOST_ROUNDS] = {NULL}, *best = tri_rounds_best(rows, count);
   int64_t length = line_of(rows, count, line);
   fprintf(to, "%s: %ld members, %ld rounds of %ld steps; %ld stretches done, %ld failed, %ld took another's weights\n",
           study->name, (long)study->population.members, (long)study->population.rounds, (long)study->population.steps,
-          (long)count_of(rows, count, TRI_TRIAL_DONE), (long)count_of(rows, count, TRI_TRIAL_FAILED),
+          (long)tri_rounds_count(rows, count, TRI_TRIAL_DONE), (long)tri_rounds_count(rows, count, TRI_TRIAL_FAILED),
           (long)takeovers(rows, count));
   if (best == NULL) {
     fprintf(to, "no stretch has come to an end yet\n");
@@ -72,12 +66,12 @@ static json_t *json_of(const tri_study *study, const tri_member *row) {
 }
 
 json_t *tri_population_json(const tri_study *study, const tri_member *rows, int64_t count) {
-  const tri_member *best = tri_population_best(rows, count);
+  const tri_member *best = tri_rounds_best(rows, count);
   json_t *members = json_array();
   for (int64_t i = 0; i < count; i++) json_array_append_new(members, json_of(study, &rows[i]));
   json_t *document = json_pack("{s:s, s:s, s:I, s:I, s:o}", "study", study->name, "unit", "validation loss", "done",
-                               (json_int_t)count_of(rows, count, TRI_TRIAL_DONE), "failed",
-                               (json_int_t)count_of(rows, count, TRI_TRIAL_FAILED), "members", members);
+                               (json_int_t)tri_rounds_count(rows, count, TRI_TRIAL_DONE), "failed",
+                               (json_int_t)tri_rounds_count(rows, count, TRI_TRIAL_FAILED), "members", members);
   if (document != NULL && best != NULL) json_object_set_new(document, "best", json_of(study, best));
   return document;
 }
@@ -90,7 +84,7 @@ static double value_of(const tri_member *row, int64_t what) { return what < 0 ? 
 /* Each stretch a dot; a line from that whose weights it began with. */
 static void print_stretches(const tri_chart *c, const tri_member *rows, int64_t count, int64_t what) {
   for (int64_t i = 0; i < count; i++) {
-    const tri_member *row = &rows[i], *from = tri_population_find(rows, count, row->parent, row->round - 1);
+    const tri_member *row = &rows[i], *from = tri_rounds_find(rows, count, row->parent, row->round - 1);
     char title[40];
     if (row->state != TRI_TRIAL_DONE) continue;
     if (from != NULL && from->state == TRI_TRIAL_DONE) {
@@ -132,7 +126,7 @@ static void print_plot(const tri_study *study, const tri_member *rows, int64_t c
 }
 
 static void print_rows(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
-  const tri_member *best = tri_population_best(rows, count);
+  const tri_member *best = tri_rounds_best(rows, count);
   fprintf(to,
           "<h2>Stretches</h2>\n<div class=\"wide\"><table><tr><th>round</th><th>member</th><th>from</th><th>loss</th>");
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
@@ -157,7 +151,7 @@ static void print_rows(const tri_study *study, const tri_member *rows, int64_t c
 }
 
 void tri_population_html(const tri_study *study, const tri_member *rows, int64_t count, FILE *to) {
-  const tri_member *best = tri_population_best(rows, count);
+  const tri_member *best = tri_rounds_best(rows, count);
   tri_html_begin(study->name, to);
   fprintf(to,
           "<p>%ld members, %ld rounds of %ld steps. In each round the worst continue from the weights of one of the "

@@ -2,6 +2,7 @@
 
 #include "base/lines.h"
 #include "base/memory.h"
+#include "schedule/layout_config.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -20,6 +21,11 @@ static void add_word(tri_short_run *run, const char *word) {
   snprintf(run->words[run->count], TRI_RUN_WORD_BYTES, "%.4150s", word);
   run->line[run->count] = run->words[run->count];
   run->count++;
+}
+
+void tri_short_run_add(tri_short_run *run, const char *option, const char *value) {
+  add_word(run, option);
+  add_word(run, value);
 }
 
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) {
@@ -54,8 +60,7 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
     add_word(run, "-n");
     add_word(run, text);
   }
-  add_word(run, "--resume");
-  add_word(run, resume);
+  tri_short_run_add(run, "--resume", resume);
   tri_short_run_set(run, "output", "%s", folder);
   tri_short_run_set(run, "max_restarts", "0");
   tri_short_run_set(run, "evaluation.stop_after", "0"); /* the study says when it ends, and what stays */
@@ -63,6 +68,35 @@ tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const cha
   tri_short_run_set(run, "samples.prompts", "[]"); /* they are not read, and random tokens spell nothing */
   *out = run;
   return TRI_OK;
+}
+
+void tri_short_run_plan(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan) {
+  char layout[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
+  tri_layout_text_of_all(&plan->layout, layout, sizeof layout);
+  for (const char *at = layout; tri_layout_next_word(&at, word);) {
+    char key[TRI_LAYOUT_WORD_BYTES + 8], *value = strchr(word, '=');
+    *value++ = '\0';
+    snprintf(key, sizeof key, "layout.%s", word);
+    tri_short_run_set(run, key, "%s", value);
+  }
+  for (int64_t k = 0; k < study->space.num_knobs; k++) {
+    const char *knob = study->space.knobs[k].name, *chosen = tri_study_optimizer_word(knob, &plan->optimizer);
+    if (chosen != NULL) tri_short_run_set(run, knob, "%s", chosen);
+  }
+  tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)plan->global_batch);
+  tri_short_run_set(run, "optimizer.steps", "%ld", (long)tri_study_trial_steps(study));
+}
+
+void tri_short_run_learn(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan) {
+  const int64_t steps = tri_study_trial_steps(study);
+  char settings[sizeof plan->settings], *rest = NULL;
+  tri_short_run_set(run, "optimizer.warmup", "%ld", (long)(study->warmup < steps ? study->warmup : steps));
+  memcpy(settings, plan->settings, sizeof settings);
+  for (char *key = strtok_r(settings, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
+    char *value = strchr(key, '=');
+    *value++ = '\0';
+    tri_short_run_set(run, key, "%s", value);
+  }
 }
 
 tri_process_limits tri_short_run_limits(const tri_study *study, int part) {
@@ -109,10 +143,22 @@ double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count) {
   return 0.5 * (seconds[(*count - 1) / 2] + seconds[*count / 2]);
 }
 
-double tri_short_run_loss(const char *folder) {
-  double losses[MOST_STEPS];
-  int64_t count = read_metrics(folder, "validation_loss", 0, losses);
-  return count > 0 ? losses[count - 1] : NAN;
+double tri_short_run_loss(const char *folder, int64_t step) {
+  char path[TRI_PATH_BYTES];
+  tri_line line;
+  tri_lines *lines = NULL;
+  double found = NAN;
+  if (tri_path_join(path, folder, "metrics.jsonl") != TRI_OK) return NAN;
+  if (tri_lines_open(path, LONGEST_LINE_BYTES, &lines) != TRI_OK) return NAN;
+  while (next_line(lines, &line)) {
+    json_t *object = json_loadb(line.text, line.bytes, 0, NULL);
+    const json_t *loss = json_object_get(object, "validation_loss");
+    if (json_integer_value(json_object_get(object, "step")) == step)
+      found = json_is_number(loss) ? json_number_value(loss) : NAN;
+    json_decref(object);
+  }
+  tri_lines_close(lines);
+  return found;
 }
 
 tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {

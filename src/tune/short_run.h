@@ -18,8 +18,14 @@ typedef struct tri_short_run {
  * Release *out with tri_free. */
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out);
-/* Appends --set key=value. */
+/* Appends an option and its value, and --set key=value. */
+void tri_short_run_add(tri_short_run *run, const char *option, const char *value);
 void tri_short_run_set(tri_short_run *run, const char *key, const char *format, ...) TRI_PRINTF(3, 4);
+
+/* Sets the layout of a plan, its batch and its choices of the optimizer, and the steps of a trial. */
+void tri_short_run_plan(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan);
+/* Sets the other keys of a plan: the run learns as its file says, with its warm-up if a trial is long enough. */
+void tri_short_run_learn(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan);
 
 /* The limits of the study for one of its subprocesses: number `part` of those that run at once. */
 tri_process_limits tri_short_run_limits(const tri_study *study, int part);
@@ -29,8 +35,8 @@ tri_status tri_own_path(char path[TRI_PATH_BYTES]);
 
 /* The median of its steps' seconds without the first `skip` steps; 0 if there is none. *count: the number of steps. */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
-/* The last validation loss, or NaN. */
-double tri_short_run_loss(const char *folder);
+/* The validation loss after a step; NaN if there is none. */
+double tri_short_run_loss(const char *folder, int64_t step);
 
 /* When a run reached a target validation loss; if it has not, the members have the values so far. */
 typedef struct tri_way_to_loss {

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -70,6 +71,9 @@ static uint64_t sum_of_file(const char *path) {
   return sum;
 }
 
+/* The line of a validation loss's steps, which the study's file may leave to the run file. */
+#define STEPS_LINE "steps "
+
 /* What must be the same for trials to be comparable. */
 static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
@@ -89,6 +93,8 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
                              study->trial.target_loss, (long long)study->trial.warmup + (long long)study->trial.steps,
                              study->trial.minutes);
   }
+  if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && held < bytes)
+    held += (size_t)snprintf(text + held, bytes - held, STEPS_LINE "%lld\n", (long long)study->trial.steps);
   for (int64_t k = 0; k < study->space.num_knobs && held < bytes; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     held += (size_t)snprintf(text + held, bytes - held, "%s", knob->name);
@@ -560,12 +566,24 @@ static tri_status text_of(const char *path, const char *sql, char *text, size_t 
   return status;
 }
 
+/* `text` is scratch of TRI_STUDY_TEXT_BYTES. */
+static tri_status read_steps(const char *path, char *text, tri_study *out) {
+  TRI_TRY(text_of(path, "SELECT text FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES));
+  const char *line = strstr(text, "\n" STEPS_LINE);
+  const long long steps = line == NULL ? 0 : strtoll(line + 1 + strlen(STEPS_LINE), NULL, 10);
+  if (steps < 1 || steps > TRI_STORE_MOST_NUMBER)
+    return tri_fail(TRI_BAD_FILE, "%s does not say how many steps its trials have; name another file", path);
+  out->trial.steps = steps;
+  return TRI_OK;
+}
+
 tri_status tri_store_study(const char *path, tri_study *out) {
   char *text = NULL;
   TRI_TRY(tri_alloc("a study's text", TRI_STUDY_TEXT_BYTES, 1, &text));
   tri_status status = text_of(path, "SELECT file FROM study WHERE id = 1", text, TRI_STUDY_TEXT_BYTES);
   if (status == TRI_OK && text[0] == '\0') status = tri_fail(TRI_BAD_FILE, "%s holds no study yet", path);
   if (status == TRI_OK) status = tri_study_read(path, text, strlen(text), out);
+  if (status == TRI_OK && out->trial.steps == 0) status = read_steps(path, text, out);
   tri_free(text);
   return status;
 }

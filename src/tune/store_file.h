@@ -3,7 +3,7 @@
 #define TRI_TUNE_STORE_FILE_H
 
 #include "base/file.h"
-#include "tune/population.h"
+#include "tune/rounds.h"
 #include "tune/store.h"
 #include "tune/store_guard.h"
 

@@ -1,6 +1,6 @@
-/* The members of a population in the store. */
+/* The rounds of members in the store (rounds.h). */
 #include "base/memory.h"
-#include "tune/population.h"
+#include "tune/rounds.h"
 #include "tune/store_file.h"
 
 #include <stdio.h>
@@ -8,12 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PARAMS_BYTES = 512 };
+enum { PARAMS_BYTES = TRI_POINT_TEXT_BYTES };
 
-/* "lr=0.001,clip=1": all digits that matter. */
-static void write_params(const tri_study *study, const double *values, char text[PARAMS_BYTES]) {
+/* "lr=0.001,clip=1": all digits that matter; of a method whose members are points of the space, its point. */
+static void write_params(const tri_study *study, const tri_member *row, char text[PARAMS_BYTES]) {
+  const double *values = row->values;
   size_t held = 0;
   text[0] = '\0';
+  if (study->search.method == TRI_METHOD_HALVING) {
+    tri_point_text(&study->space, &row->point, text, PARAMS_BYTES);
+    return;
+  }
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     int added = snprintf(text + held, PARAMS_BYTES - held, "%s%s=%.17g", k == 0 ? "" : ",", study->space.knobs[k].name,
                          values[k]);
@@ -21,7 +26,10 @@ static void write_params(const tri_study *study, const double *values, char text
   }
 }
 
-static void read_params(const tri_study *study, const char *text, double *values) {
+static tri_status read_params(const tri_study *study, const char *text, tri_member *row) {
+  double *values = row->values;
+  if (study->search.method == TRI_METHOD_HALVING)
+    return tri_point_parse(&study->space, text == NULL ? "" : text, &row->point);
   for (const char *at = text; at != NULL && *at != '\0';) {
     size_t length = strcspn(at, "=");
     int64_t knob = tri_space_find(&study->space, at, length);
@@ -29,6 +37,7 @@ static void read_params(const tri_study *study, const char *text, double *values
     at = strchr(at, ',');
     if (at != NULL) at++;
   }
+  return TRI_OK;
 }
 
 /* `before` is the row before it, if there is one. */
@@ -75,7 +84,13 @@ tri_status tri_store_members(tri_store *s, const tri_member **out, int64_t *coun
                         s->path, (long long)row->member, sqlite3_column_bytes(query, 4), PARAMS_BYTES - 1);
       break;
     }
-    read_params(s->study, params, row->values);
+    status = read_params(s->study, params, row);
+    if (status != TRI_OK) {
+      char said[300];
+      snprintf(said, sizeof said, "%s", tri_status_message());
+      status = tri_fail(status, "%s: trial %lld: %s", s->path, (long long)row->member, said);
+      break;
+    }
     status = check_member(s, sqlite3_column_int64(query, 3), row, found > 1 ? row - 1 : NULL);
     snprintf(row->reason, sizeof row->reason, "%s", reason == NULL ? "" : reason);
   }
@@ -91,7 +106,7 @@ tri_status tri_store_begin_member(tri_store *s, const tri_member *row, bool *cla
   char params[PARAMS_BYTES], host[TRI_HOST_BYTES];
   sqlite3_stmt *insert = NULL;
   tri_store_host(host);
-  write_params(s->study, row->values, params);
+  write_params(s->study, row, params);
   TRI_TRY(tri_store_prepare(s,
                             "INSERT OR IGNORE INTO members (member, round, parent, state, params, host, pid, version)"
                             " VALUES (?, ?, ?, 0, ?, ?, ?, ?)",

@@ -2,9 +2,9 @@
 
 #include "base/file.h"
 #include "base/json_kind.h"
-#include "tune/explain.h"
 #include "tune/store.h"
 #include "tune/store_guard.h"
+#include "tune/study_objective.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,32 +171,39 @@ static json_t *json_of_line(const char *text, const char *key, bool one_word) {
   return json_null();
 }
 
-static void describe(const char *text, json_t *document) {
+/* Returns the objective. */
+static tri_objective describe(const char *text, json_t *document) {
   static const char key[] = "\nobjective ";
   const char *line = strstr(text, key);
   const long number = line == NULL ? 0 : strtol(line + strlen(key), NULL, 10);
   json_object_set_new(document, "study", json_of_line(text, "study", false));
   json_object_set_new(document, "model", json_of_line(text, "model", true));
-  json_object_set_new(document, "unit", json_string(tri_explain_objective_unit((tri_objective)number)));
+  const tri_objective objective = (tri_objective)number;
+  json_object_set_new(document, "unit", json_string(tri_objective_unit(objective)));
+  json_object_set_new(document, "lower_is_better", json_boolean(tri_objective_shown(objective, 1) < 0));
+  return objective;
 }
 
-static tri_status peek_study(peek *p, json_t *document) {
+static tri_status peek_study(peek *p, json_t *document, tri_objective *objective) {
   sqlite3_stmt *query = NULL;
   TRI_TRY(peek_prepare(p, "SELECT text FROM study WHERE id = 1", &query));
   int code = sqlite3_step(query);
   const char *text = code == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
-  describe(text == NULL ? "" : text, document);
+  *objective = describe(text == NULL ? "" : text, document);
   tri_status status = code == SQLITE_ROW || code == SQLITE_DONE ? TRI_OK : peek_failed(p);
   sqlite3_finalize(query);
   return status;
 }
 
 static tri_status peek_all(peek *p, json_t *document) {
-  TRI_TRY(peek_study(p, document));
-  TRI_TRY(peek_rows(p,
-                    "SELECT number, point, state, value, memory, reason, seconds, node_s, layout, began FROM trials"
-                    " ORDER BY number",
-                    document, "trials"));
+  tri_objective objective = TRI_OBJECTIVE_TFLOPS;
+  char sql[200];
+  TRI_TRY(peek_study(p, document, &objective));
+  snprintf(sql, sizeof sql,
+           "SELECT number, point, state, %s AS value, memory, reason, seconds, node_s, layout, began FROM trials"
+           " ORDER BY number",
+           tri_objective_shown(objective, 1) < 0 ? "-value" : "value");
+  TRI_TRY(peek_rows(p, sql, document, "trials"));
   return peek_rows(p,
                    "SELECT member, round, parent, state, params, loss, reason, seconds, began FROM members"
                    " ORDER BY round, member",

@@ -8,6 +8,7 @@
 #include "model/trainable_config.h"
 #include "run/run_config.h"
 #include "schedule/layout_config.h"
+#include "tune/study_objective.h"
 #include "tune/study_values.h"
 
 #include <math.h>
@@ -18,20 +19,14 @@
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-#define OBJECTIVES(X)                                                                                                  \
-  X("tflops", TRI_OBJECTIVE_TFLOPS)                                                                                    \
-  X("tokens_per_s", TRI_OBJECTIVE_TOKENS)                                                                              \
-  X("cost", TRI_OBJECTIVE_COST)                                                                                        \
-  X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)
-TRI_CONFIG_WORDS(objectives, tri_objective, OBJECTIVES)
-#define METHODS(X)                                                                                                     \
-  X("auto", TRI_METHOD_AUTO)                                                                                           \
-  X("gaussian", TRI_METHOD_GAUSSIAN)                                                                                   \
-  X("random", TRI_METHOD_RANDOM)                                                                                       \
-  X("grid", TRI_METHOD_GRID)                                                                                           \
-  X("exhaustive", TRI_METHOD_EXHAUSTIVE)                                                                               \
-  X("pbt", TRI_METHOD_POPULATION)
-TRI_CONFIG_WORDS(methods, tri_method, METHODS)
+const tri_config_word tri_study_methods[] = {{"auto", TRI_METHOD_AUTO},
+                                             {"gaussian", TRI_METHOD_GAUSSIAN},
+                                             {"random", TRI_METHOD_RANDOM},
+                                             {"grid", TRI_METHOD_GRID},
+                                             {"exhaustive", TRI_METHOD_EXHAUSTIVE},
+                                             {"pbt", TRI_METHOD_POPULATION},
+                                             {"halving", TRI_METHOD_HALVING},
+                                             {NULL, 0}};
 #define PRIORS(X)                                                                                                      \
   X("planner", TRI_PRIOR_PLANNER)                                                                                      \
   X("none", TRI_PRIOR_NONE)
@@ -53,15 +48,15 @@ static const tri_config_key trial_keys[] = {
     {.name = "steps",
      .type = TRI_CONFIG_INT,
      .offset = offsetof(tri_study, trial.steps),
-     .range = {.low = 1, .high = 10000},
+     .range = {.low = 1, .high = MOST_COUNTED},
      .fallback = "5",
-     .help = "steps that count"},
+     .help = "steps that count; objective: validation_loss: those of a trial, by default the run file's"},
     {.name = "minutes",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.minutes),
      .range = {.low = 0, .high = 1e6, .open_low = true},
      .fallback = "20.0",
-     .help = "after which a trial has failed"},
+     .help = "after which a trial has failed; objective: validation_loss: by default no limit"},
     {.name = "worse",
      .type = TRI_CONFIG_DOUBLE,
      .offset = offsetof(tri_study, trial.worse),
@@ -172,11 +167,13 @@ static const tri_config_key study_keys[] = {
      .offset = offsetof(tri_study, trained),
      .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
-    {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
-     .help = "what is maximised; cost: tokens per device-second; time_to_loss: how soon trial.target_loss is reached"},
-    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
+    {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = tri_objective_words, .fallback = "tflops",
+     .help = "what is best; cost: tokens per device-second; time_to_loss: how soon trial.target_loss is reached; "
+             "validation_loss: the loss after the steps of a trial"},
+    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = tri_study_methods, .fallback = "auto",
      .help = "how points are chosen; auto: all of them where they are simulated within exhaustive_seconds and neither "
-             "trials nor node_hours are given, else gaussian"},
+             "trials nor node_hours are given, else gaussian; halving: of a validation loss, all points, of which the "
+             "worse half stops after an eighth, a quarter and a half of the steps"},
     {KEY(tri_study, exhaustive_seconds, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e6}, .fallback = "30.0",
      .help = "of simulation that method: auto spends on trying all points; 0: never"},
     {KEY(tri_study, prior, TRI_CONFIG_CHOICE), .words = priors, .fallback = "planner",
@@ -235,9 +232,6 @@ static const tri_config_key *layout_key(const char *name) {
   }
   return NULL;
 }
-
-/* A key of the run file that changes what is learnt: for how soon a loss is reached. */
-static bool is_setting(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
 /* Choices of the optimizer's that points may have, and where they are kept in its settings. */
 static const struct {
@@ -301,8 +295,9 @@ static tri_status unknown_knob(const char *name) {
   char guess[96] = "; there";
   if (meant != NULL) snprintf(guess, sizeof guess, "; did you mean `%s`? There", meant);
   return tri_fail(TRI_BAD_CONFIG,
-                  "`space`: `%s` is not a parameter%s are %s; and with objective: time_to_loss any optimizer.KEY", name,
-                  guess, all);
+                  "`space`: `%s` is not a parameter%s are %s; and with objective: time_to_loss or validation_loss any "
+                  "optimizer.KEY",
+                  name, guess, all);
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
@@ -357,7 +352,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
       accumulation = (int64_t)number;
     } else if (optimizer_knob(knob->name) >= 0) {
       TRI_TRY(set_optimizer(study, optimizer_knob(knob->name), knob->words[point->at[k]], &plan.optimizer));
-    } else if (is_setting(knob->name)) {
+    } else if (tri_objective_is_setting(knob->name)) {
       const size_t kept = strlen(plan.settings);
       snprintf(plan.settings + kept, sizeof plan.settings - kept, "%s=%s ", knob->name, knob->words[point->at[k]]);
     } else {
@@ -415,7 +410,8 @@ double tri_study_value(const tri_study *study, const tri_trial_plan *plan, doubl
     case TRI_OBJECTIVE_TFLOPS: return tri_step_hardware_flops(&request) / step_s / (double)plan->devices / 1e12;
     case TRI_OBJECTIVE_TOKENS: return tokens;
     case TRI_OBJECTIVE_COST: return tokens / (double)plan->devices;
-    case TRI_OBJECTIVE_TIME_TO_LOSS: break;
+    case TRI_OBJECTIVE_TIME_TO_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_LOSS: break;
   }
   return 0;
 }
@@ -434,7 +430,7 @@ static bool counts_devices(const char *name) { return strcmp(name, "nodes") == 0
 static tri_status check_names(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const char *name = study->space.knobs[k].name;
-    const bool setting = is_setting(name) && study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
+    const bool setting = tri_objective_is_setting(name) && tri_objective_is_of_loss(study->objective);
     if (counts_devices(name) || setting || optimizer_knob(name) >= 0 || layout_key(name) != NULL) continue;
     return unknown_knob(name);
   }
@@ -460,13 +456,10 @@ static tri_status check_value(const tri_study *study, const tri_knob *knob, int6
   return whole ? TRI_OK : tri_fail(TRI_BAD_CONFIG, "it is a whole number from 1 to %d", MOST_COUNTED);
 }
 
-/* Whether the run file's reader alone knows its values. */
-static bool is_free(const char *name) { return is_setting(name) && optimizer_knob(name) < 0; }
-
 static tri_status check_values(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    for (int64_t v = 0; v < knob->count && !is_free(knob->name); v++) {
+    for (int64_t v = 0; v < knob->count && !tri_objective_is_setting(knob->name); v++) {
       char why[512];
       if (check_value(study, knob, v) == TRI_OK) continue;
       const char *said = tri_status_message(), *prefix = "--layout: "; /* that option was not given here */
@@ -517,16 +510,18 @@ static tri_status precision_of(tri_study *study) {
 
 /* A run whose validation loss can be looked at, with every value that it may be given. */
 static tri_status check_run(const tri_study *study, const tri_run_config *config, tri_run_config *scratch) {
-  if (study->objective != TRI_OBJECTIVE_TIME_TO_LOSS) return TRI_OK;
-  if (config->data.validation[0] == '\0' || config->evaluation.every == 0) {
-    return tri_fail(
-        TRI_BAD_CONFIG,
-        "`objective` time_to_loss needs a validation loss: %s has no data.validation, or evaluation.every is 0",
-        study->run);
+  const bool to_target = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
+  if (!tri_objective_is_of_loss(study->objective)) return TRI_OK;
+  if (config->data.validation[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` needs a validation loss: %s has no data.validation", study->run);
+  }
+  if (to_target && config->evaluation.every == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a validation loss: evaluation.every of %s is 0",
+                    study->run);
   }
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    for (int64_t v = 0; v < knob->count && is_setting(knob->name); v++) {
+    for (int64_t v = 0; v < knob->count && strncmp(knob->name, "optimizer.", 10) == 0; v++) {
       char text[80];
       const char *const override = text;
       snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
@@ -550,6 +545,7 @@ static tri_status take_run(tri_study *study) {
     study->trained = (tri_training_options){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
+    status = tri_objective_take_steps(study, config->optimizer.steps);
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);
     if (study->sequence == 0) study->sequence = config->data.sequence;
     if (study->global_batch == 0) study->global_batch = config->optimizer.global_batch;
@@ -631,9 +627,16 @@ bool tri_study_calibrates(const tri_study *study) {
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
-  if (methods_find(name, &study->search.method)) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be auto, gaussian, random, grid, exhaustive or pbt", name);
+  int method = 0;
+  if (!tri_config_find_word(tri_study_methods, name, &method)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--method is `%s`; it can be auto, gaussian, random, grid, exhaustive, pbt or halving", name);
+  }
+  study->search.method = (tri_method)method;
+  return TRI_OK;
 }
+
+int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }
 
 /* What population-based training can vary: what may change in the middle of a run. */
 static const char *const population_knobs[] = {"lr", "min_lr", "weight_decay", "clip"};
@@ -656,31 +659,8 @@ static tri_status check_population(const tri_study *study) {
   return TRI_OK;
 }
 
-/* What goes together with time_to_loss, and with nothing else. */
-static tri_status check_objective(const tri_study *study) {
-  const double target = study->trial.target_loss;
-  if (study->objective != TRI_OBJECTIVE_TIME_TO_LOSS) {
-    if (target == 0) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`trial.target_loss` is for `objective: time_to_loss`; leave it out");
-  }
-  if (!tri_study_is_real(study)) {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss needs a `run`: a simulated trial learns nothing");
-  }
-  if (study->search.method == TRI_METHOD_POPULATION) {
-    return tri_fail(TRI_BAD_CONFIG, "`objective` time_to_loss is not for `method: pbt`, which uses the loss itself");
-  }
-  if (target == 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`trial.target_loss` is missing; `objective: time_to_loss` needs the validation loss to reach, for "
-                    "example `target_loss: 3.2`");
-  }
-  if (!study->trial.random_tokens) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`trial.random_tokens`: nothing can be learnt from them, and `objective` is time_to_loss");
-}
-
-static tri_status check_space(tri_study *study) {
-  TRI_TRY(check_objective(study));
+static tri_status check_space(tri_study *study, const tri_yaml *root) {
+  TRI_TRY(tri_objective_check(study, root));
   if (study->search.method == TRI_METHOD_POPULATION) return check_population(study);
   TRI_TRY(check_names(study));
   TRI_TRY(tri_space_complete(&study->space));
@@ -694,9 +674,10 @@ tri_status tri_study_read(const char *source, const char *text, size_t bytes, tr
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
   if (status == TRI_OK) status = tri_study_join_values(tree, root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
-  tri_yaml_destroy(tree);
   out->text = NULL;
-  return status == TRI_OK ? check_space(out) : status;
+  if (status == TRI_OK) status = check_space(out, root);
+  tri_yaml_destroy(tree);
+  return status;
 }
 
 void tri_study_release(tri_study *study) {

@@ -11,7 +11,8 @@ typedef enum tri_objective {
   TRI_OBJECTIVE_TFLOPS,
   TRI_OBJECTIVE_TOKENS,
   TRI_OBJECTIVE_COST,
-  TRI_OBJECTIVE_TIME_TO_LOSS, /* only real trials: time until the validation loss is at most trial.target_loss */
+  TRI_OBJECTIVE_TIME_TO_LOSS,    /* only real trials: time until the validation loss is at most trial.target_loss */
+  TRI_OBJECTIVE_VALIDATION_LOSS, /* only real trials: after all steps of a trial */
 } tri_objective;
 
 /* Expected values of points before any trial. */
@@ -41,10 +42,11 @@ typedef struct tri_study {
   int64_t parallel;  /* trials at once */
   struct {
     int64_t warmup, steps;
-    double minutes, worse; /* time limit; one in the worse half and `worse` times slower than the best is stopped */
-    double memory_gib;     /* limit of a rank; 0: an equal share of the node's memory */
-    double target_loss;    /* TRI_OBJECTIVE_TIME_TO_LOSS */
-    bool random_tokens;    /* train on random tokens, not on the run file's corpora */
+    double minutes,
+        worse; /* time limit, INFINITY: none; one in the worse half and `worse` times slower than the best is stopped */
+    double memory_gib;  /* limit of a rank; 0: an equal share of the node's memory */
+    double target_loss; /* TRI_OBJECTIVE_TIME_TO_LOSS */
+    bool random_tokens; /* train on random tokens, not on the run file's corpora */
   } trial;
   tri_space space;
   tri_recipe known[TRI_RECIPES];
@@ -82,7 +84,11 @@ bool tri_study_is_real(const tri_study *study);
 /* Whether the cluster must be measured first: `cluster: calibrate` of a real study. */
 bool tri_study_calibrates(const tri_study *study);
 
-/* Sets the search method by its name in a study file; TRI_BAD_USAGE lists the names. */
+/* The steps that a trial makes in all. */
+int64_t tri_study_trial_steps(const tri_study *study);
+
+/* The names of the search methods in a study file. Sets one by its name; TRI_BAD_USAGE lists the names. */
+extern const tri_config_word tri_study_methods[];
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
 /* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not legal.
@@ -103,12 +109,12 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
 /* The request for simulating a plan; the study and the plan must outlive it. */
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan);
 
-/* The value of a step time under the objective: higher is better. 0 for TRI_OBJECTIVE_TIME_TO_LOSS, which does not
- * depend on the step time alone. */
+/* The value of a step time under the objective: higher is better. 0 for objectives of a loss, which do not depend on
+ * the step time alone. */
 double tri_study_value(const tri_study *study, const tri_trial_plan *plan, double step_s);
 
-/* The value of reaching the target loss in that many seconds, above 1; and of not reaching it, with such a loss at the
- * end: above 0 and not above 1. */
+/* TRI_OBJECTIVE_TIME_TO_LOSS: the value of reaching the target loss in that many seconds, above 1; and of not reaching
+ * it, with such a loss at the end: above 0 and not above 1. */
 double tri_study_value_of_loss(const tri_study *study, bool reached, double seconds, double loss);
 
 /* The word that a parameter (optimizer.name, optimizer.state) has in some settings; NULL for other parameters. */

@@ -510,7 +510,8 @@ tri_status tri_suggest(tri_suggester *s, const tri_trial *trials, int64_t count,
     case TRI_METHOD_GAUSSIAN:
     case TRI_METHOD_RANDOM: place = at_random(s, count); break;
     case TRI_METHOD_AUTO: return tri_fail_internal("the method of choosing points is not resolved");
-    case TRI_METHOD_POPULATION: return tri_fail_internal("a population has no points to choose from");
+    case TRI_METHOD_POPULATION:
+    case TRI_METHOD_HALVING: return tri_fail_internal("a method of rounds suggests no points");
   }
   *found = place >= 0;
   if (*found) *out = s->points[place];

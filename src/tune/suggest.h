@@ -11,7 +11,8 @@ typedef enum tri_method {
   TRI_METHOD_RANDOM,
   TRI_METHOD_GRID,
   TRI_METHOD_EXHAUSTIVE,
-  TRI_METHOD_POPULATION, /* does not search points: population.h */
+  TRI_METHOD_POPULATION, /* these two do not suggest points one by one: rounds.h */
+  TRI_METHOD_HALVING,
 } tri_method;
 
 typedef struct tri_search {

@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "base/system.h"
 #include "plan/bounds.h"
-#include "schedule/layout_config.h"
 #include "tune/short_run.h"
+#include "tune/study_objective.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -118,44 +118,26 @@ static double memory_share(const tri_study *study, const tri_trial_plan *plan) {
   return memory.peak / limit;
 }
 
-static bool goes_by_loss(const tri_attempt *a) { return a->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS; }
+static bool goes_by_loss(const tri_attempt *a) { return tri_objective_is_of_loss(a->study->objective); }
+static bool has_target(const tri_attempt *a) { return a->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS; }
 
 /* Where only the time of a step counts, the run looks at nothing else; else it learns as its file says. */
 static void set_learning(const tri_attempt *a, tri_short_run *run) {
-  const int64_t steps = a->study->trial.warmup + a->study->trial.steps;
-  char settings[sizeof a->plan.settings], *rest = NULL;
-  if (!goes_by_loss(a)) {
-    tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
-    tri_short_run_set(run, "data.validation", "%s", "");
+  if (goes_by_loss(a)) {
+    tri_short_run_learn(run, a->study, &a->plan);
+    if (!has_target(a)) /* once, at the end */
+      tri_short_run_set(run, "evaluation.every", "%ld", (long)tri_study_trial_steps(a->study));
     return;
   }
-  tri_short_run_set(run, "optimizer.warmup", "%ld", (long)(a->study->warmup < steps ? a->study->warmup : steps));
-  memcpy(settings, a->plan.settings, sizeof settings);
-  for (char *key = strtok_r(settings, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
-    char *value = strchr(key, '=');
-    *value++ = '\0';
-    tri_short_run_set(run, key, "%s", value);
-  }
+  tri_short_run_set(run, "optimizer.warmup", "0"); /* it may be longer than all the steps here */
+  tri_short_run_set(run, "data.validation", "%s", "");
 }
 
 static tri_status write_command(const tri_attempt *a, tri_short_run **out) {
   const tri_study *study = a->study;
-  char layout[TRI_LAYOUT_TEXT_BYTES], word[TRI_LAYOUT_WORD_BYTES];
   tri_short_run *run = NULL;
   TRI_TRY(tri_short_run_create(study, a->plan.devices, a->folder, "never", &run));
-  tri_layout_text_of_all(&a->plan.layout, layout, sizeof layout);
-  for (const char *at = layout; tri_layout_next_word(&at, word);) {
-    char key[TRI_LAYOUT_WORD_BYTES + 8], *value = strchr(word, '=');
-    *value++ = '\0';
-    snprintf(key, sizeof key, "layout.%s", word);
-    tri_short_run_set(run, key, "%s", value);
-  }
-  for (int64_t k = 0; k < study->space.num_knobs; k++) {
-    const char *knob = study->space.knobs[k].name, *chosen = tri_study_optimizer_word(knob, &a->plan.optimizer);
-    if (chosen != NULL) tri_short_run_set(run, knob, "%s", chosen);
-  }
-  tri_short_run_set(run, "optimizer.global_batch", "%ld", (long)a->plan.global_batch);
-  tri_short_run_set(run, "optimizer.steps", "%ld", (long)study->trial.warmup + (long)study->trial.steps);
+  tri_short_run_plan(run, study, &a->plan);
   set_learning(a, run);
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "false");
@@ -184,9 +166,26 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
+/* The process is no more, and what counts is the loss at its end. */
+static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
+  const double loss = good ? tri_short_run_loss(a->folder, tri_study_trial_steps(a->study)) : NAN;
+  if (!isfinite(loss)) {
+    fail_trial(trial, "the loss is not a number");
+    if (!good) tri_short_run_reason(&a->process, a->log, trial->reason, sizeof trial->reason);
+    return;
+  }
+  trial->state = TRI_TRIAL_DONE;
+  trial->memory = fmin(memory_share(a->study, &a->plan), 1);
+  trial->value = -loss;
+}
+
 /* The process is no more, and what counts is the way to a loss; `good`: it did not fail. */
 static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
+  if (!has_target(a)) {
+    judge_by_last_loss(a, good, trial);
+    return;
+  }
   const tri_way_to_loss way = tri_short_run_way_to_loss(a->folder, study->trial.target_loss);
   if (!way.reached && (!good || !isfinite(way.loss))) {
     fail_trial(trial, good ? "out of time before the first evaluation" : "");
@@ -269,7 +268,7 @@ void tri_attempt_stop_early(tri_attempt *a, tri_trial *trial) {
 
 /* There is nothing more to learn of it. */
 static bool is_at_target(const tri_attempt *a) {
-  return goes_by_loss(a) && tri_short_run_way_to_loss(a->folder, a->study->trial.target_loss).reached;
+  return has_target(a) && tri_short_run_way_to_loss(a->folder, a->study->trial.target_loss).reached;
 }
 
 bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
@@ -287,8 +286,8 @@ bool tri_attempt_ended(tri_attempt *a, tri_trial *trial) {
   } else if (tri_clock_s() - a->begin_s > 60 * a->study->trial.minutes) {
     tri_process_stop(&a->process);
     a->process.id = 0;
-    if (goes_by_loss(a)) judge_by_loss(a, true, trial);
-    if (!goes_by_loss(a)) fail_trial(trial, "out of time");
+    if (has_target(a)) judge_by_loss(a, true, trial);
+    if (!has_target(a)) fail_trial(trial, "out of time");
   } else {
     return false;
   }

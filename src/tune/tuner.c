@@ -10,6 +10,7 @@
 #include "schedule/layout_config.h"
 #include "tune/process.h"
 #include "tune/short_run.h"
+#include "tune/study_objective.h"
 #include "tune/trial.h"
 
 #include <fcntl.h>
@@ -48,7 +49,7 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   char text[TRI_POINT_TEXT_BYTES];
   tri_point_text(&study->space, &trial->point, text, sizeof text);
   if (trial->state == TRI_TRIAL_DONE) {
-    tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, trial->value,
+    tri_log("trial %ld: %.4f%s  %s%s%s", (long)trial->number, tri_objective_shown(study->objective, trial->value),
             !trial->early && trial->value > best ? " (the best)" : "", text, trial->reason[0] == '\0' ? "" : "; ",
             trial->reason);
   } else {
@@ -110,7 +111,7 @@ static tri_status is_hopeless(const tuner *t, seat *s, bool *hopeless) {
   double best = 0;
   *hopeless = false;
   if (!tri_study_is_real(t->study) || s->rung >= RUNGS) return TRI_OK;
-  if (t->study->objective == TRI_OBJECTIVE_TIME_TO_LOSS) return TRI_OK; /* each has its whole budget */
+  if (tri_objective_is_of_loss(t->study->objective)) return TRI_OK; /* each has its whole budget */
   double value = tri_attempt_value(s->attempt, &steps);
   if (steps < wanted || steps == 0 || steps >= t->study->trial.steps) return TRI_OK;
   TRI_TRY(tri_store_rung(t->store, s->trial.number, s->rung, value, &place, &count, &best));
@@ -257,7 +258,7 @@ static tri_status expect(const tri_study *study, const tri_point *points, int64_
 
 static bool has_prior(const tri_study *study) {
   if (study->search.method != TRI_METHOD_GAUSSIAN || study->prior == TRI_PRIOR_NONE) return false;
-  return study->cluster_name[0] != '\0' && study->objective != TRI_OBJECTIVE_TIME_TO_LOSS;
+  return study->cluster_name[0] != '\0' && !tri_objective_is_of_loss(study->objective);
 }
 
 static tri_status tuner_prepare(tuner *t) {

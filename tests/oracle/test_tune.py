@@ -648,7 +648,7 @@ def test_bad_stores(tmp_path):
     assert "there is no store" in subprocess.run([TRIREME, "tune", "report", str(tmp_path / "study.yaml"), "--store", str(tmp_path / "no.db")],
                                                  capture_output=True, text=True).stderr
     assert "which study?" in subprocess.run([TRIREME, "tune"], capture_output=True, text=True).stderr
-    assert "--method is auto, gaussian, random, grid, exhaustive or pbt, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
+    assert "--method is auto, gaussian, random, grid, exhaustive, pbt or halving, not `magic`" in tune(tmp_path, STUDY, "--method", "magic", status=2).stderr
 
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id, i AS number, i AS member, i AS rung, i AS recipe FROM n"
@@ -790,3 +790,132 @@ def test_bad_time_to_loss(tmp_path, learning, change, said):
 def test_time_to_loss_wants_a_loss(tmp_path, learning):
     run = dict(learning, data=dict(train=learning["data"]["train"], sequence=64), evaluation=dict(every=5), checkpoint=dict(keep=1))
     assert "needs a validation loss" in tune(tmp_path, to_loss(tmp_path, run), status=3).stderr
+
+
+# ---- a validation loss, and halving
+
+RATES = "1e-5 1e-4 3e-4 1e-3 4e-3 1.6e-2 6.4e-2 0.256"
+
+
+def of_rates(folder, learning, **more):
+    trial = more.pop("trial", dict(steps=80))
+    study = dict(name="rates", run=str(write(folder / "run.yaml", learning)), objective="validation_loss", method="halving", trial=trial,
+                 space=[dict(name="optimizer.lr", values=RATES)])
+    return {key: value for key, value in dict(study, **more).items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory, learning):
+    """The whole sweep: the validation losses of every rate after 10, 20, 40 and 80 steps, by plain runs."""
+    folder, found = tmp_path_factory.mktemp("sweep"), {}
+    (folder / "run.yaml").write_text(json.dumps(learning))
+    for rate in RATES.split():
+        subprocess.run([TRIREME, "train", folder / "run.yaml", "--set", "optimizer.steps=80", "--set", f"optimizer.lr={rate}", "--set", "evaluation.every=10",
+                        "--set", "evaluation.stop_after=0", "--set", f"output={folder / rate}", "--set", "checkpoint.at_end=false"], check=True, capture_output=True)
+        lines = map(json.loads, (folder / rate / "metrics.jsonl").read_text().splitlines())
+        found[rate] = {line["step"]: line["validation_loss"] for line in lines if "validation_loss" in line}
+    return found
+
+
+def check_halving(found, sweep):
+    """The better half of each round goes on, with the losses that the plain runs have, to the bit."""
+    field = sorted(sweep)
+    for step in (10, 20, 40, 80):
+        here = {t["point"].split("=")[1]: loss["loss"] for t in found["trials"] for loss in t["losses"] if loss["step"] == step}
+        assert here == {rate: sweep[rate][step] for rate in field}
+        field = sorted(field, key=lambda rate: sweep[rate][step])[:(len(field) + 1) // 2]
+    assert found["best"] == dict(number=found["trials"][0]["number"], value=sweep[field[0]][80], point=f"optimizer.lr={field[0]}")
+
+
+def test_halving(tmp_path, learning, sweep):
+    """It finds the best of eight rates in under half of the sweep's steps, and keeps its weights alone."""
+    done = tune(tmp_path, of_rates(tmp_path, learning), "--json", "--html", tmp_path / "page.html")
+    found = json.loads(done.stdout)
+    assert "halving: 8 trials and 200 steps in all (each to its end would be 640): 8 to step 10, 4 to step 20, 2 to step 40, 1 to step 80" in done.stderr
+    check_halving(found, sweep)
+    best = min(sweep, key=lambda rate: sweep[rate][80])
+    assert found["best"]["point"] == f"optimizer.lr={best}" and found["steps"] == 200 < found["steps_of_all"] / 2 == 320
+    assert [t["early"] for t in found["trials"]] == [False] + 7 * [True] and [t["steps"] for t in found["trials"]] == [80, 40, 20, 20, 10, 10, 10, 10]
+    assert [p.name for p in (tmp_path / "study.db.trials").iterdir()] == [f"trial-{found['best']['number']}"]
+    page = (tmp_path / "page.html").read_text()
+    assert "Loss over optimizer.lr" in page and page.count("after 10 steps") >= 2 and "<script" not in page
+    text = subprocess.run([TRIREME, "tune", "report", tmp_path / "study.db"], capture_output=True, text=True, check=True).stdout
+    assert f"to use it: trireme train {tmp_path / 'run.yaml'} --set optimizer.lr={best}\n" in text and "its weights: " in text
+    again = tune(tmp_path, of_rates(tmp_path, learning))
+    assert "halving: " not in again.stderr  # nothing is left to do
+
+
+def test_halving_survives(tmp_path, learning, sweep):
+    """Killed several times and shared by two tuners, it has the same trials."""
+    study = write(tmp_path / "study.yaml", of_rates(tmp_path, learning))
+    for reached in (3, 10, 13):
+        process = subprocess.Popen([TRIREME, "tune", study], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: rows_of(tmp_path / "study.db", "members") >= reached or process.poll() is not None)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    tuners = [subprocess.Popen([TRIREME, "tune", study], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [tuner.communicate(timeout=300)[1] for tuner in tuners]
+    assert [tuner.returncode for tuner in tuners] == [0, 0], said
+    report = subprocess.run([TRIREME, "tune", "report", tmp_path / "study.db", "--json"], capture_output=True, text=True, check=True)
+    check_halving(json.loads(report.stdout), sweep)
+
+
+def test_halving_of_failures(tmp_path, learning):
+    """A rate with which the run diverges has failed; with the run file's own steps, drawn points, and a choice beside the rate."""
+    run = dict(learning, optimizer=dict(learning["optimizer"], steps=16, max_bad_steps=1))
+    space = [dict(name="optimizer.lr", values="1e-3 1e15"), dict(name="optimizer.name", values="adamw lion")]
+    found = trials_of(tmp_path, of_rates(tmp_path, run, space=space, trial=None))
+    states = {t["point"]: t["state"] for t in found["trials"]}
+    assert len(states) == 4 and states["optimizer.lr=1e15,optimizer.name=adamw"] == "failed" and found["best"]["point"].startswith("optimizer.lr=1e-3,")
+    assert max(t["steps"] for t in found["trials"]) == 16
+    few = trials_of(tmp_path, of_rates(tmp_path, run, name="few", space=space, trial=None, trials=2), "--store", tmp_path / "few.db")
+    assert len(few["trials"]) == 2
+
+
+def test_validation_loss_of_every_rate(tmp_path, learning, sweep):
+    """Any other method: each trial is a whole run, and its value is the loss."""
+    few = "1e-4 1e-3 1.6e-2"
+    study = of_rates(tmp_path, learning, method="exhaustive", space=[dict(name="optimizer.lr", values=few)])
+    found = trials_of(tmp_path, study, "--html", tmp_path / "page.html")
+    assert {t["point"].split("=")[1]: t["value"] for t in found["trials"]} == {rate: sweep[rate][80] for rate in few.split()}
+    assert found["unit"] == "validation loss, lower is better" and found["best"]["value"] == min(sweep[rate][80] for rate in few.split())
+    assert "Loss over optimizer.lr" in (tmp_path / "page.html").read_text() and found["pareto"] == []
+    text = subprocess.run([TRIREME, "tune", "report", tmp_path / "study.db"], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^   1  trial \d +" + f"{found['best']['value']:.4f}", text, re.M) and "to use it: trireme train " in text and "Pareto" not in text
+
+
+@pytest.mark.parametrize("change, said", [
+    (dict(space=[dict(name="tensor", values="1 2")]), r"`space`: `tensor` at line \d+ of \S+ does not change the validation loss; vary a key of the optimizer"),
+    (dict(space=[dict(name="micro_batch", values="1 2")]), r"`micro_batch` at line \d+ of \S+ does not change the validation loss; `optimizer.global_batch` does"),
+    (dict(space=[]), r"`space`"),
+    (dict(space=[dict(name="optimizer.lr", values="")]), r"`optimizer.lr` has no values"),
+    (dict(space=[dict(name="lr", values="1e-3 2e-3")]), r"`lr` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
+    (dict(space=[dict(name="learning_rate", values="1e-3 2e-3")]), r"`learning_rate` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
+    (dict(space=[dict(name="optimizer.steps", values="10 20")]), r"`optimizer.steps` at line \d+ of \S+ cannot be varied: how long a trial is, `trial.steps` says"),
+    (dict(space=[dict(name="optimizer.lr", values="1e-3 fast")]), r"`optimizer.lr` cannot be fast"),
+    (dict(objective="tokens_per_s"), r"`method: halving` needs `objective: validation_loss`, not tokens_per_s"),
+    (dict(objective="tokens_per_s", method="grid"), r"`optimizer.lr` at line \d+ of \S+ does not change the speed, which is this study's objective; vary it with "),
+    (dict(objective="loss"), r"`objective`.*did you mean `validation_loss`"),
+    (dict(trial=dict(steps=7)), r"`method: halving` needs trials of at least 8 steps; these have 7"),
+    (dict(trial=dict(steps=80, warmup=3)), r"`trial.warmup` at line \d+ of \S+ is for objectives of speed"),
+    (dict(trial=dict(steps=80, target_loss=3)), r"`trial.target_loss` is for `objective: time_to_loss`"),
+    (dict(trial=dict(steps=80, random_tokens=True)), r"nothing can be learnt from them"),
+    (dict(minutes=3), r"`minutes` at line \d+ of \S+ is not for `method: halving`"),
+    (dict(known=[dict(name="old", layout="tensor=1")]), r"`known` at line \d+ of \S+ is for objectives of speed"),
+    (dict(method="pbt"), r"not for `method: pbt`"),
+    (dict(run=None, model="gpt2-124m", cluster="frontier", global_batch=8), r"needs a `run`: a simulated trial learns nothing"),
+])
+def test_bad_studies_of_a_loss(tmp_path, learning, change, said):
+    done = tune(tmp_path, of_rates(tmp_path, learning, **change), status=3)
+    assert re.search(said, done.stderr.strip(), re.S), done.stderr
+    assert not (tmp_path / "study.db").exists()
+
+
+def test_a_validation_loss_wants_one(tmp_path, learning):
+    run = dict(learning, data=dict(train=learning["data"]["train"], sequence=64), evaluation={}, checkpoint={})
+    assert "has no data.validation" in tune(tmp_path, of_rates(tmp_path, run), status=3).stderr
+    epochs = dict(learning, optimizer=dict(global_batch=8, epochs=1, lr=1e-3))
+    assert "`trial.steps` is missing: " in tune(tmp_path, of_rates(tmp_path, epochs, trial=None), status=3).stderr
+    for method, study in (("halving", dict(method="grid")), ("grid", {})):
+        done = tune(tmp_path, of_rates(tmp_path, learning, **study), "--method", method, status=2)
+        assert f"--method {method}: the trials of halving are kept and reported in another way" in done.stderr

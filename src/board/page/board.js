@@ -561,7 +561,7 @@ function show_samples() {
 /* A population's stretches are judged by their loss, of which less is better. */
 function trials_of(study) {
   const loss = study.members.length > 0;
-  return { better: loss ? -1 : 1, unit: loss ? "validation loss" : study.unit,
+  return { better: loss || study.lower_is_better ? -1 : 1, unit: loss ? "validation loss" : study.unit,
     trials: loss ? study.members.map((m, i) => ({ number: i + 1, point: `member ${m.member}, round ${m.round}: ${m.params ?? ""}`, state: m.state, value: m.state === "done" ? m.loss : null, reason: m.reason, seconds: m.seconds, memory: null })) : study.trials };
 }
 

@@ -8,8 +8,10 @@
 #include "report/html.h"
 #include "schedule/layout_config.h"
 #include "tune/explain.h"
-#include "tune/population.h"
+#include "tune/loss_plot.h"
+#include "tune/rounds.h"
 #include "tune/store.h"
+#include "tune/study_objective.h"
 #include "tune/tuner.h"
 
 #include <getopt.h>
@@ -35,7 +37,7 @@ static const struct option tune_options[] = {{"store", required_argument, NULL, 
                                              {NULL, 0, NULL, 0}};
 
 static tri_status tune_parse(int count, char **given, arguments *out) {
-  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt"};
+  static const char *const methods[] = {"auto", "gaussian", "random", "grid", "exhaustive", "pbt", "halving"};
   optind = 1;
   opterr = 0;
   for (;;) {
@@ -82,7 +84,7 @@ static tri_status store_path(const arguments *given, char path[TRI_PATH_BYTES]) 
 /* What a report says, in its three forms. */
 typedef struct findings {
   const tri_study *study;
-  const tri_explanation *explained; /* NULL of a population */
+  const tri_explanation *explained; /* NULL of a method that trains in rounds */
   const tri_member *members;
   int64_t num_members;
   const char *layout; /* of the best trial; NULL if there is none */
@@ -92,30 +94,33 @@ static tri_status write_page(const findings *f, const char *path) {
   tri_page page;
   TRI_TRY(tri_page_open(&page, path));
   if (f->explained != NULL) tri_explain_html(f->explained, page.to);
-  if (f->explained == NULL) tri_population_html(f->study, f->members, f->num_members, page.to);
+  if (f->explained == NULL) tri_rounds_method_of(f->study)->html(f->study, f->members, f->num_members, page.to);
   return tri_page_close(&page, path);
 }
 
 static tri_status print_findings(const arguments *given, const findings *f) {
   if (given->html != NULL) TRI_TRY(write_page(f, given->html));
   if (given->json) {
-    json_t *document = f->explained != NULL ? tri_explain_json(f->explained)
-                                            : tri_population_json(f->study, f->members, f->num_members);
+    json_t *document = f->explained != NULL
+                           ? tri_explain_json(f->explained)
+                           : tri_rounds_method_of(f->study)->json(f->study, f->members, f->num_members);
     if (document != NULL && f->layout != NULL) json_object_set_new(document, "layout", json_string(f->layout));
     return tri_print_json(document);
   }
   if (f->explained != NULL) tri_explain_text(f->explained, stdout);
-  if (f->explained == NULL) tri_population_text(f->study, f->members, f->num_members, stdout);
+  if (f->explained == NULL) tri_rounds_method_of(f->study)->text(f->study, f->members, f->num_members, stdout);
   return TRI_OK;
 }
 
-static tri_status print_population(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
+static tri_status print_rounds(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
   findings f = {.study = study};
   TRI_TRY(tri_store_members(store, &f.members, &f.num_members));
   TRI_TRY(print_findings(given, &f));
-  const tri_member *best = tri_population_best(f.members, f.num_members);
+  const tri_member *best = tri_rounds_best(f.members, f.num_members);
+  char folder[64];
   if (given->json || best == NULL) return TRI_OK;
-  printf("\nits weights: %s.trials/member-%ld-round-%ld/checkpoints\n", path, (long)best->member, (long)best->round);
+  tri_rounds_method_of(study)->folder(best, folder);
+  printf("\nits weights: %s.trials/%s/checkpoints\n", path, folder);
   return TRI_OK;
 }
 
@@ -141,6 +146,12 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
   }
   TRI_TRY_GOTO(print_findings(given, &found), done);
   if (given->json || found.layout == NULL) goto done;
+  if (tri_objective_is_of_loss(study->objective)) {
+    printf("\nto use it: trireme train %s ", study->run);
+    tri_point_settings(study, &trials[e->best].point, stdout);
+    printf("\n");
+    if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* its layout is the run file's */
+  }
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
   printf("\n");
   tri_report_paste(&layout, stdout);
@@ -150,17 +161,24 @@ done:
 }
 
 static tri_status print_result(const arguments *given, const tri_study *study, const char *path, tri_store *store) {
-  bool population = study->search.method == TRI_METHOD_POPULATION;
-  return population ? print_population(given, study, path, store) : print_layouts(given, study, path, store);
+  bool in_rounds = tri_rounds_method_of(study) != NULL;
+  return in_rounds ? print_rounds(given, study, path, store) : print_layouts(given, study, path, store);
 }
 
 /* What is asked for on the command line goes before what the file says. */
 static tri_status take_options(const arguments *given, tri_study *study) {
   if (given->trials > 0) study->search.trials = given->trials;
   if (given->seed >= 0) study->search.seed = (uint64_t)given->seed;
-  bool population = study->search.method == TRI_METHOD_POPULATION;
+  const tri_rounds_method *before = tri_rounds_method_of(study), *halving = &tri_method_halving;
   if (given->method != NULL) TRI_TRY(tri_study_set_method(study, given->method));
-  if (population != (study->search.method == TRI_METHOD_POPULATION)) {
+  const tri_rounds_method *now = tri_rounds_method_of(study);
+  if (before != now && (before == halving || now == halving)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--method %s: the trials of halving are kept and reported in another way; write `method: %s` in "
+                    "the study file, or leave the option out",
+                    given->method, given->method);
+  }
+  if (before != now) {
     return tri_fail(TRI_BAD_USAGE,
                     "--method %s: population-based training has its own space; write `method: pbt` in the study file, "
                     "or leave it out",
@@ -211,8 +229,8 @@ static tri_status tune(const arguments *given, tri_study *study) {
   int length = snprintf(folder, sizeof folder, "%s.trials", path);
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
   TRI_TRY(tri_store_open(path, study->text, study, &store));
-  bool population = study->search.method == TRI_METHOD_POPULATION;
-  tri_status status = population ? tri_population_train(study, store, folder) : tri_tune(study, store, folder);
+  const tri_rounds_method *rounds = tri_rounds_method_of(study);
+  tri_status status = rounds != NULL ? tri_rounds_train(rounds, study, store, folder) : tri_tune(study, store, folder);
   if (status == TRI_OK) status = print_result(given, study, path, store);
   tri_store_close(store);
   return status;
@@ -252,7 +270,7 @@ const tri_command tri_command_tune = {
         "  --store FILE.db     where trials are kept; STUDY.db unless given\n"
         "  --method M          auto (the default: all points where that takes seconds, else gaussian), gaussian, "
         "random,\n"
-        "                      grid, exhaustive or pbt, whatever the study says\n"
+        "                      grid or exhaustive, whatever the study says; pbt and halving stand in the study file\n"
         "  --trials N          the budget, whatever the study says; with auto: gaussian\n"
         "  --seed S            of what is chosen at random\n"
         "  --html FILE         also write a page with plots\n"

@@ -1,0 +1,210 @@
+#include "tune/study_objective.h"
+
+#include "run/run_config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OBJECTIVES(X)                                                                                                  \
+  X("tflops", TRI_OBJECTIVE_TFLOPS)                                                                                    \
+  X("tokens_per_s", TRI_OBJECTIVE_TOKENS)                                                                              \
+  X("cost", TRI_OBJECTIVE_COST)                                                                                        \
+  X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)                                                                        \
+  X("validation_loss", TRI_OBJECTIVE_VALIDATION_LOSS)
+const tri_config_word tri_objective_words[] = {
+#define WORD(NAME, VALUE) {NAME, VALUE},
+    OBJECTIVES(WORD)
+#undef WORD
+        {NULL, 0}};
+
+static const char *name_of(tri_objective objective) {
+  const tri_config_word *word = tri_objective_words;
+  while (word->name != NULL && word->value != (int)objective) word++;
+  return word->name == NULL ? "" : word->name;
+}
+
+const char *tri_objective_unit(tri_objective objective) {
+  switch (objective) {
+    case TRI_OBJECTIVE_TFLOPS: return "TFLOP/s a device, recomputed products counted";
+    case TRI_OBJECTIVE_TOKENS: return "tokens/s";
+    case TRI_OBJECTIVE_COST: return "tokens a device-second";
+    case TRI_OBJECTIVE_TIME_TO_LOSS: return "1 + times an hour that the target loss is reached; below 1 target / loss";
+    case TRI_OBJECTIVE_VALIDATION_LOSS: return "validation loss, lower is better";
+  }
+  return "";
+}
+
+bool tri_objective_is_of_loss(tri_objective objective) {
+  switch (objective) {
+    case TRI_OBJECTIVE_TIME_TO_LOSS:
+    case TRI_OBJECTIVE_VALIDATION_LOSS: return true;
+    case TRI_OBJECTIVE_TFLOPS:
+    case TRI_OBJECTIVE_TOKENS:
+    case TRI_OBJECTIVE_COST: break;
+  }
+  return false;
+}
+
+double tri_objective_shown(tri_objective objective, double value) {
+  switch (objective) {
+    case TRI_OBJECTIVE_VALIDATION_LOSS: return -value;
+    case TRI_OBJECTIVE_TFLOPS:
+    case TRI_OBJECTIVE_TOKENS:
+    case TRI_OBJECTIVE_COST:
+    case TRI_OBJECTIVE_TIME_TO_LOSS: break;
+  }
+  return value;
+}
+
+bool tri_objective_is_setting(const char *name) {
+  static const char section[] = "optimizer.";
+  return strncmp(name, section, sizeof section - 1) == 0 && strcmp(name, "optimizer.name") != 0 &&
+         strcmp(name, "optimizer.state") != 0;
+}
+
+/* ---- what the file says ------------------------------------------------------------------------------------------ */
+
+static const tri_yaml *find(const tri_yaml *mapping, const char *key) {
+  return mapping != NULL && mapping->kind == TRI_YAML_MAPPING ? tri_yaml_find(mapping, key) : NULL;
+}
+
+/* The entry of `space` with that name, for its line. */
+static const tri_yaml *entry_of(const tri_yaml *root, const char *name) {
+  const tri_yaml *space = find(root, "space");
+  for (const tri_yaml *entry = space == NULL ? NULL : space->first; entry != NULL; entry = entry->next) {
+    const tri_yaml *own = find(entry, "name");
+    if (own != NULL && own->kind == TRI_YAML_SCALAR && strcmp(own->text, name) == 0) return own;
+  }
+  return space == NULL ? root : space;
+}
+
+static tri_status refuse(const tri_yaml *root, const char *name, const char *reason) {
+  char subject[64];
+  snprintf(subject, sizeof subject, "`space`: `%s`", name);
+  return tri_yaml_fail(entry_of(root, name), subject, " %s", reason);
+}
+
+static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
+
+/* Whether another value of the parameter is another loss after as many steps. */
+static bool changes_loss(const char *name) { return is_of_optimizer(name) || strcmp(name, "accumulation") == 0; }
+
+/* Whether the run file has such a key, and what it is called; "" if it has none. */
+static bool is_key(const char *name, char meant[128]) {
+  if (!tri_config_meant(tri_run_config_table(), name, meant, 128)) meant[0] = '\0';
+  return strcmp(meant, name) == 0;
+}
+
+static tri_status check_parameter(const tri_study *study, const tri_yaml *root, const char *name) {
+  const bool of_loss = tri_objective_is_of_loss(study->objective);
+  char meant[128], reason[256];
+  if (strcmp(name, "optimizer.steps") == 0 || strcmp(name, "optimizer.epochs") == 0)
+    return refuse(root, name, "cannot be varied: how long a trial is, `trial.steps` says");
+  const bool known = is_key(name, meant);
+  if (!is_of_optimizer(name) && is_of_optimizer(meant) && strcmp(name, "state") != 0 && strcmp(name, "name") != 0) {
+    snprintf(reason, sizeof reason, "is not a parameter; did you mean `%s`?%s", meant,
+             of_loss ? "" : " It needs `objective: validation_loss` or `time_to_loss`");
+    return refuse(root, name, reason);
+  }
+  if (tri_objective_is_setting(name) && known && !of_loss) {
+    return refuse(root, name,
+                  "does not change the speed, which is this study's objective; vary it with `objective: "
+                  "validation_loss` or `time_to_loss`");
+  }
+  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || changes_loss(name)) return TRI_OK;
+  snprintf(reason, sizeof reason, "does not change the validation loss%s",
+           strcmp(name, "micro_batch") == 0 ? "; `optimizer.global_batch` does"
+                                            : "; vary a key of the optimizer, such as `optimizer.lr`");
+  return refuse(root, name, reason);
+}
+
+static tri_status check_space(const tri_study *study, const tri_yaml *root) {
+  for (int64_t k = 0; k < study->space.num_knobs; k++)
+    TRI_TRY(check_parameter(study, root, study->space.knobs[k].name));
+  return TRI_OK;
+}
+
+/* Keys of `trial` and of the study that only another objective or method reads. */
+static tri_status check_unused(const tri_study *study, const tri_yaml *root) {
+  const struct {
+    const char *section, *key, *reason;
+    bool unused;
+  } rows[] = {
+      {"trial", "warmup", "is for objectives of speed: of a loss all `trial.steps` count; leave it out",
+       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && study->trial.warmup != 0},
+      {"trial", "worse", "is for objectives of speed; `method: halving` ends trials with a high loss early",
+       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS},
+      {NULL, "known", "is for objectives of speed: a recipe is a layout, which does not change the loss",
+       study->objective == TRI_OBJECTIVE_VALIDATION_LOSS && study->num_known > 0},
+      {NULL, "minutes", "is not for `method: halving`, whose steps are known beforehand; set `trials`",
+       study->search.method == TRI_METHOD_HALVING && study->minutes > 0},
+      {NULL, "node_hours", "is not for `method: halving`, whose steps are known beforehand; set `trials`",
+       study->search.method == TRI_METHOD_HALVING && study->node_hours > 0},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char subject[64];
+    const tri_yaml *node = find(rows[i].section == NULL ? root : find(root, rows[i].section), rows[i].key);
+    if (node == NULL || !rows[i].unused) continue;
+    snprintf(subject, sizeof subject, "`%s%s%s`", rows[i].section == NULL ? "" : rows[i].section,
+             rows[i].section == NULL ? "" : ".", rows[i].key);
+    return tri_yaml_fail(node, subject, " %s", rows[i].reason);
+  }
+  return TRI_OK;
+}
+
+/* What goes together with a target, and with nothing else. */
+static tri_status check_target(const tri_study *study) {
+  const bool wanted = study->objective == TRI_OBJECTIVE_TIME_TO_LOSS;
+  if ((study->trial.target_loss != 0) == wanted) return TRI_OK;
+  if (!wanted) return tri_fail(TRI_BAD_CONFIG, "`trial.target_loss` is for `objective: time_to_loss`; leave it out");
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`trial.target_loss` is missing; `objective: time_to_loss` needs the validation loss to reach, for "
+                  "example `target_loss: 3.2`");
+}
+
+/* A trial of a validation loss is a whole run: by default it has the run file's steps, and the time that they take. */
+static void complete_trial(tri_study *study, const tri_yaml *root) {
+  const tri_yaml *trial = find(root, "trial");
+  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || study->search.method == TRI_METHOD_POPULATION) return;
+  if (find(trial, "steps") == NULL) study->trial.steps = 0;
+  if (find(trial, "warmup") == NULL) study->trial.warmup = 0;
+  if (find(trial, "minutes") == NULL) study->trial.minutes = INFINITY;
+}
+
+tri_status tri_objective_take_steps(tri_study *study, int64_t steps) {
+  enum { FEWEST_STEPS = 8 };
+  if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS) return TRI_OK;
+  if (study->trial.steps == 0) study->trial.steps = steps;
+  if (study->trial.steps == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`trial.steps` is missing: %s says optimizer.epochs, not steps; add the steps of a trial, for "
+                    "example `trial: {steps: 1500}`",
+                    study->run);
+  }
+  if (study->search.method != TRI_METHOD_HALVING || study->trial.steps >= FEWEST_STEPS) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG, "`method: halving` needs trials of at least %d steps; these have %lld", FEWEST_STEPS,
+                  (long long)study->trial.steps);
+}
+
+tri_status tri_objective_check(tri_study *study, const tri_yaml *root) {
+  const char *name = name_of(study->objective);
+  complete_trial(study, root);
+  if (study->search.method == TRI_METHOD_HALVING && study->objective != TRI_OBJECTIVE_VALIDATION_LOSS)
+    return tri_fail(TRI_BAD_CONFIG, "`method: halving` needs `objective: validation_loss`, not %s", name);
+  if (tri_objective_is_of_loss(study->objective)) {
+    if (!tri_study_is_real(study)) {
+      return tri_fail(TRI_BAD_CONFIG, "`objective` %s needs a `run`: a simulated trial learns nothing", name);
+    }
+    if (study->search.method == TRI_METHOD_POPULATION) {
+      return tri_fail(TRI_BAD_CONFIG, "`objective` %s is not for `method: pbt`, which uses the loss itself", name);
+    }
+  }
+  TRI_TRY(check_target(study));
+  if (tri_objective_is_of_loss(study->objective) && study->trial.random_tokens) {
+    return tri_fail(TRI_BAD_CONFIG, "`trial.random_tokens`: nothing can be learnt from them, and `objective` is %s",
+                    name);
+  }
+  TRI_TRY(check_unused(study, root));
+  return study->search.method == TRI_METHOD_POPULATION ? TRI_OK : check_space(study, root);
+}
