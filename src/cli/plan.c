@@ -80,7 +80,7 @@ static void print_table(const tri_search_result *result) {
 
 static tri_status plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
-  char accuracy[TRI_ACCURACY_TEXT_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
+  char attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
   printf(
       "%s, sequences of %ld tokens%s, on %ld device%s of %s: %ld legal layout%s%s%s, %ld simulated; no other can be "
@@ -93,7 +93,7 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
          tri_report_attention(&request, attention));
   if (given->pareto) {
-    printf("%s\n", tri_accuracy_text(&given->plan.cluster, accuracy));
+    tri_report_accuracy(&given->plan.cluster, &given->plan.system, given->plan.devices, stdout);
     return TRI_OK;
   }
   printf("\nthe best of them:\n");

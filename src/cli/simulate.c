@@ -127,7 +127,7 @@ static tri_status simulate(const arguments *given) {
 static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
   const arguments *given = context;
   const tri_plan_options *o = &given->plan;
-  char peak[32], room[32];
+  char peak[32], room[TRI_REPORT_MEMORY_BYTES];
   *out = (tri_answer){0};
   tri_simulation_request request = tri_plan_options_request(o, &out->layout);
   TRI_TRY(tri_layout_parse(given->layout, &out->layout));
@@ -135,8 +135,7 @@ static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
   TRI_TRY(tri_simulate(&request, &out->prediction));
   if (out->prediction.fits) return TRI_OK;
   return tri_fail(TRI_OUT_OF_MEMORY, "a device holds %s at its fullest, and has %s",
-                  tri_format_bytes(out->prediction.memory.peak, peak, sizeof peak),
-                  tri_format_bytes(o->cluster.memory_bytes, room, sizeof room));
+                  tri_format_bytes(out->prediction.memory.peak, peak, sizeof peak), tri_report_memory(&request, room));
 }
 
 static tri_status simulate_range(arguments *given) {

@@ -359,6 +359,45 @@ static const char *kind_name(tri_yaml_kind kind) {
   return "?";
 }
 
+/* The keys that a file has to have and has not, in the order in which they are read: the first, and in words the rest.
+ */
+typedef struct missing_keys {
+  int64_t count;
+  char first[MAX_PATH], others[600];
+} missing_keys;
+
+/* `section` is NULL if the file does not have it. */
+static void list_missing(const tri_config_table *table, const tri_yaml *section, const char *path, missing_keys *all) {
+  for (size_t i = 0; i < table->num_keys; i++) {
+    const tri_config_key *key = &table->keys[i];
+    const tri_yaml *node = section == NULL ? NULL : tri_yaml_find(section, key->name);
+    const size_t held = strlen(all->others);
+    char full[MAX_PATH];
+    join(full, path, key->name);
+    if (node == NULL && key->example != NULL) {
+      if (all->count == 0) snprintf(all->first, sizeof all->first, "%s", full);
+      if (all->count > 0) {
+        snprintf(all->others + held, sizeof all->others - held, "%s `%s` (for example %s)", held == 0 ? "" : ",", full,
+                 key->example);
+      }
+      all->count++;
+    } else if (key->type == TRI_CONFIG_SECTION && (node == NULL || node->kind == TRI_YAML_MAPPING)) {
+      list_missing(key->table, node, full, all);
+    }
+  }
+}
+
+/* A file is asked for all its missing keys at once: a reading that ended at the first of them names the others, too. */
+static tri_status name_others(const tri_config_table *table, const tri_yaml *root, tri_status status) {
+  missing_keys all = {0};
+  char said[TRI_MESSAGE_BYTES], begins[MAX_PATH + 32];
+  list_missing(table, root, path_in_source(root, ""), &all);
+  snprintf(begins, sizeof begins, "`%s` is missing from ", all.first);
+  snprintf(said, sizeof said, "%s", tri_status_message());
+  if (all.count < 2 || strncmp(said, begins, strlen(begins)) != 0) return status;
+  return tri_fail(status, "%s; also missing:%s", said, all.others);
+}
+
 tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, tri_yaml *root, void *values) {
   if (root->kind != TRI_YAML_MAPPING) {
     char subject[SUBJECT_BYTES];
@@ -366,7 +405,8 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
     return tri_yaml_fail(root, subject, " must be a mapping of keys, not a %s", kind_name(root->kind));
   }
   TRI_TRY(check_names(table, table, root, ""));
-  return read_section(table, tree, root, "", values);
+  tri_status status = read_section(table, tree, root, "", values);
+  return status == TRI_BAD_CONFIG ? name_others(table, root, status) : status;
 }
 
 /* ---- checking -------------------------------------------------------------------------------------------------- */

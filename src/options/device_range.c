@@ -96,14 +96,13 @@ static tri_status add_number(range *r, int64_t devices) {
 
 static void print_foot(const range *r) {
   const tri_plan_options *o = r->options;
-  char accuracy[TRI_ACCURACY_TEXT_BYTES];
   if (o->cluster.cost.price > 0 || o->cluster.cost.device_power > 0) {
     char tokens[32] = "a step";
     if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
     printf("money and energy are of %s%s\n", tokens, o->tokens > 0 ? " tokens" : "");
   }
-  printf("efficiency: tokens/s of a device, beside the first row that fits\n%s\n",
-         tri_accuracy_text(&o->cluster, accuracy));
+  printf("efficiency: tokens/s of a device, beside the first row that fits\n");
+  tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }
 
 tri_status tri_device_range_print(const tri_plan_options *o, const tri_device_range *of) {

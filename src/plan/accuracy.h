@@ -1,29 +1,38 @@
 /* The accuracy of predictions: their errors against published results, and which constants of a cluster are measured.
- * The interval is written only here; a test compares it with what `trireme validate` finds. */
+ * The figures are written only here; a test compares them with what `trireme validate` finds. */
 #ifndef TRI_PLAN_ACCURACY_H
 #define TRI_PLAN_ACCURACY_H
 
 #include "plan/cluster.h"
+#include "plan/system.h"
 
 #include <jansson.h>
 
-/* Nine in ten errors of a step's seconds (predicted / published - 1) are between low and high; over published rows to
- * which nothing was fitted, on clusters with fitted constants. */
+/* Errors of a step's seconds (predicted / published - 1) over published rows to which nothing was fitted: their mean,
+ * and the interval that holds nine in ten of them. Negative: the run was slower than predicted. */
 typedef struct tri_accuracy {
-  double low, high;
+  double mean, low, high;
   int64_t rows;
 } tri_accuracy;
 
+/* Of all rows. */
 tri_accuracy tri_accuracy_published(void);
 
 /* The same for given errors; sorts them. */
 tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 
-/* "the constants of dgx-h100 are fitted to nothing; ..." in one line. Returns buffer. */
-enum { TRI_ACCURACY_TEXT_BYTES = 512 };
-char *tri_accuracy_text(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);
+/* Texts in one line each, which reports print one below the other. `devices`: that are asked about; 0: not known.
+ * Return buffer. */
+enum { TRI_ACCURACY_TEXT_BYTES = 640 };
+/* "13 published runs on dgx-h100 came out 6.6 % too fast on average (...); none had more than 16,384 devices". */
+char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
+/* Which constants were fitted to measurements. */
+char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);
+/* Of the engine's own kernels on an accelerator that they have not run on; "" of other systems and on CPUs. */
+char *tri_accuracy_kernels(const tri_cluster *cluster, const tri_system *system, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 
-/* { fitted: [constants], published_errors: {low, high, rows} } */
-json_t *tri_accuracy_json(const tri_cluster *cluster);
+/* { fitted: [constants], published_errors: {mean, low, high, rows}, cluster: null or {mean, low, high, rows,
+ * most_devices}, kernels_have_run } */
+json_t *tri_accuracy_json(const tri_cluster *cluster, const tri_system *system);
 
 #endif

@@ -105,6 +105,8 @@ static const tri_config_key cluster_keys[] = {
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
              "are counted"},
+    {CLUSTER(hypothetical, TRI_CONFIG_BOOL), .fallback = "false",
+     .help = "no such machine is built: its numbers may be as they like, and are not remarked on"},
     {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},
     {CLUSTER(max_devices, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
      .help = "devices of the machine; auto: no limit"},
@@ -114,7 +116,12 @@ static const tri_config_key cluster_keys[] = {
     {CLUSTER(peak_fp64, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp64"},
     {CLUSTER(vector_flops, TRI_CONFIG_DOUBLE), POSITIVE, .example = "20.0e12",
      .help = "FLOP/s of element-wise arithmetic"},
-    {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9", .help = "bytes of a device's memory"},
+    {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9",
+     .help = "bytes of a device's memory, as its driver shows them"},
+    {CLUSTER(reserved_bytes, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0",
+     .help =
+         "bytes of it that tensors cannot have: of the driver, of libraries, of fragments; where the `--system` has "
+         "`context_bytes`, the larger of the two counts"},
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
     {CLUSTER(processors, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 20}, .fallback = "0",
      .help = "processors of a device, which take a tile of a matrix product each at a time; 0: has no tiles"},
@@ -237,7 +244,8 @@ static tri_status check(const tri_cluster *cluster) {
     }
     if (link->spans != 0) inner = link->spans;
   }
-  return tri_ranges_check(cluster);
+  TRI_TRY(tri_ranges_check(cluster));
+  return tri_ranges_remark(cluster);
 }
 
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {

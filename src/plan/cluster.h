@@ -73,11 +73,13 @@ typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri
 typedef struct tri_cluster {
   char name[64];
   tri_cluster_device device;
+  bool hypothetical; /* its numbers need not be plausible */
   int64_t node_devices;
   int64_t max_devices;                    /* 0: no limit */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes per second */
+  double reserved_bytes;                  /* of memory_bytes: not for tensors (tri_system_room) */
   int64_t processors;                     /* of a device; each computes one tile at a time */
   int64_t tile_fill;                      /* time to begin a tile, in elements of the inner dimension */
   tri_tile tiles[TRI_CLUSTER_TILES];

@@ -1,5 +1,9 @@
 #include "plan/range.h"
 
+#include "base/log.h"
+
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define ENDLESS 1e30
@@ -114,6 +118,51 @@ static tri_status check_possible(void *context, const tri_range *range, double v
 }
 
 tri_status tri_ranges_check(const tri_cluster *cluster) { return tri_ranges_visit(cluster, check_possible, NULL); }
+
+/* "; did you mean 312e12?": the same digits with another power of a thousand, if that is plausible. */
+static void write_guess(const tri_range *range, double value, char guess[64]) {
+  guess[0] = '\0';
+  for (int power = -15; power <= 15; power += 3) {
+    const double meant = value * pow(10, power);
+    if (power == 0 || meant < range->low || meant > range->high) continue;
+    const bool plain = value >= 1e-3 && value < 1e6;
+    if (plain) snprintf(guess, 64, "; did you mean %ge%d?", value, power);
+    if (!plain) snprintf(guess, 64, "; did you mean %g?", meant);
+    return;
+  }
+}
+
+enum { FAR = 1000 }; /* times outside of the plausible range: a mistake, unless the file says otherwise */
+
+static tri_status look_at(void *context, const tri_range *range, double value) {
+  const char *name = context;
+  const bool below = value < range->low;
+  char guess[64];
+  if (value == 0 || (!below && value <= range->high)) return TRI_OK;
+  const double times = below ? range->low / value : value / range->high;
+  write_guess(range, value, guess);
+  if (times < FAR) {
+    tri_warn("the cluster %s: `%s` is %g, %.3g times %s than that of an accelerator (%g to %g: %s)%s", name,
+             range->name, value, times, below ? "smaller" : "larger", range->low, range->high, range->why, guess);
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`%s` is %g, %.3g times %s than that of an accelerator (%g to %g: %s)%s A machine that is meant "
+                  "to be so says `hypothetical: true`",
+                  range->name, value, times, below ? "smaller" : "larger", range->low, range->high, range->why,
+                  guess[0] == '\0' ? "." : guess);
+}
+
+tri_status tri_ranges_remark(const tri_cluster *cluster) {
+  char name[sizeof cluster->name];
+  if (cluster->hypothetical) return TRI_OK;
+  switch (cluster->device) {
+    case TRI_CLUSTER_ACCELERATOR: break;
+    case TRI_CLUSTER_CPU: return TRI_OK;
+  }
+  snprintf(name, sizeof name, "%s", cluster->name);
+  return tri_ranges_visit(cluster, look_at, name);
+}
 
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value) {
   const tri_range *range = tri_range_of(constant);

@@ -27,6 +27,11 @@ tri_status tri_ranges_visit(const tri_cluster *cluster, tri_range_visitor visit,
 /* TRI_BAD_CONFIG names a number that is not possible, and its range. */
 tri_status tri_ranges_check(const tri_cluster *cluster);
 
+/* Of an accelerator: a warning for each number outside of its plausible range, with the number that was probably meant;
+ * TRI_BAD_CONFIG for one a thousand times outside of it. 0 where a key allows it is never remarked on, nor is anything
+ * of a `hypothetical` cluster. */
+tri_status tri_ranges_remark(const tri_cluster *cluster);
+
 /* Whether a fit may give a constant of tri_efficiency this value: plausible for accelerators, possible for CPUs. */
 bool tri_range_allows(const tri_cluster *cluster, const char *constant, double value);
 

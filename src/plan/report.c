@@ -93,7 +93,7 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
   json_object_set_new(object, "model_tflops_per_device", json_real(p->model_tflops_per_device));
   json_object_set_new(object, "sequence", json_integer((json_int_t)request->sequence));
   json_object_set_new(object, "sequence_assumed", json_boolean(request->assumed_sequence));
-  json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster));
+  json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster, request->system));
   json_object_set_new(object, "num_parameters", json_integer((json_int_t)tri_model_num_parameters(request->model)));
   const tri_document_imbalance *u = &p->uneven;
   if (u->micro_batches > 0) {
@@ -166,9 +166,30 @@ const char *tri_report_attention(const tri_simulation_request *request, char out
   return out;
 }
 
+void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to) {
+  char text[TRI_ACCURACY_TEXT_BYTES];
+  fprintf(to, "%s\n", tri_accuracy_text(cluster, devices, text));
+  fprintf(to, "%s\n", tri_accuracy_fitted(cluster, text));
+  if (tri_accuracy_kernels(cluster, system, text)[0] != '\0') fprintf(to, "%s\n", text);
+}
+
+char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPORT_MEMORY_BYTES]) {
+  const tri_cluster *cluster = request->cluster;
+  const double less = cluster->memory_bytes - tri_system_room(request->system, cluster);
+  char reserved[32];
+  tri_format_bytes(cluster->memory_bytes, out, TRI_REPORT_MEMORY_BYTES);
+  const size_t held = strlen(out);
+  if (less > 0) {
+    snprintf(out + held, TRI_REPORT_MEMORY_BYTES - held, ", of which %s are reserved",
+             tri_format_bytes(less, reserved, sizeof reserved));
+  }
+  return out;
+}
+
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
   char attention[TRI_REPORT_ATTENTION_BYTES];
-  char layout[TRI_LAYOUT_TEXT_BYTES], accuracy[TRI_ACCURACY_TEXT_BYTES], rate[32], size[32], room[32];
+  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32],
+      room[TRI_REPORT_MEMORY_BYTES];
   const tri_step_time *t = &p->time;
   fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f device%s of %s, %s\n", request->model->name,
           tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,
@@ -182,7 +203,7 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
           "attention counts as %s\n",
           p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu,
           tri_report_attention(request, attention));
-  fprintf(to, "%s\n", tri_accuracy_text(request->cluster, accuracy));
+  tri_report_accuracy(request->cluster, request->system, (int64_t)devices_of(request), to);
   print_part("compute", t->compute, p->step_s, to);
   for (int i = 0; i < TRI_STEP_AXES; i++) {
     print_part(tri_axis_name(tri_step_axis(i)), t->along[tri_step_axis(i)], p->step_s, to);
@@ -192,8 +213,8 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
   print_uneven(&p->uneven, to);
   print_experts(&p->experts, to);
   fprintf(to, "the fullest rank, of stage %ld, holds %s of the device's %s: %s\n", (long)p->fullest_stage,
-          tri_format_bytes(p->memory.peak, size, sizeof size),
-          tri_format_bytes(request->cluster->memory_bytes, room, sizeof room), p->fits ? "it fits" : "it does not fit");
+          tri_format_bytes(p->memory.peak, size, sizeof size), tri_report_memory(request, room),
+          p->fits ? "it fits" : "it does not fit");
   print_bytes("parameters", p->memory.parameters, to);
   print_bytes("gradients", p->memory.gradients, to);
   print_bytes("optimizer", p->memory.optimizer, to);

@@ -18,6 +18,14 @@ const char *tri_report_assumed(bool assumed);
 /* How attention is counted in FLOPs, in words. Returns out. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
+/* The memory of a device in words: "79.65 GiB, of which 2.00 GiB are reserved". Returns out. */
+enum { TRI_REPORT_MEMORY_BYTES = 80 };
+char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPORT_MEMORY_BYTES]);
+
+/* Prints how far a prediction of a system on that many devices of a cluster may be trusted: a line for the errors of
+ * published runs, for the cluster's constants and for kernels that have not run there. */
+void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
+
 /* Prints a prediction as text. */
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens, FILE *to);
 

@@ -44,6 +44,8 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
                                   .expert_imbalance = request->expert_imbalance};
 }
 
+static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
+
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 typedef struct adding {
@@ -126,7 +128,7 @@ static tri_status search_simulate(const search *s, candidate *c, double room) {
   timed.row_pairs = row_pairs;
   timed.memory = c->prediction->memory;
   timed.fullest_stage = c->prediction->fullest_stage;
-  timed.fits = timed.memory.peak <= s->request->cluster->memory_bytes;
+  timed.fits = timed.memory.peak <= room_of(s->request);
   *c->prediction = timed;
   c->simulated = true;
   return TRI_OK;
@@ -240,14 +242,14 @@ static tri_status enough_devices(const search *s, int64_t *out) {
     if (status == TRI_OK) status = smallest(&larger, &least, &bytes);
     release(&larger);
     if (status != TRI_OK && status != TRI_BAD_LAYOUT) return status;
-    if (bytes <= more.cluster->memory_bytes) *out = more.devices;
+    if (bytes <= room_of(&more)) *out = more.devices;
   }
   return TRI_OK;
 }
 
 static tri_status nothing_fits(search *s) {
   candidate *least = NULL;
-  double bytes = 0, room = s->request->cluster->memory_bytes;
+  double bytes = 0, room = room_of(s->request);
   char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "take a smaller model";
   int64_t devices = 0;
   TRI_TRY(smallest(s, &least, &bytes));
@@ -306,7 +308,7 @@ static tri_status explain_key(search *s, const candidate *best, const tri_config
   char text[256], layout[TRI_LAYOUT_TEXT_BYTES];
   double seconds = 0;
   int64_t found = 0;
-  const wish want = {s->request->cluster->memory_bytes, 1, key, &best->layout};
+  const wish want = {room_of(s->request), 1, key, &best->layout};
   TRI_TRY(find(s, &want, &next, &found));
   if (found == 0) {
     say(result, key->name, "nothing else fits");
@@ -366,7 +368,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
-  TRI_TRY_GOTO(find(&s, &(wish){request->cluster->memory_bytes, request->top, NULL, NULL}, best, &found), done);
+  TRI_TRY_GOTO(find(&s, &(wish){room_of(request), request->top, NULL, NULL}, best, &found), done);
   if (found == 0) {
     status = nothing_fits(&s);
     goto done;
@@ -390,7 +392,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   int64_t points = 0;
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
-  for (double room = request->cluster->memory_bytes; points < POINTS;) {
+  for (double room = room_of(request); points < POINTS;) {
     int64_t found = 0;
     TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL}, &front[points], &found), done);
     if (found == 0) break;

@@ -201,7 +201,7 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out) {
   TRI_TRY(tri_simulate_step(request, out));
   TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));
-  out->fits = out->memory.peak <= request->cluster->memory_bytes;
+  out->fits = out->memory.peak <= tri_system_room(request->system, request->cluster);
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 

@@ -2,6 +2,8 @@
 
 #include "plan/preset_file.h"
 
+#include <math.h>
+
 #define KEY(NAME, TYPE) .name = #NAME, .type = TYPE, .offset = offsetof(tri_system, NAME)
 #define FLAG(NAME) KEY(NAME, TRI_CONFIG_BOOL)
 #define BYTES(NAME) KEY(NAME, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1e15}, .fallback = "0.0"
@@ -78,4 +80,9 @@ tri_status tri_system_load(const char *name_or_file, tri_system *out) {
                                system.name, sizeof system.name));
   *out = system;
   return TRI_OK;
+}
+
+double tri_system_room(const tri_system *system, const tri_cluster *cluster) {
+  const double counted = system->planned ? 0 : system->context_bytes;
+  return cluster->memory_bytes - fmax(cluster->reserved_bytes - counted, 0);
 }

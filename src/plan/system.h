@@ -6,6 +6,7 @@
 
 #include "config/config.h"
 #include "ops/recompute.h"
+#include "plan/cluster.h"
 
 typedef struct tri_system {
   char name[64];
@@ -50,6 +51,10 @@ extern const tri_config_table tri_system_table;
 
 /* What lists of this system mark for recompute; attention is not marked (tri_price_recomputes). */
 tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout);
+
+/* Bytes of a device that tensors and what the system counts beside them may take: the cluster's memory_bytes, less of
+ * its reserved_bytes what the system's context_bytes do not count already. */
+double tri_system_room(const tri_system *system, const tri_cluster *cluster);
 
 /* Reads a system of configs/systems by its name, or a file by its path. */
 tri_status tri_system_load(const char *name_or_file, tri_system *out);

@@ -20,7 +20,7 @@ double tri_explain_shown(const tri_explanation *e, const tri_trial *trial) {
 
 /* What simulated trials rest on. A report of a store knows neither, if what the study names is not there any more. */
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]) {
-  char accuracy[TRI_ACCURACY_TEXT_BYTES];
+  char accuracy[TRI_ACCURACY_TEXT_BYTES], fitted[TRI_ACCURACY_TEXT_BYTES], kernels[TRI_ACCURACY_TEXT_BYTES];
   buffer[0] = '\0';
   if (study->sequence > 0) {
     snprintf(buffer, TRI_EXPLAIN_NOTE_BYTES, "sequences of %ld tokens%s", (long)study->sequence,
@@ -28,8 +28,10 @@ char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTE
   }
   if (tri_study_is_real(study) || study->cluster.name[0] == '\0') return buffer;
   size_t held = strlen(buffer);
-  snprintf(buffer + held, TRI_EXPLAIN_NOTE_BYTES - held, "%ssimulated; %s", held == 0 ? "" : "; ",
-           tri_accuracy_text(&study->cluster, accuracy));
+  tri_accuracy_kernels(&study->cluster, &study->system, kernels);
+  snprintf(buffer + held, TRI_EXPLAIN_NOTE_BYTES - held, "%ssimulated; %s; %s%s%s", held == 0 ? "" : "; ",
+           tri_accuracy_fitted(&study->cluster, fitted), tri_accuracy_text(&study->cluster, study->devices, accuracy),
+           kernels[0] == '\0' ? "" : "; ", kernels);
   return buffer;
 }
 
@@ -318,7 +320,7 @@ json_t *tri_explain_json(const tri_explanation *e) {
     json_object_set_new(document, "sequence_assumed", json_boolean(study->assumed_sequence));
   }
   if (document != NULL && !tri_study_is_real(study) && study->cluster.name[0] != '\0') {
-    json_object_set_new(document, "accuracy", tri_accuracy_json(&study->cluster));
+    json_object_set_new(document, "accuracy", tri_accuracy_json(&study->cluster, &study->system));
   }
   if (document != NULL && e->best >= 0) {
     const tri_trial *best = &e->trials[e->best];

@@ -28,7 +28,7 @@ tri_status tri_explain(const tri_study *study, const tri_trial *trials, int64_t 
                        tri_explanation *out);
 
 /* Writes the assumptions of the trials: "sequences of 2048 tokens; simulated; ...", or "". Returns buffer. */
-enum { TRI_EXPLAIN_NOTE_BYTES = 640 };
+enum { TRI_EXPLAIN_NOTE_BYTES = 2100 };
 char *tri_explain_note(const tri_study *study, char buffer[TRI_EXPLAIN_NOTE_BYTES]);
 
 /* The unit of values: "TFLOP/s a device, recomputed products counted". */

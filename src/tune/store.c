@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/fnv1a.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "model/model_config.h"
@@ -53,11 +54,37 @@ tri_status tri_store_prepare(tri_store *s, const char *sql, sqlite3_stmt **out) 
 /* Files are identified by their contents, not by their names. */
 static uint64_t sum_of(const char *text) { return tri_fnv1a(TRI_FNV1A_BEGIN, text); }
 
-/* Of a part of a study that was read from a file of that name; 0 if it has none. */
+/* Cuts a comment off a line of printed values, and the blanks before it. */
+static void cut_comment(char *line) {
+  bool quoted = false;
+  char *end = line;
+  for (char *at = line; *at != '\0' && (quoted || *at != '#'); at++) {
+    if (*at == '"') quoted = !quoted;
+    if (*at != ' ') end = at + 1;
+  }
+  *end = '\0';
+}
+
+/* Whether a line says no more than a key that is not there: keys that are added to a table have such a default. */
+static bool is_nothing(const char *line) {
+  static const char *const nothing[] = {": 0", ": 0.0", ": false", ": \"\"", ": auto", ": []"};
+  for (size_t i = 0; i < sizeof nothing / sizeof *nothing; i++) {
+    const size_t length = strlen(line), end = strlen(nothing[i]);
+    if (length > end && strcmp(line + length - end, nothing[i]) == 0) return true;
+  }
+  return line[0] == '\0';
+}
+
+/* Of a part of a study that was read from a file of that name; 0 if it has none. Help texts do not count, nor do keys
+ * that say nothing: another version's tables have the same sum. */
 static uint64_t sum_of_values(const char *name, const tri_config_table *table, const void *values) {
-  char *text = NULL;
+  char *text = NULL, *rest = NULL;
+  uint64_t sum = TRI_FNV1A_BEGIN;
   if (name[0] == '\0' || tri_config_print(table, values, "", &text) != TRI_OK) return 0;
-  uint64_t sum = sum_of(text);
+  for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    cut_comment(line);
+    if (!is_nothing(line)) sum = tri_fnv1a(tri_fnv1a(sum, line), "\n");
+  }
   tri_free(text);
   return sum;
 }
@@ -78,7 +105,8 @@ static uint64_t sum_of_file(const char *path) {
 static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
-                                 "study %s\nmodel %s %016" PRIx64 "\ncluster %s %016" PRIx64 "\nsystem %s %016" PRIx64
+                                 "study %s\nmodel %s v2:%016" PRIx64 "\ncluster %s v2:%016" PRIx64
+                                 "\nsystem %s v2:%016" PRIx64
                                  "\nprecision %s\nrun %s %016" PRIx64
                                  "\n"
                                  "devices %lld\nglobal_batch %lld\nsequence %lld\nobjective %d\n",
@@ -108,11 +136,58 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
   }
 }
 
+/* Sums of an earlier version, which counted help texts, are passed over: what a study names says what it is then. */
+static bool is_same_but_for_sums(const char *theirs, const char *mine) {
+  while (*theirs != '\0' && *mine != '\0') {
+    const bool sum = strncmp(mine, " v2:", 4) == 0 && strncmp(theirs, " v2:", 4) != 0 && *theirs == ' ';
+    if (!sum && *theirs != *mine) return false;
+    theirs += sum ? 1 + strspn(theirs + 1, "0123456789abcdef") : 1;
+    mine += sum ? strcspn(mine, "\n") : 1;
+  }
+  return *theirs == *mine;
+}
+
+static tri_status take_sums(tri_store *s, const char *mine) {
+  sqlite3_stmt *query = NULL;
+  tri_warn("%s was begun by an earlier version: that its model, cluster and system still say the same is not checked",
+           s->path);
+  TRI_TRY(tri_store_prepare(s, "UPDATE study SET text = ? WHERE id = 1", &query));
+  sqlite3_bind_text(query, 1, mine, -1, SQLITE_TRANSIENT);
+  tri_status status = sqlite3_step(query) == SQLITE_DONE ? TRI_OK : tri_store_failed(s, "write the study");
+  sqlite3_finalize(query);
+  return status;
+}
+
+/* The text that the store has; "" if there is none. */
+static tri_status read_description(tri_store *s, char *text, size_t bytes) {
+  sqlite3_stmt *query = NULL;
+  TRI_TRY(tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query));
+  const char *found = sqlite3_step(query) == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
+  snprintf(text, bytes, "%s", found == NULL ? "" : found);
+  sqlite3_finalize(query);
+  return TRI_OK;
+}
+
+static tri_status compare_descriptions(const tri_store *s, const char *mine, const char *theirs) {
+  size_t same = 0, line = 0;
+  while (mine[same] != '\0' && mine[same] == theirs[same]) {
+    same++;
+    if (mine[same - 1] == '\n') line = same;
+  }
+  if (strcmp(theirs, mine) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "%s holds another study: the file says `%.*s`, the store `%.*s`; take another store (--store), or "
+                  "give the study another name",
+                  s->path, (int)strcspn(mine + line, "\n"), mine + line, (int)strcspn(theirs + line, "\n"),
+                  theirs + line);
+}
+
 static tri_status check_study(tri_store *s, const char *text) {
   enum { ROOM = 32768 };
-  char *mine = NULL;
+  char *mine = NULL, *theirs = NULL;
   sqlite3_stmt *query = NULL;
-  TRI_TRY(tri_alloc("a study", ROOM, 1, &mine));
+  TRI_TRY(tri_alloc("a study", 2 * ROOM, 1, &mine));
+  theirs = mine + ROOM;
   store_describe(s->study, mine, ROOM);
   tri_status status = tri_store_prepare(s, "INSERT OR IGNORE INTO study (id, text, file) VALUES (1, ?, ?)", &query);
   if (status == TRI_OK) {
@@ -120,6 +195,11 @@ static tri_status check_study(tri_store *s, const char *text) {
     sqlite3_bind_text(query, 2, text, -1, SQLITE_TRANSIENT);
     if (sqlite3_step(query) != SQLITE_DONE) status = tri_store_failed(s, "write the study");
     sqlite3_finalize(query);
+  }
+  if (status == TRI_OK) status = read_description(s, theirs, ROOM);
+  if (status == TRI_OK && strcmp(mine, theirs) != 0 && is_same_but_for_sums(theirs, mine)) {
+    status = take_sums(s, mine);
+    if (status == TRI_OK) status = read_description(s, theirs, ROOM);
   }
   /* The same study: what else its file says now (budget, recipes) is what reports go by. */
   if (status == TRI_OK)
@@ -131,24 +211,7 @@ static tri_status check_study(tri_store *s, const char *text) {
     if (sqlite3_step(query) != SQLITE_DONE) status = tri_store_failed(s, "write the study");
     sqlite3_finalize(query);
   }
-  if (status == TRI_OK) status = tri_store_prepare(s, "SELECT text FROM study WHERE id = 1", &query);
-  if (status == TRI_OK) {
-    const char *theirs = sqlite3_step(query) == SQLITE_ROW ? (const char *)sqlite3_column_text(query, 0) : NULL;
-    size_t same = 0, line = 0;
-    while (theirs != NULL && mine[same] != '\0' && mine[same] == theirs[same]) {
-      same++;
-      if (mine[same - 1] == '\n') line = same;
-    }
-    if (theirs == NULL || strcmp(theirs, mine) != 0) {
-      status =
-          tri_fail(TRI_BAD_CONFIG,
-                   "%s holds another study: the file says `%.*s`, the store `%.*s`; take another store (--store), or "
-                   "give the study another name",
-                   s->path, (int)strcspn(mine + line, "\n"), mine + line,
-                   (int)(theirs == NULL ? 0 : strcspn(theirs + line, "\n")), theirs == NULL ? "" : theirs + line);
-    }
-    sqlite3_finalize(query);
-  }
+  if (status == TRI_OK) status = compare_descriptions(s, mine, theirs);
   tri_free(mine);
   return status;
 }

@@ -35,7 +35,7 @@ static tri_status trial_simulate(const tri_study *study, const tri_trial_plan *p
   tri_prediction prediction;
   tri_simulation_request request = tri_study_request(study, plan);
   TRI_TRY(tri_simulate(&request, &prediction));
-  trial->memory = prediction.memory.peak / study->cluster.memory_bytes;
+  trial->memory = prediction.memory.peak / tri_system_room(&study->system, &study->cluster);
   if (!prediction.fits) {
     fail_trial(trial, "out of memory");
     return TRI_OK;
@@ -67,7 +67,8 @@ static tri_status bound_points(const tri_study *study, tri_bounds *bounds, const
     if (tri_point_plan(study, &points[i], &plan) != TRI_OK) continue;
     tri_bounds_of_step(bounds, plan.global_batch, &plan.optimizer);
     TRI_TRY(tri_bounds_of(bounds, &plan.layout, &bound));
-    if (bound.bytes <= study->cluster.memory_bytes) values[i] = tri_study_value(study, &plan, bound.step_s);
+    if (bound.bytes <= tri_system_room(&study->system, &study->cluster))
+      values[i] = tri_study_value(study, &plan, bound.step_s);
   }
   return TRI_OK;
 }

@@ -34,7 +34,7 @@ LAYOUT = dict(tensor=1, pipeline=1, context=1, context_inner=1, context_row_pair
               virtual_stages=1, zero=0,
               recompute_every=1, bucket_bytes=1 << 20, micro_batch=2, balance="layers", embedding_as_layers=0, head_as_layers=1)
 CHUNKS = dict(pipeline=2, virtual_stages=2, schedule="interleaved", micro_batch=1, micro_batch_group=3)  # without a use for it else
-CLUSTER = dict(node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
+CLUSTER = dict(hypothetical=True, node_devices=2, max_devices=8, threads=1, cores=2, nodes=1, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
                links=[dict(name="near", spans=2, per=1, ports=1, stripe=1, bandwidth=1e10, latency=1e-6),
                       dict(name="far", spans=8, per=2, ports=2, stripe=1, bandwidth=1e10, latency=1e-6)],
                efficiency=dict(matmul=0.5, matmul_half=10.0, attention=0.5, memory=0.5, link=0.5, launch=1e-6))

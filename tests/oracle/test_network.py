@@ -9,7 +9,7 @@ import pytest
 TRIREME = os.environ["TRIREME"]
 LAYERS, WIDTH, SEQUENCE = 6, 256, 128
 MODEL = dict(family="gpt2", num_layers=LAYERS, hidden_size=WIDTH, num_heads=8, vocab_size=64, max_sequence=SEQUENCE)
-IDEAL = dict(node_devices=4, peak_bf16=1e30, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
+IDEAL = dict(hypothetical=True, node_devices=4, peak_bf16=1e30, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
              efficiency=dict(matmul=1, attention=1, memory=1, link=1, launch=0))
 SYSTEM = dict(name="some", planned=True, levels=False)
 

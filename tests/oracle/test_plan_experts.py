@@ -31,7 +31,7 @@ BANDWIDTH, PEAK = 1e10, 1e14
 
 def machine(**changes):
     """Nothing takes time but products and what passes."""
-    return dict(dict(node_devices=8, peak_bf16=PEAK, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
+    return dict(dict(hypothetical=True, node_devices=8, peak_bf16=PEAK, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
                      links=[dict(name="all", bandwidth=BANDWIDTH, latency=0)], beside=1,
                      efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0)), **changes)
 

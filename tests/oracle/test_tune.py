@@ -212,7 +212,7 @@ def test_very_many_trials(tmp_path):
 
 def test_importance_adds_up(tmp_path):
     """Of a study in which one parameter alone matters, it is first, and one that does nothing is last with nothing."""
-    cluster = dict(node_devices=8, peak_bf16=1e14, vector_flops=1e14, memory_bytes=1e15, memory_bandwidth=1e13,
+    cluster = dict(hypothetical=True, node_devices=8, peak_bf16=1e14, vector_flops=1e14, memory_bytes=1e15, memory_bandwidth=1e13,
                    links=[dict(name="all", bandwidth=1e9, latency=0)], efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0))
     space = [dict(name="tensor", values="1 2 4 8"), dict(name="bucket_bytes", values="10000000 20000000 40000000")]
     study = dict(name="one", model="gpt2-124m", cluster=str(write(tmp_path / "cluster.yaml", cluster)), devices=8, global_batch=8, space=space,
@@ -617,7 +617,26 @@ def test_files_are_known_by_what_they_say(tmp_path):
     tune(tmp_path, study, "--trials", 3)
     tune(tmp_path, study, "--trials", 4)
     model.write_text(text.replace("num_layers: 24", "num_layers: 48"))
-    assert re.search(r"study.db holds another study: the file says `model \S+mine.yaml [0-9a-f]{16}`, the store `model", tune(tmp_path, study, status=3).stderr)
+    assert re.search(r"study.db holds another study: the file says `model \S+mine.yaml v2:[0-9a-f]{16}`, the store `model", tune(tmp_path, study, status=3).stderr)
+
+
+def test_stores_of_an_earlier_version(tmp_path):
+    """Its sums counted help texts: it opens, which is said; then its machine is compared again. New keys at their defaults are no change."""
+    text = (ROOT / "configs/clusters/frontier.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text)
+    study = dict(STUDY, cluster=str(tmp_path / "mine.yaml"), trials=3)
+    tune(tmp_path, study)
+    with contextlib.closing(sqlite3.connect(tmp_path / "study.db")) as store:
+        described = store.execute("SELECT text FROM study").fetchone()[0]
+        assert len(re.findall(r" v2:[0-9a-f]{16}$", described, re.M)) == 3
+        store.execute("UPDATE study SET text = ?", (re.sub(r" v2:[0-9a-f]{16}$", " 0123456789abcdef", described, flags=re.M),))
+        store.commit()
+    assert "was begun by an earlier version: that its model, cluster and system still say the same is not checked" in tune(tmp_path, study).stderr
+    assert "earlier version" not in tune(tmp_path, study).stderr
+    (tmp_path / "mine.yaml").write_text("# another comment\n" + text + "reserved_bytes: 0.0\nhypothetical: false\n")
+    tune(tmp_path, study)
+    (tmp_path / "mine.yaml").write_text(text + "reserved_bytes: 1e9\n")
+    assert "holds another study: the file says `cluster " in tune(tmp_path, study, status=3).stderr
 
 
 def test_bad_stores(tmp_path):

@@ -322,7 +322,7 @@ def test_fitted_rows_are_few():
     (dict(matmul_half=1e7), "`matmul_half` is 1e"),
 ])
 def test_impossible_machines(tmp_path, change, said):
-    cluster = dict(node_devices=8, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
+    cluster = dict(hypothetical=True, node_devices=8, peak_bf16=1e14, vector_flops=1e13, memory_bytes=64e9, memory_bandwidth=1e12,
                    links=[dict(name="all", bandwidth=1e10, latency=1e-6)],
                    efficiency=dict(matmul=0.5, matmul_half=10.0, attention=0.5, memory=0.5, link=0.5, launch=1e-6) | change)
     out = run("simulate", "--model", "gpt2-124m", "--cluster", write(tmp_path / "c.yaml", cluster), "--devices", 8, "--global-batch", 8, "--layout",

@@ -214,6 +214,8 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
       !(may_read(study->cluster_name) && tri_cluster_load(study->cluster_name, &study->cluster) == TRI_OK)) {
     study->cluster = (tri_cluster){0};
   }
+  if (!(may_read(study->system_name) && tri_system_load(study->system_name, &study->system) == TRI_OK))
+    study->system = (tri_system){0};
   TRI_TRY(tri_store_open(path, NULL, study, &store));
   tri_status status = print_result(given, study, path, store);
   tri_store_close(store);
