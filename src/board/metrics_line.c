@@ -242,7 +242,10 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
     if (!(take != NULL && is_next(&r, '[') ? read_list(&r, out, take) : read_value(&r, &value, &is_number))) {
       return false;
     }
-    if (*begin == '{' && is_key(key, key_bytes, "share")) out->share = begin, out->share_bytes = (size_t)(r.at - begin);
+    if (*begin == '{' && is_key(key, key_bytes, "share")) {
+      out->share = begin;
+      out->share_bytes = (size_t)(r.at - begin);
+    }
     if (!is_number) continue;
     if (is_key(key, key_bytes, "step")) out->step = value.whole, has_step = value.is_whole && value.whole > 0;
     if (is_key(key, key_bytes, "tokens") && value.is_whole && value.whole > 0) out->tokens = value.whole;

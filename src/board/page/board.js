@@ -320,7 +320,7 @@ function show_parts(chart) {
   for (const { run, part } of chart.curves) names.set(part, new Set([...(names.get(part) ?? []), source_name(run, part)]));
   chart.keys.hidden = !chart.spec.parts;
   replace_if_other(chart.keys, JSON.stringify([...names].map(([part, of_runs]) => [part, ...of_runs])), () => [...names].sort(([a], [b]) => a - b).map(([part, of_runs]) => make("span", {},
-    draw("svg", { class: "dash", viewBox: "0 0 34 8", width: 34, height: 8, "aria-hidden": true }, draw("path", { d: "M0 4H34", "stroke-dasharray": DASHES[part] })), " " + [...of_runs].join(", "))));
+    draw("svg", { class: "dash", viewBox: "0 0 34 8", width: 34, height: 8, "aria-hidden": "true" }, draw("path", { d: "M0 4H34", "stroke-dasharray": DASHES[part] })), " " + [...of_runs].join(", "))));
 }
 
 function draw_chart(chart) {
@@ -558,8 +558,12 @@ function config_keys(text) {
 async function ask_configs(runs) {
   for (const run of runs) {
     if (state.configs.get(run.id)?.version === run.config) continue;
-    const text = (await ask("api/run", { id: run.id })).config;
-    state.configs.set(run.id, { version: run.config, keys: config_keys(text ?? "") });
+    try {
+      const text = (await ask("api/run", { id: run.id })).config;
+      state.configs.set(run.id, { version: run.config, keys: config_keys(text ?? "") });
+    } catch { /* it is gone, or asked for again two seconds later */
+      state.configs.set(run.id, { version: null, keys: new Map() });
+    }
   }
 }
 
@@ -575,7 +579,7 @@ function differences_table(runs) {
 async function show_differences() {
   const all = state.list.runs.filter((run) => run.config && !state.hidden.has(run.id) && matches(run)), runs = all.slice(0, MOST_WORDS);
   await ask_configs(runs);
-  const key = JSON.stringify([document.documentElement.dataset.theme, all.length, ...runs.map((run) => [run.id, run.name, run.config, state.places.get(run.id)])]);
+  const key = JSON.stringify([document.documentElement.dataset.theme, all.length, ...runs.map((run) => [run.id, run.name, state.configs.get(run.id).version, state.places.get(run.id)])]);
   replace_if_other($("differences"), key, () => (runs.length < 2 ? [] : [make("h2", {}, "What differs"), make("div", { class: "scroll" }, differences_table(runs)),
     make("p", { class: "note" }, `Keys of config.yaml whose values are not the same in all of ${all.length > runs.length ? `the first ${runs.length} of the ${all.length}` : "these"} runs.`)]));
 }
