@@ -27,13 +27,13 @@ typedef struct tri_board_item {
   bool said_full;  /* that the series holds as much as it may */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
-  int64_t samples, config, failures; /* another number whenever the file is; 0: there is none */
-  int64_t planned;                   /* optimizer.steps; 0: not known */
+  int64_t samples, config, failures;   /* another number whenever the file is; 0: there is none */
+  int64_t planned;                     /* optimizer.steps; 0: not known */
   char reason[TRI_BOARD_REASON_BYTES]; /* of the last failure in failures.txt */
   struct timespec failed;              /* when failures.txt was written */
   bool locked;                         /* somebody writes there, or has died there */
   struct timespec touched;             /* the lock */
-  double quiet_s;      /* since somebody has written metrics, or touched the lock */
+  double quiet_s;                      /* since somebody has written metrics, or touched the lock */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;

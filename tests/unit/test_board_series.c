@@ -84,7 +84,8 @@ static void reads_what_jansson_reads(void **state) {
       "{\"step\": 2, \"experts\": [[{\"loss\": 3}]], \"loss\": 4}",
       "{\"step\": 2, \"router_loss\": 0.25, \"experts\": [{\"layer\": 1, \"max_over_mean\": 1.5, \"entropy\": 0.75, "
       "\"load\": [3, 1]}, {\"max_over_mean\": 2.75, \"entropy\": 0.5}, {\"max_over_mean\": 1, \"entropy\": 1}]}",
-      "{\"step\": 2, \"sources\": [{\"share\": 0.75, \"tokens\": 12}, {\"share\": 0.25}, 7, {\"share\": null}, [], {}]}",
+      "{\"step\": 2, \"sources\": [{\"share\": 0.75, \"tokens\": 12}, {\"share\": 0.25}, 7, {\"share\": null}, [], "
+      "{}]}",
       "{\"step\": 2, \"sources\": [1,2,3,4,5,6, {\"share\": 1}, {\"share\": 2}, {\"share\": 3}], \"loss\": 4}",
       "{\"step\": 2, \"sources\": {\"share\": 3}, \"experts\": null, \"loss\": 4}",
       "{\"step\": 2, \"sources\": [{\"share\": 0.5,}]}",
@@ -361,7 +362,9 @@ static void begins_columns_late(void **state) {
   read_all(f);
   assert_null(f->series.columns[TRI_BOARD_ROUTER_LOSS]);
   assert_true(isnan(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 7)));
-  put(f, "a", "{\"step\": 3001, \"router_loss\": 2, \"sources\": [{\"share\": 0.25}, {\"share\": 0.75}], \"share\": {\"a\": 1}}\n");
+  put(f, "a",
+      "{\"step\": 3001, \"router_loss\": 2, \"sources\": [{\"share\": 0.25}, {\"share\": 0.75}], \"share\": {\"a\": "
+      "1}}\n");
   put_steps(f, "a", 3002, 9000, 0);
   read_all(f);
   assert_true(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 3000) == 2);

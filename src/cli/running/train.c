@@ -87,9 +87,9 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Words may get lost on their way, under a launcher of the user's own and in a terminal that is closed: they are kept in
- * OUTPUT/failures.txt too, if there is an output. It is added to, and what was written before the newest step is of an
- * earlier failure. A signal is not one, and neither is an output that another run holds. */
+/* Words may get lost on their way, under a launcher of the user's own and in a terminal that is closed: they are kept
+ * in OUTPUT/failures.txt too, if there is an output. It is added to, and what was written before the newest step is of
+ * an earlier failure. A signal is not one, and neither is an output that another run holds. */
 static void write_words(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
   if (status == TRI_OK || status == TRI_BUSY || status == TRI_INTERRUPTED) return;
