@@ -810,7 +810,7 @@ def test_experts_and_sources(tmp_path):
         assert not {"expert_load", "source_1", "router_loss"} & set(curves["plain"])
         browser.open(b.url)
         browser.wait("document.querySelector('#chart-sources .keys').textContent.includes('books/train')")
-        assert browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent).slice(-4)") == ["Shares of sources so far", "Load of the busiest expert", "Evenness of experts' loads", "Router loss"]
+        assert browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent).slice(-4)") == ["Shares of sources so far", "Busiest expert's load", "Evenness of experts' loads", "Router loss"]
         assert [browser.value(f"document.querySelectorAll('#chart-{name} .curve').length") for name in ("sources", "expert_load", "router_loss", "loss")] == [2, 1, 1, 3]
         assert browser.value("[...document.querySelectorAll('#chart-sources .keys span')].map(e => e.textContent.trim())") == ["books/train", "the web/train"]
         browser.value("document.querySelector('#chart-sources svg').focus()")

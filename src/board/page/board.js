@@ -75,6 +75,7 @@ function unit_of(kind, most) {
 function value_text(kind, value) {
   if (!known(value)) return "–";
   if (kind === "count") return short(value);
+  if (kind === "loss") return round(value, 5);
   const [size, name] = unit_of(kind, Math.abs(value));
   return round(value / size, kind === "" || kind === undefined ? 6 : 4) + (name ? " " + name : "");
 }
@@ -149,7 +150,7 @@ const CHARTS = [
   { key: "step_s", title: "Time of a step", kind: "time", zero: true },
   { key: "bad_steps", title: "Bad steps so far", kind: "", zero: true, whole: true },
   { key: "sources", parts: [1, 2, 3, 4, 5, 6, 7, 8].map((i) => "source_" + i), title: "Shares of sources so far", kind: "share", zero: true },
-  { key: "expert_load", title: "Load of the busiest expert", kind: "", unit: "times an even share, mean over layers" },
+  { key: "expert_load", title: "Busiest expert's load", kind: "", unit: "times an even share" },
   { key: "expert_evenness", title: "Evenness of experts' loads", kind: "", unit: "1: all are equal" },
   { key: "router_loss", title: "Router loss", kind: "" },
 ];
@@ -486,25 +487,25 @@ function show_legend() {
 }
 
 const COLUMNS = [
-  ["run", (r) => r.name, (r) => make("td", { class: "name" }, make("span", { class: "swatch", color: colour(r.id) }), " " + r.name)],
+  ["run", (r) => r.name, (r) => make("td", { class: "name" }, make("span", { class: "swatch", color: colour(r.id) }), "\u00a0" + r.name)],
   ["state", state_text, (r) => make("td", { class: "text state " + (STATE_CLASSES[r.state] ?? "") }, state_text(r))],
   ["step", (r) => r.step],
   ["tokens", (r) => r.tokens, (r) => short(r.tokens)],
   ["time", (r) => r.seconds, (r) => clock(r.seconds)],
-  ["loss", (r) => r.loss, (r) => value_text("", r.loss)],
-  ["validation", (r) => r.validation_loss, (r) => value_text("", r.validation_loss)],
-  ["best", (r) => r.best_validation_loss, (r) => value_text("", r.best_validation_loss)],
+  ["loss", (r) => r.loss, (r) => value_text("loss", r.loss)],
+  ["validation", (r) => r.validation_loss, (r) => value_text("loss", r.validation_loss)],
+  ["best", (r) => r.best_validation_loss, (r) => value_text("loss", r.best_validation_loss)],
   ["tokens/s", (r) => r.tokens_per_s, (r) => value_text("count", r.tokens_per_s)],
   ["step time", (r) => r.step_s, (r) => value_text("time", r.step_s)],
   ["MFU", (r) => r.mfu, (r) => (known(r.mfu) ? (100 * r.mfu).toFixed(1) + " %" : "–")],
   ["memory", (r) => r.peak_bytes, (r) => value_text("bytes", r.peak_bytes)],
   ["bad steps", (r) => r.bad_steps, (r) => make("td", { class: r.bad_steps > 0 ? "bad-word" : "" }, value_text("count", r.bad_steps))],
-  ["checkpoint", (r) => r.checkpoints.length && r.checkpoints[r.checkpoints.length - 1].step, (r) => (r.checkpoints.length ? String(r.checkpoints[r.checkpoints.length - 1].step) : "–")],
+  ["saved", (r) => r.checkpoints.length && r.checkpoints[r.checkpoints.length - 1].step, (r) => (r.checkpoints.length ? String(r.checkpoints[r.checkpoints.length - 1].step) : "–")],
   ["ranks", (r) => (r.summary ? r.summary.ranks : null), (r) => make("td", { class: "wrapped" }, r.summary ? `${r.summary.ranks} × ${r.summary.device} ${r.summary.precision}` : "–")],
 ];
 
 /* A column that no run has anything for takes no room. */
-const columns_of = (runs) => COLUMNS.filter(([, value], i) => i < 3 || runs.some((run) => known(value(run)) && (value(run) !== 0 || COLUMNS[i][0] !== "checkpoint")));
+const columns_of = (runs) => COLUMNS.filter(([, value], i) => i < 3 || runs.some((run) => known(value(run)) && (value(run) !== 0 || COLUMNS[i][0] !== "saved")));
 
 function compare(a, b) {
   if (typeof a === "string" || typeof b === "string") return String(a).localeCompare(String(b), undefined, { numeric: true });
@@ -571,7 +572,7 @@ const differing_keys = (maps) => [...new Set(maps.flatMap((keys) => [...keys.key
 
 function differences_table(runs) {
   const maps = runs.map((run) => state.configs.get(run.id).keys);
-  const head = runs.map((run) => make("th", { scope: "col", class: "text wrapped" }, make("span", { class: "swatch", color: colour(run.id) }), " " + run.name));
+  const head = runs.map((run) => make("th", { scope: "col", class: "text wrapped" }, make("span", { class: "swatch", color: colour(run.id) }), "\u00a0" + run.name));
   const row = (key) => make("tr", {}, make("th", { scope: "row", class: "text" }, key), ...maps.map((keys) => make("td", { class: "text wrapped" }, keys.get(key) ?? "–")));
   return make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "text" }, "key"), ...head)), make("tbody", {}, ...differing_keys(maps).map(row)));
 }
