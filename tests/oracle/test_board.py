@@ -750,6 +750,8 @@ def test_many_runs_on_the_page(tmp_path):
         (runs / f"run-{i:02}/summary.json").write_text(json.dumps(dict(steps=20, ranks=8, device="cpu avx512", precision="bf16")))
     (runs / "run-03/config.yaml").write_text("optimizer:\n  # steps: 20\n  epochs: 2\n  lr: 0.1\nseed: 1\nmodel:\n  name: inline\n  steps: 5\ndata:\n  train:\n    - path: a\n      weight: 1\n    - path: \"b # c\"   # the second\n")
     (runs / "run-05/summary.json").unlink()
+    (runs / "run-00/checkpoints/step-00000020").mkdir(parents=True)
+    (runs / "run-00/checkpoints/step-00000020/COMPLETE").write_text("")
     (runs / "run-05/failures.txt").write_text(f"rank 0: {BAD}\n")
     (runs / "run-06/summary.json").write_text(json.dumps(dict(steps=20, ended_early=True)))
     tune(runs, 6)

@@ -493,8 +493,8 @@ const COLUMNS = [
   ["tokens", (r) => r.tokens, (r) => short(r.tokens)],
   ["time", (r) => r.seconds, (r) => clock(r.seconds)],
   ["loss", (r) => r.loss, (r) => value_text("loss", r.loss)],
-  ["validation", (r) => r.validation_loss, (r) => value_text("loss", r.validation_loss)],
-  ["best", (r) => r.best_validation_loss, (r) => value_text("loss", r.best_validation_loss)],
+  ["val. loss", (r) => r.validation_loss, (r) => value_text("loss", r.validation_loss)],
+  ["best val. loss", (r) => r.best_validation_loss, (r) => value_text("loss", r.best_validation_loss)],
   ["tokens/s", (r) => r.tokens_per_s, (r) => value_text("count", r.tokens_per_s)],
   ["step time", (r) => r.step_s, (r) => value_text("time", r.step_s)],
   ["MFU", (r) => r.mfu, (r) => (known(r.mfu) ? (100 * r.mfu).toFixed(1) + " %" : "–")],
@@ -572,7 +572,7 @@ const differing_keys = (maps) => [...new Set(maps.flatMap((keys) => [...keys.key
 
 function differences_table(runs) {
   const maps = runs.map((run) => state.configs.get(run.id).keys);
-  const head = runs.map((run) => make("th", { scope: "col", class: "text wrapped" }, make("span", { class: "swatch", color: colour(run.id) }), "\u00a0" + run.name));
+  const head = runs.map((run) => make("th", { scope: "col", class: "text wrapped" }, make("span", { class: "swatch", color: colour(run.id) }), " " + run.name));
   const row = (key) => make("tr", {}, make("th", { scope: "row", class: "text" }, key), ...maps.map((keys) => make("td", { class: "text wrapped" }, keys.get(key) ?? "–")));
   return make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "text" }, "key"), ...head)), make("tbody", {}, ...differing_keys(maps).map(row)));
 }
