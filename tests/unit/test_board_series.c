@@ -35,7 +35,7 @@ static double mean_in(const json_t *layers, const char *key) {
 
 static double wanted_in(const json_t *object, tri_board_column column) {
   const json_t *experts = json_object_get(object, "experts"), *sources = json_object_get(object, "sources");
-  if (column < TRI_BOARD_OWN_COLUMNS) return real_in(object, tri_board_column_name(column));
+  if ((int)column < TRI_BOARD_OWN_COLUMNS) return real_in(object, tri_board_column_name(column));
   if (column == TRI_BOARD_EXPERT_LOAD) return mean_in(experts, "max_over_mean");
   if (column == TRI_BOARD_EXPERT_EVENNESS) return mean_in(experts, "entropy");
   return real_in(json_array_get(sources, (size_t)(column - TRI_BOARD_SOURCE_1)), "share");
