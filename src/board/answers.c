@@ -69,7 +69,8 @@ static tri_status locate_board_item(tri_board *board, int64_t number, tri_found_
 
 static json_t *last_of(const tri_series *s, tri_board_column column) {
   for (int64_t i = s->count - 1; i >= 0; i--) {
-    if (isfinite(s->columns[column][i])) return json_real((double)s->columns[column][i]);
+    double value = tri_series_value(s, column, i);
+    if (isfinite(value)) return json_real(value);
   }
   return json_null();
 }
@@ -79,8 +80,9 @@ static json_t *recent_of(const tri_series *s, tri_board_column column) {
   double sum = 0;
   int64_t count = 0;
   for (int64_t i = s->count - 1; i >= 0 && i >= s->count - RECENT; i--) {
-    if (!isfinite(s->columns[column][i])) continue;
-    sum += (double)s->columns[column][i];
+    double value = tri_series_value(s, column, i);
+    if (!isfinite(value)) continue;
+    sum += value;
     count++;
   }
   return count == 0 ? json_null() : json_real(sum / (double)count);
@@ -88,21 +90,52 @@ static json_t *recent_of(const tri_series *s, tri_board_column column) {
 
 static json_t *least_of(const tri_series *s, tri_board_column column) {
   double least = INFINITY;
-  for (int64_t i = 0; i < s->count; i++) least = fmin(least, (double)s->columns[column][i]);
+  for (int64_t i = 0; i < s->count; i++) least = fmin(least, tri_series_value(s, column, i));
   return tri_json_number(least);
 }
 
 static double most_of(const tri_series *s, tri_board_column column) {
   double most = -INFINITY;
-  for (int64_t i = 0; i < s->count; i++) most = fmax(most, (double)s->columns[column][i]);
+  for (int64_t i = 0; i < s->count; i++) most = fmax(most, tri_series_value(s, column, i));
   return most;
 }
 
-/* A rank touches its lock every few seconds; without a lock a step may take long. */
-static const char *state_of(const tri_board_item *item) {
+static bool is_later(struct timespec a, struct timespec b) {
+  return a.tv_sec > b.tv_sec || (a.tv_sec == b.tv_sec && a.tv_nsec > b.tv_nsec);
+}
+
+/* A rank touches its lock every few seconds; without a lock a step may take long. A run that has been started again has
+ * a summary until it makes a step. */
+static bool is_running(const tri_board_item *item) {
   enum { MOST_QUIET_S = 90 };
-  if (item->summary != NULL) return "ended";
-  return item->locked && item->quiet_s < MOST_QUIET_S ? "running" : "stopped";
+  if (item->summary != NULL && !is_later(item->touched, item->summary_changed)) return false;
+  return item->locked && item->quiet_s < MOST_QUIET_S;
+}
+
+/* Not if the run has gone on since. */
+static bool has_failed(const tri_board_item *item) {
+  if (item->reason[0] == '\0' || is_later(item->series.changed, item->failed)) return false;
+  return item->summary == NULL || is_later(item->failed, item->summary_changed);
+}
+
+/* All messages of a run that diverged say so (train/bad_steps.c). */
+static bool is_of_bad_steps(const char *reason) { return strstr(reason, "steps in a row") != NULL; }
+
+static const char *state_of(const tri_board_item *item) {
+  const json_t *steps = json_object_get(item->summary, "steps");
+  if (is_running(item)) return "running";
+  if (json_is_true(json_object_get(item->summary, "ended_early"))) return "ended early";
+  const bool is_whole = item->planned == 0 || !json_is_integer(steps) || json_integer_value(steps) >= item->planned;
+  if (item->summary != NULL && is_whole) return "finished";
+  if (has_failed(item)) return is_of_bad_steps(item->reason) ? "diverged" : "failed";
+  return "interrupted";
+}
+
+/* null, if the run's state is not due to a failure. */
+static json_t *reason_of(const tri_board_item *item, const char *state) {
+  const bool is_due = strcmp(state, "diverged") == 0 || strcmp(state, "failed") == 0;
+  json_t *reason = is_due ? json_string(item->reason) : NULL;
+  return reason == NULL ? json_null() : reason;
 }
 
 static json_t *checkpoints_of(const tri_board_item *item) {
@@ -133,14 +166,27 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
 }
 
+/* The summary's, or, while the run goes on, what its metrics say. */
+static json_t *share_of(const tri_board_item *item) {
+  json_t *of_summary = json_object_get(item->summary, "share");
+  if (json_is_object(of_summary)) return json_incref(of_summary);
+  json_t *share = item->series.share == NULL ? NULL : json_loads(item->series.share, 0, NULL);
+  return share == NULL ? json_null() : share;
+}
+
 static void list_run(const tri_board_item *item, json_t *out) {
   list_metrics(&item->series, out);
   json_object_set_new(out, "version", json_integer(item->series.version));
-  json_object_set_new(out, "state", json_string(state_of(item)));
+  const char *state = state_of(item);
+  json_object_set_new(out, "state", json_string(state));
+  json_object_set_new(out, "reason", reason_of(item, state));
+  json_object_set_new(out, "planned_steps", item->planned > 0 ? json_integer(item->planned) : json_null());
   json_object_set_new(out, "quiet_s", tri_json_number(round(item->quiet_s)));
-  json_object_set_new(out, "failed", json_boolean(item->failed));
+  json_object_set_new(out, "failed", json_boolean(item->failures != 0));
+  json_object_set_new(out, "config", json_integer(item->config));
   json_object_set_new(out, "samples", json_integer(item->samples));
   json_object_set_new(out, "checkpoints", checkpoints_of(item));
+  json_object_set_new(out, "share", share_of(item));
   json_object_set(out, "summary", item->summary == NULL ? json_null() : item->summary);
 }
 
@@ -224,12 +270,13 @@ static void put_column(FILE *to, const char *name, const tri_bucket_place *place
 /* Where the steps are whose loss or gradient was not finite: the newest 200. */
 static void put_bad_steps(FILE *to, const tri_series *s, tri_board_axis axis) {
   enum { MOST_BAD = 200 };
-  const float *bad = s->columns[TRI_BOARD_BAD_STEPS], *loss = s->columns[TRI_BOARD_LOSS];
   const char *separator = "";
   fprintf(to, ",\"bad\":[");
   int64_t count = 0;
   for (int64_t i = s->count - 1; i >= 0 && count < MOST_BAD; i--) {
-    if (!isnan(loss[i]) && !(i > 0 && bad[i] > bad[i - 1])) continue;
+    const bool one_more =
+        i > 0 && tri_series_value(s, TRI_BOARD_BAD_STEPS, i) > tri_series_value(s, TRI_BOARD_BAD_STEPS, i - 1);
+    if (!isnan(tri_series_value(s, TRI_BOARD_LOSS, i)) && !one_more) continue;
     fprintf(to, "%s[%" PRId64 ",%.12g]", separator, s->steps[i], tri_series_place(s, axis, i));
     separator = ",";
     count++;
@@ -324,31 +371,13 @@ done:
 
 /* ---- one item ---------------------------------------------------------------------------------------------------- */
 
-/* The most bytes that are read from a file's end. */
-static tri_status read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut) {
-  struct stat about;
-  char *text = NULL;
-  int file = -1;
-  TRI_TRY(tri_file_open_below(root, relative, &file));
-  tri_status status = fstat(file, &about) == 0 ? TRI_OK : tri_fail(TRI_IO_FAILED, "cannot read %s", relative);
-  *cut = status == TRI_OK && about.st_size > (off_t)most_bytes;
-  if (status == TRI_OK) status = tri_alloc("the end of a file", most_bytes + 1, 1, &text);
-  if (status == TRI_OK) {
-    const ssize_t got = pread(file, text, most_bytes, *cut ? about.st_size - (off_t)most_bytes : 0);
-    text[got < 0 ? 0 : got] = '\0';
-  }
-  close(file);
-  *out = text;
-  return status;
-}
-
 /* The end of a text in a folder, from the beginning of a line, of which lines that are not whole yet are left out; null
  * if there is none. */
 static json_t *text_in(const place *at, const char *name, size_t most_bytes) {
   char relative[TRI_PATH_BYTES], *text = NULL;
   bool cut = false;
   if (tri_path_join(relative, relative_of(at), name) != TRI_OK) return json_null();
-  if (read_end(at->root, relative, most_bytes, &text, &cut) != TRI_OK) return json_null();
+  if (tri_board_read_end(at->root, relative, most_bytes, &text, &cut) != TRI_OK) return json_null();
   const char *line = cut ? strchr(text, '\n') : NULL;
   char *end = strrchr(text, '\n');
   if (end != NULL) end[1] = '\0';

@@ -232,12 +232,34 @@ static int64_t version_in(const tri_board_item *item, const char *name) {
   return place_in(item, name, relative) == TRI_OK ? version_of(item->root, relative) : 0;
 }
 
+static void look_at_config(tri_board_item *item) {
+  char relative[TRI_PATH_BYTES];
+  const int64_t version = version_in(item, "config.yaml");
+  if (version == item->config) return;
+  item->config = version;
+  item->planned = place_in(item, "config.yaml", relative) == TRI_OK ? tri_board_planned_steps(item->root, relative) : 0;
+}
+
+static void look_at_failures(tri_board_item *item) {
+  struct stat about = {0};
+  char relative[TRI_PATH_BYTES];
+  const int64_t version = version_in(item, "failures.txt");
+  if (version == item->failures) return;
+  item->failures = version;
+  item->reason[0] = '\0';
+  if (!stat_in(item, "failures.txt", &about)) return;
+  item->failed = about.st_mtim;
+  if (place_in(item, "failures.txt", relative) == TRI_OK) tri_board_reason(item->root, relative, item->reason);
+}
+
 static void look_at_run(tri_board_item *item) {
-  struct stat lock = {0}, failures = {0};
+  struct stat lock = {0};
   look_at_summary(item);
   look_at_checkpoints(item);
   item->locked = stat_in(item, "LOCK", &lock);
-  item->failed = stat_in(item, "failures.txt", &failures);
+  item->touched = lock.st_mtim;
+  look_at_config(item);
+  look_at_failures(item);
   item->samples = version_in(item, "samples.jsonl");
   double quiet = seconds_since(item->series.changed), touched = item->locked ? seconds_since(lock.st_mtim) : quiet;
   item->quiet_s = touched < quiet ? touched : quiet;

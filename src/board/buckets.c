@@ -60,6 +60,7 @@ void tri_series_buckets(const tri_series *s, const tri_bucket_request *request, 
     int64_t at = bucket_of(&r, x);
     if (at >= 0) bucket_place_add(&places[at], x);
     for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+      if (s->columns[c] == NULL) continue;
       double value = (double)s->columns[c][i];
       if (!isfinite(value)) continue;
       bool smoothed = keep > 0 && tri_board_column_is_noisy((tri_board_column)c);

@@ -1,4 +1,4 @@
-/* What board.c and answers.c share. */
+/* What board.c, answers.c and words.c share. */
 #ifndef TRI_BOARD_INTERNAL_H
 #define TRI_BOARD_INTERNAL_H
 
@@ -7,6 +7,8 @@
 
 #include <pthread.h>
 #include <sys/stat.h>
+
+enum { TRI_BOARD_REASON_BYTES = 600 };
 
 typedef struct tri_board_checkpoint {
   int64_t step;
@@ -25,9 +27,13 @@ typedef struct tri_board_item {
   bool said_full;  /* that the series holds as much as it may */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
-  int64_t samples;     /* another number whenever samples.jsonl is; 0: there is none */
-  bool locked, failed; /* somebody writes there, or has died there; there is a failures.txt */
-  double quiet_s;      /* since somebody has written metrics, or touched the lock */
+  int64_t samples, config, failures;   /* another number whenever the file is; 0: there is none */
+  int64_t planned;                     /* optimizer.steps; 0: not known */
+  char reason[TRI_BOARD_REASON_BYTES]; /* of the last failure in failures.txt */
+  struct timespec failed;              /* when failures.txt was written */
+  bool locked;                         /* somebody writes there, or has died there */
+  struct timespec touched;             /* the lock */
+  double quiet_s;                      /* since somebody has written metrics, or touched the lock */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;
@@ -45,6 +51,15 @@ struct tri_board {
 /* Of all items and what they hold; not for longer than a run takes. */
 void tri_board_lock(tri_board *board);
 void tri_board_unlock(tri_board *board);
+
+/* ---- words.c ----------------------------------------------------------------------------------------------------- */
+
+/* At most that many bytes from a file's end; *cut says that there are more. Release *out with tri_free. */
+tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
+/* The steps of the whole run by its config.yaml; 0 if it does not say. */
+int64_t tri_board_planned_steps(const char *root, const char *relative);
+/* The first sentence of what was added last to a failures.txt; "" if there is none. */
+void tri_board_reason(const char *root, const char *relative, char out[TRI_BOARD_REASON_BYTES]);
 
 /* How long each rank of a timeline waited (waits.c), a file below a folder. Release *out with json_decref. */
 tri_status tri_board_waits(const char *root, const char *relative, json_t **out);

@@ -124,7 +124,7 @@ static bool read_number(rest *r, number *out) {
   return true;
 }
 
-/* ---- a line ------------------------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static bool pass_word(rest *r) {
   static const char *const words[] = {"null", "true", "false"};
@@ -154,10 +154,66 @@ static bool is_key(const char *text, size_t bytes, const char *key) {
   return strlen(key) == bytes && memcmp(text, key, bytes) == 0;
 }
 
+/* ---- lists of objects -------------------------------------------------------------------------------------------- */
+
+/* Called with each number of each object of a list. */
+typedef void (*take_member)(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value);
+
+/* Behind the opening brace. */
+static bool read_members(rest *r, tri_board_line *out, int64_t object, take_member take) {
+  if (is_next(r, '}')) return true;
+  do {
+    const char *key = NULL;
+    size_t bytes = 0;
+    number value = {0};
+    bool is_number = false;
+    if (!is_next(r, '"') || !read_string(r, &key, &bytes) || !is_next(r, ':')) return false;
+    if (!read_value(r, &value, &is_number)) return false;
+    if (is_number) take(out, object, key, bytes, value.value);
+  } while (is_next(r, ','));
+  return is_next(r, '}');
+}
+
+/* Behind the opening bracket. What is not an object is passed over. */
+static bool read_list(rest *r, tri_board_line *out, take_member take) {
+  int64_t object = 0;
+  if (is_next(r, ']')) return true;
+  do {
+    number value = {0};
+    bool is_number = false;
+    if (!(is_next(r, '{') ? read_members(r, out, object, take) : read_value(r, &value, &is_number))) return false;
+    object++;
+  } while (is_next(r, ','));
+  return is_next(r, ']');
+}
+
+/* The mean of what has come so far, of the first `before` objects, and of this one. */
+static void add_to_mean(double *mean, int64_t before, double value) {
+  *mean = before == 0 || isnan(*mean) ? value : *mean + (value - *mean) / (double)(before + 1);
+}
+
+static void take_expert_layer(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
+  if (is_key(key, bytes, "max_over_mean")) add_to_mean(&out->values[TRI_BOARD_EXPERT_LOAD], object, value);
+  if (is_key(key, bytes, "entropy")) add_to_mean(&out->values[TRI_BOARD_EXPERT_EVENNESS], object, value);
+}
+
+static void take_source(tri_board_line *out, int64_t object, const char *key, size_t bytes, double value) {
+  if (object >= TRI_BOARD_SOURCES || !is_key(key, bytes, "share")) return;
+  out->values[TRI_BOARD_SOURCE_1 + object] = value;
+}
+
+/* NULL: nothing is taken of a list with this key. */
+static take_member taker_of(const char *key, size_t bytes) {
+  if (is_key(key, bytes, "experts")) return take_expert_layer;
+  return is_key(key, bytes, "sources") ? take_source : NULL;
+}
+
+/* ---- the whole line ---------------------------------------------------------------------------------------------- */
+
 /* Lines have their keys in one order: the one behind that found last is looked at first. */
 static int column_of(const char *text, size_t bytes, int *next) {
-  for (int i = 0; i < TRI_BOARD_COLUMNS; i++) {
-    int column = (*next + i) % TRI_BOARD_COLUMNS;
+  for (int i = 0; i < TRI_BOARD_OWN_COLUMNS; i++) {
+    int column = (*next + i) % TRI_BOARD_OWN_COLUMNS;
     if (!is_key(text, bytes, names[column])) continue;
     *next = column + 1;
     return column;
@@ -170,6 +226,8 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
   int next = 0;
   bool has_step = false;
   out->step = out->tokens = 0;
+  out->share = NULL;
+  out->share_bytes = 0;
   for (int i = 0; i < TRI_BOARD_COLUMNS; i++) out->values[i] = NAN;
   if (!is_next(&r, '{')) return false;
   do {
@@ -178,7 +236,16 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
     number value = {0};
     bool is_number = false;
     if (!is_next(&r, '"') || !read_string(&r, &key, &key_bytes) || !is_next(&r, ':')) return false;
-    if (!read_value(&r, &value, &is_number)) return false;
+    const take_member take = taker_of(key, key_bytes);
+    pass_spaces(&r);
+    const char *begin = r.at;
+    if (!(take != NULL && is_next(&r, '[') ? read_list(&r, out, take) : read_value(&r, &value, &is_number))) {
+      return false;
+    }
+    if (*begin == '{' && is_key(key, key_bytes, "share")) {
+      out->share = begin;
+      out->share_bytes = (size_t)(r.at - begin);
+    }
     if (!is_number) continue;
     if (is_key(key, key_bytes, "step")) out->step = value.whole, has_step = value.is_whole && value.whole > 0;
     if (is_key(key, key_bytes, "tokens") && value.is_whole && value.whole > 0) out->tokens = value.whole;

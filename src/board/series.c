@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_LINE_BYTES = 1 << 20, MOST_STEP_S = 1 << 30 };
+enum { MOST_LINE_BYTES = 1 << 20, MOST_STEP_S = 1 << 30, MOST_SHARE_BYTES = 4096 };
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
@@ -24,14 +24,30 @@ static tri_status grow_column(const tri_series *s, size_t size, void *column, in
   return tri_grow("the metrics of a run", size, s->count, room, column);
 }
 
-/* All columns have the same room. */
+/* All columns that are there have the same room. */
 static tri_status make_room(tri_series *s) {
   int64_t room = 0;
   TRI_TRY(grow_column(s, sizeof *s->steps, &s->steps, &room));
   TRI_TRY(grow_column(s, sizeof *s->tokens, &s->tokens, &room));
   TRI_TRY(grow_column(s, sizeof *s->seconds, &s->seconds, &room));
-  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) TRI_TRY(grow_column(s, sizeof *s->columns[c], &s->columns[c], &room));
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+    if (s->columns[c] != NULL) TRI_TRY(grow_column(s, sizeof *s->columns[c], &s->columns[c], &room));
+  }
   s->room = room;
+  return TRI_OK;
+}
+
+/* Of steps that had no such value. */
+static tri_status begin_column(tri_series *s, int column) {
+  TRI_TRY(tri_alloc("the metrics of a run", (size_t)s->room, sizeof *s->columns[column], &s->columns[column]));
+  for (int64_t i = 0; i < s->count; i++) s->columns[column][i] = NAN;
+  return TRI_OK;
+}
+
+static tri_status make_columns(tri_series *s, const tri_board_line *line) {
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+    if (s->columns[c] == NULL && isfinite(line->values[c])) TRI_TRY(begin_column(s, c));
+  }
   return TRI_OK;
 }
 
@@ -48,20 +64,39 @@ static int64_t steps_before(const tri_series *s, int64_t step) {
   return low;
 }
 
+/* Few lines have it. */
+static tri_status keep_share(tri_series *s, const tri_board_line *line) {
+  char *share = NULL;
+  if (line->share == NULL || line->share_bytes > MOST_SHARE_BYTES) return TRI_OK;
+  TRI_TRY(tri_alloc("where a run's time goes", line->share_bytes + 1, 1, &share));
+  memcpy(share, line->share, line->share_bytes);
+  tri_free(s->share);
+  s->share = share;
+  return TRI_OK;
+}
+
 static tri_status add_line(tri_series *s, const tri_board_line *line) {
   if (s->count > 0 && s->steps[s->count - 1] >= line->step) {
     s->count = steps_before(s, line->step);
     s->rewinds++;
   }
   TRI_TRY(make_room(s));
+  TRI_TRY(make_columns(s, line));
+  TRI_TRY(keep_share(s, line));
   int64_t at = s->count++;
   double step_s = line->values[TRI_BOARD_STEP_S];
   s->steps[at] = line->step;
   s->tokens[at] = line->tokens;
   const bool is_time = step_s > 0 && step_s <= MOST_STEP_S; /* else no run has written it */
   s->seconds[at] = (at > 0 ? s->seconds[at - 1] : 0) + (is_time ? step_s : 0);
-  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) s->columns[c][at] = (float)line->values[c];
+  for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
+    if (s->columns[c] != NULL) s->columns[c][at] = (float)line->values[c];
+  }
   return TRI_OK;
+}
+
+double tri_series_value(const tri_series *s, tri_board_column column, int64_t i) {
+  return s->columns[column] == NULL ? NAN : (double)s->columns[column][i];
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -69,6 +104,8 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
 static void forget(tri_series *s) {
   if (s->offset > 0) s->rewinds++;
   s->count = s->num_odd = s->offset = 0;
+  tri_free(s->share);
+  s->share = NULL;
   s->tail_bytes = 0;
   s->passing = false;
   s->version++;
@@ -157,6 +194,7 @@ void tri_series_release(tri_series *s) {
   tri_free(s->steps);
   tri_free(s->tokens);
   tri_free(s->seconds);
+  tri_free(s->share);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) tri_free(s->columns[c]);
   *s = (tri_series){0};
 }

@@ -20,8 +20,9 @@ typedef struct tri_series {
   /* [count], by rising step; seconds is how long the steps up to this one took together. */
   int64_t *steps, *tokens;
   double *seconds;
-  float *columns[TRI_BOARD_COLUMNS];
+  float *columns[TRI_BOARD_COLUMNS]; /* NULL until there is a value that is finite: most runs have no experts */
   int64_t count, room;
+  char *share;     /* where time went, by the last line that says it: JSON, or NULL */
   int64_t most;    /* of `count`: when it is reached nothing is read on; 0: no limit */
   int64_t version; /* another whenever anything above has changed */
   int64_t rewinds; /* how often the file went back to an earlier step, or was cut or replaced, while it was read */
@@ -78,6 +79,9 @@ typedef struct tri_bucket_place {
  * all w^k), w = 1 - 1 / smoothing. */
 void tri_series_buckets(const tri_series *series, const tri_bucket_request *request, tri_bucket_place *places,
                         tri_bucket *buckets);
+
+/* The i-th step's value in a column, or NaN. */
+double tri_series_value(const tri_series *series, tri_board_column column, int64_t i);
 
 /* Where the i-th step lies. */
 double tri_series_place(const tri_series *series, tri_board_axis axis, int64_t i);

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "report/event_file.h"
+#include "report/shares.h"
 
 #include <errno.h>
 #include <math.h>
@@ -167,6 +168,15 @@ static void print_experts(FILE *to, const tri_step_metrics *s) {
   fprintf(to, "]");
 }
 
+/* Left out where there is no memory for it. */
+static void print_shares(FILE *to, const tri_timeline_shares *shares) {
+  json_t *object = shares == NULL ? NULL : tri_shares_json(shares);
+  char *text = object == NULL ? NULL : json_dumps(object, JSON_REAL_PRECISION(6));
+  json_decref(object);
+  if (text != NULL) fprintf(to, ", \"share\": %s", text);
+  free(text);
+}
+
 static void print_line(FILE *to, const tri_step_metrics *s) {
   char text[40];
   fprintf(to, "{\"step\": %lld", (long long)s->step);
@@ -182,6 +192,7 @@ static void print_line(FILE *to, const tri_step_metrics *s) {
   fprintf(to, ", \"bad_steps\": %lld", (long long)s->bad_steps);
   print_sources(to, s);
   print_experts(to, s);
+  print_shares(to, s->time);
   fprintf(to, "}\n");
 }
 
@@ -245,6 +256,7 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   metrics->last.num_sources = 0;
   metrics->last.experts = NULL;
   metrics->last.num_expert_layers = 0;
+  metrics->last.time = NULL;
   if (metrics->steps_here++ == 0) metrics->first_end_s = tri_clock_s();
   return TRI_OK;
 }

@@ -4,6 +4,7 @@
 #define TRI_REPORT_METRICS_H
 
 #include "base/status.h"
+#include "timeline/timeline.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,7 +51,8 @@ typedef struct tri_step_metrics {
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
   int64_t num_expert_layers;
-  double router_loss; /* the same */
+  double router_loss;              /* the same */
+  const tri_timeline_shares *time; /* where the time of the steps went that were timed up to this one; NULL: of none */
 } tri_step_metrics;
 
 typedef struct tri_metrics tri_metrics;

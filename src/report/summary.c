@@ -5,7 +5,7 @@
 #include "base/machine.h"
 #include "base/memory.h"
 #include "base/system.h"
-#include "mesh/domain.h"
+#include "report/shares.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -74,28 +74,6 @@ static json_t *text_or_null(const char *text) {
   return string == NULL ? json_null() : string; /* a host's name need not be UTF-8 */
 }
 
-/* As tri_timeline_shares says; hidden communication is a part of compute, and all others together are 1. */
-static json_t *shares_json(const tri_timeline_shares *shares) {
-  json_t *object = json_object(), *hidden = json_object();
-  int failed = object == NULL || hidden == NULL;
-  double optimizer = shares->by_kind[TRI_EVENT_OPTIMIZER];
-  failed |= json_object_set_new(object, "compute", json_real(shares->compute - optimizer));
-  failed |= json_object_set_new(object, "optimizer", json_real(optimizer));
-  for (int axis = 0; axis < TRI_EVENT_AXES; axis++) {
-    if (axis < TRI_NUM_AXES && !tri_axis_is_shown((tri_axis)axis)) continue;
-    const char *name = tri_event_axis_name(axis);
-    failed |= json_object_set_new(object, name, json_real(shares->exposed[axis]));
-    failed |= json_object_set_new(hidden, name, json_real(shares->hidden[axis]));
-  }
-  failed |= json_object_set_new(object, "bubble", json_real(shares->bubble));
-  failed |= json_object_set_new(object, "hidden", hidden);
-  failed |= json_object_set_new(object, "steps", json_integer(shares->num_steps));
-  failed |= json_object_set_new(object, "step_s", json_real(shares->step_s));
-  if (!failed) return object;
-  json_decref(object);
-  return NULL;
-}
-
 /* In the order of data.train. */
 static json_t *sources_json(const tri_run_summary *s) {
   json_t *list = json_array();
@@ -131,7 +109,7 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "load_s", tri_json_number(s->load_s));
   failed |= json_object_set_new(object, "result_waits_per_step", json_real(s->result_waits));
   failed |= json_object_set_new(object, "staging_waits_per_step", json_real(s->staging_waits));
-  failed |= json_object_set_new(object, "share", s->time.num_steps > 0 ? shares_json(&s->time) : json_null());
+  failed |= json_object_set_new(object, "share", s->time.num_steps > 0 ? tri_shares_json(&s->time) : json_null());
   failed |= json_object_set_new(object, "model", text_or_null(s->model));
   failed |= json_object_set_new(object, "device", text_or_null(s->device));
   failed |= json_object_set_new(object, "precision", text_or_null(s->precision));

@@ -50,6 +50,12 @@ static double mfu_of(const tri_training *t, double flops_per_s) {
   return t->peak_flops > 0 ? flops_per_s / (t->peak_flops * t->mesh.world.size) : NAN;
 }
 
+/* Known with the last of the steps that are timed; NULL with all others. */
+static const tri_timeline_shares *new_shares(const tri_training *t) {
+  const tri_timing *timing = &t->timing;
+  return timing->shares.num_steps > 0 && t->progress.step == timing->end ? &timing->shares : NULL;
+}
+
 tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
   if (!tri_training_is_rank0(t)) return TRI_OK;
@@ -78,6 +84,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .experts = t->experts,
       .num_expert_layers = measure_experts(t, t->experts),
       .router_loss = step->router_loss,
+      .time = new_shares(t),
   };
   t->loss = step->loss;
   TRI_TRY(tri_metrics_step(t->metrics, &line));

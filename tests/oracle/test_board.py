@@ -17,7 +17,7 @@ import urllib.parse
 
 import pytest
 from browser import Browser, needs_chromium
-from parity import TRIREME, yaml_of
+from parity import TRIREME, trireme, yaml_of
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -113,7 +113,7 @@ def test_runs(tmp_path):
     with board(tmp_path / "a") as b:
         b.wait(lambda found: len(found["runs"]) == 1 and found["runs"][0]["step"] == 100)
         run = b.runs()["one"]
-        assert run["state"] == "ended" and run["failed"] and run["summary"]["share"]["compute"] == 0.75
+        assert run["state"] == "finished" and run["failed"] and run["reason"] is None and run["share"]["compute"] == 0.75
         assert run["loss"] == pytest.approx(1.08) and run["tokens"] == 51200 and run["seconds"] == pytest.approx(25) and run["peak_bytes"] == pytest.approx(2**30)
         assert [(c["step"], c["best"]) for c in run["checkpoints"]] == [(50, False), (100, True)]
         words = b.json("/api/run", id=run["id"])
@@ -151,6 +151,99 @@ def test_a_run_goes_on(tmp_path):
         assert b.get("/api/run", id=found["id"])[0] == 404
         make_run(tmp_path / "later/deep/down", 3)
         b.wait(lambda found: [run["name"] for run in found["runs"]] == ["later/deep/down"])
+
+
+CONFIG = "# A run: `steps: 7`\nmodel:\n  name: inline   # steps: 3\n  steps: 5\n# optimizer:\noptimizer:       # the optimizer\n  steps: {steps}   # of the whole run\n  lr: {lr}\nseed: 1\n"
+BAD = "2 steps in a row, up to step 20, had a loss or gradient that is not a number; nothing was saved among them; there is no checkpoint"
+
+STATES = {  # what lies in the folder beside 20 steps, in the order in which it was written, and what the board makes of it
+    "running": (dict(config=CONFIG, lock=""), "running", None),
+    "killed": (dict(config=CONFIG), "interrupted", None),
+    "without a configuration": ({}, "interrupted", None),
+    "signal": (dict(config=CONFIG, summary=dict(steps=20, ended_early=False)), "interrupted", None),
+    "finished": (dict(config=CONFIG.replace("{steps}", "20"), summary=dict(steps=20, ended_early=False)), "finished", None),
+    "by epochs": (dict(config=CONFIG.replace("  steps: {steps}", "  # steps: 20"), summary=dict(steps=20)), "finished", None),
+    "early": (dict(config=CONFIG, summary=dict(steps=20, ended_early=True)), "ended early", None),
+    "diverged": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n"), "diverged", BAD.split(";")[0]),
+    "several failures": (dict(config=CONFIG, failures="rank 3: first\nrank 0: rank 0 (pipeline 1), at step 3: out of memory: 3.5 GiB. Take less\nor more\n"), "failed", "out of memory: 3.5 GiB"),
+    "of a job": (dict(config=CONFIG, failures="job of 4 ranks: rank 2 (data 1), at step 3: the disk is full; make room\n"), "failed", "the disk is full"),
+    "rank in a message": (dict(config=CONFIG, failures="rank 1: rank 0 is gone: it was killed\n"), "failed", "rank 0 is gone: it was killed"),
+    "went on": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None), "interrupted", None),
+    "went on to its end": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None, summary=dict(steps=20)), "interrupted", None),
+    "failed when it was to go on": (dict(config=CONFIG, summary=dict(steps=20), failures="rank 0: there is no room\n"), "failed", "there is no room"),
+    "odd": (dict(config="optimizer:\n  steps: many\n", summary=dict(steps="x"), failures="\0\xff\n"), "finished", None),
+}
+
+
+def test_states(tmp_path):
+    """How far a run came and why it ended, by what lies in its folder."""
+    names = dict(config="config.yaml", lock="LOCK", summary="summary.json", failures="failures.txt", metrics="metrics.jsonl")
+    for name, (files, _, _) in STATES.items():
+        make_run(tmp_path / name, 20)
+        for i, (kind, text) in enumerate(files.items()):
+            path = tmp_path / name / names[kind]
+            if kind == "config":
+                text = text.replace("{steps}", "1500").replace("{lr}", "0.1")
+            if text is not None:
+                path.write_text(json.dumps(text) if kind == "summary" else text)
+            now = time.time_ns() - 30 * 10**9 + i * 10**9
+            os.utime(path, ns=(now, now))
+        if "metrics" not in files:
+            os.utime(tmp_path / name / "metrics.jsonl", ns=(time.time_ns() - 60 * 10**9,) * 2)
+    with board(tmp_path) as b:
+        b.wait(lambda found: len(found["runs"]) == len(STATES) and all(run["step"] == 20 for run in found["runs"]))
+        runs = b.runs()
+        assert {name: (run["state"], run["reason"]) for name, run in runs.items()} == {name: (state, reason) for name, (_, state, reason) in STATES.items()}
+        assert [runs[name]["planned_steps"] for name in ("running", "finished", "by epochs", "without a configuration", "odd")] == [1500, 20, 20, None, None]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    draw = random.Random(5)
+    for name in ("a", "b"):
+        (folder / "text.txt").write_text("\n".join("".join(draw.choice("abcdefgh ") for _ in range(200)) for _ in range(60)) + "\n")
+        trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", folder / name, folder / "text.txt")
+    return folder
+
+
+def write_run(folder, corpus, **changes):
+    run = dict(model=dict(family="gpt2", num_layers=1, hidden_size=16, num_heads=2, vocab_size=257, max_sequence=32), data=dict(train=str(corpus / "a/train"), sequence=16), layout=dict(micro_batch=2), threads=1,
+               optimizer=dict(global_batch=2, steps=1000000, lr=1e-3, warmup=0, max_bad_steps=2), checkpoint=dict(every=0), evaluation=dict(every=0), seed=3, output=str(folder / "run"))
+    folder.mkdir()
+    (folder / "run.yaml").write_text(yaml_of({**run, **changes}))
+    return folder / "run.yaml"
+
+
+def test_real_runs(tmp_path, corpus):
+    """One that is interrupted, goes on and fails, which failures.txt says of one rank too, and goes on again; where time goes before there is a summary."""
+    path, failures = write_run(tmp_path / "one", corpus), tmp_path / "one/run/failures.txt"
+    with board(tmp_path) as b:
+        def shown(condition):
+            return b.wait(lambda found: found["runs"] and condition(found["runs"][0]))["runs"][0]
+
+        def interrupt(behind, during=None):
+            process = subprocess.Popen([TRIREME, "train", path], stderr=subprocess.DEVNULL)
+            run = shown(lambda run: run["state"] == "running" and run["step"] > behind)
+            if during:
+                during()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 130
+            return run, shown(lambda run: run["summary"] and run["step"] == run["summary"]["steps"])
+
+        going, run = interrupt(20)
+        assert going["planned_steps"] == 1000000 and going["summary"] is None and going["reason"] is None
+        assert going["share"]["steps"] == 8 and sum(going["share"][name] for name in ("compute", "optimizer", "bubble")) == pytest.approx(1, abs=1e-4)
+        assert run["state"] == "interrupted" and run["step"] > 20 and not failures.exists()
+        trireme("train", path, "--set", "optimizer.lr=1e10", status=8)
+        run = shown(lambda run: run["state"] == "diverged")
+        assert failures.read_text().startswith("rank 0: 2 steps in a row, up to step ") and failures.read_text().count("\n") == 1
+        assert re.fullmatch(r"2 steps in a row, up to step \d+, had a loss or gradient that is not a number", run["reason"]) and str(run["step"]) in run["reason"]
+        # What is refused while another run is alive in the folder is no failure, and neither is a signal.
+        size = failures.stat().st_size
+        going, run = interrupt(run["step"] + 20, lambda: trireme("train", path, status=10))
+        assert going["reason"] is run["reason"] is None and run["state"] == "interrupted" and failures.stat().st_size == size
+        assert sum("share" in json.loads(line) for line in (tmp_path / "one/run/metrics.jsonl").open()) == 2
 
 
 # ---- whom it answers
@@ -255,7 +348,7 @@ def test_links_lead_nowhere(tmp_path, lead):
         assert SECRET.encode() not in said and b"0.7654" not in said
         assert [run["name"] for run in found["runs"]] == ["run"] and found["studies"] == found["timelines"] == []
         run = found["runs"][0]
-        assert run["summary"] is None and not run["failed"] and run["samples"] == 0 and run["checkpoints"] == [] and run["state"] == "stopped"
+        assert run["summary"] is None and not run["failed"] and run["samples"] == 0 and run["checkpoints"] == [] and run["state"] == "interrupted" and run["planned_steps"] is run["reason"] is None
         words = b.json("/api/run", id=run["id"])
         assert words["config"] is words["failures"] is words["samples"] is None
 
@@ -629,6 +722,105 @@ def test_samples(tmp_path):
         browser.wait("document.querySelectorAll('#samples .sample')[0].textContent === " + json.dumps(lines[2]["prompt"] + lines[2]["text"]))
         path.unlink()
         browser.wait("document.querySelector('#samples-part').hidden")
+        assert browser.said == []
+
+
+@needs_chromium
+def test_chat_samples(tmp_path):
+    """Of a chat prompt the message and the answer, and not what the template makes of it."""
+    make_run(tmp_path / "runs/one", 20)
+    lines = [dict(step=step, number=0, prompt="<|user|>What?\nNow<|assistant|>", message="What?\nNow", text=f"That <b>{step}</b>") for step in (10, 20)]
+    (tmp_path / "runs/one/samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with board(tmp_path / "runs") as b, Browser(tmp_path / "profile") as browser:
+        b.wait(lambda found: len(found["runs"]) == 1)
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#samples .sample').length === 2")
+        assert browser.value("[...document.querySelectorAll('#samples .sample .message')].map(e => e.textContent)") == ["What?\nNow"] * 2
+        assert browser.value("[...document.querySelectorAll('#samples .sample .answer')].map(e => e.textContent)") == ["That <b>20</b>", "That <b>10</b>"]
+        assert "assistant" not in browser.value("document.body.textContent") and browser.said == []
+
+
+@needs_chromium
+def test_many_runs_on_the_page(tmp_path):
+    """Each has a colour of its own and keeps it; what differs between them; states in words; no table is wider than a usual window."""
+    runs = tmp_path / "runs"
+    for i in range(14):
+        make_run(runs / f"run-{i:02}", 20, validation_loss=2.5)
+        (runs / f"run-{i:02}/config.yaml").write_text(CONFIG.replace("{steps}", "1500").replace("{lr}", f"{0.1 * (i + 1):g}" + ("" if i else "  # the highest")))
+        (runs / f"run-{i:02}/summary.json").write_text(json.dumps(dict(steps=20, ranks=8, device="cpu avx512", precision="bf16")))
+    (runs / "run-03/config.yaml").write_text("optimizer:\n  # steps: 20\n  epochs: 2\n  lr: 0.1\nseed: 1\nmodel:\n  name: inline\n  steps: 5\ndata:\n  train:\n    - path: a\n      weight: 1\n    - path: \"b # c\"   # the second\n")
+    (runs / "run-05/summary.json").unlink()
+    (runs / "run-00/checkpoints/step-00000020").mkdir(parents=True)
+    (runs / "run-00/checkpoints/step-00000020/COMPLETE").write_text("")
+    (runs / "run-05/failures.txt").write_text(f"rank 0: {BAD}\n")
+    (runs / "run-06/summary.json").write_text(json.dumps(dict(steps=20, ended_early=True)))
+    tune(runs, 6)
+    colours = "Object.fromEntries([...document.querySelectorAll('#runs li')].map(e => [e.querySelector('.name').textContent, getComputedStyle(e.querySelector('.swatch')).color]))"
+    with board(runs) as b, Browser(tmp_path / "profile", width=1200) as browser:
+        b.wait(lambda found: len(found["runs"]) == 14 and all(run["step"] == 20 for run in found["runs"]))
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 14 && !!document.querySelector('#differences table') && !!document.querySelector('#studies table')")
+        states = dict(browser.value("[...document.querySelectorAll('#table tbody tr')].map(r => [r.cells[0].textContent.trim(), r.cells[1].textContent])"))
+        assert [states[f"run-{i:02}"] for i in (0, 3, 5, 6)] == ["interrupted at 20 of 1,500", "finished, 20 steps", f"diverged at step 20: {BAD.split(';')[0]}", "ended early at 20 of 1,500"]
+
+        # What differs: of the first twelve, and of those shown.
+        rows = browser.value("[...document.querySelectorAll('#differences tr')].map(r => [...r.cells].map(c => c.textContent.trim()))")
+        assert rows[0] == ["key", *(f"run-{i:02}" for i in range(12))]
+        found = {row[0]: row[1:] for row in rows[1:]}
+        assert found.keys() == {"optimizer.lr", "optimizer.steps", "optimizer.epochs", "data.train.1.path", "data.train.1.weight", "data.train.2.path"}
+        assert found["optimizer.lr"] == [f"{0.1 * (1 if i == 3 else i + 1):g}" for i in range(12)] and found["optimizer.epochs"] == ["–"] * 3 + ["2"] + ["–"] * 8
+        assert found["data.train.2.path"][3] == '"b # c"'
+        assert "the first 12 of the 14" in browser.value("document.querySelector('#differences').textContent")
+        for _ in range(2):
+            for table in ("#table", "#studies table", "#differences table"):
+                wide = browser.value(f"(t => [t.offsetWidth, t.parentNode.clientWidth])(document.querySelector('{table}'))")
+                assert table.startswith("#diff") or wide[0] <= wide[1], (table, wide)
+            assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+
+            # Colours.
+            before = browser.value(colours)
+            assert len(set(before.values())) == 14
+            browser.value("document.querySelector('#theme').click()")
+        before = browser.value(colours)
+        browser.value("document.querySelectorAll('#runs button')[4].click()")
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 13")
+        make_run(runs / "a-new-one", 20)
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 14")
+        after = browser.value(colours)
+        assert {name: colour for name, colour in after.items() if name not in ("a-new-one", "run-04")} == {name: colour for name, colour in before.items() if name != "run-04"}
+        assert after["a-new-one"] == before["run-04"] != after["run-04"]
+        browser.value("[...document.querySelectorAll('#runs li')].filter(e => /run-(0[3-9]|1.)/.test(e.textContent)).forEach(e => e.firstChild.getAttribute('aria-pressed') === 'true' && e.firstChild.click())")
+        browser.wait("document.querySelectorAll('#differences tr').length === 2 && document.querySelectorAll('#differences th[scope=col]').length === 4")
+        assert browser.said == []
+
+
+@needs_chromium
+def test_experts_and_sources(tmp_path):
+    """Charts of what the lines of such runs have; none of runs without."""
+    runs = tmp_path / "runs"
+    experts = [dict(layer=layer, max_over_mean=load, entropy=0.75, rounds=1, load=[3, 1]) for layer, load in ((1, 1.5), (3, 2.5))]
+    make_run(runs / "experts", 20, router_loss=0.25, experts=experts)
+    make_run(runs / "mixed", 20, sources=[dict(share=0.7, tokens=7, epochs=0.1), dict(share=0.3, tokens=3, epochs=0.2)])
+    (runs / "mixed/config.yaml").write_text('data:\n  train:    # what\n    - path: books/train   # one\n      weight: 7\n    - path: "the web/train"\n      weight: 3\n')
+    make_run(runs / "plain", 20)
+    with board(runs) as b, Browser(tmp_path / "profile") as browser:
+        found = b.wait(lambda found: len(found["runs"]) == 3 and all(run["step"] == 20 for run in found["runs"]))
+        ids = {run["name"]: run["id"] for run in found["runs"]}
+        curves = {name: b.json("/api/series", runs=number)["runs"][0] for name, number in ids.items()}
+        assert curves["experts"]["expert_load"] == [2] * 20 and curves["experts"]["expert_evenness"] == [0.75] * 20 and curves["experts"]["router_loss"] == [0.25] * 20
+        assert curves["mixed"]["source_1"] == pytest.approx([0.7] * 20) and curves["mixed"]["source_2"] == pytest.approx([0.3] * 20) and "source_3" not in curves["mixed"]
+        assert not {"expert_load", "source_1", "router_loss"} & set(curves["plain"])
+        browser.open(b.url)
+        browser.wait("document.querySelector('#chart-sources .keys').textContent.includes('books/train')")
+        assert browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent).slice(-4)") == ["Shares of sources so far", "Busiest expert's load", "Evenness of experts' loads", "Router loss"]
+        assert [browser.value(f"document.querySelectorAll('#chart-{name} .curve').length") for name in ("sources", "expert_load", "router_loss", "loss")] == [2, 1, 1, 3]
+        assert browser.value("[...document.querySelectorAll('#chart-sources .keys span')].map(e => e.textContent.trim())") == ["books/train", "the web/train"]
+        browser.value("document.querySelector('#chart-sources svg').focus()")
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight", code="ArrowRight")
+        tip = browser.value("document.querySelector('#tip').innerText")
+        assert "mixed: books/train" in tip and "70 %" in tip and "30 %" in tip
+        browser.value("[...document.querySelectorAll('#runs button')].forEach(e => e.textContent.includes('plain') || e.click())")
+        browser.wait("document.querySelector('#chart-sources').hidden && document.querySelector('#chart-expert_load').hidden && !document.querySelector('#chart-loss').hidden")
         assert browser.said == []
 
 

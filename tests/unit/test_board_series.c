@@ -27,6 +27,20 @@ static double real_in(const json_t *object, const char *key) {
   return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
+static double mean_in(const json_t *layers, const char *key) {
+  double sum = 0;
+  for (size_t i = 0; i < json_array_size(layers); i++) sum += real_in(json_array_get(layers, i), key);
+  return json_array_size(layers) == 0 ? NAN : sum / (double)json_array_size(layers);
+}
+
+static double wanted_in(const json_t *object, tri_board_column column) {
+  const json_t *experts = json_object_get(object, "experts"), *sources = json_object_get(object, "sources");
+  if ((int)column < TRI_BOARD_OWN_COLUMNS) return real_in(object, tri_board_column_name(column));
+  if (column == TRI_BOARD_EXPERT_LOAD) return mean_in(experts, "max_over_mean");
+  if (column == TRI_BOARD_EXPERT_EVENNESS) return mean_in(experts, "entropy");
+  return real_in(json_array_get(sources, (size_t)(column - TRI_BOARD_SOURCE_1)), "share");
+}
+
 /* Whether the fast reader took it; what it takes jansson takes, if `whole`, and the other way round. */
 static bool compare_line(const char *line, size_t bytes, bool whole) {
   char *copy = malloc(bytes > 0 ? bytes : 1); /* exactly as long, so that AddressSanitizer sees a read behind it */
@@ -34,18 +48,25 @@ static bool compare_line(const char *line, size_t bytes, bool whole) {
   assert_non_null(copy);
   memcpy(copy, line, bytes);
   bool taken = tri_board_line_read(copy, bytes, &found);
-  free(copy);
-  if (!whole) return taken;
+  if (!whole) {
+    free(copy);
+    return taken;
+  }
   json_t *object = json_loadb(line, bytes, JSON_ALLOW_NUL, NULL), *step = json_object_get(object, "step");
   bool wanted = json_is_integer(step) && json_integer_value(step) > 0;
   if (taken != wanted) fail_msg("taken %d, not %d: %.*s", taken, wanted, (int)bytes, line);
   if (taken) {
     assert_int_equal(found.step, json_integer_value(step));
     for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
-      double value = real_in(object, tri_board_column_name((tri_board_column)c));
+      double value = wanted_in(object, (tri_board_column)c);
       if (!near(found.values[c], value)) fail_msg("%g, not %g: %.*s", found.values[c], value, (int)bytes, line);
     }
+    json_t *share = found.share == NULL ? NULL : json_loadb(line + (found.share - copy), found.share_bytes, 0, NULL);
+    json_t *wanted_share = json_object_get(object, "share");
+    assert_true(json_is_object(wanted_share) ? json_equal(share, wanted_share) : share == NULL);
+    json_decref(share);
   }
+  free(copy);
   json_decref(object);
   return taken;
 }
@@ -61,6 +82,17 @@ static void reads_what_jansson_reads(void **state) {
       "{\"step\": 3, \"loss\": 123456789012345678, \"lr\": 0.000000000000000000000012345}",
       "{\"sources\": [{\"share\": 1, \"step\": 7}], \"step\": 2, \"a\\\"step\": 5}",
       "{\"step\": 2, \"experts\": [[{\"loss\": 3}]], \"loss\": 4}",
+      "{\"step\": 2, \"router_loss\": 0.25, \"experts\": [{\"max_over_mean\": 1.5, \"entropy\": 1, \"load\": [3, 1]}]}",
+      "{\"step\": 2, \"experts\": [{\"max_over_mean\": 1.5}, {\"max_over_mean\": 2.75}, {\"max_over_mean\": 1}]}",
+      "{\"step\": 2, \"sources\": [{\"share\": 0.75}, {\"share\": 0.25}, 7, {\"share\": null}, [], {}]}",
+      "{\"step\": 2, \"sources\": [1,2,3,4,5,6, {\"share\": 1}, {\"share\": 2}, {\"share\": 3}]}",
+      "{\"step\": 2, \"sources\": {\"share\": 3}, \"experts\": null, \"loss\": 4}",
+      "{\"step\": 2, \"sources\": [{\"share\": 0.5,}]}",
+      "{\"step\": 2, \"sources\": [{\"share\": 0.5},]}",
+      "{\"step\": 2, \"experts\": [{\"max_over_mean\": 1}",
+      "{\"step\": 2, \"experts\": []}",
+      "{\"step\": 2, \"share\": {\"compute\": 0.5, \"hidden\": {\"tensor\": 0}}, \"loss\": 1}",
+      "{\"step\": 2, \"share\": 0.5}",
       "{\"step\": 4, \"loss\": true, \"x\": \"}\", \"y\": {\"]\": []}}",
       "{\"step\": 5.0, \"loss\": 3}",
       "{\"step\": 1e3}",
@@ -322,6 +354,27 @@ static void does_not_depend_on_when_it_is_read(void **state) {
   check_steps(&f->series, 40, 40);
 }
 
+/* A column takes no memory before it has a value. */
+static void begins_columns_late(void **state) {
+  fixture *f = *state;
+  put_steps(f, "w", 1, 3000, 0);
+  read_all(f);
+  assert_null(f->series.columns[TRI_BOARD_ROUTER_LOSS]);
+  assert_true(isnan(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 7)));
+  put(f, "a",
+      "{\"step\": 3001, \"router_loss\": 2, \"sources\": [{\"share\": 0.25}, {\"share\": 0.75}], \"share\": {\"a\": "
+      "1}}\n");
+  put_steps(f, "a", 3002, 9000, 0);
+  read_all(f);
+  assert_true(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, 3000) == 2);
+  assert_true(tri_series_value(&f->series, TRI_BOARD_SOURCE_2, 3000) == 0.75);
+  assert_null(f->series.columns[TRI_BOARD_SOURCE_3]);
+  for (int64_t i = 0; i < 9000; i++) {
+    assert_true(i == 3000 || isnan(tri_series_value(&f->series, TRI_BOARD_ROUTER_LOSS, i)));
+  }
+  assert_string_equal(f->series.share, "{\"a\": 1}");
+}
+
 /* ---- columns of pixels ------------------------------------------------------------------------------------------- */
 
 enum { STEPS = 700, POINTS = 37 };
@@ -358,7 +411,7 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
   double low = INFINITY, high = -INFINITY, sum = 0, wide = (r->to - r->from) / (double)r->points;
   int64_t count = 0, last = -1;
   for (int64_t i = 0; i < s->count; i++) {
-    double x = tri_series_place(s, r->axis, i), value = (double)s->columns[c][i];
+    double x = tri_series_place(s, r->axis, i), value = tri_series_value(s, (tri_board_column)c, i);
     bool inside = x >= r->from + wide * (double)at - 1e-9 &&
                   (x < r->from + wide * (double)(at + 1) - 1e-9 || at == r->points - 1) && x <= r->to;
     if (!inside || !isfinite(value)) continue;
@@ -428,6 +481,7 @@ int main(void) {
       WITH_FILE(passes_over_odd_lines),
       WITH_FILE(reads_no_link_and_no_pipe),
       WITH_FILE(does_not_depend_on_when_it_is_read),
+      WITH_FILE(begins_columns_late),
       WITH_FILE(columns_are_what_lies_in_them),
       WITH_FILE(columns_at_the_ends),
   };

@@ -136,6 +136,27 @@ static void test_a_step_reads_back(void **state) {
   tri_metrics_history_release(&h);
 }
 
+static void test_shares_of_time(void **state) {
+  const place *p = *state;
+  const tri_timeline_shares time = {.num_steps = 8, .step_s = 2, .compute = 0.75, .bubble = 0.25};
+  tri_metrics *metrics = NULL;
+  char *text = NULL;
+  size_t bytes = 0;
+  tri_step_metrics s = step_of(1);
+  s.time = &time;
+  assert_ok(tri_metrics_open(p->directory, 1, &metrics));
+  assert_ok(tri_metrics_step(metrics, &s));
+  assert_ok(tri_metrics_close(metrics));
+  assert_lines(p, 1);
+  assert_ok(tri_file_read(p->lines, 1 << 20, &text, &bytes));
+  json_t *line = json_loadb(text, bytes, 0, NULL), *share = json_object_get(line, "share");
+  assert_true(json_real_value(json_object_get(share, "compute")) == 0.75);
+  assert_true(json_real_value(json_object_get(share, "bubble")) == 0.25);
+  assert_int_equal(json_integer_value(json_object_get(share, "steps")), 8);
+  json_decref(line);
+  tri_free(text);
+}
+
 static void test_what_is_not_finite_is_null(void **state) {
   const place *p = *state;
   tri_metrics *metrics = NULL;
@@ -355,6 +376,7 @@ int main(void) {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
   const struct CMUnitTest tests[] = {
       IN_PLACE(test_a_step_reads_back),
+      IN_PLACE(test_shares_of_time),
       IN_PLACE(test_what_is_not_finite_is_null),
       IN_PLACE(test_resume_drops_later_steps),
       IN_PLACE(test_resume_drops_a_torn_line),

@@ -10,6 +10,8 @@ const state = {
   list: { runs: [], studies: [], timelines: [] },
   curves: new Map(), // id -> {key, version, data}
   hidden: new Set(), // ids of runs
+  places: new Map(), // id of a run that is shown -> its place among the colours
+  configs: new Map(), // id -> {version, keys}
   studies: new Map(), timelines: new Map(), samples: new Map(),
   axis: "step", smoothing: 1, log: false, from: null, to: null, filter: "",
   sort: { by: "name", down: false }, answered: null, updates: 0,
@@ -39,6 +41,7 @@ function fill(element, attributes, children) {
 /* ---- numbers ---- */
 
 const known = (value) => typeof value === "number" && Number.isFinite(value);
+const count_text = (value) => value.toLocaleString("en-US");
 const round = (value, digits = 4) => (value === 0 ? "0" : Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3 ? value.toExponential(digits - 2).replace(/\.?0+e/, "e").replace("e+", "e") : String(Number(value.toPrecision(digits))));
 
 function short(value, digits = 4) {
@@ -72,6 +75,7 @@ function unit_of(kind, most) {
 function value_text(kind, value) {
   if (!known(value)) return "–";
   if (kind === "count") return short(value);
+  if (kind === "loss") return round(value, 5);
   const [size, name] = unit_of(kind, Math.abs(value));
   return round(value / size, kind === "" || kind === undefined ? 6 : 4) + (name ? " " + name : "");
 }
@@ -95,13 +99,36 @@ function log_ticks(low, high) {
   return ticks.length >= 2 ? ticks : even_ticks(low, high, 4);
 }
 
-/* ---- colours: of a run by its number, so that it stays the run's own ---- */
+/* ---- colours: of a run by its place among those shown, which stays its own as long as it is shown ---- */
 
-const HUES = [212, 25, 135, 350, 275, 45, 185, 320, 95, 10];
+/* Each at least 3:1 against its background, and no two alike. */
+const COLOURS = {
+  light: ["#1f6fd6", "#d95f02", "#178a3c", "#d6268f", "#6a3fc4", "#00838f", "#c62828", "#6f7300", "#8d5524", "#5b6470", "#4f9d00", "#a321b8", "#1a2a80", "#b8860b"],
+  dark: ["#5aa0ff", "#ff9a3d", "#3fc46c", "#ff6fc0", "#9c7bff", "#2fd0dd", "#ff5f57", "#c3c93a", "#c28a56", "#b4bcc6", "#8be000", "#dd86ff", "#b9d4ff", "#ffd95a"],
+};
+
+/* A run that is shown now takes the first place that is free. */
+function give_places() {
+  const shown = state.list.runs.filter((run) => !state.hidden.has(run.id)).map((run) => run.id), taken = new Set(state.places.values());
+  for (const id of [...state.places.keys()]) {
+    if (shown.includes(id)) continue;
+    taken.delete(state.places.get(id));
+    state.places.delete(id);
+  }
+  let place = 0;
+  for (const id of shown) {
+    if (state.places.has(id)) continue;
+    while (taken.has(place)) place++;
+    taken.add(place);
+    state.places.set(id, place);
+  }
+}
+
+/* Behind the last of the palette, further hues. */
 function colour(id) {
-  const dark = document.documentElement.dataset.theme === "dark";
-  const hue = id < HUES.length ? HUES[id] : (id * 137.508) % 360;
-  return `hsl(${hue.toFixed(0)} ${dark ? 75 : 70}% ${dark ? 64 : hue > 40 && hue < 190 ? 35 : 45}%)`;
+  const dark = document.documentElement.dataset.theme === "dark", palette = COLOURS[dark ? "dark" : "light"], place = state.places.get(id);
+  if (place === undefined) return "var(--quiet)";
+  return palette[place] ?? `hsl(${((place * 137.508) % 360).toFixed(0)} 70% ${dark ? 66 : 40}%)`;
 }
 
 const KINDS = { compute: 212, optimizer: 275, bubble: 40, tensor: 350, pipeline: 25, data: 135, context_inner: 185, context_outer: 165, expert: 320, all: 95, node: 60 };
@@ -122,7 +149,14 @@ const CHARTS = [
   { key: "lr", title: "Learning rate", kind: "", zero: true },
   { key: "step_s", title: "Time of a step", kind: "time", zero: true },
   { key: "bad_steps", title: "Bad steps so far", kind: "", zero: true, whole: true },
+  { key: "sources", parts: [1, 2, 3, 4, 5, 6, 7, 8].map((i) => "source_" + i), title: "Shares of sources so far", kind: "share", zero: true },
+  { key: "expert_load", title: "Busiest expert's load", kind: "", unit: "times an even share" },
+  { key: "expert_evenness", title: "Evenness of experts' loads", kind: "", unit: "1: all are equal" },
+  { key: "router_loss", title: "Router loss", kind: "" },
 ];
+
+/* How the curves of one run differ from one another. */
+const DASHES = ["none", "7 3", "2 2", "9 3 2 3", "4 2 1 2", "12 4", "1 3", "9 2 2 2 2 2"];
 
 const MARGIN = { left: 54, right: 10, top: 8, bottom: 22 };
 
@@ -131,9 +165,15 @@ const low_of = (value) => (Array.isArray(value) ? value[0] : value);
 const high_of = (value) => (Array.isArray(value) ? value[1] : value);
 const middle_of = (value) => (Array.isArray(value) ? value[2] : value);
 
-/* The curves of a chart that have any value. */
-function curves_of(key) {
-  return shown_runs().map((run) => ({ run, data: state.curves.get(run.id).data })).filter(({ data }) => data[key]);
+/* The curves of a chart that have any value: of each run one, or one of each part. */
+function curves_of(spec) {
+  return shown_runs().flatMap((run) => (spec.parts ?? [spec.key]).map((key, part) => ({ run, key, part, data: state.curves.get(run.id).data }))).filter(({ key, data }) => data[key]);
+}
+
+/* The corpus by its file's name, as data.train has it. */
+function source_name(run, part) {
+  const keys = state.configs.get(run.id)?.keys, path = keys?.get(`data.train.${part + 1}.path`) ?? keys?.get(`data.train.${part + 1}`);
+  return path?.replace(/^"|"$/g, "").split("/").slice(-2).join("/") || `source ${part + 1}`;
 }
 
 function x_range(curves) {
@@ -150,8 +190,8 @@ function x_range(curves) {
 /* All middles, and what was measured where it is not far away: one spike does not flatten the rest. */
 function y_range(spec, curves, logarithmic) {
   let low = Infinity, high = -Infinity;
-  for (const { data } of curves) {
-    for (const key of spec.key === "loss" && data.validation_loss ? ["loss", "validation_loss"] : [spec.key]) {
+  for (const { key: own, data } of curves) {
+    for (const key of own === "loss" && data.validation_loss ? ["loss", "validation_loss"] : [own]) {
       for (const value of data[key]) {
         const middle = middle_of(value);
         if (!known(middle) || (logarithmic && middle <= 0)) continue;
@@ -255,10 +295,10 @@ function draw_marks(svg, data, s, paint) {
 }
 
 function draw_curve(svg, spec, curve, s, banded) {
-  const { run, data } = curve, paint = colour(run.id);
-  if (banded && !spec.sparse) svg.append(draw("path", { class: "band", d: band_path(data, spec.key, s), fill: paint }));
-  svg.append(draw("path", { class: "curve", "data-run": run.id, d: line_path(data, spec.key, s, spec.sparse), stroke: paint }));
-  if (spec.sparse || data.x.length === 1) draw_points(svg, data, spec.key, s, paint);
+  const { run, key, part, data } = curve, paint = colour(run.id);
+  if (banded && !spec.sparse && !spec.parts) svg.append(draw("path", { class: "band", d: band_path(data, key, s), fill: paint }));
+  svg.append(draw("path", { class: "curve", "data-run": run.id, d: line_path(data, key, s, spec.sparse), stroke: paint, "stroke-dasharray": part > 0 ? DASHES[part] : null }));
+  if (spec.sparse || data.x.length === 1) draw_points(svg, data, key, s, paint);
   if (spec.key === "loss" && data.validation_loss && banded) {
     svg.append(draw("path", { class: "validation", d: line_path(data, "validation_loss", s, true), stroke: paint }));
     draw_points(svg, data, "validation_loss", s, paint);
@@ -267,16 +307,25 @@ function draw_curve(svg, spec, curve, s, banded) {
 
 function chart_card(spec) {
   const title = make("h3", {}, spec.title), note = make("span", { class: "note" });
-  const svg = draw("svg", { class: "chart", tabindex: 0, role: "img", "aria-label": spec.title });
-  const card = make("div", { class: spec.wide ? "card wide" : "card", id: "chart-" + spec.key, hidden: true }, make("div", { class: "head" }, title, note), svg);
-  const chart = { spec, card, svg, note, scale: null, curves: [] };
+  const svg = draw("svg", { class: "chart", tabindex: 0, role: "img", "aria-label": spec.title }), keys = make("div", { class: "keys", hidden: true });
+  const card = make("div", { class: spec.wide ? "card wide" : "card", id: "chart-" + spec.key, hidden: true }, make("div", { class: "head" }, title, note), svg, keys);
+  const chart = { spec, card, svg, note, keys, scale: null, curves: [] };
   listen(chart);
   $("charts").append(card);
   return chart;
 }
 
+/* Which dashes are which part; runs may have other sources under the same number. */
+function show_parts(chart) {
+  const names = new Map();
+  for (const { run, part } of chart.curves) names.set(part, new Set([...(names.get(part) ?? []), source_name(run, part)]));
+  chart.keys.hidden = !chart.spec.parts;
+  replace_if_other(chart.keys, JSON.stringify([...names].map(([part, of_runs]) => [part, ...of_runs])), () => [...names].sort(([a], [b]) => a - b).map(([part, of_runs]) => make("span", {},
+    draw("svg", { class: "dash", viewBox: "0 0 34 8", width: 34, height: 8, "aria-hidden": "true" }, draw("path", { d: "M0 4H34", "stroke-dasharray": DASHES[part] })), " " + [...of_runs].join(", "))));
+}
+
 function draw_chart(chart) {
-  const { spec, svg } = chart, curves = curves_of(spec.key);
+  const { spec, svg } = chart, curves = curves_of(spec);
   chart.card.hidden = curves.length === 0 || (spec.key === "bad_steps" && !curves.some(({ data }) => data.bad_steps.some((value) => high_of(value) > 0)));
   if (chart.card.hidden) return;
   const width = Math.max(260, svg.clientWidth || 600), height = spec.wide ? 330 : 190, s = scales(spec, curves, width, height);
@@ -292,6 +341,7 @@ function draw_chart(chart) {
   svg.setAttribute("aria-label", `${spec.title} of ${curves.length} runs over ${names.across}, from ${short(s.y0)} to ${short(s.y1)}`);
   chart.scale = s;
   chart.curves = curves;
+  if (spec.parts) show_parts(chart);
 }
 
 /* ---- reading values, looking closer ---- */
@@ -311,17 +361,17 @@ function x_text(x) {
 
 function values_at(chart, x, y) {
   const { spec, scale } = chart, rows = [];
-  for (const { run, data } of chart.curves) {
-    const i = nearest(data.x, x), value = i < 0 ? null : data[spec.key][i];
+  for (const { run, key, part, data } of chart.curves) {
+    const i = nearest(data.x, x), value = i < 0 ? null : data[key][i], name = spec.parts ? `${run.name}: ${source_name(run, part)}` : run.name;
     if (!known(middle_of(value)) || Math.abs(data.x[i] - x) > (scale.x1 - scale.x0) / 40) continue;
-    rows.push({ run, value, steps: data.steps[i], far: y === null ? 0 : Math.abs(scale.y(middle_of(value)) - y) });
+    rows.push({ run, name, value, steps: data.steps[i], far: y === null ? 0 : Math.abs(scale.y(middle_of(value)) - y) });
   }
   return rows.sort((a, b) => a.far - b.far).slice(0, MOST_IN_TIP).sort((a, b) => middle_of(b.value) - middle_of(a.value));
 }
 
-function tip_row({ run, value, steps }, kind) {
+function tip_row({ run, name, value, steps }, kind) {
   const range = steps > 1 && low_of(value) !== high_of(value) ? `${value_text(kind, low_of(value))} … ${value_text(kind, high_of(value))} in ${steps} steps` : "";
-  return make("tr", {}, make("td", {}, make("span", { class: "swatch", color: colour(run.id) })), make("td", {}, run.name),
+  return make("tr", {}, make("td", {}, make("span", { class: "swatch", color: colour(run.id) })), make("td", {}, name),
     make("td", {}, value_text(kind, middle_of(value))), make("td", { class: "at" }, range));
 }
 
@@ -392,6 +442,18 @@ function listen(chart) {
 
 /* ---- the list of runs, the table ---- */
 
+/* In words: "running at 20 of 1,500". */
+function state_text(run) {
+  const at = known(run.planned_steps) ? `${count_text(run.step)} of ${count_text(run.planned_steps)}` : `step ${count_text(run.step)}`;
+  switch (run.state) {
+    case "finished": return `finished, ${count_text(run.step)} step${run.step === 1 ? "" : "s"}`;
+    case "diverged": case "failed": return `${run.state} at step ${count_text(run.step)}${run.reason ? ": " + run.reason : ""}`;
+    default: return `${run.state} at ${at}`; // running, interrupted, ended early
+  }
+}
+
+const STATE_CLASSES = { running: "running-word", diverged: "failed-word", failed: "failed-word" };
+
 function toggle(id) {
   if (state.hidden.has(id)) state.hidden.delete(id); else state.hidden.add(id);
   refresh();
@@ -414,6 +476,7 @@ function show_legend() {
     entries.delete(run.id);
     if (!entry.parentNode) $("runs").append(entry);
     entry.hidden = !matches(run);
+    entry.firstChild.title = `${run.name}: ${state_text(run)}`;
     entry.firstChild.setAttribute("aria-pressed", String(!state.hidden.has(run.id)));
     const swatch = entry.querySelector(".swatch");
     swatch.style.color = colour(run.id);
@@ -424,22 +487,25 @@ function show_legend() {
 }
 
 const COLUMNS = [
-  ["run", (r) => r.name, (r) => make("td", {}, make("span", { class: "swatch", color: colour(r.id) }), " " + r.name)],
-  ["state", (r) => r.state, (r) => make("td", { class: "text " + (r.state === "running" ? "running-word" : "") }, r.state, r.failed ? make("span", { class: "failed-word" }, " · failures") : null)],
+  ["run", (r) => r.name, (r) => make("td", { class: "name" }, make("span", { class: "swatch", color: colour(r.id) }), "\u00a0" + r.name)],
+  ["state", state_text, (r) => make("td", { class: "text state " + (STATE_CLASSES[r.state] ?? "") }, state_text(r))],
   ["step", (r) => r.step],
   ["tokens", (r) => r.tokens, (r) => short(r.tokens)],
   ["time", (r) => r.seconds, (r) => clock(r.seconds)],
-  ["loss", (r) => r.loss, (r) => value_text("", r.loss)],
-  ["validation", (r) => r.validation_loss, (r) => value_text("", r.validation_loss)],
-  ["best", (r) => r.best_validation_loss, (r) => value_text("", r.best_validation_loss)],
+  ["loss", (r) => r.loss, (r) => value_text("loss", r.loss)],
+  ["val. loss", (r) => r.validation_loss, (r) => value_text("loss", r.validation_loss)],
+  ["best val. loss", (r) => r.best_validation_loss, (r) => value_text("loss", r.best_validation_loss)],
   ["tokens/s", (r) => r.tokens_per_s, (r) => value_text("count", r.tokens_per_s)],
   ["step time", (r) => r.step_s, (r) => value_text("time", r.step_s)],
   ["MFU", (r) => r.mfu, (r) => (known(r.mfu) ? (100 * r.mfu).toFixed(1) + " %" : "–")],
   ["memory", (r) => r.peak_bytes, (r) => value_text("bytes", r.peak_bytes)],
   ["bad steps", (r) => r.bad_steps, (r) => make("td", { class: r.bad_steps > 0 ? "bad-word" : "" }, value_text("count", r.bad_steps))],
-  ["checkpoint", (r) => r.checkpoints.length && r.checkpoints[r.checkpoints.length - 1].step, (r) => (r.checkpoints.length ? "step " + r.checkpoints[r.checkpoints.length - 1].step : "–")],
-  ["ranks", (r) => (r.summary ? r.summary.ranks : null), (r) => (r.summary ? `${r.summary.ranks} × ${r.summary.device} ${r.summary.precision}` : "–")],
+  ["saved", (r) => r.checkpoints.length && r.checkpoints[r.checkpoints.length - 1].step, (r) => (r.checkpoints.length ? String(r.checkpoints[r.checkpoints.length - 1].step) : "–")],
+  ["ranks", (r) => (r.summary ? r.summary.ranks : null), (r) => make("td", { class: "wrapped" }, r.summary ? `${r.summary.ranks} × ${r.summary.device} ${r.summary.precision}` : "–")],
 ];
+
+/* A column that no run has anything for takes no room. */
+const columns_of = (runs) => COLUMNS.filter(([, value], i) => i < 3 || runs.some((run) => known(value(run)) && (value(run) !== 0 || COLUMNS[i][0] !== "saved")));
 
 function compare(a, b) {
   if (typeof a === "string" || typeof b === "string") return String(a).localeCompare(String(b), undefined, { numeric: true });
@@ -454,14 +520,69 @@ function sort_by(name) {
 function show_table() {
   const column = COLUMNS.find(([name]) => name === state.sort.by) || COLUMNS[0];
   const runs = state.list.runs.filter(matches).sort((a, b) => compare(column[1](a), column[1](b)) * (state.sort.down ? -1 : 1));
-  if (!$("table").tHead) {
-    $("table").append(make("thead", {}, make("tr", {}, ...COLUMNS.map(([name], i) => make("th", { scope: "col", class: i < 2 ? "text" : null }, make("button", { type: "button", onclick: () => sort_by(name) }, name))))), make("tbody"));
-  }
-  $("table").tHead.querySelectorAll("th").forEach((th, i) => th.setAttribute("aria-sort", COLUMNS[i] !== column ? "none" : state.sort.down ? "descending" : "ascending"));
-  $("table").tBodies[0].replaceChildren(...runs.map((run) => make("tr", {}, ...COLUMNS.map(([, value, cell]) => {
+  const columns = columns_of(state.list.runs);
+  replace_if_other($("table"), columns.map(([name]) => name).join(), () => [make("thead", {}, make("tr", {}, ...columns.map(([name], i) => make("th", { scope: "col", class: i < 2 ? "text" : null }, make("button", { type: "button", onclick: () => sort_by(name) }, name))))), make("tbody")]);
+  $("table").tHead.querySelectorAll("th").forEach((th, i) => th.setAttribute("aria-sort", columns[i] !== column ? "none" : state.sort.down ? "descending" : "ascending"));
+  $("table").tBodies[0].replaceChildren(...runs.map((run) => make("tr", {}, ...columns.map(([, value, cell]) => {
     const shown = cell ? cell(run) : String(value(run));
     return shown instanceof Node ? shown : make("td", {}, shown);
   }))));
+}
+
+/* ---- what differs ---- */
+
+/* A value as config.yaml has it, without the comment behind it. */
+const value_of = (text) => /^\s*((?:"(?:\\.|[^"\\])*"|[^"#\s]#|[^"#])*)/.exec(text)[1].trim();
+
+/* Of a config.yaml as runs write it: `optimizer.steps` and the like with their values; entries of lists by their number.
+ * What follows from another key stands there as a comment. */
+function config_keys(text) {
+  const keys = new Map(), path = [];
+  const enter = (indent, name) => {
+    while (path.length && path[path.length - 1].indent >= indent) path.pop();
+    path.push({ indent, name, entries: 0 });
+  };
+  for (const line of text.split("\n")) {
+    const [, blanks, comment, dash, key, rest] = /^( *)(# )?(- )?(?:([A-Za-z_]\w*):(?= |$))?(.*)$/.exec(line);
+    if ((comment && (blanks === "" || !key)) || (!dash && !key)) continue;
+    const value = value_of(rest);
+    if (dash) {
+      while (path.length && path[path.length - 1].indent >= blanks.length) path.pop();
+      enter(blanks.length, String(path.length ? ++path[path.length - 1].entries : 1));
+    }
+    if (key) enter(blanks.length + (dash ? 2 : 0), key);
+    if (value !== "") keys.set(path.map(({ name }) => name).join("."), value);
+  }
+  return keys;
+}
+
+async function ask_configs(runs) {
+  for (const run of runs) {
+    if (state.configs.get(run.id)?.version === run.config) continue;
+    try {
+      const text = (await ask("api/run", { id: run.id })).config;
+      state.configs.set(run.id, { version: run.config, keys: config_keys(text ?? "") });
+    } catch { /* it is gone, or asked for again two seconds later */
+      state.configs.set(run.id, { version: null, keys: new Map() });
+    }
+  }
+}
+
+const differing_keys = (maps) => [...new Set(maps.flatMap((keys) => [...keys.keys()]))].filter((key) => maps.some((keys) => keys.get(key) !== maps[0].get(key)));
+
+function differences_table(runs) {
+  const maps = runs.map((run) => state.configs.get(run.id).keys);
+  const head = runs.map((run) => make("th", { scope: "col", class: "text wrapped" }, make("span", { class: "swatch", color: colour(run.id) }), " " + run.name));
+  const row = (key) => make("tr", {}, make("th", { scope: "row", class: "text" }, key), ...maps.map((keys) => make("td", { class: "text wrapped" }, keys.get(key) ?? "–")));
+  return make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", class: "text" }, "key"), ...head)), make("tbody", {}, ...differing_keys(maps).map(row)));
+}
+
+async function show_differences() {
+  const all = state.list.runs.filter((run) => run.config && !state.hidden.has(run.id) && matches(run)), runs = all.slice(0, MOST_WORDS);
+  await ask_configs(runs);
+  const key = JSON.stringify([document.documentElement.dataset.theme, all.length, ...runs.map((run) => [run.id, run.name, state.configs.get(run.id).version, state.places.get(run.id)])]);
+  replace_if_other($("differences"), key, () => (runs.length < 2 ? [] : [make("h2", {}, "What differs"), make("div", { class: "scroll" }, differences_table(runs)),
+    make("p", { class: "note" }, `Keys of config.yaml whose values are not the same in all of ${all.length > runs.length ? `the first ${runs.length} of the ${all.length}` : "these"} runs.`)]));
 }
 
 /* ---- where time goes, and words ---- */
@@ -490,18 +611,18 @@ function parts_of(share) {
 }
 
 function show_shares() {
-  const runs = state.list.runs.filter((run) => !state.hidden.has(run.id) && run.summary && run.summary.share);
-  replace_if_other($("shares"), JSON.stringify(runs.map((run) => [run.id, run.summary.share])), () => {
+  const runs = state.list.runs.filter((run) => !state.hidden.has(run.id) && run.share);
+  replace_if_other($("shares"), JSON.stringify(runs.map((run) => [run.id, run.share])), () => {
     if (runs.length === 0) return [];
-    const kinds = [...new Set(runs.flatMap((run) => parts_of(run.summary.share).map(([kind]) => kind)))];
-    const rows = runs.flatMap((run) => [make("span", { class: "label", title: run.name }, run.name), bar(parts_of(run.summary.share), 1, "where the time of " + run.name + " went")]);
+    const kinds = [...new Set(runs.flatMap((run) => parts_of(run.share).map(([kind]) => kind)))];
+    const rows = runs.flatMap((run) => [make("span", { class: "label", title: run.name }, run.name), bar(parts_of(run.share), 1, "where the time of " + run.name + " went")]);
     return [make("h2", {}, "Where time goes"), make("div", { class: "card" }, make("div", { class: "bars" }, ...rows), keys_of(kinds),
       make("p", { class: "note" }, "Of a few steps that were timed, in the mean over the ranks; axes are communication that nothing hides, bubble is waiting for other ranks."))];
   });
 }
 
 function words_of(run) {
-  const body = make("div"), details = make("details", {}, make("summary", {}, run.name, run.failed ? make("span", { class: "failed-word" }, " · failures") : null), body);
+  const body = make("div"), details = make("details", {}, make("summary", {}, run.name, run.failed ? make("span", { class: run.reason ? "failed-word" : "note" }, run.reason ? " · failures" : " · failures before") : null), body);
   details.addEventListener("toggle", async () => {
     if (!details.open) return;
     const words = await ask("api/run", { id: run.id });
@@ -514,7 +635,7 @@ function words_of(run) {
 
 function show_words() {
   const runs = state.list.runs.filter((run) => !state.hidden.has(run.id) && matches(run)).sort((a, b) => b.failed - a.failed).slice(0, MOST_WORDS);
-  replace_if_other($("words"), JSON.stringify(runs.map((run) => [run.id, run.failed])), () => (runs.length ? [make("h2", {}, "Settings and failures"), ...runs.map(words_of)] : []));
+  replace_if_other($("words"), JSON.stringify(runs.map((run) => [run.id, run.failed, run.reason])), () => (runs.length ? [make("h2", {}, "Settings and failures"), ...runs.map(words_of)] : []));
 }
 
 /* ---- samples: lines of `trireme generate --json` in samples.jsonl ---- */
@@ -534,8 +655,10 @@ function samples_of(lines) {
 
 const sample_step = (sample) => (known(sample.step) ? "step " + sample.step : "");
 
+/* Of a chat its message, and not what the template makes of it. */
 function sample_text(sample) {
-  return make("blockquote", { class: "sample" }, make("b", {}, sample.prompt), sample.text);
+  if (typeof sample.message !== "string") return make("blockquote", { class: "sample" }, make("b", {}, sample.prompt), sample.text);
+  return make("blockquote", { class: "sample chat" }, make("div", { class: "message" }, make("b", {}, sample.message)), make("div", { class: "answer" }, sample.text));
 }
 
 function samples_of_prompt(samples) {
@@ -712,6 +835,7 @@ function show_all() {
   $("study-section").hidden = list.studies.length === 0;
   $("timeline-section").hidden = list.timelines.length === 0;
   $("empty").hidden = list.runs.length + list.studies.length + list.timelines.length > 0;
+  give_places();
   show_runs();
   show_status();
 }
@@ -732,6 +856,7 @@ async function refresh() {
       show_all();
       await ask_curves();
       show_charts();
+      await show_differences();
       await show_samples();
       await show_items(list.studies, $("studies"), state.studies, async (item) => study_card(item.name, await ask("api/study", { id: item.id })));
       await show_items(list.timelines, $("timelines"), state.timelines, timeline_card);
@@ -753,7 +878,7 @@ function start() {
   let theme = null;
   try { theme = localStorage.getItem("theme"); } catch { /* none is kept */ }
   document.documentElement.dataset.theme = theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-  $("theme").addEventListener("click", () => { set_theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); show_all(); show_charts(); });
+  $("theme").addEventListener("click", () => { set_theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"); show_all(); show_charts(); show_differences(); });
   $("axis").addEventListener("change", (event) => { state.axis = event.target.value; look_at(null, null); });
   $("smoothing").addEventListener("change", (event) => { state.smoothing = Number(event.target.value); refresh(); });
   $("log").addEventListener("change", (event) => { state.log = event.target.checked; show_charts(); });

@@ -98,16 +98,33 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Under a launcher of the user's own, words may get lost on their way: they are kept in OUTPUT/failures.txt too, if
- * there is an output. */
-static void write_words(const char *output) {
+/* Words may get lost on their way, under a launcher of the user's own and in a terminal that is closed: they are kept
+ * in OUTPUT/failures.txt too, if there is an output. It is added to, and what was written before the newest step is of
+ * an earlier failure. A signal is not one, and neither is an output that another run holds. */
+static void write_words(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
-  if (getenv(TRI_LAUNCHED) != NULL || tri_status_message()[0] == '\0' || !tri_path_is_directory(output)) return;
+  if (status == TRI_OK || status == TRI_BUSY || status == TRI_INTERRUPTED) return;
+  if (tri_status_message()[0] == '\0' || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
   FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* a pipe would be waited for */
   if (to == NULL) return;
-  fprintf(to, "rank %d: %s\n", tri_comm_rank(), tri_status_message());
+  fprintf(to, "%s: %s\n", who, tri_status_message());
   fclose(to);
+}
+
+/* Of a rank; one of a job of `-n` tells its parent, which writes for all. */
+static void write_own_words(const char *output, tri_status status) {
+  char who[32];
+  if (getenv(TRI_LAUNCHED) != NULL) return;
+  snprintf(who, sizeof who, "rank %d", tri_comm_rank());
+  write_words(output, who, status);
+}
+
+/* Of a whole job; its message says by itself which rank it was, where that is known. */
+static void write_words_of_job(const char *output, int64_t ranks, tri_status status) {
+  char who[48];
+  snprintf(who, sizeof who, "job of %lld ranks", (long long)ranks);
+  write_words(output, who, status);
 }
 
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
@@ -127,11 +144,11 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .timeline = arguments->timeline,
   };
   tri_status status = tri_train(&options);
+  if (!arguments->dry_run) write_own_words(config->output, status);
   if (status == TRI_OK || tri_comm_size() == 1) {
     tri_comm_close();
     return status;
   }
-  if (status != TRI_BUSY) write_words(config->output); /* else it is another run's */
   if (status != TRI_INTERRUPTED) tri_comm_fail(status);
   if (tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
   tri_comm_close(); /* said before: with the first rank that ends so, a launcher kills the others */
@@ -183,6 +200,7 @@ static tri_status train(const train_arguments *arguments) {
                                   .hang_timeout_s = config->hang_timeout,
                                   .output = config->output};
     status = tri_launch(&options, arguments->given);
+    write_words_of_job(config->output, arguments->ranks, status);
   } else if (status == TRI_OK) {
     status = join_and_train(arguments, config);
   }
