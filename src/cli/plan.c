@@ -10,6 +10,7 @@
 #include "plan/report.h"
 #include "plan/search.h"
 #include "schedule/layout_config.h"
+#include "schedule/layout_values.h"
 
 #include <string.h>
 
@@ -78,17 +79,29 @@ static void print_table(const tri_search_result *result) {
   }
 }
 
+/* Idle memory beside layers that are run again looks like a mistake. */
+static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
+  const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
+  char bytes[32], all[32];
+  if (best->layout.recompute != TRI_RECOMPUTE_FULL || 3 * idle < room) return;
+  const bool given = tri_layout_is_fixed(fixed, "recompute") || tri_layout_is_fixed(fixed, "recompute_every");
+  printf("%s of %s are idle under recompute=full%s\n", tri_format_bytes(idle, bytes, sizeof bytes),
+         tri_format_bytes(room, all, sizeof all),
+         given ? ", which --layout fixes" : ": what recomputes less was searched, and is slower or does not fit");
+}
+
 static tri_status plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
-  char attention[TRI_REPORT_ATTENTION_BYTES];
+  char searched[TRI_SEARCHED_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
   tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
   printf(
-      "%s, sequences of %ld tokens%s, on %ld device%s of %s: %ld legal layout%s%s%s, %ld simulated; no other can be "
-      "better\n",
+      "%s, sequences of %ld tokens%s, on %ld device%s of %s: %ld legal layout%s%s%s, %ld simulated; no other of them "
+      "can be better\n",
       given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
       (long)given->plan.devices, TRI_PLURAL(given->plan.devices), given->plan.cluster.name, (long)result->legal,
       TRI_PLURAL(result->legal), given->plan.fixed == NULL ? "" : " with ",
       given->plan.fixed == NULL ? "" : given->plan.fixed, (long)result->simulated);
+  printf("searched: %s; other keys have their defaults\n", tri_search_keys(given->plan.fixed, searched));
   print_table(result);
   printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
          tri_report_attention(&request, attention));
@@ -99,6 +112,7 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   printf("\nthe best of them:\n");
   tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
   TRI_TRY(tri_run_cost_text(&request, &best->prediction, given->plan.tokens, stdout));
+  print_idle(&request, given->plan.fixed, best);
   if (result->num_answers > 1) {
     double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
     printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));

@@ -5,22 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As `trireme validate --json` has the rows (docs/validation.md): the errors of each cluster's, and how many devices the
- * largest of them had. */
+/* As `trireme validate --json` has the rows (docs/validation.md): the errors of each cluster's, and how many devices
+ * the largest of them had. */
 typedef struct cluster_row {
   const char *cluster;
   tri_accuracy errors;
   int64_t most_devices;
 } cluster_row;
 static const cluster_row of_clusters[] = {
-    {"a100-512", {-0.0348, -0.2532, 0.0487, 53}, 512},
-    {"a100-node", {0.0003, -0.1532, 0.1417, 702}, 8},
-    {"a800-80", {-0.0374, -0.0374, -0.0374, 1}, 16},
-    {"dgx-h100", {-0.0656, -0.1790, 0.0226, 13}, 16384},
-    {"frontier", {-0.1223, -0.3969, 0.0440, 3}, 3072},
-    {"grand-teton-h100-96", {0.0164, -0.0165, 0.1059, 4}, 256},
-    {"jean-zay", {-0.0216, -0.1700, 0.0698, 13}, 384},
-    {"megascale", {-0.0440, -0.1041, 0.0357, 4}, 12288},
+    {"a100-512", {-0.0348, -0.2532, 0.0487, 53}, 512},       {"a100-node", {0.0003, -0.1532, 0.1417, 702}, 8},
+    {"a800-80", {-0.0374, -0.0374, -0.0374, 1}, 16},         {"dgx-h100", {-0.0656, -0.1790, 0.0226, 13}, 16384},
+    {"frontier", {-0.1223, -0.3969, 0.0440, 3}, 3072},       {"grand-teton-h100-96", {0.0164, -0.0165, 0.1059, 4}, 256},
+    {"jean-zay", {-0.0216, -0.1700, 0.0698, 13}, 384},       {"megascale", {-0.0440, -0.1041, 0.0357, 4}, 12288},
     {"selene-a100-80", {0.0004, -0.0990, 0.1043, 28}, 3072},
 };
 enum { CLUSTERS = sizeof of_clusters / sizeof *of_clusters };
@@ -109,14 +105,16 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   const tri_accuracy all = tri_accuracy_published();
   char words[96], number[32];
   if (own != NULL) {
-    snprintf(buffer, TRI_ACCURACY_TEXT_BYTES, "accuracy: %lld published run%s on %s came out %s; none had more than %s devices",
+    snprintf(buffer, TRI_ACCURACY_TEXT_BYTES,
+             "accuracy: %lld published run%s on %s came out %s; none had more than %s devices",
              (long long)own->errors.rows, own->errors.rows == 1 ? "" : "s", cluster->name,
              in_words(&own->errors, words), grouped(own->most_devices, number));
   } else {
-    snprintf(buffer, TRI_ACCURACY_TEXT_BYTES,
-             "accuracy: no published run on %s to compare with; %lld on other machines came out %s, %lld of them on one "
-             "node of eight devices",
-             cluster->name, (long long)all.rows, in_words(&all, words), (long long)of_clusters[1].errors.rows);
+    snprintf(
+        buffer, TRI_ACCURACY_TEXT_BYTES,
+        "accuracy: no published run on %s to compare with; %lld on other machines came out %s, %lld of them on one "
+        "node of eight devices",
+        cluster->name, (long long)all.rows, in_words(&all, words), (long long)of_clusters[1].errors.rows);
   }
   add_size(devices, buffer);
   size_t held = strlen(buffer);
@@ -184,10 +182,11 @@ static bool have_kernels_run(const tri_cluster *cluster, const tri_system *syste
 char *tri_accuracy_kernels(const tri_cluster *cluster, const tri_system *system, char buffer[TRI_ACCURACY_TEXT_BYTES]) {
   buffer[0] = '\0';
   if (have_kernels_run(cluster, system)) return buffer;
-  snprintf(buffer, TRI_ACCURACY_TEXT_BYTES,
-           "kernels: Trireme's own have not run on such a device yet (docs/devices.md); that products reach %.0f %% and "
-           "attention %.0f %% of its peak is assumed",
-           100 * cluster->efficiency.matmul, 100 * cluster->efficiency.attention);
+  snprintf(
+      buffer, TRI_ACCURACY_TEXT_BYTES,
+      "kernels: Trireme's own have not run on such a device yet (docs/devices.md); that products reach %.0f %% and "
+      "attention %.0f %% of its peak is assumed",
+      100 * cluster->efficiency.matmul, 100 * cluster->efficiency.attention);
   return buffer;
 }
 

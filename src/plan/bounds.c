@@ -11,14 +11,16 @@
 
 #include <math.h>
 
-/* Layers without experts, and with. */
+/* Layers without experts, and with; those between which `recompute_every` passes over are counted apart. */
 typedef struct layer_count {
   double dense, experts;
+  double kept_dense, kept_experts; /* that are not run again, where others are */
 } layer_count;
 
-static double all_layers(layer_count n) { return n.dense + n.experts; }
+static double all_layers(layer_count n) { return n.dense + n.experts + n.kept_dense + n.kept_experts; }
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
-  return (layer_count){a.dense + times * b.dense, a.experts + times * b.experts};
+  return (layer_count){a.dense + times * b.dense, a.experts + times * b.experts, a.kept_dense + times * b.kept_dense,
+                       a.kept_experts + times * b.kept_experts};
 }
 
 /* Of one micro-batch: a layer, the embedding, the head. Seconds include its collectives. */
@@ -63,6 +65,8 @@ typedef struct layer_division {
   layer_count ahead; /* and before its first chunk */
 } layer_division;
 
+enum { DIVISIONS_HELD = 8 };
+
 struct tri_bounds {
   tri_search_request request;
   tri_model frozen; /* its model where not all of one is trained */
@@ -70,7 +74,8 @@ struct tri_bounds {
   int64_t num_prices, room;
   layer_sizes *sizes;
   int64_t num_sizes, sizes_room;
-  layer_division division; /* the one that was asked for last */
+  layer_division divisions[DIVISIONS_HELD]; /* the ones that were asked for last, by recompute_every */
+  int64_t hit, kept_hit;                    /* places in `prices` that were asked for last */
 };
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
@@ -232,9 +237,20 @@ static tri_layout one_of(const tri_layout *layout) {
   return one;
 }
 
-static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, const layer_prices **out) {
+/* Prices of a layout's layers, and of those that are not run again where only some are. */
+typedef struct layout_prices {
+  const layer_prices *listed, *kept;
+} layout_prices;
+
+/* `hit`: where the last ones were, which are mostly asked for again. */
+static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, int64_t *hit, const layer_prices **out) {
+  if (*hit < bounds->num_prices && tri_layouts_alike(&bounds->prices[*hit].of, layout, TRI_LAYOUT_OF_LAYERS)) {
+    *out = &bounds->prices[*hit];
+    return TRI_OK;
+  }
   for (int64_t i = bounds->num_prices - 1; i >= 0; i--) {
     if (!tri_layouts_alike(&bounds->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
+    *hit = i;
     *out = &bounds->prices[i];
     return TRI_OK;
   }
@@ -242,8 +258,18 @@ static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, cons
   layer_prices *made = &bounds->prices[bounds->num_prices];
   *made = (layer_prices){.of = one_of(layout)};
   TRI_TRY(price(&bounds->request, made));
-  bounds->num_prices++;
+  *hit = bounds->num_prices++;
   *out = made;
+  return TRI_OK;
+}
+
+static tri_status find_prices(tri_bounds *bounds, const tri_layout *layout, layout_prices *out) {
+  tri_layout kept = *layout;
+  kept.recompute = TRI_RECOMPUTE_NONE;
+  if (layout->recompute_every > 1) TRI_TRY(find_prices_of(bounds, &kept, &bounds->kept_hit, &out->kept));
+  TRI_TRY(find_prices_of(bounds, layout, &bounds->hit, &out->listed));
+  out->kept =
+      &bounds->prices[layout->recompute_every > 1 ? bounds->kept_hit : bounds->hit]; /* the list may have moved */
   return TRI_OK;
 }
 
@@ -299,26 +325,38 @@ static tri_status find_sizes(tri_bounds *bounds, const tri_layout *layout, const
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-static layer_count count_layers(const tri_model *model, int64_t first, int64_t end) {
+/* Multiples of `every` in the range. */
+static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
+  return end <= first ? 0 : (end + every - 1) / every - (first + every - 1) / every;
+}
+
+/* Layers without experts come before those with. */
+static layer_count count_layers(const tri_layout *layout, const tri_model *model, int64_t first, int64_t end) {
   if (first < 0) first = 0;
   if (end > model->num_layers) end = model->num_layers;
-  const double experts = (double)tri_model_expert_layers(model, (tri_layer_range){first, end});
-  return (layer_count){(double)(end - first) - experts, experts};
+  const int64_t experts = end > first ? tri_model_expert_layers(model, (tri_layer_range){first, end}) : 0;
+  const int64_t dense = end > first ? end - first - experts : 0;
+  if (layout->recompute_every == 1) return (layer_count){.dense = (double)dense, .experts = (double)experts};
+  const int64_t again = count_multiples(first, first + dense, layout->recompute_every),
+                experts_again = count_multiples(first + dense, end, layout->recompute_every);
+  return (layer_count){(double)again, (double)experts_again, (double)(dense - again),
+                       (double)(experts - experts_again)};
 }
 
 static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *model, int64_t chunk, int64_t stage) {
   tri_layer_range range = tri_layout_layers(layout, model, chunk * layout->pipeline + stage);
-  return count_layers(model, range.first, range.end);
+  return count_layers(layout, model, range.first, range.end);
 }
 
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
-         a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers;
+         a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers &&
+         a->recompute_every == b->recompute_every;
 }
 
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
   const tri_model *model = bounds->request.model;
-  layer_division *at = &bounds->division;
+  layer_division *at = &bounds->divisions[layout->recompute_every % DIVISIONS_HELD];
   const int64_t end = layout->pipeline - 1, v = layout->virtual_stages;
   if (divided_alike(&at->of, layout)) return at;
   *at = (layer_division){.of = *layout};
@@ -330,7 +368,7 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
     at->first[stage].last = layers_of_chunk(layout, model, v - 1, stage);
   }
   for (int64_t c = 0; c < v; c++) at->last = layers_plus(at->last, 1, layers_of_chunk(layout, model, c, end));
-  at->ahead = count_layers(model, 0, tri_layout_layers(layout, model, end).first);
+  at->ahead = count_layers(layout, model, 0, tri_layout_layers(layout, model, end).first);
   return at;
 }
 
@@ -372,8 +410,10 @@ static double layer_s(const tri_layout *layout, const unit_price *layer) {
   if (splits_backward(layout->schedule)) seconds += layer->recompute;
   return seconds;
 }
-static double layers_s(const tri_layout *layout, const layer_prices *p, layer_count n) {
-  return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer);
+static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
+  const layer_prices *p = of->listed, *kept = of->kept;
+  return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
+         n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer);
 }
 
 /* Forward through a layer, and back; what a stage has put off of the weights it may do while the last gradient goes
@@ -385,21 +425,24 @@ static double pass_s(const tri_layout *layout, const unit_price *layer) {
 
 /* A stage computes all its micro-batches one after the other; the first reaches it through all layers before its own,
  * and the last one's gradient goes back through them. */
-static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
+static double pipeline_s(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                          const layer_division *division) {
+  const layer_prices *p = of->listed, *kept = of->kept;
   double m = (double)tri_layout_micro_batches(layout, request->global_batch);
-  double first = layers_s(layout, p, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
-  double last = layers_s(layout, p, division->last) + p->head.forward + p->head.backward;
+  double first = layers_s(layout, of, layers_of(division, 0)) + p->embedding.forward + p->embedding.backward;
+  double last = layers_s(layout, of, division->last) + p->head.forward + p->head.backward;
   if (layout->pipeline == 1) return m * (first + p->head.forward + p->head.backward);
   const layer_count before = division->ahead;
-  double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer);
+  double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer) +
+                before.kept_dense * pass_s(layout, &kept->layer) +
+                before.kept_experts * pass_s(layout, &kept->expert_layer);
   return most(m * first, m * last + pass);
 }
 
 static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
                                bool last) {
-  elements count = elements_plus((elements){0}, layers.dense, sizes->layer);
-  count = elements_plus(count, layers.experts, sizes->expert_layer);
+  elements count = elements_plus((elements){0}, layers.dense + layers.kept_dense, sizes->layer);
+  count = elements_plus(count, layers.experts + layers.kept_experts, sizes->expert_layer);
   if (first) count.plain += sizes->embedding;
   if (last) count.plain += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
   return count;
@@ -472,16 +515,19 @@ static double work_bytes(const tri_search_request *request, const unit_price *la
 }
 
 /* Of one of the first stages. */
-static double stage_bytes(const tri_search_request *request, const tri_layout *layout, const layer_prices *p,
+static double stage_bytes(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
                           const layer_sizes *sizes, const layer_division *division, int64_t stage) {
   const tri_model *model = request->model;
+  const layer_prices *p = of->listed;
   int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
   bool first = stage == 0, last = stage == layout->pipeline - 1;
   const layer_count layers = layers_of(division, stage);
   const layer_count flying = layers_in_flight(layout, division, micro_batches, stage);
   const elements count = stage_elements(sizes, layout, layers, first, last);
   double in_flight = (double)(micro_batches < layout->pipeline ? micro_batches : layout->pipeline);
-  double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer);
+  double kept = flying.dense * kept_bytes(layout, &p->layer) + flying.experts * kept_bytes(layout, &p->expert_layer) +
+                flying.kept_dense * kept_bytes(layout, &of->kept->layer) +
+                flying.kept_experts * kept_bytes(layout, &of->kept->expert_layer);
   /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a stage buffer
    * for it. */
   bool stays = all_layers(layers) > 0 || request->system->planned;
@@ -490,10 +536,13 @@ static double stage_bytes(const tri_search_request *request, const tri_layout *l
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    kept += layers.dense * p->layer.packed + layers.experts * p->expert_layer.packed;
+    kept += (layers.dense + layers.kept_dense) * p->layer.packed +
+            (layers.experts + layers.kept_experts) * p->expert_layer.packed;
   }
-  double at_work = layers.dense > 0 ? work_bytes(request, &p->layer) : 0;
-  if (layers.experts > 0) at_work = most(at_work, work_bytes(request, &p->expert_layer));
+  /* Which layer's backward comes first, where they differ, is not known here: of them the least. */
+  const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
+  double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
+  if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
   return state_bytes(request, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
@@ -522,9 +571,10 @@ static double end_s(const tri_search_request *request, const tri_layout *layout,
 tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound *out) {
   const tri_search_request *request = &bounds->request;
   const layer_division *division = find_division(bounds, layout);
-  const layer_prices *p = NULL;
+  layout_prices prices = {0};
+  const layout_prices *p = &prices;
   const layer_sizes *sizes = NULL;
-  TRI_TRY(find_prices(bounds, layout, &p));
+  TRI_TRY(find_prices(bounds, layout, &prices));
   TRI_TRY(find_sizes(bounds, layout, &sizes));
   const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
   double bytes = stage_bytes(request, layout, p, sizes, division, 0);

@@ -188,8 +188,7 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
 
 void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
   char attention[TRI_REPORT_ATTENTION_BYTES];
-  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32],
-      room[TRI_REPORT_MEMORY_BYTES];
+  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32], room[TRI_REPORT_MEMORY_BYTES];
   const tri_step_time *t = &p->time;
   fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f device%s of %s, %s\n", request->model->name,
           tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,

@@ -51,14 +51,30 @@ static double room_of(const tri_search_request *request) { return tri_system_roo
 typedef struct adding {
   search *to;
   tri_bounds *bounds;
+  tri_layout tried, resolved; /* the last one with recompute_every 1, and what became of it */
+  bool legal;
 } adding;
+
+/* How many layers are run again decides nothing about the rest: it is asked last, and the others are resolved once. */
+static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
+  const tri_search_request *of = at->to->request;
+  tri_layout one = *tried;
+  one.recompute_every = 1;
+  if (!tri_layouts_alike(&one, &at->tried, TRI_LAYOUT_OF_ALL)) {
+    at->tried = at->resolved = one;
+    at->legal = tri_layout_resolve(&at->resolved, of->model, of->sequence, of->global_batch, of->devices) == TRI_OK;
+  }
+  if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL) return false; /* fixed, and of no effect */
+  *out = at->resolved;
+  out->recompute_every = tried->recompute_every;
+  return at->legal;
+}
 
 static tri_status add(void *context, const tri_layout *tried) {
   adding *at = context;
   search *s = at->to;
-  tri_layout layout = *tried;
-  const tri_search_request *of = s->request;
-  if (tri_layout_resolve(&layout, of->model, of->sequence, of->global_batch, of->devices) != TRI_OK) return TRI_OK;
+  tri_layout layout;
+  if (!resolve(at, tried, &layout)) return TRI_OK;
   TRI_TRY(tri_grow("candidates", sizeof *s->all, s->count, &s->room, &s->all));
   candidate *made = &s->all[s->count];
   *made = (candidate){.layout = layout};
@@ -87,7 +103,7 @@ static tri_status enumerate(search *s) {
                                   .sequence = request->sequence,
                                   .sums_whole = request->system->planned,
                                   .fixed = request->fixed};
-  tri_status status = tri_layouts_each(&space, add, &(adding){s, bounds});
+  tri_status status = tri_layouts_each(&space, add, &(adding){.to = s, .bounds = bounds});
   tri_bounds_destroy(bounds);
   TRI_TRY(status);
   if (s->count == 0 && request->fixed != NULL) {
@@ -415,4 +431,15 @@ done:
 void tri_search_release(tri_search_result *result) {
   tri_free(result->answers);
   *result = (tri_search_result){0};
+}
+
+char *tri_search_keys(const char *fixed, char buffer[TRI_SEARCHED_BYTES]) {
+  buffer[0] = '\0';
+  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+    const tri_config_key *key = &tri_layout_table.keys[k];
+    const size_t held = strlen(buffer);
+    if (tri_layout_search_of(key) == NULL || tri_layout_is_fixed(fixed, key->name)) continue;
+    snprintf(buffer + held, TRI_SEARCHED_BYTES - held, "%s%s", held == 0 ? "" : ", ", key->name);
+  }
+  return buffer;
 }

@@ -4,10 +4,10 @@
  * lower bound of its time and of its memory, from the prices of one layer, the embedding and the head. Candidates are
  * taken in the order of their bounds and simulated, until no bound is below the worst of the answers: what is left out
  * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
- * than 64 sequences, recompute_every, groups of micro-batches other than the smallest, and context ranks with fewer
- * than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank or of chunks that are not
- * equally long: where the embedding and the head count as a layer each, if not by the number of layers alone. A key
- * that is fixed has its value in all candidates, also one that is left out here. */
+ * than 64 sequences, full recompute of fewer than one layer in four, groups of micro-batches other than the smallest,
+ * and context ranks with fewer than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank
+ * or of chunks that are not equally long: where the embedding and the head count as a layer each, if not by the number
+ * of layers alone. A key that is fixed has its value in all candidates, also one that is left out here. */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
@@ -53,6 +53,11 @@ typedef struct tri_search_result {
 /* TRI_BAD_LAYOUT if no combination is valid (with the rule and the numbers); TRI_OUT_OF_MEMORY if none fits (with the
  * bytes that the smallest lacks, and what would fit). Release with tri_search_release. */
 tri_status tri_search(const tri_search_request *request, tri_search_result *out);
+/* The names of the layout keys that a search varies, separated by ", ": of all of them that are not in `fixed` (NULL:
+ * all). Returns buffer. */
+enum { TRI_SEARCHED_BYTES = 320 };
+char *tri_search_keys(const char *fixed, char buffer[TRI_SEARCHED_BYTES]);
+
 void tri_search_release(tri_search_result *result);
 
 /* The Pareto front of time and memory: each answer is the fastest with less memory than the one before. */

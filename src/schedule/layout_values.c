@@ -80,6 +80,19 @@ void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *
   }
 }
 
+/* Beyond one layer in four little is left to save. */
+void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
+  enum { MOST_EVERY = 4 };
+  append(out, 1);
+  switch (layout->recompute) {
+    case TRI_RECOMPUTE_NONE:
+    case TRI_RECOMPUTE_SELECTIVE:
+    case TRI_RECOMPUTE_EXPERTS: return;
+    case TRI_RECOMPUTE_FULL: break;
+  }
+  for (int64_t every = 2; every <= MOST_EVERY && every <= space->model->num_layers; every++) append(out, every);
+}
+
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   (void)layout;
   for (int64_t size = 1; size <= MOST_MICRO_BATCH; size++) {
@@ -184,7 +197,7 @@ typedef struct visiting {
   void *context;
 } visiting;
 
-static bool is_fixed(const char *text, const char *name) {
+bool tri_layout_is_fixed(const char *text, const char *name) {
   char word[TRI_LAYOUT_WORD_BYTES];
   const size_t length = strlen(name);
   while (text != NULL && tri_layout_next_word(&text, word)) {
@@ -196,7 +209,8 @@ static bool is_fixed(const char *text, const char *name) {
 static tri_status check_fixed(const char *text) {
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
     const tri_config_key *key = &tri_layout_table.keys[k];
-    if (tri_layout_search_of(key) != NULL || strcmp(key->name, "data") == 0 || !is_fixed(text, key->name)) continue;
+    if (tri_layout_search_of(key) != NULL || strcmp(key->name, "data") == 0 || !tri_layout_is_fixed(text, key->name))
+      continue;
     return tri_fail(TRI_UNSUPPORTED,
                     "the search does not vary `%s`, which has its default in all layouts; leave it out, and ask "
                     "`simulate` for one layout with it",
@@ -262,7 +276,7 @@ tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(v
   TRI_TRY(check_fixed(space->fixed));
   for (const tri_config_key *key = next_key(&all); key != NULL; key = next_key(&all)) {
     assert(all.count < MOST_KEYS);
-    all.fixed[all.count] = is_fixed(space->fixed, key->name);
+    all.fixed[all.count] = tri_layout_is_fixed(space->fixed, key->name);
     all.keys[all.count++] = key;
   }
   return visit_layouts_from(&all, 0, &layout);

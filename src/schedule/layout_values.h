@@ -57,6 +57,7 @@ void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *l
 void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
+void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
@@ -67,6 +68,9 @@ tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(v
 
 /* The layout's value of a key that has a search row, as a number: of a choice, the value of its enum. */
 int64_t tri_layout_value(const tri_layout *layout, const tri_config_key *key);
+
+/* Whether a key is in "tensor=8,recompute=full"; NULL: in none. */
+bool tri_layout_is_fixed(const char *text, const char *name);
 
 /* The search row of a key; NULL: the key is not searched and has its default. */
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key);

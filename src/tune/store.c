@@ -106,8 +106,7 @@ static void store_describe(const tri_study *study, char *text, size_t bytes) {
   const char *cluster = tri_study_calibrates(study) ? "" : study->cluster_name;
   size_t held = (size_t)snprintf(text, bytes,
                                  "study %s\nmodel %s v2:%016" PRIx64 "\ncluster %s v2:%016" PRIx64
-                                 "\nsystem %s v2:%016" PRIx64
-                                 "\nprecision %s\nrun %s %016" PRIx64
+                                 "\nsystem %s v2:%016" PRIx64 "\nprecision %s\nrun %s %016" PRIx64
                                  "\n"
                                  "devices %lld\nglobal_batch %lld\nsequence %lld\nobjective %d\n",
                                  study->name, study->model_name,

@@ -109,8 +109,8 @@ static tri_status check_parameter(const tri_study *study, const tri_yaml *root, 
   }
   if (tri_objective_is_setting(name) && known && !of_loss) {
     return refuse(root, name,
-                  "does not change the speed, which is this study's objective; vary it with `objective: "
-                  "validation_loss` or `time_to_loss`");
+                  "does not change the speed, which is this study's objective (of the optimizer's keys optimizer.name, "
+                  "optimizer.state do); vary it with `objective: validation_loss` or `time_to_loss`");
   }
   if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || changes_loss(name)) return TRI_OK;
   snprintf(reason, sizeof reason, "does not change the validation loss%s",

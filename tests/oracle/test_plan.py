@@ -411,7 +411,7 @@ def test_search_with_fixed_keys(tmp_path, seed):
     ("tp=2", 3, "`tp` is not a key of a layout; did you mean `tensor`?"),
     ("schedule=fifo", 3, "must be one of gpipe"),
     ("bucket_bytes=1000000", 7, "the search does not vary `bucket_bytes`, which has its default in all layouts"),
-    ("recompute_every=2", 7, "the search does not vary `recompute_every`"),
+    ("recompute=selective,recompute_every=2", 3, "no layout of 8 devices with recompute=selective,recompute_every=2 is legal"),
 ])
 def test_fixed_keys_that_cannot_be(fixed, status, said):
     words = ["plan", "--model", "gpt2-124m", "--cluster", "a100-node", "--devices", 8, "--global-batch", 16, "--layout", fixed]
@@ -500,7 +500,7 @@ def test_reports(tmp_path):
     assert re.search(r"a step of 640 sequences of 2048: \S+ s, \S+ tokens/s", out) and "days" in out and ": it fits" in out
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
     plan = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 2)
-    assert re.search(r"\d+ legal layouts, \d+ simulated; no other can be better", plan)
+    assert re.search(r"\d+ legal layouts, \d+ simulated; no other of them can be better\nsearched: tensor, pipeline, .*recompute, recompute_every, micro_batch; other keys have their defaults\n", plan)
     pasted = re.search(r"^layout: \{(.*)\}$", plan, re.M)[1].replace(": ", "=").replace(", ", ",")
     again = json.loads(run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--layout", pasted, "--json"))
     best = json.loads(run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1, "--json"))[0]
@@ -931,3 +931,22 @@ def test_against_a_summary_with_odd_numbers(tmp_path):
         assert done.returncode == 4 and f"{name} is a pipe, not a plain file" in done.stderr
         (tmp_path / "run" / name).unlink()
         kept.rename(tmp_path / "run" / name)
+
+
+def test_every_second_layer_is_run_again():
+    """Where all layers again leave memory idle and none do not fit, the search finds some of them, and says what it has searched."""
+    words = ["--model", "frontier-22b", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 64, "--sequence", 2048]
+    fixed = "tensor=8,pipeline=1,micro_batch=8,sequence_parallel=false"
+    found = {}
+    for every in (1, 2, 3, 4):
+        done = subprocess.run([TRIREME, "simulate", *map(str, words), "--layout", f"{fixed},recompute=full,recompute_every={every}", "--json"], capture_output=True, text=True)
+        found[every] = json.loads(done.stdout)
+    assert all(found[every]["step_s"] > found[every + 1]["step_s"] for every in (1, 2, 3))
+    fits = [every for every in found if found[every]["fits"]]
+    assert 1 in fits and max(fits) > 1, fits
+    best = json.loads(run("plan", *words, "--layout", fixed + ",recompute=full", "--top", 1, "--json"))[0]
+    assert best["layout"]["recompute_every"] == max(fits) and best["step_s"] == pytest.approx(found[max(fits)]["step_s"])
+    fixed_to_two = json.loads(run("plan", *words, "--layout", "recompute_every=2", "--top", 1, "--json"))[0]
+    assert fixed_to_two["layout"]["recompute"] == "full" and fixed_to_two["layout"]["recompute_every"] == 2
+    said = run("plan", *words, "--layout", fixed.replace("micro_batch=8", "micro_batch=1") + ",recompute=full,recompute_every=1")
+    assert re.search(r"GiB of 79.65 GiB are idle under recompute=full, which --layout fixes\n", said)
