@@ -63,7 +63,8 @@ static void write_note(const tri_study *study, const tri_member *row, char note[
     case TRI_TRIAL_FAILED: snprintf(note, 320, "%s", row->reason); return;
     case TRI_TRIAL_DONE: break;
   }
-  snprintf(note, 320, row->round == TRI_HALVING_ROUNDS ? "after all %ld steps" : "after %ld steps", step);
+  snprintf(note, 320, row->round == TRI_HALVING_ROUNDS ? "after all %ld step%s" : "after %ld step%s", step,
+           TRI_PLURAL(step));
 }
 
 static void print_rows(const tri_study *study, const standing *of, int64_t trials, FILE *to) {

@@ -1,5 +1,6 @@
 #include "tune/loss_plot.h"
 
+#include "base/format.h"
 #include "report/chart.h"
 #include "report/html.h"
 
@@ -57,7 +58,7 @@ static void draw_series(tri_chart *c, const tri_study *study, int64_t k, const t
                marks[i].loss);
       tri_chart_dot(c, dots[at], 4, place_of(knob, &marks[i], k), marks[i].loss, title);
     }
-    snprintf(name, sizeof name, "after %ld steps", (long)marks[first].steps);
+    snprintf(name, sizeof name, "after %ld step%s", (long)marks[first].steps, TRI_PLURAL(marks[first].steps));
     if (all > 1) tri_chart_draw_key(c, curves[at], dots[at], name);
     at = (at + 1) % COLOURS_HELD;
     first = end;
