@@ -214,6 +214,12 @@ static void announce_length(const tri_training *t) {
         (long)config->evaluation.batches_asked, (long)config->evaluation.sequences,
         TRI_PLURAL(config->evaluation.sequences), (long)config->evaluation.sequences);
   }
+  if (t->stop_at > config->optimizer.steps) {
+    tri_warn("--stop-at %ld: this run has %ld step%s, and ends with the last of them", (long)t->stop_at,
+             (long)config->optimizer.steps, TRI_PLURAL(config->optimizer.steps));
+  } else if (t->stop_at > 0 && t->stop_at < config->optimizer.steps) {
+    tri_log("this command ends after step %ld of %ld (--stop-at)", (long)t->stop_at, (long)config->optimizer.steps);
+  }
   if (!(t->peak_flops > 0)) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
   tri_log("%ld step%s of %s tokens in all: at least %s, at that peak", (long)steps, TRI_PLURAL(steps),
