@@ -169,7 +169,7 @@ static void print_table(const tri_study *study, const standing *of, int64_t tria
     write_note(study, row, note);
     fprintf(to, "<tr%s><td>%ld</td><td>", row == winner ? " class=\"winner\"" : "", (long)row->member);
     if (row->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", row->loss);
-    fprintf(to, "</td><td>");
+    fprintf(to, "</td><td class=\"name\">");
     tri_html_text(tri_point_text(&study->space, &row->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     tri_html_text(note, to);
