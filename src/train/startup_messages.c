@@ -146,10 +146,10 @@ static void announce_too_long(const tri_training *t) {
           too_long, documents, (long)train->sequence, rule, left_out);
   if (unlearnt == 0) return;
   tri_warn(
-      "%ld of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave "
+      "%ld of these %s truncated before anything that is learnt, and teach%s nothing; raise data.sequence, or leave "
       "them "
       "out with data.too_long: drop",
-      unlearnt);
+      unlearnt, unlearnt == 1 ? "is" : "are", unlearnt == 1 ? "es" : "");
 }
 
 /* How the text becomes sequences, where that is not by windows of joined documents. */
