@@ -33,6 +33,13 @@ void tri_html_text(const char *text, FILE *to) {
   }
 }
 
+void tri_html_list(const char *text, FILE *to) {
+  for (; *text != '\0'; text++) {
+    tri_html_text((char[]){*text, '\0'}, to);
+    if (*text == ',') fputs("<wbr>", to);
+  }
+}
+
 void tri_html_begin(const char *title, FILE *to) {
   fprintf(to,
           "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"

@@ -20,8 +20,8 @@
 
 enum { FEWEST_STEPS = 20 }; /* of which a tenth says anything */
 
-/* Times the loss of a model that has learnt nothing, ln(vocabulary). */
-static const double ABOVE_RANDOM = 1.05;
+/* Times the loss of a model that has learnt nothing, ln(vocabulary); times the mean of the first losses. */
+static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
 
 static void tell_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
@@ -181,7 +181,8 @@ static void tell_more_steps(const tri_run_config *config) {
   tri_free(longer);
 }
 
-static bool has_risen(const tri_training *t) { return t->last_losses > t->first_losses; }
+/* By more than what one batch differs from another. */
+static bool has_risen(const tri_training *t) { return t->last_losses > RISEN * t->first_losses; }
 
 /* A user who has seen the last line alone would generate from it. */
 static void warn_of_rise(const tri_training *t) {

@@ -285,7 +285,7 @@ static void print_trials(const tri_explanation *e, FILE *to) {
     fprintf(to, "<tr%s><td>%ld</td><td>", i == e->best ? " class=\"winner\"" : "", (long)t->number);
     if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", tri_explain_shown(e, t));
     fprintf(to, "</td><td class=\"name\">");
-    tri_html_text(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
+    tri_html_list(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     tri_html_text(t->reason, to);
     fprintf(to, "</td></tr>\n");

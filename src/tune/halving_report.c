@@ -170,7 +170,7 @@ static void print_table(const tri_study *study, const standing *of, int64_t tria
     fprintf(to, "<tr%s><td>%ld</td><td>", row == winner ? " class=\"winner\"" : "", (long)row->member);
     if (row->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", row->loss);
     fprintf(to, "</td><td class=\"name\">");
-    tri_html_text(tri_point_text(&study->space, &row->point, text, sizeof text), to);
+    tri_html_list(tri_point_text(&study->space, &row->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     tri_html_text(note, to);
     fprintf(to, "</td></tr>\n");

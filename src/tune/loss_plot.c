@@ -86,6 +86,8 @@ void tri_loss_plot(const tri_study *study, int64_t k, const tri_loss_mark *marks
   } else if (across.low > 0 && tri_chart_is_wide(across)) {
     tri_chart_set_across_logarithmic(&c, knob->name, across);
   } else {
+    const double pad = 0.05 * (across.high - across.low); /* dots and their numbers stay off the frame */
+    across = (tri_chart_span){across.low - pad, across.high + pad};
     tri_chart_set_across(&c, knob->name, across, false);
   }
   tri_chart_set_values(&c, "validation loss", losses, tri_chart_is_wide(losses));
