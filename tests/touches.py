@@ -30,7 +30,7 @@ TOUCHES = {
     "src/api": ["oracle/test_install.py"],
     "src/base/hub.c": ["oracle/test_hub_cache.py"],
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
-    "src/config": ["oracle/test_other_programs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
+    "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
     "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
@@ -40,7 +40,7 @@ TOUCHES = {
         "oracle/test_config_keys.py", "oracle/test_public_reports.py", "oracle/test_run_reports.py", "oracle/test_stale_folders.py", "oracle/test_resume.py", "oracle/test_optimizer_resume.py", "guarded/test_checkpoints.py",
         "guarded/test_bad_weights_everywhere.py"],
     "src/cli": [
-        "oracle/test_options.py", "oracle/test_bad_input.py", "oracle/test_run_messages.py", "oracle/test_golden.py",
+        "oracle/test_newcomers.py", "oracle/test_options.py", "oracle/test_bad_input.py", "oracle/test_run_messages.py", "oracle/test_golden.py",
         "oracle/test_man_examples.py", "oracle/test_printed_commands.py", "oracle/test_device_range.py", "oracle/test_without_running.py",
         "oracle/test_generate.py", "oracle/test_ensemble.py", "oracle/test_merge.py", "oracle/test_bits_per_byte.py"],
     "src/comm": [
@@ -91,7 +91,7 @@ TOUCHES = {
     "src/recovery": [
         "oracle/test_resume.py", "oracle/test_ranks.py", "oracle/test_damaged_checkpoints.py", "oracle/test_divergence.py", "oracle/test_output.py",
         "guarded/test_resume.py", "guarded/test_ranks.py"],
-    "src/report": ["oracle/test_run_messages.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
+    "src/report": ["oracle/test_run_messages.py", "oracle/test_newcomers.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
     "src/run": ["oracle/test_output.py", "oracle/test_epochs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_golden.py"],
     "src/schedule": [
         "oracle/test_layouts.py", "oracle/test_golden.py", "oracle/test_instructions.py", "oracle/test_parity.py",
@@ -103,7 +103,7 @@ TOUCHES = {
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_gemm_choices.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",
         "oracle/test_ranks.py", "oracle/test_run_messages.py", "guarded/test_resume.py"],
     "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
-    "src/tune": ["oracle/test_tune.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
+    "src/tune": ["oracle/test_tune.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
     # What is built, installed and shown beside the program.
     "CMakeLists.txt": ["oracle/test_install.py", "oracle/test_without_running.py", "oracle/test_docs_site.py", "floors/*"],

@@ -48,9 +48,11 @@ static void print_experts(const tri_model *model) {
 static void print_model(const tri_model *model, const tri_parameter_table *table, bool all) {
   part_counts counts = count_parts(table);
   char text[32];
-  printf("%s: family %s, %" PRId64 " layers, %" PRId64 " wide, %" PRId64 " heads", model->name,
-         tri_family_name(model->family), model->num_layers, model->hidden_size, model->num_heads);
-  if (model->num_kv_heads != model->num_heads) printf(" over %" PRId64 " key/value heads", model->num_kv_heads);
+  printf("%s: family %s, %" PRId64 " layer%s, %" PRId64 " wide, %" PRId64 " head%s", model->name,
+         tri_family_name(model->family), model->num_layers, TRI_PLURAL(model->num_layers), model->hidden_size,
+         model->num_heads, TRI_PLURAL(model->num_heads));
+  if (model->num_kv_heads != model->num_heads)
+    printf(" over %" PRId64 " key/value head%s", model->num_kv_heads, TRI_PLURAL(model->num_kv_heads));
   if (model->num_experts > 0) print_experts(model);
   if (model->num_experts == 0) printf(", feed-forward %" PRId64, model->ffn_size);
   printf(", vocabulary %" PRId64 ", sequence %" PRId64 "%s\n\n", model->vocab_size, model->max_sequence,

@@ -129,7 +129,7 @@ static const other_name_row rows[] = {
 
     /* Options. */
     {"out", "output o output_dir out_dir output_prefix save_path to"},
-    {"tokens", "max_tokens max_new_tokens max_length n_predict num_tokens length"},
+    {"tokens", "max_tokens max_new_tokens max_length n_predict num_tokens length days"},
     {"samples", "num_samples num_return_sequences n"},
     {"prompt", "input text start p"},
     {"temperature", "temp t"},
@@ -142,7 +142,7 @@ static const other_name_row rows[] = {
     {"choices", "questions task"},
 
     /* Values. */
-    {"bf16", "bfloat16 bf16_mixed"},
+    {"bf16", "bfloat16 bf16_mixed fp16 float16 half fp16_mixed"},
     {"fp32", "float32 float single"},
     {"fp64", "float64 double"},
     {"gpu", "cuda hip rocm nvidia amd"},

@@ -45,6 +45,7 @@ static const answer_row keys[] = {
     {"loss loss_type loss_fn",
      "the loss is the cross-entropy of the next token; others are not supported (label_weight of data.train "
      "weighs sources)"},
+    {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
     {"load_in_8bit", "8-bit weights are not supported; use adapter.quantise: nf4 (QLoRA)"},

@@ -428,14 +428,18 @@ static void find_nearest_file(const char *path, char out[TRI_PATH_BYTES]) {
   for (size_t i = 0; i < count; i++) tri_free(names[i]);
 }
 
+tri_status tri_yaml_look_for(const char *path) {
+  char nearest[TRI_PATH_BYTES];
+  if (tri_path_exists(path)) return TRI_OK;
+  find_nearest_file(path, nearest);
+  if (nearest[0] == '\0') return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; did you mean %s?", path, strerror(ENOENT), nearest);
+}
+
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out) {
-  char *text = NULL, nearest[TRI_PATH_BYTES];
+  char *text = NULL;
   size_t bytes = 0;
-  if (!tri_path_exists(path)) {
-    find_nearest_file(path, nearest);
-    if (nearest[0] != '\0')
-      return tri_fail(TRI_BAD_FILE, "cannot open %s: %s; did you mean %s?", path, strerror(ENOENT), nearest);
-  }
+  TRI_TRY(tri_yaml_look_for(path));
   TRI_TRY(tri_file_read(path, TRI_YAML_MAX_BYTES, &text, &bytes));
   tri_status status = tri_yaml_parse(tree, path, false, text, bytes, out);
   tri_free(text);

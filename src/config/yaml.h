@@ -37,6 +37,8 @@ void tri_yaml_destroy(tri_yaml_tree *tree);
  * any content. `source` is copied. is_option: the text comes from the command line and has no line numbers. */
 tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_option, const char *text, size_t bytes,
                           tri_yaml **out);
+/* TRI_BAD_FILE if there is no such file and the folder has one of a similar name, which is named. */
+tri_status tri_yaml_look_for(const char *path);
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
 /* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. It has the source and line of `like`. */

@@ -74,7 +74,7 @@ static tri_length_bucket power_of(const tri_lengths *lengths, int power) {
 static void print_corpus(const inspection *i, const char *prefix) {
   const tri_lengths *l = &i->lengths;
   char tokens[32];
-  printf("%s: %" PRId64 " documents, %s tokens, by %s\n", prefix, l->documents,
+  printf("%s: %" PRId64 " document%s, %s tokens, by %s\n", prefix, l->documents, TRI_PLURAL(l->documents),
          tri_format_count((double)l->tokens, tokens, sizeof tokens),
          i->by_index                     ? "the index"
          : i->documents.end_of_text >= 0 ? "its end-of-text tokens, since the index has one document"

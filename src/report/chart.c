@@ -204,16 +204,16 @@ void tri_chart_text(const tri_chart *c, const char *look, double x, double y, co
 
 void tri_chart_draw_legend(tri_chart *c, bool at_the_bottom, int64_t rows, int letters) {
   const int width = KEY_WIDTH + (int)(7.4 * letters), height = KEY_HEIGHT * (int)rows + 6;
-  c->key_x = right_edge(c) - 8 - width;
   c->key_y = at_the_bottom ? lower_edge(c) - height - 6 : c->form.top + 6;
-  tri_chart_box(c, "fill=\"white\" fill-opacity=\"0.85\"", c->key_x - 4, c->key_y, width + 4, height);
+  tri_chart_box(c, "fill=\"white\" fill-opacity=\"0.85\"", right_edge(c) - 12 - width, c->key_y, width + 4, height);
   c->key_y += 16;
 }
 
 void tri_chart_draw_key(tri_chart *c, const char *look, const char *dot, const char *text) {
-  const int x = c->key_x, y = c->key_y - 4;
+  /* The text ends at the mark: where a page on a narrow screen has larger letters it stays in the chart. */
+  const int x = right_edge(c) - KEY_WIDTH, y = c->key_y - 4;
   fprintf(c->svg, "<line %s x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\"/>\n", look, x, y, x + KEY_WIDTH - 8, y);
   if (dot != NULL) fprintf(c->svg, "<circle %s cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", dot, x + KEY_WIDTH / 2 - 4, y);
-  tri_chart_text(c, "", x + KEY_WIDTH, c->key_y, "start", text);
+  tri_chart_text(c, "", x - 8, c->key_y, "end", text);
   c->key_y += KEY_HEIGHT;
 }

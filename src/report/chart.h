@@ -36,8 +36,8 @@ typedef struct tri_chart {
   FILE *svg;
   tri_chart_form form;
   tri_chart_axis x, y;
-  int key_x, key_y; /* pixels: the next line of the legend */
-  tri_page file;    /* that svg writes to, unless the chart is in a page */
+  int key_y;     /* pixels: the next line of the legend */
+  tri_page file; /* that svg writes to, unless the chart is in a page */
 } tri_chart;
 
 /* LOCAL. A chart that becomes a file, which close writes. */

@@ -166,9 +166,10 @@ static void write_row(const tri_compared *run, int64_t number, FILE *to) {
   const tri_run_summary *s = run->summary;
   const double seconds = run->seconds[run->history->count - 1];
   char text[32];
-  fprintf(to, "<tr><td><b class=\"key\" style=\"background:%s\"></b> ", looks[number % NUM_LOOKS].colour);
+  fprintf(to, "<tr><td class=\"name\"><b class=\"key\" style=\"background:%s\"></b> ",
+          looks[number % NUM_LOOKS].colour);
   tri_html_text(run->name, to);
-  fputs("</td><td>", to);
+  fputs("</td><td class=\"name\">", to);
   tri_html_text(run->model, to);
   fprintf(to, "</td><td>%lld</td><td>%s</td>", (long long)s->steps,
           tri_format_count((double)s->tokens, text, sizeof text));
@@ -192,7 +193,8 @@ static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
   }
   fputs(
       "<h2>In numbers</h2>\n<div class=\"wide\"><table><tr><th>run</th><th>model</th><th>steps</th><th>tokens</th>"
-      "<th>loss</th><th>validation</th><th>its lowest</th><th>tokens/s</th><th>MFU</th><th>time</th><th>memory of a "
+      "<th>loss</th><th>validation</th><th>best validation</th><th>tokens/s</th><th>MFU</th><th>time</th><th>memory of "
+      "a "
       "rank</th></tr>\n",
       to);
   for (int64_t r = 0; r < count; r++) write_row(&runs[r], r, to);

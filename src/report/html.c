@@ -33,6 +33,13 @@ void tri_html_text(const char *text, FILE *to) {
   }
 }
 
+void tri_html_list(const char *text, FILE *to) {
+  for (; *text != '\0'; text++) {
+    tri_html_text((char[]){*text, '\0'}, to);
+    if (*text == ',') fputs("<wbr>", to);
+  }
+}
+
 void tri_html_begin(const char *title, FILE *to) {
   fprintf(to,
           "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
@@ -56,7 +63,8 @@ void tri_html_begin(const char *title, FILE *to) {
           "3rem);position:relative;left:50%%;transform:translateX(-50%%)}table{border-collapse:collapse;width:100%%;"
           "font-size:.85rem}\n"
           "th,td{text-align:left;padding:.25rem .5rem;border-bottom:1px solid "
-          "#dde3ea;white-space:nowrap}td:last-child{white-space:normal}.winner{background:#fdf1e3}\n"
+          "#dde3ea;white-space:nowrap}td:last-child,.name{white-space:normal}.name{overflow-wrap:anywhere;min-width:"
+          "9em}.winner{background:#fdf1e3}\n"
           "p{overflow-wrap:anywhere}@media(max-width:600px){svg:not(.panel){font-size:19px}}"
           "@media "
           "print{body{margin:0;max-width:none}.winner{background:none;font-weight:bold}}\n</style></head><body>\n<h1>");

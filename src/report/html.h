@@ -25,5 +25,7 @@ void tri_html_end(FILE *to);
 /* Text with its <, >, & and quotes written so that they mean themselves, and without control characters; for pictures,
  * too. */
 void tri_html_text(const char *text, FILE *to);
+/* The same of words with commas between them, behind which a line may end. */
+void tri_html_list(const char *text, FILE *to);
 
 #endif

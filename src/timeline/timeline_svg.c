@@ -186,7 +186,8 @@ static void draw_head(drawing *d, const char *title) {
   tri_file_writer_put(
       d->to,
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
-      "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#23272e\">\n",
+      "style=\"max-width:max(100%%,960px);height:auto\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\" "
+      "font-size=\"12\" fill=\"#23272e\">\n",
       width, height, width, height);
   tri_file_writer_put(d->to,
                       "<defs><pattern id=\"idle\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" "

@@ -43,7 +43,8 @@ static void print_operations(const tri_op_list *list, int64_t chunk, int64_t chu
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
     if (call->layer > first && call->layer < last) {
-      if (!skipped) fprintf(to, "  ... and the same for layers %d to %d\n", first + 1, last - 1);
+      if (!skipped && last - first == 2) fprintf(to, "  ... and the same for layer %d\n", first + 1);
+      if (!skipped && last - first > 2) fprintf(to, "  ... and the same for layers %d to %d\n", first + 1, last - 1);
       skipped = true;
       continue;
     }
@@ -99,8 +100,9 @@ static void print_program(const tri_parts *parts, FILE *to) {
   const tri_program *program = parts->program;
   int64_t in_flight = 0;
   for (int64_t c = 0; c < program->num_chunks; c++) in_flight += program->num_frames[c];
-  fprintf(to, "step program (%ld micro-batches, %ld in flight; reduce: %s):\n", (long)program->num_micro_batches,
-          (long)in_flight, parts->layout->zero == 0 ? "all-reduce" : "reduce-scatter");
+  fprintf(to, "step program (%ld micro-batch%s, %ld in flight; reduce: %s):\n", (long)program->num_micro_batches,
+          program->num_micro_batches == 1 ? "" : "es", (long)in_flight,
+          parts->layout->zero == 0 ? "all-reduce" : "reduce-scatter");
   for (int64_t i = 0; i < program->num_instructions; i++) {
     print_instruction(i, &program->instructions[i], parts, to);
   }

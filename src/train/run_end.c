@@ -20,20 +20,24 @@
 
 enum { FEWEST_STEPS = 20 }; /* of which a tenth says anything */
 
+/* Times the loss of a model that has learnt nothing, ln(vocabulary); times the mean of the first losses. */
+static const double ABOVE_RANDOM = 1.05, RISEN = 1.02;
+
 static void tell_early_end(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (!tri_training_is_rank0(t)) return;
   if (progress->best_step == 0) {
     tri_log(
-        "ended early, after step %ld: none of %ld evaluations had a finite validation loss "
+        "ended early, after step %ld: none of %ld evaluation%s had a finite validation loss "
         "(evaluation.stop_after)",
-        (long)progress->step, (long)progress->not_better);
+        (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better));
     return;
   }
   tri_log(
-      "ended early, after step %ld: the validation loss of %ld evaluations has not been below the %.4f of step %ld "
+      "ended early, after step %ld: the validation loss of %ld evaluation%s has not been below the %.4f of step %ld "
       "(evaluation.stop_after)",
-      (long)progress->step, (long)progress->not_better, progress->best_loss, (long)progress->best_step);
+      (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better), progress->best_loss,
+      (long)progress->best_step);
 }
 
 /* How a run ends that a signal stopped, or whose last steps were bad. */
@@ -78,8 +82,15 @@ static double mean_loss(const tri_metrics_history *history, int64_t after, int64
 static void compare_losses(tri_training *t, const tri_metrics_history *history) {
   const int64_t steps = t->progress.step, tenth = steps / 10;
   if (steps < FEWEST_STEPS) return;
+  t->first_steps = tenth;
   t->first_losses = mean_loss(history, 0, tenth);
   t->last_losses = mean_loss(history, steps - tenth, steps);
+  /* A run that blew up within the first tenth has come down from there: it is compared with its beginning. */
+  const double begin = mean_loss(history, 0, 1), random = log((double)t->config->model.vocab_size);
+  if (t->last_losses <= begin || t->last_losses <= ABOVE_RANDOM * random) return;
+  if (begin >= t->first_losses) return;
+  t->first_steps = 1;
+  t->first_losses = begin;
 }
 
 /* The summary is the last file that a run writes: a run that finds one at its start has nothing left to do. */
@@ -170,19 +181,26 @@ static void tell_more_steps(const tri_run_config *config) {
   tri_free(longer);
 }
 
-static bool has_risen(const tri_training *t) { return t->last_losses > t->first_losses; }
+/* By more than what one batch differs from another. */
+static bool has_risen(const tri_training *t) { return t->last_losses > RISEN * t->first_losses; }
 
 /* A user who has seen the last line alone would generate from it. */
 static void warn_of_rise(const tri_training *t) {
   const tri_run_config *config = t->config;
   const long tenth = (long)(t->progress.step / 10);
-  char clip[64] = "a clipped gradient (optimizer.clip=1)";
+  char before[80], clip[64] = "a clipped gradient (optimizer.clip=1)";
   if (!has_risen(t)) return;
+  if (t->first_steps > 1) {
+    snprintf(before, sizeof before, "its mean was %.4f in the first %ld steps", t->first_losses, (long)t->first_steps);
+  } else {
+    snprintf(before, sizeof before, "it was %.4f in the first step", t->first_losses);
+  }
   if (config->optimizer.clip > 0) snprintf(clip, sizeof clip, "a lower optimizer.clip (%g)", config->optimizer.clip);
   tri_warn(
-      "the loss has risen: its mean was %.4f in the first %ld steps and %.4f in the last %ld; try a lower optimizer.lr "
-      "(%g), a longer optimizer.warmup (%ld steps) or %s, and start over (--resume never)",
-      t->first_losses, tenth, t->last_losses, tenth, config->optimizer.lr, (long)config->optimizer.warmup, clip);
+      "the loss has risen: %s and %.4f in the last %ld%s; try a lower optimizer.lr "
+      "(%g), a longer optimizer.warmup (%ld step%s) or %s, and start over (--resume never)",
+      before, t->last_losses, tenth, t->first_steps > 1 ? "" : " (mean)", config->optimizer.lr,
+      (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup), clip);
 }
 
 /* Whether the model has learnt conversations by a chat template, which its prompts need, too. */

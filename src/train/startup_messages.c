@@ -21,10 +21,11 @@ static void announce_sources(const tri_training *t) {
   const tri_mixture_shares *shares = &train->mixture.shares;
   for (int64_t k = 0; k < shares->num_sources && shares->num_sources > 1; k++) {
     char tokens[32];
-    tri_log("  %6.2f %% of the sequences from %s: %s tokens, %.3g epochs in %ld steps",
+    tri_log("  %6.2f %% of the sequences from %s: %s tokens, %.3g epochs in %ld step%s",
             100.0 * (double)shares->counts[k] / (double)shares->period, t->config->data.train[k].path,
             tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpora[k]), tokens, sizeof tokens),
-            tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps);
+            tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps,
+            TRI_PLURAL(t->config->optimizer.steps));
   }
 }
 
@@ -35,9 +36,9 @@ static void announce_epochs(const tri_training *t) {
   const long steps = (long)t->config->optimizer.steps;
   char first[64] = "";
   if (train->sources[0].limited) snprintf(first, sizeof first, " (data.max_samples: the first of the corpus)");
-  tri_log("%ld step%s = %.3g epochs of %ld sequence%s%s", steps, TRI_PLURAL(steps),
-          tri_sampler_epochs(train, 0, samples_of_run(t->config)), (long)train->per_epoch, TRI_PLURAL(train->per_epoch),
-          first);
+  const double epochs = tri_sampler_epochs(train, 0, samples_of_run(t->config));
+  tri_log("%ld step%s = %.3g epoch%s of %ld sequence%s%s", steps, TRI_PLURAL(steps), epochs, TRI_PLURAL(epochs),
+          (long)train->per_epoch, TRI_PLURAL(train->per_epoch), first);
 }
 
 /* ---- keys that change nothing --------------------------------------------------------------------------------------
@@ -145,10 +146,10 @@ static void announce_too_long(const tri_training *t) {
           too_long, documents, (long)train->sequence, rule, left_out);
   if (unlearnt == 0) return;
   tri_warn(
-      "%ld of these are truncated before anything that is learnt, and teach nothing; raise data.sequence, or leave "
+      "%ld of these %s truncated before anything that is learnt, and teach%s nothing; raise data.sequence, or leave "
       "them "
       "out with data.too_long: drop",
-      unlearnt);
+      unlearnt, unlearnt == 1 ? "is" : "are", unlearnt == 1 ? "es" : "");
 }
 
 /* How the text becomes sequences, where that is not by windows of joined documents. */
@@ -163,9 +164,10 @@ static void announce_documents(const tri_training *t) {
   for (int64_t k = 0; k < train->mixture.shares.num_sources; k++) {
     tokens += (double)tri_packing_tokens(train->sources[k].pieces.packing);
   }
-  tri_log("documents packed into %ld sequences of %ld tokens, of which %.2f %% is padding%s%s", (long)train->per_epoch,
-          (long)train->sequence, 100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)),
-          train->masked ? "; " : "", masked);
+  tri_log("documents packed into %ld sequence%s of %ld tokens, of which %.2f %% is padding%s%s", (long)train->per_epoch,
+          TRI_PLURAL(train->per_epoch), (long)train->sequence,
+          100.0 * (1.0 - tokens / ((double)train->per_epoch * (double)train->sequence)), train->masked ? "; " : "",
+          masked);
 }
 
 /* Padding has often been given that id, and is then not told from ends. */
@@ -207,9 +209,16 @@ static void announce_length(const tri_training *t) {
   }
   if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
     tri_log(
-        "evaluation.batches %ld: an evaluation reads %ld sequences; `evaluation.sequences: %ld` says "
+        "evaluation.batches %ld: an evaluation reads %ld sequence%s; `evaluation.sequences: %ld` says "
         "the same under every layout",
-        (long)config->evaluation.batches_asked, (long)config->evaluation.sequences, (long)config->evaluation.sequences);
+        (long)config->evaluation.batches_asked, (long)config->evaluation.sequences,
+        TRI_PLURAL(config->evaluation.sequences), (long)config->evaluation.sequences);
+  }
+  if (t->stop_at > config->optimizer.steps) {
+    tri_warn("--stop-at %ld: this run has %ld step%s, and ends with the last of them", (long)t->stop_at,
+             (long)config->optimizer.steps, TRI_PLURAL(config->optimizer.steps));
+  } else if (t->stop_at > 0 && t->stop_at < config->optimizer.steps) {
+    tri_log("this command ends after step %ld of %ld (--stop-at)", (long)t->stop_at, (long)config->optimizer.steps);
   }
   if (!(t->peak_flops > 0)) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;

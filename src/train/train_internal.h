@@ -36,6 +36,7 @@ typedef struct tri_training {
   double load_s;                     /* time for loading the state at the start */
   double loss;                       /* of the last step; on the first rank */
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
+  int64_t first_steps;               /* of which first_losses is the mean: the tenth, or 1 */
   double validation_loss;            /* of the last evaluation; NaN before the first */
   bool unjudged;                     /* it was logged that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step whose state the last finite evaluation was of, or -1 */

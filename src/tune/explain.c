@@ -224,8 +224,8 @@ static void print_failures(const tri_explanation *e, FILE *to) {
 void tri_explain_text(const tri_explanation *e, FILE *to) {
   const tri_study *study = e->study;
   char note[TRI_EXPLAIN_NOTE_BYTES];
-  fprintf(to, "%s: %ld trials, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, (long)e->done,
-          (long)e->failed, tri_explain_unit(study));
+  fprintf(to, "%s: %ld trial%s, %ld of them done, %ld failed; %s\n", study->name, (long)e->count, TRI_PLURAL(e->count),
+          (long)e->done, (long)e->failed, tri_explain_unit(study));
   if (tri_explain_note(study, note)[0] != '\0') fprintf(to, "%s\n", note);
   if (e->best < 0) {
     print_failures(e, to);

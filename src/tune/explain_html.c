@@ -1,5 +1,6 @@
 /* The report as a page: plots are SVG, styles are in it, nothing is fetched; wide plots shrink to a phone's width, and
  * print is black on white. */
+#include "base/format.h"
 #include "base/memory.h"
 #include "report/chart.h"
 #include "report/html.h"
@@ -283,8 +284,8 @@ static void print_trials(const tri_explanation *e, FILE *to) {
     const tri_trial *t = &e->trials[i];
     fprintf(to, "<tr%s><td>%ld</td><td>", i == e->best ? " class=\"winner\"" : "", (long)t->number);
     if (t->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", tri_explain_shown(e, t));
-    fprintf(to, "</td><td>");
-    tri_html_text(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
+    fprintf(to, "</td><td class=\"name\">");
+    tri_html_list(tri_point_text(&e->study->space, &t->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     tri_html_text(t->reason, to);
     fprintf(to, "</td></tr>\n");
@@ -295,7 +296,8 @@ static void print_trials(const tri_explanation *e, FILE *to) {
 void tri_explain_html(const tri_explanation *e, FILE *to) {
   tri_html_begin(e->study->name, to);
   char note[TRI_EXPLAIN_NOTE_BYTES];
-  fprintf(to, "<p>%ld trials: %ld done, %ld failed.</p>\n", (long)e->count, (long)e->done, (long)e->failed);
+  fprintf(to, "<p>%ld trial%s: %ld done, %ld failed.</p>\n", (long)e->count, TRI_PLURAL(e->count), (long)e->done,
+          (long)e->failed);
   if (tri_explain_note(e->study, note)[0] != '\0') {
     fprintf(to, "<p>");
     tri_html_text(note, to);

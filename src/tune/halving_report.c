@@ -63,7 +63,8 @@ static void write_note(const tri_study *study, const tri_member *row, char note[
     case TRI_TRIAL_FAILED: snprintf(note, 320, "%s", row->reason); return;
     case TRI_TRIAL_DONE: break;
   }
-  snprintf(note, 320, row->round == TRI_HALVING_ROUNDS ? "after all %ld steps" : "after %ld steps", step);
+  snprintf(note, 320, row->round == TRI_HALVING_ROUNDS ? "after all %ld step%s" : "after %ld step%s", step,
+           TRI_PLURAL(step));
 }
 
 static void print_rows(const tri_study *study, const standing *of, int64_t trials, FILE *to) {
@@ -168,8 +169,8 @@ static void print_table(const tri_study *study, const standing *of, int64_t tria
     write_note(study, row, note);
     fprintf(to, "<tr%s><td>%ld</td><td>", row == winner ? " class=\"winner\"" : "", (long)row->member);
     if (row->state == TRI_TRIAL_DONE) fprintf(to, "%.4f", row->loss);
-    fprintf(to, "</td><td>");
-    tri_html_text(tri_point_text(&study->space, &row->point, text, sizeof text), to);
+    fprintf(to, "</td><td class=\"name\">");
+    tri_html_list(tri_point_text(&study->space, &row->point, text, sizeof text), to);
     fprintf(to, "</td><td>");
     tri_html_text(note, to);
     fprintf(to, "</td></tr>\n");

@@ -1,5 +1,6 @@
 #include "tune/loss_plot.h"
 
+#include "base/format.h"
 #include "report/chart.h"
 #include "report/html.h"
 
@@ -57,7 +58,7 @@ static void draw_series(tri_chart *c, const tri_study *study, int64_t k, const t
                marks[i].loss);
       tri_chart_dot(c, dots[at], 4, place_of(knob, &marks[i], k), marks[i].loss, title);
     }
-    snprintf(name, sizeof name, "after %ld steps", (long)marks[first].steps);
+    snprintf(name, sizeof name, "after %ld step%s", (long)marks[first].steps, TRI_PLURAL(marks[first].steps));
     if (all > 1) tri_chart_draw_key(c, curves[at], dots[at], name);
     at = (at + 1) % COLOURS_HELD;
     first = end;
@@ -85,6 +86,8 @@ void tri_loss_plot(const tri_study *study, int64_t k, const tri_loss_mark *marks
   } else if (across.low > 0 && tri_chart_is_wide(across)) {
     tri_chart_set_across_logarithmic(&c, knob->name, across);
   } else {
+    const double pad = 0.05 * (across.high - across.low); /* dots and their numbers stay off the frame */
+    across = (tri_chart_span){across.low - pad, across.high + pad};
     tri_chart_set_across(&c, knob->name, across, false);
   }
   tri_chart_set_values(&c, "validation loss", losses, tri_chart_is_wide(losses));
@@ -97,8 +100,14 @@ void tri_point_settings(const tri_study *study, const tri_point *point, FILE *to
   bool first = true;
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
-    if (strncmp(knob->name, "optimizer.", 10) != 0) continue;
-    fprintf(to, "%s--set %s=%s", first ? "" : " ", knob->name, knob->words[point->at[k]]);
+    tri_trial_plan plan;
+    if (strncmp(knob->name, "optimizer.", 10) == 0) {
+      fprintf(to, "%s--set %s=%s", first ? "" : " ", knob->name, knob->words[point->at[k]]);
+    } else if (strcmp(knob->name, "accumulation") == 0 && tri_point_plan(study, point, &plan) == TRI_OK) {
+      fprintf(to, "%s--set optimizer.global_batch=%ld", first ? "" : " ", (long)plan.global_batch);
+    } else {
+      continue;
+    }
     first = false;
   }
 }

@@ -69,6 +69,12 @@ static tri_status fill_knob(tri_knob *knob) {
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has the value %s twice", knob->name, knob->words[i]);
     }
   }
+  if (ranges && knob->count == 1 && knob->high > knob->low) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`space`: `%s` has the one value %s from %g to %g in steps of %g; give `step`, `powers: true` "
+                    "(powers of two) or `values`",
+                    knob->name, knob->words[0], knob->low, knob->high, knob->step);
+  }
   if (knob->count > 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: 1 2 4`, or `low` and `high`", knob->name);
 }

@@ -688,6 +688,7 @@ void tri_study_release(tri_study *study) {
 tri_status tri_study_load(const char *path, int64_t ranks, tri_study *out) {
   char *text = NULL, message[1500];
   size_t bytes = 0;
+  TRI_TRY(tri_yaml_look_for(path));
   TRI_TRY(tri_file_read(path, TRI_STUDY_TEXT_BYTES - 1, &text, &bytes));
   tri_status status = tri_study_read(path, text, bytes, out);
   if (status == TRI_OK) status = complete(out, ranks);

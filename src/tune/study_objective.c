@@ -113,7 +113,7 @@ static tri_status check_parameter(const tri_study *study, const tri_yaml *root, 
                   "optimizer.state do); vary it with `objective: validation_loss` or `time_to_loss`");
   }
   if (study->objective != TRI_OBJECTIVE_VALIDATION_LOSS || changes_loss(name)) return TRI_OK;
-  snprintf(reason, sizeof reason, "does not change the validation loss%s",
+  snprintf(reason, sizeof reason, "%s%s", known ? "cannot be varied by a study" : "does not change the validation loss",
            strcmp(name, "micro_batch") == 0 ? "; `optimizer.global_batch` does"
                                             : "; vary a key of the optimizer, such as `optimizer.lr`");
   return refuse(root, name, reason);

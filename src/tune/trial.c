@@ -1,6 +1,7 @@
 #include "tune/trial.h"
 
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/system.h"
 #include "plan/bounds.h"
@@ -218,8 +219,8 @@ static void judge(tri_attempt *a, bool early, tri_trial *trial) {
     trial->value = value;
     trial->memory = fmin(share, 1); /* it did fit */
     if (early) {
-      snprintf(trial->reason, sizeof trial->reason, "stopped early after %ld steps: in the worse half, and slower",
-               (long)steps);
+      snprintf(trial->reason, sizeof trial->reason, "stopped early after %ld step%s: in the worse half, and slower",
+               (long)steps, TRI_PLURAL(steps));
     }
     return;
   }

@@ -428,7 +428,7 @@ def test_no_label_counts(tmp_path, made):
 
 
 def test_corpora_too_short(tmp_path, made, whole):
-    for count, words in ((0, "the corpus is empty (0 documents, no tokens)"), (1, "has 1 tokens, and it takes two")):
+    for count, words in ((0, "the corpus is empty (0 documents, no tokens)"), (1, "has 1 token, and it takes two")):
         write_corpus(tmp_path / f"c{count}", [7] * count)
         done = trireme("eval", whole, tmp_path / f"c{count}", "--json", status=4)
         assert words in done.stderr and done.stdout == ""

@@ -246,7 +246,7 @@ def test_stop_at(tmp_path, corpus):
     trireme("train", run, "--stop-at", 20)
     summary = json.loads((tmp_path / "b/run/summary.json").read_text())
     assert summary["steps"] == 20 and summary["ended_early"] is False
-    trireme("train", run, "--stop-at", 400)  # behind the last step: nothing stops it
+    assert "--stop-at 400: this run has 40 steps, and ends with the last of them" in trireme("train", run, "--stop-at", 400).stderr  # behind the last step: nothing stops it
     assert [path.name for path in sorted((tmp_path / "b/run/checkpoints").glob("step-*"))] == ["step-00000007", "step-00000020", "step-00000040"]
     assert [step for step, _ in looks_of(lines_of(tmp_path / "b"))] == [7, 10, 20, 30, 40]
     whole_lines, lines = lines_of(tmp_path / "a"), lines_of(tmp_path / "b")

@@ -891,6 +891,15 @@ def test_halving_of_failures(tmp_path, learning):
     assert len(few["trials"]) == 2
 
 
+def test_accumulation_is_a_batch(tmp_path, learning):
+    """What a study of it tells to use says the batch; weights that are gone are not named."""
+    study = of_rates(tmp_path, learning, space=[dict(name="accumulation", values="3")], trial=dict(steps=8))
+    said = tune(tmp_path, study).stdout
+    assert f"to use it: trireme train {tmp_path / 'run.yaml'} --set optimizer.global_batch=24\n" in said and "its weights: " in said and "(after 1 steps)" not in said
+    shutil.rmtree(tmp_path / "study.db.trials")
+    assert "its weights: " not in tune(tmp_path, study).stdout
+
+
 def test_validation_loss_of_every_rate(tmp_path, learning, sweep):
     """Any other method: each trial is a whole run, and its value is the loss."""
     few = "1e-4 1e-3 1.6e-2"
@@ -910,6 +919,8 @@ def test_validation_loss_of_every_rate(tmp_path, learning, sweep):
     (dict(space=[dict(name="optimizer.lr", values="")]), r"`optimizer.lr` has no values"),
     (dict(space=[dict(name="lr", values="1e-3 2e-3")]), r"`lr` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
     (dict(space=[dict(name="learning_rate", values="1e-3 2e-3")]), r"`learning_rate` at line \d+ of \S+ is not a parameter; did you mean `optimizer.lr`\?$"),
+    (dict(space=[dict(name="model.dropout", values="0 0.1")]), r"`model.dropout` at line \d+ of \S+ cannot be varied by a study; vary a key of the optimizer"),
+    (dict(space=[dict(name="optimizer.lr", low=1e-4, high=1e-2)]), r"`optimizer.lr` has the one value 0.0001 from 0.0001 to 0.01 in steps of 1; give `step`, `powers: true`"),
     (dict(space=[dict(name="optimizer.steps", values="10 20")]), r"`optimizer.steps` at line \d+ of \S+ cannot be varied: how long a trial is, `trial.steps` says"),
     (dict(space=[dict(name="optimizer.lr", values="1e-3 fast")]), r"`optimizer.lr` cannot be fast"),
     (dict(objective="tokens_per_s"), r"`method: halving` needs `objective: validation_loss`, not tokens_per_s"),

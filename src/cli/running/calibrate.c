@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/memory.h"
@@ -97,12 +98,13 @@ static void print_heading(FILE *to, const arguments *given, const tri_calibratio
   const tri_device_info *info = &device->info;
   if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
   if (localtime_r(&now, &date) != NULL) strftime(day, sizeof day, "%Y-%m-%d", &date);
-  fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld ranks at once, %ld threads each.\n", host, day,
-          (long)from->devices, (long)from->devices, (long)from->threads);
+  fprintf(to, "# Measured on %s, %s, by `trireme calibrate -n %ld`: %ld rank%s at once, %ld thread%s each.\n", host,
+          day, (long)from->devices, (long)from->devices, TRI_PLURAL(from->devices), (long)from->threads,
+          TRI_PLURAL(from->threads));
   fprintf(to, "# Device: %s%s%s\n", info->name, info->chip[0] == '\0' ? "" : ": ", info->chip);
   if (given->model_name != NULL) {
-    fprintf(to, "# With the shapes of %s at %ld positions and %ld sequences a micro-batch.\n", given->model_name,
-            (long)given->sequence, (long)given->micro_batch);
+    fprintf(to, "# With the shapes of %s at %ld positions and %ld sequence%s a micro-batch.\n", given->model_name,
+            (long)given->sequence, (long)given->micro_batch, TRI_PLURAL(given->micro_batch));
   }
   fprintf(
       to,
@@ -208,7 +210,9 @@ static tri_status calibrate_measure(const arguments *given) {
   TRI_TRY(tri_rank_device_create(given->device, threads, &device));
   tri_group world = tri_group_world();
   char what[128];
-  if (world.rank == 0) tri_log("measuring %d ranks of %s", world.size, tri_device_describe(device, what, sizeof what));
+  if (world.rank == 0)
+    tri_log("measuring %d rank%s of %s", world.size, TRI_PLURAL(world.size),
+            tri_device_describe(device, what, sizeof what));
   tri_status status = tri_alloc("tables of measurements", 1, sizeof *tables, &tables);
   if (status == TRI_OK) status = measure_and_write(given, device, &world, tables);
   tri_free(tables);

@@ -118,7 +118,7 @@ static int name_width(const tri_compared *runs, int64_t count) {
 static void print_table(const tri_compared *runs, int64_t count) {
   const int width = name_width(runs, count);
   printf("%-*s  %9s  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s\n", width, "run", "steps", "tokens", "loss",
-         "validation", "its lowest", "tokens/s", "MFU", "time", "memory");
+         "validation", "best validation", "tokens/s", "MFU", "time", "memory");
   for (int64_t r = 0; r < count; r++) {
     const tri_run_summary *s = runs[r].summary;
     char tokens[32], loss[32], validation[32], best[40] = "-", rate[32], mfu[32] = "-", seconds[32], memory[32];

@@ -153,7 +153,7 @@ void tri_doctor_check_threads(tri_doctor *doctor) {
   const char *asked = getenv("OMP_NUM_THREADS");
   int64_t usable = tri_machine_usable_cores(&doctor->machine);
   int most = omp_get_max_threads();
-  tri_finding_value(threads, "%d threads%s%s", most, asked != NULL ? ", by OMP_NUM_THREADS=" : "",
+  tri_finding_value(threads, "%d thread%s%s%s", most, TRI_PLURAL(most), asked != NULL ? ", by OMP_NUM_THREADS=" : "",
                     asked != NULL ? asked : "");
   add_count(threads, "threads", most);
   if (most > usable) {

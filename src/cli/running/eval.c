@@ -1,4 +1,5 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/format.h"
 #include "base/json_kind.h"
 #include "base/label.h"
 #include "base/log.h"
@@ -329,8 +330,8 @@ static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, &use, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
-    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to predict one", s->arguments->data,
-                    tri_corpus_num_tokens(s->corpus));
+    return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to predict one", s->arguments->data,
+                    tri_corpus_num_tokens(s->corpus), TRI_PLURAL(tri_corpus_num_tokens(s->corpus)));
   }
   TRI_TRY(tri_weights_tokenizer(&s->weights, options->tokenizer, !options->no_verify, tokenizer));
   if (tokenizer[0] != '\0') {
@@ -345,8 +346,8 @@ static tri_status eval_set_up(session *s) {
     TRI_TRY(tri_corpus_open(s->arguments->bigram, &train));
     tri_status status = tri_corpus_check_same_tokenizer(train, s->corpus);
     if (status == TRI_OK && tri_corpus_num_tokens(train) < 2) {
-      status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " tokens, and it takes two to count a pair",
-                        s->arguments->bigram, tri_corpus_num_tokens(train));
+      status = tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to count a pair",
+                        s->arguments->bigram, tri_corpus_num_tokens(train), TRI_PLURAL(tri_corpus_num_tokens(train)));
     }
     if (status == TRI_OK) status = tri_bigram_create(train, s->model.vocab_size, &s->bigram);
     tri_corpus_close(train);

@@ -1,6 +1,7 @@
 /* Texts from a checkpoint: one, written as it comes; several, side by side; or a conversation. */
 #include "cli/running/generate.h"
 #include "base/clock.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
@@ -263,7 +264,8 @@ static tri_status write_texts(generate_texts *t) {
   if (streams) fputc('\n', stdout);
   TRI_TRY(status);
   const double took_s = tri_clock_s() - begin_s;
-  tri_log("%ld tokens in %.2f s, %.1f tokens/s", (long)t->made, took_s, (double)t->made / (took_s + 1e-9));
+  tri_log("%ld token%s in %.2f s, %.1f tokens/s", (long)t->made, TRI_PLURAL(t->made), took_s,
+          (double)t->made / (took_s + 1e-9));
   return judge(t);
 }
 

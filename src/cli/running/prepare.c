@@ -311,8 +311,8 @@ static tri_status say_lengths(const char *out, bool chat, const tri_split_counts
 static void warn_of_little(const tri_split_counts *counts) {
   if (counts->validation_tokens == 0 || counts->validation_tokens >= LITTLE_TOKENS) return;
   tri_warn("the validation corpus has %" PRId64
-           " tokens; below %d a validation loss is mostly chance: prepare more text, or raise --validation",
-           counts->validation_tokens, LITTLE_TOKENS);
+           " token%s; below %d a validation loss is mostly chance: prepare more text, or raise --validation",
+           counts->validation_tokens, TRI_PLURAL(counts->validation_tokens), LITTLE_TOKENS);
 }
 
 static tri_status prepare_print_json(const char *out, bool chat, const tri_prepare_report *report) {

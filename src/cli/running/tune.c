@@ -117,10 +117,11 @@ static tri_status print_rounds(const arguments *given, const tri_study *study, c
   TRI_TRY(tri_store_members(store, &f.members, &f.num_members));
   TRI_TRY(print_findings(given, &f));
   const tri_member *best = tri_rounds_best(f.members, f.num_members);
-  char folder[64];
+  char folder[64], weights[TRI_PATH_BYTES];
   if (given->json || best == NULL) return TRI_OK;
   tri_rounds_method_of(study)->folder(best, folder);
-  printf("\nits weights: %s.trials/%s/checkpoints\n", path, folder);
+  const int length = snprintf(weights, sizeof weights, "%s.trials/%s/checkpoints", path, folder);
+  if (length < (int)sizeof weights && tri_path_exists(weights)) printf("\nits weights: %s\n", weights);
   return TRI_OK;
 }
 

@@ -1,0 +1,280 @@
+"""What new users typed, and stumbled over, is typed again: each gets the better answer. One tiny corpus, one tiny chat model, no network."""
+import fcntl
+import itertools
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import termios
+import xml.etree.ElementTree as xml
+
+import pytest
+from browser import Browser, needs_chromium
+from parity import TRIREME, trireme, yaml_of
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = dict(family="llama", num_layers=2, hidden_size=16, num_heads=2, ffn_size=32, vocab_size=257, max_sequence=64)
+FACTS = [dict(instruction=f"What is {i} plus {j}?", input="" if i % 2 else "Be short.", output=f"It is {i + j}.") for i in range(6) for j in range(5)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Text and conversations as corpora, a model with a tokenizer and a chat template as `export` writes it, and a run file."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "text.txt").write_text("".join(f"The crew rows {i * 7919 % 1000} times, and rests.\n" for i in range(400)))
+    trireme("prepare", "--tokenizer", "bytes", "--validation", 0.1, "--documents", "line", "--out", "corpus", "text.txt", cwd=folder)
+    run = dict(model=MODEL, data=dict(train="corpus/train", validation="corpus/validation", sequence=32), optimizer=dict(global_batch=4, steps=24, lr=1e-2),
+               layout=dict(micro_batch=4), evaluation=dict(every=8, sequences=4), threads=1, device="cpu", output="runs/first")
+    (folder / "run.yaml").write_text(yaml_of(run))
+    said = trireme("train", "run.yaml", cwd=folder).stderr
+    (folder / "said.txt").write_text(said)
+    trireme("export", "runs/first", "model", cwd=folder)
+    shutil.copy(ROOT / "examples/finetuning/chat_template.jinja", folder / "model/chat_template.jinja")
+    (folder / "facts.json").write_text(json.dumps(FACTS))
+    trireme("prepare", "--chat", "--tokenizer", "model", "--validation", 0, "--out", "tuning", "facts.json", cwd=folder)
+    return folder
+
+
+def answer(made, *words, status=None):
+    """All that a command says; status None: any but 0."""
+    done = subprocess.run([TRIREME, *map(str, words)], cwd=made, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+    assert (done.returncode != 0) if status is None else done.returncode == status, (words, done.stderr)
+    return done.stdout + done.stderr
+
+
+def refused(made, *settings):
+    return answer(made, "train", "run.yaml", "--dry-run", *itertools.chain(*(("--set", word) for word in settings)), status=3)
+
+
+# ---- models and data ---------------------------------------------------------------------------------------------------
+
+def test_names_of_the_hub(made):
+    """A model by its name on the hub: where it was looked for, and what gets it; a preset of that architecture."""
+    environment = {**os.environ, "HF_HUB_CACHE": str(made / "empty")}
+    for words in (["train", "run.yaml", "--set", "init=Acme/Tiny-1B", "--set", "output=runs/none"], ["import", "Acme/Tiny-1B", "there"],
+                  ["prepare", "--tokenizer", "Acme/Tiny-1B", "--out", "there", "text.txt"],
+                  ["plan", "--model", "Acme/Tiny-1B", "--cluster", "dgx-h100", "--devices", "8", "--global-batch", "8"]):
+        done = subprocess.run([TRIREME, *words], cwd=made, capture_output=True, text=True, env=environment)
+        assert done.returncode != 0 and "hf download Acme/Tiny-1B --local-dir models/Tiny-1B, then name models/Tiny-1B" in done.stderr, done.stderr
+        assert f"it is not in the cache {made}/empty" in done.stderr
+    said = answer(made, "plan", "--model", "meta-llama/Llama-3.1-405B", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 8)
+    assert "its architecture is the preset `llama-3-405b`" in said
+
+
+def test_data_as_people_have_it(made, tmp_path):
+    """Alpaca in an array is read; conversations without --chat, tables of columns and preferences are answered with what to do."""
+    said = answer(made, "prepare", "--chat", "--tokenizer", "model", "--validation", 0, "--out", tmp_path / "out", "facts.json", status=0)
+    assert "records of the form alpaca" in said and "30 documents" in said
+    assert "(form alpaca): did you mean --chat?" in answer(made, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "no", "facts.json")
+    (tmp_path / "m.jsonl").write_text(json.dumps(dict(messages=[dict(role="user", content="a"), dict(role="assistant", content="b")])))
+    assert "(form messages): did you mean --chat?" in answer(made, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "no", tmp_path / "m.jsonl")
+    (tmp_path / "m.jsonl").write_text(json.dumps(dict(prompt="a", chosen="b", rejected="c")))
+    assert "`chosen` and `rejected` are preferences" in answer(made, "prepare", "--chat", "--tokenizer", "model", "--out", tmp_path / "no", tmp_path / "m.jsonl")
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    said = answer(made, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "no", tmp_path / "t.parquet")
+    assert "convert it to .jsonl: pip install pandas pyarrow; python3 -c" in said and "read_parquet" in said
+    (tmp_path / "t.csv").write_text("question,answer\na,b\n")
+    assert "t.csv is taken as plain text, with its separators and quotes" in answer(made, "prepare", "--tokenizer", "bytes", "--out", tmp_path / "csv", tmp_path / "t.csv", status=0)
+
+
+def test_a_file_to_fine_tune_with(made):
+    """Complete run files, epochs, and how many a run makes."""
+    for name in ("finetune", "finetune-lora", "finetune-qlora"):
+        assert (ROOT / f"configs/runs/{name}.yaml").exists()
+    said = answer(made, "train", "run.yaml", "--set", "data={train: tuning/train, sequence: 64}", "--set", "optimizer.epochs=1", "--set", "output=runs/epoch", status=0)
+    assert re.search(r"^\d steps = [\d.]+ epochs? of \d+ sequences$", said, re.M), said
+    assert "did you mean `optimizer.epochs`?" in refused(made, "num_train_epochs=3")
+
+
+def test_after_a_chat_run(made):
+    """What comes next is the chat, and samples go through the template."""
+    said = answer(made, "train", "run.yaml", "--set", "init=model", "--set", "data={train: tuning/train, sequence: 64}", "--set", "optimizer.steps=2",
+                  "--set", "samples={chat: [Hello], tokens: 2}", "--set", "evaluation={}", "--set", "output=runs/chat", status=0)
+    assert "  trireme generate runs/chat --chat\n" in said and "--prompt" not in said
+    sample = json.loads((made / "runs/chat/samples.jsonl").read_text().splitlines()[0])
+    assert sample["message"] == "Hello" and sample["prompt"] != "Hello" and "Hello" in sample["prompt"]
+    assert "  trireme generate runs/first --prompt 'The'\n" in (made / "said.txt").read_text()
+
+
+def test_names_of_files_to_export_to(made):
+    for name, how in (("out.gguf", "llama.cpp's convert_hf_to_gguf.py makes a GGUF file of it"), ("out.safetensors", "its model.safetensors is that file"), ("out.bin", "name a folder")):
+        said = answer(made, "export", "runs/first", name)
+        assert f"{name} is the name of a file, and a Hugging Face folder is written" in said and how in said and not (made / name).exists()
+
+
+@pytest.mark.parametrize("command, said", dict(
+    chat="trireme generate RUN --chat", serve="there is no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
+    lora="an adapter is the section `adapter:`", dpo="preference training and reinforcement learning are not supported", infer="did you mean `generate`?",
+    convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
+def test_commands_of_other_programs(made, command, said):
+    assert said in answer(made, command)
+
+
+# ---- rates -------------------------------------------------------------------------------------------------------------
+
+def test_a_rate_that_is_too_high(made):
+    """The end says so: where the loss rose to the end, and where it blew up in the first steps and came down to less than it began with."""
+    common = ["train", "run.yaml", "--set", "optimizer.clip=0", "--set", "optimizer.steps=30", "--resume", "never", "--set"]
+    said = answer(made, *common, "output=runs/high", "--set", "optimizer.lr=20", status=0)
+    losses = [json.loads(line)["loss"] for line in (made / "runs/high/metrics.jsonl").read_text().splitlines()]
+    assert sum(losses[:3]) > sum(losses[-3:]) > 3 * 1.05 * 5.55 and losses[-1] > losses[0], losses  # a tenth beside a tenth would not show it
+    assert f"the loss has risen: it was {losses[0]:.4f} in the first step and {sum(losses[-3:]) / 3:.4f} in the last 3 (mean); try a lower optimizer.lr (20)" in said
+    assert "trireme generate" not in said
+    assert "loss has risen" not in answer(made, *common, "output=runs/low", "--set", "optimizer.lr=1e-6", "--set", "optimizer.decay=constant", status=0)
+
+
+STUDY = dict(name="rates", run="run.yaml", objective="validation_loss", method="halving", trial=dict(steps=8), space=[dict(name="optimizer.lr", values="1e-4 1e-2 5e-2")])
+
+
+def write(made, name, **changes):
+    (made / name).write_text(json.dumps({**STUDY, **changes}))
+    return name
+
+
+def test_which_rate(made):
+    """`tune` with rates finds one by the validation loss; what was typed first leads there."""
+    said = answer(made, "tune", write(made, "rates.yaml"), "--html", "rates.html", status=0)
+    assert re.search(r"to use it: trireme train run.yaml --set optimizer.lr=\S+e-2\n", said) and "its weights: rates.db.trials/trial-" in said
+    assert "did you mean `validation_loss`?" in answer(made, "tune", write(made, "loss.yaml", objective="loss"))
+    assert "did you mean `optimizer.lr`?" in answer(made, "tune", write(made, "lr.yaml", space=[dict(name="lr", values="1e-3 1e-2")]))
+    said = answer(made, "tune", write(made, "speed.yaml", objective="tokens_per_s", method="grid"))
+    assert "`optimizer.lr` at line 1 of speed.yaml does not change the speed" in said and "validation_loss" in said
+    shipped = (ROOT / "configs/studies/learning-rate.yaml").read_text()
+    assert "method: halving" in shipped and "objective: validation_loss" in shipped
+
+
+# ---- words -------------------------------------------------------------------------------------------------------------
+
+def read_of(terminal):
+    """b"" at the end, which a terminal says by an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def test_help(made):
+    for words in (["help", "lr"], ["help", "optimizer.lr"]):
+        assert answer(made, *words, status=0).startswith("optimizer.lr (run file)\n") and "highest learning rate" in answer(made, *words, status=0)
+    said = answer(made, "help", "optimizer", status=0)
+    assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
+    assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
+    terminal, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))
+    with subprocess.Popen([TRIREME, "help", "run"], stdout=there, stderr=there, stdin=subprocess.DEVNULL) as process:
+        os.close(there)
+        printed = b"".join(iter(lambda: read_of(terminal), b"")).decode().splitlines()
+        assert process.wait() == 0
+    os.close(terminal)
+    assert len(printed) > 200 and all(len(line) <= 90 or " " not in line.strip() for line in printed), printed
+    assert answer(made, "version", status=0) == answer(made, "-v", status=0) == answer(made, "--version", status=0)
+    write(made, "studies.yaml")
+    assert "cannot open runn.yaml: No such file or directory; did you mean run.yaml?" in answer(made, "train", "runn.yaml")
+    assert "cannot open studys.yaml: No such file or directory; did you mean studies.yaml?" in answer(made, "tune", "studys.yaml")
+
+
+@pytest.mark.parametrize("setting, said", [
+    ("precision=fp16", "must be one of fp32, bf16, fp64, not `fp16`; did you mean `bf16`?"), ("fp16=true", "use precision: bf16"), ("bf16=true", "it is precision: bf16"),
+    ("neftune_noise_alpha=5", "(NEFTune) is not supported"), ("report_to=wandb", "examples/follow_metrics.py --wandb passes them on"), ("wandb.project=x", "examples/follow_metrics.py --wandb"),
+    ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is the cross-entropy of the next token"),
+])
+def test_keys_of_other_programs(made, setting, said):
+    assert said in refused(made, setting)
+
+
+def test_numbers_and_lists(made):
+    """1e1 is a number of steps, and a list may be words with commas."""
+    said = answer(made, "train", "run.yaml", "--set", "init=model", "--set", "optimizer.steps=1e0", "--set", "adapter.rank=2", "--set", "adapter.targets=q_proj,v_proj",
+                  "--set", "output=runs/adapter", status=0)
+    assert "1 step in " in said and {"step": 1}.items() <= json.loads((made / "runs/adapter/metrics.jsonl").read_text()).items()
+    config = (made / "runs/adapter/config.yaml").read_text()
+    assert re.search(r"- \{name: q_proj\}\n +- \{name: v_proj\}\n", config), config
+
+
+def test_options_of_plan(made):
+    """A deadline is not an option: days follow from --tokens. Ranges of devices stand beside --devices."""
+    words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64, "--devices"]
+    assert "--days is not an option; did you mean --tokens?" in answer(made, *words, 8, "--days", 30)
+    for devices in ("64-512", "64,128"):
+        assert f"--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `{devices}`" in answer(made, *words, devices)
+    help = answer(made, "plan", "--help", status=0)
+    assert "also print days" in help and help.index("\n  --devices A..B") < help.index("\n  --global-batch B")
+
+
+def test_comments_of_run_files():
+    for path in (ROOT / "configs/runs").glob("*.yaml"):
+        text = path.read_text()
+        assert "train --help` lists" not in text, path
+        for line in re.findall(r"^device:.*#(.*)$", text, re.M):
+            assert "gpu" in line, path
+    assert "`trireme help run` lists every key" in (ROOT / "configs/runs/gpt2-124m.yaml").read_text()
+
+
+ONE = re.compile(r"\b1 (devices|threads|steps|ranks|documents|micro-batches|layers|heads|tokens|trials|nodes|sequences|checkpoints|files|epochs|evaluations)\b")
+
+
+def test_one_of_each(made, tmp_path):
+    """1 is followed by a singular, and rates are in FLOP/s with a space."""
+    (tmp_path / "one.txt").write_text("a line\n")
+    (tmp_path / "one.yaml").write_text(yaml_of(dict(MODEL, num_layers=1, num_heads=1)))
+    small = ["--set", f"model={tmp_path}/one.yaml", "--set", "optimizer.steps=1", "--set", "optimizer.global_batch=1", "--set", "layout.micro_batch=1",
+             "--set", "evaluation={every: 1, batches: 1}"]
+    plan = ["--model", tmp_path / "one.yaml", "--cluster", "dgx-h100", "--devices", 1, "--global-batch", 1]
+    said = []
+    for words in (["prepare", "--tokenizer", "bytes", "--threads", 1, "--out", tmp_path / "c", tmp_path / "one.txt"],
+                  ["prepare", "--tokenizer", "bytes", "--threads", 1, "--validation", 0, "--out", tmp_path / "d", tmp_path / "one.txt"],
+                  ["train", "run.yaml", *small, "--set", f"output={tmp_path}/run", "--dry-run"], ["train", "run.yaml", *small, "--set", f"output={tmp_path}/run"],
+                  ["train", "run.yaml", *small, "--set", f"output={tmp_path}/run"],
+                  ["train", "run.yaml", *small, "--set", "optimizer.steps=2", "--stop-at", 1, "--set", f"output={tmp_path}/stopped"],
+                  ["train", "run.yaml", *small, "--set", "optimizer.steps=9", "--stop-at", 10, "--set", "evaluation={every: 1, stop_after: 1}", "--set", "optimizer.lr=20",
+                   "--set", f"output={tmp_path}/early"],
+                  ["train", "run.yaml", *small[4:], "--set", f"data={{train: {tmp_path}/d/train, sequence: 3}}", "--set", "optimizer.epochs=1", "--set", f"output={tmp_path}/epoch"],
+                  ["inspect", tmp_path / "c/train"], ["inspect", tmp_path / "one.yaml"], ["inspect", tmp_path / "run"], ["generate", tmp_path / "run", "--prompt", "a", "--tokens", 1],
+                  ["compare", tmp_path / "run"], ["plan", *plan], ["simulate", *plan, "--layout", "data=1"], ["doctor", "--quick"],
+                  ["tune", write(made, "one.yaml", method="exhaustive", space=[dict(name="optimizer.lr", values="1e-3")])]):
+        done = subprocess.run([TRIREME, *map(str, words)], cwd=made, capture_output=True, text=True, errors="replace", env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0 or words[0] == "doctor", (words, done.stderr)
+        found = ONE.search(done.stdout + done.stderr)
+        assert found is None, (words, found[0], done.stdout + done.stderr)
+        said.append(done.stdout + done.stderr)
+    said = "\n".join(said)
+    assert re.search(r"peak [\d.]+ [GT]FLOP/s measured", said) and not re.search(r"\d[BT]FLOP", said)
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------------
+
+def test_timeline(made):
+    """The picture says which steps are drawn and what the numbers in its bars are."""
+    trireme("train", "run.yaml", "--set", "layout={pipeline: 2, micro_batch: 1}", "--set", "output=runs/two", "--timeline", "two", "-n", 2, cwd=made)
+    words = " ".join(text.text or "" for text in xml.parse(made / "two.svg").iter("{http://www.w3.org/2000/svg}text"))
+    assert "steps 3 to 10 on 2 ranks" in words
+    assert re.search(r"drawn: steps (\d+) to 10, the last of these 8; a number in a bar is its micro-batch, counted from 0", words), words
+
+
+@needs_chromium
+def test_pages_use_the_width_of_the_window(made, tmp_path):
+    """No table of a comparison or of a study scrolls sideways on 1,200 pixels, whatever runs are called; on 400 pixels the page itself does not, and
+    no text of a chart leaves it."""
+    long = "runs/a-name-that-is-rather-long-lr-0.001-batch-8"
+    shutil.copytree(made / "runs/first", made / long)
+    trireme("compare", "runs/first", long, "--html", "compare.html", cwd=made)
+    values = dict(values="1e-3 1e-2")
+    answer(made, "tune", write(made, "pair.yaml", space=[dict(name="optimizer.lr", **values), dict(name="optimizer.weight_decay", values="0 0.1")]), "--html", "pair.html", status=0)
+    trireme("train", "run.yaml", "--set", "layout={pipeline: 2, micro_batch: 1}", "--set", "output=runs/drawn", "--timeline", "drawn", "-n", 2, cwd=made)
+    inside = """[...document.querySelectorAll('svg')].every(svg => [...svg.querySelectorAll('text')].every(text => {
+      const a = svg.getBoundingClientRect(), b = text.getBoundingClientRect(); return b.left >= a.left - 1 && b.right <= a.right + 1; }))"""
+    with Browser(tmp_path) as browser:
+        for width in (1200, 400):
+            browser.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width == 400)
+            for page in ("compare.html", "pair.html"):
+                browser.open((made / page).as_uri())
+                assert browser.value("document.documentElement.scrollWidth <= innerWidth"), (page, width)
+                assert browser.value(inside), (page, width)
+                assert width == 400 or browser.value("[...document.querySelectorAll('.wide')].every(at => at.scrollWidth <= at.clientWidth)"), page
+        browser.call("Emulation.setDeviceMetricsOverride", width=1200, height=900, deviceScaleFactor=1, mobile=False)
+        browser.open((made / "drawn.svg").as_uri())
+        assert browser.value("document.documentElement.getBoundingClientRect().width <= 1200")
