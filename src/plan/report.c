@@ -166,6 +166,13 @@ const char *tri_report_attention(const tri_simulation_request *request, char out
   return out;
 }
 
+/* A count, with decimals where it is small. */
+static char *format_hours(double hours, char *buffer, size_t bytes) {
+  if (hours >= 100) return tri_format_count(hours, buffer, bytes);
+  snprintf(buffer, bytes, "%.2f", hours);
+  return buffer;
+}
+
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to) {
   char text[TRI_ACCURACY_TEXT_BYTES];
   fprintf(to, "%s\n", tri_accuracy_text(cluster, devices, text));
@@ -222,6 +229,10 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
   print_row_pairs(request->layout, p->row_pairs, to);
   if (tokens <= 0) return;
   double hours = tokens / p->tokens_per_s / 3600;
-  fprintf(to, "%s tokens take %.1f days, %s node-hours\n", tri_format_count(tokens, size, sizeof size), hours / 24,
-          tri_format_count(hours * nodes_of(request), rate, sizeof rate));
+  char days[32];
+  if (hours < 24) tri_format_seconds(3600 * hours, days, sizeof days);
+  if (hours >= 24) snprintf(days, sizeof days, "%.1f days", hours / 24);
+  fprintf(to, "%s tokens take %s, %s node-hours, %s device-hours\n", tri_format_count(tokens, size, sizeof size), days,
+          format_hours(hours * nodes_of(request), rate, sizeof rate),
+          format_hours(hours * devices_of(request), room, sizeof room));
 }
