@@ -142,7 +142,7 @@ static void names_line_key_and_nearest_word(void **state) {
        "`tensor` under `layout:` at line 8 of run.yaml must be between 1 and 16777216, not 0"},
       {LEAST "precision: fp16\n",
        "`precision` at line 8 of run.yaml must be one of fp32, bf16, fp64, not `fp16`; did "
-       "you mean `fp32`?"},
+       "you mean `bf16`?"},
       {LEAST "checkpoint: {keep: -1}\n",
        "`keep` under `checkpoint:` at line 8 of run.yaml must be between 0 and 1073741824, not -1"},
       {LEAST "checkpoints: {keep: 1}\n",
