@@ -38,11 +38,14 @@ TRIREME_API int64_t trireme_answers_count(const trireme_answers *answers);
 typedef enum trireme_figure {
   TRIREME_STEP_SECONDS = 0,
   TRIREME_TOKENS_PER_SECOND = 1,
-  TRIREME_TFLOPS_PER_DEVICE = 2, /* of the model's products; recomputed ones do not count */
-  TRIREME_MFU = 3,               /* these as a share of the device's peak                 */
-  TRIREME_BUBBLE = 4,            /* share of the step that ranks wait for one another     */
-  TRIREME_PEAK_BYTES = 5,        /* of the fullest device                                 */
-  TRIREME_FITS = 6               /* 1 or 0                                                */
+  TRIREME_TFLOPS_PER_DEVICE = 2, /* of the model's products; in JSON `model_tflops_per_device` */
+  TRIREME_MFU = 3,               /* these as a share of the device's peak: `mfu`               */
+  TRIREME_BUBBLE = 4,            /* share of the step that ranks wait for one another          */
+  TRIREME_PEAK_BYTES = 5,        /* of the fullest device                                      */
+  TRIREME_FITS = 6,              /* 1 or 0                                                     */
+  /* With recomputed products: in JSON `hardware_tflops_per_device`, or `tflops_per_device` of old, and `hfu`. */
+  TRIREME_HARDWARE_TFLOPS_PER_DEVICE = 7,
+  TRIREME_HFU = 8
 } trireme_figure;
 
 /* Of answer `index`, from 0; NaN if there is no such answer or figure. */

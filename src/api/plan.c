@@ -149,6 +149,8 @@ double trireme_answers_figure(const trireme_answers *answers, int64_t index, tri
     case TRIREME_MFU: return p->mfu;
     case TRIREME_BUBBLE: return p->bubble;
     case TRIREME_PEAK_BYTES: return p->memory.peak;
+    case TRIREME_HARDWARE_TFLOPS_PER_DEVICE: return p->tflops_per_device;
+    case TRIREME_HFU: return p->hfu;
     case TRIREME_FITS: return p->fits ? 1 : 0;
   }
   return NAN; /* a number that a caller made up */

@@ -90,6 +90,35 @@ static void print_idle(const tri_simulation_request *request, const char *fixed,
          given ? ", which --layout fixes" : ": what recomputes less was searched, and is slower or does not fit");
 }
 
+/* The nearest batch within a tenth that more powers of two divide, 0 if there is none: 1024 for 1000. */
+static int64_t rounder_batch(int64_t batch) {
+  for (int64_t unit = INT64_C(1) << 24; unit > 1 && batch % unit != 0; unit /= 2) {
+    const int64_t near = (batch + unit / 2) / unit * unit, apart = near > batch ? near - batch : batch - near;
+    if (near > 0 && 10 * apart <= batch) return near;
+  }
+  return 0;
+}
+
+/* A batch that few numbers of ranks divide leaves the search little choice. */
+static tri_status print_rounder_batch(const arguments *given, const tri_answer *best) {
+  const double worth_saying = 0.03;
+  tri_search_request request = tri_plan_options_search(&given->plan);
+  tri_search_result result = {0};
+  char layout[TRI_LAYOUT_TEXT_BYTES];
+  request.global_batch = rounder_batch(given->plan.global_batch);
+  if (request.global_batch == 0) return TRI_OK;
+  const tri_status status = tri_search(&request, &result);
+  if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* then it is no better */
+  TRI_TRY(status);
+  const double faster = result.answers[0].prediction.tokens_per_s / best->prediction.tokens_per_s - 1;
+  if (faster > worth_saying) {
+    printf("--global-batch %lld would be %.0f %% faster for each sequence: %s\n", (long long)request.global_batch,
+           100 * faster, tri_layout_text(&result.answers[0].layout, layout, sizeof layout));
+  }
+  tri_search_release(&result);
+  return TRI_OK;
+}
+
 static tri_status plan_print_text(const arguments *given, const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
   char searched[TRI_SEARCHED_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
@@ -113,6 +142,7 @@ static tri_status plan_print_text(const arguments *given, const tri_search_resul
   tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
   TRI_TRY(tri_run_cost_text(&request, &best->prediction, given->plan.tokens, stdout));
   print_idle(&request, given->plan.fixed, best);
+  TRI_TRY(print_rounder_batch(given, best));
   if (result->num_answers > 1) {
     double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
     printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));
@@ -196,8 +226,8 @@ const tri_command tri_command_plan = {
         "Tries every legal layout, ranks those that fit, and explains the best.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
-        "                      efficiency and cost; A..B:STEP goes up by STEP: --devices "
-        "512..2048:256\n" TRI_PLAN_BATCH_HELP
+        "                      efficiency and cost; A..B:STEP goes up by STEP: 512..2048:256; or a list: "
+        "64,128,512\n" TRI_PLAN_BATCH_HELP
         "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
         "  --top K             how many (5)\n" TRI_PLAN_FURTHER_HELP
         "  --pareto            the fastest for each amount of memory instead\n"

@@ -181,7 +181,8 @@ const tri_command tri_command_simulate = {
         "Prices the step program that `train` executes, instruction by instruction, on a machine described in a file.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --devices A..B      a row for each number of devices that doubles from A, with as many replicas as it\n"
-        "                      makes; A..B:STEP goes up by STEP: --devices 512..2048:256\n" TRI_PLAN_BATCH_HELP
+        "                      makes; A..B:STEP goes up by STEP: 512..2048:256; or a list: "
+        "64,128,512\n" TRI_PLAN_BATCH_HELP
         "  --layout L          the layout, as in a run file: "
         "tensor=4,pipeline=16,zero=1,micro_batch=1\n" TRI_PLAN_FURTHER_HELP
         "  --against RUN       predict the run in this output folder and print both side by side; with --timeline, or\n"

@@ -18,6 +18,10 @@ typedef struct range {
 } range;
 
 static int64_t next_number(const tri_plan_options *options, int64_t devices) {
+  for (int64_t i = 0; i < options->num_listed; i++) {
+    if (options->listed[i] > devices) return options->listed[i];
+  }
+  if (options->num_listed > 0) return INT64_MAX;
   return options->devices_step > 0 ? devices + options->devices_step : 2 * devices;
 }
 

@@ -1,9 +1,12 @@
 #include "options/plan_options.h"
 
+#include "base/format.h"
+#include "base/log.h"
 #include "base/whole_number.h"
 #include "checkpoint/model_source.h"
 #include "options/options.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,15 +71,40 @@ static tri_status find_trained(tri_plan_options *o) {
 
 enum { MOST = 1 << 24 };
 
-/* "512", "512..2048" or "512..2048:256". */
+/* "64,128,512": ascending, each once. */
+static tri_status list_of(const char *text, tri_plan_options *o) {
+  for (const char *at = text; at != NULL;) {
+    char word[32];
+    int64_t devices = 0, place = o->num_listed;
+    if (o->num_listed == TRI_PLAN_DEVICES)
+      return tri_fail(TRI_BAD_USAGE, "--devices lists more than %d numbers", TRI_PLAN_DEVICES);
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(at, ","), at);
+    TRI_TRY(tri_option_int("--devices, between commas,", word, 1, MOST, &devices));
+    for (; place > 0 && o->listed[place - 1] > devices; place--) o->listed[place] = o->listed[place - 1];
+    if (place > 0 && o->listed[place - 1] == devices)
+      return tri_fail(TRI_BAD_USAGE, "--devices lists %lld twice", (long long)devices);
+    o->listed[place] = devices;
+    o->num_listed++;
+    at = strchr(at, ',');
+    if (at != NULL) at++;
+  }
+  o->devices = o->listed[0];
+  o->devices_to = o->listed[o->num_listed - 1];
+  return TRI_OK;
+}
+
+/* "512", "512..2048", "512..2048:256" or "64,128,512". */
 static tri_status devices_of(const char *text, tri_plan_options *o) {
   char first[32], last[32];
   const char *dots = strstr(text, ".."), *colon = strchr(text, ':');
-  o->devices_to = o->devices_step = 0;
+  o->devices_to = o->devices_step = o->num_listed = 0;
+  if (strchr(text, ',') != NULL && dots == NULL) return list_of(text, o);
   int64_t whole = 0;
-  if (dots == NULL && !tri_whole_number(text, &whole) && strpbrk(text, "-,") != NULL && text[0] != '-') {
+  if (dots == NULL && !tri_whole_number(text, &whole) && strchr(text, '-') != NULL && text[0] != '-') {
     return tri_fail(TRI_BAD_USAGE,
-                    "--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `%s`", text);
+                    "--devices takes a whole number, a range such as 512..2048 or 512..2048:256, or a list such as "
+                    "64,128,512, not `%s`",
+                    text);
   }
   if (dots == NULL) return tri_option_int("--devices", text, 1, MOST, &o->devices);
   snprintf(first, sizeof first, "%.*s", (int)(dots - text), text);
@@ -87,6 +115,46 @@ static tri_status devices_of(const char *text, tri_plan_options *o) {
   return tri_option_int("--devices, behind the colon,", colon + 1, 1, MOST, &o->devices_step);
 }
 
+/* "640", or "16M-tokens": K, M and G are 2^10, 2^20 and 2^30, as papers mean them. */
+static tri_status batch_of(const char *text, tri_plan_options *o) {
+  static const char units[] = " KMG", ending[] = "-tokens";
+  char number[32];
+  const size_t length = strlen(text), end = strlen(ending);
+  const char last = length == 0 ? '\0' : text[length - 1];
+  o->batch_tokens = 0;
+  if (length <= end || strcmp(text + length - end, ending) != 0) {
+    if (last == 'K' || last == 'M' || last == 'G') {
+      return tri_fail(TRI_BAD_USAGE,
+                      "--global-batch takes a number of sequences, not `%s`; a batch of so many tokens is "
+                      "--global-batch %s-tokens",
+                      text, text);
+    }
+    return tri_option_int("--global-batch", text, 1, MOST, &o->global_batch);
+  }
+  snprintf(number, sizeof number, "%.*s", (int)(length - end), text);
+  const size_t digits = strlen(number);
+  const char *unit = digits == 0 ? NULL : strchr(units + 1, number[digits - 1]);
+  if (unit != NULL) number[digits - 1] = '\0';
+  TRI_TRY(tri_option_double("--global-batch, before -tokens,", number, 1e-6, 1e18, &o->batch_tokens));
+  for (int power = 0; unit != NULL && power < unit - units; power++) o->batch_tokens *= 1024;
+  return TRI_OK;
+}
+
+/* As many whole sequences as come nearest. */
+static tri_status complete_batch(tri_plan_options *o) {
+  char tokens[32], length[32];
+  if (o->batch_tokens == 0) return TRI_OK;
+  const double sequences = fmax(1, round(o->batch_tokens / (double)o->sequence));
+  if (sequences > MOST)
+    return tri_fail(TRI_BAD_USAGE, "--global-batch is more than the %d sequences that can be", MOST);
+  o->global_batch = (int64_t)sequences;
+  tri_log("a global batch of %s tokens: %lld sequence%s of %s tokens, %lld tokens",
+          tri_format_count(o->batch_tokens, tokens, sizeof tokens), (long long)o->global_batch,
+          TRI_PLURAL(o->global_batch), tri_format_count((double)o->sequence, length, sizeof length),
+          (long long)o->global_batch * (long long)o->sequence);
+  return TRI_OK;
+}
+
 tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, bool *taken) {
   *taken = true;
   switch (result) {
@@ -94,7 +162,7 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_CLUSTER: o->cluster_name = value; return TRI_OK;
     case TRI_OPTION_SYSTEM: o->system_name = value; return TRI_OK;
     case TRI_OPTION_DEVICES: return devices_of(value, o);
-    case TRI_OPTION_GLOBAL_BATCH: return tri_option_int("--global-batch", value, 1, MOST, &o->global_batch);
+    case TRI_OPTION_GLOBAL_BATCH: return batch_of(value, o);
     case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
     case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
     case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
@@ -135,7 +203,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   } wanted[] = {{"--model", "frontier-175b", o->model_name != NULL},
                 {"--cluster", "frontier", o->cluster_name != NULL},
                 {"--devices", "1024", o->devices > 0},
-                {"--global-batch", "640", o->global_batch > 0}};
+                {"--global-batch", "640", o->global_batch > 0 || o->batch_tokens > 0}};
   for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
     if (wanted[i].there) continue;
     return tri_fail(TRI_BAD_USAGE, "%s: %s is missing, for example %s %s", command, wanted[i].option, wanted[i].option,
@@ -155,6 +223,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
     return tri_fail(TRI_BAD_USAGE, "--sequence is %ld, and %s has at most %ld positions (max_sequence)",
                     (long)o->sequence, o->model.name, (long)o->model.max_sequence);
   }
+  TRI_TRY(complete_batch(o));
   if (o->lengths != NULL)
     TRI_TRY(tri_lengths_area(o->lengths, o->sequence, o->packed, &o->masked_attention_fraction, &o->drawn));
   if (o->packed && o->lengths == NULL) {
@@ -198,7 +267,8 @@ tri_search_request tri_plan_options_search(const tri_plan_options *o) {
                               .drawn = o->drawn.table,
                               .expert_imbalance = o->expert_imbalance,
                               .fixed = o->fixed,
-                              .top = 1};
+                              .top = 1,
+                              .progress = true};
 }
 
 void tri_plan_options_release(tri_plan_options *o) { tri_length_draws_release(&o->drawn); }

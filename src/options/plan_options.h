@@ -9,13 +9,17 @@
 
 #include <getopt.h>
 
-enum { TRI_PLAN_SETS = 64 };
+enum { TRI_PLAN_DEVICES = 32, TRI_PLAN_SETS = 64 };
 
 typedef struct tri_plan_options {
   const char *model_name, *cluster_name, *system_name;
   int64_t devices, global_batch, sequence;
   int64_t devices_to, devices_step; /* of a range; to 0: none, step 0: it doubles */
-  bool assumed_sequence;            /* not given */
+  int64_t listed[TRI_PLAN_DEVICES]; /* [num_listed]: a list in the place of a range, ascending, from devices to
+                                       devices_to */
+  int64_t num_listed;
+  double batch_tokens;   /* --global-batch in tokens, from which global_batch follows; 0: it was given */
+  bool assumed_sequence; /* not given */
   double tokens;
   double price; /* of a device-hour, before the cluster's; 0: not given */
   tri_dtype precision;
@@ -80,7 +84,7 @@ enum {
   "  --cluster C         a preset (configs/clusters) or a cluster file\n"                                              \
   "  --devices N         how many devices; a part of one node, or whole nodes\n"
 #define TRI_PLAN_BATCH_HELP                                                                                            \
-  "  --global-batch B    sequences in one step\n"                                                                      \
+  "  --global-batch B    sequences in one step; 16M-tokens: as many as come nearest to 16 x 2^20 tokens (also K, G)\n" \
   "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"
 #define TRI_PLAN_FURTHER_HELP                                                                                          \
   "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
@@ -97,7 +101,9 @@ enum {
   "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
   "  --expert-imbalance X  rows of the busiest rank's experts: X times those under perfect balance "                   \
   "(1)\n"                                                                                                              \
-  "  --json              one JSON document on standard output\n"
+  "  --json              one JSON document on standard output: `mfu` is of `model_tflops_per_device`, `hfu` of\n"      \
+  "                      `hardware_tflops_per_device`, which counts recomputed products (older name: "                 \
+  "tflops_per_device)\n"
 
 tri_plan_options tri_plan_options_default(void);
 

@@ -91,6 +91,7 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
                 p->mfu, "hfu", p->hfu, "bubble", p->bubble, "fits", (int)p->fits, "time", time, "memory", memory);
   if (object == NULL) return object;
   json_object_set_new(object, "model_tflops_per_device", json_real(p->model_tflops_per_device));
+  json_object_set_new(object, "hardware_tflops_per_device", json_real(p->tflops_per_device));
   json_object_set_new(object, "sequence", json_integer((json_int_t)request->sequence));
   json_object_set_new(object, "sequence_assumed", json_boolean(request->assumed_sequence));
   json_object_set_new(object, "accuracy", tri_accuracy_json(request->cluster, request->system));

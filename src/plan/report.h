@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, mfu, hfu, bubble, fits, time: {...},
+/* { layout, step_s, tokens_per_s, tflops_per_device, model_tflops_per_device, hardware_tflops_per_device (the same
+ * as tflops_per_device), mfu, hfu, bubble, fits, time: {...},
  * memory: {...}, sequence, sequence_assumed, accuracy: {fitted, published_errors}, num_parameters }; with
  * tokens > 0 also { tokens, days, node_hours, device_hours }. NULL if there is no memory for it. */
 json_t *tri_report_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens);

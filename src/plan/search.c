@@ -1,6 +1,8 @@
 #include "plan/search.h"
 
+#include "base/clock.h"
 #include "base/format.h"
+#include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
 #include "plan/bounds.h"
@@ -14,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { AT_ONCE = 16 };
+enum { AT_ONCE = 16, LOOK = 4096 /* candidates between two looks at the clock */, SILENT_S = 2 };
 
 typedef struct candidate {
   tri_layout layout;
@@ -24,6 +26,7 @@ typedef struct candidate {
 } candidate;
 
 typedef struct search {
+  double begin_s;
   const tri_search_request *request;
   candidate *all; /* by their bounds */
   int64_t count, room, simulated;
@@ -45,6 +48,18 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
 }
 
 static double room_of(const tri_search_request *request) { return tri_system_room(request->system, request->cluster); }
+
+/* Searches of seconds are not worth a line. */
+static void tell_progress(const search *s, bool sorted) {
+  const double seconds = tri_clock_s() - s->begin_s;
+  if (!s->request->progress || seconds < SILENT_S) return;
+  if (!sorted) {
+    tri_log_progress("searching: %lld legal layouts so far, %.0f s", (long long)s->count, seconds);
+  } else {
+    tri_log_progress("searching: %lld of at most %lld layouts simulated, %.0f s", (long long)s->simulated,
+                     (long long)s->count, seconds);
+  }
+}
 
 /* ---- candidates -------------------------------------------------------------------------------------------------- */
 
@@ -80,6 +95,7 @@ static tri_status add(void *context, const tri_layout *tried) {
   *made = (candidate){.layout = layout};
   TRI_TRY(tri_bounds_of(at->bounds, &layout, &made->bound));
   s->count++;
+  if (s->count % LOOK == 0) tell_progress(s, false);
   return TRI_OK;
 }
 
@@ -215,6 +231,7 @@ static tri_status find(search *s, const wish *want, candidate **best, int64_t *f
       if (is_wanted(s, want, c)) some[count++] = c;
     }
     TRI_TRY(simulate_all(s, some, count, want->room));
+    tell_progress(s, true);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
   }
   return TRI_OK;
@@ -245,15 +262,18 @@ static tri_status smallest(search *s, candidate **out, double *bytes) {
 }
 
 /* The multiple of the devices with which something would fit, or 0. */
-static tri_status enough_devices(const search *s, int64_t *out) {
+static tri_status enough_devices(const search *s, int64_t *out, int64_t *batch) {
   *out = 0;
-  for (int64_t times = 2; times <= 64 && *out == 0; times *= 2) {
+  /* Each number with the batch that was asked for, and then with one that grows with it. */
+  for (int64_t i = 2; i <= 13 && *out == 0; i++) {
+    const int64_t times = INT64_C(1) << (i / 2);
     tri_search_request more = *s->request;
-    search larger = {.request = &more};
+    search larger = {.begin_s = s->begin_s, .request = &more};
     candidate *least = NULL;
     double bytes = INFINITY;
     more.devices *= times;
-    more.global_batch *= times;
+    if (i % 2 == 1) more.global_batch *= times;
+    *batch = more.global_batch;
     tri_status status = enumerate(&larger);
     if (status == TRI_OK) status = smallest(&larger, &least, &bytes);
     release(&larger);
@@ -267,21 +287,20 @@ static tri_status nothing_fits(search *s) {
   candidate *least = NULL;
   double bytes = 0, room = room_of(s->request);
   char need[32], there[32], missing[32], layout[TRI_LAYOUT_TEXT_BYTES], advice[160] = "take a smaller model";
-  int64_t devices = 0;
+  int64_t devices = 0, batch = 0;
   TRI_TRY(smallest(s, &least, &bytes));
-  TRI_TRY(enough_devices(s, &devices));
+  TRI_TRY(enough_devices(s, &devices, &batch));
   if (devices > 0) {
-    snprintf(advice, sizeof advice, "%" PRId64 " devices with a global batch of %" PRId64 " would do", devices,
-             s->request->global_batch * (devices / s->request->devices));
+    snprintf(advice, sizeof advice, "%" PRId64 " devices with a global batch of %" PRId64 " would do", devices, batch);
   }
   return tri_fail(TRI_OUT_OF_MEMORY,
                   "no layout of %s fits %" PRId64
-                  " devices of %s: the smallest, %s, needs %s on its fullest rank and there "
+                  " device%s of %s: the smallest, %s, needs %s on its fullest rank and there "
                   "are %s, %s (%.0f bytes) too few; %s",
-                  s->request->model->name, s->request->devices, s->request->cluster->name,
-                  tri_layout_text(&least->layout, layout, sizeof layout), tri_format_bytes(bytes, need, sizeof need),
-                  tri_format_bytes(room, there, sizeof there), tri_format_bytes(bytes - room, missing, sizeof missing),
-                  bytes - room, advice);
+                  s->request->model->name, s->request->devices, TRI_PLURAL(s->request->devices),
+                  s->request->cluster->name, tri_layout_text(&least->layout, layout, sizeof layout),
+                  tri_format_bytes(bytes, need, sizeof need), tri_format_bytes(room, there, sizeof there),
+                  tri_format_bytes(bytes - room, missing, sizeof missing), bytes - room, advice);
 }
 
 /* ---- reasons ----------------------------------------------------------------------------------------------------- */
@@ -377,7 +396,7 @@ static tri_status give(const search *s, candidate *const *best, int64_t found, t
 }
 
 tri_status tri_search(const tri_search_request *request, tri_search_result *out) {
-  search s = {.request = request};
+  search s = {.begin_s = tri_clock_s(), .request = request};
   tri_search_result result = {0};
   candidate **best = NULL;
   int64_t found = 0;
@@ -394,6 +413,7 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   *out = result;
   result = (tri_search_result){0};
 done:
+  if (request->progress) tri_log_progress_end();
   tri_search_release(&result);
   tri_free(best);
   release(&s);
@@ -402,7 +422,7 @@ done:
 
 tri_status tri_search_pareto(const tri_search_request *request, tri_search_result *out) {
   enum { POINTS = 24 };
-  search s = {.request = request};
+  search s = {.begin_s = tri_clock_s(), .request = request};
   tri_search_result result = {0};
   candidate *front[POINTS];
   int64_t points = 0;
@@ -423,6 +443,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   *out = result;
   result = (tri_search_result){0};
 done:
+  if (request->progress) tri_log_progress_end();
   tri_search_release(&result);
   release(&s);
   return status;

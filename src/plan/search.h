@@ -28,6 +28,7 @@ typedef struct tri_search_request {
   const char *fixed; /* keys of layouts that are not searched, as in tri_layout_space; or NULL */
   int64_t top;       /* number of answers */
   bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
+  bool progress;     /* log how far it is, from its third second on */
 } tri_search_request;
 
 typedef struct tri_answer {

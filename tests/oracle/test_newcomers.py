@@ -199,8 +199,7 @@ def test_options_of_plan(made):
     """A deadline is not an option: days follow from --tokens. Ranges of devices stand beside --devices."""
     words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64, "--devices"]
     assert "--days is not an option; did you mean --tokens?" in answer(made, *words, 8, "--days", 30)
-    for devices in ("64-512", "64,128"):
-        assert f"--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `{devices}`" in answer(made, *words, devices)
+    assert "--devices takes a whole number, a range such as 512..2048 or 512..2048:256, or a list such as 64,128,512, not `64-512`" in answer(made, *words, "64-512")
     help = answer(made, "plan", "--help", status=0)
     assert "also print days" in help and help.index("\n  --devices A..B") < help.index("\n  --global-batch B")
 

@@ -278,6 +278,6 @@ def test_one_of_a_thing():
 
 def test_ranges_of_devices_in_other_words():
     words = ["plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 8]
-    for given in ("64-512", "64,128"):
-        assert f"--devices takes a whole number, or a range such as 512..2048 or 512..2048:256, not `{given}`" in trireme(*words, "--devices", given, status=2).stderr
+    said = trireme(*words, "--devices", "64-512", status=2).stderr
+    assert "--devices takes a whole number, a range such as 512..2048 or 512..2048:256, or a list such as 64,128,512, not `64-512`" in said
     assert "--devices A..B" in trireme("plan", "--help").stdout

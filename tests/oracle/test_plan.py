@@ -950,3 +950,77 @@ def test_every_second_layer_is_run_again():
     assert fixed_to_two["layout"]["recompute"] == "full" and fixed_to_two["layout"]["recompute_every"] == 2
     said = run("plan", *words, "--layout", fixed.replace("micro_batch=8", "micro_batch=1") + ",recompute=full,recompute_every=1")
     assert re.search(r"GiB of 79.65 GiB are idle under recompute=full, which --layout fixes\n", said)
+
+
+# ---- batches, lists of devices, names of figures
+
+H100 = ["--cluster", "dgx-h100", "--sequence", 8192]
+
+
+def test_a_rounder_batch_is_said():
+    """What few numbers of ranks divide leaves little choice: 1,024 sequences instead of 1,000 are faster for each, as the two plans say."""
+    words = ["--model", "llama-3-8b", *H100, "--devices", 512]
+    said = run("plan", *words, "--global-batch", 1000)
+    found = re.search(r"^--global-batch 1024 would be (\d+) % faster for each sequence: tensor=", said, re.M)
+    one, other = (json.loads(run("plan", *words, "--global-batch", batch, "--top", 1, "--json"))[0]["tokens_per_s"] for batch in (1000, 1024))
+    assert int(found[1]) == round(100 * (other / one - 1)) > 3
+    for batch in (1024, 640):  # nothing rounder is near
+        assert "faster for each sequence" not in run("plan", *words, "--global-batch", batch)
+
+
+@pytest.mark.parametrize("batch, sequences", [("16M-tokens", 2048), ("1M-tokens", 128), ("90K-tokens", 11), ("512-tokens", 1), ("2e6-tokens", 244), ("0.25G-tokens", 32768)])
+def test_a_batch_in_tokens(batch, sequences):
+    """M is 2^20, as papers mean it; whole sequences, and how many is said."""
+    words = ["simulate", "--model", "llama-3-8b", *H100, "--devices", 1, "--layout", "micro_batch=1,recompute=full", "--json"]
+    done = subprocess.run([TRIREME, *map(str, words), "--global-batch", batch], capture_output=True, text=True)
+    assert done.returncode == 0 and re.search(rf": {sequences} sequences? of 8.2K tokens, {sequences * 8192} tokens\n", done.stderr), done.stderr
+    given = json.loads(run(*words, "--global-batch", sequences))
+    assert json.loads(done.stdout)["step_s"] == given["step_s"]
+
+
+@pytest.mark.parametrize("option, value, said", [
+    ("--global-batch", "16M", "takes a number of sequences, not `16M`; a batch of so many tokens is --global-batch 16M-tokens"),
+    ("--global-batch", "-tokens", "--global-batch"),
+    ("--global-batch", "x-tokens", "--global-batch, before -tokens,"),
+    ("--global-batch", "0-tokens", "--global-batch, before -tokens,"),
+    ("--global-batch", "1e18-tokens", "is more than the 16777216 sequences that can be"),
+    ("--devices", "64-512", "a range such as 512..2048 or 512..2048:256, or a list such as 64,128,512, not `64-512`"),
+    ("--devices", "64,", "--devices, between commas,"),
+    ("--devices", "64,8,64", "--devices lists 64 twice"),
+    ("--devices", "64,ten", "--devices, between commas,"),
+    ("--devices", "64,65", "which is not a number of whole nodes"),
+    ("--devices", "512..64", "--devices, behind the dots,"),
+])
+def test_bad_batches_and_devices(option, value, said):
+    words = {"--model": "llama-3-8b", "--cluster": "dgx-h100", "--devices": "64", "--global-batch": "64", "--sequence": "8192", option: value}
+    done = subprocess.run([TRIREME, "plan", *(f"{key}={word}" for key, word in words.items())], capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def test_a_list_of_devices():
+    """As a range has them, in ascending order."""
+    words = ["--model", "llama-3-8b", *H100, "--global-batch", 128, "--json"]
+    listed = json.loads(run("plan", *words, "--devices", "64,16,32"))
+    assert [row["devices"] for row in listed] == [16, 32, 64] and listed == json.loads(run("plan", *words, "--devices", "16..64"))
+
+
+def test_the_asked_batch_is_tried_first():
+    """Before a doubled one is proposed."""
+    words = ["--model", "llama-3-70b", *H100, "--devices", 8, "--global-batch", 64]
+    said = run("plan", *words, status=6)
+    devices, batch = map(int, re.search(r"; (\d+) devices with a global batch of (\d+) would do", said).groups())
+    assert batch == 64 and json.loads(run("plan", *words[:-4], "--devices", devices, "--global-batch", batch, "--top", 1, "--json"))[0]["fits"]
+
+
+def test_names_of_tflops_and_hours():
+    """The clear name beside the older one, which keeps its meaning; device-hours beside node-hours."""
+    words = ["simulate", "--model", "frontier-22b", "--cluster", "dgx-h100", "--devices", 64, "--global-batch", 64, "--layout", "tensor=8,recompute=full"]
+    found = json.loads(run(*words, "--json"))
+    assert found["hardware_tflops_per_device"] == found["tflops_per_device"] > found["model_tflops_per_device"]
+    peak = found["model_tflops_per_device"] / found["mfu"]
+    assert found["hardware_tflops_per_device"] / found["hfu"] == pytest.approx(peak)
+    said = run(*words, "--tokens", 300e9)
+    days, nodes, devices = re.search(r"300.0B tokens take ([\d.]+) days, ([\d.]+)K? node-hours, ([\d.]+)K device-hours", said).groups()
+    assert float(devices) * 1000 == pytest.approx(24 * 64 * float(days), rel=0.01)
+    assert re.search(r"1.0M tokens take [\d.]+s, [\d.]+ node-hours, [\d.]+ device-hours", run(*words, "--tokens", 1e6))
+    assert "`hardware_tflops_per_device`" in run("plan", "--help")

@@ -96,7 +96,7 @@ static void test_answers(void **state) {
   API_OK(trireme_plan(question, 3, &best));
   assert_int_equal(trireme_answers_count(best), 3);
   API_OK(trireme_simulate(question, trireme_answers_layout(best, 1), &one));
-  for (int figure = TRIREME_STEP_SECONDS; figure <= TRIREME_FITS; figure++) {
+  for (int figure = TRIREME_STEP_SECONDS; figure <= TRIREME_HFU; figure++) {
     double value = trireme_answers_figure(one, 0, (trireme_figure)figure);
     assert_true(value == trireme_answers_figure(best, 1, (trireme_figure)figure));
     assert_true(figure == TRIREME_BUBBLE || value > 0);
