@@ -406,7 +406,8 @@ tri_status tri_config_read(const tri_config_table *table, tri_yaml_tree *tree, t
   }
   TRI_TRY(check_names(table, table, root, ""));
   tri_status status = read_section(table, tree, root, "", values);
-  return status == TRI_BAD_CONFIG ? name_others(table, root, status) : status;
+  if (status == TRI_BAD_CONFIG) return name_others(table, root, status);
+  return status;
 }
 
 /* ---- checking -------------------------------------------------------------------------------------------------- */

@@ -192,6 +192,7 @@ static tri_status halving_clear(const tri_rounds *r, const tri_member *rows, int
 
 const tri_rounds_method tri_method_halving = {
     .member = "trial",
+    .of_points = true,
     .prepare = halving_prepare,
     .announce = halving_announce,
     .next = halving_next,

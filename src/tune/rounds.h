@@ -39,6 +39,7 @@ typedef struct tri_rounds {
 /* What a method decides, from all rows so far (rows[count], by round and member). */
 struct tri_rounds_method {
   const char *member; /* what a member is called: "member", "trial" */
+  bool of_points;     /* members are points of the study's space, else they have values of its parameters */
   /* Sets members, rounds and points. */
   tri_status (*prepare)(tri_rounds *r);
   /* Says beforehand what will be done; NULL: nothing. */

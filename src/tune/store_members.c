@@ -10,12 +10,17 @@
 
 enum { PARAMS_BYTES = TRI_POINT_TEXT_BYTES };
 
+static bool has_points(const tri_study *study) {
+  const tri_rounds_method *method = tri_rounds_method_of(study);
+  return method != NULL && method->of_points;
+}
+
 /* "lr=0.001,clip=1": all digits that matter; of a method whose members are points of the space, its point. */
 static void write_params(const tri_study *study, const tri_member *row, char text[PARAMS_BYTES]) {
   const double *values = row->values;
   size_t held = 0;
   text[0] = '\0';
-  if (study->search.method == TRI_METHOD_HALVING) {
+  if (has_points(study)) {
     tri_point_text(&study->space, &row->point, text, PARAMS_BYTES);
     return;
   }
@@ -28,8 +33,7 @@ static void write_params(const tri_study *study, const tri_member *row, char tex
 
 static tri_status read_params(const tri_study *study, const char *text, tri_member *row) {
   double *values = row->values;
-  if (study->search.method == TRI_METHOD_HALVING)
-    return tri_point_parse(&study->space, text == NULL ? "" : text, &row->point);
+  if (has_points(study)) return tri_point_parse(&study->space, text == NULL ? "" : text, &row->point);
   for (const char *at = text; at != NULL && *at != '\0';) {
     size_t length = strcspn(at, "=");
     int64_t knob = tri_space_find(&study->space, at, length);

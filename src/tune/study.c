@@ -19,14 +19,16 @@
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-const tri_config_word tri_study_methods[] = {{"auto", TRI_METHOD_AUTO},
-                                             {"gaussian", TRI_METHOD_GAUSSIAN},
-                                             {"random", TRI_METHOD_RANDOM},
-                                             {"grid", TRI_METHOD_GRID},
-                                             {"exhaustive", TRI_METHOD_EXHAUSTIVE},
-                                             {"pbt", TRI_METHOD_POPULATION},
-                                             {"halving", TRI_METHOD_HALVING},
-                                             {NULL, 0}};
+TRI_CONFIG_WORDS(objectives, tri_objective, TRI_OBJECTIVES)
+#define METHODS(X)                                                                                                     \
+  X("auto", TRI_METHOD_AUTO)                                                                                           \
+  X("gaussian", TRI_METHOD_GAUSSIAN)                                                                                   \
+  X("random", TRI_METHOD_RANDOM)                                                                                       \
+  X("grid", TRI_METHOD_GRID)                                                                                           \
+  X("exhaustive", TRI_METHOD_EXHAUSTIVE)                                                                               \
+  X("pbt", TRI_METHOD_POPULATION)                                                                                      \
+  X("halving", TRI_METHOD_HALVING)
+TRI_CONFIG_WORDS(methods, tri_method, METHODS)
 #define PRIORS(X)                                                                                                      \
   X("planner", TRI_PRIOR_PLANNER)                                                                                      \
   X("none", TRI_PRIOR_NONE)
@@ -167,10 +169,10 @@ static const tri_config_key study_keys[] = {
      .offset = offsetof(tri_study, trained),
      .table = &tri_training_options_optimizer_table,
      .help = "as in a run file: name, state, groups, and each optimizer's own"},
-    {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = tri_objective_words, .fallback = "tflops",
+    {KEY(tri_study, objective, TRI_CONFIG_CHOICE), .words = objectives, .fallback = "tflops",
      .help = "what is best; cost: tokens per device-second; time_to_loss: how soon trial.target_loss is reached; "
              "validation_loss: the loss after the steps of a trial"},
-    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = tri_study_methods, .fallback = "auto",
+    {AT("method", search.method, TRI_CONFIG_CHOICE), .words = methods, .fallback = "auto",
      .help = "how points are chosen; auto: all of them where they are simulated within exhaustive_seconds and neither "
              "trials nor node_hours are given, else gaussian; halving: of a validation loss, all points, of which the "
              "worse half stops after an eighth, a quarter and a half of the steps"},
@@ -627,13 +629,9 @@ bool tri_study_calibrates(const tri_study *study) {
 }
 
 tri_status tri_study_set_method(tri_study *study, const char *name) {
-  int method = 0;
-  if (!tri_config_find_word(tri_study_methods, name, &method)) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "--method is `%s`; it can be auto, gaussian, random, grid, exhaustive, pbt or halving", name);
-  }
-  study->search.method = (tri_method)method;
-  return TRI_OK;
+  if (methods_find(name, &study->search.method)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--method is `%s`; it can be auto, gaussian, random, grid, exhaustive, pbt or halving",
+                  name);
 }
 
 int64_t tri_study_trial_steps(const tri_study *study) { return study->trial.warmup + study->trial.steps; }

@@ -87,8 +87,7 @@ bool tri_study_calibrates(const tri_study *study);
 /* The steps that a trial makes in all. */
 int64_t tri_study_trial_steps(const tri_study *study);
 
-/* The names of the search methods in a study file. Sets one by its name; TRI_BAD_USAGE lists the names. */
-extern const tri_config_word tri_study_methods[];
+/* Sets the search method by its name in a study file; TRI_BAD_USAGE lists the names. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
 /* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not legal.

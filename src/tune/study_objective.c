@@ -6,23 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OBJECTIVES(X)                                                                                                  \
-  X("tflops", TRI_OBJECTIVE_TFLOPS)                                                                                    \
-  X("tokens_per_s", TRI_OBJECTIVE_TOKENS)                                                                              \
-  X("cost", TRI_OBJECTIVE_COST)                                                                                        \
-  X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)                                                                        \
-  X("validation_loss", TRI_OBJECTIVE_VALIDATION_LOSS)
-const tri_config_word tri_objective_words[] = {
-#define WORD(NAME, VALUE) {NAME, VALUE},
-    OBJECTIVES(WORD)
-#undef WORD
-        {NULL, 0}};
-
-static const char *name_of(tri_objective objective) {
-  const tri_config_word *word = tri_objective_words;
-  while (word->name != NULL && word->value != (int)objective) word++;
-  return word->name == NULL ? "" : word->name;
-}
+TRI_CONFIG_WORDS(objectives, tri_objective, TRI_OBJECTIVES)
 
 const char *tri_objective_unit(tri_objective objective) {
   switch (objective) {
@@ -188,7 +172,7 @@ tri_status tri_objective_take_steps(tri_study *study, int64_t steps) {
 }
 
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root) {
-  const char *name = name_of(study->objective);
+  const char *name = objectives_word(study->objective);
   complete_trial(study, root);
   if (study->search.method == TRI_METHOD_HALVING && study->objective != TRI_OBJECTIVE_VALIDATION_LOSS)
     return tri_fail(TRI_BAD_CONFIG, "`method: halving` needs `objective: validation_loss`, not %s", name);
@@ -206,5 +190,6 @@ tri_status tri_objective_check(tri_study *study, const tri_yaml *root) {
                     name);
   }
   TRI_TRY(check_unused(study, root));
-  return study->search.method == TRI_METHOD_POPULATION ? TRI_OK : check_space(study, root);
+  if (study->search.method == TRI_METHOD_POPULATION) return TRI_OK;
+  return check_space(study, root);
 }

@@ -5,8 +5,13 @@
 #include "config/yaml.h"
 #include "tune/study.h"
 
-/* The words of `objective:`. */
-extern const tri_config_word tri_objective_words[];
+/* The words of `objective:`, as TRI_CONFIG_WORDS takes them. */
+#define TRI_OBJECTIVES(X)                                                                                              \
+  X("tflops", TRI_OBJECTIVE_TFLOPS)                                                                                    \
+  X("tokens_per_s", TRI_OBJECTIVE_TOKENS)                                                                              \
+  X("cost", TRI_OBJECTIVE_COST)                                                                                        \
+  X("time_to_loss", TRI_OBJECTIVE_TIME_TO_LOSS)                                                                        \
+  X("validation_loss", TRI_OBJECTIVE_VALIDATION_LOSS)
 
 /* What a value counts, for reports. */
 const char *tri_objective_unit(tri_objective objective);

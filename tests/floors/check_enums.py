@@ -63,7 +63,7 @@ ALL = {
     "tri_operands": ["schedule/program_check.c", "train/dry_run.c"],
     "tri_completion": ["schedule/program_check.c"],
     "tri_event_kind": ["plan/event_sim.c", "timeline/timeline.c"],
-    "tri_objective": ["tune/study.c", "tune/explain.c"],
+    "tri_objective": ["tune/study.c", "tune/study_objective.c"],
     "tri_method": ["tune/study.c", "tune/suggest.c"],
     "tri_status": ["base/status.c"],
     "tri_folder_kind": ["checkpoint/folder.c"],
