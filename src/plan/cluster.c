@@ -98,10 +98,28 @@ static const tri_config_table failure_table = {
 #define DEVICE_KINDS(X) X("accelerator", TRI_CLUSTER_ACCELERATOR) X("cpu", TRI_CLUSTER_CPU)
 TRI_CONFIG_WORDS(device_kinds, tri_cluster_device, DEVICE_KINDS)
 
+static const tri_config_key alias_keys[] = {
+    {KEY(tri_cluster_alias, name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster_alias *)0)->name),
+     .example = "mi250x", .help = "another name of the cluster or of its device"},
+};
+static const tri_config_table alias_table = {
+    .noun = "list of names", .keys = alias_keys, .num_keys = sizeof alias_keys / sizeof *alias_keys};
+
 #define CLUSTER(NAME, TYPE) KEY(tri_cluster, NAME, TYPE)
 static const tri_config_key cluster_keys[] = {
     {CLUSTER(name, TRI_CONFIG_STRING), .bytes = sizeof(((tri_cluster *)0)->name), .fallback = "inline",
      .help = "name in reports"},
+    {.name = "also",
+     .type = TRI_CONFIG_LIST,
+     .offset = offsetof(tri_cluster, also),
+     .table = &alias_table,
+     .plain = "name",
+     .in_line = true,
+     .bytes = sizeof(tri_cluster_alias),
+     .count = offsetof(tri_cluster, num_also),
+     .range = {.low = 0, .high = TRI_CLUSTER_ALIASES},
+     .fallback = "",
+     .help = "other names by which this preset is asked for: [mi250x, mi250]"},
     {CLUSTER(device, TRI_CONFIG_CHOICE), .words = device_kinds, .fallback = "accelerator",
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
              "are counted"},
@@ -250,8 +268,15 @@ static tri_status check(const tri_cluster *cluster) {
 
 tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
   tri_cluster cluster = {0};
-  TRI_TRY(tri_preset_file_load(&(tri_preset_file){"clusters", "cluster", &tri_cluster_table}, name_or_file, &cluster,
-                               cluster.name, sizeof cluster.name));
+  char about[sizeof cluster.about] = "";
+  const tri_preset_file kind = {.folder = "clusters",
+                                .noun = "cluster",
+                                .table = &tri_cluster_table,
+                                .also = true,
+                                .about = about,
+                                .about_bytes = sizeof about};
+  TRI_TRY(tri_preset_file_load(&kind, name_or_file, &cluster, cluster.name, sizeof cluster.name));
+  snprintf(cluster.about, sizeof cluster.about, "%s", about);
   tri_status status = check(&cluster);
   if (status != TRI_OK) {
     char message[1024];

@@ -70,8 +70,17 @@ typedef struct tri_failures {
 /* The kind of device, for memory plans: with its own memory, or CPUs, which share that of the machine. */
 typedef enum tri_cluster_device { TRI_CLUSTER_ACCELERATOR, TRI_CLUSTER_CPU } tri_cluster_device;
 
+/* Another name by which a cluster is asked for: "mi250x". */
+typedef struct tri_cluster_alias {
+  char name[32];
+} tri_cluster_alias;
+enum { TRI_CLUSTER_ALIASES = 16 };
+
 typedef struct tri_cluster {
   char name[64];
+  tri_cluster_alias also[TRI_CLUSTER_ALIASES];
+  int64_t num_also;
+  char about[256]; /* no key: the first sentence of the file's first comment, for reports; or "" */
   tri_cluster_device device;
   bool hypothetical; /* its numbers need not be plausible */
   int64_t node_devices;

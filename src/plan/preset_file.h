@@ -4,14 +4,19 @@
 
 #include "config/config.h"
 
+#include <stdbool.h>
+
 typedef struct tri_preset_file {
   const char *folder; /* of configs/ */
   const char *noun;   /* "cluster" */
   const tri_config_table *table;
+  bool also;   /* files may have other names by which they are asked for, in a list `also` */
+  char *about; /* NULL, or [about_bytes]: set to the first sentence of the comment that the file begins with */
+  size_t about_bytes;
 } tri_preset_file;
 
 /* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. TRI_BAD_CONFIG
- * lists the presets if the name is unknown. */
+ * lists the presets if the name is unknown, and names those that have it in `also` if they are several. */
 tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or_file, void *values, char *name,
                                 size_t bytes);
 

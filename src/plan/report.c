@@ -202,6 +202,7 @@ void tri_report_text(const tri_simulation_request *request, const tri_prediction
           tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,
           tri_report_assumed(request->assumed_sequence), devices_of(request), TRI_PLURAL(devices_of(request)),
           request->cluster->name, tri_layout_text(request->layout, layout, sizeof layout));
+  if (request->cluster->about[0] != '\0') fprintf(to, "%s: %s\n", request->cluster->name, request->cluster->about);
   fprintf(to, "a step of %ld sequence%s of %ld: %.4f s, %s tokens/s\n", (long)request->global_batch,
           TRI_PLURAL(request->global_batch), (long)request->sequence, p->step_s,
           tri_format_count(p->tokens_per_s, rate, sizeof rate));

@@ -76,8 +76,8 @@ tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layou
 
 tri_status tri_system_load(const char *name_or_file, tri_system *out) {
   tri_system system = {0};
-  TRI_TRY(tri_preset_file_load(&(tri_preset_file){"systems", "system", &tri_system_table}, name_or_file, &system,
-                               system.name, sizeof system.name));
+  TRI_TRY(tri_preset_file_load(&(tri_preset_file){.folder = "systems", .noun = "system", .table = &tri_system_table},
+                               name_or_file, &system, system.name, sizeof system.name));
   *out = system;
   return TRI_OK;
 }

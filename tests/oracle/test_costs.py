@@ -15,7 +15,7 @@ MODEL = dict(family="gpt2", num_layers=16, hidden_size=512, num_heads=8, vocab_s
 IDEAL = dict(hypothetical=True, node_devices=8, peak_bf16=1e12, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
              links=[dict(name="all", bandwidth=1e30, latency=0)],
              efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0))
-NEW = ["dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x", "lumi-g", "a100-40", "leonardo", "juwels-booster"]
+NEW = ["gh200", "h800", "l40s", "rtx4090", "dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x", "lumi-g", "a100-40", "leonardo", "juwels-booster"]
 
 
 def run(*arguments, status=0):

@@ -1024,3 +1024,38 @@ def test_names_of_tflops_and_hours():
     assert float(devices) * 1000 == pytest.approx(24 * 64 * float(days), rel=0.01)
     assert re.search(r"1.0M tokens take [\d.]+s, [\d.]+ node-hours, [\d.]+ device-hours", run(*words, "--tokens", 1e6))
     assert "`hardware_tflops_per_device`" in run("plan", "--help")
+
+
+# ---- machines by the names that people call them
+
+@pytest.mark.parametrize("called, name", [("mi250x", "frontier"), ("MI250", "frontier"), ("h100", "dgx-h100"), ("alps", "gh200"), ("rtx-4090", "rtx4090"), ("a800", "a800-80")])
+def test_other_names_of_clusters(called, name):
+    words = ["--model", "gpt2-124m", "--devices", 4, "--global-batch", 8, "--layout", "tensor=2"]
+    assert run("simulate", "--cluster", called, *words) == run("simulate", "--cluster", name, *words)
+
+
+def test_a_name_of_several_clusters(tmp_path):
+    """It is asked which; so it is of presets of one's own whose names collide. A preset's own name goes before others."""
+    words = ["simulate", "--model", "gpt2-124m", "--devices", 4, "--global-batch", 8, "--layout", "tensor=2", "--cluster"]
+    for name in ("dgx-a100", "a100"):
+        assert f"the cluster `{name}` is a100-40 or selene-a100-80: say which" in run(*words, name, status=3)
+    (tmp_path / "clusters").mkdir()
+    text = (ROOT / "configs/clusters/a100-40.yaml").read_text()
+    (tmp_path / "clusters/mine.yaml").write_text(text.replace("name: a100-40", "name: mine").replace("also: [", "also: [ours, frontier, "))
+    (tmp_path / "clusters/theirs.yaml").write_text(text.replace("name: a100-40", "name: theirs").replace("also: [", "also: [ours, "))
+    env = {**os.environ, "TRIREME_CONFIGS": str(tmp_path)}
+    def ask(name):
+        return subprocess.run([TRIREME, *map(str, words), name], capture_output=True, text=True, env=env)
+    assert "the cluster `ours` is mine or theirs: say which" in ask("ours").stderr and ask("ours").returncode == 3
+    assert "devices of frontier," in ask("frontier").stdout
+    (tmp_path / "clusters/theirs.yaml").write_text(text.replace("name: a100-40", "name: theirs").replace("also: [", "also: [[ours], "))
+    assert ask("theirs").returncode == 3 and "`also`" in ask("theirs").stderr
+
+
+def test_what_a_device_is_stands_in_the_report():
+    """The first sentence of the file's first comment."""
+    words = ["--model", "gpt2-124m", "--devices", 4, "--global-batch", 8]
+    line = "frontier: Frontier (OLCF): HPE Cray EX nodes with four AMD MI250X packages, each two graphics compute dies (GCDs), which are the devices here\n"
+    assert line in run("simulate", "--cluster", "mi250x", *words, "--layout", "tensor=2") and line in run("plan", "--cluster", "frontier", *words)
+    assert "gh200: Nodes of four GH200 superchips (Grace Hopper), as Alps (CSCS: 2,688 nodes, docs.cscs.ch/alps/hardware) and JUPITER (JSC) have\n" in run(
+        "simulate", "--cluster", "alps", *words, "--layout", "tensor=2")
