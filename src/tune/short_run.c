@@ -182,13 +182,17 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
 }
 
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
-  char words[160] = "it printed nothing";
+  char words[224] = "it printed nothing";
   int result = process->result;
   tri_line line;
   tri_lines *lines = NULL;
   if (tri_lines_open(log, LONGEST_LINE_BYTES, &lines) != TRI_OK) lines = NULL;
   while (next_line(lines, &line)) { /* the program says its failure there */
-    if (strncmp(line.text, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%.150s", line.text + 9);
+    if (strncmp(line.text, "trireme: ", 9) == 0) snprintf(words, sizeof words, "%s", line.text + 9);
+  }
+  if (strlen(words) == sizeof words - 1) { /* it was longer: up to its last whole word */
+    char *blank = strrchr(words, ' ');
+    if (blank != NULL) memcpy(blank, "...", blank + 4 > words + sizeof words ? 0 : 4);
   }
   tri_lines_close(lines);
   for (char *at = words; *at != '\0'; at++) { /* a name cut in the middle of a letter would be no text */

@@ -524,10 +524,11 @@ static tri_status check_run(const tri_study *study, const tri_run_config *config
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const tri_knob *knob = &study->space.knobs[k];
     for (int64_t v = 0; v < knob->count && strncmp(knob->name, "optimizer.", 10) == 0; v++) {
-      char text[80];
-      const char *const override = text;
+      char text[80], steps[64];
+      const char *const overrides[] = {steps, text}; /* as long as a trial is */
+      snprintf(steps, sizeof steps, "optimizer.steps=%lld", (long long)tri_study_trial_steps(study));
       snprintf(text, sizeof text, "%s=%s", knob->name, knob->words[v]);
-      if (tri_run_config_load(study->run, &override, 1, scratch) == TRI_OK) continue;
+      if (tri_run_config_load(study->run, overrides, 2, scratch) == TRI_OK) continue;
       char why[1024];
       snprintf(why, sizeof why, "%s", tri_status_message());
       return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` cannot be %s: %s", knob->name, knob->words[v], why);
@@ -541,13 +542,13 @@ static tri_status take_run(tri_study *study) {
   tri_run_config *config = NULL;
   TRI_TRY(tri_alloc("runs' configurations", 2, sizeof *config, &config));
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
+  if (status == TRI_OK) status = tri_objective_take_steps(study, config->optimizer.steps);
   if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) {
     study->model = config->model;
     study->trained = (tri_training_options){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
-    status = tri_objective_take_steps(study, config->optimizer.steps);
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);
     if (study->sequence == 0) study->sequence = config->data.sequence;
     if (study->global_batch == 0) study->global_batch = config->optimizer.global_batch;

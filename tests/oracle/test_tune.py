@@ -949,3 +949,15 @@ def test_a_validation_loss_wants_one(tmp_path, learning):
     for method, study in (("halving", dict(method="grid")), ("grid", {})):
         done = tune(tmp_path, of_rates(tmp_path, learning, **study), "--method", method, status=2)
         assert f"--method {method}: the trials of halving are kept and reported in another way" in done.stderr
+
+
+def test_a_page_has_a_folder(tmp_path):
+    """Which is asked for before the trials, not after them."""
+    said = tune(tmp_path, dict(STUDY, trials=2), "--html", tmp_path / "nowhere/page.html", status=2).stderr
+    assert "there is no folder" in said and not (tmp_path / "study.db").exists()
+
+
+def test_a_warm_up_of_a_trial(tmp_path, learning):
+    """It is measured by the steps of a trial, not by those of the run file; a reason that is long ends with a whole word."""
+    few = dict(trial=dict(steps=16), space=[dict(name="optimizer.warmup", values="2 50")], method="exhaustive")
+    assert "`optimizer.warmup` cannot be 50" in tune(tmp_path, of_rates(tmp_path, learning, **few), status=3).stderr

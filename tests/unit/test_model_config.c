@@ -476,7 +476,11 @@ static void names_the_file_at_fault(void **state) {
       {"family: bert\n",
        "`family` at line 1 of m.yaml must be one of gpt2, llama, qwen3, mixtral, qwen3_moe, olmoe, dots1, gemma, "
        "gemma2, gemma3, phi, phi3, gpt_neox, olmo2, smollm3, falcon, stablelm, granite, opt, starcoder2, not `bert`"},
-      {"family: gpt2\n", "`num_layers` is missing from m.yaml; add `num_layers:`, for example `num_layers: 12`"},
+      {"family: gpt2\n",
+       "`num_layers` is missing from m.yaml; add `num_layers:`, for example `num_layers: 12`; also missing: "
+       "`hidden_size` (for example 768), `num_heads` (for example 12), `vocab_size` (for example 50257), "
+       "`max_sequence` "
+       "(for example 1024)"},
       {"[]\n", "a model file at line 1 of m.yaml must be a mapping of keys such as `num_layers: 12`"},
       {SMALL "attention_bias: false\n",
        "`attention_bias` at line 7 of m.yaml cannot be false in the family gpt2, which always has these biases"},

@@ -103,11 +103,17 @@ static void asks_for_what_has_no_default(void **state) {
   static const struct {
     const char *text, *message;
   } cases[] = {
-      {"output: x\n", "`model` is missing from run.yaml; add `model:`, for example `model: gpt2-124m`"},
+      {"output: x\n",
+       "`model` is missing from run.yaml; add `model:`, for example `model: gpt2-124m`; also missing: `data.train` "
+       "(for "
+       "example corpus/train), `optimizer.global_batch` (for example 32), `optimizer.lr` (for example 6.0e-4)"},
       {"model: gpt2-demo\n",
-       "`data.train` is missing from run.yaml; add `train:` under `data:`, for example `train: corpus/train`"},
+       "`data.train` is missing from run.yaml; add `train:` under `data:`, for example `train: corpus/train`; also "
+       "missing: `optimizer.global_batch` (for example 32), `optimizer.lr` (for example 6.0e-4), `output` (for example "
+       "runs/first)"},
       {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4}\n",
-       "`optimizer.lr` is missing from run.yaml; add `lr:` under `optimizer:`, for example `lr: 6.0e-4`"},
+       "`optimizer.lr` is missing from run.yaml; add `lr:` under `optimizer:`, for example `lr: 6.0e-4`; also missing: "
+       "`output` (for example runs/first)"},
       {"model: gpt2-demo\ndata: {train: x}\noptimizer: {global_batch: 4, lr: 1}\noutput: b\n",
        "`optimizer.steps` is missing from run.yaml; add `steps:` under `optimizer:`, for example `steps: 500`, or "
        "`epochs:`, for example `epochs: 3`"},
@@ -131,7 +137,7 @@ static void names_line_key_and_nearest_word(void **state) {
        "model: gpt2-demo\n"
        "data: {train: a}\n",
        "`optimizer.global_batch` is missing from run.yaml; add `global_batch:` under `optimizer:`, for example "
-       "`global_batch: 32`"},
+       "`global_batch: 32`; also missing: `output` (for example runs/first)"},
       {"optimizer:\n  lr: fast\n  steps: 1\n  global_batch: 1\nmodel: gpt2-demo\ndata: {train: a}\noutput: b\n",
        "`lr` under `optimizer:` at line 2 of run.yaml must be a number, not `fast`"},
       {LEAST "layout: {schedule: 1b1f}\n",

@@ -223,11 +223,22 @@ static tri_status tune_report(const arguments *given, tri_study *study) {
   return status;
 }
 
+/* Before trials of hours, not after them. */
+static tri_status check_page(const char *html) {
+  char folder[TRI_PATH_BYTES];
+  const char *slash = html == NULL ? NULL : strrchr(html, '/');
+  if (slash == NULL || slash == html) return TRI_OK;
+  snprintf(folder, sizeof folder, "%.*s", (int)(slash - html), html);
+  if (tri_path_is_directory(folder)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE, "--html %s: there is no folder %s; make it, or name another file", html, folder);
+}
+
 static tri_status tune(const arguments *given, tri_study *study) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES];
   tri_store *store = NULL;
   TRI_TRY(tri_study_load(given->study, given->ranks, study));
   TRI_TRY(take_options(given, study));
+  TRI_TRY(check_page(given->html));
   TRI_TRY(store_path(given, path));
   int length = snprintf(folder, sizeof folder, "%s.trials", path);
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
