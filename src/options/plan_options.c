@@ -11,7 +11,7 @@
 #include <string.h>
 
 tri_plan_options tri_plan_options_default(void) {
-  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16};
+  return (tri_plan_options){.system_name = "trireme", .precision = TRI_BF16, .node_power = -1};
 }
 
 static tri_status precision_of(const char *text, tri_dtype *out) {
@@ -166,6 +166,8 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
     case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
     case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
+    case TRI_OPTION_MTBF: return tri_option_double("--mtbf", value, 1e-3, 1e9, &o->mtbf);
+    case TRI_OPTION_NODE_POWER: return tri_option_double("--node-power", value, 0, 1e7, &o->node_power);
     case TRI_OPTION_FIXED: o->fixed = *value == '\0' ? NULL : value; return TRI_OK;
     case TRI_OPTION_PLAN_PRECISION: return precision_of(value, &o->precision);
     case TRI_OPTION_PLAN_JSON: o->json = true; return TRI_OK;
@@ -196,6 +198,24 @@ tri_status tri_plan_options_check_devices(const tri_plan_options *o, int64_t dev
                   (long)devices, o->cluster.name, (long)node, (long)below, (long)(below + node));
 }
 
+/* What running the machine costs, and how often it fails, where an option says it. */
+static tri_status take_operation(tri_plan_options *o) {
+  tri_failures *failures = &o->cluster.failures;
+  if (o->price > 0) o->cluster.cost.price = o->price;
+  if (o->mtbf > 0) failures->node_mtbf_hours = o->mtbf;
+  if (o->node_power >= 0) o->cluster.cost.node_power = o->node_power;
+  if (o->mtbf > 0 && failures->storage_bandwidth == 0 && failures->node_storage_bandwidth == 0) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--mtbf: the file of %s does not say how fast checkpoints are written; set "
+                    "`failures.storage_bandwidth` or `failures.node_storage_bandwidth` there",
+                    o->cluster.name);
+  }
+  if (o->node_power < 0 || o->cluster.cost.device_power > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "--node-power: the file of %s has no `cost.device_power`, to which it is added; set it there",
+                  o->cluster.name);
+}
+
 tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   const struct {
     const char *option, *example;
@@ -211,7 +231,7 @@ tri_status tri_plan_options_finish(const char *command, tri_plan_options *o) {
   }
   TRI_TRY(tri_model_source_load(o->model_name, &o->model));
   TRI_TRY(tri_cluster_load(o->cluster_name, &o->cluster));
-  if (o->price > 0) o->cluster.cost.price = o->price;
+  TRI_TRY(take_operation(o));
   TRI_TRY(tri_system_load(o->system_name, &o->system));
   TRI_TRY(find_trained(o));
   o->assumed_sequence = o->sequence == 0;

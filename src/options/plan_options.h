@@ -21,7 +21,8 @@ typedef struct tri_plan_options {
   double batch_tokens;   /* --global-batch in tokens, from which global_batch follows; 0: it was given */
   bool assumed_sequence; /* not given */
   double tokens;
-  double price; /* of a device-hour, before the cluster's; 0: not given */
+  double price;            /* of a device-hour, before the cluster's; 0: not given */
+  double mtbf, node_power; /* hours, and watts, before the cluster's; 0 and -1: not given */
   tri_dtype precision;
   bool json;
   const char *fixed;   /* keys that all layouts of a search have; or NULL */
@@ -56,6 +57,8 @@ enum {
   TRI_OPTION_OPTIMIZER,
   TRI_OPTION_PLAN_SET,
   TRI_OPTION_PRICE,
+  TRI_OPTION_MTBF,
+  TRI_OPTION_NODE_POWER,
   TRI_OPTION_FIXED
 };
 /* Of what searches: "layout" is one layout elsewhere. */
@@ -68,7 +71,9 @@ enum {
       {"global-batch", required_argument, NULL, TRI_OPTION_GLOBAL_BATCH},                                              \
       {"sequence", required_argument, NULL, TRI_OPTION_SEQUENCE},                                                      \
       {"tokens", required_argument, NULL, TRI_OPTION_TOKENS_TO_TRAIN},                                                 \
-      {"price", required_argument, NULL, TRI_OPTION_PRICE}, {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},  \
+      {"price", required_argument, NULL, TRI_OPTION_PRICE}, {"mtbf", required_argument, NULL, TRI_OPTION_MTBF},        \
+      {"node-power", required_argument, NULL, TRI_OPTION_NODE_POWER},                                                  \
+      {"lengths", required_argument, NULL, TRI_OPTION_LENGTHS},                                                        \
       {"packing", required_argument, NULL, TRI_OPTION_PACKING},                                                        \
       {"expert-imbalance", required_argument, NULL, TRI_OPTION_EXPERT_IMBALANCE},                                      \
       {"optimizer", required_argument, NULL, TRI_OPTION_OPTIMIZER},                                                    \
@@ -90,6 +95,8 @@ enum {
   "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
   "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
   "costs\n"                                                                                                            \
+  "  --mtbf HOURS        mean time between failures of a node, whatever the cluster's file says (its `failures`)\n"    \
+  "  --node-power W      watts of a node beside its devices, whatever the file says (its `cost`)\n"                    \
   "  --precision P       bf16 (the default, and fp16 too), fp32 or fp64\n"                                             \
   "  --system S          trireme (the default), or another system to predict (configs/systems)\n"                      \
   "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \

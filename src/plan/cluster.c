@@ -85,7 +85,14 @@ static const tri_config_table cost_table = {
 #define FAILURE(NAME) KEY(tri_failures, NAME, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0"
 static const tri_config_key failure_keys[] = {
     {FAILURE(node_mtbf_hours), .help = "mean hours between failures of a node; 0: not known, and runs do not fail"},
-    {FAILURE(restart), .help = "seconds from a failure to the first step again"},
+    {FAILURE(notice), .help = "seconds until a failure is noticed, before `restart` begins"},
+    {FAILURE(restart), .help = "seconds from then to the first step again"},
+    {FAILURE(repair_hours),
+     .help = "hours until a node that failed can be used again; 0: another one is always at hand"},
+    {KEY(tri_failures, spare_nodes, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 24}, .fallback = "0",
+     .help =
+         "nodes kept idle to take the place of those under repair: they are paid for, and a run waits when more are "
+         "down"},
     {FAILURE(storage_bandwidth), .help = "bytes a second that checkpoints are written with, all nodes together; 0: as "
                                          "many as the nodes send"},
     {FAILURE(node_storage_bandwidth), .help = "bytes a second that a node sends there; 0: as many as are taken"},

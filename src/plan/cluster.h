@@ -61,7 +61,9 @@ typedef struct tri_tariff {
 /* Failures and checkpoints. */
 typedef struct tri_failures {
   double node_mtbf_hours; /* mean time between failures of a node; 0: not known */
-  double restart;         /* seconds from a failure to the first step after it */
+  double notice, restart; /* seconds until a failure is noticed, and from then to the first step after it */
+  double repair_hours;    /* until a node can be used again; 0: another one is always at hand */
+  int64_t spare_nodes;    /* idle, in addition to those of the run */
   double storage_bandwidth,
       node_storage_bandwidth; /* bytes per second of writing checkpoints, by all nodes and by one node; 0: no limit */
   double copy_bandwidth; /* bytes per second from a device to its host, if checkpoints are written in the background */

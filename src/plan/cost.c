@@ -9,6 +9,11 @@ static const double seconds_of_hour = 3600;
 
 static double devices_of(const tri_simulation_request *request) { return (double)tri_layout_ranks(request->layout); }
 
+/* In addition to the run's. */
+static double spare_nodes(const tri_simulation_request *request) {
+  return (double)request->cluster->failures.spare_nodes;
+}
+
 static double nodes_of(const tri_simulation_request *request) {
   return ceil(devices_of(request) / (double)request->cluster->node_devices);
 }
@@ -20,7 +25,9 @@ static double step_kwh(const tri_simulation_request *request, const tri_predicti
   double idle = cost->idle_power > 0 ? cost->idle_power : cost->device_power;
   double busy_s = fmin(p->time.compute + p->time.optimizer, p->step_s);
   double of_device = cost->device_power * busy_s + idle * (p->step_s - busy_s);
+  double of_spare = (double)request->cluster->node_devices * idle + cost->node_power;
   double joules = devices_of(request) * of_device + nodes_of(request) * cost->node_power * p->step_s;
+  joules += spare_nodes(request) * of_spare * p->step_s;
   return cost->pue * joules / seconds_of_hour / 1e3;
 }
 
@@ -47,14 +54,17 @@ static tri_status add_failures(const tri_simulation_request *request, tri_run_co
   if (f->storage_bandwidth > 0) writing = f->storage_bandwidth;
   if (f->node_storage_bandwidth > 0) writing = fmin(writing, nodes * f->node_storage_bandwidth);
   double written_s = out->checkpoint_bytes / writing;
-  out->failures = (tri_interruptions){
-      .between_s = f->node_mtbf_hours * seconds_of_hour / nodes, .restart_s = f->restart, .stop_s = written_s};
+  out->failures = (tri_interruptions){.between_s = f->node_mtbf_hours * seconds_of_hour / nodes,
+                                      .restart_s = f->notice + f->restart,
+                                      .stop_s = written_s};
   if (f->copy_bandwidth > 0) {
     out->failures.stop_s = out->checkpoint_bytes / devices_of(request) / f->copy_bandwidth;
     out->failures.behind_s = written_s;
   }
   out->interval_s = tri_best_interval(&out->failures);
-  out->goodput = tri_goodput(&out->failures, out->interval_s);
+  out->availability =
+      tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, spare_nodes(request));
+  out->goodput = tri_goodput(&out->failures, out->interval_s) * out->availability;
   return TRI_OK;
 }
 
@@ -63,8 +73,10 @@ tri_status tri_run_cost_of(const tri_simulation_request *request, const tri_pred
   *out = (tri_run_cost){.priced = cluster->cost.price > 0,
                         .powered = cluster->cost.device_power > 0,
                         .interrupted = cluster->failures.node_mtbf_hours > 0,
+                        .availability = 1,
                         .goodput = 1};
-  out->price = cluster->cost.price * devices_of(request) * p->step_s / seconds_of_hour;
+  const double paid = devices_of(request) + spare_nodes(request) * (double)cluster->node_devices;
+  out->price = cluster->cost.price * paid * p->step_s / seconds_of_hour;
   out->kwh = step_kwh(request, p);
   return out->interrupted ? add_failures(request, out) : TRI_OK;
 }
@@ -102,6 +114,7 @@ static void add_failures_json(const tri_prediction *p, const tri_run_cost *e, do
   add_real(failures, "best_interval_s", e->interval_s);
   add_real(failures, "young_interval_s", tri_young_interval(&e->failures));
   add_real(failures, "daly_interval_s", tri_daly_interval(&e->failures));
+  add_real(failures, "availability", e->availability);
   add_real(failures, "goodput", e->goodput);
   if (steps > 0) add_real(failures, "days", steps * p->step_s / seconds_of_hour / 24);
   json_object_set_new(object, "failures", failures);
@@ -125,6 +138,10 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
   if (f->behind_s > 0) fprintf(to, " and is there %.3g s later", f->behind_s);
   fprintf(to, "; best every %.3g s of training (Young %.3g, Daly %.3g): %.2f %% of the time is progress\n",
           e->interval_s, tri_young_interval(f), tri_daly_interval(f), tri_format_rounded(100 * e->goodput, 2));
+  if (e->availability < 1) {
+    fprintf(to, "nodes: enough of them in %.3f %% of the time, with the spare ones (failures.spare_nodes)\n",
+            100 * e->availability);
+  }
 }
 
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,

@@ -20,9 +20,10 @@ tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_pr
 
 typedef struct tri_run_cost {
   bool priced, powered, interrupted; /* price, power, failures are in the cluster's file */
-  double price, kwh;                 /* of a step */
+  double price, kwh;                 /* of a step, with spare nodes, which wait */
   double checkpoint_bytes;           /* of parameters and optimizer states, without copies */
   tri_interruptions failures;
+  double availability;        /* share of the time in which there are enough nodes; 1 without repairs */
   double interval_s, goodput; /* best interval between checkpoints; goodput with it, 1 without failures */
 } tri_run_cost;
 

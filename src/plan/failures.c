@@ -12,6 +12,17 @@ double tri_goodput(const tri_interruptions *of, double interval_s) {
   return interval_s / whole_s;
 }
 
+double tri_availability(double between_s, double repair_s, double spare) {
+  const double mean = repair_s / between_s;
+  double sum = 0;
+  for (double down = 0; down <= spare; down++) {
+    const double term = exp(down * log(mean) - mean - lgamma(down + 1));
+    sum += mean > 0 ? term : down == 0;
+    if (down > mean && term < 1e-18) break;
+  }
+  return fmin(sum, 1);
+}
+
 /* Where the derivative of interval / (exp((interval + stop) / M) - 1) is 0: log(1 - x) + x + stop / M = 0 for
  * x = interval / M. The left side falls from stop / M at x = 0 to minus infinity at x = 1. */
 static double without_writing(double stop_over_m) {

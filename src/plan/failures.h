@@ -14,6 +14,11 @@ typedef struct tri_interruptions {
 /* The goodput of a run that trains `interval_s` seconds between checkpoints. */
 double tri_goodput(const tri_interruptions *of, double interval_s);
 
+/* The share of the time in which at most `spare` nodes are under repair, if that takes repair_s and `between_s` is the
+ * mean time between failures of all nodes: their number has a Poisson distribution with the mean repair_s / between_s
+ * (Palm's theorem, whatever the distribution of the repairs). */
+double tri_availability(double between_s, double repair_s, double spare);
+
 /* The interval with the highest goodput that is not shorter than the time for writing a checkpoint. */
 double tri_best_interval(const tri_interruptions *of);
 

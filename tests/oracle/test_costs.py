@@ -145,6 +145,39 @@ def test_random_failures(tmp_path, hours, restart, storage, copy):
     assert good / seconds == pytest.approx(f["goodput"], rel=0.02)
 
 
+def poisson(mean, most):
+    return sum(math.exp(-mean) * mean ** k / math.factorial(k) for k in range(most + 1))
+
+
+def test_noticing_and_spare_nodes(tmp_path):
+    """Time to notice is more of a restart; a run waits while more nodes are under repair than are spare, and spare ones are paid for."""
+    plain = dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8)
+    cost = dict(price=2.5, device_power=700, idle_power=100, node_power=1000)
+    def of(**more):
+        return simulate(tmp_path, 16, "--tokens", 1e9, failures=dict(plain, **more), cost=cost)
+    base, noticed, longer = of(), of(notice=90), of(restart=120)
+    assert noticed["failures"]["restart_s"] == 120 and noticed["failures"]["goodput"] == longer["failures"]["goodput"] < base["failures"]["goodput"]
+    mean = 5 / (40 / 2)  # nodes under repair
+    for spare in (0, 1, 3):
+        found = of(repair_hours=5, spare_nodes=spare)
+        assert found["failures"]["availability"] == pytest.approx(poisson(mean, spare))
+        assert found["failures"]["goodput"] == pytest.approx(base["failures"]["goodput"] * poisson(mean, spare))
+        assert found["cost"]["price_per_step"] == pytest.approx(base["cost"]["price_per_step"] * (16 + 8 * spare) / 16)
+        more = (8 * 100 + 1000) * spare * found["step_s"] / 3.6e6
+        assert found["cost"]["kwh_per_step"] == pytest.approx(base["cost"]["kwh_per_step"] + more)
+    assert base["failures"]["availability"] == 1
+
+
+def test_operation_by_options(tmp_path):
+    """--mtbf and --node-power go before the file; what they need of it is asked for."""
+    failures, cost = dict(node_mtbf_hours=40, restart=30, storage_bandwidth=1e8), dict(device_power=700)
+    given = simulate(tmp_path, 16, "--mtbf", 10, "--node-power", 500, failures=failures, cost=cost)
+    written = simulate(tmp_path, 16, failures=dict(failures, node_mtbf_hours=10), cost=dict(cost, node_power=500))
+    assert given == written
+    assert "does not say how fast checkpoints are written" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--mtbf", 10), status=2)
+    assert "has no `cost.device_power`" in run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", "--node-power", 10), status=2)
+
+
 def test_failures_want_storage(tmp_path):
     said = run(*options(tmp_path, "simulate", 8, "--layout", "pipeline=2", failures=dict(node_mtbf_hours=100)),
                status=3)
@@ -154,7 +187,7 @@ def test_failures_want_storage(tmp_path):
 @pytest.mark.parametrize("cluster", NEW)
 def test_new_clusters(cluster):
     """They are read, and a step on them takes longer than its products at the peak would."""
-    found = json.loads(run("simulate", "--model", "llama-3-8b", "--cluster", cluster, "--devices", 64, "--global-batch", 128,
+    found = json.loads(run("simulate", "--model", "llama-3-8b", "--cluster", cluster, "--devices", 8 if cluster in ("l40s", "rtx4090") else 64, "--global-batch", 128,
                            "--sequence", 4096, "--layout", "tensor=4,zero=1,recompute=full", "--json"))
     assert 0.1 < found["mfu"] < found["hfu"] < 0.9
     assert found["accuracy"]["fitted"] == []
