@@ -14,7 +14,7 @@ int tri_help_keys(const char *word, FILE *to);
 /* Prints all keys of a kind of file: on a terminal as paragraphs of its width, elsewhere each in one line. */
 void tri_help_topic(const tri_topic *topic, FILE *to);
 
-/* The key of all these files whose name is nearest to a word that is none, in name[128]; false if none is near. */
+/* The key of all these files whose name is nearest to a word that is not a key, in name[128]; false if none is near. */
 bool tri_help_nearest_key(const char *word, char name[128]);
 
 #endif

@@ -1,6 +1,7 @@
 #include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/plan_csv.h"
 #include "options/device_range.h"
 #include "options/json.h"
 #include "options/options.h"
@@ -14,13 +15,14 @@
 
 #include <string.h>
 
-enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS };
+enum { OPTION_TOP = 256, OPTION_PARETO, OPTION_EXHAUSTIVE, OPTION_KEYS, OPTION_CSV };
 
 typedef struct arguments {
   tri_plan_options plan;
   int64_t top;
   bool pareto, exhaustive;
   const char *keys; /* of clusters or systems: printed instead of a plan */
+  const char *csv;  /* a table of all that was simulated; or NULL */
 } arguments;
 
 static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
@@ -29,6 +31,7 @@ static const struct option plan_options[] = {TRI_PLAN_OPTION_ROWS,
                                              {"pareto", no_argument, NULL, OPTION_PARETO},
                                              {"exhaustive", no_argument, NULL, OPTION_EXHAUSTIVE},
                                              {"keys", required_argument, NULL, OPTION_KEYS},
+                                             {"csv", required_argument, NULL, OPTION_CSV},
                                              {NULL, 0, NULL, 0}};
 
 static tri_status plan_parse(int count, char **given, arguments *out) {
@@ -44,6 +47,7 @@ static tri_status plan_parse(int count, char **given, arguments *out) {
       case OPTION_TOP: TRI_TRY(tri_option_int("--top", optarg, 1, 1000, &out->top)); break;
       case OPTION_PARETO: out->pareto = true; break;
       case OPTION_KEYS: out->keys = optarg; break;
+      case OPTION_CSV: out->csv = optarg; break;
       case OPTION_EXHAUSTIVE: out->exhaustive = true; break;
       default: return tri_option_fault_or_key("plan", result, given, plan_options, &tri_layout_table, "--layout");
     }
@@ -175,16 +179,23 @@ static tri_status plan_range(const arguments *given, tri_search_request *request
   return tri_device_range_print(&given->plan, &range);
 }
 
-static tri_status plan(const arguments *given) {
+static tri_status search_and_print(const arguments *given, tri_search_request *request) {
   tri_search_result result = {0};
-  tri_search_request request = tri_plan_options_search(&given->plan);
-  request.top = given->top;
-  request.exhaustive = given->exhaustive;
-  if (given->plan.devices_to > 0) return plan_range(given, &request);
-  TRI_TRY(given->pareto ? tri_search_pareto(&request, &result) : tri_search(&request, &result));
+  if (given->plan.devices_to > 0) return plan_range(given, request);
+  TRI_TRY(given->pareto ? tri_search_pareto(request, &result) : tri_search(request, &result));
   tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);
   tri_search_release(&result);
   return status;
+}
+
+static tri_status plan(const arguments *given) {
+  tri_plan_csv csv;
+  tri_search_request request = tri_plan_options_search(&given->plan);
+  request.top = given->top;
+  request.exhaustive = given->exhaustive;
+  if (given->csv == NULL) return search_and_print(given, &request);
+  TRI_TRY(tri_plan_csv_open(&csv, given->csv, &request));
+  return tri_plan_csv_close(&csv, search_and_print(given, &request));
 }
 
 static tri_status print_keys(const char *of) {
@@ -231,11 +242,12 @@ const tri_command tri_command_plan = {
         "  --layout L          search only layouts with these keys: tensor=8,pipeline=4,recompute=full\n"
         "  --top K             how many (5)\n" TRI_PLAN_FURTHER_HELP
         "  --pareto            the fastest for each amount of memory instead\n"
+        "  --csv FILE          also write a table of all layouts that were simulated\n"
         "  --exhaustive        simulate every layout, also those that cannot be among the best\n"
         "  --keys WHAT         print every key of clusters' or of systems' files with its default, and plan nothing\n"
         "\n"
         "example: trireme plan --model frontier-1t --cluster frontier --devices 3072 --global-batch 9600 --top 10\n",
     .options = plan_options,
-    .paths = "model cluster system lengths",
+    .paths = "model cluster system lengths csv",
     .run = plan_run,
 };

@@ -125,7 +125,7 @@ static tri_status batch_of(const char *text, tri_plan_options *o) {
   if (length <= end || strcmp(text + length - end, ending) != 0) {
     if (last == 'K' || last == 'M' || last == 'G') {
       return tri_fail(TRI_BAD_USAGE,
-                      "--global-batch takes a number of sequences, not `%s`; a batch of so many tokens is "
+                      "--global-batch takes a number of sequences, not `%s`; a batch of that many tokens is "
                       "--global-batch %s-tokens",
                       text, text);
     }

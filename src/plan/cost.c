@@ -62,8 +62,7 @@ static tri_status add_failures(const tri_simulation_request *request, tri_run_co
     out->failures.behind_s = written_s;
   }
   out->interval_s = tri_best_interval(&out->failures);
-  out->availability =
-      tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, spare_nodes(request));
+  out->availability = tri_availability(out->failures.between_s, f->repair_hours * seconds_of_hour, f->spare_nodes);
   out->goodput = tri_goodput(&out->failures, out->interval_s) * out->availability;
   return TRI_OK;
 }

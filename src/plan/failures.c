@@ -12,13 +12,13 @@ double tri_goodput(const tri_interruptions *of, double interval_s) {
   return interval_s / whole_s;
 }
 
-double tri_availability(double between_s, double repair_s, double spare) {
+double tri_availability(double between_s, double repair_s, int64_t spare) {
   const double mean = repair_s / between_s;
   double sum = 0;
-  for (double down = 0; down <= spare; down++) {
-    const double term = exp(down * log(mean) - mean - lgamma(down + 1));
+  for (int64_t down = 0; down <= spare; down++) {
+    const double term = exp((double)down * log(mean) - mean - lgamma((double)down + 1));
     sum += mean > 0 ? term : down == 0;
-    if (down > mean && term < 1e-18) break;
+    if ((double)down > mean && term < 1e-18) break;
   }
   return fmin(sum, 1);
 }

@@ -4,6 +4,8 @@
 #ifndef TRI_PLAN_FAILURES_H
 #define TRI_PLAN_FAILURES_H
 
+#include <stdint.h>
+
 typedef struct tri_interruptions {
   double between_s; /* mean seconds between failures of all nodes of the run together */
   double restart_s; /* from a failure to the first step after it */
@@ -17,7 +19,7 @@ double tri_goodput(const tri_interruptions *of, double interval_s);
 /* The share of the time in which at most `spare` nodes are under repair, if that takes repair_s and `between_s` is the
  * mean time between failures of all nodes: their number has a Poisson distribution with the mean repair_s / between_s
  * (Palm's theorem, whatever the distribution of the repairs). */
-double tri_availability(double between_s, double repair_s, double spare);
+double tri_availability(double between_s, double repair_s, int64_t spare);
 
 /* The interval with the highest goodput that is not shorter than the time for writing a checkpoint. */
 double tri_best_interval(const tri_interruptions *of);

@@ -22,6 +22,7 @@ typedef struct candidate {
   tri_layout layout;
   tri_bound bound;
   bool simulated;             /* time is known, too */
+  bool told;                  /* to tri_search_request.simulated */
   tri_prediction *prediction; /* NULL: not even memory */
 } candidate;
 
@@ -214,6 +215,14 @@ static bool is_wanted(const search *s, const wish *want, const candidate *c) {
   return c->bound.bytes <= want->room || s->request->exhaustive;
 }
 
+static void tell_simulated(const search *s, candidate **some, int64_t count) {
+  for (int64_t i = 0; i < count && s->request->simulated != NULL; i++) {
+    if (!some[i]->simulated || some[i]->told) continue;
+    some[i]->told = true;
+    s->request->simulated(s->request->context, &some[i]->layout, some[i]->prediction);
+  }
+}
+
 /* The fastest of them, best first, in `best`. */
 static tri_status find(search *s, const wish *want, candidate **best, int64_t *found) {
   candidate *some[AT_ONCE];
@@ -231,6 +240,7 @@ static tri_status find(search *s, const wish *want, candidate **best, int64_t *f
       if (is_wanted(s, want, c)) some[count++] = c;
     }
     TRI_TRY(simulate_all(s, some, count, want->room));
+    tell_simulated(s, some, count);
     tell_progress(s, true);
     for (int64_t i = 0; i < count; i++) keep_best(best, found, want->top, some[i], want->room);
   }

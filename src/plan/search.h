@@ -29,6 +29,9 @@ typedef struct tri_search_request {
   int64_t top;       /* number of answers */
   bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
   bool progress;     /* log how far it is, from its third second on */
+  /* Called for each layout that has been simulated, once; NULL: not. */
+  void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
+  void *context;
 } tri_search_request;
 
 typedef struct tri_answer {

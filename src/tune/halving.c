@@ -47,7 +47,7 @@ static tri_status halving_prepare(tri_rounds *r) {
   if (r->members <= TRI_MOST_MEMBERS) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "the space of %s has %lld points, and `method: halving` begins with %d at most; set `trials`, for "
-                  "example `trials: 64`: so many are drawn at random",
+                  "example `trials: 64`: that many are drawn at random",
                   r->study->name, (long long)count, TRI_MOST_MEMBERS);
 }
 

@@ -1,5 +1,6 @@
 """`trireme simulate`, `plan` and `validate` from the user's side: closed forms, properties of random models and machines,
 published results, and the search beside brute force."""
+import csv
 import json
 import math
 import os
@@ -979,7 +980,7 @@ def test_a_batch_in_tokens(batch, sequences):
 
 
 @pytest.mark.parametrize("option, value, said", [
-    ("--global-batch", "16M", "takes a number of sequences, not `16M`; a batch of so many tokens is --global-batch 16M-tokens"),
+    ("--global-batch", "16M", "takes a number of sequences, not `16M`; a batch of that many tokens is --global-batch 16M-tokens"),
     ("--global-batch", "-tokens", "--global-batch"),
     ("--global-batch", "x-tokens", "--global-batch, before -tokens,"),
     ("--global-batch", "0-tokens", "--global-batch, before -tokens,"),
@@ -1059,3 +1060,24 @@ def test_what_a_device_is_stands_in_the_report():
     assert line in run("simulate", "--cluster", "mi250x", *words, "--layout", "tensor=2") and line in run("plan", "--cluster", "frontier", *words)
     assert "gh200: Nodes of four GH200 superchips (Grace Hopper), as Alps (CSCS: 2,688 nodes, docs.cscs.ch/alps/hardware) and JUPITER (JSC) have\n" in run(
         "simulate", "--cluster", "alps", *words, "--layout", "tensor=2")
+
+
+def test_a_table_of_all_that_was_simulated(tmp_path):
+    """Each layout once, with what `simulate` says of it; of a range for each number of devices."""
+    words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64]
+    said = run("plan", *words, "--devices", 8, "--exhaustive", "--csv", tmp_path / "all.csv")
+    legal, simulated = map(int, re.search(r"(\d+) legal layouts, (\d+) simulated", said).groups())
+    rows = list(csv.DictReader((tmp_path / "all.csv").open()))
+    keys = list(rows[0])[1:-9]
+    assert len(rows) == simulated and len({tuple(row[key] for key in keys) for row in rows}) == simulated <= legal
+    for row in random.Random(5).sample(rows, 5):
+        layout = ",".join(f"{key}={row[key]}" for key in keys if row[key] != "auto")
+        found = json.loads(run("simulate", *words, "--devices", row["devices"], "--layout", layout, "--json"))
+        for name in ("step_s", "tokens_per_s", "model_tflops_per_device", "hardware_tflops_per_device", "mfu", "hfu", "bubble"):
+            assert float(row[name]) == pytest.approx(found[name], rel=1e-9, abs=1e-12), (name, layout)
+        assert float(row["peak_bytes"]) == found["memory"]["peak"] and (row["fits"] == "true") == found["fits"]
+    run("plan", *words, "--devices", "4,8", "--csv", tmp_path / "two.csv", "--json")
+    assert {row["devices"] for row in csv.DictReader((tmp_path / "two.csv").open())} == {"4", "8"}
+    assert "there is no folder" in run("plan", *words, "--devices", 8, "--csv", tmp_path / "nowhere/all.csv", status=2)
+    run("plan", "--model", "llama-3-70b", *words[2:], "--sequence", 4096, "--devices", 1, "--csv", tmp_path / "none.csv", status=6)
+    assert not (tmp_path / "none.csv").exists()
