@@ -6,7 +6,6 @@
 #include "options/json.h"
 #include "options/options.h"
 #include "options/plan_options.h"
-#include "plan/accuracy.h"
 #include "plan/cost.h"
 #include "plan/report.h"
 #include "plan/search.h"

@@ -2,7 +2,6 @@
 
 #include "base/format.h"
 #include "options/json.h"
-#include "plan/accuracy.h"
 #include "plan/cost.h"
 #include "plan/report.h"
 #include "schedule/layout_config.h"
