@@ -15,7 +15,7 @@ MODEL = dict(family="gpt2", num_layers=16, hidden_size=512, num_heads=8, vocab_s
 IDEAL = dict(hypothetical=True, node_devices=8, peak_bf16=1e12, vector_flops=1e30, memory_bytes=64e9, memory_bandwidth=1e30,
              links=[dict(name="all", bandwidth=1e30, latency=0)],
              efficiency=dict(matmul=1, matmul_half=0, attention=1, memory=1, link=1, launch=0))
-NEW = ["gh200", "h800", "l40s", "rtx4090", "dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x", "lumi-g", "a100-40", "leonardo", "juwels-booster"]
+NEW = ["aurora", "gh200", "h800", "l40s", "rtx4090", "dgx-h200", "dgx-b200", "gb200-nvl72", "mi300x", "lumi-g", "a100-40", "leonardo", "juwels-booster"]
 
 
 def run(*arguments, status=0):
@@ -187,7 +187,7 @@ def test_failures_want_storage(tmp_path):
 @pytest.mark.parametrize("cluster", NEW)
 def test_new_clusters(cluster):
     """They are read, and a step on them takes longer than its products at the peak would."""
-    found = json.loads(run("simulate", "--model", "llama-3-8b", "--cluster", cluster, "--devices", 8 if cluster in ("l40s", "rtx4090") else 64, "--global-batch", 128,
+    found = json.loads(run("simulate", "--model", "llama-3-8b", "--cluster", cluster, "--devices", {"l40s": 8, "rtx4090": 8, "aurora": 96}.get(cluster, 64), "--global-batch", 120 if cluster == "aurora" else 128,
                            "--sequence", 4096, "--layout", "tensor=4,zero=1,recompute=full", "--json"))
     assert 0.1 < found["mfu"] < found["hfu"] < 0.9
     assert found["accuracy"]["fitted"] == []
