@@ -24,7 +24,8 @@ static tri_status unknown(const tri_preset_file *kind, const char *name) {
 
 /* Whether a file's list `also` has the name. */
 static bool has_also(const tri_yaml *root, const char *name) {
-  const tri_yaml *also = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "also") : NULL;
+  if (root->kind != TRI_YAML_MAPPING) return false;
+  const tri_yaml *also = tri_yaml_find(root, "also");
   for (const tri_yaml *item = also == NULL ? NULL : also->first; item != NULL; item = item->next) {
     if (item->kind == TRI_YAML_SCALAR && strcasecmp(item->text, name) == 0) return true;
   }
