@@ -131,7 +131,7 @@ static const tri_config_key cluster_keys[] = {
      .help = "accelerator (memory of its own) or cpu: decides how scratch memory, copies of weights and host memory "
              "are counted"},
     {CLUSTER(hypothetical, TRI_CONFIG_BOOL), .fallback = "false",
-     .help = "no such machine is built: its numbers may be as they like, and are not remarked on"},
+     .help = "the machine does not exist: its numbers may be far from those of accelerators"},
     {CLUSTER(node_devices, TRI_CONFIG_INT), DEVICES, .example = "8", .help = "devices of a node"},
     {CLUSTER(max_devices, TRI_CONFIG_AUTO), DEVICES, .fallback = "auto",
      .help = "devices of the machine; auto: no limit"},

@@ -147,8 +147,8 @@ static tri_status look_at(void *context, const tri_range *range, double value) {
     return TRI_OK;
   }
   return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` is %g, %.3g times %s than that of an accelerator (%g to %g: %s)%s A machine that is meant "
-                  "to be so says `hypothetical: true`",
+                  "`%s` is %g, %.3g times %s than that of an accelerator (%g to %g: %s)%s Set "
+                  "`hypothetical: true` if the machine is meant to be so",
                   range->name, value, times, below ? "smaller" : "larger", range->low, range->high, range->why,
                   guess[0] == '\0' ? "." : guess);
 }

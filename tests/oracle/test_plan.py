@@ -660,7 +660,7 @@ def test_reserved_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("change, status, said", [
-    (dict(peak_bf16=312), 3, r"`peak_bf16` is 312, 1.6e\+11 times smaller than that of an accelerator .*; did you mean 312e12\? A machine that is meant to be so says `hypothetical: true`"),
+    (dict(peak_bf16=312), 3, r"`peak_bf16` is 312, 1.6e\+11 times smaller than that of an accelerator .*; did you mean 312e12\? Set `hypothetical: true` if the machine is meant to be so"),
     (dict(memory_bandwidth=1555), 3, r"`memory_bandwidth` is 1555, .*; did you mean 1555e9\?"),
     (dict(memory_bytes=80), 3, r"`memory_bytes` is 80, .*; did you mean 80e9\?"),
     (dict(peak_bf16=312e9), 0, r"warning: the cluster \S+: `peak_bf16` is 3.12e\+11, 160 times smaller than .*; did you mean 3.12e\+14\?"),
