@@ -15,6 +15,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(HERE)
+MOST_AGAIN = 3  # more failures than that are not by chance
 sys.path.insert(0, HERE)
 
 import core  # noqa: E402
@@ -35,6 +36,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="print the names of the chosen cases, and run none")
     parser.add_argument("--targets", action="store_true", help="print what has to be built for the chosen programs, and run none")
     parser.add_argument("--stop", action="store_true", help="stop at the first failure")
+    parser.add_argument("--again", action="store_true", help="run up to three failed cases once more, alone; those that pass then are listed as unstable")
     parser.add_argument("--measure", action="store_true", help="write what the cases took into tests/costs.json")
     parser.add_argument("--jobs", type=int, help="cases at once (half as many again as there are cores)")
     parser.add_argument("--verbose", action="store_true", help="a line for each case")
@@ -90,7 +92,13 @@ class Report:
     def __init__(self, total, expected, options, log):
         self.total, self.expected, self.options, self.log = total, expected, options, log
         self.results, self.begun, self.told = [], time.monotonic(), time.monotonic()
-        self.schedule = None
+        self.schedule, self.unstable = None, []
+
+    def take_failed(self):
+        """The cases that failed, which are to run again: their results are forgotten."""
+        failed = [result.case for result in self.results if result.outcome == "failed"]
+        self.results = [result for result in self.results if result.outcome != "failed"]
+        return failed
 
     def __call__(self, result):
         self.results.append(result)
@@ -122,6 +130,8 @@ class Report:
             for line in sorted(skips):
                 print(f"  {line}")
         failed = [result.case.name for result in self.results if result.outcome == "failed"]
+        for name in self.unstable:
+            print(f"\nUNSTABLE: {name}: it failed among other cases, and passed when it ran again alone; find out why")
         if failed:
             print("\nThe following tests failed:")
             for name in sorted(failed):
@@ -269,6 +279,15 @@ def main():
         return run(options, build, environment, temporary, chosen, suites, failures, costs)
 
 
+def run_again(report, todo):
+    """A case that fails by chance should not fail all the others; which one it was is said."""
+    failed = report.take_failed()
+    print(f"tests: running again, one at a time: {', '.join(case.name for case in failed)}", flush=True)
+    todo.run([[case] for case in failed], 1)
+    passed = {result.case.name for result in report.results if result.outcome == "passed"}
+    report.unstable = sorted(case.name for case in failed if case.name in passed)
+
+
 def run(options, build, environment, temporary, chosen, suites, failures, costs):
     expected = {case.name: costs_file.cost_of(costs, case.name) or costs_file.UNKNOWN for case in chosen.cases()}
     cores = options.jobs or int(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
@@ -280,6 +299,8 @@ def run(options, build, environment, temporary, chosen, suites, failures, costs)
         todo = schedule.Schedule(suites, environment, build["folder"], temporary, expected, report, slow=5 if build["sanitize"] else 1, turns=chosen.turns)
         report.schedule = todo
         todo.run(in_order(chosen, costs), slots)
+        if options.again and not failures and 0 < report.count("failed") <= MOST_AGAIN and not todo.broken:
+            run_again(report, todo)
         for suite in suites.values():
             suite.close()
     if options.measure:
