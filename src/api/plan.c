@@ -189,6 +189,7 @@ static tri_status simulate(const tri_plan_options *options, const char *text, tr
     return tri_fail(TRI_BAD_USAGE, "the question has a `layout`, which is for searches; here it is an argument");
   }
   TRI_TRY(tri_layout_parse(text, &layout));
+  TRI_TRY(tri_system_settle(request.system, text, &layout));
   TRI_TRY(tri_layout_resolve(&layout, &options->model, options->sequence, options->global_batch, options->devices));
   TRI_TRY(tri_simulate(&request, &prediction));
   TRI_TRY(answers_create(1, out));

@@ -10,7 +10,11 @@
 #include <string.h>
 
 static void put_value(const json_t *value, FILE *to) {
-  if (json_is_string(value)) {
+  if (json_is_array(value)) { /* 3 4 4 3 */
+    for (size_t i = 0; i < json_array_size(value); i++)
+      fprintf(to, "%s%lld", i == 0 ? "" : " ", (long long)json_integer_value(json_array_get(value, i)));
+    fputc(',', to);
+  } else if (json_is_string(value)) {
     fprintf(to, "%s,", json_string_value(value));
   } else if (json_is_boolean(value)) {
     fprintf(to, "%s,", json_is_true(value) ? "true" : "false");

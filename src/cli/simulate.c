@@ -108,6 +108,7 @@ static tri_status simulate(const arguments *given) {
   tri_prediction prediction;
   tri_simulation_request request = tri_plan_options_request(&given->plan, &layout);
   TRI_TRY(tri_layout_parse(given->layout, &layout));
+  TRI_TRY(tri_system_settle(request.system, given->layout, &layout));
   TRI_TRY(tri_layout_resolve(&layout, &given->plan.model, given->plan.sequence, given->plan.global_batch,
                              given->plan.devices));
   TRI_TRY(tri_simulate(&request, &prediction));
@@ -131,6 +132,7 @@ static tri_status simulate_on(void *context, int64_t devices, tri_answer *out) {
   *out = (tri_answer){0};
   tri_simulation_request request = tri_plan_options_request(o, &out->layout);
   TRI_TRY(tri_layout_parse(given->layout, &out->layout));
+  TRI_TRY(tri_system_settle(request.system, given->layout, &out->layout));
   TRI_TRY(tri_layout_resolve(&out->layout, &o->model, o->sequence, o->global_batch, devices));
   TRI_TRY(tri_simulate(&request, &out->prediction));
   if (out->prediction.fits) return TRI_OK;

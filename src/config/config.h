@@ -30,6 +30,7 @@ typedef enum tri_config_type {
   TRI_CONFIG_DOUBLE,  /* double                                       */
   TRI_CONFIG_PAIR,    /* double[2], written [a, b]                    */
   TRI_CONFIG_NUMBERS, /* double[], written [a, b, ...]; a 0 ends the array, so `range` excludes 0 */
+  TRI_CONFIG_COUNTS,  /* const tri_count_list *, whole numbers written [a, b, ...]; NULL: [] */
   TRI_CONFIG_BOOL,    /* bool                                         */
   TRI_CONFIG_STRING,  /* char[bytes]                                  */
   TRI_CONFIG_PATH,   /* char[bytes]; `~/` is replaced by the home folder (home.h); also for values that may be a name */
@@ -37,6 +38,8 @@ typedef enum tri_config_type {
   TRI_CONFIG_SECTION, /* the keys of another table                    */
   TRI_CONFIG_LIST,    /* an array of structs: a list of such sections */
 } tri_config_type;
+
+enum { TRI_CONFIG_MOST_COUNTS = 256 }; /* numbers of a TRI_CONFIG_COUNTS */
 
 typedef struct tri_config_word {
   const char *name; /* NULL ends the list */
@@ -87,7 +90,7 @@ typedef struct tri_config_key {
   const char *derived;  /* what the default depends on, in words; an absent key leaves the struct unchanged       */
   const char *example;  /* no default: the key must be given; the message for a missing key shows this example    */
 
-  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS             */
+  tri_config_range range; /* INT, AUTO (0 is outside of it and written `auto`), DOUBLE, PAIR, NUMBERS, COUNTS     */
   size_t bytes;           /* STRING, PATH: room, with the closing NUL; LIST: of one struct; NUMBERS: of the array */
   size_t count;           /* LIST: offset of the list's length, an int64_t; `range` is that of the length         */
   const tri_config_word *words; /* CHOICE */
@@ -143,6 +146,9 @@ void tri_config_differences(const tri_config_table *table, const void *left, con
                             void *context);
 /* Calls `visit` for each key with its full name. */
 void tri_config_names(const tri_config_table *table, void (*visit)(void *context, const char *key), void *context);
+
+/* A value as in a file, in one line; "" for sections and lists. Returns buffer. */
+char *tri_config_value_text(const tri_config_key *key, const void *at, char *buffer, size_t bytes);
 
 /* Description of a key, for help and pages. */
 typedef struct tri_config_described {

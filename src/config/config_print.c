@@ -1,4 +1,5 @@
 /* Tables to text: a whole configuration as YAML, and the list of keys for people. */
+#include "base/count_list.h"
 #include "base/memory.h"
 #include "config/config.h"
 #include "config/config_value.h"
@@ -81,6 +82,12 @@ static void format_numbers(const tri_config_key *key, const void *at, char *buff
   snprintf(buffer + held, bytes - held, "]");
 }
 
+static void format_counts(const void *at, char *buffer, size_t bytes) {
+  const tri_count_list *list = NULL;
+  memcpy(&list, at, sizeof list);
+  tri_count_list_text(list, buffer, bytes);
+}
+
 static void format_value(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
   int64_t whole = 0;
   uint64_t seed = 0;
@@ -111,6 +118,7 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
                tri_config_format_double(numbers[1], second));
       break;
     case TRI_CONFIG_NUMBERS: format_numbers(key, at, buffer, bytes); break;
+    case TRI_CONFIG_COUNTS: format_counts(at, buffer, bytes); break;
     case TRI_CONFIG_BOOL: snprintf(buffer, bytes, "%s", *(const bool *)at ? "true" : "false"); break;
     case TRI_CONFIG_STRING:
     case TRI_CONFIG_PATH: format_string(at, buffer, bytes); break;
@@ -118,6 +126,11 @@ static void format_value(const tri_config_key *key, const void *at, char *buffer
     case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: buffer[0] = '\0'; break;
   }
+}
+
+char *tri_config_value_text(const tri_config_key *key, const void *at, char *buffer, size_t bytes) {
+  format_value(key, at, buffer, bytes);
+  return buffer;
 }
 
 /* The key that alone stands for an entry of a list. */
@@ -262,6 +275,7 @@ static const char *plain_type_name(tri_config_type type) {
     case TRI_CONFIG_DOUBLE: return "number";
     case TRI_CONFIG_PAIR: return "[number, number]";
     case TRI_CONFIG_NUMBERS: return "[number, ...]";
+    case TRI_CONFIG_COUNTS: return "[integer, ...]";
     case TRI_CONFIG_BOOL: return "true|false";
     case TRI_CONFIG_STRING: return "text";
     case TRI_CONFIG_PATH: return "path";

@@ -1,5 +1,6 @@
 #include "config/config_value.h"
 
+#include "base/count_list.h"
 #include "base/home.h"
 #include "base/whole_number.h"
 #include "config/nearest_word.h"
@@ -33,6 +34,7 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_DOUBLE: kind = "a number"; break;
     case TRI_CONFIG_PAIR: kind = "two numbers in brackets, `[a, b]`"; break;
     case TRI_CONFIG_NUMBERS: kind = "numbers in brackets, `[a, b, ...]`"; break;
+    case TRI_CONFIG_COUNTS: kind = "whole numbers in brackets, `[a, b, ...]`"; break;
     case TRI_CONFIG_BOOL: kind = "`true` or `false`"; break;
     case TRI_CONFIG_STRING: kind = "a text"; break;
     case TRI_CONFIG_PATH: kind = "a path"; break;
@@ -142,6 +144,19 @@ static const char *numbers_fault(const tri_config_key *key, const void *at, size
   return NULL;
 }
 
+static const char *counts_fault(const tri_config_key *key, const void *at, const tri_yaml *written, char *buffer) {
+  char excerpt[TRI_YAML_EXCERPT_BYTES];
+  const tri_count_list *list = NULL;
+  memcpy(&list, at, sizeof list);
+  for (int64_t i = 0; list != NULL && i < list->count; i++) {
+    const char *text = written == NULL ? NULL : tri_yaml_excerpt(written->text, excerpt);
+    const char *wrong = int_fault(key, list->numbers[i], text, buffer);
+    if (wrong != NULL) return wrong;
+    if (written != NULL) written = written->next;
+  }
+  return NULL;
+}
+
 const char *tri_config_value_fault(const tri_config_key *key, const void *at, const tri_yaml *node,
                                    char buffer[TRI_CONFIG_FAULT_BYTES]) {
   int64_t whole = 0;
@@ -156,6 +171,7 @@ const char *tri_config_value_fault(const tri_config_key *key, const void *at, co
     case TRI_CONFIG_DOUBLE: memcpy(&number, at, sizeof number); return double_fault(key, number, written, buffer);
     case TRI_CONFIG_PAIR: return numbers_fault(key, at, 2, elements, buffer);
     case TRI_CONFIG_NUMBERS: return numbers_fault(key, at, key->bytes / sizeof number, elements, buffer);
+    case TRI_CONFIG_COUNTS: return counts_fault(key, at, elements, buffer);
     case TRI_CONFIG_STRING:
     case TRI_CONFIG_PATH: return string_fault(key, at, buffer);
     case TRI_CONFIG_CHOICE:
@@ -240,6 +256,21 @@ static bool scan_numbers(const tri_yaml *node, size_t most, double *out, size_t 
   return true;
 }
 
+static tri_status read_counts(const tri_config_key *key, const tri_yaml *node, const char *subject, void *at) {
+  int64_t numbers[TRI_CONFIG_MOST_COUNTS], count = 0;
+  const tri_count_list *list = NULL;
+  if (node->kind != TRI_YAML_LIST) return tri_config_value_wrong(key, node, subject);
+  for (const tri_yaml *element = node->first; element != NULL; element = element->next) {
+    if (count == TRI_CONFIG_MOST_COUNTS)
+      return tri_yaml_fail(node, subject, " may have at most %d numbers", TRI_CONFIG_MOST_COUNTS);
+    if (element->kind != TRI_YAML_SCALAR || element->quoted || !tri_whole_number(element->text, &numbers[count++]))
+      return tri_config_value_wrong(key, node, subject);
+  }
+  TRI_TRY(tri_count_list_keep(numbers, count, &list));
+  memcpy(at, &list, sizeof list);
+  return TRI_OK;
+}
+
 static bool scan_list(const tri_config_key *key, const tri_yaml *node, double *out) {
   size_t count = 0;
   if (key->type == TRI_CONFIG_NUMBERS) return scan_numbers(node, key->bytes / sizeof *out, out, &count);
@@ -271,6 +302,7 @@ static bool scan_scalar(const tri_config_key *key, const tri_yaml *node, void *a
     case TRI_CONFIG_PATH: copy_string(key, node->text, at); return true;
     case TRI_CONFIG_PAIR:
     case TRI_CONFIG_NUMBERS:
+    case TRI_CONFIG_COUNTS:
     case TRI_CONFIG_LIST:
     case TRI_CONFIG_SECTION: return false;
   }
@@ -312,7 +344,10 @@ tri_status tri_config_value_read(const tri_config_key *key, const tri_yaml *node
     return TRI_OK;
   }
   bool read = false;
-  if (tri_config_is_numbers(key)) {
+  if (key->type == TRI_CONFIG_COUNTS) {
+    TRI_TRY(read_counts(key, node, subject, at));
+    read = true;
+  } else if (tri_config_is_numbers(key)) {
     TRI_TRY(check_length(key, node, subject));
     read = scan_list(key, node, at);
   } else if (node->kind == TRI_YAML_SCALAR && !tri_yaml_is_null(node)) {

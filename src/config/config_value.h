@@ -16,7 +16,7 @@ const char *tri_config_value_fault(const tri_config_key *key, const void *at, co
 
 /* Whether the key's value is written as numbers in brackets. */
 static inline bool tri_config_is_numbers(const tri_config_key *key) {
-  return key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_NUMBERS;
+  return key->type == TRI_CONFIG_PAIR || key->type == TRI_CONFIG_NUMBERS || key->type == TRI_CONFIG_COUNTS;
 }
 
 /* Whether the key's value is a text. */

@@ -58,6 +58,10 @@ static const other_name_row rows[] = {
     {"virtual_stages",
      "vpp virtual_pipeline_model_parallel_size num_virtual_stages_per_pipeline_rank "
      "num_layers_per_virtual_pipeline_stage num_model_chunks"},
+    {"stage_layers",
+     "pipeline_model_parallel_layout decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers "
+     "num_layers_in_first_pipeline_stage num_layers_in_last_pipeline_stage module_fqns_per_model_part "
+     "pipeline_parallel_split_points"},
     {"schedule", "pipeline_schedule pipeline_parallel_schedule"},
     {"zero", "zero_stage zero_optimization fsdp data_parallel_shard_degree use_distributed_optimizer"},
     {"recompute",

@@ -66,7 +66,7 @@ static tri_status append_all(const tri_model *model, const tri_list_request *req
     TRI_TRY(tri_op_stage_output(list, x));
   }
   TRI_TRY(tri_op_list_finish(list));
-  return tri_op_list_recompute(list, request->recompute, request->recompute_every);
+  return tri_op_list_recompute(list, &request->recompute);
 }
 
 /* The positions of a sequence that are read at once. */

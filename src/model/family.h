@@ -68,8 +68,7 @@ typedef struct tri_list_request {
   tri_layer_range layers;               /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;                   /* the rank that the list is for */
   bool weights_gathered;                /* ZeRO 3: parameters are gathered for a pass, then freed */
-  tri_recompute recompute;              /* of a training list */
-  int64_t recompute_every;              /* full recompute: of one layer in this many */
+  tri_recompute_choice recompute;       /* of a training list */
 } tri_list_request;
 
 /* The request for the whole model on one rank. */

@@ -164,7 +164,7 @@ const tri_mesh_collective tri_reduce_from_tensor = {
 };
 
 const tri_mesh_collective tri_gather_sequence = {
-    {.name = "gather_sequence", .adds_gradients = 1u << 0, FUNCTIONS},
+    {.name = "gather_sequence", .gathers_sequence = true, .adds_gradients = 1u << 0, FUNCTIONS},
     TRI_DOMAIN_TENSOR,
     TRI_COLLECTIVE_ALL_GATHER,
     TRI_COLLECTIVE_REDUCE_SCATTER,

@@ -147,6 +147,7 @@ struct tri_op {
   unsigned adds_gradients;   /* bit i: backward_input can add to the gradient of input i */
   unsigned no_gradients;     /* bit i: input i has no gradient: it is not a value of the model */
   bool of_experts;           /* its output has rows of experts */
+  bool gathers_sequence;     /* its output is the tensor ranks' slices of rows, gathered */
   bool routes;               /* counts the rows of each expert in a step */
   bool makes_loss;           /* writes the loss of the micro-batch */
   bool cheap;                /* its output takes more memory than time: recompute it */

@@ -44,22 +44,31 @@ static bool all_experts(const tri_op_list *list, int32_t root) {
   return true;
 }
 
-static bool is_thrown_away(const tri_op_list *list, tri_recompute what, int32_t root) {
-  switch (what) {
+static bool all_gathered(const tri_op_list *list, int32_t root) {
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (!list->calls[list->slots[s].producer].op->gathers_sequence) return false;
+  }
+  return true;
+}
+
+static bool is_thrown_away(const tri_op_list *list, const tri_recompute_choice *choice, int32_t layer, int32_t root) {
+  if (choice->gathered && all_gathered(list, root)) return true;
+  switch (choice->what) {
     case TRI_RECOMPUTE_NONE: return false;
     case TRI_RECOMPUTE_SELECTIVE: return all_cheap(list, root);
     case TRI_RECOMPUTE_EXPERTS: return all_experts(list, root);
-    case TRI_RECOMPUTE_FULL: return true;
+    case TRI_RECOMPUTE_FULL: return layer % choice->every == 0;
   }
   return false;
 }
 
-static void throw_away(tri_op_list *list, tri_call_range range, tri_recompute what) {
+static void throw_away(tri_op_list *list, tri_call_range range, const tri_recompute_choice *choice) {
+  const int32_t layer = list->calls[range.first].layer;
   for (int32_t c = range.first; c < range.end; c++) {
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
       const int32_t s = list->calls[c].outputs[i];
       if (s < 0 || list->slots[s].memory_of != s) continue;
-      if (!is_kept(list, s) || leaves(list, s, range) || !is_thrown_away(list, what, s)) continue;
+      if (!is_kept(list, s) || leaves(list, s, range) || !is_thrown_away(list, choice, layer, s)) continue;
       list->slots[s].recomputed = true;
     }
   }
@@ -103,13 +112,12 @@ static void find_calls(tri_op_list *list, tri_call_range range) {
   }
 }
 
-static void find_in_layers(tri_op_list *list, tri_recompute what, int64_t every) {
+static void find_in_layers(tri_op_list *list, const tri_recompute_choice *choice) {
   for (int64_t c = 0; c < list->num_calls;) {
     tri_call_range range = tri_op_list_layer(list, c);
-    int32_t layer = list->calls[c].layer;
     c = range.end;
-    if (!list->calls[range.first].recomputable || layer % every != 0) continue;
-    throw_away(list, range, what);
+    if (!list->calls[range.first].recomputable) continue;
+    throw_away(list, range, choice);
     find_calls(list, range);
   }
 }
@@ -176,16 +184,10 @@ static tri_status check_lives(const tri_op_list *list) {
   return TRI_OK;
 }
 
-tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every) {
-  switch (what) {
-    case TRI_RECOMPUTE_NONE: return TRI_OK;
-    case TRI_RECOMPUTE_SELECTIVE:
-    case TRI_RECOMPUTE_EXPERTS: every = 1; break;
-    case TRI_RECOMPUTE_FULL: break;
-  }
-  if (!list->training) return TRI_OK;
+tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *choice) {
+  if (!list->training || (choice->what == TRI_RECOMPUTE_NONE && !choice->gathered)) return TRI_OK;
   for (bool found = true; found;) {
-    find_in_layers(list, what, every);
+    find_in_layers(list, choice);
     TRI_TRY(check_pinned(list));
     found = pin_overwritten(list);
     if (found) tri_op_list_place(list);

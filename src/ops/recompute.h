@@ -15,15 +15,23 @@ typedef enum tri_recompute {
   TRI_RECOMPUTE_FULL,      /* everything in a layer but its input */
 } tri_recompute;
 
+/* What is dropped. */
+typedef struct tri_recompute_choice {
+  tri_recompute what;
+  int64_t every; /* TRI_RECOMPUTE_FULL: of the layers whose number is a multiple of it */
+  bool gathered; /* in all layers also what sequence parallelism gathers from tensor ranks, which is gathered again
+                    (Korthikanti et al. 2022, section 4.2.2) */
+} tri_recompute_choice;
+
 /* Calls [first, end) of a layer. */
 typedef struct tri_call_range {
   int32_t first, end;
 } tri_call_range;
 
-/* Marks a finished list: the layers whose number is a multiple of `every`. Calls that run again must find the same
- * values in their inputs as in the forward: outputs that would overwrite such an input get their own memory
- * (tri_op_list_place). TRI_INTERNAL if an input would still hold other values. */
-tri_status tri_op_list_recompute(tri_op_list *list, tri_recompute what, int64_t every);
+/* Marks a finished list. Calls that run again must find the same values in their inputs as in the forward: outputs that
+ * would overwrite such an input get their own memory (tri_op_list_place). TRI_INTERNAL if an input would still hold
+ * other values. */
+tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *choice);
 
 /* The calls that belong to the same layer as `call`. */
 tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call);

@@ -212,8 +212,7 @@ static tri_status price_layers(const tri_search_request *request, const tri_layo
 static tri_status price(const tri_search_request *request, layer_prices *of) {
   const tri_model *model = request->model;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
-  tri_layout listed = of->of;
-  listed.recompute = tri_system_recompute(request->system, listed.recompute);
+  const tri_layout listed = tri_system_listed(request->system, &of->of);
   const int64_t first = dense > 1 || (dense == 0 && all > 1) ? 1 : 0;
   const wanted_unit begin[] = {{-1, &of->embedding}, {first, dense > 0 ? &of->layer : &of->expert_layer}};
   TRI_TRY(price_layers(request, &listed, of, (tri_layer_range){-1, first + 1}, begin, 2));
@@ -350,7 +349,7 @@ static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *mo
 
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
-         a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers &&
+         a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers &&
          a->recompute_every == b->recompute_every;
 }
 

@@ -71,7 +71,7 @@ static bool collects(const tri_op_call *call) {
 }
 
 bool tri_price_gathers_again(const tri_system *system, const tri_op_list *list, const tri_op_call *call) {
-  return system->gathers_again && collects(call) && product_of(list, call) != NULL;
+  return system->gathers_again && !call->recompute && collects(call) && product_of(list, call) != NULL;
 }
 
 /* Of a product behind a collective: its weight's gradient beside the collective of its input's and, where its input is

@@ -232,8 +232,8 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
   double activations = 0;
   tri_status status = TRI_OK;
   int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
-  tri_layout layout = tri_schedule_settle(request->layout, micro_batches);
-  layout.recompute = tri_system_recompute(request->system, layout.recompute);
+  const tri_layout settled = tri_schedule_settle(request->layout, micro_batches);
+  const tri_layout layout = tri_system_listed(request->system, &settled);
   tri_parts_request of = {.model = request->model,
                           .layout = &layout,
                           .micro_batches = enough_micro_batches(request->layout, micro_batches),

@@ -16,6 +16,14 @@ static const char *word_of(const tri_config_key *key, const void *at) {
   return "";
 }
 
+static json_t *counts_json(const tri_count_list *list) {
+  json_t *array = json_array();
+  for (int64_t i = 0; list != NULL && i < list->count; i++) {
+    json_array_append_new(array, json_integer((json_int_t)list->numbers[i]));
+  }
+  return array;
+}
+
 json_t *tri_report_layout(const tri_layout *layout) {
   json_t *object = json_object();
   for (size_t i = 0; i < tri_layout_table.num_keys; i++) {
@@ -28,6 +36,8 @@ json_t *tri_report_layout(const tri_layout *layout) {
       value = json_boolean(*(const bool *)at);
     } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
       value = json_string("auto");
+    } else if (key->type == TRI_CONFIG_COUNTS) {
+      value = counts_json(*(const tri_count_list *const *)at);
     } else if (key->type == TRI_CONFIG_DOUBLE) {
       value = json_real(*(const double *)at);
     } else {

@@ -63,8 +63,7 @@ static tri_status create_list(const tri_simulation_request *request, const tri_l
 }
 
 tri_status tri_plan_row_pairs(const tri_simulation_request *request, int64_t *out) {
-  tri_layout listed = *request->layout;
-  listed.recompute = tri_system_recompute(request->system, listed.recompute);
+  const tri_layout listed = tri_system_listed(request->system, request->layout);
   tri_pricer pricer = {.cluster = request->cluster,
                        .system = request->system,
                        .layout = request->layout,

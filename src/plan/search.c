@@ -113,11 +113,18 @@ static int compare_bounds(const void *left, const void *right) {
 static tri_status enumerate(search *s) {
   const tri_search_request *request = s->request;
   tri_bounds *bounds = NULL;
+  if (request->fixed != NULL) {
+    tri_layout fixed;
+    TRI_TRY(tri_layout_parse(request->fixed, &fixed));
+    TRI_TRY(tri_system_settle(request->system, request->fixed, &fixed));
+  }
   TRI_TRY(tri_bounds_create(request, &bounds));
   const tri_layout_space space = {.model = request->model,
                                   .devices = request->devices,
                                   .global_batch = request->global_batch,
                                   .sequence = request->sequence,
+                                  .keeps_gathered = !request->system->gathers_again,
+                                  .gathers_again = request->system->gathers_again || request->system->planned,
                                   .sums_whole = request->system->planned,
                                   .fixed = request->fixed};
   tri_status status = tri_layouts_each(&space, add, &(adding){.to = s, .bounds = bounds});

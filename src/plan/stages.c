@@ -245,8 +245,7 @@ static void price_tied(const tri_stages *stages, tri_stage_kind *kind) {
 static tri_status add_kind(tri_stages *stages, const tri_mesh_coordinates *place) {
   const tri_simulation_request *request = stages->request;
   tri_stage_kind *kind = &stages->kinds[stages->num_kinds++];
-  kind->listed = *request->layout;
-  kind->listed.recompute = tri_system_recompute(request->system, request->layout->recompute);
+  kind->listed = tri_system_listed(request->system, request->layout);
   tri_parts_request of = {.model = request->model,
                           .layout = &kind->listed,
                           .micro_batches = tri_layout_micro_batches(request->layout, request->global_batch),

@@ -17,7 +17,7 @@ typedef struct tri_chunk_prices {
 } tri_chunk_prices;
 
 typedef struct tri_stage_kind {
-  tri_layout listed; /* the layout, with `recompute` as the system means it (tri_system_recompute) */
+  tri_layout listed; /* the layout, as the system means it (tri_system_listed) */
   tri_parts parts;   /* without a program */
   tri_chunk_prices *chunks;
   double *reduce_s, *gather_s, *partial_s; /* [buckets] */

@@ -1,6 +1,7 @@
 #include "plan/system.h"
 
 #include "plan/preset_file.h"
+#include "schedule/layout_values.h"
 
 #include <math.h>
 
@@ -62,16 +63,36 @@ static const tri_config_key system_keys[] = {
 const tri_config_table tri_system_table = {
     .noun = "system file", .keys = system_keys, .num_keys = sizeof system_keys / sizeof *system_keys};
 
-tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout) {
-  switch (layout) {
+tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout) {
+  tri_layout listed = *layout;
+  listed.sequence_regather = listed.sequence_regather && system->planned;
+  switch (listed.recompute) {
     case TRI_RECOMPUTE_NONE:
     case TRI_RECOMPUTE_EXPERTS:
     case TRI_RECOMPUTE_FULL: break;
     case TRI_RECOMPUTE_SELECTIVE:
-      if (system->selective_attention) return TRI_RECOMPUTE_NONE;
+      if (system->selective_attention) listed.recompute = TRI_RECOMPUTE_NONE;
       break;
   }
-  return layout;
+  return listed;
+}
+
+tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout) {
+  if (system->gathers_again) {
+    if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
+      return tri_fail(TRI_UNSUPPORTED,
+                      "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
+                      "the key out, or choose another --system",
+                      system->name);
+    }
+    layout->sequence_regather = layout->sequence_parallel;
+    return TRI_OK;
+  }
+  if (!layout->sequence_regather || system->planned) return TRI_OK;
+  return tri_fail(TRI_UNSUPPORTED,
+                  "layout.sequence_regather is true, and the system %s keeps what sequence parallelism gathers; leave "
+                  "the key out, or choose another --system",
+                  system->name);
 }
 
 tri_status tri_system_load(const char *name_or_file, tri_system *out) {

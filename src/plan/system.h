@@ -5,8 +5,8 @@
 #define TRI_PLAN_SYSTEM_H
 
 #include "config/config.h"
-#include "ops/recompute.h"
 #include "plan/cluster.h"
+#include "schedule/layout.h"
 
 typedef struct tri_system {
   char name[64];
@@ -49,8 +49,14 @@ typedef struct tri_system {
 
 extern const tri_config_table tri_system_table;
 
-/* What lists of this system mark for recompute; attention is not marked (tri_price_recomputes). */
-tri_recompute tri_system_recompute(const tri_system *system, tri_recompute layout);
+/* The layout whose lists of operations are those of this system: attention that it recomputes selectively is not marked
+ * (tri_price_recomputes), nor what other systems gather again (tri_price_gathers_again). */
+tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout);
+
+/* Sets what the system decides about a layout: `sequence_regather`, which is on where sequence parallelism of a system
+ * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_UNSUPPORTED if it asks for what the
+ * system does not do. */
+tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout);
 
 /* Bytes of a device that tensors and what the system counts beside them may take: the cluster's memory_bytes, less of
  * its reserved_bytes what the system's context_bytes do not count already. */

@@ -1,6 +1,7 @@
 #include "schedule/layout.h"
 
 #include "base/count.h"
+#include "base/format.h"
 #include "mesh/parts.h"
 #include "mesh/sequence_cut.h"
 #include "model/family.h"
@@ -208,10 +209,46 @@ static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
   return refuse_expert(layout, model, ranks);
 }
 
+static tri_status check_regather(const tri_layout *layout) {
+  if (layout->sequence_parallel || !layout->sequence_regather) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.sequence_regather gathers again what layout.sequence_parallel gathers, and that is false; set "
+                  "layout.sequence_parallel to true, or leave sequence_regather out");
+}
+
 /* The first virtual stage has the embedding and the last the head; one between them without a layer would do nothing
  * but pass rows on. */
+static tri_status check_stage_layers(const tri_layout *layout, const tri_model *model) {
+  const tri_count_list *list = layout->stage_layers;
+  const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
+  if (list->count != stages) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.stage_layers has %ld number%s, and pipeline %ld x virtual_stages %ld = %ld stages: give one "
+                    "for each",
+                    (long)list->count, TRI_PLURAL(list->count), (long)layout->pipeline, (long)layout->virtual_stages,
+                    (long)stages);
+  }
+  if (sum != model->num_layers) {
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.stage_layers sums to %ld layers, and the model has %ld; change its numbers by %ld in all",
+                    (long)sum, (long)model->num_layers, (long)(model->num_layers - sum));
+  }
+  for (int64_t v = 1; v + 1 < stages; v++) {
+    if (list->numbers[v] > 0) continue;
+    return tri_fail(TRI_BAD_LAYOUT,
+                    "layout.stage_layers gives no layer to stage %ld of %ld; only the first, which has the embedding, "
+                    "and the last, which has the output projection, may have 0",
+                    (long)v + 1, (long)stages);
+  }
+  if (layout->balance == TRI_BALANCE_WORK) return TRI_OK;
+  return tri_fail(TRI_BAD_LAYOUT,
+                  "layout.stage_layers says which layers each stage has, and layout.balance=layers would divide them; "
+                  "leave one of them out");
+}
+
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
+  if (layout->stage_layers != NULL) return check_stage_layers(layout, model);
   if (stages <= most) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,
@@ -336,6 +373,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(check_quantised(layout, model));
   TRI_TRY(resolve_inner(layout));
   TRI_TRY(check_context(layout, model, sequence));
+  TRI_TRY(check_regather(layout));
   TRI_TRY(check_stages(layout, model));
   TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));
@@ -447,9 +485,18 @@ static void layout_fill_ends(const tri_layout *layout, const tri_model *model, i
   }
 }
 
+static tri_layer_range listed_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
+  int64_t first = 0;
+  for (int64_t before = 0; before < v; before++) first += layout->stage_layers->numbers[before];
+  const int64_t end = first + layout->stage_layers->numbers[v];
+  const bool last = v == layout->pipeline * layout->virtual_stages - 1;
+  return (tri_layer_range){v == 0 ? -1 : first, last ? model->num_layers + 1 : end};
+}
+
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v) {
   int64_t stages = layout->pipeline * layout->virtual_stages, behind = model->num_layers + 1;
   if (stages == 1) return (tri_layer_range){-1, behind};
+  if (layout->stage_layers != NULL) return listed_layers(layout, model, v);
   int64_t first, last, begin, count;
   layout_fill_ends(layout, model, &first, &last);
   if (v == 0) return (tri_layer_range){-1, first};

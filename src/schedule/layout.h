@@ -2,6 +2,7 @@
 #ifndef TRI_SCHEDULE_LAYOUT_H
 #define TRI_SCHEDULE_LAYOUT_H
 
+#include "base/count_list.h"
 #include "base/status.h"
 #include "mesh/coordinates.h"
 #include "model/parameters.h"
@@ -35,8 +36,10 @@ typedef struct tri_layout {
   int64_t virtual_stages;
   tri_schedule_kind schedule;
   tri_balance balance;
+  const tri_count_list *stage_layers; /* layers of each virtual stage, in the order of the layers; NULL: by `balance` */
   int64_t embedding_as_layers, head_as_layers; /* with TRI_BALANCE_LAYERS: how many layers each counts as */
   bool sequence_parallel;
+  bool sequence_regather; /* what sequence parallelism gathers is dropped, and gathered again in the backward */
   int64_t zero;
   tri_recompute recompute;
   int64_t recompute_every;    /* full recompute: of one layer in this many */
@@ -77,7 +80,7 @@ int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 /* Micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* The layers of virtual stage v of pipeline x virtual_stages. TRI_BALANCE_WORK: the head counts as many layers as its
+/* The layers of virtual stage v of pipeline x virtual_stages: as stage_layers says, else divided. TRI_BALANCE_WORK: the head counts as many layers as its
  * matrix product has the work of, and the embedding, which has no product, counts 0. TRI_BALANCE_LAYERS: they count
  * head_as_layers and embedding_as_layers. The division makes the largest stage as small as possible; every stage but
  * the first and the last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the

@@ -74,12 +74,19 @@ static const tri_config_key layout_keys[] = {
      .help = "pipeline schedule"},
     {CHOICE(balance, balances), .fallback = "work",
      .help = "what stages get an equal share of: work (with the output projection's), or layers"},
+    {KEY(stage_layers, TRI_CONFIG_COUNTS), .range = {.low = 0, .high = 1 << 14}, .fallback = "[]",
+     .help = "layers of each stage, [3,4,4,3], or with virtual_stages of each chunk, in the order of the layers; the "
+             "first and the last may have 0; []: as balance divides them"},
     {COUNT(embedding_as_layers, 0, 1 << 14), .fallback = "0",
      .help = "balance: layers counts the embedding as this many layers, so the first stage gets fewer"},
     {COUNT(head_as_layers, 0, 1 << 14), .fallback = "0",
      .help = "balance: layers counts the output projection as this many layers, so the last stage gets fewer"},
     {KEY(sequence_parallel, TRI_CONFIG_BOOL), SEARCH(sequence_parallel, LAYERS, .after = {"tensor"}),
      .fallback = "false", .help = "sequence parallelism: tensor ranks split norms, dropout and residuals by tokens"},
+    {KEY(sequence_regather, TRI_CONFIG_BOOL),
+     SEARCH(sequence_regather, LAYERS, .after = {"sequence_parallel", "recompute"}, .with = "sequence_parallel"),
+     .fallback = "false",
+     .help = "sequence_parallel: what tensor ranks gather is gathered again in the backward, not kept: less memory"},
     {COUNT(zero, 0, 3), SEARCH(zero, ALL, .after = {"tensor", "context", "pipeline", "micro_batch"}), .fallback = "0",
      .help = "ZeRO stage: 1 shards optimizer states over replicas, 2 gradients too (in steps of one micro-batch), 3 "
              "parameters too"},
@@ -100,6 +107,14 @@ static const tri_config_key layout_keys[] = {
 const tri_config_table tri_layout_table = {
     .noun = "layout", .keys = layout_keys, .num_keys = sizeof layout_keys / sizeof *layout_keys};
 
+/* Of "stage_layers=[3,2],zero=1" the bytes before the second comma: numbers in brackets belong together. */
+static size_t word_length(const char *text) {
+  size_t length = strcspn(text, ",[");
+  if (text[length] != '[') return length;
+  length += strcspn(text + length, "]");
+  return length + strcspn(text + length, ",");
+}
+
 tri_status tri_layout_parse(const char *text, tri_layout *out) {
   tri_yaml_tree *tree = NULL;
   tri_yaml *root = NULL, *label = NULL;
@@ -107,8 +122,8 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_make(tree, &(tri_yaml){.source = "--layout"}, NULL, &root);
   while (status == TRI_OK && *text != '\0') {
-    char name[64], value[64];
-    size_t length = strcspn(text, ",");
+    char name[64], value[TRI_LAYOUT_WORD_BYTES];
+    const size_t length = word_length(text);
     const char *equals = memchr(text, '=', length);
     if (equals == NULL || (size_t)(equals - text) >= sizeof name || length - (size_t)(equals - text) > sizeof value) {
       status = tri_fail(TRI_BAD_USAGE, "--layout %.200s: write key=value,..., for example tensor=4,pipeline=16,zero=1",
@@ -121,7 +136,8 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
       status = tri_fail(TRI_BAD_USAGE, "--layout has `%s` twice; leave one of them out", name);
       break;
     }
-    status = tri_yaml_make(tree, root, value, &label);
+    status = value[0] == '[' ? tri_yaml_parse(tree, "--layout", true, value, strlen(value), &label)
+                             : tri_yaml_make(tree, root, value, &label);
     if (status == TRI_OK) status = tri_yaml_put(tree, root, name, label);
     text += length + (text[length] == ',');
   }
@@ -147,21 +163,9 @@ static char *print(const tri_layout *layout, bool all, char *buffer, size_t byte
   buffer[0] = '\0';
   for (size_t i = 0; i < table->num_keys; i++) {
     const tri_config_key *key = &table->keys[i];
-    char value[32] = "";
+    char value[TRI_LAYOUT_WORD_BYTES];
     const void *at = (const char *)layout + key->offset;
-    if (key->type == TRI_CONFIG_CHOICE) {
-      for (const tri_config_word *word = key->words; word->name != NULL; word++) {
-        if (word->value == *(const int *)at) snprintf(value, sizeof value, "%s", word->name);
-      }
-    } else if (key->type == TRI_CONFIG_BOOL) {
-      snprintf(value, sizeof value, "%s", *(const bool *)at ? "true" : "false");
-    } else if (key->type == TRI_CONFIG_DOUBLE) {
-      snprintf(value, sizeof value, "%.15g", *(const double *)at);
-    } else if (key->type == TRI_CONFIG_AUTO && *(const int64_t *)at == 0) {
-      snprintf(value, sizeof value, "auto");
-    } else {
-      snprintf(value, sizeof value, "%lld", (long long)*(const int64_t *)at);
-    }
+    tri_config_value_text(key, at, value, sizeof value);
     bool usual = strcmp(value, key->fallback) == 0;
     bool shown = strcmp(key->name, "tensor") == 0 || strcmp(key->name, "pipeline") == 0 ||
                  strcmp(key->name, "data") == 0 || strcmp(key->name, "micro_batch") == 0;
@@ -181,7 +185,7 @@ char *tri_layout_text_of_all(const tri_layout *layout, char *buffer, size_t byte
 }
 
 bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]) {
-  size_t length = strcspn(*text, ",");
+  const size_t length = word_length(*text);
   if (length == 0) return false;
   snprintf(word, TRI_LAYOUT_WORD_BYTES, "%.*s", (int)length, *text);
   *text += length + ((*text)[length] == ',');

@@ -17,10 +17,10 @@ tri_status tri_layout_parse(const char *text, tri_layout *out);
 
 /* Writes a layout as such a text: the axes, micro_batch, and all keys that do not have their defaults. Returns buffer.
  */
-enum { TRI_LAYOUT_TEXT_BYTES = 768 };
+enum { TRI_LAYOUT_TEXT_BYTES = 2560 };
 char *tri_layout_text(const tri_layout *layout, char *buffer, size_t bytes);
 /* Copies the next "key=value" of such a text to `word`, and moves *text behind it. False at the end of the text. */
-enum { TRI_LAYOUT_WORD_BYTES = 80 };
+enum { TRI_LAYOUT_WORD_BYTES = 1600 };
 bool tri_layout_next_word(const char **text, char word[TRI_LAYOUT_WORD_BYTES]);
 
 /* Writes all keys, defaults too, so that the text overrides every key of another layout. Returns buffer. */

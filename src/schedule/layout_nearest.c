@@ -57,19 +57,27 @@ static void choose_experts(const tri_layout *wanted, const tri_model *model, int
   }
 }
 
+/* Layers that were given for another number of stages are divided again. */
+static bool is_legal_or_divided(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
+                                int64_t ranks) {
+  const tri_count_list *given = layout->stage_layers;
+  if (given != NULL && given->count != layout->pipeline * layout->virtual_stages) layout->stage_layers = NULL;
+  return is_legal(layout, model, sequence, global_batch, ranks);
+}
+
 /* A group was chosen for another number of stages and micro-batches, and inner ranks for another number of context
  * ranks; heads may be too few; stages that cannot interleave take turns plainly. */
 static bool make_legal(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                        int64_t ranks) {
-  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  if (is_legal_or_divided(layout, model, sequence, global_batch, ranks)) return true;
   layout->micro_batch_group = layout->context_inner = 0;
-  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  if (is_legal_or_divided(layout, model, sequence, global_batch, ranks)) return true;
   if (layout->context_exchange == TRI_CONTEXT_HEADS) layout->context_exchange = TRI_CONTEXT_GATHER;
   layout->context_inner = 0;
-  if (is_legal(layout, model, sequence, global_batch, ranks)) return true;
+  if (is_legal_or_divided(layout, model, sequence, global_batch, ranks)) return true;
   layout->schedule = TRI_SCHEDULE_1F1B;
   layout->virtual_stages = 1;
-  return is_legal(layout, model, sequence, global_batch, ranks);
+  return is_legal_or_divided(layout, model, sequence, global_batch, ranks);
 }
 
 static void consider(const tri_layout *wanted, const tri_model *model, int64_t sequence, int64_t global_batch,

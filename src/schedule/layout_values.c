@@ -73,6 +73,16 @@ void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_
   if (layout->tensor > 1) append(out, 1);
 }
 
+/* Where whole layers are computed again, so are their gathers; for the layers between them (recompute_every) it is not
+ * tried. */
+void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout,
+                                       tri_layout_values *out) {
+  const bool gathers =
+      layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
+  if (!gathers || space->keeps_gathered) append(out, 0);
+  if (gathers && space->gathers_again) append(out, 1);
+}
+
 void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out) {
   (void)layout;
   for (const tri_config_word *what = tri_recompute_words; what->name != NULL; what++) {
@@ -127,6 +137,11 @@ void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_lay
     case TRI_SCHEDULE_1F1B:
     case TRI_SCHEDULE_ZERO_BUBBLE: append(out, 1); return;
     case TRI_SCHEDULE_INTERLEAVED: break;
+  }
+  if (layout->stage_layers != NULL) { /* as many as they were given for */
+    const int64_t given = layout->stage_layers->count;
+    if (given % layout->pipeline == 0 && given > layout->pipeline) append(out, given / layout->pipeline);
+    return;
   }
   for (int64_t v = 2; v <= chunks && v <= MOST_CHUNKS; v++) {
     int64_t stages = v * layout->pipeline;
@@ -209,8 +224,8 @@ bool tri_layout_is_fixed(const char *text, const char *name) {
 static tri_status check_fixed(const char *text) {
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
     const tri_config_key *key = &tri_layout_table.keys[k];
-    if (tri_layout_search_of(key) != NULL || strcmp(key->name, "data") == 0 || !tri_layout_is_fixed(text, key->name))
-      continue;
+    const bool may = strcmp(key->name, "data") == 0 || strcmp(key->name, "stage_layers") == 0;
+    if (tri_layout_search_of(key) != NULL || may || !tri_layout_is_fixed(text, key->name)) continue;
     return tri_fail(TRI_UNSUPPORTED,
                     "the search does not vary `%s`, which has its default in all layouts; leave it out, and ask "
                     "`simulate` for one layout with it",

@@ -12,6 +12,7 @@
 typedef struct tri_layout_space {
   const tri_model *model; /* complete */
   int64_t devices, global_batch, sequence;
+  bool keeps_gathered, gathers_again; /* sequence parallelism may be without `sequence_regather`; with it */
   bool sums_whole;   /* with several micro-batches, gradients are not sharded before the last: zero 2 equals zero 1 */
   const char *fixed; /* "tensor=8,recompute=full": keys that have only this value, whether worth trying or not; NULL: no
                         key is fixed */
@@ -55,13 +56,14 @@ void tri_layout_fill_expert_tensor(const tri_layout_space *space, const tri_layo
 void tri_layout_fill_virtual_stages(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_schedule(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
+void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_zero(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_recompute(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
- * resolves them. Stops at its first failure. Of the keys that are not searched only `data` may be fixed (else
+ * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be fixed (else
  * TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);

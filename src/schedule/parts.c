@@ -16,8 +16,6 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
   int replicas = tri_domain_size(&seat->shape, TRI_DOMAIN_REPLICAS);
   if (of->model->num_experts > 0) replicas *= tri_domain_size(&seat->shape, TRI_DOMAIN_EXPERT_REPLICAS);
   request.weights_gathered = of->layout->zero > 2 && replicas > 1;
-  request.recompute = of->layout->recompute;
-  request.recompute_every = of->layout->recompute_every;
   bool several = tri_domain_size(&seat->shape, TRI_DOMAIN_TENSOR) > 1;
   request.shard = (tri_op_shard){.seat = *seat,
                                  .sequence_parallel = of->layout->sequence_parallel && several,
@@ -26,6 +24,9 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
                                  .expert_capacity = of->layout->expert_capacity,
                                  .capacity_drop = of->layout->capacity_drop,
                                  .expert_imbalance = of->expert_imbalance};
+  request.recompute = (tri_recompute_choice){.what = of->layout->recompute,
+                                             .every = of->layout->recompute_every,
+                                             .gathered = of->layout->sequence_regather};
   return request;
 }
 

@@ -348,8 +348,12 @@ static tri_status append_segments(building *b, segments *p) {
 }
 
 /* Whether the pass reads parameters: a backward of weights alone does not, unless forwards are recomputed before it. */
-static bool reads_values(const building *b, tri_instruction_kind kind) {
-  return kind != TRI_BACKWARD_WEIGHT || b->request->layout->recompute != TRI_RECOMPUTE_NONE;
+static bool reads_values(const building *b, const tri_instruction *whole) {
+  bool again = whole->kind != TRI_BACKWARD_WEIGHT;
+  for (int32_t c = whole->first_call; c < whole->end_call && !again; c++) {
+    again = b->request->lists[whole->chunk]->calls[c].recompute;
+  }
+  return again;
 }
 
 /* Whole, or in segments. */
@@ -359,7 +363,7 @@ static tri_status append_split(building *b, tri_instruction whole) {
   bool weights = whole.kind == TRI_BACKWARD || whole.kind == TRI_BACKWARD_WEIGHT;
   segments p = {.whole = whole,
                 .forward = whole.kind == TRI_FORWARD,
-                .gathers = request->layout->zero > 2 && reads_values(b, whole.kind),
+                .gathers = request->layout->zero > 2 && reads_values(b, &whole),
                 .reduces = weights && last};
   if (!p.gathers && !p.reduces) return append(b, whole);
   TRI_TRY(tri_alloc("a step program", (size_t)whole.end_call + 1, sizeof *p.all, &p.all));

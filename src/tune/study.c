@@ -339,7 +339,7 @@ static tri_status batch_of(const tri_study *study, const tri_trial_plan *plan, i
 }
 
 static tri_status plan_of(const tri_study *study, const tri_point *point, tri_trial_plan *out) {
-  char text[TRI_POINT_TEXT_BYTES] = "";
+  char text[(int)TRI_POINT_TEXT_BYTES + (int)TRI_LAYOUT_TEXT_BYTES] = "";
   size_t held = 0;
   tri_trial_plan plan = {
       .devices = study->devices, .global_batch = study->global_batch, .optimizer = study->trained.optimizer};

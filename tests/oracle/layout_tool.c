@@ -4,10 +4,8 @@
  *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS]
  *
  * TOKENS: int32 ids, then labels, then, where documents are masked, positions, then, where labels weigh, their weights
- * as floats: of every step, and of one where STEPS is 0. LAYOUTS: a line each: name tensor pipeline data virtual_stages
- * schedule sequence_parallel zero recompute recompute_every micro_batch bucket_bytes reduce_precision micro_batch_group
- * balance embedding_as_layers head_as_layers context context_exchange context_inner context_row_pairs expert
- * expert_tensor expert_capacity capacity_drop. For each, OUT/NAME.bin gets every gradient of the first step, then every
+ * as floats: of every step, and of one where STEPS is 0. LAYOUTS: a line each: a name, and the layout as for --layout.
+ * For each, OUT/NAME.bin gets every gradient of the first step, then every
  * value after the last, as float64 in the order of the table, a stack's tensors one behind the other; a line of JSON on
  * standard output has losses, norms, what routers add to losses, and each rank's bytes. WEIGHTS: the values to begin
  * with, in the same order; else they are drawn. */
@@ -18,6 +16,7 @@
 #include "device/queue.h"
 #include "engine/rank_device.h"
 #include "model/model_config.h"
+#include "schedule/layout_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,41 +29,11 @@ typedef struct arguments {
   int64_t columns; /* of the tokens */
 } arguments;
 
-static tri_schedule_kind schedule_of(const char *name) {
-  if (strcmp(name, "gpipe") == 0) return TRI_SCHEDULE_GPIPE;
-  if (strcmp(name, "interleaved") == 0) return TRI_SCHEDULE_INTERLEAVED;
-  return strcmp(name, "zero-bubble") == 0 ? TRI_SCHEDULE_ZERO_BUBBLE : TRI_SCHEDULE_1F1B;
-}
-
-static tri_context_exchange exchange_of(const char *name) {
-  if (strcmp(name, "heads") == 0) return TRI_CONTEXT_HEADS;
-  return strcmp(name, "ring") == 0 ? TRI_CONTEXT_RING : TRI_CONTEXT_GATHER;
-}
-
-static bool parse_layout(const char *line, char name[256], tri_layout *out) {
-  char schedule[32], recompute[32], reduce[32], balance[32], exchange[32];
-  int sequence_parallel = 0, drop = 0;
-  *out = (tri_layout){0};
-  int got = sscanf(line,
-                   "%255s %ld %ld %ld %ld %31s %d %ld %31s %ld %ld %ld %31s %ld %31s %ld %ld %ld %31s %ld %ld %ld %ld "
-                   "%lf %d",
-                   name, &out->tensor, &out->pipeline, &out->data, &out->virtual_stages, schedule, &sequence_parallel,
-                   &out->zero, recompute, &out->recompute_every, &out->micro_batch, &out->bucket_bytes, reduce,
-                   &out->micro_batch_group, balance, &out->embedding_as_layers, &out->head_as_layers, &out->context,
-                   exchange, &out->context_inner, &out->context_row_pairs, &out->expert, &out->expert_tensor,
-                   &out->expert_capacity, &drop);
-  if (got != 25) return false;
-  out->capacity_drop = drop != 0;
-  out->context_exchange = exchange_of(exchange);
-  out->balance = strcmp(balance, "layers") == 0 ? TRI_BALANCE_LAYERS : TRI_BALANCE_WORK;
-  out->reduce_precision = strcmp(reduce, "bf16") == 0 ? TRI_BF16 : TRI_FP32;
-  out->schedule = schedule_of(schedule);
-  out->sequence_parallel = sequence_parallel != 0;
-  out->recompute = strcmp(recompute, "full") == 0        ? TRI_RECOMPUTE_FULL
-                   : strcmp(recompute, "selective") == 0 ? TRI_RECOMPUTE_SELECTIVE
-                   : strcmp(recompute, "experts") == 0   ? TRI_RECOMPUTE_EXPERTS
-                                                         : TRI_RECOMPUTE_NONE;
-  return true;
+static tri_status parse_layout(char *line, char name[256], tri_layout *out) {
+  char *rest = line + strcspn(line, " ");
+  snprintf(name, 256, "%.*s", (int)(rest - line), line);
+  rest[strcspn(rest, "\n")] = '\0';
+  return tri_layout_parse(rest + strspn(rest, " "), out);
 }
 
 /* Every tensor of an array, as doubles, behind one another in the file. */
@@ -193,12 +162,12 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
   return status;
 }
 
-static tri_status run_layout(const arguments *a, const tri_model *model, const char *line, const int32_t *tokens) {
+static tri_status run_layout(const arguments *a, const tri_model *model, char *line, const int32_t *tokens) {
   char name[256], path[TRI_PATH_BYTES];
   tri_layout layout;
   tri_mesh mesh;
   FILE *to = NULL;
-  if (!parse_layout(line, name, &layout)) return tri_fail(TRI_BAD_USAGE, "not a layout: %s", line);
+  TRI_TRY(parse_layout(line, name, &layout));
   TRI_TRY(tri_layout_resolve(&layout, model, a->sequence, a->global_batch, tri_comm_size()));
   tri_mesh_shape shape = tri_layout_mesh_of(&layout, model);
   TRI_TRY(tri_mesh_create(&shape, &mesh));

@@ -37,11 +37,23 @@ GEMMA2 = dict(family="gemma2", num_layers=5, hidden_size=16, num_heads=8, num_kv
               window=4, window_layers="1 of 2", attention_scale=0.6, attention_soft_cap=0.5, logit_soft_cap=0.7, init_std=0.3)
 # Norms behind the branches alone, so that nothing keeps what a layer was given.
 OLMO2 = {**LLAMA, "family": "olmo2"}
-KEYS = ("tensor pipeline data virtual schedule sequence_parallel zero recompute every micro_batch bucket reduce group balance embedding head "
-        "context exchange inner row_pairs expert expert_tensor capacity drop").split()
+# Keys of layouts that have shorter names here.
+NAMES = dict(virtual="virtual_stages", every="recompute_every", bucket="bucket_bytes", reduce="reduce_precision", group="micro_batch_group",
+             embedding="embedding_as_layers", head="head_as_layers", exchange="context_exchange", inner="context_inner",
+             row_pairs="context_row_pairs", capacity="expert_capacity", drop="capacity_drop", regather="sequence_regather")
+TRUTHS = ("sequence_parallel", "drop", "regather")
 DEFAULT = dict(tensor=1, pipeline=1, data=1, virtual=1, schedule="1f1b", sequence_parallel=0, zero=0, recompute="none",
                every=1, micro_batch=1, bucket=1000, reduce="fp32", group=0, balance="work", embedding=0, head=0, context=1,
-               exchange="gather", inner=0, row_pairs=100, expert=1, expert_tensor=1, capacity=1.5, drop=0)
+               exchange="gather", inner=0, row_pairs=100, expert=1, expert_tensor=1, capacity=1.5, drop=0, regather=0, stage_layers="[]")
+
+
+def text_of(layout):
+    """As for --layout."""
+    def value(key, given):
+        return str(bool(given)).lower() if key in TRUTHS else "auto" if key in ("group", "inner") and given == 0 else given
+
+    return ",".join(f"{NAMES.get(key, key)}={value(key, given)}" for key, given in complete(layout).items())
+
 
 # Both models have five layers: the first stage has the embedding alone, the last the head, or both.
 NO_LAYER_FIRST, NO_LAYER_LAST = dict(balance="layers", embedding=9), dict(balance="layers", head=9)
@@ -90,6 +102,19 @@ LAYOUTS = [
     dict(tensor=2, pipeline=2, virtual=2, schedule="interleaved", sequence_parallel=1, recompute="selective", **NO_LAYER_EITHER),
     dict(tensor=2, pipeline=2, data=2, zero=3, sequence_parallel=1, schedule="zero-bubble", **NO_LAYER_LAST),
     dict(tensor=2, pipeline=4, sequence_parallel=1, **NO_LAYER_EITHER),
+    # gathered again in the backward: the same bits as kept
+    *(dict(tensor=2, sequence_parallel=1, regather=1, **more) for more in (
+        dict(), dict(recompute="selective"), dict(recompute="full"), dict(recompute="full", every=2), dict(schedule="gpipe"),
+        dict(schedule="zero-bubble"), dict(micro_batch=4), dict(micro_batch=8), dict(data=2), dict(data=2, zero=1), dict(data=2, zero=2, micro_batch=4),
+        dict(data=2, zero=3), dict(data=2, zero=3, recompute="selective"), dict(pipeline=2), dict(pipeline=2, schedule="zero-bubble"),
+        dict(pipeline=2, virtual=2, schedule="interleaved"), dict(pipeline=2, schedule="gpipe", recompute="selective"), dict(pipeline=4),
+        dict(pipeline=2, data=2, zero=3, schedule="zero-bubble"), dict(pipeline=3, recompute="full", every=3), dict(data=4))),
+    # layers of each stage
+    *(dict(pipeline=2, stage_layers=layers) for layers in ("[3,2]", "[1,4]", "[4,1]", "[0,5]", "[5,0]")),
+    dict(pipeline=3, stage_layers="[0,5,0]"), dict(pipeline=4, stage_layers="[0,1,4,0]", schedule="zero-bubble"), dict(pipeline=5, stage_layers="[1,1,1,1,1]"),
+    dict(pipeline=2, virtual=2, schedule="interleaved", stage_layers="[1,2,1,1]"), dict(pipeline=2, virtual=3, schedule="interleaved", stage_layers="[0,1,1,1,2,0]", recompute="full"),
+    dict(pipeline=2, data=2, zero=3, stage_layers="[4,1]"), dict(tensor=2, pipeline=2, sequence_parallel=1, regather=1, stage_layers="[1,4]", zero=1, data=2),
+    dict(pipeline=3, schedule="gpipe", stage_layers="[1,1,3]", recompute="full", every=2),
 ]
 ONLY_GPT2 = [dict(tensor=3), dict(tensor=3, sequence_parallel=1), dict(tensor=6, sequence_parallel=1), dict(tensor=3, pipeline=2)]
 ONLY_LLAMA = [dict(tensor=4), dict(tensor=8), dict(tensor=4, sequence_parallel=1), dict(tensor=4, data=2, zero=1),
@@ -151,7 +176,7 @@ def run_on(folder, model, layouts, tokens, device="reference", precision="fp64",
         numpy.concatenate([numpy.asarray(w, numpy.float64).reshape(-1) for w in weights.values()]).tofile(given[0])
     for ranks in sorted({ranks_of(layout) for layout in layouts}):
         mine = [layout for layout in layouts if ranks_of(layout) == ranks]
-        lines = [" ".join([name_of(layout), *(str(complete(layout)[k]) for k in KEYS)]) for layout in mine]
+        lines = [f"{name_of(layout)} {text_of(layout)}" for layout in mine]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
         command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, sequence,
                    steps if train else 0, folder / "tokens", folder / "layouts", folder, *given]

@@ -50,6 +50,14 @@ def ranks_of(layout):
     return layout["tensor"] * layout["pipeline"] * layout["data"] * layout["context"]
 
 
+def draw_stages(chance, layers, stages):
+    """Layers of each stage: only the first and the last may have none."""
+    numbers = [0, *[1] * (stages - 2), 0][:stages]
+    for _ in range(layers - sum(numbers)):
+        numbers[chance.randrange(stages)] += 1
+    return numbers
+
+
 def draw_layout(chance, model):
     while True:
         layout = dict(tensor=chance.choice([1, 1, 2, 4]), pipeline=chance.choice([1, 1, 2, 3]), data=chance.choice([1, 1, 2, 3, 4]),
@@ -64,8 +72,12 @@ def draw_layout(chance, model):
                           capacity_drop=chance.random() < 0.1, recompute=chance.choice([layout["recompute"], "experts"]))
         if layout["context_exchange"] == "heads":
             layout["context_inner"] = layout["context"]
+        if layout["sequence_parallel"]:
+            layout["sequence_regather"] = chance.random() < 0.5
         if chance.random() < 0.3:
             layout.update(balance="layers", embedding_as_layers=chance.randint(0, 5), head_as_layers=chance.randint(0, 5))
+        elif chance.random() < 0.3:
+            layout["stage_layers"] = draw_stages(chance, model["num_layers"], layout["pipeline"] * layout["virtual_stages"])
         if is_legal(layout, model):
             return layout
 

@@ -81,8 +81,21 @@ static tri_cluster draw_cluster(draws *d) {
                                       .launch = toss(d) ? 0 : 1e-6}};
 }
 
-/* What the search would try, and stages balanced otherwise; false where the layout is not legal. */
-static bool draw_layout(draws *d, const tri_search_request *request, tri_layout *out) {
+/* Any division that leaves no stage without a layer but the first and the last. */
+static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
+  int64_t numbers[64], stages = layout->pipeline * layout->virtual_stages, left = layers - (stages - 2);
+  if (stages < 2 || stages > 64 || left < 0) return;
+  for (int64_t v = 0; v < stages; v++) {
+    const int64_t more = v == stages - 1 ? left : pick(d, 0, (int)left);
+    numbers[v] = more + (v > 0 && v < stages - 1);
+    left -= more;
+  }
+  assert_int_equal(tri_count_list_keep(numbers, stages, &layout->stage_layers), TRI_OK);
+}
+
+/* What the search would try, and stages balanced otherwise; false where the layout is not legal. Keys that no search varies
+ * are those of `first`, the first layout of the search, which has them drawn; NULL: this is it. */
+static bool draw_layout(draws *d, const tri_search_request *request, const tri_layout *first, tri_layout *out) {
   static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
   static const tri_context_exchange exchanges[] = {TRI_CONTEXT_GATHER, TRI_CONTEXT_HEADS, TRI_CONTEXT_RING};
   static const tri_recompute recomputes[] = {TRI_RECOMPUTE_NONE, TRI_RECOMPUTE_SELECTIVE, TRI_RECOMPUTE_FULL};
@@ -108,8 +121,15 @@ static bool draw_layout(draws *d, const tri_search_request *request, tri_layout 
     layout.balance = TRI_BALANCE_LAYERS;
     layout.embedding_as_layers = pick(d, 0, 3);
     layout.head_as_layers = pick(d, 0, 3);
+  } else if (toss(d)) {
+    draw_stage_layers(d, request->model->num_layers, &layout);
   }
+  layout.sequence_regather = layout.sequence_parallel && toss(d);
   if (request->model->num_experts > 0) draw_expert_layout(d, &layout);
+  if (first != NULL) {
+    layout.expert_capacity = first->expert_capacity;
+    layout.capacity_drop = first->capacity_drop;
+  }
   if (tri_layout_resolve(&layout, request->model, request->sequence, request->global_batch, request->devices) != TRI_OK)
     return false;
   *out = layout;
@@ -192,14 +212,15 @@ static void test_bounds(void **state) {
                                   .precision = TRI_BF16,
                                   .optimizer = &optimizer};
     tri_bounds *bounds = NULL;
-    tri_layout layout;
+    tri_layout layout, first;
     tri_drawn_documents *drawn = NULL;
     tri_attention_fraction_table *table = NULL;
     if (i % 4 == 3) draw_documents(&d, &request, &drawn, &table);
     if (toss(&d)) request.expert_imbalance = (double)pick(&d, 1, 4);
     CHECK_OK(tri_bounds_create(&request, &bounds));
     for (int tries = 0, legal = 0; tries < 200 && legal < 8; tries++) {
-      if (!draw_layout(&d, &request, &layout)) continue;
+      if (!draw_layout(&d, &request, legal == 0 ? NULL : &first, &layout)) continue;
+      if (legal == 0) first = layout;
       check_bound(bounds, &request, &layout);
       legal++;
     }

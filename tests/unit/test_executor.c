@@ -74,8 +74,7 @@ static void bench_create(tri_family family, tri_recompute recompute, bench *b) {
   CHECK_OK(tri_device_create("reference", 1, &b->device));
   CHECK_OK(tri_parameter_table_create(&b->model, NULL, &b->table));
   tri_list_request wanted = tri_list_request_whole(&b->model, TRI_LIST_TRAIN, BATCH, SEQUENCE, TRI_FP64);
-  wanted.recompute = recompute;
-  wanted.recompute_every = 1;
+  wanted.recompute = (tri_recompute_choice){.what = recompute, .every = 1};
   CHECK_OK(tri_model_operations(&b->model, &wanted, &b->list));
   tri_memory_request request = request_of(b, &frames);
   CHECK_OK(tri_executor_create(b->table, &request, b->device, NULL, &b->executor));

@@ -484,6 +484,9 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   l->virtual_stages = 1 + (int64_t)next(index, 9);
   l->schedule = (tri_schedule_kind)next(index, 4);
   l->sequence_parallel = next(index, 2) == 1;
+  if (next(index, 2) == 1)
+    EXPECT_OK(tri_count_list_keep((int64_t[]){0, 2, (int64_t)next(index, 100)}, 3, &l->stage_layers));
+  l->sequence_regather = l->sequence_parallel && next(index, 2) == 1;
   l->zero = (int64_t)next(index, 4);
   l->recompute = (tri_recompute)next(index, 3);
   l->micro_batch = 1 + (int64_t)next(index, 100);
@@ -583,6 +586,7 @@ static void prints_what_others_read(void **state) {
       "  for k, v in c.items():\n"
       "    if isinstance(v, dict): yield from leaves(v)\n"
       "    elif k in ('freeze', 'targets', 'train', 'chat') and v in ([], 'all-linear'): pass\n"
+      "    elif k == 'stage_layers': assert all(isinstance(x, int) for x in v)\n"
       "    elif k in ('short_factor', 'long_factor'): assert all(isinstance(x, float) for x in v)\n"
       "    elif k in ('prompts', 'chat'): assert isinstance(v, str) or all(isinstance(entry['text'], str) for entry in "
       "v)\n"
