@@ -212,7 +212,7 @@ static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
 static tri_status check_regather(const tri_layout *layout) {
   if (layout->sequence_parallel || !layout->sequence_regather) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.sequence_regather gathers again what layout.sequence_parallel gathers, and that is false; set "
+                  "`layout.sequence_regather` gathers again what layout.sequence_parallel gathers, and that is false; set "
                   "layout.sequence_parallel to true, or leave sequence_regather out");
 }
 
@@ -223,32 +223,32 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
   if (list->count != stages) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.stage_layers has %ld number%s, and pipeline %ld x virtual_stages %ld = %ld stages: give one "
+                    "`layout.stage_layers` has %ld number%s, and pipeline %ld x virtual_stages %ld = %ld stages: give one "
                     "for each",
                     (long)list->count, TRI_PLURAL(list->count), (long)layout->pipeline, (long)layout->virtual_stages,
                     (long)stages);
   }
   if (sum != model->num_layers) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.stage_layers sums to %ld layers, and the model has %ld; change its numbers by %ld in all",
+                    "`layout.stage_layers` sums to %ld layers, and the model has %ld; change its numbers by %ld in all",
                     (long)sum, (long)model->num_layers, (long)(model->num_layers - sum));
   }
   for (int64_t v = 1; v + 1 < stages; v++) {
     if (list->numbers[v] > 0) continue;
     return tri_fail(TRI_BAD_LAYOUT,
-                    "layout.stage_layers gives no layer to stage %ld of %ld; only the first, which has the embedding, "
+                    "`layout.stage_layers` gives no layer to stage %ld of %ld; only the first, which has the embedding, "
                     "and the last, which has the output projection, may have 0",
                     (long)v + 1, (long)stages);
   }
   if (layout->balance == TRI_BALANCE_WORK) return TRI_OK;
   return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.stage_layers says which layers each stage has, and layout.balance=layers would divide them; "
+                  "`layout.stage_layers` says which layers each stage has, and layout.balance=layers would divide them; "
                   "leave one of them out");
 }
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {
   int64_t stages = layout->pipeline * layout->virtual_stages, most = model->num_layers + 2;
-  if (layout->stage_layers != NULL) return check_stage_layers(layout, model);
+  if (layout->stage_layers != NULL) return TRI_OK; /* checked already */
   if (stages <= most) return TRI_OK;
   return tri_fail(
       TRI_BAD_LAYOUT,
@@ -364,6 +364,11 @@ static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
                   (long)layout->micro_batch, (long)sequence, INT32_MAX, (long)most);
 }
 
+tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model) {
+  TRI_TRY(check_regather(layout));
+  return layout->stage_layers == NULL ? TRI_OK : check_stage_layers(layout, model);
+}
+
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks) {
   TRI_TRY(check_counts(layout, global_batch, ranks));
@@ -373,7 +378,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(check_quantised(layout, model));
   TRI_TRY(resolve_inner(layout));
   TRI_TRY(check_context(layout, model, sequence));
-  TRI_TRY(check_regather(layout));
+  TRI_TRY(tri_layout_check_keys(layout, model));
   TRI_TRY(check_stages(layout, model));
   TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));

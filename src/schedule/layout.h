@@ -54,6 +54,10 @@ typedef struct tri_layout {
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
 
+/* The part of these checks that asks neither the batch nor the number of ranks: of `stage_layers` and
+ * `sequence_regather`. The message begins with the key in backquotes. */
+tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *model);
+
 /* The valid layout of `ranks` ranks that is nearest to the wanted one, resolved: of those that keep the global batch,
  * the one with the nearest tensor, then the nearest pipeline, then the nearest context, then the nearest expert and
  * expert_tensor, then the same schedule (else 1f1b), then the largest micro-batch that is not larger than the wanted

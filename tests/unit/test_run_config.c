@@ -484,8 +484,6 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   l->virtual_stages = 1 + (int64_t)next(index, 9);
   l->schedule = (tri_schedule_kind)next(index, 4);
   l->sequence_parallel = next(index, 2) == 1;
-  if (next(index, 2) == 1)
-    EXPECT_OK(tri_count_list_keep((int64_t[]){0, 2, (int64_t)next(index, 100)}, 3, &l->stage_layers));
   l->sequence_regather = l->sequence_parallel && next(index, 2) == 1;
   l->zero = (int64_t)next(index, 4);
   l->recompute = (tri_recompute)next(index, 3);
@@ -513,6 +511,12 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   c->optimizer.settings.weight_decay = next_double(index, 10);
   c->optimizer.clip = next_double(index, 10);
   c->layout.balance = (tri_balance)(next(index, 2));
+  if (next(index, 2) == 1) {
+    l->pipeline = 3;
+    l->virtual_stages = 1;
+    l->balance = TRI_BALANCE_WORK;
+    EXPECT_OK(tri_count_list_keep((int64_t[]){0, c->model.num_layers, 0}, 3, &l->stage_layers));
+  }
   c->layout.recompute_every = 1 + (int64_t)next(index, 100);
   c->layout.bucket_bytes = 1 + (int64_t)next(index, 1 << 30);
   c->optimizer.max_bad_steps = 1 + (int64_t)next(index, 100);
