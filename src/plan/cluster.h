@@ -88,8 +88,10 @@ typedef struct tri_cluster {
   int64_t node_devices;
   int64_t max_devices;                    /* 0: no limit */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
+  double peak_fp8;                        /* the same for systems with fp8_products; 0: not supported */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes per second */
+  double host_bandwidth;                  /* bytes per second between a device and its host, each way; 0: not known */
   double reserved_bytes;                  /* of memory_bytes: not for tensors (tri_system_room) */
   int64_t processors;                     /* of a device; each computes one tile at a time */
   int64_t tile_fill;                      /* time to begin a tile, in elements of the inner dimension */

@@ -140,6 +140,7 @@ static tri_status check(const tri_simulation_request *request) {
     return tri_fail(TRI_UNSUPPORTED, "the cluster %s has no peak for %s; choose another --precision", cluster->name,
                     tri_dtype_name(request->precision));
   }
+  TRI_TRY(tri_system_check(request->system, cluster));
   if (devices > 1 && cluster->num_links == 0) {
     return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, which %ld devices need", cluster->name,
                     (long)devices);
