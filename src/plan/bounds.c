@@ -169,7 +169,8 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
     tri_pricer_call(&pricer, list, c, &price);
     double input = seconds(request->system, price.backward_input), again = seconds(request->system, price.recompute);
     unit->forward += seconds(request->system, price.forward);
-    unit->backward += input + seconds(request->system, price.backward_weight) + seconds(request->system, price.together) + again;
+    unit->backward +=
+        input + seconds(request->system, price.backward_weight) + seconds(request->system, price.together) + again;
     unit->backward_input += input + again;
     unit->recompute += again;
     TRI_TRY(add_packed(request, call, unit));
@@ -359,8 +360,8 @@ static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *mo
 
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
-         a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers &&
-         a->recompute_every == b->recompute_every;
+         a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&
+         a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {

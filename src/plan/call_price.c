@@ -148,7 +148,8 @@ static void price_returned(tri_pricer *pricer, const tri_op_list *list, const tr
   lay_beside(pricer, rows - over, weights_s, &out->together);
 }
 
-/* ---- what waits in the host's memory ------------------------------------------------------------------------------ */
+/* ---- what waits in the host's memory ------------------------------------------------------------------------------
+ */
 
 static bool is_kept(const tri_op_list *list, int32_t root) {
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
@@ -164,7 +165,8 @@ double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, i
     const tri_slot *slot = &list->slots[s];
     const bool mine = slot->producer >= layer.first && slot->producer < layer.end && slot->memory_of == s;
     if (!mine || slot->recomputed || !is_kept(list, s)) continue;
-    if (!tri_price_gathers_again(system, list, &list->calls[slot->producer])) bytes += (double)tri_shape_bytes(&slot->shape);
+    if (!tri_price_gathers_again(system, list, &list->calls[slot->producer]))
+      bytes += (double)tri_shape_bytes(&slot->shape);
   }
   return bytes;
 }

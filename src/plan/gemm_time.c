@@ -6,7 +6,8 @@
 enum { MOST_PARTS = 8 };
 /* Of the inner dimension, which a processor must have to itself for a part to be worth while. */
 static const double LEAST_PART = 256;
-/* Elements of 2 bytes or of 1 whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round figure. */
+/* Elements of 2 bytes or of 1 whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round
+ * figure. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }

@@ -28,10 +28,8 @@ static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0
  * and softmax, the gradients of q and k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
-  const tri_gemm scores = {
-      .rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
-  const tri_gemm values = {
-      .rows = cost->rows, .inner = cost->columns, .columns = cost->inner, .batch = cost->products};
+  const tri_gemm scores = {.rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
+  const tri_gemm values = {.rows = cost->rows, .inner = cost->columns, .columns = cost->inner, .batch = cost->products};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
   double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0;            /* a quotient, a tanh, a product */

@@ -69,8 +69,11 @@ static tri_status visit_figures(const figure *figures, size_t count, tri_range_v
 #define COUNT_OF(FIGURES) (sizeof(FIGURES) / sizeof *(FIGURES))
 
 static tri_status visit_device(const tri_cluster *c, tri_range_visitor visit, void *context) {
-  const figure peaks[] = {{"peak_bf16", c->peak_bf16}, {"peak_fp32", c->peak_fp32}, {"peak_fp64", c->peak_fp64},
-                          {"peak_fp8", c->peak_fp8},   {"host_bandwidth", c->host_bandwidth}};
+  const figure peaks[] = {{"peak_bf16", c->peak_bf16},
+                          {"peak_fp32", c->peak_fp32},
+                          {"peak_fp64", c->peak_fp64},
+                          {"peak_fp8", c->peak_fp8},
+                          {"host_bandwidth", c->host_bandwidth}};
   for (size_t i = 0; i < COUNT_OF(peaks); i++) {
     if (peaks[i].value > 0) TRI_TRY(visit_figures(&peaks[i], 1, visit, context));
   }

@@ -4,10 +4,11 @@
  * lower bound of its time and of its memory, from the prices of one layer, the embedding and the head. Candidates are
  * taken in the order of their bounds and simulated, until no bound is below the worst of the answers: what is left out
  * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
- * than 64 sequences, full recompute of fewer than one layer in four or with sequence_regather, groups of micro-batches other than the smallest,
- * and context ranks with fewer than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank
- * or of chunks that are not equally long: where the embedding and the head count as a layer each, if not by the number
- * of layers alone. A key that is fixed has its value in all candidates, also one that is left out here. */
+ * than 64 sequences, full recompute of fewer than one layer in four or with sequence_regather, groups of micro-batches
+ * other than the smallest, and context ranks with fewer than 8192 tokens of a sequence each, interleaved schedules of
+ * more than 16 chunks a rank or of chunks that are not equally long: where the embedding and the head count as a layer
+ * each, if not by the number of layers alone. A key that is fixed has its value in all candidates, also one that is
+ * left out here. */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 

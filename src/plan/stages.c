@@ -92,6 +92,12 @@ static void wait_for_host(const tri_simulation_request *request, const tri_op_li
   *at = (offloading){0};
 }
 
+static void slow_down(double slowest, tri_call_price *price) {
+  tri_price *each[] = {&price->forward, &price->backward_input, &price->backward_weight, &price->recompute,
+                       &price->together};
+  for (size_t i = 0; i < sizeof each / sizeof *each; i++) each[i]->compute_s *= slowest;
+}
+
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
@@ -99,6 +105,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
                        .system = request->system,
                        .layout = request->layout,
                        .shape = tri_layout_mesh(request->layout)};
+  const double slowest = tri_cluster_slowest(request->cluster, tri_layout_ranks(request->layout));
   tri_price again = {0};
   offloading host = {0};
   out->num_calls = list->num_calls;
@@ -114,6 +121,7 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
     add_uneven(&pricer, list, c, &out->uneven);
     if (call->op->clears_gradient && !tri_op_is_frozen(call, 0))
       price.backward_weight.first_s = clearing_s(request, parts, call);
+    slow_down(slowest, &price);
     bool last = tri_op_list_layer(list, c).end == c + 1;
     wait_for_host(request, list, c, last, &host, &price);
     if (last && !call->op->passes_messages) price.backward_weight.later_s += adding_s(request, parts, call->layer);

@@ -37,8 +37,9 @@ static const tri_config_key system_keys[] = {
     {FLAG(overlap_batches), .fallback = "false",
      .help = "rows are on their way to their experts and back while ranks compute another micro-batch (DualPipe)"},
     {KEY(expert_row_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
-     .help = "bytes of rows on their way to experts and back, as a share of one in bf16 to each expert: fewer in FP8, or "
-             "sent once to a node"},
+     .help =
+         "bytes of rows on their way to experts and back, as a share of one in bf16 to each expert: fewer in FP8, or "
+         "sent once to a node"},
     {FLAG(gathers_experts), .fallback = "false",
      .help = "rows are sent once to the ranks that split an expert, which gather them; false: to each of these"},
     {FLAG(overlap_layers), .fallback = "false",
@@ -91,10 +92,11 @@ tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout)
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout) {
   if (system->gathers_again) {
     if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
-      return tri_fail(TRI_UNSUPPORTED,
-                      "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
-                      "the key out, or choose another --system",
-                      system->name);
+      return tri_fail(
+          TRI_UNSUPPORTED,
+          "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
+          "the key out, or choose another --system",
+          system->name);
     }
     layout->sequence_regather = layout->sequence_parallel;
     return TRI_OK;

@@ -77,8 +77,7 @@ void tri_layout_fill_sequence_parallel(const tri_layout_space *space, const tri_
  * tried. */
 void tri_layout_fill_sequence_regather(const tri_layout_space *space, const tri_layout *layout,
                                        tri_layout_values *out) {
-  const bool gathers =
-      layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
+  const bool gathers = layout->sequence_parallel && (layout->recompute != TRI_RECOMPUTE_FULL || !space->keeps_gathered);
   if (!gathers || space->keeps_gathered) append(out, 0);
   if (gathers && space->gathers_again) append(out, 1);
 }

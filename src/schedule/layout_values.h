@@ -63,8 +63,8 @@ void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_la
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
- * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be fixed (else
- * TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
+ * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be
+ * fixed (else TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 
