@@ -206,6 +206,24 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   return tri_plan_row_pairs(request, &out->row_pairs);
 }
 
+/* By the same step without any of it. */
+tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
+                                tri_overlap *out) {
+  const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
+  tri_simulation_request open = *request;
+  tri_system system = *request->system;
+  tri_prediction exposed;
+  *out = (tri_overlap){0};
+  if (!system.overlap_reductions && !system.overlap_gathers) return TRI_OK;
+  system.overlap_reductions = system.overlap_gathers = false;
+  open.system = &system;
+  TRI_TRY(tri_simulate_step(&open, &exposed));
+  const double hidden_s = exposed.time.along[axis] - prediction->time.along[axis];
+  const double slower_s = prediction->time.compute - exposed.time.compute;
+  if (hidden_s > 0) *out = (tri_overlap){hidden_s, slower_s > 0 ? slower_s : 0};
+  return TRI_OK;
+}
+
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out) {
   tri_stages stages = {0};
   tri_timeline *timeline = NULL;
