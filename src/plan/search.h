@@ -4,13 +4,15 @@
  * lower bound of its time and of its memory, from the prices of one layer, the embedding and the head. Candidates are
  * taken in the order of their bounds and simulated, until no bound is below the worst of the answers: what is left out
  * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
- * than 64 sequences, full recompute of fewer than one layer in four or with sequence_regather, groups of micro-batches other than the smallest,
- * and context ranks with fewer than 8192 tokens of a sequence each, interleaved schedules of more than 16 chunks a rank
- * or of chunks that are not equally long: where the embedding and the head count as a layer each, if not by the number
- * of layers alone. A key that is fixed has its value in all candidates, also one that is left out here. */
+ * than 64 sequences, full recompute of fewer than one layer in four or with sequence_regather, groups of micro-batches
+ * other than the smallest, and context ranks with fewer than 8192 tokens of a sequence each, interleaved schedules of
+ * more than 16 chunks a rank or of chunks that are not equally long: where the embedding and the head count as a layer
+ * each, if not by the number of layers alone. A key that is fixed has its value in all candidates, also one that is
+ * left out here. */
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
+#include "config/config.h"
 #include "optimizers/optimizer.h"
 #include "plan/simulate.h"
 
@@ -39,19 +41,25 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* Explanation of one key of the best layout, by the best layout with another value of it. */
-typedef struct tri_reason {
-  const char *key;
-  char text[256];
-} tri_reason;
-enum { TRI_REASONS = 12 };
+/* The fastest layout that fits and has other values of some keys than the best: what these values of the best gain. */
+enum { TRI_SEARCH_EXPLAINED = 16 /* keys */ };
+typedef struct tri_alternative {
+  const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* each alone: without its value this is the fastest */
+  int64_t num_keys;
+  tri_layout layout; /* resolved */
+  double step_s;
+  const char *loss; /* which part of the step grew most, in words */
+} tri_alternative;
 
 typedef struct tri_search_result {
   tri_answer *answers; /* best first */
   int64_t num_answers;
-  int64_t legal, simulated; /* numbers of valid candidates; of those that were simulated */
-  tri_reason reasons[TRI_REASONS];
-  int64_t num_reasons;
+  int64_t legal, simulated;                           /* numbers of valid candidates; of those that were simulated */
+  bool exhaustive;                                    /* as asked: what was not simulated does not fit */
+  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* all different, fastest first; none of an exhaustive search */
+  int64_t num_alternatives;
+  const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys without another value that fits */
+  int64_t num_only;
 } tri_search_result;
 
 /* TRI_BAD_LAYOUT if no combination is valid (with the rule and the numbers); TRI_OUT_OF_MEMORY if none fits (with the

@@ -63,8 +63,8 @@ void tri_layout_fill_recompute_every(const tri_layout_space *space, const tri_la
 void tri_layout_fill_micro_batch(const tri_layout_space *space, const tri_layout *layout, tri_layout_values *out);
 
 /* Calls `visit` with every combination; keys that are not searched have their defaults. Not all are valid: the visitor
- * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be fixed (else
- * TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
+ * resolves them. Stops at its first failure. Of the keys that are not searched only `data` and `stage_layers` may be
+ * fixed (else TRI_UNSUPPORTED): the lower bounds (plan/bounds.h) do not look at the others. */
 tri_status tri_layouts_each(const tri_layout_space *space, tri_status (*visit)(void *context, const tri_layout *layout),
                             void *context);
 
@@ -80,7 +80,8 @@ const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 /* Whether two layouts have equal values in all searched keys whose `use` is at least this one. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
-/* Whether two layouts differ in a key, or in a key that is explained together with it. */
-bool tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);
+/* The key in which two layouts differ: of `key` and those that are explained together with it, the first; NULL: in none
+ * of them. */
+const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);
 
 #endif
