@@ -6,6 +6,8 @@
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Of the first number for which something fits; all others are measured by it. */
@@ -47,18 +49,25 @@ static void print_head(const range *r) {
   printf("  layout\n");
 }
 
+/* Large sums in whole units. */
+static char *format_sum(double sum, char *buffer, size_t bytes) {
+  if (sum >= 10000) return tri_format_grouped(llround(sum), buffer, bytes);
+  snprintf(buffer, bytes, "%.4g", sum);
+  return buffer;
+}
+
 static void print_row(const range *r, int64_t devices, const tri_simulation_request *request, const tri_prediction *p,
                       double efficiency, const tri_run_cost *e) {
   const tri_plan_options *o = r->options;
-  char number[32], rate[32], text[TRI_LAYOUT_TEXT_BYTES];
+  char number[32], rate[32], sum[32], text[TRI_LAYOUT_TEXT_BYTES];
   double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
   printf("%8s %10.4f %12s %6.1f %% %8.1f %%", tri_format_grouped(devices, number, sizeof number), p->step_s,
          tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
   if (o->tokens > 0) printf(" %8.1f", steps * p->step_s / 86400);
-  if (e->priced) printf(" %12.4g", steps * e->price);
-  if (e->powered) printf(" %10.4g", steps * e->kwh);
+  if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
+  if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));
   printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
 }
 
