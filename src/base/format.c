@@ -48,6 +48,19 @@ char *tri_format_count(double count, char *buffer, size_t buffer_bytes) {
   return buffer;
 }
 
+char *tri_format_grouped(int64_t number, char *buffer, size_t buffer_bytes) {
+  char digits[32];
+  const size_t length = (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number);
+  size_t held = 0;
+  for (size_t i = 0; i < length && held + 2 < buffer_bytes; i++) {
+    const bool after_digit = i > 0 && digits[i - 1] != '-';
+    if (after_digit && (length - i) % 3 == 0) buffer[held++] = ',';
+    buffer[held++] = digits[i];
+  }
+  buffer[held] = '\0';
+  return buffer;
+}
+
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes) {
   if (!(seconds >= 0) || seconds > 1e9) {
     snprintf(buffer, buffer_bytes, "?");

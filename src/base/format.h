@@ -3,6 +3,7 @@
 #define TRI_BASE_FORMAT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* 1536 -> "1.50 KiB"; bytes below 1024 as "N bytes". */
 char *tri_format_bytes(double bytes, char *buffer, size_t buffer_bytes);
@@ -15,6 +16,9 @@ char *tri_format_flops(double flops, char *buffer, size_t buffer_bytes);
 
 /* 124439808 -> "124.4M"; below 1000 as it is. */
 char *tri_format_count(double count, char *buffer, size_t buffer_bytes);
+
+/* 16384 -> "16,384". */
+char *tri_format_grouped(int64_t number, char *buffer, size_t buffer_bytes);
 
 /* 3725 -> "1h02m", 95 -> "1m35s", 4.2 -> "4.2s". */
 char *tri_format_seconds(double seconds, char *buffer, size_t buffer_bytes);

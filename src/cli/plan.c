@@ -1,7 +1,7 @@
-#include "base/format.h"
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/plan_csv.h"
+#include "cli/plan_report.h"
 #include "options/device_range.h"
 #include "options/json.h"
 #include "options/options.h"
@@ -10,7 +10,6 @@
 #include "plan/report.h"
 #include "plan/search.h"
 #include "schedule/layout_config.h"
-#include "schedule/layout_values.h"
 
 #include <string.h>
 
@@ -70,92 +69,6 @@ static tri_status plan_print_json(const arguments *given, const tri_search_resul
   return tri_print_json(list);
 }
 
-static void print_table(const tri_search_result *result) {
-  printf("%4s %10s %10s %8s %8s %12s  %s\n", "", "step s", "TFLOP/s", "MFU", "bubble", "peak memory", "layout");
-  for (int64_t i = 0; i < result->num_answers; i++) {
-    const tri_prediction *p = &result->answers[i].prediction;
-    char bytes[32], layout[TRI_LAYOUT_TEXT_BYTES];
-    printf("%4ld %10.4f %10.1f %6.1f %% %6.1f %% %12s  %s\n", (long)i + 1, p->step_s, p->model_tflops_per_device,
-           tri_format_rounded(100 * p->mfu, 1), tri_format_rounded(100 * p->bubble, 1),
-           tri_format_bytes(p->memory.peak, bytes, sizeof bytes),
-           tri_layout_text(&result->answers[i].layout, layout, sizeof layout));
-  }
-}
-
-/* Idle memory beside layers that are run again looks like a mistake. */
-static void print_idle(const tri_simulation_request *request, const char *fixed, const tri_answer *best) {
-  const double room = tri_system_room(request->system, request->cluster), idle = room - best->prediction.memory.peak;
-  char bytes[32], all[32];
-  if (best->layout.recompute != TRI_RECOMPUTE_FULL || 3 * idle < room) return;
-  const bool given = tri_layout_is_fixed(fixed, "recompute") || tri_layout_is_fixed(fixed, "recompute_every");
-  printf("%s of %s are idle under recompute=full%s\n", tri_format_bytes(idle, bytes, sizeof bytes),
-         tri_format_bytes(room, all, sizeof all),
-         given ? ", which --layout fixes" : ": what recomputes less was searched, and is slower or does not fit");
-}
-
-/* The nearest batch within a tenth that more powers of two divide, 0 if there is none: 1024 for 1000. */
-static int64_t rounder_batch(int64_t batch) {
-  for (int64_t unit = INT64_C(1) << 24; unit > 1 && batch % unit != 0; unit /= 2) {
-    const int64_t near = (batch + unit / 2) / unit * unit, apart = near > batch ? near - batch : batch - near;
-    if (near > 0 && 10 * apart <= batch) return near;
-  }
-  return 0;
-}
-
-/* A batch that few numbers of ranks divide leaves the search little choice. */
-static tri_status print_rounder_batch(const arguments *given, const tri_answer *best) {
-  const double worth_saying = 0.03;
-  tri_search_request request = tri_plan_options_search(&given->plan);
-  tri_search_result result = {0};
-  char layout[TRI_LAYOUT_TEXT_BYTES];
-  request.global_batch = rounder_batch(given->plan.global_batch);
-  if (request.global_batch == 0) return TRI_OK;
-  const tri_status status = tri_search(&request, &result);
-  if (status == TRI_BAD_LAYOUT || status == TRI_OUT_OF_MEMORY) return TRI_OK; /* then it is no better */
-  TRI_TRY(status);
-  const double faster = result.answers[0].prediction.tokens_per_s / best->prediction.tokens_per_s - 1;
-  if (faster > worth_saying) {
-    printf("--global-batch %lld would be %.0f %% faster for each sequence: %s\n", (long long)request.global_batch,
-           100 * faster, tri_layout_text(&result.answers[0].layout, layout, sizeof layout));
-  }
-  tri_search_release(&result);
-  return TRI_OK;
-}
-
-static tri_status plan_print_text(const arguments *given, const tri_search_result *result) {
-  const tri_answer *best = &result->answers[0];
-  char searched[TRI_SEARCHED_BYTES], attention[TRI_REPORT_ATTENTION_BYTES];
-  tri_simulation_request request = tri_plan_options_request(&given->plan, &best->layout);
-  printf(
-      "%s, sequences of %ld tokens%s, on %ld device%s of %s: %ld legal layout%s%s%s, %ld simulated; no other of them "
-      "can be better\n",
-      given->plan.model.name, (long)given->plan.sequence, tri_report_assumed(given->plan.assumed_sequence),
-      (long)given->plan.devices, TRI_PLURAL(given->plan.devices), given->plan.cluster.name, (long)result->legal,
-      TRI_PLURAL(result->legal), given->plan.fixed == NULL ? "" : " with ",
-      given->plan.fixed == NULL ? "" : given->plan.fixed, (long)result->simulated);
-  printf("searched: %s; other keys have their defaults\n", tri_search_keys(given->plan.fixed, searched));
-  print_table(result);
-  printf("TFLOP/s and MFU are of the model's products, attention as %s; recomputed products do not count\n",
-         tri_report_attention(&request, attention));
-  if (given->pareto) {
-    tri_report_accuracy(&given->plan.cluster, &given->plan.system, given->plan.devices, stdout);
-    return TRI_OK;
-  }
-  printf("\nthe best of them:\n");
-  tri_report_text(&request, &best->prediction, given->plan.tokens, stdout);
-  TRI_TRY(tri_run_cost_text(&request, &best->prediction, given->plan.tokens, stdout));
-  print_idle(&request, given->plan.fixed, best);
-  TRI_TRY(print_rounder_batch(given, best));
-  if (result->num_answers > 1) {
-    double loss = result->answers[1].prediction.step_s / best->prediction.step_s - 1;
-    printf("the runner-up takes %.2f %% longer\n", tri_format_rounded(100 * loss, 2));
-  }
-  for (int64_t i = 0; i < result->num_reasons; i++) printf("%s: %s\n", result->reasons[i].key, result->reasons[i].text);
-  printf("\n");
-  tri_report_paste(&best->layout, stdout);
-  return TRI_OK;
-}
-
 /* The fastest; `context` is the search for another number. */
 static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
   tri_search_result result = {0};
@@ -182,7 +95,9 @@ static tri_status search_and_print(const arguments *given, tri_search_request *r
   tri_search_result result = {0};
   if (given->plan.devices_to > 0) return plan_range(given, request);
   TRI_TRY(given->pareto ? tri_search_pareto(request, &result) : tri_search(request, &result));
-  tri_status status = given->plan.json ? plan_print_json(given, &result) : plan_print_text(given, &result);
+  tri_status (*print)(const tri_plan_options *, const tri_search_result *) =
+      given->pareto ? tri_plan_report_front : tri_plan_report_best;
+  tri_status status = given->plan.json ? plan_print_json(given, &result) : print(&given->plan, &result);
   tri_search_release(&result);
   return status;
 }

@@ -114,7 +114,10 @@ static tri_status simulate(const arguments *given) {
   TRI_TRY(tri_simulate(&request, &prediction));
   if (given->timeline != NULL) TRI_TRY(simulate_draw(&request, &prediction, given->timeline));
   if (!given->plan.json) {
-    tri_report_text(&request, &prediction, given->plan.tokens, stdout);
+    tri_report_heading(&request, stdout);
+    tri_report_speed(&request, &prediction, stdout);
+    tri_report_memory_parts(&request, &prediction, stdout);
+    tri_report_accuracy(&given->plan.cluster, &given->plan.system, given->plan.devices, stdout);
     TRI_TRY(tri_run_cost_text(&request, &prediction, given->plan.tokens, stdout));
     return given->stages ? print_stages(&request) : TRI_OK;
   }

@@ -6,6 +6,8 @@
 #include "plan/report.h"
 #include "schedule/layout_config.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Of the first number for which something fits; all others are measured by it. */
@@ -34,8 +36,11 @@ static tri_status check_range(const tri_plan_options *o) {
 
 static void print_head(const range *r) {
   const tri_plan_options *o = r->options;
-  printf("%s, a global batch of %ld sequences of %ld tokens%s, on %s: %s\n", o->model.name, (long)o->global_batch,
-         (long)o->sequence, tri_report_assumed(o->assumed_sequence), o->cluster.name, r->of->title);
+  char batch[32], sequence[32];
+  printf("%s, a global batch of %s sequences of %s tokens%s, on %s: %s\n", o->model.name,
+         tri_format_grouped(o->global_batch, batch, sizeof batch),
+         tri_format_grouped(o->sequence, sequence, sizeof sequence), tri_report_assumed(o->assumed_sequence),
+         o->cluster.name, r->of->title);
   printf("%8s %10s %12s %8s %10s", "devices", "step s", "tokens/s", "MFU", "efficiency");
   if (o->cluster.failures.node_mtbf_hours > 0) printf(" %8s", "goodput");
   if (o->tokens > 0) printf(" %8s", "days");
@@ -44,25 +49,33 @@ static void print_head(const range *r) {
   printf("  layout\n");
 }
 
+/* Large sums in whole units. */
+static char *format_sum(double sum, char *buffer, size_t bytes) {
+  if (sum >= 10000) return tri_format_grouped(llround(sum), buffer, bytes);
+  snprintf(buffer, bytes, "%.4g", sum);
+  return buffer;
+}
+
 static void print_row(const range *r, int64_t devices, const tri_simulation_request *request, const tri_prediction *p,
                       double efficiency, const tri_run_cost *e) {
   const tri_plan_options *o = r->options;
-  char rate[32], text[TRI_LAYOUT_TEXT_BYTES];
+  char number[32], rate[32], sum[32], text[TRI_LAYOUT_TEXT_BYTES];
   double steps = o->tokens > 0 ? tri_run_cost_steps(request, e, o->tokens) : 1;
-  printf("%8ld %10.4f %12s %6.1f %% %8.1f %%", (long)devices, p->step_s,
+  printf("%8s %10.4f %12s %6.1f %% %8.1f %%", tri_format_grouped(devices, number, sizeof number), p->step_s,
          tri_format_count(p->tokens_per_s, rate, sizeof rate), tri_format_rounded(100 * p->mfu, 1),
          tri_format_rounded(100 * efficiency, 1));
   if (e->interrupted) printf(" %6.1f %%", tri_format_rounded(100 * e->goodput, 1));
   if (o->tokens > 0) printf(" %8.1f", steps * p->step_s / 86400);
-  if (e->priced) printf(" %12.4g", steps * e->price);
-  if (e->powered) printf(" %10.4g", steps * e->kwh);
+  if (e->priced) printf(" %12s", format_sum(steps * e->price, sum, sizeof sum));
+  if (e->powered) printf(" %10s", format_sum(steps * e->kwh, sum, sizeof sum));
   printf("  %s\n", tri_layout_text(request->layout, text, sizeof text));
 }
 
 /* The reason is the thread's last failure. */
 static void print_none(const range *r, int64_t devices) {
   if (r->list == NULL) {
-    printf("%8ld %s: %s\n", (long)devices, r->of->nothing, tri_status_message());
+    char number[32];
+    printf("%8s %s: %s\n", tri_format_grouped(devices, number, sizeof number), r->of->nothing, tri_status_message());
     return;
   }
   json_array_append_new(
@@ -104,7 +117,7 @@ static void print_foot(const range *r) {
     if (o->tokens > 0) tri_format_count(o->tokens, tokens, sizeof tokens);
     printf("money and energy are of %s%s\n", tokens, o->tokens > 0 ? " tokens" : "");
   }
-  printf("efficiency: tokens/s of a device, beside the first row that fits\n");
+  printf("efficiency: tokens/s per device relative to the first row that fits\n");
   tri_report_accuracy(&o->cluster, &o->system, o->devices_to, stdout);
 }
 

@@ -1,5 +1,7 @@
 #include "plan/accuracy.h"
 
+#include "base/format.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,18 +66,6 @@ static const cluster_row *row_of(const tri_cluster *cluster) {
 
 /* ---- in words ---------------------------------------------------------------------------------------------------- */
 
-/* "16,384". */
-static char *grouped(int64_t number, char out[32]) {
-  char digits[32];
-  size_t length = (size_t)snprintf(digits, sizeof digits, "%lld", (long long)number), held = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (i > 0 && (length - i) % 3 == 0) out[held++] = ',';
-    out[held++] = digits[i];
-  }
-  out[held] = '\0';
-  return out;
-}
-
 /* "6.6 % too fast on average (-17.9 to +2.3 %)". */
 static char *in_words(const tri_accuracy *errors, char out[96]) {
   const double mean = 100 * errors->mean;
@@ -94,7 +84,7 @@ static void add_size(int64_t devices, char *buffer) {
     const size_t held = strlen(buffer);
     if (devices < of_sizes[i].least_devices) continue;
     snprintf(buffer + held, TRI_ACCURACY_TEXT_BYTES - held, "; the %lld of %s devices and more, on any cluster, %s",
-             (long long)of_sizes[i].errors.rows, grouped(of_sizes[i].least_devices, least),
+             (long long)of_sizes[i].errors.rows, tri_format_grouped(of_sizes[i].least_devices, least, sizeof least),
              in_words(&of_sizes[i].errors, words));
     return;
   }
@@ -106,15 +96,16 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   char words[96], number[32];
   if (own != NULL) {
     snprintf(buffer, TRI_ACCURACY_TEXT_BYTES,
-             "accuracy: %lld published run%s on %s came out %s; none had more than %s devices",
+             "accuracy: %lld published run%s on %s %s predicted %s; none had more than %s devices",
              (long long)own->errors.rows, own->errors.rows == 1 ? "" : "s", cluster->name,
-             in_words(&own->errors, words), grouped(own->most_devices, number));
+             own->errors.rows == 1 ? "was" : "were", in_words(&own->errors, words),
+             tri_format_grouped(own->most_devices, number, sizeof number));
   } else {
-    snprintf(
-        buffer, TRI_ACCURACY_TEXT_BYTES,
-        "accuracy: no published run on %s to compare with; %lld on other machines came out %s, %lld of them on one "
-        "node of eight devices",
-        cluster->name, (long long)all.rows, in_words(&all, words), (long long)of_clusters[1].errors.rows);
+    snprintf(buffer, TRI_ACCURACY_TEXT_BYTES,
+             "accuracy: no published run on %s to compare with; %lld on other machines were predicted %s, %lld of them "
+             "on one "
+             "node of eight devices",
+             cluster->name, (long long)all.rows, in_words(&all, words), (long long)of_clusters[1].errors.rows);
   }
   add_size(devices, buffer);
   size_t held = strlen(buffer);
@@ -122,7 +113,8 @@ char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer
   held = strlen(buffer);
   if (own != NULL && devices > own->most_devices) {
     snprintf(buffer + held, TRI_ACCURACY_TEXT_BYTES - held,
-             "; %s devices are beyond all of them: expect a slower run than predicted", grouped(devices, number));
+             "; %s devices are beyond all of them: expect a slower run than predicted",
+             tri_format_grouped(devices, number, sizeof number));
   }
   return buffer;
 }

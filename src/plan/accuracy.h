@@ -24,7 +24,7 @@ tri_accuracy tri_accuracy_of(double *errors, int64_t count);
 /* Texts in one line each, which reports print one below the other. `devices`: that are asked about; 0: not known.
  * Return buffer. */
 enum { TRI_ACCURACY_TEXT_BYTES = 640 };
-/* "13 published runs on dgx-h100 came out 6.6 % too fast on average (...); none had more than 16,384 devices". */
+/* "13 published runs on dgx-h100 were predicted 6.6 % too fast on average (...); none had more than 16,384 devices". */
 char *tri_accuracy_text(const tri_cluster *cluster, int64_t devices, char buffer[TRI_ACCURACY_TEXT_BYTES]);
 /* Which constants were fitted to measurements. */
 char *tri_accuracy_fitted(const tri_cluster *cluster, char buffer[TRI_ACCURACY_TEXT_BYTES]);

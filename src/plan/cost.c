@@ -143,13 +143,40 @@ static void print_failures(const tri_run_cost *e, FILE *to) {
   }
 }
 
+/* Hours with two decimals where they are few. */
+static char *format_hours(double hours, char *buffer, size_t bytes) {
+  if (hours >= 100) return tri_format_count(hours, buffer, bytes);
+  snprintf(buffer, bytes, "%.2f", hours);
+  return buffer;
+}
+
+static char *format_days(double seconds, char *buffer, size_t bytes) {
+  const double days = seconds / seconds_of_hour / 24;
+  if (days < 1) return tri_format_seconds(seconds, buffer, bytes);
+  snprintf(buffer, bytes, "%.1f days", days);
+  return buffer;
+}
+
+static const char *device_word(const tri_cluster *cluster) {
+  switch (cluster->device) {
+    case TRI_CLUSTER_ACCELERATOR: return "GPU";
+    case TRI_CLUSTER_CPU: break;
+  }
+  return "device";
+}
+
+/* All of a run: time, hours, money and energy include what failures cost. */
 static void print_run(const tri_simulation_request *request, const tri_prediction *p, const tri_run_cost *e,
                       double tokens, FILE *to) {
-  char many[32], money[32], energy[32];
-  double steps = tri_run_cost_steps(request, e, tokens);
+  char many[32], time[32], without[32], of_devices[32], of_nodes[32], money[32], energy[32];
+  const double steps = tri_run_cost_steps(request, e, tokens), seconds = steps * p->step_s;
   if (steps <= 0) return;
-  fprintf(to, "%s tokens come to %.1f days%s", tri_format_count(tokens, many, sizeof many),
-          steps * p->step_s / seconds_of_hour / 24, e->interrupted ? " with failures" : "");
+  fprintf(to, "%s tokens: %s", tri_format_count(tokens, many, sizeof many), format_days(seconds, time, sizeof time));
+  if (e->interrupted)
+    fprintf(to, " with failures (%s without)", format_days(seconds * e->goodput, without, sizeof without));
+  const double hours = seconds / seconds_of_hour;
+  fprintf(to, ", %s %s-hours, %s node-hours", format_hours(hours * devices_of(request), of_devices, sizeof of_devices),
+          device_word(request->cluster), format_hours(hours * nodes_of(request), of_nodes, sizeof of_nodes));
   if (e->priced) {
     fprintf(to, ", %s %s", tri_format_count(steps * e->price, money, sizeof money), request->cluster->cost.currency);
   }
@@ -160,9 +187,9 @@ static void print_run(const tri_simulation_request *request, const tri_predictio
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
   tri_run_cost e;
   TRI_TRY(tri_run_cost_of(request, p, &e));
-  if (e.interrupted) print_failures(&e, to);
+  if (tokens > 0) print_run(request, p, &e, tokens, to);
   if (e.priced) fprintf(to, "a step costs %.4g %s\n", e.price, request->cluster->cost.currency);
   if (e.powered) fprintf(to, "a step takes %.4g kWh\n", e.kwh);
-  if (e.priced || e.powered || e.interrupted) print_run(request, p, &e, tokens, to);
+  if (e.interrupted) print_failures(&e, to);
   return TRI_OK;
 }

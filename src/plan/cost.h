@@ -14,7 +14,8 @@
 tri_status tri_run_cost_json(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              json_t *object);
 
-/* Prints the same as text; nothing if nothing is known. */
+/* Prints time and hours of devices and nodes for `tokens` tokens (0: not), and what the cluster's file says of money,
+ * energy and failures. */
 tri_status tri_run_cost_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens,
                              FILE *to);
 

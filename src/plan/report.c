@@ -172,16 +172,10 @@ const char *tri_report_assumed(bool assumed) { return assumed ? " (the model's l
 
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]) {
   double area = tri_step_area(request);
-  if (area == 1) return "the full square";
-  snprintf(out, TRI_REPORT_ATTENTION_BYTES, "%.3g %% of the full square, which masks and windows leave", 100 * area);
+  if (area == 1) return "attention is counted without the causal mask";
+  snprintf(out, TRI_REPORT_ATTENTION_BYTES,
+           "attention is counted as %.3g %% of the full square, which masks and windows leave", 100 * area);
   return out;
-}
-
-/* A count, with decimals where it is small. */
-static char *format_hours(double hours, char *buffer, size_t bytes) {
-  if (hours >= 100) return tri_format_count(hours, buffer, bytes);
-  snprintf(buffer, bytes, "%.2f", hours);
-  return buffer;
 }
 
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to) {
@@ -204,47 +198,60 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
   return out;
 }
 
-void tri_report_text(const tri_simulation_request *request, const tri_prediction *p, double tokens, FILE *to) {
-  char attention[TRI_REPORT_ATTENTION_BYTES];
-  char layout[TRI_LAYOUT_TEXT_BYTES], rate[32], size[32], room[TRI_REPORT_MEMORY_BYTES];
+/* "75.71 of 79.65 GiB": the unit once where both have the same. */
+static void print_peak(const tri_simulation_request *request, double peak, FILE *to) {
+  char held[32], room[TRI_REPORT_MEMORY_BYTES];
+  tri_format_bytes(peak, held, sizeof held);
+  tri_report_memory(request, room);
+  char *unit = strchr(held, ' ');
+  const char *other = strchr(room, ' ');
+  if (strncmp(unit, other, strlen(unit)) == 0) *unit = '\0';
+  fprintf(to, "peak memory %s of %s", held, room);
+}
+
+void tri_report_heading(const tri_simulation_request *request, FILE *to) {
+  char size[32], sequence[32], devices[32];
+  fprintf(to, "%s (%s parameters), sequences of %s tokens%s, on %s device%s of %s", request->model->name,
+          tri_format_count(tri_model_num_parameters(request->model), size, sizeof size),
+          tri_format_grouped(request->sequence, sequence, sizeof sequence),
+          tri_report_assumed(request->assumed_sequence),
+          tri_format_grouped((int64_t)devices_of(request), devices, sizeof devices), TRI_PLURAL(devices_of(request)),
+          request->cluster->name);
+  fprintf(to, "%s%s\n", request->cluster->about[0] == '\0' ? "" : ": ", request->cluster->about);
+}
+
+void tri_report_speed(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
+  char attention[TRI_REPORT_ATTENTION_BYTES], batch[32], rate[32];
   const tri_step_time *t = &p->time;
-  fprintf(to, "%s (%s parameters), sequences of %ld tokens%s, on %.0f device%s of %s, %s\n", request->model->name,
-          tri_format_count(tri_model_num_parameters(request->model), size, sizeof size), (long)request->sequence,
-          tri_report_assumed(request->assumed_sequence), devices_of(request), TRI_PLURAL(devices_of(request)),
-          request->cluster->name, tri_layout_text(request->layout, layout, sizeof layout));
-  if (request->cluster->about[0] != '\0') fprintf(to, "%s: %s\n", request->cluster->name, request->cluster->about);
-  fprintf(to, "a step of %ld sequence%s of %ld: %.4f s, %s tokens/s\n", (long)request->global_batch,
-          TRI_PLURAL(request->global_batch), (long)request->sequence, p->step_s,
+  const int64_t tensor = request->layout->tensor, node = request->cluster->node_devices;
+  tri_report_paste(request->layout, to);
+  fprintf(to, "a step of %s sequence%s: %.4f s, %s tokens/s\n",
+          tri_format_grouped(request->global_batch, batch, sizeof batch), TRI_PLURAL(request->global_batch), p->step_s,
           tri_format_count(p->tokens_per_s, rate, sizeof rate));
-  fprintf(to,
-          "a device: %.1f TFLOP/s of the model's products (MFU %.1f %%), %.1f with recomputed ones (HFU %.1f %%); "
-          "attention counts as %s\n",
+  fprintf(to, "per device: %.1f TFLOP/s (MFU %.1f %%); %.1f counting recomputation (HFU %.1f %%); %s\n",
           p->model_tflops_per_device, 100 * p->mfu, p->tflops_per_device, 100 * p->hfu,
           tri_report_attention(request, attention));
-  tri_report_accuracy(request->cluster, request->system, (int64_t)devices_of(request), to);
   print_part("compute", t->compute, p->step_s, to);
   for (int i = 0; i < TRI_STEP_AXES; i++) {
     print_part(tri_axis_name(tri_step_axis(i)), t->along[tri_step_axis(i)], p->step_s, to);
   }
   print_part("bubble", t->bubble, p->step_s, to);
   print_part("optimizer", t->optimizer, p->step_s, to);
+  if (tensor > 1) {
+    fprintf(to, "tensor: %lld ranks %s a node of %lld\n", (long long)tensor,
+            tensor <= node ? "stay inside" : "reach beyond", (long long)node);
+  }
   print_uneven(&p->uneven, to);
   print_experts(&p->experts, to);
-  fprintf(to, "the fullest rank, of stage %ld, holds %s of the device's %s: %s\n", (long)p->fullest_stage,
-          tri_format_bytes(p->memory.peak, size, sizeof size), tri_report_memory(request, room),
-          p->fits ? "it fits" : "it does not fit");
+  print_row_pairs(request->layout, p->row_pairs, to);
+}
+
+void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
+  print_peak(request, p->memory.peak, to);
+  fprintf(to, " (a rank of stage %ld): %s\n", (long)p->fullest_stage, p->fits ? "fits" : "does not fit");
   print_bytes("parameters", p->memory.parameters, to);
   print_bytes("gradients", p->memory.gradients, to);
   print_bytes("optimizer", p->memory.optimizer, to);
   print_bytes("activations", p->memory.activations, to);
   print_bytes("buffers", p->memory.buffers, to);
-  print_row_pairs(request->layout, p->row_pairs, to);
-  if (tokens <= 0) return;
-  double hours = tokens / p->tokens_per_s / 3600;
-  char days[32];
-  if (hours < 24) tri_format_seconds(3600 * hours, days, sizeof days);
-  if (hours >= 24) snprintf(days, sizeof days, "%.1f days", hours / 24);
-  fprintf(to, "%s tokens take %s, %s node-hours, %s device-hours\n", tri_format_count(tokens, size, sizeof size), days,
-          format_hours(hours * nodes_of(request), rate, sizeof rate),
-          format_hours(hours * devices_of(request), room, sizeof room));
 }

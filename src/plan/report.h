@@ -16,7 +16,7 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
 /* The text after "sequences of N tokens": " (the model's longest; ...)" if N was not given, else "". */
 enum { TRI_REPORT_ATTENTION_BYTES = 96 };
 const char *tri_report_assumed(bool assumed);
-/* How attention is counted in FLOPs, in words. Returns out. */
+/* How attention is counted in FLOPs: "attention is counted ...". Returns out. */
 const char *tri_report_attention(const tri_simulation_request *request, char out[TRI_REPORT_ATTENTION_BYTES]);
 
 /* The memory of a device in words: "79.65 GiB, of which 2.00 GiB are reserved". Returns out. */
@@ -27,8 +27,14 @@ char *tri_report_memory(const tri_simulation_request *request, char out[TRI_REPO
  * published runs, for the cluster's constants and for kernels that have not run there. */
 void tri_report_accuracy(const tri_cluster *cluster, const tri_system *system, int64_t devices, FILE *to);
 
-/* Prints a prediction as text. */
-void tri_report_text(const tri_simulation_request *request, const tri_prediction *prediction, double tokens, FILE *to);
+/* The parts of a report as text. A report prints them in this order, and tri_report_accuracy and tri_run_cost_text
+ * (cost.h) behind them. */
+/* One line: model, sequences, devices, cluster and what its devices are. */
+void tri_report_heading(const tri_simulation_request *request, FILE *to);
+/* The layout, its rates and where the time of a step goes. */
+void tri_report_speed(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
+/* The peak of the fullest rank, whether it fits, and what it consists of. */
+void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *prediction, FILE *to);
 
 /* The layout's keys as JSON, as a run file has them. */
 json_t *tri_report_layout(const tri_layout *layout);

@@ -54,11 +54,13 @@ static double room_of(const tri_search_request *request) { return tri_system_roo
 static void tell_progress(const search *s, bool sorted) {
   const double seconds = tri_clock_s() - s->begin_s;
   if (!s->request->progress || seconds < SILENT_S) return;
+  char valid[32], simulated[32];
+  tri_format_grouped(s->count, valid, sizeof valid);
   if (!sorted) {
-    tri_log_progress("searching: %lld legal layouts so far, %.0f s", (long long)s->count, seconds);
+    tri_log_progress("searching: %s valid layouts so far, %.0f s", valid, seconds);
   } else {
-    tri_log_progress("searching: %lld of at most %lld layouts simulated, %.0f s", (long long)s->simulated,
-                     (long long)s->count, seconds);
+    tri_log_progress("searching: %s of at most %s layouts simulated, %.0f s",
+                     tri_format_grouped(s->simulated, simulated, sizeof simulated), valid, seconds);
   }
 }
 
@@ -218,7 +220,7 @@ typedef struct wish {
 } wish;
 
 static bool is_wanted(const search *s, const wish *want, const candidate *c) {
-  if (want->other != NULL && !tri_layouts_differ(&c->layout, want->than, want->other)) return false;
+  if (want->other != NULL && tri_layouts_differ(&c->layout, want->than, want->other) == NULL) return false;
   return c->bound.bytes <= want->room || s->request->exhaustive;
 }
 
@@ -320,7 +322,8 @@ static tri_status nothing_fits(search *s) {
                   tri_format_bytes(bytes - room, missing, sizeof missing), bytes - room, advice);
 }
 
-/* ---- reasons ----------------------------------------------------------------------------------------------------- */
+/* ---- alternatives --------------------------------------------------------------------------------------------------
+ */
 
 static double more_along(const tri_prediction *best, const tri_prediction *other, tri_domain domain) {
   tri_axis axis = tri_domain_axis(domain);
@@ -328,76 +331,76 @@ static double more_along(const tri_prediction *best, const tri_prediction *other
 }
 
 /* What grew most from the best to another. */
-static const char *largest_loss(const tri_prediction *best, const tri_prediction *other, double *seconds) {
+static const char *largest_loss(const tri_prediction *best, const tri_prediction *other) {
   const struct {
     const char *name;
     double more;
   } parts[] = {{"computation", other->time.compute - best->time.compute},
-               {"communication of tensor groups", more_along(best, other, TRI_DOMAIN_TENSOR)},
+               {"tensor-parallel communication", more_along(best, other, TRI_DOMAIN_TENSOR)},
                {"messages between stages", more_along(best, other, TRI_DOMAIN_PIPELINE)},
-               {"reductions and gathers of data ranks", more_along(best, other, TRI_DOMAIN_REPLICAS)},
-               {"communication of context groups", more_along(best, other, TRI_DOMAIN_CONTEXT)},
-               {"rows of experts", more_along(best, other, TRI_DOMAIN_EXPERT)},
+               {"data-parallel communication", more_along(best, other, TRI_DOMAIN_REPLICAS)},
+               {"context-parallel communication", more_along(best, other, TRI_DOMAIN_CONTEXT)},
+               {"expert-parallel communication", more_along(best, other, TRI_DOMAIN_EXPERT)},
                {"bubble", other->time.bubble - best->time.bubble},
-               {"the optimizer", other->time.optimizer - best->time.optimizer}};
+               {"optimizer", other->time.optimizer - best->time.optimizer}};
   size_t most = 0;
   for (size_t i = 1; i < sizeof parts / sizeof parts[0]; i++) {
     if (parts[i].more > parts[most].more) most = i;
   }
-  *seconds = parts[most].more;
   return parts[most].name;
 }
 
-static void say(tri_search_result *result, const char *key, const char *text) {
-  if (result->num_reasons == TRI_REASONS) return;
-  tri_reason *reason = &result->reasons[result->num_reasons++];
-  reason->key = key;
-  snprintf(reason->text, sizeof reason->text, "%s", text);
+/* Several keys may have the same best other. */
+static tri_alternative *alternative_of(tri_search_result *result, const candidate *best, const candidate *other) {
+  for (int64_t i = 0; i < result->num_alternatives; i++) {
+    if (tri_layouts_alike(&result->alternatives[i].layout, &other->layout, TRI_LAYOUT_OF_ALL)) {
+      return &result->alternatives[i];
+    }
+  }
+  tri_alternative *made = &result->alternatives[result->num_alternatives++];
+  *made = (tri_alternative){.layout = other->layout,
+                            .step_s = other->prediction->step_s,
+                            .loss = largest_loss(best->prediction, other->prediction)};
+  return made;
 }
 
 static tri_status explain_key(search *s, const candidate *best, const tri_config_key *key, tri_search_result *result) {
   candidate *next = NULL;
-  char text[256], layout[TRI_LAYOUT_TEXT_BYTES];
-  double seconds = 0;
   int64_t found = 0;
   const wish want = {room_of(s->request), 1, key, &best->layout};
   TRI_TRY(find(s, &want, &next, &found));
   if (found == 0) {
-    say(result, key->name, "nothing else fits");
+    result->only[result->num_only++] = key;
     return TRI_OK;
   }
-  const char *loss = largest_loss(best->prediction, next->prediction, &seconds);
-  double more = next->prediction->step_s / best->prediction->step_s - 1;
-  snprintf(text, sizeof text, "the best other, %s, takes %.1f %% longer: %.1f %% of the step more for %s",
-           tri_layout_text(&next->layout, layout, sizeof layout), tri_format_rounded(100 * more, 1),
-           tri_format_rounded(100 * seconds / best->prediction->step_s, 1), loss);
-  say(result, key->name, text);
+  tri_alternative *alternative = alternative_of(result, best, next);
+  alternative->keys[alternative->num_keys++] = tri_layouts_differ(&next->layout, &best->layout, key);
   return TRI_OK;
+}
+
+static int compare_alternatives(const void *left, const void *right) {
+  const tri_alternative *a = left, *b = right;
+  return (a->step_s > b->step_s) - (a->step_s < b->step_s);
 }
 
 /* Whether the search had a choice there: some candidate has another value. */
 static bool is_open(const search *s, const candidate *best, const tri_config_key *key) {
   for (int64_t i = 0; i < s->count; i++) {
-    if (tri_layouts_differ(&s->all[i].layout, &best->layout, key)) return true;
+    if (tri_layouts_differ(&s->all[i].layout, &best->layout, key) != NULL) return true;
   }
   return false;
 }
 
 static tri_status explain(search *s, const candidate *best, tri_search_result *result) {
-  const tri_layout *layout = &best->layout;
-  char text[256];
-  if (layout->tensor > 1) {
-    int64_t node = s->request->cluster->node_devices;
-    snprintf(text, sizeof text, "%" PRId64 " ranks %s a node of %" PRId64, layout->tensor,
-             layout->tensor <= node ? "stay inside" : "reach beyond", node);
-    say(result, "tensor", text);
-  }
-  for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
+  int64_t explained = 0;
+  for (size_t k = 0; k < tri_layout_table.num_keys && explained < TRI_SEARCH_EXPLAINED; k++) {
     const tri_config_key *key = &tri_layout_table.keys[k];
     const tri_layout_search *asked = tri_layout_search_of(key);
     if (asked == NULL || asked->with != NULL || !is_open(s, best, key)) continue;
     TRI_TRY(explain_key(s, best, key, result));
+    explained++;
   }
+  qsort(result->alternatives, (size_t)result->num_alternatives, sizeof *result->alternatives, compare_alternatives);
   return TRI_OK;
 }
 
@@ -409,6 +412,7 @@ static tri_status give(const search *s, candidate *const *best, int64_t found, t
   result->num_answers = found;
   result->legal = s->count;
   result->simulated = s->simulated;
+  result->exhaustive = s->request->exhaustive;
   return TRI_OK;
 }
 

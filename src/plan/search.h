@@ -12,6 +12,7 @@
 #ifndef TRI_PLAN_SEARCH_H
 #define TRI_PLAN_SEARCH_H
 
+#include "config/config.h"
 #include "optimizers/optimizer.h"
 #include "plan/simulate.h"
 
@@ -40,19 +41,25 @@ typedef struct tri_answer {
   tri_prediction prediction;
 } tri_answer;
 
-/* Explanation of one key of the best layout, by the best layout with another value of it. */
-typedef struct tri_reason {
-  const char *key;
-  char text[256];
-} tri_reason;
-enum { TRI_REASONS = 12 };
+/* The fastest layout that fits and has other values of some keys than the best: what these values of the best gain. */
+enum { TRI_SEARCH_EXPLAINED = 16 /* keys */ };
+typedef struct tri_alternative {
+  const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* each alone: without its value this is the fastest */
+  int64_t num_keys;
+  tri_layout layout; /* resolved */
+  double step_s;
+  const char *loss; /* which part of the step grew most, in words */
+} tri_alternative;
 
 typedef struct tri_search_result {
   tri_answer *answers; /* best first */
   int64_t num_answers;
-  int64_t legal, simulated; /* numbers of valid candidates; of those that were simulated */
-  tri_reason reasons[TRI_REASONS];
-  int64_t num_reasons;
+  int64_t legal, simulated;                           /* numbers of valid candidates; of those that were simulated */
+  bool exhaustive;                                    /* as asked: what was not simulated does not fit */
+  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* all different, fastest first; none of an exhaustive search */
+  int64_t num_alternatives;
+  const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys without another value that fits */
+  int64_t num_only;
 } tri_search_result;
 
 /* TRI_BAD_LAYOUT if no combination is valid (with the rule and the numbers); TRI_OUT_OF_MEMORY if none fits (with the

@@ -190,14 +190,14 @@ bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use 
   return true;
 }
 
-bool tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key) {
+const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key) {
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
     const tri_config_key *other = &tri_layout_table.keys[k];
     const tri_layout_search *search = tri_layout_search_of(other);
     bool same = other == key || (search != NULL && search->with != NULL && strcmp(search->with, key->name) == 0);
-    if (same && tri_layout_value(a, other) != tri_layout_value(b, other)) return true;
+    if (same && tri_layout_value(a, other) != tri_layout_value(b, other)) return other;
   }
-  return false;
+  return NULL;
 }
 
 /* ---- combinations ------------------------------------------------------------------------------------------------ */

@@ -80,7 +80,8 @@ const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 /* Whether two layouts have equal values in all searched keys whose `use` is at least this one. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
-/* Whether two layouts differ in a key, or in a key that is explained together with it. */
-bool tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);
+/* The key in which two layouts differ: of `key` and those that are explained together with it, the first; NULL: in none
+ * of them. */
+const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);
 
 #endif

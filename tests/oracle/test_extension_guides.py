@@ -114,7 +114,7 @@ def test_cluster(tmp_path):
     (tmp_path / name).write_text(blocks_of("adding-a-cluster.md", "yaml")[0])
     setting, simulate, plan = blocks_of("adding-a-cluster.md", "sh")[0].strip().splitlines()
     assert setting == "export TRIREME_CONFIGS=ours"
-    assert "it fits" in run_there(tmp_path, simulate) and run_there(tmp_path, plan).count("layout: {") >= 1
+    assert "): fits" in run_there(tmp_path, simulate) and run_there(tmp_path, plan).count("layout: {") >= 1
 
     # The step's FLOPs at the peak are its time times MFU; parameters by hand: 12 L H^2 + 13 L H + (V + T) H + 2 H.
     said = json.loads(run_there(tmp_path, simulate + " --json"))

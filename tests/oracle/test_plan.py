@@ -498,10 +498,10 @@ def test_terabytes():
 def test_reports(tmp_path):
     out = run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=8,pipeline=16,zero=1,micro_batch=1",
               "--tokens", "300e9", "--timeline", tmp_path / "t.svg")
-    assert re.search(r"a step of 640 sequences of 2048: \S+ s, \S+ tokens/s", out) and "days" in out and ": it fits" in out
+    assert re.search(r"a step of 640 sequences: \S+ s, \S+ tokens/s", out) and "days" in out and "): fits\n" in out
     assert (tmp_path / "t.svg").read_text().startswith("<svg")
     plan = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 2)
-    assert re.search(r"\d+ legal layouts, \d+ simulated; no other of them can be better\nsearched: tensor, pipeline, .*recompute, recompute_every, micro_batch; other keys have their defaults\n", plan)
+    assert re.search(r"[\d,]+ valid layouts; \d+ simulated, the rest ruled out by lower bounds\nsearched: tensor, pipeline, .*recompute, recompute_every, micro_batch; other keys have their defaults\n", plan)
     pasted = re.search(r"^layout: \{(.*)\}$", plan, re.M)[1].replace(": ", "=").replace(", ", ",")
     again = json.loads(run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--layout", pasted, "--json"))
     best = json.loads(run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1, "--json"))[0]
@@ -511,6 +511,29 @@ def test_reports(tmp_path):
     assert all(a["step_s"] <= b["step_s"] and a["memory"]["peak"] > b["memory"]["peak"] for a, b in zip(front, front[1:]))
 
 
+def test_parts_of_a_report():
+    """In this order, each once; of layouts that differ in one decision the three nearest, none twice and none of them the best."""
+    words = [*FRONTIER, "--devices", 1024, "--global-batch", 1024]
+    plan = run("plan", *words, "--tokens", "300e9", "--price", 2)
+    parts = [r"^frontier-175b \(.* devices of frontier: ", r"^layout: \{", r"^a step of 1,024 sequences: ", r"^without ", r"^peak memory [\d.]+ of [\d.]+ GiB \(",
+             r"^  activations ", r"^accuracy: ", r"^300.0B tokens: .* days, .* GPU-hours, .* node-hours, .* USD$", r"^[\d,]+ valid layouts; ", r"^searched: "]
+    at = [re.search(part, plan, re.M).start() for part in parts]
+    assert at == sorted(at) and plan.count("\nlayout: {") == plan.count("\npeak memory") == 1, plan
+    others = re.findall(r"^without (.*): ([\d.]+) (?:% slower|times as long) \([a-z -]+\): (tensor=\S+)$", plan, re.M)
+    layouts = [layout for _, _, layout in others]
+    assert len(others) == 3 == len(set(layouts)) and [float(slower) for _, slower, _ in others] == sorted(float(slower) for _, slower, _ in others)
+    best = json.loads(run("plan", *words, "--top", 1, "--json"))[0]
+    for keys, slower, layout in others:
+        other = json.loads(run("simulate", *words, "--layout", layout, "--json"))
+        assert float(slower) == pytest.approx(100 * (other["step_s"] / best["step_s"] - 1), abs=0.051) and other["fits"]
+        for key, value in (word.split("=") for word in re.split(", | or ", keys)):
+            assert str(best["layout"][key]).lower() == value != str(other["layout"][key]).lower()
+    alone = run("simulate", *words, "--layout", layouts[0])
+    assert "without " not in alone.replace("without the causal mask", "") and "searched" not in alone and alone.index("layout: {") < alone.index("peak memory")
+    small = run("plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 1, "--global-batch", 1)
+    assert "\nwithout recompute=none: " in small and "ruled out" not in small
+
+
 def test_sequences_are_not_assumed(tmp_path):
     """A long context is asked for, in every command that would assume it; a short one is said in the first line."""
     ask = "the sequence length is missing: llama-3-70b takes up to 131072 tokens, which is too long for a default; "
@@ -518,16 +541,16 @@ def test_sequences_are_not_assumed(tmp_path):
     assert ask + "give --sequence, for example --sequence 4096" in run("plan", *words, status=2)
     assert ask + "give --sequence" in run("simulate", *words, "--layout", "tensor=8,pipeline=8", status=2)
     said = run("simulate", *words, "--layout", "tensor=8,pipeline=8", "--sequence", 4096).splitlines()[0]
-    assert said.startswith("llama-3-70b (70.6B parameters), sequences of 4096 tokens, on 512 devices of dgx-h100, ")
+    assert said.startswith("llama-3-70b (70.6B parameters), sequences of 4,096 tokens, on 512 devices of dgx-h100: ")
     study = dict(name="long", model="llama-3-70b", cluster="dgx-h100", devices=512, global_batch=1024, space=[dict(name="tensor", values="8")])
     out = run("tune", write(tmp_path / "study.yaml", study), status=3)
     assert ask + "add `sequence:`, for example `sequence: 4096`" in out
     text = dict(model="llama-3-70b", data=dict(train="no/such"), optimizer=dict(global_batch=1, steps=1, lr=1e-3), output=str(tmp_path / "run"))
     assert ask + "add `sequence:` under `data:`" in run("train", write(tmp_path / "run.yaml", text), "--dry-run", status=3)
     first = run("simulate", *FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16").splitlines()[0]
-    assert "sequences of 2048 tokens (the model's longest; --sequence for others), on 1024 devices of frontier" in first
+    assert "sequences of 2,048 tokens (the model's longest; --sequence for others), on 1,024 devices of frontier" in first
     first = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1, "--sequence", 2048).splitlines()[0]
-    assert "frontier-175b, sequences of 2048 tokens, on 1024 devices" in first
+    assert "frontier-175b (174.6B parameters), sequences of 2,048 tokens, on 1,024 devices" in first
 
 
 def judged_rows():
@@ -561,7 +584,7 @@ def test_what_was_fitted(tmp_path):
     said = run("tune", write(tmp_path / "study.yaml", study), "--html", tmp_path / "page.html")
     assert "simulated; not fitted: no constant of dgx-h100" in said and "sequences of 2048 tokens (the model's longest; `sequence:` for others)" in said
     page = (tmp_path / "page.html").read_text()
-    assert "not fitted: no constant of dgx-h100" in page and "published runs on dgx-h100 came out" in page and "Trireme&#39;s own" in page.replace("'", "&#39;")
+    assert "not fitted: no constant of dgx-h100" in page and "published runs on dgx-h100 were predicted" in page and "Trireme&#39;s own" in page.replace("'", "&#39;")
     again = run("tune", "report", tmp_path / "study.db", "--json")
     assert json.loads(again)["accuracy"]["fitted"] == []
     cluster = dict(IDEAL, fitted="matmul speed")
@@ -583,7 +606,7 @@ def test_accuracy_is_that_of_the_question():
         errors, most = [error for c, _, error in rows if c == cluster], max(devices for c, devices, _ in rows if c == cluster)
         few = ["--devices", 8, "--global-batch", 64, "--layout", "tensor=8", "--model", "frontier-22b"]
         said = run("simulate", "--cluster", cluster, *few)
-        expected = f"accuracy: {len(errors)} published run{'' if len(errors) == 1 else 's'} on {cluster} came out {words_of_errors(errors)}; none had more than {most:,} devices"
+        expected = f"accuracy: {len(errors)} published run{'' if len(errors) == 1 else 's'} on {cluster} {'was' if len(errors) == 1 else 'were'} predicted {words_of_errors(errors)}; none had more than {most:,} devices"
         assert expected in said and "minus: faster predicted than it ran" in said, said
         found = json.loads(run("simulate", "--cluster", cluster, *few, "--json"))["accuracy"]
         mean, low, high = interval_of(errors)
@@ -593,7 +616,7 @@ def test_accuracy_is_that_of_the_question():
         assert found["published_errors"] == dict(mean=pytest.approx(mean, abs=1e-4), low=pytest.approx(low, abs=1e-4), high=pytest.approx(high, abs=1e-4), rows=len(rows))
     others = run("simulate", "--cluster", "lumi-g", *USUAL)
     node = sum(cluster == "a100-node" for cluster, _, _ in rows)
-    assert f"no published run on lumi-g to compare with; {len(rows)} on other machines came out " in others and f", {node} of them on one node of eight devices" in others
+    assert f"no published run on lumi-g to compare with; {len(rows)} on other machines were predicted " in others and f", {node} of them on one node of eight devices" in others
     for devices, least in ((2048, 2048), (4096, 4096)):
         of_size = [error for _, n, error in rows if n >= least]
         said = run("simulate", "--cluster", "dgx-h100", "--devices", devices, "--global-batch", devices, *USUAL[4:])
@@ -647,7 +670,7 @@ def test_reserved_bytes(tmp_path):
         return changed(tmp_path / "c.yaml", "selene-a100-80", **change)
 
     assert "reserved" not in run("simulate", "--cluster", machine(), *USUAL)
-    assert "of the device's 80.00 GiB, of which 3.73 GiB are reserved: it fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
+    assert "of 80.00 GiB, of which 3.73 GiB are reserved (a rank of stage 0): fits" in run("simulate", "--cluster", machine(reserved_bytes=4e9), *USUAL)
     context = 1.65e9  # megatron-lm-2021's
     said = run("simulate", "--cluster", machine(reserved_bytes=4e9), "--system", "megatron-lm-2021", *USUAL)
     assert f"of which {(4e9 - context) / 2**30:.2f} GiB are reserved" in said
@@ -706,8 +729,8 @@ def test_flops_of_windows(tmp_path):
         assert found["tflops_per_device"] * found["step_s"] == pytest.approx(wanted, rel=1e-9)
         words = ["--model", tmp_path / "model.yaml", "--cluster", tmp_path / "cluster.yaml", "--devices", 1, "--global-batch", 8]
         text = f"{100 * area:.3g} % of the full square, which masks and windows leave"
-        assert "attention counts as " + text in run("simulate", *words, "--layout", "tensor=1")
-        assert "attention as " + text in run("plan", *words)
+        assert "attention is counted as " + text in run("simulate", *words, "--layout", "tensor=1")
+        assert "without recomputation; attention is counted as " + text in run("plan", *words)
     line = json.loads(run("inspect", tmp_path / "model.yaml", "--json"))
     assert line["flops_per_token"] * 8 * tokens == pytest.approx(wanted * 1e12, rel=1e-9)
 
@@ -718,12 +741,12 @@ def test_flops_are_labelled():
     found = json.loads(run("simulate", *words, "--json"))
     peak = found["tflops_per_device"] / found["hfu"]
     assert found["model_tflops_per_device"] / peak == pytest.approx(found["mfu"]) and found["hfu"] > 1.2 * found["mfu"]
-    assert (f"a device: {found['model_tflops_per_device']:.1f} TFLOP/s of the model's products (MFU {100 * found['mfu']:.1f} %), "
-            f"{found['tflops_per_device']:.1f} with recomputed ones (HFU {100 * found['hfu']:.1f} %); attention counts as the full square") in run("simulate", *words)
+    assert (f"per device: {found['model_tflops_per_device']:.1f} TFLOP/s (MFU {100 * found['mfu']:.1f} %); "
+            f"{found['tflops_per_device']:.1f} counting recomputation (HFU {100 * found['hfu']:.1f} %); attention is counted without the causal mask") in run("simulate", *words)
     plan = run("plan", *FRONTIER, "--devices", 1024, "--global-batch", 1024, "--top", 1)
     row = re.search(r"^ +1 +\S+ +(\S+) +(\S+) %", plan, re.M)
     assert float(row[1]) / peak == pytest.approx(float(row[2]) / 100, rel=0.01)
-    assert "TFLOP/s and MFU are of the model's products, attention as the full square; recomputed products do not count" in plan
+    assert "TFLOP/s and MFU are per device, without recomputation; attention is counted without the causal mask" in plan
 
 
 def test_no_minus_zero():
@@ -1014,16 +1037,16 @@ def test_the_asked_batch_is_tried_first():
 
 
 def test_names_of_tflops_and_hours():
-    """The clear name beside the older one, which keeps its meaning; device-hours beside node-hours."""
+    """The clear name beside the older one, which keeps its meaning; GPU-hours beside node-hours."""
     words = ["simulate", "--model", "frontier-22b", "--cluster", "dgx-h100", "--devices", 64, "--global-batch", 64, "--layout", "tensor=8,recompute=full"]
     found = json.loads(run(*words, "--json"))
     assert found["hardware_tflops_per_device"] == found["tflops_per_device"] > found["model_tflops_per_device"]
     peak = found["model_tflops_per_device"] / found["mfu"]
     assert found["hardware_tflops_per_device"] / found["hfu"] == pytest.approx(peak)
     said = run(*words, "--tokens", 300e9)
-    days, nodes, devices = re.search(r"300.0B tokens take ([\d.]+) days, ([\d.]+)K? node-hours, ([\d.]+)K device-hours", said).groups()
+    days, devices, nodes = re.search(r"300.0B tokens: ([\d.]+) days, ([\d.]+)K GPU-hours, ([\d.]+)K? node-hours\n", said).groups()
     assert float(devices) * 1000 == pytest.approx(24 * 64 * float(days), rel=0.01)
-    assert re.search(r"1.0M tokens take [\d.]+s, [\d.]+ node-hours, [\d.]+ device-hours", run(*words, "--tokens", 1e6))
+    assert re.search(r"1.0M tokens: [\d.]+s, [\d.]+ GPU-hours, [\d.]+ node-hours\n", run(*words, "--tokens", 1e6))
     assert "`hardware_tflops_per_device`" in run("plan", "--help")
 
 
@@ -1048,7 +1071,7 @@ def test_a_name_of_several_clusters(tmp_path):
     def ask(name):
         return subprocess.run([TRIREME, *map(str, words), name], capture_output=True, text=True, env=env)
     assert "the cluster `ours` is mine or theirs: say which" in ask("ours").stderr and ask("ours").returncode == 3
-    assert "devices of frontier," in ask("frontier").stdout
+    assert "devices of frontier:" in ask("frontier").stdout
     (tmp_path / "clusters/theirs.yaml").write_text(text.replace("name: a100-40", "name: theirs").replace("also: [", "also: [[ours], "))
     assert ask("theirs").returncode == 3 and "`also`" in ask("theirs").stderr
 
@@ -1066,12 +1089,12 @@ def test_a_table_of_all_that_was_simulated(tmp_path):
     """Each layout once, with what `simulate` says of it; of a range for each number of devices."""
     words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64]
     said = run("plan", *words, "--devices", 8, "--exhaustive", "--csv", tmp_path / "all.csv")
-    legal, simulated = map(int, re.search(r"(\d+) legal layouts, (\d+) simulated", said).groups())
+    legal, simulated = map(int, re.search(r"(\d+) valid layouts; (\d+) simulated", said.replace(",", "")).groups())
     rows = list(csv.DictReader((tmp_path / "all.csv").open()))
     keys = list(rows[0])[1:-9]
     assert len(rows) == simulated and len({tuple(row[key] for key in keys) for row in rows}) == simulated <= legal
     for row in random.Random(5).sample(rows, 5):
-        layout = ",".join(f"{key}={row[key]}" for key in keys if row[key] != "auto")
+        layout = ",".join(f"{key}={row[key]}" for key in keys if row[key] not in ("", "auto"))
         found = json.loads(run("simulate", *words, "--devices", row["devices"], "--layout", layout, "--json"))
         for name in ("step_s", "tokens_per_s", "model_tflops_per_device", "hardware_tflops_per_device", "mfu", "hfu", "bubble"):
             assert float(row[name]) == pytest.approx(found[name], rel=1e-9, abs=1e-12), (name, layout)

@@ -25,6 +25,19 @@ static void rounds_to_plain_zero(void **state) {
   assert_true(isnan(tri_format_rounded(NAN, 1)));
 }
 
+static void thousands_are_grouped(void **state) {
+  (void)state;
+  static const struct {
+    int64_t number;
+    const char *text;
+  } cases[] = {{0, "0"},          {999, "999"},          {1000, "1,000"},
+               {52736, "52,736"}, {-123456, "-123,456"}, {1234567, "1,234,567"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    char text[32];
+    assert_string_equal(tri_format_grouped(cases[i].number, text, sizeof text), cases[i].text);
+  }
+}
+
 static void what_is_not_known_is_a_dash(void **state) {
   (void)state;
   static const double unknown[] = {NAN, INFINITY, -INFINITY};
@@ -74,7 +87,7 @@ static void meant_words_are_near_or_known_elsewhere(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_to_plain_zero),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rounds_to_plain_zero), cmocka_unit_test(thousands_are_grouped),
                                      cmocka_unit_test(what_is_not_known_is_a_dash),
                                      cmocka_unit_test(meant_words_are_near_or_known_elsewhere)};
   return cmocka_run_group_tests(tests, NULL, NULL);
