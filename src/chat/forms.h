@@ -25,7 +25,7 @@ typedef struct tri_chat_form {
   bool takes_key; /* `key` may be given */
 } tri_chat_form;
 
-/* NULL for a name that is no form's. */
+/* NULL for a name that is not a form's. */
 const tri_chat_form *tri_chat_form_named(const char *name);
 /* "messages, prompt-completion, ...". Static. */
 const char *tri_chat_form_names(void);
