@@ -5,7 +5,7 @@
  *   sharegpt           {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}
  *   alpaca             {"instruction": "...", "input": "...", "output": "..."}: the user's message is the instruction
  * and, unless it is empty, a blank line and the input question-answer    {"question": "...", "answer": "..."} text
- * {"text": "..."}: no conversation; all of it is learnt
+ * {"text": "..."}: not a conversation; all of it counts in the loss
  */
 #ifndef TRI_CHAT_FORMS_H
 #define TRI_CHAT_FORMS_H

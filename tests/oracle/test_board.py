@@ -239,7 +239,7 @@ def test_real_runs(tmp_path, corpus):
         run = shown(lambda run: run["state"] == "diverged")
         assert failures.read_text().startswith("rank 0: the loss or gradient was NaN or infinite in steps ") and failures.read_text().count("\n") == 1
         assert re.fullmatch(r"the loss or gradient was NaN or infinite in steps \d+ to \d+, so the run stops", run["reason"]) and str(run["step"]) in run["reason"]
-        # What is refused while another run is alive in the folder is no failure, and neither is a signal.
+        # What is refused while another run is alive in the folder is not a failure, and neither is a signal.
         size = failures.stat().st_size
         going, run = interrupt(run["step"] + 20, lambda: trireme("train", path, status=10))
         assert going["reason"] is run["reason"] is None and run["state"] == "interrupted" and failures.stat().st_size == size

@@ -424,7 +424,7 @@ def test_nohup(tmp_path, corpus):
 
 
 def test_nobody_reads(tmp_path, corpus):
-    """A closed terminal, or a reader that has gone, is no reason to end; nor is a closed standard error's number given away."""
+    """A closed terminal, or a reader that has gone, does not end it; nor is a closed standard error's number given away."""
     path = write_run(tmp_path, corpus, steps=6)
     reader, writer = os.pipe()
     process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stdout=writer, stderr=writer)
