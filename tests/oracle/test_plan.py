@@ -736,7 +736,7 @@ def test_flops_of_windows(tmp_path):
 
 
 def test_flops_are_labelled():
-    """TFLOP/s and MFU count the same products; those with recomputed ones stand beside HFU."""
+    """TFLOP/s and MFU count the same products; those counting recomputation stand beside HFU."""
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16,recompute=full"]
     found = json.loads(run("simulate", *words, "--json"))
     peak = found["tflops_per_device"] / found["hfu"]
