@@ -10,10 +10,10 @@
 #include <string.h>
 
 static void put_value(const json_t *value, FILE *to) {
-  if (json_is_array(value)) { /* 3 4 4 3 */
-    for (size_t i = 0; i < json_array_size(value); i++)
-      fprintf(to, "%s%lld", i == 0 ? "" : " ", (long long)json_integer_value(json_array_get(value, i)));
-    fputc(',', to);
+  if (json_is_array(value)) { /* "[3,4,4,3]", as --layout takes it */
+    char *text = json_dumps(value, JSON_COMPACT);
+    fprintf(to, "\"%s\",", text == NULL ? "" : text);
+    free(text);
   } else if (json_is_string(value)) {
     fprintf(to, "%s,", json_string_value(value));
   } else if (json_is_boolean(value)) {
@@ -25,7 +25,7 @@ static void put_value(const json_t *value, FILE *to) {
   }
 }
 
-/* No value has a comma or a quote in it. */
+/* No value but a list has a comma in it, and none a quote. */
 static void put_layout(void *context, const tri_layout *layout, const tri_prediction *p) {
   tri_plan_csv *csv = context;
   FILE *to = csv->to;

@@ -47,6 +47,13 @@ static const answer_row keys[] = {
      "weighs sources)"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
+    {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid",
+     "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "
+     "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"},
+    {"cpu_offload cpu_offloading activation_offloading fine_grained_activation_offloading offload_activations offload",
+     "activations are kept on the device or computed again (layout.recompute), never moved to the host; plans for "
+     "programs "
+     "that do: trireme plan --system megatron-core-offload-2025"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
     {"load_in_8bit", "8-bit weights are not supported; use adapter.quantise: nf4 (QLoRA)"},
     {"tasks", "questions from a file: trireme eval RUN --choices FILE (docs/judging.md)"},

@@ -15,11 +15,11 @@ typedef struct cluster_row {
   int64_t most_devices;
 } cluster_row;
 static const cluster_row of_clusters[] = {
-    {"a100-512", {-0.0348, -0.2532, 0.0487, 53}, 512},       {"a100-node", {0.0003, -0.1532, 0.1417, 702}, 8},
-    {"a800-80", {-0.0374, -0.0374, -0.0374, 1}, 16},         {"dgx-h100", {-0.0656, -0.1790, 0.0226, 13}, 16384},
-    {"frontier", {-0.1223, -0.3969, 0.0440, 3}, 3072},       {"grand-teton-h100-96", {0.0164, -0.0165, 0.1059, 4}, 256},
-    {"jean-zay", {-0.0216, -0.1700, 0.0698, 13}, 384},       {"megascale", {-0.0440, -0.1041, 0.0357, 4}, 12288},
-    {"selene-a100-80", {0.0004, -0.0990, 0.1043, 28}, 3072},
+    {"a100-512", {-0.0348, -0.2532, 0.0487, 53}, 512},  {"a100-node", {0.0003, -0.1532, 0.1417, 702}, 8},
+    {"a800-80", {-0.0374, -0.0374, -0.0374, 1}, 16},    {"dgx-h100", {-0.0383, -0.1790, 0.0706, 19}, 16384},
+    {"frontier", {-0.1223, -0.3969, 0.0440, 3}, 3072},  {"grand-teton-h100-96", {-0.0204, -0.1133, 0.1059, 7}, 256},
+    {"h800", {-0.2396, -0.2396, -0.2396, 1}, 2048},     {"jean-zay", {-0.0216, -0.1700, 0.0698, 13}, 384},
+    {"megascale", {0.0049, -0.0359, 0.0493, 4}, 12288}, {"selene-a100-80", {0.0004, -0.0990, 0.1043, 28}, 3072},
 };
 enum { CLUSTERS = sizeof of_clusters / sizeof *of_clusters };
 
@@ -29,8 +29,8 @@ typedef struct size_row {
   tri_accuracy errors;
 } size_row;
 static const size_row of_sizes[] = {
-    {4096, {-0.1087, -0.1790, -0.0645, 4}},
-    {2048, {-0.0359, -0.1790, 0.1043, 9}},
+    {4096, {-0.0841, -0.1790, -0.0311, 5}},
+    {2048, {-0.0433, -0.2396, 0.1043, 11}},
 };
 enum { SIZES = sizeof of_sizes / sizeof *of_sizes };
 
@@ -38,7 +38,7 @@ enum { SIZES = sizeof of_sizes / sizeof *of_sizes };
 static const char *const run_on[] = {NULL};
 
 tri_accuracy tri_accuracy_published(void) {
-  return (tri_accuracy){.mean = -0.0040, .low = -0.1592, .high = 0.1059, .rows = 821};
+  return (tri_accuracy){.mean = -0.0041, .low = -0.1600, .high = 0.1059, .rows = 831};
 }
 
 static int accuracy_compare(const void *left, const void *right) {

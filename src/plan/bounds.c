@@ -109,7 +109,11 @@ void tri_bounds_destroy(tri_bounds *bounds) {
 
 /* ---- one layer --------------------------------------------------------------------------------------------------- */
 
-static double seconds(tri_price price) { return price.compute_s + tri_price_collectives_s(&price); }
+/* What may be hidden behind another micro-batch counts nothing. */
+static double seconds(const tri_system *system, tri_price price) {
+  const double hidden = system->overlap_batches ? price.along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)] : 0;
+  return price.compute_s + tri_price_collectives_s(&price) - hidden;
+}
 
 /* Whether a backward reads the memory of a slot, under any name. */
 static bool is_kept(const tri_op_list *list, int64_t root) {
@@ -163,9 +167,10 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
     if (call->layer != layer || call->op->passes_messages) continue;
     tri_call_price price;
     tri_pricer_call(&pricer, list, c, &price);
-    double input = seconds(price.backward_input), again = seconds(price.recompute);
-    unit->forward += seconds(price.forward);
-    unit->backward += input + seconds(price.backward_weight) + seconds(price.together) + again;
+    double input = seconds(request->system, price.backward_input), again = seconds(request->system, price.recompute);
+    unit->forward += seconds(request->system, price.forward);
+    unit->backward +=
+        input + seconds(request->system, price.backward_weight) + seconds(request->system, price.together) + again;
     unit->backward_input += input + again;
     unit->recompute += again;
     TRI_TRY(add_packed(request, call, unit));
@@ -176,7 +181,13 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
     const tri_slot *slot = &list->slots[s];
     bool mine = slot->memory_of == s && list->calls[slot->producer].layer == layer && is_kept(list, s);
     if (tri_price_gathers_again(request->system, list, &list->calls[slot->producer])) continue;
-    if (mine) *(slot->recomputed ? &unit->made_again : &unit->kept) += (double)tri_shape_bytes(&slot->shape);
+    if (!mine) continue;
+    const double bytes = (double)tri_shape_bytes(&slot->shape);
+    if (slot->recomputed) {
+      unit->made_again += bytes;
+    } else {
+      unit->kept += bytes * (1 - request->system->offload_activations);
+    }
   }
   return add_put_off(list, layer, unit);
 }
@@ -349,8 +360,8 @@ static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *mo
 
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
   return a->pipeline == b->pipeline && a->virtual_stages == b->virtual_stages && a->balance == b->balance &&
-         a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers && a->head_as_layers == b->head_as_layers &&
-         a->recompute_every == b->recompute_every;
+         a->stage_layers == b->stage_layers && a->embedding_as_layers == b->embedding_as_layers &&
+         a->head_as_layers == b->head_as_layers && a->recompute_every == b->recompute_every;
 }
 
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {

@@ -1,5 +1,7 @@
 #include "plan/call_price.h"
 
+#include "ops/recompute.h"
+
 /* ---- one pass ---------------------------------------------------------------------------------------------------- */
 
 static bool same_cost(const tri_cost *a, const tri_cost *b) {
@@ -21,7 +23,8 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
   tri_cost cost = {0};
   tri_op_cost(call, pass, &cost);
   for (int i = 0; i < pricer->count; i++) {
-    bool same = pricer->known[i].op == call->op && pricer->known[i].pass == pass;
+    bool same = pricer->known[i].op == call->op && pricer->known[i].pass == pass &&
+                pricer->known[i].fp8 == tri_price_is_fp8(pricer->system, call);
     if (same && same_cost(&pricer->known[i].cost, &cost)) return pricer->known[i].price;
   }
   tri_price price = tri_price_pass(pricer->cluster, pricer->system, call, pass, &pricer->shape);
@@ -29,6 +32,7 @@ static tri_price price_pass(tri_pricer *pricer, const tri_op_call *call, tri_pas
   const int at = pricer->count++;
   pricer->known[at].op = call->op;
   pricer->known[at].pass = pass;
+  pricer->known[at].fp8 = tri_price_is_fp8(pricer->system, call);
   pricer->known[at].cost = cost;
   pricer->known[at].price = price;
   return price;
@@ -142,6 +146,29 @@ static void price_returned(tri_pricer *pricer, const tri_op_list *list, const tr
   double weights_s = between_s(pricer, list, call->index, awaiting, TRI_PASS_BACKWARD_WEIGHT, false);
   double over = lay_beside(pricer, rows, inputs_s, &out->backward_input);
   lay_beside(pricer, rows - over, weights_s, &out->together);
+}
+
+/* ---- what waits in the host's memory ------------------------------------------------------------------------------
+ */
+
+static bool is_kept(const tri_op_list *list, int32_t root) {
+  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
+    if (list->slots[s].kept) return true;
+  }
+  return false;
+}
+
+double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call) {
+  const tri_call_range layer = tri_op_list_layer(list, call);
+  double bytes = 0;
+  for (int32_t s = 0; s < list->num_slots; s++) {
+    const tri_slot *slot = &list->slots[s];
+    const bool mine = slot->producer >= layer.first && slot->producer < layer.end && slot->memory_of == s;
+    if (!mine || slot->recomputed || !is_kept(list, s)) continue;
+    if (!tri_price_gathers_again(system, list, &list->calls[slot->producer]))
+      bytes += (double)tri_shape_bytes(&slot->shape);
+  }
+  return bytes;
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */

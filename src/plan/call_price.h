@@ -22,6 +22,7 @@ typedef struct tri_pricer {
   struct {
     const tri_op *op;
     tri_pass pass;
+    bool fp8;
     tri_cost cost;
     tri_price price;
   } known[TRI_PRICER_KNOWN]; /* [count]: the cache */
@@ -37,6 +38,9 @@ typedef struct tri_attention_price {
 } tri_attention_price;
 
 tri_attention_price tri_pricer_attention(tri_pricer *pricer, const tri_op_list *list, int64_t call);
+
+/* Bytes that a layer keeps of a micro-batch from the forward to the backward: of the layer that `call` belongs to. */
+double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call);
 
 /* Whether the rows that a call gathers from tensor ranks are not kept for the gradients of weights, but gathered again.
  */

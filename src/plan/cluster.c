@@ -3,6 +3,7 @@
 #include "plan/preset_file.h"
 #include "plan/range.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -139,6 +140,8 @@ static const tri_config_key cluster_keys[] = {
      .help = "FLOP/s of matrix products in bf16 or fp16; 0: has none"},
     {CLUSTER(peak_fp32, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp32"},
     {CLUSTER(peak_fp64, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0", .help = "the same in fp64"},
+    {CLUSTER(peak_fp8, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0",
+     .help = "the same in FP8, dense, for a `--system` with `fp8_products`; 0: has none"},
     {CLUSTER(vector_flops, TRI_CONFIG_DOUBLE), POSITIVE, .example = "20.0e12",
      .help = "FLOP/s of element-wise arithmetic"},
     {CLUSTER(memory_bytes, TRI_CONFIG_DOUBLE), POSITIVE, .example = "64.0e9",
@@ -148,6 +151,13 @@ static const tri_config_key cluster_keys[] = {
          "bytes of it that tensors cannot have: of the driver, of libraries, of fragments; where the `--system` has "
          "`context_bytes`, the larger of the two counts"},
     {CLUSTER(memory_bandwidth, TRI_CONFIG_DOUBLE), POSITIVE, .example = "1.6e12", .help = "its bytes a second"},
+    {CLUSTER(host_bandwidth, TRI_CONFIG_DOUBLE), NOT_NEGATIVE, .fallback = "0.0",
+     .help = "bytes a second between a device and its host's memory, each way, for a `--system` with "
+             "`offload_activations`; 0: not known"},
+    {CLUSTER(slow_nodes, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
+     .help = "share of nodes that compute slowly, for which all others wait (stragglers); 0: none, or not known"},
+    {CLUSTER(slow_by, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 10}, .fallback = "0.0",
+     .help = "how much longer they take, as a share of a computation's time"},
     {CLUSTER(processors, TRI_CONFIG_INT), .range = {.low = 0, .high = 1 << 20}, .fallback = "0",
      .help = "processors of a device, which take a tile of a matrix product each at a time; 0: has no tiles"},
     {CLUSTER(tile_fill, TRI_CONFIG_INT), .range = {.low = 0, .high = 4096}, .fallback = "64",
@@ -306,6 +316,11 @@ const tri_device_description *tri_cluster_description(const tri_cluster *cluster
 double *tri_cluster_constants(tri_cluster *cluster) { return &cluster->efficiency.matmul; }
 
 const char *tri_cluster_constant_name(int i) { return efficiency_keys[i].name; }
+
+double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices) {
+  const double nodes = ceil((double)devices / (double)cluster->node_devices);
+  return 1 + cluster->slow_by * (1 - pow(1 - cluster->slow_nodes, nodes));
+}
 
 double tri_cluster_peak(const tri_cluster *cluster, tri_dtype precision) {
   switch (precision) {

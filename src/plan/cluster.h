@@ -88,9 +88,12 @@ typedef struct tri_cluster {
   int64_t node_devices;
   int64_t max_devices;                    /* 0: no limit */
   double peak_bf16, peak_fp32, peak_fp64; /* FLOP/s of matrix products; 0: not supported */
+  double peak_fp8;                        /* the same for systems with fp8_products; 0: not supported */
   double vector_flops;                    /* FLOP/s of element-wise arithmetic */
   double memory_bytes, memory_bandwidth;  /* of a device; bytes per second */
+  double host_bandwidth;                  /* bytes per second between a device and its host, each way; 0: not known */
   double reserved_bytes;                  /* of memory_bytes: not for tensors (tri_system_room) */
+  double slow_nodes, slow_by;             /* share of nodes that compute slowly, and how much longer they take */
   int64_t processors;                     /* of a device; each computes one tile at a time */
   int64_t tile_fill;                      /* time to begin a tile, in elements of the inner dimension */
   tri_tile tiles[TRI_CLUSTER_TILES];
@@ -111,6 +114,10 @@ typedef struct tri_cluster {
 } tri_cluster;
 
 extern const tri_config_table tri_cluster_table;
+
+/* How many times as long a computation of that many devices takes, on average, since some of their nodes may be slow:
+ * all wait for the slowest. At least 1. */
+double tri_cluster_slowest(const tri_cluster *cluster, int64_t devices);
 
 /* Reads a cluster of configs/clusters by its name, or a file by its path (with a slash, or ending in .yaml). The
  * message for an unknown name lists the known ones; that for a missing or negative number has its line. */

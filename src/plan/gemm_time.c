@@ -6,7 +6,8 @@
 enum { MOST_PARTS = 8 };
 /* Of the inner dimension, which a processor must have to itself for a part to be worth while. */
 static const double LEAST_PART = 256;
-/* Elements of 2 bytes whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round figure. */
+/* Elements of 2 bytes or of 1 whose rows do not begin at multiples of 16 bytes are moved in smaller pieces: a round
+ * figure. */
 static const double UNALIGNED = 0.5;
 
 static double slope(double dimension, double half) { return dimension <= 0 ? 1 : dimension / (dimension + half); }
@@ -19,7 +20,7 @@ static double untiled(const tri_cluster *cluster, double peak, const tri_gemm *p
   return flops_of(p) / (peak * cluster->efficiency.matmul * share);
 }
 
-static bool is_aligned(double dimension) { return fmod(dimension, 8) == 0; }
+static bool is_aligned(const tri_gemm *p, double dimension) { return fmod(dimension, p->fp8 ? 16 : 8) == 0; }
 
 /* In one shape of tile, with `parts` processors to a tile. */
 static double tiled(const tri_cluster *cluster, double rate, const tri_tile *tile, double parts, const tri_gemm *p) {
@@ -33,12 +34,12 @@ static double tiled(const tri_cluster *cluster, double rate, const tri_tile *til
 }
 
 double tri_gemm_s(const tri_cluster *cluster, tri_dtype type, const tri_gemm *p) {
-  double peak = tri_cluster_peak(cluster, type), best = INFINITY;
+  double peak = p->fp8 ? cluster->peak_fp8 : tri_cluster_peak(cluster, type), best = INFINITY;
   if (flops_of(p) <= 0) return 0;
   if (cluster->num_tiles == 0) return untiled(cluster, peak, p);
   double rate = peak * cluster->efficiency.matmul / (double)cluster->processors;
   const double first = p->gradient ? p->rows : p->inner; /* what lies in a row of the first operand */
-  if (type == TRI_BF16 && !(is_aligned(first) && is_aligned(p->columns))) rate *= UNALIGNED;
+  if (type == TRI_BF16 && !(is_aligned(p, first) && is_aligned(p, p->columns))) rate *= UNALIGNED;
   for (int64_t t = 0; t < cluster->num_tiles; t++) {
     for (int parts = 1; parts <= MOST_PARTS; parts *= 2) {
       if (parts > 1 && p->inner / parts < LEAST_PART) break;

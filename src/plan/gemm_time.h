@@ -8,6 +8,7 @@
 typedef struct tri_gemm {
   double rows, inner, columns, batch;
   bool gradient; /* of a weight: a is transposed, so both operands are stored by rows of the inner dimension */
+  bool fp8;      /* its operands are in FP8 */
 } tri_gemm;
 
 /* Seconds of arithmetic, without memory traffic. A product is cut into tiles, and each processor computes one tile at a

@@ -115,7 +115,8 @@ static double gathered_bytes(const tri_simulation_request *request, const tri_op
 
 /* A micro-batch's bytes in each chunk, beside those of a frame of the plan, and what a layer at work has beside. */
 static double add_to_frames(const tri_simulation_request *request, const tri_parts *parts, double *frames) {
-  double scores = 0, gathered = 0;
+  const double share = request->system->offload_activations;
+  double scores = 0, gathered = 0, at_work = 0;
   for (int64_t c = 0; c < parts->num_chunks; c++) {
     const tri_op_list *list = parts->lists[c];
     for (int64_t i = 0; i < list->num_calls; i++) {
@@ -124,9 +125,13 @@ static double add_to_frames(const tri_simulation_request *request, const tri_par
       tri_op_cost(call, TRI_PASS_FORWARD, &cost);
       frames[c] += score_bytes(request, call, &cost, &scores);
       frames[c] -= gathered_bytes(request, list, call, &gathered);
+      if (share <= 0 || !call->recomputable || tri_op_list_layer(list, i).end != i + 1) continue;
+      const double moved = share * tri_price_kept_bytes(request->system, list, i);
+      frames[c] -= moved;
+      if (moved > at_work) at_work = moved;
     }
   }
-  return scores + gathered;
+  return scores + gathered + 2 * at_work; /* a layer's on their way, and another's at work */
 }
 
 /* The most bytes of micro-batches in flight at once. The engine has room for the most of each chunk, which are not all

@@ -28,8 +28,8 @@ static double more_kernels(tri_pass pass) { return tri_pass_choose(pass, 7, 4, 0
  * and softmax, the gradients of q and k. */
 static double kept_scores_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
                             tri_pass pass) {
-  const tri_gemm scores = {cost->rows, cost->inner, cost->columns, cost->products, false};
-  const tri_gemm values = {cost->rows, cost->columns, cost->inner, cost->products, false};
+  const tri_gemm scores = {.rows = cost->rows, .inner = cost->inner, .columns = cost->columns, .batch = cost->products};
+  const tri_gemm values = {.rows = cost->rows, .inner = cost->columns, .columns = cost->inner, .batch = cost->products};
   double square = cost->rows * cost->columns * cost->products * (double)tri_dtype_bytes(type);
   double softmax = tri_pass_choose(pass, 2.0, 3.0, 0), dropout = 2.5;
   double cap = cost->capped > 0 ? tri_pass_choose(pass, 6.0, 7.0, 0) : 0;            /* a quotient, a tanh, a product */
@@ -80,9 +80,20 @@ static bool is_gradient(tri_product_form form) {
   return true;
 }
 
+bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call) {
+  return system->fp8_products && call->recomputable && call->type == TRI_BF16 && !call->op->routes;
+}
+
+/* What comes into a product is converted; the gradient of a weight finds both of its operands so. */
+static double converting_s(const tri_cluster *cluster, const tri_system *system, const tri_cost *cost, tri_pass pass) {
+  const double elements = tri_pass_choose(pass, 1, 1, 0) * cost->rows * cost->inner * cost->products;
+  return tri_price_memory(cluster, elements * system->fp8_conversion);
+}
+
 static double compute_s(const tri_cluster *cluster, const tri_system *system, tri_dtype type, const tri_cost *cost,
-                        tri_pass pass) {
-  double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0;
+                        tri_pass pass, bool fp8) {
+  double traffic = cost->bytes / (cluster->memory_bandwidth * cluster->efficiency.memory), arithmetic = 0,
+         converted = 0;
   if (cost->scores > 0 && !system->flash_attention) {
     return traffic * system->element_traffic + kept_scores_s(cluster, system, type, cost, pass);
   }
@@ -94,12 +105,14 @@ static double compute_s(const tri_cluster *cluster, const tri_system *system, tr
                         .inner = cost->inner,
                         .columns = cost->columns,
                         .batch = cost->products,
-                        .gradient = is_gradient(cost->form)};
+                        .gradient = is_gradient(cost->form),
+                        .fp8 = fp8};
+    if (fp8) converted = converting_s(cluster, system, cost, pass);
     arithmetic = tri_gemm_s(cluster, type, &p) * cost->flops / whole;
   } else {
     traffic *= system->element_traffic;
   }
-  return larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
+  return converted + larger(arithmetic + cost->vector_flops / cluster->vector_flops, traffic);
 }
 
 /* Rows of experts pass between ranks that have the same part of them, each of which sends a holder's rows once; the
@@ -115,15 +128,14 @@ static double gathered_s(const tri_cluster *cluster, const tri_system *system, d
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape) {
   const tri_group_extent group = tri_network_extent(shape, exchange->domain);
+  const bool rows = exchange->domain == TRI_DOMAIN_EXPERT && exchange->collective == TRI_COLLECTIVE_ALL_TO_ALL;
+  const double bytes = exchange->bytes * (rows && system->expert_row_share > 0 ? system->expert_row_share : 1);
   if (exchange->collective == TRI_COLLECTIVE_NONE) return 0;
-  if (exchange->domain == TRI_DOMAIN_EXPERT && exchange->collective == TRI_COLLECTIVE_ALL_TO_ALL &&
-      system->gathers_experts) {
-    return gathered_s(cluster, system, exchange->bytes, shape);
-  }
+  if (rows && system->gathers_experts) return gathered_s(cluster, system, bytes, shape);
   if (call->op->transfer == NULL && !call->op->awaits) {
-    return tri_network_collective(cluster, exchange->collective, exchange->bytes, group, system);
+    return tri_network_collective(cluster, exchange->collective, bytes, group, system);
   }
-  return tri_network_shared(cluster, exchange->collective, exchange->bytes, group, system);
+  return tri_network_shared(cluster, exchange->collective, bytes, group, system);
 }
 
 /* What goes round a domain while the rank computes is beside parts of that, which keep `beside` of their rate. */
@@ -160,8 +172,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
   tri_op_call whole = *call;
   if (!system->flash_attention) whole.attention_fraction = 1; /* masked scores are made, too, and passed over */
   tri_op_cost(&whole, pass, &cost);
-  if (!measured_s(cluster, system, call, &cost, pass, &price)) {
-    price.compute_s = compute_s(cluster, system, call->type, &cost, pass);
+  const bool fp8 = tri_price_is_fp8(system, call) && cost.flops > 0 && cost.scores <= 0;
+  if (fp8 || !measured_s(cluster, system, call, &cost, pass, &price)) {
+    price.compute_s = compute_s(cluster, system, call->type, &cost, pass, fp8);
   }
   double element = (double)tri_dtype_bytes(call->type);
   if (system->gathers_experts) cost.copied -= cost.spread;
@@ -183,7 +196,7 @@ double tri_price_cost(const tri_cluster *cluster, const tri_system *system, tri_
                       const tri_mesh_shape *shape) {
   double seconds = 0;
   if (cost->flops <= 0 || !tri_measured_product_s(&cluster->measured, type, cost, &seconds)) {
-    seconds = compute_s(cluster, system, type, cost, TRI_PASS_FORWARD);
+    seconds = compute_s(cluster, system, type, cost, TRI_PASS_FORWARD, false);
   } else {
     seconds *= cost->flops / (2.0 * cost->rows * cost->inner * cost->columns * cost->products);
   }

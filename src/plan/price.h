@@ -43,6 +43,9 @@ tri_price tri_price_pass(const tri_cluster *cluster, const tri_system *system, c
 double tri_price_exchange(const tri_cluster *cluster, const tri_system *system, const tri_op_call *call,
                           const tri_cost_exchange *exchange, const tri_mesh_shape *shape);
 
+/* Whether products of a call are computed in FP8: of a layer in bf16, but for routers. Attention's are not. */
+bool tri_price_is_fp8(const tri_system *system, const tri_op_call *call);
+
 /* Whether a call's forward is recomputed before its layer's backward: if the list marks it; in systems with
  * whole_recompute all calls of such a layer; in those with selective_attention attention. */
 bool tri_price_recomputes(const tri_system *system, const tri_layout *layout, const tri_op_call *call);

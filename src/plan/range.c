@@ -11,6 +11,8 @@ const tri_range tri_ranges[] = {
     {"peak_bf16", 0, ENDLESS, 50e12, 20e15, "matrix units from V100 (125 TFLOP/s) to what is announced"},
     {"peak_fp32", 0, ENDLESS, 10e12, 2e15, "vector units of V100 (15.7) to TF32 matrix units"},
     {"peak_fp64", 0, ENDLESS, 0.3e12, 0.5e15, "chips for inference have a 64th of fp32, MI300A 122 TFLOP/s"},
+    {"peak_fp8", 0, ENDLESS, 200e12, 40e15, "RTX 4090 (330) to what is announced"},
+    {"host_bandwidth", 0, ENDLESS, 10e9, 1e12, "PCIe 3 (16 GB/s) to NVLink-C2C (450) and what follows"},
     {"vector_flops", 0, ENDLESS, 5e12, 500e12, "fp32 and fp64 without matrix units"},
     {"memory_bytes", 1, ENDLESS, 16e9, 512e9, "V100 to stacks of twelve"},
     {"memory_bandwidth", 1, ENDLESS, 0.3e12, 20e12, "GDDR6 to eight stacks of HBM4"},
@@ -67,7 +69,11 @@ static tri_status visit_figures(const figure *figures, size_t count, tri_range_v
 #define COUNT_OF(FIGURES) (sizeof(FIGURES) / sizeof *(FIGURES))
 
 static tri_status visit_device(const tri_cluster *c, tri_range_visitor visit, void *context) {
-  const figure peaks[] = {{"peak_bf16", c->peak_bf16}, {"peak_fp32", c->peak_fp32}, {"peak_fp64", c->peak_fp64}};
+  const figure peaks[] = {{"peak_bf16", c->peak_bf16},
+                          {"peak_fp32", c->peak_fp32},
+                          {"peak_fp64", c->peak_fp64},
+                          {"peak_fp8", c->peak_fp8},
+                          {"host_bandwidth", c->host_bandwidth}};
   for (size_t i = 0; i < COUNT_OF(peaks); i++) {
     if (peaks[i].value > 0) TRI_TRY(visit_figures(&peaks[i], 1, visit, context));
   }

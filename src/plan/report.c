@@ -209,6 +209,14 @@ static void print_peak(const tri_simulation_request *request, double peak, FILE 
   fprintf(to, "peak memory %s of %s", held, room);
 }
 
+/* What is worth a line: over a hundredth of the step. */
+static void print_overlap(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
+  tri_overlap overlap;
+  if (tri_simulate_overlap(request, p, &overlap) != TRI_OK || 100 * overlap.hidden_s < p->step_s) return;
+  fprintf(to, "beside the computation: %.4f s of gradients and parameters on their way, which slow it by %.4f s\n",
+          overlap.hidden_s, overlap.slower_s);
+}
+
 void tri_report_heading(const tri_simulation_request *request, FILE *to) {
   char size[32], sequence[32], devices[32];
   fprintf(to, "%s (%s parameters), sequences of %s tokens%s, on %s device%s of %s", request->model->name,
@@ -237,6 +245,7 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   }
   print_part("bubble", t->bubble, p->step_s, to);
   print_part("optimizer", t->optimizer, p->step_s, to);
+  print_overlap(request, p, to);
   if (tensor > 1) {
     fprintf(to, "tensor: %lld ranks %s a node of %lld\n", (long long)tensor,
             tensor <= node ? "stay inside" : "reach beyond", (long long)node);

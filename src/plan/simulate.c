@@ -140,6 +140,7 @@ static tri_status check(const tri_simulation_request *request) {
     return tri_fail(TRI_UNSUPPORTED, "the cluster %s has no peak for %s; choose another --precision", cluster->name,
                     tri_dtype_name(request->precision));
   }
+  TRI_TRY(tri_system_check(request->system, cluster));
   if (devices > 1 && cluster->num_links == 0) {
     return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, which %ld devices need", cluster->name,
                     (long)devices);
@@ -203,6 +204,24 @@ tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *o
   TRI_TRY(tri_predict_fullest(request, INFINITY, &out->fullest_stage, &out->memory));
   out->fits = out->memory.peak <= tri_system_room(request->system, request->cluster);
   return tri_plan_row_pairs(request, &out->row_pairs);
+}
+
+/* By the same step without any of it. */
+tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri_prediction *prediction,
+                                tri_overlap *out) {
+  const tri_axis axis = tri_domain_axis(TRI_DOMAIN_REPLICAS);
+  tri_simulation_request open = *request;
+  tri_system system = *request->system;
+  tri_prediction exposed;
+  *out = (tri_overlap){0};
+  if (!system.overlap_reductions && !system.overlap_gathers) return TRI_OK;
+  system.overlap_reductions = system.overlap_gathers = false;
+  open.system = &system;
+  TRI_TRY(tri_simulate_step(&open, &exposed));
+  const double hidden_s = exposed.time.along[axis] - prediction->time.along[axis];
+  const double slower_s = prediction->time.compute - exposed.time.compute;
+  if (hidden_s > 0) *out = (tri_overlap){hidden_s, slower_s > 0 ? slower_s : 0};
+  return TRI_OK;
 }
 
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out) {

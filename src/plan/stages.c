@@ -53,6 +53,51 @@ static void add_uneven(tri_pricer *pricer, const tri_op_list *list, int64_t call
   to->backward_s += of.backward_s;
 }
 
+/* What rows of experts take in a layer goes on beside as much of the computation of another micro-batch's, which is as
+ * long and keeps `beside` of its rate. */
+static void lay_beside_batch(const tri_simulation_request *request, tri_price *price) {
+  const double beside = request->cluster->beside;
+  double *rows = &price->along_s[tri_domain_axis(TRI_DOMAIN_EXPERT)];
+  const double over = *rows < price->compute_s / beside ? *rows : price->compute_s / beside;
+  *rows -= over;
+  price->compute_s += over * (1 - beside);
+}
+
+static void overlap_batches(const tri_simulation_request *request, tri_chunk_prices *prices, int64_t first,
+                            int64_t end) {
+  tri_price *each[] = {prices->forward, prices->backward_input};
+  for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+    tri_price sum = tri_price_minus(each[i][end], each[i][first]);
+    lay_beside_batch(request, &sum);
+    each[i][end] = tri_price_plus(each[i][first], sum);
+  }
+}
+
+/* A layer whose kept activations go to the host takes as long as they do, and so does its backward, for which they come
+ * back. The next layer goes on meanwhile, so what passes beside a layer is as much as one layer keeps. */
+typedef struct offloading {
+  double moved_s, forward_s, backward_s; /* of the layer so far */
+} offloading;
+
+static void wait_for_host(const tri_simulation_request *request, const tri_op_list *list, int64_t call, bool last,
+                          offloading *at, tri_call_price *price) {
+  const double share = request->system->offload_activations;
+  if (share <= 0 || !list->calls[call].recomputable) return;
+  at->forward_s += price->forward.compute_s;
+  at->backward_s += price->backward_input.compute_s + price->backward_weight.compute_s + price->recompute.compute_s;
+  if (!last) return;
+  at->moved_s = share * tri_price_kept_bytes(request->system, list, call) / request->cluster->host_bandwidth;
+  if (at->moved_s > at->forward_s) price->forward.compute_s += at->moved_s - at->forward_s;
+  if (at->moved_s > at->backward_s) price->backward_input.compute_s += at->moved_s - at->backward_s;
+  *at = (offloading){0};
+}
+
+static void slow_down(double slowest, tri_call_price *price) {
+  tri_price *each[] = {&price->forward, &price->backward_input, &price->backward_weight, &price->recompute,
+                       &price->together};
+  for (size_t i = 0; i < sizeof each / sizeof *each; i++) each[i]->compute_s *= slowest;
+}
+
 static tri_status price_chunk(const tri_simulation_request *request, const tri_parts *parts, const tri_op_list *list,
                               tri_chunk_prices *out) {
   size_t n = (size_t)list->num_calls + 1;
@@ -60,7 +105,9 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
                        .system = request->system,
                        .layout = request->layout,
                        .shape = tri_layout_mesh(request->layout)};
+  const double slowest = tri_cluster_slowest(request->cluster, tri_layout_ranks(request->layout));
   tri_price again = {0};
+  offloading host = {0};
   out->num_calls = list->num_calls;
   TRI_TRY(tri_alloc("prices", 5 * n, sizeof *out->forward, &out->forward));
   out->backward_input = out->forward + n;
@@ -74,12 +121,16 @@ static tri_status price_chunk(const tri_simulation_request *request, const tri_p
     add_uneven(&pricer, list, c, &out->uneven);
     if (call->op->clears_gradient && !tri_op_is_frozen(call, 0))
       price.backward_weight.first_s = clearing_s(request, parts, call);
+    slow_down(slowest, &price);
     bool last = tri_op_list_layer(list, c).end == c + 1;
+    wait_for_host(request, list, c, last, &host, &price);
     if (last && !call->op->passes_messages) price.backward_weight.later_s += adding_s(request, parts, call->layer);
     out->forward[c + 1] = tri_price_plus(out->forward[c], price.forward);
     out->backward_input[c + 1] = tri_price_plus(out->backward_input[c], price.backward_input);
     out->backward_weight[c + 1] = tri_price_plus(out->backward_weight[c], price.backward_weight);
     out->together[c + 1] = tri_price_plus(out->together[c], price.together);
+    if (last && request->system->overlap_batches && !request->cluster->carries)
+      overlap_batches(request, out, tri_op_list_layer(list, c).first, c + 1);
     again = tri_price_plus(again, price.recompute);
     out->recompute[c + 1] = last ? tri_price_plus(out->recompute[c], again) : out->recompute[c];
     if (last) again = (tri_price){0};
@@ -164,6 +215,13 @@ static double price_calls(const tri_simulation_request *request, const tri_updat
   return seconds;
 }
 
+/* Weights of products in FP8 are converted once a step: where replicas hold parts of each, each its own. */
+static double converting_weights_s(const tri_simulation_request *request, double own, double all) {
+  const tri_system *system = request->system;
+  if (!system->fp8_products) return 0;
+  return tri_price_memory(request->cluster, (request->layout->zero > 2 ? own : all) * system->fp8_conversion);
+}
+
 /* Who updates narrows at once where packed is no more than that. */
 static void price_optimizer(const tri_simulation_request *request, tri_stage_kind *kind, double own, double own_packed,
                             double packed) {
@@ -215,6 +273,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double packed = 0;
   if (system->planned) TRI_TRY(count_packed(request, &kind->parts, &packed));
   price_optimizer(request, kind, own, packed * own / (all > 0 ? all : 1), packed);
+  kind->prepare_s += converting_weights_s(request, own, all);
   return TRI_OK;
 }
 

@@ -22,12 +22,24 @@ static const tri_config_key system_keys[] = {
     {BYTES(logit_bytes), .help = "that a loss moves for each logit, beside its products"},
     {KEY(whole_head_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
      .help = "of a product's rate, by an output layer that no tensor ranks split"},
+    {FLAG(fp8_products), .fallback = "false",
+     .help = "matrix products of layers are in FP8: not attention, routers, embedding and output layer"},
+    {KEY(fp8_conversion, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 100}, .fallback = "6.0",
+     .help = "bytes moved to convert an element of their operands: 2 read for its largest, 2 read again, 2 written"},
+    {KEY(offload_activations, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1}, .fallback = "0.0",
+     .help = "share of a layer's kept activations that wait in the host's memory for the backward"},
     {FLAG(overlap_reductions), .fallback = "true", .help = "gradients are reduced beside the backward"},
     {FLAG(overlap_gathers), .fallback = "true", .help = "parameters are gathered beside it, and beside the forward"},
     {FLAG(overlap_messages), .fallback = "true", .help = "stages compute while their messages are under way"},
     {FLAG(scatter_messages), .fallback = "false", .help = "tensor ranks send a part each, and the receivers gather"},
     {FLAG(overlap_experts), .fallback = "true",
      .help = "rows are on their way to their experts while ranks compute the shared experts"},
+    {FLAG(overlap_batches), .fallback = "false",
+     .help = "rows are on their way to their experts and back while ranks compute another micro-batch (DualPipe)"},
+    {KEY(expert_row_share, TRI_CONFIG_DOUBLE), .range = {.low = 0, .high = 1, .open_low = true}, .fallback = "1.0",
+     .help =
+         "bytes of rows on their way to experts and back, as a share of one in bf16 to each expert: fewer in FP8, or "
+         "sent once to a node"},
     {FLAG(gathers_experts), .fallback = "false",
      .help = "rows are sent once to the ranks that split an expert, which gather them; false: to each of these"},
     {FLAG(overlap_layers), .fallback = "false",
@@ -80,10 +92,11 @@ tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout)
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout) {
   if (system->gathers_again) {
     if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
-      return tri_fail(TRI_UNSUPPORTED,
-                      "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
-                      "the key out, or choose another --system",
-                      system->name);
+      return tri_fail(
+          TRI_UNSUPPORTED,
+          "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
+          "the key out, or choose another --system",
+          system->name);
     }
     layout->sequence_regather = layout->sequence_parallel;
     return TRI_OK;
@@ -95,10 +108,44 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
                   system->name);
 }
 
+/* The engine's own plan knows neither. */
+static tri_status check_engine(const tri_system *system) {
+  if (!system->planned) return TRI_OK;
+  if (system->fp8_products) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`fp8_products`: Trireme computes no product in FP8, and `planned: true` is its own engine; plan "
+                    "with --system megatron-core-fp8-2025, or set `planned: false` and what its state takes");
+  }
+  if (system->offload_activations > 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`offload_activations`: Trireme keeps activations on the device or computes them again "
+                    "(layout.recompute), and `planned: true` is its own engine; plan with --system "
+                    "megatron-core-offload-2025, or set `planned: false` and what its state takes");
+  }
+  return TRI_OK;
+}
+
+tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster) {
+  if (system->fp8_products && cluster->peak_fp8 <= 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "the system %s computes products in FP8, and the cluster %s has no `peak_fp8`: its devices have no "
+                    "FP8 units, or its file does not say how fast they are; choose another --system or --cluster",
+                    system->name, cluster->name);
+  }
+  if (system->offload_activations > 0 && cluster->host_bandwidth <= 0) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "the system %s keeps activations in the host's memory, and the cluster %s does not say how fast "
+                    "they get there; set `host_bandwidth` in its file, or choose another --system",
+                    system->name, cluster->name);
+  }
+  return TRI_OK;
+}
+
 tri_status tri_system_load(const char *name_or_file, tri_system *out) {
   tri_system system = {0};
   TRI_TRY(tri_preset_file_load(&(tri_preset_file){.folder = "systems", .noun = "system", .table = &tri_system_table},
                                name_or_file, &system, system.name, sizeof system.name));
+  TRI_TRY(check_engine(&system));
   *out = system;
   return TRI_OK;
 }

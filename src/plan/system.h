@@ -17,13 +17,19 @@ typedef struct tri_system {
   double element_traffic;  /* bytes that element-wise kernels move, as a multiple of Trireme's */
   double logit_bytes;      /* bytes that a loss moves for each logit, without its products */
   double whole_head_share; /* share of a product's rate that the output projection reaches without tensor parallelism */
-  bool overlap_reductions; /* gradients are reduced during the backward */
-  bool overlap_gathers;    /* parameters are gathered during forward and backward */
-  bool overlap_messages;   /* stages compute while their messages are transferred */
-  bool scatter_messages;   /* each rank of a tensor group sends its part, and the receivers gather */
-  bool overlap_experts;    /* rows of experts are exchanged while ranks compute shared experts */
-  bool gathers_experts;    /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
-  bool overlap_layers;     /* in a backward, collectives of a product overlap with its other product */
+  bool fp8_products;       /* products of layers are computed in FP8: not attention, routers and the output layer */
+  double fp8_conversion;   /* bytes that converting an element of their operands to FP8 moves */
+  double offload_activations; /* share of a layer's kept activations that wait in the host's memory */
+  bool overlap_reductions;    /* gradients are reduced during the backward */
+  bool overlap_gathers;       /* parameters are gathered during forward and backward */
+  bool overlap_messages;      /* stages compute while their messages are transferred */
+  bool scatter_messages;      /* each rank of a tensor group sends its part, and the receivers gather */
+  bool overlap_experts;       /* rows of experts are exchanged while ranks compute shared experts */
+  bool overlap_batches;       /* rows of experts are exchanged while ranks compute another micro-batch (DualPipe) */
+  double
+      expert_row_share; /* bytes of rows on their way to experts and back, as a share of one in bf16 to each expert */
+  bool gathers_experts; /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
+  bool overlap_layers;  /* in a backward, collectives of a product overlap with its other product */
   bool selective_attention; /* selective recompute recomputes attention, and nothing else */
   bool whole_recompute;     /* recompute runs whole layers again; else only up to the last call that backwards read */
   bool single_ring;         /* collectives use one port of a node, whatever the cluster's links allow */
@@ -54,9 +60,12 @@ extern const tri_config_table tri_system_table;
 tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout);
 
 /* Sets what the system decides about a layout: `sequence_regather`, which is on where sequence parallelism of a system
- * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_UNSUPPORTED if it asks for what the
- * system does not do. */
+ * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_UNSUPPORTED if it asks for what
+ * the system does not do. */
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout);
+
+/* TRI_UNSUPPORTED if the devices lack what the system needs: FP8 units, a link to the host. */
+tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster);
 
 /* Bytes of a device that tensors and what the system counts beside them may take: the cluster's memory_bytes, less of
  * its reserved_bytes what the system's context_bytes do not count already. */

@@ -211,9 +211,10 @@ static tri_status resolve_experts(tri_layout *layout, const tri_model *model) {
 
 static tri_status check_regather(const tri_layout *layout) {
   if (layout->sequence_parallel || !layout->sequence_regather) return TRI_OK;
-  return tri_fail(TRI_BAD_LAYOUT,
-                  "`layout.sequence_regather` gathers again what layout.sequence_parallel gathers, and that is false; set "
-                  "layout.sequence_parallel to true, or leave sequence_regather out");
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "`layout.sequence_regather` gathers again what layout.sequence_parallel gathers, and that is false; set "
+      "layout.sequence_parallel to true, or leave sequence_regather out");
 }
 
 /* The first virtual stage has the embedding and the last the head; one between them without a layer would do nothing
@@ -222,11 +223,11 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
   const tri_count_list *list = layout->stage_layers;
   const int64_t stages = layout->pipeline * layout->virtual_stages, sum = tri_count_list_sum(list);
   if (list->count != stages) {
-    return tri_fail(TRI_BAD_LAYOUT,
-                    "`layout.stage_layers` has %ld number%s, and pipeline %ld x virtual_stages %ld = %ld stages: give one "
-                    "for each",
-                    (long)list->count, TRI_PLURAL(list->count), (long)layout->pipeline, (long)layout->virtual_stages,
-                    (long)stages);
+    return tri_fail(
+        TRI_BAD_LAYOUT,
+        "`layout.stage_layers` has %ld number%s, and pipeline %ld x virtual_stages %ld = %ld stages: give one "
+        "for each",
+        (long)list->count, TRI_PLURAL(list->count), (long)layout->pipeline, (long)layout->virtual_stages, (long)stages);
   }
   if (sum != model->num_layers) {
     return tri_fail(TRI_BAD_LAYOUT,
@@ -235,15 +236,17 @@ static tri_status check_stage_layers(const tri_layout *layout, const tri_model *
   }
   for (int64_t v = 1; v + 1 < stages; v++) {
     if (list->numbers[v] > 0) continue;
-    return tri_fail(TRI_BAD_LAYOUT,
-                    "`layout.stage_layers` gives no layer to stage %ld of %ld; only the first, which has the embedding, "
-                    "and the last, which has the output projection, may have 0",
-                    (long)v + 1, (long)stages);
+    return tri_fail(
+        TRI_BAD_LAYOUT,
+        "`layout.stage_layers` gives no layer to stage %ld of %ld; only the first, which has the embedding, "
+        "and the last, which has the output projection, may have 0",
+        (long)v + 1, (long)stages);
   }
   if (layout->balance == TRI_BALANCE_WORK) return TRI_OK;
-  return tri_fail(TRI_BAD_LAYOUT,
-                  "`layout.stage_layers` says which layers each stage has, and layout.balance=layers would divide them; "
-                  "leave one of them out");
+  return tri_fail(
+      TRI_BAD_LAYOUT,
+      "`layout.stage_layers` says which layers each stage has, and layout.balance=layers would divide them; "
+      "leave one of them out");
 }
 
 static tri_status check_stages(const tri_layout *layout, const tri_model *model) {

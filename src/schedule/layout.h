@@ -84,11 +84,11 @@ int64_t tri_layout_tokens(const tri_layout *layout, int64_t sequence);
 /* Micro-batches of one rank in a step of a resolved layout. */
 int64_t tri_layout_micro_batches(const tri_layout *layout, int64_t global_batch);
 
-/* The layers of virtual stage v of pipeline x virtual_stages: as stage_layers says, else divided. TRI_BALANCE_WORK: the head counts as many layers as its
- * matrix product has the work of, and the embedding, which has no product, counts 0. TRI_BALANCE_LAYERS: they count
- * head_as_layers and embedding_as_layers. The division makes the largest stage as small as possible; every stage but
- * the first and the last has at least one layer. The first may have only the embedding, {-1, 0}, and the last only the
- * head, {num_layers, num_layers + 1}. */
+/* The layers of virtual stage v of pipeline x virtual_stages: as stage_layers says, else divided. TRI_BALANCE_WORK: the
+ * head counts as many layers as its matrix product has the work of, and the embedding, which has no product, counts 0.
+ * TRI_BALANCE_LAYERS: they count head_as_layers and embedding_as_layers. The division makes the largest stage as small
+ * as possible; every stage but the first and the last has at least one layer. The first may have only the embedding,
+ * {-1, 0}, and the last only the head, {num_layers, num_layers + 1}. */
 tri_layer_range tri_layout_layers(const tri_layout *layout, const tri_model *model, int64_t v);
 
 /* The part of the model that the rank at these coordinates holds. Writes its layers to chunks[layout->virtual_stages],

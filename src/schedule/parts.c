@@ -24,9 +24,8 @@ tri_list_request tri_parts_list(const tri_parts_request *of, const tri_mesh_seat
                                  .expert_capacity = of->layout->expert_capacity,
                                  .capacity_drop = of->layout->capacity_drop,
                                  .expert_imbalance = of->expert_imbalance};
-  request.recompute = (tri_recompute_choice){.what = of->layout->recompute,
-                                             .every = of->layout->recompute_every,
-                                             .gathered = of->layout->sequence_regather};
+  request.recompute = (tri_recompute_choice){
+      .what = of->layout->recompute, .every = of->layout->recompute_every, .gathered = of->layout->sequence_regather};
   return request;
 }
 

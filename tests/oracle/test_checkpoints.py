@@ -36,6 +36,10 @@ LAYOUTS = {  # ranks, keys
     "interleaved": (4, dict(pipeline=2, virtual_stages=2, schedule="interleaved", data=2, zero=2)),
     "embedding-alone": (2, dict(pipeline=2, balance="layers", embedding_as_layers=9)),
     "both-alone": (4, dict(pipeline=2, virtual_stages=3, schedule="interleaved", data=2, zero=3, micro_batch=2)),
+    "stage-layers": (2, dict(pipeline=2, stage_layers="[1,3]")),
+    "stage-layers-zero3": (4, dict(pipeline=2, data=2, zero=3, stage_layers="[0,4]", micro_batch=2)),
+    "stage-layers-interleaved": (2, dict(pipeline=2, virtual_stages=2, schedule="interleaved", stage_layers="[2,1,1,0]")),
+    "regather": (4, dict(tensor=2, pipeline=2, sequence_parallel="true", sequence_regather="true", schedule="zero-bubble")),
     "all": (8, dict(tensor=2, pipeline=2, data=2, zero=1, sequence_parallel="true", micro_batch=2)),
 }
 SHARED = {  # sequences, by several ranks

@@ -93,8 +93,8 @@ static void draw_stage_layers(draws *d, int64_t layers, tri_layout *layout) {
   assert_int_equal(tri_count_list_keep(numbers, stages, &layout->stage_layers), TRI_OK);
 }
 
-/* What the search would try, and stages balanced otherwise; false where the layout is not legal. Keys that no search varies
- * are those of `first`, the first layout of the search, which has them drawn; NULL: this is it. */
+/* What the search would try, and stages balanced otherwise; false where the layout is not legal. Keys that no search
+ * varies are those of `first`, the first layout of the search, which has them drawn; NULL: this is it. */
 static bool draw_layout(draws *d, const tri_search_request *request, const tri_layout *first, tri_layout *out) {
   static const tri_schedule_kind schedules[] = {TRI_SCHEDULE_1F1B, TRI_SCHEDULE_INTERLEAVED, TRI_SCHEDULE_ZERO_BUBBLE};
   static const tri_context_exchange exchanges[] = {TRI_CONTEXT_GATHER, TRI_CONTEXT_HEADS, TRI_CONTEXT_RING};

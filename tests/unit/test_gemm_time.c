@@ -18,7 +18,7 @@ static tri_cluster small_cluster(void) {
 static double tile_s(double inner) { return 2.0 * 128 * 128 * inner / 1e12; }
 
 static double product_s(const tri_cluster *cluster, double rows, double inner, double columns, double batch) {
-  return tri_gemm_s(cluster, TRI_BF16, &(tri_gemm){rows, inner, columns, batch, false});
+  return tri_gemm_s(cluster, TRI_BF16, &(tri_gemm){.rows = rows, .inner = inner, .columns = columns, .batch = batch});
 }
 
 static void expect(double is, double should_be) {
