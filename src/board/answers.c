@@ -118,8 +118,10 @@ static bool has_failed(const tri_board_item *item) {
   return item->summary == NULL || is_later(item->failed, item->summary_changed);
 }
 
-/* All messages of a run that diverged say so (train/bad_steps.c). */
-static bool is_of_bad_steps(const char *reason) { return strstr(reason, "steps in a row") != NULL; }
+/* All messages of a run that diverged say one or the other (train/bad_steps.c, train/run_end.c). */
+static bool is_of_bad_steps(const char *reason) {
+  return strstr(reason, "so the run stops") != NULL || strstr(reason, "steps in a row") != NULL;
+}
 
 static const char *state_of(const tri_board_item *item) {
   const json_t *steps = json_object_get(item->summary, "steps");

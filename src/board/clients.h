@@ -1,6 +1,6 @@
 /* Who is connected to the server, so that one who is slow does not keep others out. A connection has a time limit
  * from the end of one request to the whole of the next, and one, by its length, to take the answer; a byte now and
- * then is no reason to wait longer. Where many are connected, a new one takes the place of the one that has been
+ * then does not make it wait longer. Where many are connected, a new one takes the place of the one that has been
  * waited for longest. */
 #ifndef TRI_BOARD_CLIENTS_H
 #define TRI_BOARD_CLIENTS_H

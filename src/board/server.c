@@ -315,7 +315,8 @@ static tri_status open_port(const tri_server_options *options, const char *host,
   socklen_t bytes = sizeof bound;
   int listener = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return fail_to_listen(options, host);
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes); /* what was ended just now is no hindrance */
+  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes,
+             sizeof yes); /* connections that have just ended do not keep the port */
   if (bind(listener, at->ai_addr, at->ai_addrlen) != 0 || listen(listener, MOST_CONNECTIONS) != 0 ||
       getsockname(listener, (struct sockaddr *)&bound, &bytes) != 0 ||
       getnameinfo((struct sockaddr *)&bound, bytes, NULL, 0, text, sizeof text, NI_NUMERICSERV) != 0) {

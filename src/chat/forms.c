@@ -179,7 +179,7 @@ static tri_status no_form(const json_t *root) {
   }
   return tri_fail(
       TRI_BAD_FILE,
-      "the record has %s, and that is no known form: `messages`, `prompt` and `completion`, "
+      "the record has %s, which is not a known form: `messages`, `prompt` and `completion`, "
       "`conversations`, `instruction` and `output`, `question` and `answer`, `text`; give the key that holds "
       "the messages with --key",
       list_keys(root, keys, sizeof keys));

@@ -5,7 +5,7 @@
  *   sharegpt           {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}
  *   alpaca             {"instruction": "...", "input": "...", "output": "..."}: the user's message is the instruction
  * and, unless it is empty, a blank line and the input question-answer    {"question": "...", "answer": "..."} text
- * {"text": "..."}: no conversation; all of it is learnt
+ * {"text": "..."}: not a conversation; all of it counts in the loss
  */
 #ifndef TRI_CHAT_FORMS_H
 #define TRI_CHAT_FORMS_H
@@ -25,7 +25,7 @@ typedef struct tri_chat_form {
   bool takes_key; /* `key` may be given */
 } tri_chat_form;
 
-/* NULL for a name that is no form's. */
+/* NULL for a name that is not a form's. */
 const tri_chat_form *tri_chat_form_named(const char *name);
 /* "messages, prompt-completion, ...". Static. */
 const char *tri_chat_form_names(void);

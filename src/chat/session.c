@@ -278,7 +278,7 @@ static tri_status append_end(tri_chat_session *session, tri_chat_value text) {
   return ended ? TRI_OK : append(&session->whole, end);
 }
 
-/* A text that is no conversation: it is learnt as it is. */
+/* A text that is not a conversation: it is learnt as it is. */
 static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
   session->whole.bytes = 0;
   TRI_TRY(append(&session->whole, text));

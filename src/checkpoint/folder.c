@@ -9,7 +9,7 @@
  *
  * PID is the process at work, which tells two of one job apart, and no more: whether a process is alive cannot be known
  * of one of another host. One process at a time writes below a root (its output's lock, base/folder_lock.h), so
- * whatever has such a name and is not its own is somebody's who is no more. */
+ * whatever has such a name and is not its own is of a process that has ended. */
 #include "checkpoint/folder.h"
 
 #include "base/log.h"

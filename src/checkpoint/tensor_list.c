@@ -88,7 +88,7 @@ static bool is_of(const tri_tensor_list *list, const char *name, const char *suf
   return tri_tensor_list_knows(list, own);
 }
 
-/* Whether a tensor is the state of some optimizer: which ones are taken up is told elsewhere. */
+/* Whether a tensor is the state of some optimizer: which ones a run loads is told elsewhere. */
 static bool is_kept(const tri_tensor_list *list, const char *name) {
 #define OPTIMIZER(VALUE, NAME) &tri_optimizer_##NAME,
   static const tri_optimizer *const all[] = {TRI_OPTIMIZERS(OPTIMIZER)};

@@ -55,7 +55,7 @@ static void print_key(void *context, const tri_config_described *key) {
   if (!is_meant(s, key->name)) return;
   if (s->found++ == 0 || s->word != NULL) fprintf(s->to, "%s", s->found > 1 ? "\n" : "");
   snprintf(line, sizeof line, "%s; default: %s", key->type, key->standard);
-  if (strcmp(key->standard, "(asked for)") == 0) snprintf(line, sizeof line, "%s; has to be given", key->type);
+  if (strcmp(key->standard, "(required)") == 0) snprintf(line, sizeof line, "%s; required", key->type);
   if (strcmp(key->standard, "(none)") == 0 || key->standard[0] == '\0') snprintf(line, sizeof line, "%s", key->type);
   fprintf(s->to, "%s (%s file)\n", key->name, s->topic->name);
   fold(line, s->width, s->to);

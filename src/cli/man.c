@@ -175,7 +175,7 @@ static const char *meaning(tri_status status) {
     case TRI_IO_FAILED: return "the system refused a read or a write: a full disk, for example";
     case TRI_OUT_OF_MEMORY: return "out of memory, or it is known beforehand that memory will not do";
     case TRI_UNSUPPORTED: return "legal, but not on this device or in this build";
-    case TRI_DIVERGED: return "too many bad steps in a row: the loss is not a number";
+    case TRI_DIVERGED: return "too many bad steps in a row: the loss is NaN or infinite";
     case TRI_COMM: return "another rank is gone, or MPI has failed";
     case TRI_BUSY: return "another run is alive in the output folder";
     case TRI_DEVICE_FAILED: return "the device failed: a kernel, or a copy";

@@ -83,7 +83,7 @@ static tri_status best_of(void *context, int64_t devices, tri_answer *out) {
 
 static tri_status plan_range(const arguments *given, tri_search_request *request) {
   const tri_device_range range = {.title = "the best layout for each number of devices",
-                                  .nothing = "no layout is legal and fits",
+                                  .nothing = "no layout is valid and fits",
                                   .answer = best_of,
                                   .context = request};
   if (given->pareto)
@@ -148,7 +148,7 @@ const tri_command tri_command_plan = {
         "                    [--optimizer O] [--set KEY=VALUE]... [--price P] [--json]\n"
         "       trireme plan --keys clusters|systems\n"
         "\n"
-        "Tries every legal layout, ranks those that fit, and explains the best.\n"
+        "Searches all valid layouts and reports the fastest that fits, with the nearest alternatives.\n"
         "\n" TRI_PLAN_OPTION_HELP
         "  --devices A..B      a row for each number of devices that doubles from A, with its best layout, tokens/s,\n"
         "                      efficiency and cost; A..B:STEP goes up by STEP: 512..2048:256; or a list: "

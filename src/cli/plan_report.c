@@ -113,11 +113,11 @@ static void print_idle(const tri_simulation_request *request, const char *fixed,
 
 static void print_searched(const tri_plan_options *options, const tri_search_result *result) {
   char valid[32], simulated[32], keys[TRI_SEARCHED_BYTES];
-  printf("%s valid layout%s%s%s; %s simulated", tri_format_grouped(result->legal, valid, sizeof valid),
-         TRI_PLURAL(result->legal), options->fixed == NULL ? "" : " with ",
+  printf("%s valid layout%s%s%s; %s simulated", tri_format_grouped(result->valid, valid, sizeof valid),
+         TRI_PLURAL(result->valid), options->fixed == NULL ? "" : " with ",
          options->fixed == NULL ? "" : options->fixed,
          tri_format_grouped(result->simulated, simulated, sizeof simulated));
-  if (result->simulated < result->legal) {
+  if (result->simulated < result->valid) {
     printf(result->exhaustive ? ", the rest do not fit" : ", the rest ruled out by lower bounds");
   }
   printf("\nsearched: %s; other keys have their defaults\n", tri_search_keys(options->fixed, keys));

@@ -154,7 +154,7 @@ char *tri_config_value_text(const tri_config_key *key, const void *at, char *buf
 typedef struct tri_config_described {
   const char *name;     /* full name, with its sections */
   const char *type;     /* "integer", "windows|documents" */
-  const char *standard; /* the default, or what it depends on; "(asked for)": no default; "(none)": empty; or "" */
+  const char *standard; /* the default, or what it depends on; "(required)": no default; "(none)": empty; or "" */
   const tri_config_key *key;
 } tri_config_described;
 /* Calls `visit` for each key; sections and lists come before their own keys. */

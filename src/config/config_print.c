@@ -312,7 +312,7 @@ static void describe_section(const tri_config_table *table, const char *path, co
     full_name(path, key->name, full);
     type_name(key, type, sizeof type);
     const char *standard = key->fallback != NULL ? key->fallback : key->derived;
-    if (standard == NULL) standard = key->example != NULL ? "(asked for)" : "";
+    if (standard == NULL) standard = key->example != NULL ? "(required)" : "";
     if (standard[0] == '\0' && tri_config_is_text(key)) standard = "(none)";
     to->visit(to->context, &(tri_config_described){.name = full, .type = type, .standard = standard, .key = key});
     if (key->table != NULL) describe_section(key->table, full, to);

@@ -32,7 +32,7 @@ typedef struct tri_json_element {
 tri_status tri_json_array_next(tri_json_array *array, const char *text, size_t bytes, bool ended, size_t *at,
                                tri_json_element *element, bool *found);
 
-/* Whether text begins with an array: '[' is its first byte that is no white space. */
+/* Whether text begins with an array: '[' is its first byte that is not white space. */
 bool tri_json_array_begins(const char *text, size_t bytes);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/file_transaction.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -127,9 +128,10 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
     TRI_TRY(tri_corpus_writer_move_tail(writer->validation, writer->train, counts->tokens - tail));
   }
   writer->from_tail = true;
-  tri_log("too few documents to divide by document (%" PRId64 "): the last %" PRId64 " of %" PRId64
-          " tokens are the validation corpus",
-          counts->documents, tail, counts->tokens);
+  char documents[32], kept[32], tokens[32];
+  tri_log("too few documents to divide by document (%s), so the last %s of %s tokens are kept for validation",
+          tri_format_grouped(counts->documents, documents, sizeof documents),
+          tri_format_grouped(tail, kept, sizeof kept), tri_format_grouped(counts->tokens, tokens, sizeof tokens));
   return TRI_OK;
 }
 

@@ -12,10 +12,10 @@
  *
  *   before a single space between two characters that are not white space: no token goes on over a space.
  *
- * White space is what Unicode says, taken generously: what is doubtful is no place to cut. A tokenizer may have another
- * pattern, or put a space before every text: it is asked about each cut, which costs nothing at one in a mebibyte. Text
- * without a good place for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters, which is
- * counted and reported. */
+ * White space is what Unicode says, taken generously: what is doubtful is not a place to cut. A tokenizer may have
+ * another pattern, or put a space before every text: it is asked about each cut, which costs nothing at one in a
+ * mebibyte. Text without a good place for ROUGH_BYTES (Chinese without newlines, base64) is cut between two characters,
+ * which is counted and reported. */
 #include "data/text_input.h"
 
 #include "base/format.h"
@@ -273,7 +273,7 @@ static tri_status split_array(tri_text_input *input, tri_text_block *block, bool
   return TRI_OK;
 }
 
-/* By its first byte that is no white space, if there is one yet. */
+/* By its first byte that is not white space, if there is one yet. */
 static tri_status split_json(tri_text_input *input, tri_text_block *block, bool ended, size_t *consumed) {
   if (!input->form_known) {
     input->is_array = tri_json_array_begins(block->text, block->bytes);

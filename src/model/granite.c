@@ -13,7 +13,7 @@ static const tri_hf_key keys[] = {
     {.key = NULL},
 };
 
-/* Which is no matter of head_dim where it is not said. */
+/* 1 if it is not given, whatever head_dim is. */
 static tri_status granite_read(const tri_json_reader *from, tri_model *out) {
   return tri_reader_positive(from, "attention_multiplier", 1, &out->attention_scale);
 }

@@ -318,7 +318,7 @@ tri_parameter tri_parameter_on_disk(const tri_parameter *tensor) {
   return whole;
 }
 
-/* Whether neighbouring rows of it are no neighbours on disk. */
+/* Whether neighbouring rows of it are not neighbours on disk. */
 static bool is_interleaved(const tri_parameter *tensor) {
   return tensor->within.rows > 0 && tensor->within.block < tensor->shape[0];
 }

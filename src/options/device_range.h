@@ -8,7 +8,7 @@
 /* What each number is asked. */
 typedef struct tri_device_range {
   const char *title;   /* "the best layout for each number of devices" */
-  const char *nothing; /* before the reason, in a row without an answer: "no layout is legal and fits" */
+  const char *nothing; /* before the reason, in a row without an answer: "no layout is valid and fits" */
   /* A layout for that many devices, and its predicted step. TRI_BAD_LAYOUT and TRI_OUT_OF_MEMORY are the reason of a
    * row without an answer; all else ends the table. */
   tri_status (*answer)(void *context, int64_t devices, tri_answer *out);

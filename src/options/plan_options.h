@@ -102,10 +102,11 @@ enum {
   "  --optimizer NAME    optimizer.name of a run file (default adamw): its states, and its work; galore:RANK\n"        \
   "  --set KEY=VALUE     a run file's key of what is trained and how: adapter.rank=16, adapter.targets=[q_proj],\n"    \
   "                      freeze=[\"*norm*\"], optimizer.state=int8; as often as wanted\n"                              \
-  "  --lengths L         documents as long as L's, which do not see each other (data.documents: masked): a corpus, "   \
+  "  --lengths L         length distribution of the documents (masked attention, data.documents: masked): a corpus, "  \
   "or\n"                                                                                                               \
   "                      what `inspect CORPUS --sequence S --json` printed\n"                                          \
-  "  --packing P         windows (the default) or documents: how L's documents lie in sequences (data.packing)\n"      \
+  "  --packing P         windows (the default) or documents: how these documents are packed into sequences "           \
+  "(data.packing)\n"                                                                                                   \
   "  --expert-imbalance X  rows of the busiest rank's experts: X times those under perfect balance "                   \
   "(1)\n"                                                                                                              \
   "  --json              one JSON document on standard output: `mfu` is of `model_tflops_per_device`, `hfu` of\n"      \

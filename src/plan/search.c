@@ -70,7 +70,7 @@ typedef struct adding {
   search *to;
   tri_bounds *bounds;
   tri_layout tried, resolved; /* the last one with recompute_every 1, and what became of it */
-  bool legal;
+  bool valid;
 } adding;
 
 /* How many layers are run again decides nothing about the rest: it is asked last, and the others are resolved once. */
@@ -80,12 +80,12 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   one.recompute_every = 1;
   if (!tri_layouts_alike(&one, &at->tried, TRI_LAYOUT_OF_ALL)) {
     at->tried = at->resolved = one;
-    at->legal = tri_layout_resolve(&at->resolved, of->model, of->sequence, of->global_batch, of->devices) == TRI_OK;
+    at->valid = tri_layout_resolve(&at->resolved, of->model, of->sequence, of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL) return false; /* fixed, and of no effect */
   *out = at->resolved;
   out->recompute_every = tried->recompute_every;
-  return at->legal;
+  return at->valid;
 }
 
 static tri_status add(void *context, const tri_layout *tried) {
@@ -135,12 +135,12 @@ static tri_status enumerate(search *s) {
   if (s->count == 0 && request->fixed != NULL) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64
-                    " devices with %s is legal; fix fewer keys, or ask `simulate` for one such layout, which says why",
+                    " devices with %s is valid; fix fewer keys, or ask `simulate` for one such layout, which says why",
                     request->devices, request->fixed);
   }
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
-                    "no layout of %" PRId64 " devices is legal: tensor must divide the %" PRId64
+                    "no layout of %" PRId64 " devices is valid: tensor must divide the %" PRId64
                     " heads, pipeline be at most %" PRId64
                     ", the layers and 2, data x micro_batch divide the global batch of %" PRId64
                     ", and context leave ranks %d tokens of a sequence (simulate takes more context ranks); try "
@@ -410,7 +410,7 @@ static tri_status give(const search *s, candidate *const *best, int64_t found, t
   TRI_TRY(tri_alloc("answers", (size_t)found, sizeof *result->answers, &result->answers));
   for (int64_t i = 0; i < found; i++) result->answers[i] = (tri_answer){best[i]->layout, *best[i]->prediction};
   result->num_answers = found;
-  result->legal = s->count;
+  result->valid = s->count;
   result->simulated = s->simulated;
   result->exhaustive = s->request->exhaustive;
   return TRI_OK;

@@ -1,6 +1,6 @@
 /* The search for the fastest layout that fits.
  *
- * Every legal combination of the values that the table of layout keys has to try (schedule/layout_values.h) gets a
+ * Every valid combination of the values that the table of layout keys has to try (schedule/layout_values.h) gets a
  * lower bound of its time and of its memory, from the prices of one layer, the embedding and the head. Candidates are
  * taken in the order of their bounds and simulated, until no bound is below the worst of the answers: what is left out
  * cannot be better. GPipe is left out altogether: 1F1B takes no longer and holds less. So are micro-batches of more
@@ -54,7 +54,7 @@ typedef struct tri_alternative {
 typedef struct tri_search_result {
   tri_answer *answers; /* best first */
   int64_t num_answers;
-  int64_t legal, simulated;                           /* numbers of valid candidates; of those that were simulated */
+  int64_t valid, simulated;                           /* numbers of valid candidates; of those that were simulated */
   bool exhaustive;                                    /* as asked: what was not simulated does not fit */
   tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* all different, fastest first; none of an exhaustive search */
   int64_t num_alternatives;

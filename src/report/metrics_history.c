@@ -3,7 +3,7 @@
  * A process may have died while it wrote a line, a disk may have been full, somebody may have edited the file. So a
  * line counts only if it ends with a newline, is a JSON object with a step, and its step comes after that of the lines
  * before that count. Every other is passed over, and stays where it is if a line that counts
- * follows: it is no reason to lose that. */
+ * follows: that must not be lost. */
 #include "base/file.h"
 #include "base/lines.h"
 #include "base/memory.h"

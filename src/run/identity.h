@@ -2,7 +2,7 @@
  * configuration. The name stands in OUTPUT/run.json, and in all that belongs to the run: its checkpoints, its snapshots
  * in memory. So what another run left, under the same path or in the same memory, is never taken for this one's.
  *
- * What is taken up (a checkpoint, weights of Hugging Face's) is compared with the run: every setting of the model that
+ * What a run loads (a checkpoint, weights of Hugging Face's) is compared with the run: every setting of the model that
  * changes its function, the tokenizer, the corpus. A difference is refused by its key, with both values, unless the run
  * names the key in `allow_change`. */
 #ifndef TRI_RUN_IDENTITY_H

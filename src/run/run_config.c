@@ -398,9 +398,10 @@ static tri_status finish_evaluation(tri_run_config *c) {
 static tri_status check_run(const tri_run_config *c) {
   TRI_TRY(tri_layout_check_keys(&c->layout, &c->model));
   if (c->adapter_from[0] != '\0' && c->model.tuning.adapter.rank == 0) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.from` is set, and adapter.rank is 0, which is no adapter; set adapter.rank to the rank "
-                    "of these factors");
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.from` is set, and adapter.rank is 0, which means no adapter; set adapter.rank to the rank "
+        "of these factors");
   }
   TRI_TRY(check_output(c));
   if (c->data.sequence > c->model.max_sequence) {

@@ -101,7 +101,7 @@ typedef struct tri_run_config {
   char init[TRI_PATH_BYTES];         /* whose weights a new run begins with; "": unused */
   bool init_follows_main;            /* `init` is a name on the hub that was given without a revision */
   char adapter_from[TRI_PATH_BYTES]; /* whose factors the model's adapter begins with; "": unused */
-  char allow_change[512];            /* keys in which what is taken up may differ from the run (identity.h) */
+  char allow_change[512];            /* keys in which what is loaded may differ from the run (identity.h) */
 } tri_run_config;
 
 /* Reads and checks a run file, then applies `--set key=value` overrides in order. `model:` may be a preset's name

@@ -1,4 +1,4 @@
-/* A job that comes back with other ranks than it had takes the legal layout that is nearest to the one it was given. */
+/* A job that comes back with other ranks than it had takes the valid layout that is nearest to the one it was given. */
 #include "schedule/layout.h"
 
 #include <math.h>

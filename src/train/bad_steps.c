@@ -10,8 +10,8 @@ void tri_training_describe_proven(const tri_training *t, char *out, size_t out_b
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   bool known = tri_path_join(root, t->config->output, "checkpoints") == TRI_OK &&
                tri_checkpoint_newest_proven(root, path) == TRI_OK && path[0] != '\0';
-  if (known) snprintf(out, out_bytes, "the newest checkpoint that is known to be good is %.1000s", path);
-  if (!known) snprintf(out, out_bytes, "there is no checkpoint that is known to be good");
+  if (known) snprintf(out, out_bytes, "the last good checkpoint is %.1000s", path);
+  if (!known) snprintf(out, out_bytes, "no good checkpoint has been saved");
 }
 
 /* Routers whose weights were not finite numbers: often the first to go. */
@@ -50,23 +50,32 @@ bool tri_training_diverges(const tri_training *t) {
   return t->progress.bad_in_row > 0 && t->progress.bad_in_row >= t->config->optimizer.max_bad_steps;
 }
 
-/* All ranks come to it together, and the first one says it. */
+/* "steps 2 to 11". */
+static char *describe_bad_steps(const tri_progress *progress, char *buffer, size_t bytes) {
+  const long last = (long)progress->step, first = last - (long)progress->bad_in_row + 1;
+  if (first == last) snprintf(buffer, bytes, "step %ld", last);
+  if (first < last) snprintf(buffer, bytes, "steps %ld to %ld", first, last);
+  return buffer;
+}
+
+/* All ranks come to it together, and the first one says it. The board knows these messages by "so the run stops". */
 static tri_status give_up(tri_training *t, const tri_step *step) {
-  char proven[1100];
+  char proven[1100], steps[64];
   tri_saver_disprove(t->saver);
   if (t->snapshots != NULL && t->pending.snapshot_unproven) tri_snapshots_remove(t->snapshots);
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
   tri_training_describe_proven(t, proven, sizeof proven);
+  describe_bad_steps(&t->progress, steps, sizeof steps);
   if (step->counted == 0) {
     return tri_fail(TRI_DIVERGED,
-                    "%ld steps in a row, up to step %ld, had no label that counts: data.ignore_token is %ld, and the "
-                    "corpus has little else; nothing was saved among them; %s",
-                    (long)t->progress.bad_in_row, (long)t->progress.step, (long)t->config->data.ignore_token, proven);
+                    "no label counted in %s, so the run stops; data.ignore_token is %ld, and the corpus has little "
+                    "else; nothing was saved in them; %s",
+                    steps, (long)t->config->data.ignore_token, proven);
   }
   return tri_fail(TRI_DIVERGED,
-                  "%ld steps in a row, up to step %ld, had a loss or gradient that is not a number; nothing was saved "
-                  "among them; %s; lower optimizer.lr, lengthen optimizer.warmup, or look at the data there",
-                  (long)t->progress.bad_in_row, (long)t->progress.step, proven);
+                  "the loss or gradient was NaN or infinite in %s, so the run stops; nothing was saved in them; %s; "
+                  "try a lower optimizer.lr or a longer optimizer.warmup, or look at the data there",
+                  steps, proven);
 }
 
 tri_status tri_observe_divergence(tri_training *t, tri_made_step *made) {

@@ -2,7 +2,7 @@
  *
  * They are made of what lies on disk, by the first rank alone and with a generator of its own: so they are the same
  * under every layout, what reads a checkpoint has been shown to read this one, and the engine knows nothing of them.
- * The others wait in the next collective. What a checkpoint lacks in the file is added when the run is taken up, since
+ * The others wait in the next collective. What a checkpoint lacks in the file is added when the run is resumed, since
  * a run may have been killed between the two. A text that cannot be made is warned of; a file that cannot be written
  * ends the run, as it does with its metrics. */
 #include "train/train_internal.h"

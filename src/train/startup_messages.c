@@ -204,8 +204,9 @@ static void announce_length(const tri_training *t) {
   const int64_t steps = config->optimizer.steps - t->progress.step;
   char tokens[32], seconds[32];
   if (config->optimizer.warmup_asked > 0) {
-    tri_log("optimizer.warmup %ld is longer than this run; it is shortened to %ld step%s",
-            (long)config->optimizer.warmup_asked, (long)config->optimizer.warmup, TRI_PLURAL(config->optimizer.warmup));
+    tri_log("this run has %ld step%s, fewer than the warm-up of %ld; warm-up is shortened to %ld",
+            (long)config->optimizer.steps, TRI_PLURAL(config->optimizer.steps), (long)config->optimizer.warmup_asked,
+            (long)config->optimizer.warmup);
   }
   if (config->evaluation.batches_asked > 0 && t->data.validation.per_epoch > 0) {
     tri_log(

@@ -222,7 +222,7 @@ void tri_store_host(char host[TRI_HOST_BYTES]) {
   host[TRI_HOST_BYTES - 1] = '\0';
 }
 
-/* What was running here in a process that is no more, or elsewhere in one that has not been heard of for long. */
+/* What was running here in a process that has ended, or elsewhere in one that has not been heard of for long. */
 static tri_status forget_the_dead(tri_store *s, const char *table) {
   char host[TRI_HOST_BYTES], text[160];
   sqlite3_stmt *query = NULL, *drop = NULL;

@@ -493,7 +493,7 @@ tri_status tri_study_points(const tri_study *study, tri_point **out, int64_t *co
   }
   if (legal == 0) {
     tri_free(points);
-    return tri_fail(TRI_BAD_LAYOUT, "the space of %s has no legal point; %s", study->name, why);
+    return tri_fail(TRI_BAD_LAYOUT, "the space of %s has no valid point; %s", study->name, why);
   }
   *out = points;
   *count = legal;

@@ -90,7 +90,7 @@ int64_t tri_study_trial_steps(const tri_study *study);
 /* Sets the search method by its name in a study file; TRI_BAD_USAGE lists the names. */
 tri_status tri_study_set_method(tri_study *study, const char *name);
 
-/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not legal.
+/* The layout of a point with its number of devices, its batch and its optimizer; TRI_BAD_LAYOUT if it is not valid.
  */
 typedef struct tri_trial_plan {
   tri_layout layout; /* resolved */

@@ -168,7 +168,7 @@ double tri_attempt_value(const tri_attempt *a, int64_t *steps) {
   return *steps > 0 ? tri_study_value(a->study, &a->plan, step_s) : 0;
 }
 
-/* The process is no more, and what counts is the loss at its end. */
+/* The process has ended, and what counts is the loss at its end. */
 static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const double loss = good ? tri_short_run_loss(a->folder, tri_study_trial_steps(a->study)) : NAN;
   if (!isfinite(loss)) {
@@ -181,7 +181,7 @@ static void judge_by_last_loss(const tri_attempt *a, bool good, tri_trial *trial
   trial->value = -loss;
 }
 
-/* The process is no more, and what counts is the way to a loss; `good`: it did not fail. */
+/* The process has ended, and what counts is the way to a loss; `good`: it did not fail. */
 static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   const tri_study *study = a->study;
   if (!has_target(a)) {
@@ -204,7 +204,7 @@ static void judge_by_loss(const tri_attempt *a, bool good, tri_trial *trial) {
   snprintf(trial->reason, sizeof trial->reason, "not reached: the loss is %.17g at step %ld", way.loss, (long)way.step);
 }
 
-/* The process is no more. */
+/* The process has ended. */
 static void judge(tri_attempt *a, bool early, tri_trial *trial) {
   int64_t steps = 0;
   double value = tri_attempt_value(a, &steps), share = memory_share(a->study, &a->plan);

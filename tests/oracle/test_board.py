@@ -154,7 +154,7 @@ def test_a_run_goes_on(tmp_path):
 
 
 CONFIG = "# A run: `steps: 7`\nmodel:\n  name: inline   # steps: 3\n  steps: 5\n# optimizer:\noptimizer:       # the optimizer\n  steps: {steps}   # of the whole run\n  lr: {lr}\nseed: 1\n"
-BAD = "2 steps in a row, up to step 20, had a loss or gradient that is not a number; nothing was saved among them; there is no checkpoint"
+BAD = "the loss or gradient was NaN or infinite in steps 19 to 20, so the run stops; nothing was saved in them; no good checkpoint"
 
 STATES = {  # what lies in the folder beside 20 steps, in the order in which it was written, and what the board makes of it
     "running": (dict(config=CONFIG, lock=""), "running", None),
@@ -237,9 +237,9 @@ def test_real_runs(tmp_path, corpus):
         assert run["state"] == "interrupted" and run["step"] > 20 and not failures.exists()
         trireme("train", path, "--set", "optimizer.lr=1e10", status=8)
         run = shown(lambda run: run["state"] == "diverged")
-        assert failures.read_text().startswith("rank 0: 2 steps in a row, up to step ") and failures.read_text().count("\n") == 1
-        assert re.fullmatch(r"2 steps in a row, up to step \d+, had a loss or gradient that is not a number", run["reason"]) and str(run["step"]) in run["reason"]
-        # What is refused while another run is alive in the folder is no failure, and neither is a signal.
+        assert failures.read_text().startswith("rank 0: the loss or gradient was NaN or infinite in steps ") and failures.read_text().count("\n") == 1
+        assert re.fullmatch(r"the loss or gradient was NaN or infinite in steps \d+ to \d+, so the run stops", run["reason"]) and str(run["step"]) in run["reason"]
+        # What is refused while another run is alive in the folder is not a failure, and neither is a signal.
         size = failures.stat().st_size
         going, run = interrupt(run["step"] + 20, lambda: trireme("train", path, status=10))
         assert going["reason"] is run["reason"] is None and run["state"] == "interrupted" and failures.stat().st_size == size

@@ -50,7 +50,7 @@ def test_a_model_of_characters(tmp_path):
 
 
 def test_what_is_read_twice(tmp_path):
-    """A pipe cannot be; a text of nothing has no characters; bytes that are not text are no characters."""
+    """A pipe cannot be; a text of nothing has no characters; bytes that are not text are not characters."""
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "char", "--out", tmp_path / "out", "/dev/stdin"], input=b"abc", capture_output=True)
     assert done.returncode != 0 and b"is not a plain file; char reads its inputs twice" in done.stderr
     done = subprocess.run([TRIREME, "prepare", "--tokenizer", "chars", "--out", tmp_path / "out", __file__], capture_output=True)

@@ -105,7 +105,7 @@ def test_a_mask_belongs_to_its_corpus(folder):
 
 @pytest.mark.parametrize("bad, message", [
     ("{", "line 2 is not valid JSON"),
-    ('{"body": "a"}\n', "line 2: the record has `body`, and that is no known form"),
+    ('{"body": "a"}\n', "line 2: the record has `body`, which is not a known form"),
     (line("a"), "line 2: the conversation has no answer"),
     (line("a", "b", "c").replace('"assistant"', '"user"', 1).replace('"user", "content": "c"', '"assistant", "content": "c"'),
      "the template refuses the conversation: users first"),

@@ -209,10 +209,10 @@ def test_range(tmp_path):
 
 
 def test_range_without_a_layout(tmp_path):
-    """A number of devices for which nothing is legal says so; the others are searched."""
+    """A number of devices for which nothing is valid says so; the others are searched."""
     rows = json.loads(run(*options(tmp_path, "plan", "4096..32768", "--json")))
     assert [row["fits"] for row in rows][0] and not rows[-1]["fits"] and rows[-1]["reason"]
-    assert "no layout is legal and fits: no layout of 32768" in run(*options(tmp_path, "plan", "4096..32768"))
+    assert "no layout is valid and fits: no layout of 32768" in run(*options(tmp_path, "plan", "4096..32768"))
 
 
 @pytest.mark.parametrize("given,part", [("12..24", "whole nodes"), ("16..8", "behind the dots"), ("8..x", "whole number"),

@@ -39,8 +39,8 @@ def test_nothing_good_is_pushed_out(tmp_path, corpus, ranks, background):
     good = {step: bytes_of(at) for step, at in checkpoints(tmp_path).items()}
     assert sorted(good) == [6, 9, 12]
     done = trireme("train", path, *ranks, *HUGE, status=8)
-    assert "10 steps in a row, up to step 23," in done.stderr and "nothing was saved among them" in done.stderr
-    assert "known to be good is " + str(tmp_path / "run/checkpoints/step-00000012") in done.stderr
+    assert "the loss or gradient was NaN or infinite in steps 14 to 23, so the run stops; nothing was saved in them" in done.stderr
+    assert "the last good checkpoint is " + str(tmp_path / "run/checkpoints/step-00000012") in done.stderr
     assert {step: bytes_of(at) for step, at in checkpoints(tmp_path).items()} == good
     done = trireme("train", path, *ranks, "--set", "optimizer.steps=15")
     assert "after step 12" in done.stderr and max(checkpoints(tmp_path)) == 15
@@ -53,7 +53,7 @@ def test_finite_and_ruined(tmp_path, corpus):
     trireme("train", path)
     good = bytes_of(checkpoints(tmp_path)[12])
     done = trireme("train", path, *HUGE, status=8)
-    assert "known to be good is " + str(tmp_path / "run/checkpoints/step-00000012") in done.stderr
+    assert "the last good checkpoint is " + str(tmp_path / "run/checkpoints/step-00000012") in done.stderr
     found = checkpoints(tmp_path)
     assert sorted(found) == [12, 13] and bytes_of(found[12]) == good
     assert (found[12] / "PROVEN").exists() and (found[13] / "DISPROVED").exists()
@@ -73,7 +73,7 @@ def test_killed_between_the_ruin_and_its_proof(tmp_path, corpus):
     assert not (checkpoints(tmp_path)[13] / "PROVEN").exists()
     done = trireme("train", path, "--set", "optimizer.steps=100", status=8)
     proven = str(tmp_path / "run/checkpoints/step-00000012")
-    assert "known to be good is " + proven in done.stderr
+    assert "the last good checkpoint is " + proven in done.stderr
     done = trireme("train", path, "--resume", proven, "--set", "optimizer.steps=14")
     assert sorted(checkpoints(tmp_path))[-1] == 14 and (checkpoints(tmp_path)[13] / "PROVEN").exists()
 
@@ -99,5 +99,5 @@ def test_no_label_counts(tmp_path):
     path = write_run(tmp_path, tmp_path / "data", every=1, keep=3)
     done = trireme("train", path, "--set", "data.ignore_token=97", status=8)
     assert "step 1 is skipped: none of its labels counts" in done.stderr
-    assert "10 steps in a row, up to step 10, had no label that counts: data.ignore_token is 97" in done.stderr
+    assert "no label counted in steps 1 to 10, so the run stops; data.ignore_token is 97" in done.stderr
     assert not (tmp_path / "run/checkpoints").exists()

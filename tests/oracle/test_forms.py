@@ -120,7 +120,7 @@ BAD = {
                   "bad.jsonl line 2: `output` is empty: there is no answer to learn; remove the record, or give --skip-bad"),
     "two forms": ([dict(instruction="a", output="b", text="c")], [], "line 1: the record fits two forms, alpaca and text; choose with --form alpaca or --form text"),
     "half a form": ([dict(question="a", id=1)], [], "line 1: the record has `question` but not `answer`, which belong together (form question-answer); it has `question`, `id`"),
-    "no form": ([dict(body="a")], [], "line 1: the record has `body`, and that is no known form"),
+    "no form": ([dict(body="a")], [], "line 1: the record has `body`, which is not a known form"),
     "another form": ([dict(question="a", answer="b")], ["--form", "alpaca"], "line 1: there is no key `instruction`; it has `question`, `answer`: choose with --form"),
     "unknown form": ([dict(question="a", answer="b")], ["--form", "alpacca"], "--form is `alpacca`; it is messages, prompt-completion, sharegpt, alpaca, question-answer or text"),
     "a key of its own": ([dict(question="a", answer="b")], ["--form", "alpaca", "--key", "x"], "--key does not go with --form alpaca"),

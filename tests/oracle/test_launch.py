@@ -161,7 +161,7 @@ def test_last_words(tmp_path, corpus, spoiled):
         (2, ["--set", f"data.train={spoiled}/train"], 4, bad_id),
         (3, ["--set", f"data.train={spoiled}/train", "--set", "layout.pipeline=3"], 4, bad_id),
         (2, ["--set", f"output={tmp_path}/file/run"], 5, r"cannot create .*file.*"),
-        (2, diverging, 8, r"2 steps in a row, up to step \d+, had a loss or gradient that is not a number; .*"),
+        (2, diverging, 8, r"the loss or gradient was NaN or infinite in steps \d+ to \d+, so the run stops; .*"),
         (2, ["--resume", tmp_path / "none"], 4, r".*none.*"),
         (3, ["--set", "optimizer.global_batch=4"], 3, r".* is not a multiple of layout.micro_batch 1 x layout.data 3.*"),
     ]
@@ -424,7 +424,7 @@ def test_nohup(tmp_path, corpus):
 
 
 def test_nobody_reads(tmp_path, corpus):
-    """A closed terminal, or a reader that has gone, is no reason to end; nor is a closed standard error's number given away."""
+    """A closed terminal, or a reader that has gone, does not end it; nor is a closed standard error's number given away."""
     path = write_run(tmp_path, corpus, steps=6)
     reader, writer = os.pipe()
     process = subprocess.Popen([TRIREME, "train", path, "-n", "2"], stdout=writer, stderr=writer)

@@ -227,7 +227,7 @@ def trireme_cluster():
 def test_help_of_keys_and_sections():
     """By the full name, by the last name, a whole section; folded to what the terminal is wide."""
     said = trireme("help", "optimizer.lr").stdout
-    assert said == "optimizer.lr (run file)\n    number; has to be given\n    highest learning rate\n" == trireme("help", "lr").stdout
+    assert said == "optimizer.lr (run file)\n    number; required\n    highest learning rate\n" == trireme("help", "lr").stdout
     listed = trireme("help", "run").stdout
     for section in ("optimizer", "layout", "evaluation", "checkpoint"):
         keys = re.findall(rf"^  ({section}(?:\.\S+)?) ", listed, re.M)

@@ -362,7 +362,7 @@ def test_another_runs_checkpoint_in_the_output(tmp_path, corpus):
     assert f"is a checkpoint of another run ({names[1][:8]}) than the one in" in done.stderr
     assert f"({names[0][:8]}); move it away" in done.stderr and "allow_change=run" in done.stderr
     trireme("train", ours / "run.yaml", "--set", "optimizer.steps=9", "--set", "allow_change=run")
-    # A lost run.json is no obstacle.
+    # A lost run.json is not an obstacle.
     (theirs / "run/run.json").unlink()
     trireme("train", theirs / "run.yaml", "--set", "optimizer.steps=9")
     assert json.loads((theirs / "run/run.json").read_text())["run"] == names[1]

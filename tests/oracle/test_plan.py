@@ -402,17 +402,17 @@ def test_search_with_fixed_keys(tmp_path, seed):
 
 
 @pytest.mark.parametrize("fixed, status, said", [
-    ("tensor=7", 3, "no layout of 8 devices with tensor=7 is legal; fix fewer keys, or ask `simulate`"),
-    ("tensor=8,pipeline=8", 3, "no layout of 8 devices with tensor=8,pipeline=8 is legal"),
-    ("tensor=8388608,pipeline=8388608,context=8388608", 3, "is legal"),
-    ("virtual_stages=40", 3, "is legal"),
-    ("data=3", 3, "is legal"),
+    ("tensor=7", 3, "no layout of 8 devices with tensor=7 is valid; fix fewer keys, or ask `simulate`"),
+    ("tensor=8,pipeline=8", 3, "no layout of 8 devices with tensor=8,pipeline=8 is valid"),
+    ("tensor=8388608,pipeline=8388608,context=8388608", 3, "is valid"),
+    ("virtual_stages=40", 3, "is valid"),
+    ("data=3", 3, "is valid"),
     ("tensor", 2, "write key=value,..."),
     ("tensor=2,tensor=2", 2, "`tensor` twice"),
     ("tp=2", 3, "`tp` is not a key of a layout; did you mean `tensor`?"),
     ("schedule=fifo", 3, "must be one of gpipe"),
     ("bucket_bytes=1000000", 7, "the search does not vary `bucket_bytes`, which has its default in all layouts"),
-    ("recompute=selective,recompute_every=2", 3, "no layout of 8 devices with recompute=selective,recompute_every=2 is legal"),
+    ("recompute=selective,recompute_every=2", 3, "no layout of 8 devices with recompute=selective,recompute_every=2 is valid"),
 ])
 def test_fixed_keys_that_cannot_be(fixed, status, said):
     words = ["plan", "--model", "gpt2-124m", "--cluster", "a100-node", "--devices", 8, "--global-batch", 16, "--layout", fixed]
@@ -736,7 +736,7 @@ def test_flops_of_windows(tmp_path):
 
 
 def test_flops_are_labelled():
-    """TFLOP/s and MFU count the same products; those with recomputed ones stand beside HFU."""
+    """TFLOP/s and MFU count the same products; those counting recomputation stand beside HFU."""
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 640, "--layout", "tensor=4,pipeline=16,recompute=full"]
     found = json.loads(run("simulate", *words, "--json"))
     peak = found["tflops_per_device"] / found["hfu"]
@@ -810,7 +810,7 @@ def test_nothing_fits(tmp_path):
     assert re.search(r"no layout of frontier-1t fits 64 devices of frontier: the smallest, tensor=\S+, needs \S+ GiB on its fullest rank and there "
                      r"are 63.98 GiB, \S+ GiB \(\d+ bytes\) too few; \d+ devices with a global batch of \d+ would do", out)
     out = run("plan", "--model", "frontier-1t", "--cluster", "frontier", "--devices", 1048, "--global-batch", 8, status=3)
-    assert "no layout of 1048 devices is legal" in out and "context leave ranks 8192 tokens of a sequence (simulate takes more" in out
+    assert "no layout of 1048 devices is valid" in out and "context leave ranks 8192 tokens of a sequence (simulate takes more" in out
 
 
 def check_tables(folder, cluster):
@@ -1089,10 +1089,10 @@ def test_a_table_of_all_that_was_simulated(tmp_path):
     """Each layout once, with what `simulate` says of it; of a range for each number of devices."""
     words = ["--model", "gpt2-124m", "--cluster", "dgx-h100", "--global-batch", 64]
     said = run("plan", *words, "--devices", 8, "--exhaustive", "--csv", tmp_path / "all.csv")
-    legal, simulated = map(int, re.search(r"(\d+) valid layouts; (\d+) simulated", said.replace(",", "")).groups())
+    valid, simulated = map(int, re.search(r"(\d+) valid layouts; (\d+) simulated", said.replace(",", "")).groups())
     rows = list(csv.DictReader((tmp_path / "all.csv").open()))
     keys = list(rows[0])[1:-9]
-    assert len(rows) == simulated and len({tuple(row[key] for key in keys) for row in rows}) == simulated <= legal
+    assert len(rows) == simulated and len({tuple(row[key] for key in keys) for row in rows}) == simulated <= valid
     for row in random.Random(5).sample(rows, 5):
         layout = ",".join(f"{key}={row[key]}" for key in keys if row[key] not in ("", "auto"))
         found = json.loads(run("simulate", *words, "--devices", row["devices"], "--layout", layout, "--json"))

@@ -71,7 +71,7 @@ def test_values_as_a_list(tmp_path):
 
 
 def test_methods_find_the_same_space(tmp_path):
-    """Exhaustive search tries every legal point once; the others a part of them, none twice, and no better one."""
+    """Exhaustive search tries every valid point once; the others a part of them, none twice, and no better one."""
     every = trials_of(tmp_path, STUDY, "--store", tmp_path / "a.db", "--method", "exhaustive")
     points = {t["point"] for t in every["trials"]}
     assert len(points) == len(every["trials"]) > 100
@@ -469,7 +469,7 @@ def test_train_takes_the_layout(tmp_path):
     layout = (tmp_path / "unused/config.yaml").read_text().split("layout:")[1]
     for word in best.split(","):
         key, value = word.split("=")
-        assert key == "data" or re.search(rf"^  {key}: {value} ", layout, re.M), (word, layout)
+        assert key == "data" or re.search(rf"^  {key}: {re.escape(value)} ", layout, re.M), (word, layout)
     missing = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml"), "--layout-from", str(tmp_path / "no.db")], capture_output=True, text=True)
     assert missing.returncode == 4 and "there is no store" in missing.stderr
 
@@ -568,10 +568,10 @@ def test_methods_of_populations(tmp_path):
 @pytest.mark.parametrize("change,status,said", [
     (dict(space=[dict(name="tensors", values="1 2")]), 3, r"`tensors` is not a parameter; did you mean `tensor`\? There are nodes, accumulation, tensor"),
     (dict(space=[dict(name="tensor")]), 3, r"`tensor` has no values"),
-    (dict(space=[dict(name="tensor", values="5 7")], constraints=[]), 3, r"the space of small has no legal point; the first of 2 points: layout"),
+    (dict(space=[dict(name="tensor", values="5 7")], constraints=[]), 3, r"the space of small has no valid point; the first of 2 points: layout"),
     (dict(constraints=[dict(rule="tensor <=")]), 3, r"`tensor <=` is not a comparison"),
     (dict(constraints=[dict(rule="speed <= 4")]), 3, r"`speed <= 4` is not a comparison"),
-    (dict(constraints=[dict(rule="tensor > 8")]), 3, r"no legal point; no point satisfies the constraints"),
+    (dict(constraints=[dict(rule="tensor > 8")]), 3, r"no valid point; no point satisfies the constraints"),
     (dict(space=[*SPACE, dict(name="nodes", low=1, high=2, when="speed = 4")]), 3, r"`when: speed = 4` of `nodes` must be PARAMETER = VALUE"),
     (dict(cluster=""), 3, r"`cluster` is missing"),
     (dict(space=[dict(name="tensor", values="1 2 banana")], constraints=[]), 3, r"`tensor` cannot be banana: `tensor` must be a whole number"),
@@ -621,7 +621,7 @@ def test_files_are_known_by_what_they_say(tmp_path):
 
 
 def test_stores_of_an_earlier_version(tmp_path):
-    """Its sums counted help texts: it opens, which is said; then its machine is compared again. New keys at their defaults are no change."""
+    """Its sums counted help texts: it opens, which is said; then its machine is compared again. New keys at their defaults are not a change."""
     text = (ROOT / "configs/clusters/frontier.yaml").read_text()
     (tmp_path / "mine.yaml").write_text(text)
     study = dict(STUDY, cluster=str(tmp_path / "mine.yaml"), trials=3)

@@ -83,7 +83,7 @@ static void test_fixed_keys(void **state) {
   best = NULL;
   API_FAILS(trireme_simulate(question, "tensor=2", &best), TRIREME_BAD_USAGE, "has a `layout`, which is for searches");
   API_OK(trireme_question_set(question, "layout", "tensor=5"));
-  API_FAILS(trireme_plan(question, 3, &best), TRIREME_BAD_LAYOUT, "no layout of 2 devices with tensor=5 is legal");
+  API_FAILS(trireme_plan(question, 3, &best), TRIREME_BAD_LAYOUT, "no layout of 2 devices with tensor=5 is valid");
   assert_null(best);
   trireme_question_destroy(question);
 }

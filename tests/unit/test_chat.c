@@ -274,7 +274,7 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
              "the template refuses the conversation: turns!");
   expect_bad(plain, "{\"body\": \"a\", \"id\": 1}",
-             "the record has `body`, `id`, and that is no known form: `messages`, `prompt` and `completion`,");
+             "the record has `body`, `id`, which is not a known form: `messages`, `prompt` and `completion`,");
   expect_bad(
       plain, "{\"instruction\": \"a\", \"input\": \"b\"}",
       "the record has `instruction` but not `output`, which belong together (form alpaca); it has `instruction`");

@@ -494,7 +494,7 @@ static void prints_help_for_people(void **state) {
   int lines = 0;
   for (const char *at = text; (at = strchr(at, '\n')) != NULL; at++) lines++;
   assert_int_equal(lines, 1 + 12 + 2);
-  const char *const parts[] = {"main.area ",     "oak|cedar|pine",  "(asked for)",     "integer|auto",
+  const char *const parts[] = {"main.area ",     "oak|cedar|pine",  "(required)",      "integer|auto",
                                "name|path|keys", "one for 20 oars", "in square metres"};
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) assert_non_null(strstr(text, parts[i]));
   free(text);

@@ -1,5 +1,5 @@
 /* The search beside simulating everything: what its bounds leave out is never better, its answers are in order and
- * without another's twin, each is legal and fits, and what fits nowhere is refused by how much. */
+ * without another's twin, each is valid and fits, and what fits nowhere is refused by how much. */
 #include "check.h"
 #include "draws.h"
 #include "plan/search.h"
@@ -77,7 +77,7 @@ static void test_beside_all(void **state) {
     if (status != TRI_OK) continue;
     check_answers(&request, &pruned);
     assert_int_equal(pruned.num_answers, all.num_answers);
-    assert_int_equal(pruned.legal, all.legal);
+    assert_int_equal(pruned.valid, all.valid);
     for (int64_t a = 0; a < all.num_answers; a++) {
       near(pruned.answers[a].prediction.step_s, all.answers[a].prediction.step_s, "an answer's step");
     }

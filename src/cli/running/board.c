@@ -63,7 +63,7 @@ static tri_status board_run(int count, char **given) {
   TRI_TRY(board_parse(count, given, &options));
   TRI_TRY(tri_stop_listen("the board is closed"));
   tri_stop_defer();
-  signal(SIGPIPE, SIG_IGN); /* a browser that goes away is no reason to end */
+  signal(SIGPIPE, SIG_IGN); /* a browser that goes away does not end it */
   TRI_TRY(tri_board_create((const char *const *)given + optind, count - optind, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);
   TRI_TRY_GOTO(tri_server_start(&options, board, &server), destroy);

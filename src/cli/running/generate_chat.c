@@ -87,7 +87,7 @@ static bool forget_oldest(chat *c) {
   if (json_array_size(c->messages) < first + 3) return false;
   json_array_remove(c->messages, first);
   json_array_remove(c->messages, first);
-  if (!c->forgot) tri_log("the conversation is longer than the positions there are; its oldest messages are left out");
+  if (!c->forgot) tri_log("the conversation is longer than the model's positions; its oldest messages are left out");
   c->forgot = true;
   return true;
 }

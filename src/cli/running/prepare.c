@@ -411,7 +411,7 @@ const tri_command tri_command_prepare = {
         "                     sharegpt           `conversations`\n"
         "                     alpaca             `instruction`, `input` and `output`\n"
         "                     question-answer    `question` and `answer`\n"
-        "                     text               `text`: no conversation, all of it is learnt\n"
+        "                     text               `text`: not a conversation, all of it counts in the loss\n"
         "  --max-records N    read only the first N documents of the inputs\n"
         "  --chat-template F  the file of the template; none: prompt and completion are plain text [the tokenizer's\n"
         "                     chat_template.jinja or tokenizer_config.json]\n"

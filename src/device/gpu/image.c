@@ -91,7 +91,7 @@ tri_status tri_gpu_image_compile_ahead(const char *folder, const char *architect
   return TRI_OK;
 }
 
-/* A full or a read-only disk is no reason not to train. */
+/* A full or a read-only disk does not stop a run. */
 static tri_status compile_and_keep(const job *j, const char *folder, void **out, size_t *bytes) {
   char name[TRI_GPU_CACHE_NAME_BYTES], *log = NULL;
   TRI_TRY(name_entry(j, name));
