@@ -205,7 +205,7 @@ tri_status tri_config_value_wrong(const tri_config_key *key, const tri_yaml *nod
   tri_yaml_excerpt(node->text, excerpt);
   if (key->type == TRI_CONFIG_CHOICE) {
     const char *names[MAX_WORDS];
-    const char *answer = tri_key_answer(node->text);
+    const char *answer = tri_value_answer(node->text);
     if (answer != NULL) return tri_yaml_fail(node, subject, " must be %s, not `%s`; %s", kind, excerpt, answer);
     const char *nearest = tri_nearest_word(node->text, names, list_words(key->words, names));
     if (nearest != NULL) {

@@ -14,6 +14,9 @@ typedef struct answer_row {
 #define PREFERENCES                                                                                                    \
   "preference training and reinforcement learning are not supported; the nearest is to fine-tune on the preferred "    \
   "answers (trireme prepare --chat, docs/finetuning.md)"
+#define FP8                                                                                                            \
+  "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "        \
+  "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"
 static const answer_row commands[] = {
     {"chat talk", "talk with a model by: trireme generate RUN --chat"},
     {"serve server api_server",
@@ -47,9 +50,7 @@ static const answer_row keys[] = {
      "weighs sources)"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
-    {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid",
-     "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "
-     "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"},
+    {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid", FP8},
     {"cpu_offload cpu_offloading activation_offloading fine_grained_activation_offloading offload_activations offload",
      "activations are kept on the device or computed again (layout.recompute), never moved to the host; plans for "
      "programs "
@@ -77,5 +78,9 @@ static const char *find(const answer_row *rows, size_t count, const char *word) 
 }
 
 const char *tri_command_answer(const char *word) { return find(commands, sizeof commands / sizeof commands[0], word); }
+
+static const answer_row values[] = {{"fp8 float8 mxfp8", FP8}};
+
+const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }
 
 const char *tri_key_answer(const char *word) { return find(keys, sizeof keys / sizeof keys[0], word); }

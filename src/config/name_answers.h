@@ -8,5 +8,7 @@
 const char *tri_command_answer(const char *word);
 /* The same for a key or an option. */
 const char *tri_key_answer(const char *word);
+/* The same for a value that no key takes. */
+const char *tri_value_answer(const char *word);
 
 #endif

@@ -19,7 +19,7 @@ static tri_status precision_of(const char *text, tri_dtype *out) {
   static const char *const names[] = {"bf16", "fp16", "fp32", "fp64"};
   static const tri_dtype types[] = {TRI_BF16, TRI_BF16, TRI_FP32, TRI_FP64};
   int which = 0;
-  const char *answer = strcmp(text, "fp8") == 0 ? tri_key_answer("fp8") : NULL;
+  const char *answer = tri_value_answer(text);
   if (answer != NULL) return tri_fail(TRI_BAD_USAGE, "--precision %s: %s", text, answer);
   TRI_TRY(tri_option_word("--precision", text, names, sizeof names / sizeof names[0], &which));
   *out = types[which];
