@@ -3,7 +3,8 @@
 #ifndef TRI_DATA_FEED_H
 #define TRI_DATA_FEED_H
 
-#include "data/source.h"
+#include "base/batch_columns.h"
+#include "base/status.h"
 
 /* Sample `index` depends only on the index. Each rank reads the samples that it needs: step s has the samples
  * [s * global_batch, (s + 1) * global_batch). */

@@ -2,6 +2,7 @@
 #ifndef TRI_DATA_SOURCE_H
 #define TRI_DATA_SOURCE_H
 
+#include "base/batch_columns.h"
 #include "data/pieces.h"
 
 /* Whether documents that share a sequence attend to each other. */
@@ -49,16 +50,6 @@ typedef struct tri_source {
  * with tri_source_destroy; the corpus must outlive it. */
 tri_status tri_source_create(const tri_corpus *corpus, const tri_source_options *options, tri_source *out);
 void tri_source_destroy(tri_source *source);
-
-/* The arrays of the caller that a sample is read into, each [sequence]. */
-typedef struct tri_sample {
-  int32_t *ids;
-  int32_t *labels;    /* labels that do not count (base/label.h): of a masked document's last token, of tokens that the
-                         corpus's mask excludes, of padding */
-  int32_t *positions; /* in the document; with masks a token sees only its own, which begins at the last position 0 */
-  float *weights;     /* loss weight of each label that counts: 1, or the weight of its source (tri_sampler_weigh);
-                         NULL: not wanted */
-} tri_sample;
 
 /* Sample `index`, shuffled. */
 tri_status tri_source_read(const tri_source *source, int64_t index, const tri_sample *out);

@@ -7,20 +7,30 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  int32_t *ids, *labels, *positions; /* [batch, tokens] */
-  float *weights;                    /* the same */
+  tri_sample all; /* [batch, tokens] */
   tri_batch_cuts cuts;
 };
+
+static tri_status make_column(size_t count, size_t element, void *out) {
+  return tri_alloc("a micro-batch", count, element, out);
+}
+
+static void blank(const tri_batch_maker *maker, int64_t sequence) {
+  const tri_sample to = tri_batch_maker_sequence(maker, sequence);
+#define BLANK_COLUMN(NAME, TYPE, BLANK) to.NAME[i] = BLANK;
+  for (int64_t i = 0; i < maker->tokens; i++) {
+    TRI_SAMPLE_COLUMNS(BLANK_COLUMN)
+  }
+#undef BLANK_COLUMN
+}
 
 static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *maker) {
   const tri_op_context context = tri_op_list_context(list);
   size_t count = (size_t)(maker->batch * maker->tokens);
-  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->ids, &maker->ids));
-  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->labels, &maker->labels));
-  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->positions, &maker->positions));
-  TRI_TRY(tri_alloc("a micro-batch", count, sizeof *maker->weights, &maker->weights));
-  for (size_t i = 0; i < count; i++) maker->weights[i] = 1;
-  for (int64_t i = 0; i < maker->batch * maker->tokens; i++) maker->positions[i] = (int32_t)(i % maker->tokens);
+#define MAKE_COLUMN(NAME, TYPE, BLANK) TRI_TRY(make_column(count, sizeof(TYPE), &maker->all.NAME));
+  TRI_SAMPLE_COLUMNS(MAKE_COLUMN)
+#undef MAKE_COLUMN
+  for (int64_t b = 0; b < maker->batch; b++) blank(maker, b);
   maker->lists = tri_op_context_lists(&context);
   return tri_batch_cuts_create(&context, maker->batch, &maker->cuts);
 }
@@ -41,16 +51,14 @@ tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out
 void tri_batch_maker_destroy(tri_batch_maker *maker) {
   if (maker == NULL) return;
   tri_batch_cuts_destroy(&maker->cuts);
-  tri_free(maker->ids);
-  tri_free(maker->labels);
-  tri_free(maker->positions);
-  tri_free(maker->weights);
+#define FREE_COLUMN(NAME, TYPE, BLANK) tri_free(maker->all.NAME);
+  TRI_SAMPLE_COLUMNS(FREE_COLUMN)
+#undef FREE_COLUMN
   tri_free(maker);
 }
 
 tri_sample tri_batch_maker_sequence(const tri_batch_maker *maker, int64_t i) {
-  int64_t at = i * maker->tokens;
-  return (tri_sample){maker->ids + at, maker->labels + at, maker->positions + at, maker->weights + at};
+  return tri_sample_from(&maker->all, i * maker->tokens);
 }
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
@@ -61,11 +69,9 @@ static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
     const tri_sequence_cut *cut = &maker->cuts.own[b];
     for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
       int64_t first = b * maker->tokens + cut->ranges[i].first, count = cut->ranges[i].end - cut->ranges[i].first;
-      size_t bytes = (size_t)count * sizeof(int32_t);
-      memcpy(to->ids + row, maker->ids + first, bytes);
-      memcpy(to->labels + row, maker->labels + first, bytes);
-      memcpy(to->positions + row, maker->positions + first, bytes);
-      memcpy(to->weights + row, maker->weights + first, (size_t)count * sizeof *to->weights);
+#define KEEP_COLUMN(NAME, TYPE, BLANK) memcpy(to->NAME + row, maker->all.NAME + first, (size_t)count * sizeof(TYPE));
+      TRI_SAMPLE_COLUMNS(KEEP_COLUMN)
+#undef KEEP_COLUMN
       for (int64_t t = 0; t < count && to->global_rows != NULL; t++) to->global_rows[row + t] = (int32_t)(first + t);
       row += count;
     }
@@ -213,7 +219,7 @@ static tri_status put_windowed(part keys, int64_t first_row, const piece *p, int
 /* The pieces of a range of tokens, cut where documents begin. */
 static tri_status put_range(const tri_batch_maker *maker, int64_t sequence, tri_token_range range, int64_t row,
                             part keys, int64_t first_row, slicing *to) {
-  const int32_t *positions = maker->positions + sequence * maker->tokens;
+  const int32_t *positions = maker->all.positions + sequence * maker->tokens;
   piece p = {.sequence = sequence, .row = row};
   for (p.first = range.first; p.first < range.end; p.first = p.end) {
     p.end = tri_document_end(positions, p.first, range.end);
@@ -258,7 +264,7 @@ static tri_status put_lists(const tri_batch_maker *maker, const tri_batch *to, i
 }
 
 tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
-  tri_batch_cuts_make(&maker->cuts, maker->positions);
+  tri_batch_cuts_make(&maker->cuts, maker->all.positions);
   keep_rows(maker, to);
   if (to->inner_order != NULL) find_inner_order(maker, to->inner_order);
   find_keys_that_pass(maker, to, counts);

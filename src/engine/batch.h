@@ -5,22 +5,16 @@
 #ifndef TRI_ENGINE_BATCH_H
 #define TRI_ENGINE_BATCH_H
 
-#include "data/source.h"
+#include "base/batch_columns.h"
 #include "device/description.h"
 #include "ops/list.h"
 
 /* In host memory, or on the device. Rows are those of the list: sequence after sequence, this rank's tokens of each in
  * their order. Orders say of rows that come rank after rank, and of each rank sequence after sequence, where they lie
- * in the order of the sequences. What a micro-batch does not have is NULL. */
+ * in the order of the sequences. What a micro-batch does not have is NULL (base/batch_columns.h). */
 typedef struct tri_batch {
-  int32_t *ids, *labels; /* [rows]; a negative label does not count (base/label.h) */
-  float *weights;        /* [rows]: how much the others count */
-  int32_t *positions;    /* [rows]: in their sequence or document */
-  int32_t *global_rows;  /* [rows]: among the rows of all ranks; where several share sequences */
-  int32_t *inner_order;  /* [rows of the inner ranks]: where they exchange heads */
-  int32_t *outer_order;  /* [rows of all ranks]: of the keys that are gathered */
-  int32_t *send_rows;    /* [outer * rows of the inner ranks]: rank after rank, the rows of keys that each of the outer
-                            ranks needs; where documents are masked and keys are gathered */
+  TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
+  TRI_CUT_COLUMNS(TRI_COLUMN_FIELD_)
   tri_attention_slice *slices; /* lists one behind the other */
 } tri_batch;
 

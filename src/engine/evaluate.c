@@ -53,12 +53,9 @@ tri_status tri_score_batch_read(const tri_score_batch *batch) {
   int64_t sequence = batch->sequence;
   for (int64_t row = 0; row < batch->batch; row++) {
     bool padding = batch->first + row >= batch->samples;
-    const tri_sample *into = &batch->into;
-    int32_t *labels = into->labels + row * sequence;
-    const tri_sample to = {into->ids + row * sequence, labels, into->positions + row * sequence,
-                           into->weights + row * sequence};
+    const tri_sample to = tri_sample_from(&batch->into, row * sequence);
     TRI_TRY(tri_feed_read(batch->feed, padding ? 0 : batch->first + row, &to));
-    for (int64_t i = 0; i < sequence && padding; i++) labels[i] = TRI_LABEL_PADDING;
+    for (int64_t i = 0; i < sequence && padding; i++) to.labels[i] = TRI_LABEL_PADDING;
   }
   return TRI_OK;
 }

@@ -470,20 +470,15 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-static int32_t *column_at(char *batch, size_t offset) {
-  return offset == 0 ? NULL : (int32_t *)(void *)(batch + offset);
-}
+static void *cut_column_at(char *batch, size_t offset) { return offset == 0 ? NULL : batch + offset; }
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
-  return (tri_batch){.ids = (int32_t *)(void *)at,
-                     .labels = (int32_t *)(void *)(at + plan->batch_labels),
-                     .positions = (int32_t *)(void *)(at + plan->batch_positions),
-                     .weights = (float *)(void *)(at + plan->batch_weights),
-                     .global_rows = column_at(at, plan->batch_global_rows),
-                     .inner_order = column_at(at, plan->batch_inner_order),
-                     .outer_order = column_at(at, plan->batch_outer_order),
-                     .send_rows = column_at(at, plan->batch_send_rows),
-                     .slices = (tri_attention_slice *)(void *)(at + plan->batch_slices)};
+#define SAMPLE_COLUMN(NAME, TYPE, BLANK) .NAME = (TYPE *)(void *)(at + plan->batch_columns[TRI_COLUMN_##NAME]),
+#define CUT_COLUMN(NAME, TYPE, ROWS) .NAME = cut_column_at(at, plan->batch_columns[TRI_COLUMN_##NAME]),
+  return (tri_batch){TRI_SAMPLE_COLUMNS(SAMPLE_COLUMN) TRI_CUT_COLUMNS(CUT_COLUMN).slices =
+                         (tri_attention_slice *)(void *)(at + plan->batch_slices)};
+#undef SAMPLE_COLUMN
+#undef CUT_COLUMN
 }
 
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {
@@ -499,16 +494,12 @@ tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number) 
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run) {
   tri_batch batch = tri_executor_batch(executor, number);
   const tri_batch_counts counts = batch_counts(executor, number);
-  run->ids = batch.ids;
-  run->labels = batch.labels;
-  run->weights = batch.weights;
-  run->positions = batch.positions;
-  run->global_rows = batch.global_rows;
-  run->inner_order = batch.inner_order;
-  run->outer_order = batch.outer_order;
+#define SET_COLUMN(NAME, TYPE, MORE) run->NAME = batch.NAME;
+  TRI_SAMPLE_COLUMNS(SET_COLUMN)
+  TRI_CUT_COLUMNS(SET_COLUMN)
+#undef SET_COLUMN
   run->slices = batch.slices;
   run->slice_begins = counts.slice_begins;
-  run->send_rows = batch.send_rows;
   run->send_begins = counts.send_begins;
   run->receive_begins = counts.receive_begins;
   run->begins = executor->begins;

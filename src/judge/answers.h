@@ -5,6 +5,7 @@
 
 #include "engine/generator.h"
 #include "judge/lines.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct tri_asked {
   int64_t line; /* of the file, from 1 */

@@ -3,6 +3,7 @@
 #ifndef TRI_OPS_RUN_H
 #define TRI_OPS_RUN_H
 
+#include "base/batch_columns.h"
 #include "base/exact_terms.h"
 #include "device/device.h"
 #include "device/step_values.h"
@@ -94,15 +95,12 @@ struct tri_run {
   void *to_send;                 /* stage_output's rows, for the next stage                  */
   const void *received_gradient; /* of stage_output's rows                                   */
   void *gradient_to_send;        /* of stage_input's rows                                    */
-  const int32_t *ids;            /* [batch, sequence] */
-  const int32_t *labels;         /* [batch, sequence]; negative ones do not count (base/label.h) */
-  const float *weights;          /* [batch, sequence]: of labels that count */
-  const int32_t *positions;      /* [batch, sequence]: of each token in its sequence or document */
-  const int32_t
-      *global_rows; /* [batch, sequence]: index of each row among the rows of all ranks; NULL: this rank has all */
-  const int32_t *inner_order, *outer_order, *send_rows; /* engine/batch.h; NULL without an exchange, or a gather */
-  const int64_t *send_begins, *receive_begins;          /* the same */
-  int64_t *begins;                                      /* scratch: [2, ranks of the outer domain + 1] */
+#define TRI_RUN_COLUMN_(NAME, TYPE, MORE) const TYPE *NAME;
+  TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens */
+  TRI_CUT_COLUMNS(TRI_RUN_COLUMN_)    /* NULL where they are not needed: global_rows where this rank has all rows */
+#undef TRI_RUN_COLUMN_
+  const int64_t *send_begins, *receive_begins; /* engine/batch.h */
+  int64_t *begins;                             /* scratch: [2, ranks of the outer domain + 1] */
   const tri_attention_slice
       *slices;                   /* which queries attend to which keys; keys are rows of the cache if there is one */
   const int64_t *slice_begins;   /* [lists + 1]: list l is slices [slice_begins[l], slice_begins[l + 1]), ascending;

@@ -263,6 +263,13 @@ static tri_status check(const tri_cluster *cluster) {
   if (cluster->num_tiles > 0 && cluster->processors == 0) {
     return tri_fail(TRI_BAD_CONFIG, "`tiles` needs `processors`, the number that a device has; set it");
   }
+  if ((cluster->slow_nodes > 0) != (cluster->slow_by > 0)) {
+    const bool nodes = cluster->slow_nodes > 0;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s` is set and `%s` is not: how many nodes are slow, and by how much, go together; set both, for "
+                    "example slow_nodes: 0.005 and slow_by: 0.1",
+                    nodes ? "slow_nodes" : "slow_by", nodes ? "slow_by" : "slow_nodes");
+  }
   TRI_TRY(check_failures(&cluster->failures));
   for (int64_t l = 0; l < cluster->num_links; l++) {
     const tri_link *link = &cluster->links[l];

@@ -83,8 +83,8 @@ typedef struct tri_prediction {
 tri_status tri_simulate(const tri_simulation_request *request, tri_prediction *out);
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out);
 
-/* Seconds of a predicted step that gradients and parameters are on their way beside the computation, and how much longer
- * that takes for it: what the step's parts show of neither. 0 for a system that overlaps nothing. */
+/* Seconds of a predicted step that gradients and parameters are on their way beside the computation, and how much
+ * longer that takes for it: what the step's parts show of neither. 0 for a system that overlaps nothing. */
 typedef struct tri_overlap {
   double hidden_s, slower_s;
 } tri_overlap;

@@ -126,7 +126,9 @@ tri_status tri_layout_parse(const char *text, tri_layout *out) {
     const size_t length = word_length(text);
     const char *equals = memchr(text, '=', length);
     if (equals == NULL || (size_t)(equals - text) >= sizeof name || length - (size_t)(equals - text) > sizeof value) {
-      status = tri_fail(TRI_BAD_USAGE, "--layout %.200s: write key=value,..., for example tensor=4,pipeline=16,zero=1",
+      status = tri_fail(TRI_BAD_USAGE,
+                        "--layout %.200s: write key=value,..., for example tensor=4,pipeline=16,zero=1; numbers of a list are "
+                        "in brackets, stage_layers=[3,4]",
                         text);
       break;
     }

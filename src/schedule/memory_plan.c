@@ -305,37 +305,45 @@ static size_t message_bytes(const tri_op_list *list) {
   return 0;
 }
 
-/* A column of a micro-batch. */
-static size_t column_bytes(int64_t rows) { return tri_bytes_times((size_t)rows, sizeof(int32_t)); }
-
-/* What a micro-batch has where several ranks share its sequences. */
-static void plan_context(const tri_op_list *list, tri_memory_plan *plan) {
-  const tri_op_context context = tri_op_list_context(list);
-  int64_t joined = list->batch * tri_op_context_joined_rows(&context, context.outer_rank);
-  if (context.ranks == 1) return;
-  plan->batch_global_rows = take_arena_range(&plan->batch_bytes, column_bytes(list->batch * list->sequence));
-  if (context.inner > 1) plan->batch_inner_order = take_arena_range(&plan->batch_bytes, column_bytes(joined));
-  if (!tri_op_context_gathers(&context)) return;
-  plan->batch_outer_order = take_arena_range(&plan->batch_bytes, column_bytes(list->batch * context.tokens));
-  if (context.masked)
-    plan->batch_send_rows = take_arena_range(&plan->batch_bytes, column_bytes(context.outer * joined));
+/* Rows that a micro-batch has in a column of its cut: none where it is not needed. */
+static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, tri_cut_rows rows) {
+  const int64_t joined = list->batch * tri_op_context_joined_rows(context, context->outer_rank);
+  const bool gathers = tri_op_context_gathers(context);
+  if (context->ranks == 1) return 0;
+  switch (rows) {
+    case TRI_CUT_ROWS_OWN: return list->batch * list->sequence;
+    case TRI_CUT_ROWS_INNER: return context->inner > 1 ? joined : 0;
+    case TRI_CUT_ROWS_ALL: return gathers ? list->batch * context->tokens : 0;
+    case TRI_CUT_ROWS_SENT: return gathers && context->masked ? context->outer * joined : 0;
+  }
+  return 0;
 }
 
-/* Ids, labels, positions and slices of each micro-batch that is held, side by side so that one copy brings them. */
+static void plan_column(tri_memory_plan *plan, tri_batch_column column, int64_t rows, size_t element) {
+  if (rows > 0)
+    plan->batch_columns[column] = take_arena_range(&plan->batch_bytes, tri_bytes_times((size_t)rows, element));
+}
+
+static void plan_columns(const tri_op_list *list, const tri_op_context *context, tri_memory_plan *plan) {
+#define PLAN_SAMPLE(NAME, TYPE, BLANK) plan_column(plan, TRI_COLUMN_##NAME, list->batch * list->sequence, sizeof(TYPE));
+#define PLAN_CUT(NAME, TYPE, ROWS)                                                                                     \
+  plan_column(plan, TRI_COLUMN_##NAME, cut_rows(list, context, TRI_CUT_ROWS_##ROWS), sizeof(TYPE));
+  TRI_SAMPLE_COLUMNS(PLAN_SAMPLE)
+  TRI_CUT_COLUMNS(PLAN_CUT)
+#undef PLAN_SAMPLE
+#undef PLAN_CUT
+}
+
+/* Columns and slices of each micro-batch that is held, side by side so that one copy brings them. */
 static void plan_batches(const tri_memory_request *request, tri_memory_plan *plan, size_t *end) {
   const tri_op_list *list = request->lists[0];
   const tri_op_context context = tri_op_list_context(list);
-  size_t column = column_bytes(list->batch * list->sequence);
   size_t slices = tri_bytes_times((size_t)list->most_slices, (size_t)tri_op_context_lists(&context));
   if (request->num_batches == 0) return;
   size_t begin = *end;
   plan->values = take_arena_range(end, sizeof(tri_step_values));
   plan->results = take_arena_range(end, plan->results_bytes);
-  (void)take_arena_range(&plan->batch_bytes, column);
-  plan->batch_labels = take_arena_range(&plan->batch_bytes, column);
-  plan->batch_positions = take_arena_range(&plan->batch_bytes, column);
-  plan->batch_weights = take_arena_range(&plan->batch_bytes, column);
-  plan_context(list, plan);
+  plan_columns(list, &context, plan);
   plan->batch_slices = take_arena_range(&plan->batch_bytes, tri_bytes_times(slices, sizeof(tri_attention_slice)));
   plan->batches = take_arena_range(end, tri_bytes_times(plan->batch_bytes, (size_t)request->num_batches));
   plan->token_bytes = *end - begin;

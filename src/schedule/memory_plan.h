@@ -21,6 +21,7 @@
 #ifndef TRI_SCHEDULE_MEMORY_PLAN_H
 #define TRI_SCHEDULE_MEMORY_PLAN_H
 
+#include "base/batch_columns.h"
 #include "base/status.h"
 #include "ops/list.h"
 #include "schedule/program.h"
@@ -70,10 +71,10 @@ typedef struct tri_memory_plan {
   size_t results_bytes; /* of tri_step_results and the counts of routers behind it */
   size_t result_counts; /* offset of these counts [num_routers, router_experts + 1] in the results */
   int64_t num_routers, router_experts;
-  size_t row_bytes, stage_buffer_bytes; /* of a message between stages; the same with padding */
-  size_t batch_bytes;                   /* of one batch, which begins with the ids */
-  size_t batch_labels, batch_positions, batch_weights, batch_slices;               /* offsets in a batch */
-  size_t batch_global_rows, batch_inner_order, batch_outer_order, batch_send_rows; /* the same; 0: not needed */
+  size_t row_bytes, stage_buffer_bytes;        /* of a message between stages; the same with padding */
+  size_t batch_bytes;                          /* of one batch, which begins with the ids */
+  size_t batch_columns[TRI_NUM_BATCH_COLUMNS]; /* offsets in a batch; 0 of a column of its cut: not needed */
+  size_t batch_slices;                         /* the same */
 
   /* Sizes of regions; of token_bytes and message_bytes in the arena and in host memory together. */
   size_t parameter_bytes, gradient_bytes, transfer_bytes, optimizer_bytes, token_bytes, message_bytes, exchange_bytes,
