@@ -272,7 +272,7 @@ def test_whole_numbers_with_exponents(tmp_path):
 def test_one_of_a_thing():
     """1 device, 1 sequence."""
     said = trireme("simulate", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", 1, "--layout", "tensor=1", "--global-batch", 1).stdout
-    assert "on 1 device of dgx-h100" in said and "a step of 1 sequence of 1024" in said
+    assert "on 1 device of dgx-h100" in said and "a step of 1 sequence: " in said
     assert not re.search(r"(?<![\d.])1 (devices|sequences|steps|threads|documents|micro-batches)\b", said)
 
 
