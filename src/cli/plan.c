@@ -107,6 +107,7 @@ static tri_status plan(const arguments *given) {
   tri_search_request request = tri_plan_options_search(&given->plan);
   request.top = given->top;
   request.exhaustive = given->exhaustive;
+  request.explain = !given->plan.json && given->plan.devices_to == 0;
   if (given->csv == NULL) return search_and_print(given, &request);
   TRI_TRY(tri_plan_csv_open(&csv, given->csv, &request));
   return tri_plan_csv_close(&csv, search_and_print(given, &request));

@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ALTERNATIVES = 3 };
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static void print_table(const tri_simulation_request *request, const tri_search_result *result) {
@@ -60,7 +58,7 @@ static void print_alternative(const tri_answer *best, const tri_alternative *oth
 
 static void print_alternatives(const tri_search_result *result) {
   const tri_answer *best = &result->answers[0];
-  for (int64_t i = 0; i < result->num_alternatives && i < ALTERNATIVES; i++) {
+  for (int64_t i = 0; i < result->num_alternatives && i < TRI_SEARCH_TOLD; i++) {
     print_alternative(best, &result->alternatives[i]);
   }
   if (result->num_only == 0) return;

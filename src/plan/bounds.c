@@ -37,6 +37,7 @@ typedef struct unit_price {
 typedef struct layer_prices {
   tri_layout of; /* a layout of which they are: the keys that decide about layers count */
   unit_price embedding, layer, expert_layer, head;
+  int64_t next; /* of `prices` with the same number; -1: none */
 } layer_prices;
 
 /* Elements on one rank: of what replicas share out among them, and of stacks, which replicas of experts do. */
@@ -54,8 +55,8 @@ typedef struct layer_sizes {
   elements layer, expert_layer;
 } layer_sizes;
 
-/* How layers are divided among the stages that bounds ask for: the first two and the last. Layouts come in runs that
- * divide them alike. */
+/* How layers are divided among the stages that bounds ask for: the first two and the last. There are few ways among
+ * many layouts. */
 typedef struct layer_division {
   tri_layout of; /* of it the keys that decide */
   struct {
@@ -65,17 +66,18 @@ typedef struct layer_division {
   layer_count ahead; /* and before its first chunk */
 } layer_division;
 
-enum { DIVISIONS_HELD = 8 };
+enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
 
 struct tri_bounds {
   tri_search_request request;
   tri_model frozen; /* its model where not all of one is trained */
   layer_prices *prices;
   int64_t num_prices, room;
+  int64_t *first_price; /* [PRICE_NUMBERS]: of the prices with that number of their keys; -1: none */
   layer_sizes *sizes;
   int64_t num_sizes, sizes_room;
-  layer_division divisions[DIVISIONS_HELD]; /* the ones that were asked for last, by recompute_every */
-  int64_t hit, kept_hit;                    /* places in `prices` that were asked for last */
+  layer_division *divisions; /* [DIVISIONS_HELD]: those that were asked for, by a number of their keys */
+  int64_t hit, kept_hit;     /* places in `prices` that were asked for last */
 };
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
@@ -91,6 +93,13 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
     bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
     bounds->request.model = &bounds->frozen;
   }
+  tri_status status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
+  if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
+  if (status != TRI_OK) {
+    tri_bounds_destroy(bounds);
+    return status;
+  }
+  for (int64_t i = 0; i < PRICE_NUMBERS; i++) bounds->first_price[i] = -1;
   *out = bounds;
   return TRI_OK;
 }
@@ -104,6 +113,8 @@ void tri_bounds_destroy(tri_bounds *bounds) {
   if (bounds == NULL) return;
   tri_free(bounds->sizes);
   tri_free(bounds->prices);
+  tri_free(bounds->first_price);
+  tri_free(bounds->divisions);
   tri_free(bounds);
 }
 
@@ -258,7 +269,8 @@ static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, i
     *out = &bounds->prices[*hit];
     return TRI_OK;
   }
-  for (int64_t i = bounds->num_prices - 1; i >= 0; i--) {
+  int64_t *first = &bounds->first_price[tri_layout_number(layout, TRI_LAYOUT_OF_LAYERS) % PRICE_NUMBERS];
+  for (int64_t i = *first; i >= 0; i = bounds->prices[i].next) {
     if (!tri_layouts_alike(&bounds->prices[i].of, layout, TRI_LAYOUT_OF_LAYERS)) continue;
     *hit = i;
     *out = &bounds->prices[i];
@@ -266,9 +278,9 @@ static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, i
   }
   TRI_TRY(tri_grow("bounds", sizeof *bounds->prices, bounds->num_prices, &bounds->room, &bounds->prices));
   layer_prices *made = &bounds->prices[bounds->num_prices];
-  *made = (layer_prices){.of = one_of(layout)};
+  *made = (layer_prices){.of = one_of(layout), .next = *first};
   TRI_TRY(price(&bounds->request, made));
-  *hit = bounds->num_prices++;
+  *hit = *first = bounds->num_prices++;
   *out = made;
   return TRI_OK;
 }
@@ -366,7 +378,8 @@ static bool divided_alike(const tri_layout *a, const tri_layout *b) {
 
 static const layer_division *find_division(tri_bounds *bounds, const tri_layout *layout) {
   const tri_model *model = bounds->request.model;
-  layer_division *at = &bounds->divisions[layout->recompute_every % DIVISIONS_HELD];
+  const int64_t number = (layout->pipeline * 61 + layout->virtual_stages) * 5 + layout->recompute_every;
+  layer_division *at = &bounds->divisions[number % DIVISIONS_HELD];
   const int64_t end = layout->pipeline - 1, v = layout->virtual_stages;
   if (divided_alike(&at->of, layout)) return at;
   *at = (layer_division){.of = *layout};

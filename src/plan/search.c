@@ -217,6 +217,7 @@ typedef struct wish {
   int64_t top;
   const tri_config_key *other; /* that they have another value of than `than`; NULL: all */
   const tri_layout *than;
+  double limit_s; /* what takes longer is not of interest; INFINITY: no limit */
 } wish;
 
 static bool is_wanted(const search *s, const wish *want, const candidate *c) {
@@ -240,7 +241,8 @@ static tri_status find(search *s, const wish *want, candidate **best, int64_t *f
     int64_t count = 0, at_once = want->top == 1 ? AT_ONCE / 4 : AT_ONCE;
     while (next < s->count && count < at_once) {
       candidate *c = &s->all[next];
-      bool late = *found == want->top && c->bound.step_s > best[want->top - 1]->prediction->step_s;
+      bool late = (*found == want->top && c->bound.step_s > best[want->top - 1]->prediction->step_s) ||
+                  c->bound.step_s > want->limit_s;
       if (late && !s->request->exhaustive) {
         next = s->count;
         break;
@@ -364,18 +366,56 @@ static tri_alternative *alternative_of(tri_search_result *result, const candidat
   return made;
 }
 
+/* Of the alternatives that are told, as many as there are so far. */
+static double farthest_s(const tri_search_result *result) {
+  double nearest[TRI_SEARCH_TOLD];
+  for (int i = 0; i < TRI_SEARCH_TOLD; i++) nearest[i] = INFINITY;
+  for (int64_t a = 0; a < result->num_alternatives; a++) {
+    double step_s = result->alternatives[a].step_s;
+    for (int i = 0; i < TRI_SEARCH_TOLD; i++) {
+      const double before = nearest[i];
+      if (step_s >= before) continue;
+      nearest[i] = step_s;
+      step_s = before;
+    }
+  }
+  return nearest[TRI_SEARCH_TOLD - 1];
+}
+
+/* Whether some that take longer than the limit may fit. */
+static bool may_have_others(const search *s, const wish *want) {
+  bool some = false;
+  for (int64_t i = 0; i < s->count && !some; i++) {
+    some = s->all[i].bound.step_s > want->limit_s && is_wanted(s, want, &s->all[i]);
+  }
+  return some;
+}
+
+static void add_alternative(const candidate *best, const candidate *other, const tri_config_key *key,
+                            tri_search_result *result) {
+  tri_alternative *alternative = alternative_of(result, best, other);
+  alternative->keys[alternative->num_keys++] = tri_layouts_differ(&other->layout, &best->layout, key);
+}
+
 static tri_status explain_key(search *s, const candidate *best, const tri_config_key *key, tri_search_result *result) {
   candidate *next = NULL;
   int64_t found = 0;
-  const wish want = {room_of(s->request), 1, key, &best->layout};
+  const wish want = {room_of(s->request), 1, key, &best->layout, farthest_s(result)};
   TRI_TRY(find(s, &want, &next, &found));
-  if (found == 0) {
+  if (found > 0) {
+    add_alternative(best, next, key, result);
+  } else if (!may_have_others(s, &want)) {
     result->only[result->num_only++] = key;
-    return TRI_OK;
   }
-  tri_alternative *alternative = alternative_of(result, best, next);
-  alternative->keys[alternative->num_keys++] = tri_layouts_differ(&next->layout, &best->layout, key);
   return TRI_OK;
+}
+
+/* The fastest of the answers that has another value there is the fastest of all that have; NULL: none has. */
+static const candidate *answer_without(candidate *const *best, int64_t found, const tri_config_key *key) {
+  for (int64_t i = 1; i < found; i++) {
+    if (tri_layouts_differ(&best[i]->layout, &best[0]->layout, key) != NULL) return best[i];
+  }
+  return NULL;
 }
 
 static int compare_alternatives(const void *left, const void *right) {
@@ -391,15 +431,23 @@ static bool is_open(const search *s, const candidate *best, const tri_config_key
   return false;
 }
 
-static tri_status explain(search *s, const candidate *best, tri_search_result *result) {
-  int64_t explained = 0;
+/* Those among the answers first: no other key needs alternatives that are farther than the nearest of them. */
+static tri_status explain(search *s, candidate *const *best, int64_t found, tri_search_result *result) {
+  const tri_config_key *rest[TRI_SEARCH_EXPLAINED];
+  int64_t explained = 0, num_rest = 0;
   for (size_t k = 0; k < tri_layout_table.num_keys && explained < TRI_SEARCH_EXPLAINED; k++) {
     const tri_config_key *key = &tri_layout_table.keys[k];
     const tri_layout_search *asked = tri_layout_search_of(key);
-    if (asked == NULL || asked->with != NULL || !is_open(s, best, key)) continue;
-    TRI_TRY(explain_key(s, best, key, result));
+    if (asked == NULL || asked->with != NULL || !is_open(s, best[0], key)) continue;
     explained++;
+    const candidate *other = answer_without(best, found, key);
+    if (other == NULL) {
+      rest[num_rest++] = key;
+    } else {
+      add_alternative(best[0], other, key, result);
+    }
   }
+  for (int64_t i = 0; i < num_rest; i++) TRI_TRY(explain_key(s, best[0], rest[i], result));
   qsort(result->alternatives, (size_t)result->num_alternatives, sizeof *result->alternatives, compare_alternatives);
   return TRI_OK;
 }
@@ -424,13 +472,13 @@ tri_status tri_search(const tri_search_request *request, tri_search_result *out)
   tri_status status = TRI_OK;
   TRI_TRY_GOTO(enumerate(&s), done);
   TRI_TRY_GOTO(tri_alloc("answers", (size_t)request->top, sizeof(candidate *), &best), done);
-  TRI_TRY_GOTO(find(&s, &(wish){room_of(request), request->top, NULL, NULL}, best, &found), done);
+  TRI_TRY_GOTO(find(&s, &(wish){room_of(request), request->top, NULL, NULL, INFINITY}, best, &found), done);
   if (found == 0) {
     status = nothing_fits(&s);
     goto done;
   }
   TRI_TRY_GOTO(give(&s, best, found, &result), done);
-  if (!request->exhaustive) TRI_TRY_GOTO(explain(&s, best[0], &result), done);
+  if (request->explain && !request->exhaustive) TRI_TRY_GOTO(explain(&s, best, found, &result), done);
   *out = result;
   result = (tri_search_result){0};
 done:
@@ -451,7 +499,7 @@ tri_status tri_search_pareto(const tri_search_request *request, tri_search_resul
   TRI_TRY_GOTO(enumerate(&s), done);
   for (double room = room_of(request); points < POINTS;) {
     int64_t found = 0;
-    TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL}, &front[points], &found), done);
+    TRI_TRY_GOTO(find(&s, &(wish){room, 1, NULL, NULL, INFINITY}, &front[points], &found), done);
     if (found == 0) break;
     room = 0.97 * front[points]->prediction->memory.peak; /* steps worth telling apart */
     points++;

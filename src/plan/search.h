@@ -30,6 +30,7 @@ typedef struct tri_search_request {
   const char *fixed; /* keys of layouts that are not searched, as in tri_layout_space; or NULL */
   int64_t top;       /* number of answers */
   bool exhaustive;   /* simulate all candidates, without lower bounds: for tests */
+  bool explain;      /* find alternatives */
   bool progress;     /* log how far it is, from its third second on */
   /* Called for each layout that has been simulated, once; NULL: not. */
   void (*simulated)(void *context, const tri_layout *layout, const tri_prediction *prediction);
@@ -42,7 +43,7 @@ typedef struct tri_answer {
 } tri_answer;
 
 /* The fastest layout that fits and has other values of some keys than the best: what these values of the best gain. */
-enum { TRI_SEARCH_EXPLAINED = 16 /* keys */ };
+enum { TRI_SEARCH_EXPLAINED = 16 /* keys */, TRI_SEARCH_TOLD = 3 /* alternatives */ };
 typedef struct tri_alternative {
   const tri_config_key *keys[TRI_SEARCH_EXPLAINED]; /* each alone: without its value this is the fastest */
   int64_t num_keys;
@@ -56,7 +57,8 @@ typedef struct tri_search_result {
   int64_t num_answers;
   int64_t valid, simulated;                           /* numbers of valid candidates; of those that were simulated */
   bool exhaustive;                                    /* as asked: what was not simulated does not fit */
-  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* all different, fastest first; none of an exhaustive search */
+  tri_alternative alternatives[TRI_SEARCH_EXPLAINED]; /* all different, fastest first; the first TRI_SEARCH_TOLD are the
+                                                         nearest; none of an exhaustive search */
   int64_t num_alternatives;
   const tri_config_key *only[TRI_SEARCH_EXPLAINED]; /* keys without another value that fits */
   int64_t num_only;

@@ -3,6 +3,7 @@
 #include "schedule/layout_config.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { MOST_KEYS = 32, MOST_MICRO_BATCH = 64, MOST_CHUNKS = 16 };
@@ -180,12 +181,63 @@ static void set_value(tri_layout *layout, const tri_config_key *key, int64_t val
 
 const tri_layout_search *tri_layout_search_of(const tri_config_key *key) { return key->more; }
 
-bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use) {
+/* Where the searched keys of a use lie in a layout, by their sizes: a search compares millions of layouts. */
+typedef struct key_places {
+  size_t words[MOST_KEYS], choices[MOST_KEYS], flags[MOST_KEYS];
+  int num_words, num_choices, num_flags;
+} key_places;
+
+static key_places places_of_use[TRI_LAYOUT_OF_PARAMETERS + 1];
+
+static void add_place(key_places *to, const tri_config_key *key) {
+  if (key->type == TRI_CONFIG_CHOICE) {
+    to->choices[to->num_choices++] = key->offset;
+  } else if (key->type == TRI_CONFIG_BOOL) {
+    to->flags[to->num_flags++] = key->offset;
+  } else {
+    to->words[to->num_words++] = key->offset;
+  }
+}
+
+static void find_key_places(void) {
   for (size_t k = 0; k < tri_layout_table.num_keys; k++) {
-    const tri_config_key *key = &tri_layout_table.keys[k];
-    const tri_layout_search *search = tri_layout_search_of(key);
-    if (search == NULL || search->use < use) continue;
-    if (tri_layout_value(a, key) != tri_layout_value(b, key)) return false;
+    const tri_layout_search *search = tri_layout_search_of(&tri_layout_table.keys[k]);
+    for (int use = 0; search != NULL && use <= (int)search->use; use++)
+      add_place(&places_of_use[use], &tri_layout_table.keys[k]);
+  }
+}
+
+static const key_places *places_of(tri_layout_use use) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  (void)pthread_once(&once, find_key_places);
+  return &places_of_use[use];
+}
+
+uint64_t tri_layout_number(const tri_layout *layout, tri_layout_use use) {
+  const char *x = (const char *)layout;
+  const key_places *at = places_of(use);
+  uint64_t number = 0;
+  for (int i = 0; i < at->num_words; i++)
+    number = number * 1000003 + (uint64_t) * (const int64_t *)(const void *)(x + at->words[i]);
+  for (int i = 0; i < at->num_choices; i++)
+    number = number * 1000003 + (uint64_t) * (const int *)(const void *)(x + at->choices[i]);
+  for (int i = 0; i < at->num_flags; i++) number = number * 1000003 + *(const bool *)(x + at->flags[i]);
+  return number;
+}
+
+bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use) {
+  const char *x = (const char *)a, *y = (const char *)b;
+  const key_places *at = places_of(use);
+  for (int i = 0; i < at->num_words; i++) {
+    if (*(const int64_t *)(const void *)(x + at->words[i]) != *(const int64_t *)(const void *)(y + at->words[i]))
+      return false;
+  }
+  for (int i = 0; i < at->num_choices; i++) {
+    if (*(const int *)(const void *)(x + at->choices[i]) != *(const int *)(const void *)(y + at->choices[i]))
+      return false;
+  }
+  for (int i = 0; i < at->num_flags; i++) {
+    if (*(const bool *)(x + at->flags[i]) != *(const bool *)(y + at->flags[i])) return false;
   }
   return true;
 }

@@ -80,6 +80,9 @@ const tri_layout_search *tri_layout_search_of(const tri_config_key *key);
 /* Whether two layouts have equal values in all searched keys whose `use` is at least this one. */
 bool tri_layouts_alike(const tri_layout *a, const tri_layout *b, tri_layout_use use);
 
+/* A number of these values: the same for layouts that are alike, and mostly another for others. */
+uint64_t tri_layout_number(const tri_layout *layout, tri_layout_use use);
+
 /* The key in which two layouts differ: of `key` and those that are explained together with it, the first; NULL: in none
  * of them. */
 const tri_config_key *tri_layouts_differ(const tri_layout *a, const tri_layout *b, const tri_config_key *key);

@@ -214,26 +214,41 @@ static bool goes_with_experts(const tri_op_list *list, int32_t call) {
 }
 
 /* The bucket of a call's parameters that is ready early; -1 if they are in none. */
-static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number) {
+static int64_t find_bucket(const building *b, int32_t chunk, int32_t layer, bool experts) {
   const tri_buckets *buckets = b->request->buckets;
-  const tri_op_list *list = b->request->lists[chunk];
-  const tri_op_call *call = &list->calls[number];
-  const bool experts = goes_with_experts(list, number);
   for (int64_t k = 0; k < buckets->count; k++) {
     const tri_bucket *at = &buckets->entries[k];
     if (at->chunk != chunk || at->experts != experts || !is_early(b, k)) continue;
-    if (call->layer >= at->layers.first && call->layer < at->layers.end) return k;
+    if (layer >= at->layers.first && layer < at->layers.end) return k;
   }
   return -1;
+}
+
+/* The last answer, and for which calls of the same list it holds. */
+typedef struct known_bucket {
+  int32_t layer;
+  bool known, experts;
+  int64_t bucket;
+} known_bucket;
+
+static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, known_bucket *last) {
+  const tri_op_list *list = b->request->lists[chunk];
+  const int32_t layer = list->calls[number].layer;
+  const bool experts = goes_with_experts(list, number);
+  if (!last->known || last->layer != layer || last->experts != experts) {
+    *last = (known_bucket){layer, true, experts, find_bucket(b, chunk, layer, experts)};
+  }
+  return last->bucket;
 }
 
 /* Calls that need no bucket go into the segment that runs next, or into the last. */
 static void list_segments(const building *b, segments *p) {
   const tri_op_list *list = b->request->lists[p->whole.chunk];
   int32_t num_calls = (int32_t)list->num_calls, behind = 0;
+  known_bucket last_bucket = {.known = false};
   for (int32_t i = 0; i < num_calls; i++) {
     int32_t call = p->forward ? i : num_calls - 1 - i;
-    int64_t bucket = bucket_of_call(b, p->whole.chunk, call);
+    int64_t bucket = bucket_of_call(b, p->whole.chunk, call, &last_bucket);
     if (bucket < 0) continue;
     if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (segment){.bucket = bucket};
     segment *last = &p->all[p->count - 1];
