@@ -1,6 +1,9 @@
 """Layers of each stage, and gathers that are done again in the backward, in plans and in run files."""
 import json
+import os
+import re
 import subprocess
+import time
 
 import pytest
 
@@ -116,3 +119,18 @@ output: run
     assert f"sums to 3 layers, and the model has 4; change its numbers by 1 in all (line 5 of {tmp_path}/bad.yaml)" in said
     said = refused("train", tmp_path / "bad.yaml", "-n", 2, "--set", "layout.stage_layers=[2,2]", "--set", "layout.sequence_regather=true")
     assert said.startswith("trireme: --set layout.sequence_regather=true: `layout.sequence_regather` gathers again what")
+
+
+# ---- how far a search is ------------------------------------------------------------------------------------------------
+
+def test_progress_of_a_long_search():
+    """A search of some seconds says how far it is, on standard error; a short one says nothing."""
+    begun = time.monotonic()
+    words = ["plan", "--model", "mixtral-8x22b", "--cluster", "dgx-h100", "--devices", "512", "--global-batch", "1024", "--sequence", "4096"]
+    done = subprocess.run([TRIREME, *words], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    slow = time.monotonic() - begun > 3  # six on two cores of 2026
+    assert done.returncode == 0
+    assert not slow or re.search(r"searching: [\d,]+ (valid layouts so far|of at most [\d,]+ layouts simulated), \d+ s", done.stderr), done.stderr
+    assert "searching" not in done.stdout
+    short = subprocess.run([TRIREME, "plan", "--model", "gpt2-124m", "--cluster", "dgx-h100", "--devices", "8", "--global-batch", "64"], capture_output=True, text=True)
+    assert short.returncode == 0 and "searching" not in short.stderr
