@@ -93,7 +93,7 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
   if (system->gathers_again) {
     if (!layout->sequence_regather && tri_layout_is_fixed(given, "sequence_regather")) {
       return tri_fail(
-          TRI_UNSUPPORTED,
+          TRI_BAD_LAYOUT,
           "layout.sequence_regather is false, and the system %s always gathers again in the backward; leave "
           "the key out, or choose another --system",
           system->name);
@@ -102,7 +102,7 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
     return TRI_OK;
   }
   if (!layout->sequence_regather || system->planned) return TRI_OK;
-  return tri_fail(TRI_UNSUPPORTED,
+  return tri_fail(TRI_BAD_LAYOUT,
                   "layout.sequence_regather is true, and the system %s keeps what sequence parallelism gathers; leave "
                   "the key out, or choose another --system",
                   system->name);

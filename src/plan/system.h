@@ -60,7 +60,7 @@ extern const tri_config_table tri_system_table;
 tri_layout tri_system_listed(const tri_system *system, const tri_layout *layout);
 
 /* Sets what the system decides about a layout: `sequence_regather`, which is on where sequence parallelism of a system
- * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_UNSUPPORTED if it asks for what
+ * with `gathers_again` gathers. `given`: the text that the layout was read from. TRI_BAD_LAYOUT if it asks for what
  * the system does not do. */
 tri_status tri_system_settle(const tri_system *system, const char *given, tri_layout *layout);
 

@@ -366,6 +366,7 @@ static tri_status plan_of(const tri_study *study, const tri_point *point, tri_tr
   }
   add_rest(study, text, sizeof text);
   TRI_TRY(tri_layout_parse(text, &plan.layout));
+  TRI_TRY(tri_system_settle(&study->system, text, &plan.layout));
   /* Systems that make whole layers again are measured so, unless the space says otherwise. */
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
   if (accumulation > 0) TRI_TRY(batch_of(study, &plan, accumulation, &plan.global_batch));
@@ -385,6 +386,7 @@ tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri
                          .global_batch = recipe->global_batch > 0 ? recipe->global_batch : study->global_batch,
                          .optimizer = study->trained.optimizer};
   TRI_TRY(tri_layout_parse(recipe->layout, &plan.layout));
+  TRI_TRY(tri_system_settle(&study->system, recipe->layout, &plan.layout));
   bool recomputes = strstr(recipe->layout, "recompute") != NULL;
   if (!recomputes && study->system.whole_recompute) plan.layout.recompute = TRI_RECOMPUTE_FULL;
   TRI_TRY(tri_layout_resolve(&plan.layout, &study->model, study->sequence, plan.global_batch, plan.devices));
@@ -433,7 +435,14 @@ static tri_status check_names(const tri_study *study) {
   for (int64_t k = 0; k < study->space.num_knobs; k++) {
     const char *name = study->space.knobs[k].name;
     const bool setting = tri_objective_is_setting(name) && tri_objective_is_of_loss(study->objective);
-    if (counts_devices(name) || setting || optimizer_knob(name) >= 0 || layout_key(name) != NULL) continue;
+    const tri_config_key *layout = layout_key(name);
+    if (layout != NULL && layout->type == TRI_CONFIG_COUNTS) {
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`space`: `%s` is a list, not a parameter; give it in the run file that `run:` names, under "
+                      "`layout:`",
+                      name);
+    }
+    if (counts_devices(name) || setting || optimizer_knob(name) >= 0 || layout != NULL) continue;
     return unknown_knob(name);
   }
   return TRI_OK;

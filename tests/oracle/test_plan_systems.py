@@ -89,6 +89,7 @@ def test_stragglers(tmp_path):
 @pytest.mark.parametrize("words, said", [
     (["--system", "megatron-core-fp8-2025", "--cluster", "selene-a100-80"], "computes products in FP8, and the cluster selene-a100-80 has no `peak_fp8`"),
     (["--system", "megatron-core-offload-2025", "--cluster", "leonardo"], "keeps activations in the host's memory, and the cluster leonardo does not say how fast they get there"),
+    (["--system", "torchtitan-float8", "--precision", "fp32", "--cluster", "dgx-h100"], "computes products in FP8 beside bf16, and --precision is fp32; leave --precision out"),
     (["--precision", "fp8", "--cluster", "dgx-h100"], "--precision fp8: Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system megatron-core-fp8-2025"),
 ])
 def test_refused(words, said):
