@@ -142,10 +142,11 @@ static tri_status check(const tri_simulation_request *request) {
   }
   TRI_TRY(tri_system_check(request->system, cluster));
   if (request->system->fp8_products && request->precision != TRI_BF16) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "the system %s computes products in FP8 beside bf16, and --precision is %s; leave --precision out, or "
-                    "choose another --system",
-                    request->system->name, tri_dtype_name(request->precision));
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "the system %s computes products in FP8 beside bf16, and --precision is %s; leave --precision out, or "
+        "choose another --system",
+        request->system->name, tri_dtype_name(request->precision));
   }
   if (devices > 1 && cluster->num_links == 0) {
     return tri_fail(TRI_BAD_CONFIG, "the cluster %s has no links, which %ld devices need", cluster->name,
