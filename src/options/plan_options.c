@@ -143,6 +143,21 @@ static tri_status batch_of(const char *text, tri_plan_options *o) {
   return TRI_OK;
 }
 
+/* "300e9", or "300B" and "15T", as models' reports write it: K, M, B and T are 10^3, 10^6, 10^9 and 10^12. */
+static tri_status tokens_of(const char *text, tri_plan_options *o) {
+  static const char units[] = "KMBT";
+  char number[32];
+  double unit = 1;
+  const size_t length = strlen(text);
+  const char *of = length < 2 || length > sizeof number ? NULL : strchr(units, text[length - 1]);
+  if (of == NULL) return tri_option_double("--tokens", text, 1, 1e18, &o->tokens);
+  snprintf(number, sizeof number, "%.*s", (int)length - 1, text);
+  for (int i = 0; i <= of - units; i++) unit *= 1000;
+  TRI_TRY(tri_option_double("--tokens, before its unit,", number, 1 / unit, 1e18 / unit, &o->tokens));
+  o->tokens *= unit;
+  return TRI_OK;
+}
+
 /* As many whole sequences as come nearest. */
 static tri_status complete_batch(tri_plan_options *o) {
   char tokens[32], length[32];
@@ -167,7 +182,7 @@ tri_status tri_plan_option(int result, const char *value, tri_plan_options *o, b
     case TRI_OPTION_DEVICES: return devices_of(value, o);
     case TRI_OPTION_GLOBAL_BATCH: return batch_of(value, o);
     case TRI_OPTION_SEQUENCE: return tri_option_int("--sequence", value, 1, 1 << 30, &o->sequence);
-    case TRI_OPTION_TOKENS_TO_TRAIN: return tri_option_double("--tokens", value, 1, 1e18, &o->tokens);
+    case TRI_OPTION_TOKENS_TO_TRAIN: return tokens_of(value, o);
     case TRI_OPTION_PRICE: return tri_option_double("--price", value, 0, 1e6, &o->price);
     case TRI_OPTION_MTBF: return tri_option_double("--mtbf", value, 1e-3, 1e9, &o->mtbf);
     case TRI_OPTION_NODE_POWER: return tri_option_double("--node-power", value, 0, 1e7, &o->node_power);

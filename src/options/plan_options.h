@@ -92,7 +92,7 @@ enum {
   "  --global-batch B    sequences in one step; 16M-tokens: as many as come nearest to 16 x 2^20 tokens (also K, G)\n" \
   "  --sequence S        tokens of one; the model's max_sequence unless given, where that is 8192 or less\n"
 #define TRI_PLAN_FURTHER_HELP                                                                                          \
-  "  --tokens T          also print days and node-hours for T tokens: --tokens 300e9\n"                                \
+  "  --tokens T          also print days and node-hours for T tokens: 300e9, 300B, 15T\n"                              \
   "  --price P           of a device for an hour, in the currency of the cluster's file (its `cost`): what a step "    \
   "costs\n"                                                                                                            \
   "  --mtbf HOURS        mean time between failures of a node, whatever the cluster's file says (its `failures`)\n"    \

@@ -253,7 +253,8 @@ static tri_status check_failures(const tri_failures *failures) {
                   "`failures.storage_bandwidth` or `failures.node_storage_bandwidth`, for example 100.0e9");
 }
 
-static tri_status check(const tri_cluster *cluster) {
+static tri_status check(const void *values) {
+  const tri_cluster *cluster = values;
   int64_t inner = 1;
   TRI_TRY(check_fitted(cluster));
   TRI_TRY(tri_measured_check(&cluster->measured));
@@ -298,15 +299,10 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
                                 .table = &tri_cluster_table,
                                 .also = true,
                                 .about = about,
-                                .about_bytes = sizeof about};
+                                .about_bytes = sizeof about,
+                                .check = check};
   TRI_TRY(tri_preset_file_load(&kind, name_or_file, &cluster, cluster.name, sizeof cluster.name));
   snprintf(cluster.about, sizeof cluster.about, "%s", about);
-  tri_status status = check(&cluster);
-  if (status != TRI_OK) {
-    char message[1024];
-    snprintf(message, sizeof message, "%s", tri_status_message());
-    return tri_fail(status, "the cluster %s: %s", name_or_file, message);
-  }
   tri_measured_complete(&cluster.measured);
   *out = cluster;
   return TRI_OK;

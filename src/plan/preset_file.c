@@ -95,12 +95,13 @@ tri_status tri_preset_file_load(const tri_preset_file *kind, const char *name_or
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_read(tree, path, &root);
   if (status == TRI_OK) status = tri_config_read(kind->table, tree, root, values);
-  bool named = status == TRI_OK && tri_yaml_find(root, "name") != NULL;
+  if (status == TRI_OK && tri_yaml_find(root, "name") == NULL) {
+    const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
+    snprintf(name, bytes, "%.*s", (int)strcspn(file, "."), file);
+  }
+  if (status == TRI_OK && kind->check != NULL) status = tri_config_blame(root, kind->check(values));
   tri_yaml_destroy(tree);
   TRI_TRY(status);
   read_about(kind, path);
-  if (named) return TRI_OK;
-  const char *slash = strrchr(path, '/');
-  snprintf(name, bytes, "%.*s", (int)strcspn(slash == NULL ? path : slash + 1, "."), slash == NULL ? path : slash + 1);
   return TRI_OK;
 }

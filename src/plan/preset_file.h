@@ -13,6 +13,8 @@ typedef struct tri_preset_file {
   bool also;   /* files may have other names by which they are asked for, in a list `also` */
   char *about; /* NULL, or [about_bytes]: set to the first sentence of the comment that the file begins with */
   size_t about_bytes;
+  tri_status (*check)(const void *values); /* NULL, or asked when *values and its name are read: a message that begins
+                                              with a key in backquotes gets the line of that key */
 } tri_preset_file;
 
 /* Reads *values. `name` is set to the name of the preset or file, if the file does not have the key. TRI_BAD_CONFIG

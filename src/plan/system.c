@@ -109,7 +109,8 @@ tri_status tri_system_settle(const tri_system *system, const char *given, tri_la
 }
 
 /* The engine's own plan knows neither. */
-static tri_status check_engine(const tri_system *system) {
+static tri_status check_engine(const void *values) {
+  const tri_system *system = values;
   if (!system->planned) return TRI_OK;
   if (system->fp8_products) {
     return tri_fail(TRI_UNSUPPORTED,
@@ -143,9 +144,9 @@ tri_status tri_system_check(const tri_system *system, const tri_cluster *cluster
 
 tri_status tri_system_load(const char *name_or_file, tri_system *out) {
   tri_system system = {0};
-  TRI_TRY(tri_preset_file_load(&(tri_preset_file){.folder = "systems", .noun = "system", .table = &tri_system_table},
-                               name_or_file, &system, system.name, sizeof system.name));
-  TRI_TRY(check_engine(&system));
+  const tri_preset_file kind = {
+      .folder = "systems", .noun = "system", .table = &tri_system_table, .check = check_engine};
+  TRI_TRY(tri_preset_file_load(&kind, name_or_file, &system, system.name, sizeof system.name));
   *out = system;
   return TRI_OK;
 }

@@ -402,7 +402,10 @@ def test_search_with_fixed_keys(tmp_path, seed):
 
 
 @pytest.mark.parametrize("fixed, status, said", [
-    ("tensor=7", 3, "no layout of 8 devices with tensor=7 is valid; fix fewer keys, or ask `simulate`"),
+    ("tensor=7", 3, "no layout of 8 devices with tensor=7 is valid: with the defaults of the other keys, layout: tensor 7 x pipeline 1 x context 1 = 7"),
+    ("stage_layers=[6,7],pipeline=2", 3, "`layout.stage_layers` sums to 13 layers, and the model has 12"),
+    ("stage_layers=[4,4,4],pipeline=2", 3, "`layout.stage_layers` has 3 numbers, and pipeline 2 x virtual_stages 1 = 2 stages"),
+    ("sequence_regather=true,tensor=1", 3, "`layout.sequence_regather` gathers again what layout.sequence_parallel gathers, and that is false"),
     ("tensor=8,pipeline=8", 3, "no layout of 8 devices with tensor=8,pipeline=8 is valid"),
     ("tensor=8388608,pipeline=8388608,context=8388608", 3, "is valid"),
     ("virtual_stages=40", 3, "is valid"),
@@ -683,7 +686,7 @@ def test_reserved_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("change, status, said", [
-    (dict(peak_bf16=312), 3, r"`peak_bf16` is 312, 1.6e\+11 times smaller than that of an accelerator .*; did you mean 312e12\? Set `hypothetical: true` if the machine is meant to be so"),
+    (dict(peak_bf16=312), 3, r"`peak_bf16` is 312, 1.6e\+11 times smaller than that of an accelerator .*; did you mean 312e12\? Set `hypothetical: true` if the machine is meant to be so \(line \d+ of \S+\)"),
     (dict(memory_bandwidth=1555), 3, r"`memory_bandwidth` is 1555, .*; did you mean 1555e9\?"),
     (dict(memory_bytes=80), 3, r"`memory_bytes` is 80, .*; did you mean 80e9\?"),
     (dict(peak_bf16=312e9), 0, r"warning: the cluster \S+: `peak_bf16` is 3.12e\+11, 160 times smaller than .*; did you mean 3.12e\+14\?"),
@@ -1044,6 +1047,9 @@ def test_names_of_tflops_and_hours():
     peak = found["model_tflops_per_device"] / found["mfu"]
     assert found["hardware_tflops_per_device"] / found["hfu"] == pytest.approx(peak)
     said = run(*words, "--tokens", 300e9)
+    assert said == run(*words, "--tokens", "300B") == run(*words, "--tokens", "0.3T")
+    for wrong in ("300Q", "T", "15TT", "1e30T"):
+        assert "trireme: --tokens" in run(*words, "--tokens", wrong, status=2)
     days, devices, nodes = re.search(r"300.0B tokens: ([\d.]+) days, ([\d.]+)K GPU-hours, ([\d.]+)K? node-hours\n", said).groups()
     assert float(devices) * 1000 == pytest.approx(24 * 64 * float(days), rel=0.01)
     assert re.search(r"1.0M tokens: [\d.]+s, [\d.]+ GPU-hours, [\d.]+ node-hours\n", run(*words, "--tokens", 1e6))
