@@ -31,6 +31,9 @@
 tri_status tri_comm_open(void);
 /* LOCAL, before or after tri_comm_open: whether this process was started without a launcher, or is the only rank. */
 bool tri_comm_is_started_alone(void);
+/* LOCAL, before or after tri_comm_open: the ranks that a launcher started, and which of them this process is, as the
+ * launcher's variables say. 0 and 0 without a launcher; *size is 0 if it does not say how many. */
+void tri_comm_launched(int64_t *size, int64_t *rank);
 /* COLLECTIVE over the job. Ends a job in which no rank failed. */
 void tri_comm_close(void);
 /* LOCAL. Ends the whole job: every other rank is killed. Returns without doing anything if this rank is alone. */

@@ -80,6 +80,13 @@ bool tri_comm_is_started_alone(void) {
   return getenv(TRI_LAUNCHED) == NULL && (find_launch(&size, &rank) == NULL || size == 1);
 }
 
+void tri_comm_launched(int64_t *size, int64_t *rank) {
+  long ranks = 0, mine = 0;
+  const bool found = find_launch(&ranks, &mine) != NULL;
+  *size = found ? ranks : 0;
+  *rank = found ? mine : 0;
+}
+
 /* ---- joining ----------------------------------------------------------------------------------------------------- */
 
 /* The ranks of a node, for tests of what happens between nodes: 0 is as many as there are. */

@@ -423,6 +423,24 @@ int64_t tri_layout_ranks(const tri_layout *layout) {
   return layout->tensor * layout->context * layout->data * layout->pipeline;
 }
 
+int64_t tri_layout_least_ranks(const tri_layout *layout) {
+  const int64_t expert = layout->expert > 0 ? layout->expert : 1;
+  const int64_t expert_tensor = layout->expert_tensor > 0 ? layout->expert_tensor : 1;
+  int64_t of_experts = 1, of_replica = 1, replicas = layout->data, ranks = 1;
+  if (!tri_count_times(expert, expert_tensor, &of_experts)) return 1;
+  if (!tri_count_times(layout->tensor, layout->context, &of_replica)) return 1;
+  if (replicas == 0) {
+    int64_t a = of_experts, b = of_replica; /* Euclid: their greatest common divisor is left in a */
+    while (b > 0) {
+      const int64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    replicas = of_experts / a;
+  }
+  return tri_count_product((int64_t[]){of_replica, replicas, layout->pipeline}, 3, &ranks) && ranks > 0 ? ranks : 1;
+}
+
 static int64_t most_tokens(const tri_layout *layout, int64_t sequence, int64_t *rank) {
   int64_t most = -1;
   for (int64_t r = 0; r < layout->context; r++) {

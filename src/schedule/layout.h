@@ -74,6 +74,9 @@ tri_mesh_shape tri_layout_mesh(const tri_layout *layout);
 tri_mesh_shape tri_layout_mesh_of(const tri_layout *layout, const tri_model *model);
 /* The number of ranks of a resolved layout. */
 int64_t tri_layout_ranks(const tri_layout *layout);
+/* The least number of ranks of a layout that is not resolved: with `data: auto`, of as few replicas as its expert keys
+ * allow. 1 if it cannot be counted, which tri_layout_resolve refuses. */
+int64_t tri_layout_least_ranks(const tri_layout *layout);
 
 /* Coordinates of a rank of the stage that has the most tokens of each sequence: the slowest, which the others wait for.
  */

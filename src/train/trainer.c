@@ -69,7 +69,8 @@ static void release(tri_training *t) {
 /* A dry run is of any layout on one process; a run is of the job's ranks. */
 static tri_status trainer_set_up(tri_training *t, const tri_train_options *options) {
   tri_run_config *config = t->config;
-  int64_t ranks = options->dry_run && options->ranks > 0 ? options->ranks : tri_comm_size();
+  int64_t ranks = tri_comm_size();
+  if (options->dry_run) ranks = options->ranks > 0 ? options->ranks : tri_layout_least_ranks(&config->layout);
   TRI_TRY(tri_training_choose_layout(config, ranks));
   if (options->dry_run_rank >= ranks) {
     return tri_fail(TRI_BAD_USAGE, "--rank %ld: the ranks of this layout are 0 to %ld; say how many there are with -n",

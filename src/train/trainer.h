@@ -12,7 +12,7 @@ typedef struct tri_train_options {
   const char *resume; /* "auto": the newest good checkpoint of the output, if any; "never"; or a checkpoint's folder */
   bool dry_run;       /* print the step program and the memory plan, and do nothing else */
   int threads;        /* of this rank if the configuration says auto; 0: all cores */
-  int64_t ranks;      /* dry run: number of ranks; 0: one */
+  int64_t ranks;      /* dry run: number of ranks; 0: as few as the layout has */
   int64_t dry_run_rank; /* dry run: the rank that is printed */
   int64_t stop_at;      /* end after this step, with a checkpoint and an evaluation; 0: at the run's end */
   const char *timeline; /* a timeline is written to this name with .json and with .svg; NULL: none */

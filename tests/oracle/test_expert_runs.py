@@ -280,6 +280,13 @@ def test_wrong_numbers(tmp_path, corpus, model, ranks, changes, said):
     assert not (tmp_path / "run").exists()
 
 
+def test_ranks_of_a_dry_run_with_experts(tmp_path, corpus):
+    """Without -n: the fewest replicas whose ranks the experts can be divided among."""
+    for tensor, expert, ranks in ((1, 4, 4), (2, 4, 4), (2, 2, 2)):
+        sets = ["--set", f"layout.tensor={tensor}", "--set", f"layout.expert={expert}"]
+        assert trireme("train", write_run(tmp_path, corpus), "--dry-run", *sets).stdout.startswith(f"rank 0 of {ranks}: ")
+
+
 def test_experts_for_a_dense_model(tmp_path, corpus):
     dense = dict(family="llama", **COMMON, ffn_size=40)
     for ranks, key, value, said in ((2, "expert", 2, "layout.expert is 2, and the model has no experts; set layout.expert to 1"),

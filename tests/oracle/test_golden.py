@@ -25,3 +25,15 @@ def test_golden(name):
     if os.environ.get("TRIREME_GOLDEN") == "write":
         path.write_text(printed)
     assert printed == path.read_text()
+
+
+def test_ranks_of_a_dry_run():
+    """Without -n they are as few as the layout has; under a launcher they are the launcher's, and one rank prints."""
+    words = ["train", FOLDER / "run.yaml", "--dry-run", "--rank", 1]
+    for name, ranks in (("tensor2-sequence-parallel", 2), ("zero3-interleaved", 4)):
+        sets = [word for change in LAYOUTS[name][2] for word in ("--set", f"layout.{change}")]
+        printed = trireme(*words, *sets).stdout
+        assert printed == trireme(*words, "-n", ranks, *sets).stdout == (FOLDER / f"{name}.txt").read_text()
+        inside = [{**os.environ, "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": rank} for rank in ("0", "3")]
+        assert trireme(*words, *sets, env=inside[0]).stdout == trireme(*words, "-n", 4, *sets).stdout
+        assert trireme(*words, *sets, env=inside[1]).stdout == ""

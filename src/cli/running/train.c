@@ -129,6 +129,9 @@ static void write_words_of_job(const char *output, int64_t ranks, tri_status sta
 
 static tri_status join_and_train(const train_arguments *arguments, const tri_run_config *config) {
   int threads = 0;
+  int64_t launched = 0, place = 0;
+  tri_comm_launched(&launched, &place);
+  if (arguments->dry_run && place > 0) return TRI_OK; /* printed once, by the first of those that were started */
   TRI_TRY(tri_stop_listen(tri_comm_is_started_alone() ? "interrupted before the first step; nothing is lost" : NULL));
   if (!arguments->dry_run) signal(SIGPIPE, SIG_IGN); /* a run goes on when its output is not read */
   if (!arguments->dry_run) TRI_TRY(tri_comm_open());
@@ -138,7 +141,7 @@ static tri_status join_and_train(const train_arguments *arguments, const tri_run
       .resume = arguments->resume,
       .dry_run = arguments->dry_run,
       .threads = threads,
-      .ranks = arguments->ranks,
+      .ranks = arguments->ranks > 0 ? arguments->ranks : launched,
       .dry_run_rank = arguments->rank,
       .stop_at = arguments->stop_at,
       .timeline = arguments->timeline,
@@ -229,7 +232,8 @@ const tri_command tri_command_train = {
         "\n"
         "  --set KEY=VALUE   override any key of the run file, as often as you like: --set layout.micro_batch=8\n"
         "  -n, --ranks N     start N ranks through this machine's mpiexec; under mpirun, srun or flux run leave "
-        "it out\n"
+        "it out;\n"
+        "                    with --dry-run, how many the job would have (as few as the layout has)\n"
         "  --resume auto     go on from the newest good checkpoint in `output`, or begin (the default)\n"
         "  --resume never    start over; checkpoints in `output` are moved aside\n"
         "  --resume DIR      begin from this checkpoint, a run's newest one, or a Hugging Face folder's weights\n"
