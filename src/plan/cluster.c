@@ -253,7 +253,7 @@ static tri_status check_failures(const tri_failures *failures) {
                   "`failures.storage_bandwidth` or `failures.node_storage_bandwidth`, for example 100.0e9");
 }
 
-static tri_status check(const void *values) {
+static tri_status check_cluster(const void *values) {
   const tri_cluster *cluster = values;
   int64_t inner = 1;
   TRI_TRY(check_fitted(cluster));
@@ -300,7 +300,7 @@ tri_status tri_cluster_load(const char *name_or_file, tri_cluster *out) {
                                 .also = true,
                                 .about = about,
                                 .about_bytes = sizeof about,
-                                .check = check};
+                                .check = check_cluster};
   TRI_TRY(tri_preset_file_load(&kind, name_or_file, &cluster, cluster.name, sizeof cluster.name));
   snprintf(cluster.about, sizeof cluster.about, "%s", about);
   tri_measured_complete(&cluster.measured);
