@@ -11,25 +11,24 @@
 typedef struct tri_system {
   char name[64];
   bool flash_attention;    /* scores are not stored in memory; else all of the square is written and read */
+  bool fp8_products;       /* products of layers are computed in FP8: not attention, routers and the output layer */
   int64_t softmax_batches; /* without flash_attention: the fused softmax needs heads x sequences that are multiples of
                               this, else several kernels run; 0: any number */
   double kernels;          /* kernels that the host starts for each pass of an operation; 0: steps are recorded */
   double element_traffic;  /* bytes that element-wise kernels move, as a multiple of Trireme's */
   double logit_bytes;      /* bytes that a loss moves for each logit, without its products */
   double whole_head_share; /* share of a product's rate that the output projection reaches without tensor parallelism */
-  bool fp8_products;       /* products of layers are computed in FP8: not attention, routers and the output layer */
   double fp8_conversion;   /* bytes that converting an element of their operands to FP8 moves */
   double offload_activations; /* share of a layer's kept activations that wait in the host's memory */
+  double expert_row_share;    /* bytes of rows to experts and back, as a share of one in bf16 to each expert */
   bool overlap_reductions;    /* gradients are reduced during the backward */
   bool overlap_gathers;       /* parameters are gathered during forward and backward */
   bool overlap_messages;      /* stages compute while their messages are transferred */
   bool scatter_messages;      /* each rank of a tensor group sends its part, and the receivers gather */
   bool overlap_experts;       /* rows of experts are exchanged while ranks compute shared experts */
   bool overlap_batches;       /* rows of experts are exchanged while ranks compute another micro-batch (DualPipe) */
-  double
-      expert_row_share; /* bytes of rows on their way to experts and back, as a share of one in bf16 to each expert */
-  bool gathers_experts; /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
-  bool overlap_layers;  /* in a backward, collectives of a product overlap with its other product */
+  bool gathers_experts;     /* rows go to one rank of a holder of experts, and its ranks gather; else to each of them */
+  bool overlap_layers;      /* in a backward, collectives of a product overlap with its other product */
   bool selective_attention; /* selective recompute recomputes attention, and nothing else */
   bool whole_recompute;     /* recompute runs whole layers again; else only up to the last call that backwards read */
   bool single_ring;         /* collectives use one port of a node, whatever the cluster's links allow */
