@@ -11,13 +11,9 @@ struct tri_batch_maker {
   tri_batch_cuts cuts;
 };
 
-static tri_status make_column(size_t count, size_t element, void *out) {
-  return tri_alloc("a micro-batch", count, element, out);
-}
-
 static void blank(const tri_batch_maker *maker, int64_t sequence) {
-  const tri_sample to = tri_batch_maker_sequence(maker, sequence);
-#define BLANK_COLUMN(NAME, TYPE, BLANK) to.NAME[i] = BLANK;
+  const int64_t first = sequence * maker->tokens;
+#define BLANK_COLUMN(NAME, TYPE, BLANK) maker->all.NAME[first + i] = BLANK;
   for (int64_t i = 0; i < maker->tokens; i++) {
     TRI_SAMPLE_COLUMNS(BLANK_COLUMN)
   }
@@ -27,7 +23,7 @@ static void blank(const tri_batch_maker *maker, int64_t sequence) {
 static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *maker) {
   const tri_op_context context = tri_op_list_context(list);
   size_t count = (size_t)(maker->batch * maker->tokens);
-#define MAKE_COLUMN(NAME, TYPE, BLANK) TRI_TRY(make_column(count, sizeof(TYPE), &maker->all.NAME));
+#define MAKE_COLUMN(NAME, TYPE, BLANK) TRI_TRY(tri_alloc("a micro-batch", count, sizeof(TYPE), &maker->all.NAME));
   TRI_SAMPLE_COLUMNS(MAKE_COLUMN)
 #undef MAKE_COLUMN
   for (int64_t b = 0; b < maker->batch; b++) blank(maker, b);
