@@ -113,11 +113,8 @@ static int compare_bounds(const void *left, const void *right) {
 }
 
 /* No layout with the keys that were asked for is valid: says what is wrong with one of them. */
-static tri_status none_with_fixed(const tri_search_request *request) {
+static tri_status none_with_fixed(const tri_search_request *request, tri_layout fixed) {
   char why[1024] = "ask `simulate` for one such layout, which says why";
-  tri_layout fixed;
-  TRI_TRY(tri_layout_parse(request->fixed, &fixed));
-  TRI_TRY(tri_system_settle(request->system, request->fixed, &fixed));
   if (tri_layout_resolve(&fixed, request->model, request->sequence, request->global_batch, request->devices) !=
       TRI_OK) {
     snprintf(why, sizeof why, "with the defaults of the other keys, %s", tri_status_message());
@@ -129,8 +126,8 @@ static tri_status none_with_fixed(const tri_search_request *request) {
 static tri_status enumerate(search *s) {
   const tri_search_request *request = s->request;
   tri_bounds *bounds = NULL;
+  tri_layout fixed = {0};
   if (request->fixed != NULL) {
-    tri_layout fixed;
     TRI_TRY(tri_layout_parse(request->fixed, &fixed));
     TRI_TRY(tri_system_settle(request->system, request->fixed, &fixed));
   }
@@ -146,7 +143,7 @@ static tri_status enumerate(search *s) {
   tri_status status = tri_layouts_each(&space, add, &(adding){.to = s, .bounds = bounds});
   tri_bounds_destroy(bounds);
   TRI_TRY(status);
-  if (s->count == 0 && request->fixed != NULL) return none_with_fixed(request);
+  if (s->count == 0 && request->fixed != NULL) return none_with_fixed(request, fixed);
   if (s->count == 0) {
     return tri_fail(TRI_BAD_LAYOUT,
                     "no layout of %" PRId64 " devices is valid: tensor must divide the %" PRId64
