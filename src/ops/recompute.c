@@ -29,7 +29,7 @@ static bool all_cheap(const tri_op_list *list, int32_t root) {
   return true;
 }
 
-static bool is_kept(const tri_op_list *list, int32_t root) {
+bool tri_op_list_keeps(const tri_op_list *list, int32_t root) {
   for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
     if (list->slots[s].kept) return true;
   }
@@ -68,7 +68,7 @@ static void throw_away(tri_op_list *list, tri_call_range range, const tri_recomp
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
       const int32_t s = list->calls[c].outputs[i];
       if (s < 0 || list->slots[s].memory_of != s) continue;
-      if (!is_kept(list, s) || leaves(list, s, range) || !is_thrown_away(list, choice, layer, s)) continue;
+      if (!tri_op_list_keeps(list, s) || leaves(list, s, range) || !is_thrown_away(list, choice, layer, s)) continue;
       list->slots[s].recomputed = true;
     }
   }
@@ -86,7 +86,7 @@ static void find_calls_once(tri_op_list *list, tri_call_range range) {
       if (call->inputs[i] < 0) continue;
       tri_slot *root = &list->slots[list->slots[call->inputs[i]].memory_of];
       bool inside = root->producer >= range.first;
-      if (inside && !is_kept(list, root->memory_of)) root->recomputed = true;
+      if (inside && !tri_op_list_keeps(list, root->memory_of)) root->recomputed = true;
       if (!inside) root->kept = true;
     }
     /* Its other outputs are written again too, and must not be written where something else lies. */

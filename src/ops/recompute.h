@@ -36,4 +36,7 @@ tri_status tri_op_list_recompute(tri_op_list *list, const tri_recompute_choice *
 /* The calls that belong to the same layer as `call`. */
 tri_call_range tri_op_list_layer(const tri_op_list *list, int64_t call);
 
+/* Whether a backward reads the memory of a slot, `root` the first in it, under any name. */
+bool tri_op_list_keeps(const tri_op_list *list, int32_t root);
+
 #endif

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "model/experts.h"
 #include "model/family.h"
+#include "ops/recompute.h"
 #include "plan/call_price.h"
 #include "plan/network.h"
 #include "schedule/layout_values.h"
@@ -126,14 +127,6 @@ static double seconds(const tri_system *system, tri_price price) {
   return price.compute_s + tri_price_collectives_s(&price) - hidden;
 }
 
-/* Whether a backward reads the memory of a slot, under any name. */
-static bool is_kept(const tri_op_list *list, int64_t root) {
-  for (int64_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
-    if (list->slots[s].kept) return true;
-  }
-  return false;
-}
-
 static bool is_of_layer(const tri_op_list *list, int64_t slot, int64_t layer) {
   return list->calls[list->slots[slot].producer].layer == layer;
 }
@@ -190,7 +183,8 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
   }
   for (int64_t s = 0; s < list->num_slots; s++) {
     const tri_slot *slot = &list->slots[s];
-    bool mine = slot->memory_of == s && list->calls[slot->producer].layer == layer && is_kept(list, s);
+    bool mine =
+        slot->memory_of == s && list->calls[slot->producer].layer == layer && tri_op_list_keeps(list, (int32_t)s);
     if (tri_price_gathers_again(request->system, list, &list->calls[slot->producer])) continue;
     if (!mine) continue;
     const double bytes = (double)tri_shape_bytes(&slot->shape);

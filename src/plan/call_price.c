@@ -151,20 +151,13 @@ static void price_returned(tri_pricer *pricer, const tri_op_list *list, const tr
 /* ---- what waits in the host's memory ------------------------------------------------------------------------------
  */
 
-static bool is_kept(const tri_op_list *list, int32_t root) {
-  for (int32_t s = root; s >= 0; s = list->slots[s].next_in_memory) {
-    if (list->slots[s].kept) return true;
-  }
-  return false;
-}
-
 double tri_price_kept_bytes(const tri_system *system, const tri_op_list *list, int64_t call) {
   const tri_call_range layer = tri_op_list_layer(list, call);
   double bytes = 0;
   for (int32_t s = 0; s < list->num_slots; s++) {
     const tri_slot *slot = &list->slots[s];
     const bool mine = slot->producer >= layer.first && slot->producer < layer.end && slot->memory_of == s;
-    if (!mine || slot->recomputed || !is_kept(list, s)) continue;
+    if (!mine || slot->recomputed || !tri_op_list_keeps(list, s)) continue;
     if (!tri_price_gathers_again(system, list, &list->calls[slot->producer]))
       bytes += (double)tri_shape_bytes(&slot->shape);
   }
