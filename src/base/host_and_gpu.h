@@ -4,6 +4,7 @@
 #define TRI_BASE_HOST_AND_GPU_H
 
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
+#define TRI_ON_GPU 1
 #define TRI_HOST_AND_GPU static __device__ __forceinline__
 /* In front of a loop whose rounds follow from each other: unrolled, it would only take registers. */
 #define TRI_NOT_UNROLLED _Pragma("unroll 1")
