@@ -4,24 +4,33 @@
 #ifndef TRI_BASE_BATCH_COLUMNS_H
 #define TRI_BASE_BATCH_COLUMNS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Columns of samples: one value for each token of a sequence. A feed fills them for whole sequences (data/source.h); of
- * these a rank keeps its own tokens. X(name, type, blank): the value before a feed has filled it, of
- * token i of a sequence.
+/* Columns of samples: one value for each token of a sequence. A feed fills them for whole sequences (data/source.h).
+ * X(name, type, blank, rows, wanted): `blank` is the value before a feed has filled it, of token i of a sequence.
+ * `rows`: a rank keeps its OWN tokens, or the WHOLE sequences. `wanted`: ALWAYS, or where the OBJECTIVE has it
+ * (tri_op_list.columns).
  *
  * ids        the token
  * labels     the next one; a negative label does not count (base/label.h): of a masked document's last token, of tokens
  *            that the corpus's mask excludes, of padding
  * positions  in the sequence, or in the document where these do not see each other: a token sees only its own, which
  *            begins at the last position 0
- * weights    how much a label counts, of those that do: 1, or the weight of its source (data/sampler.h) */
+ * weights    how much a label counts in the cross entropy, of those that do: 1, or the weight of its source
+ *            (data/sampler.h)
+ * segments   which completion of the sequence the token's label belongs to, from 0 on; -1: none. Completions 2 p and
+ *            2 p + 1 are a pair: chosen and rejected (device/preference.h). A completion's labels are adjacent, and
+ *            completions ascend
+ * reference  log-probability of the label under the reference model */
 #define TRI_SAMPLE_COLUMNS(X)                                                                                          \
-  X(ids, int32_t, 0)                                                                                                   \
-  X(labels, int32_t, 0)                                                                                                \
-  X(positions, int32_t, (int32_t)i)                                                                                    \
-  X(weights, float, 1)
+  X(ids, int32_t, 0, OWN, ALWAYS)                                                                                      \
+  X(labels, int32_t, 0, OWN, ALWAYS)                                                                                   \
+  X(positions, int32_t, (int32_t)i, OWN, ALWAYS)                                                                       \
+  X(weights, float, 1, OWN, ALWAYS)                                                                                    \
+  X(segments, int32_t, -1, WHOLE, OBJECTIVE)                                                                           \
+  X(reference, double, 0, WHOLE, OBJECTIVE)
 
 /* What follows from the cut of a micro-batch over context ranks (engine/batch.h makes it). X(name, type, rows): whose
  * rows it has one value for.
@@ -39,21 +48,28 @@
 
 typedef enum tri_cut_rows { TRI_CUT_ROWS_OWN, TRI_CUT_ROWS_INNER, TRI_CUT_ROWS_ALL, TRI_CUT_ROWS_SENT } tri_cut_rows;
 
-#define TRI_COLUMN_OF_SAMPLE_(NAME, TYPE, BLANK) TRI_COLUMN_##NAME,
+#define TRI_COLUMN_OF_SAMPLE_(NAME, TYPE, BLANK, ROWS, WANTED) TRI_COLUMN_##NAME,
 #define TRI_COLUMN_OF_CUT_(NAME, TYPE, ROWS) TRI_COLUMN_##NAME,
 typedef enum tri_batch_column {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_OF_SAMPLE_) TRI_CUT_COLUMNS(TRI_COLUMN_OF_CUT_) TRI_NUM_BATCH_COLUMNS
 } tri_batch_column;
 
+/* A set of sample columns, a bit each: those that are always there. */
+#define TRI_COLUMN_BIT(NAME) (1u << TRI_COLUMN_##NAME)
+#define TRI_COLUMN_IS_ALWAYS_ true
+#define TRI_COLUMN_IS_OBJECTIVE_ false
+#define TRI_COLUMN_ALWAYS_(NAME, TYPE, BLANK, ROWS, WANTED) | (TRI_COLUMN_IS_##WANTED##_ ? TRI_COLUMN_BIT(NAME) : 0u)
+enum { TRI_COLUMNS_ALWAYS = 0u TRI_SAMPLE_COLUMNS(TRI_COLUMN_ALWAYS_) };
+
 /* A sample's columns, each [tokens], in its reader's memory. A column that is not wanted is NULL. */
-#define TRI_COLUMN_FIELD_(NAME, TYPE, MORE) TYPE *NAME;
+#define TRI_COLUMN_FIELD_(NAME, TYPE, ...) TYPE *NAME;
 typedef struct tri_sample {
   TRI_SAMPLE_COLUMNS(TRI_COLUMN_FIELD_)
 } tri_sample;
 
 /* The same columns from token `first` on. */
 static inline tri_sample tri_sample_from(const tri_sample *sample, int64_t first) {
-#define TRI_COLUMN_FROM_(NAME, TYPE, BLANK) .NAME = sample->NAME == NULL ? NULL : sample->NAME + first,
+#define TRI_COLUMN_FROM_(NAME, TYPE, ...) .NAME = sample->NAME == NULL ? NULL : sample->NAME + first,
   return (tri_sample){TRI_SAMPLE_COLUMNS(TRI_COLUMN_FROM_)};
 #undef TRI_COLUMN_FROM_
 }

@@ -5,6 +5,9 @@
 
 #include "base/host_and_gpu.h"
 
+#if !defined(TRI_ON_GPU)
+#include <math.h>
+#endif
 #include <stdint.h>
 
 /* From 2^-1074, the smallest double, to 2^1024 and as many terms as there can be. */
@@ -58,6 +61,40 @@ TRI_HOST_AND_GPU void tri_exact_carry(tri_exact_sum *sum) {
   }
   sum->limbs[TRI_EXACT_SUM_LIMBS - 1] += carry;
   sum->pending = 0;
+}
+
+TRI_HOST_AND_GPU void tri_exact_term_add(tri_exact_sum *sum, double value) {
+  union {
+    double value;
+    uint64_t bits;
+  } as;
+  as.value = value;
+  const tri_exact_term term = tri_exact_split(as.bits);
+  if (term.not_finite) {
+    sum->not_finite++;
+    return;
+  }
+  if (value == 0) return;
+  for (int32_t i = 0; i < 3; i++) sum->limbs[term.first + i] += term.parts[i];
+  if (++sum->pending == TRI_EXACT_MOST_PENDING) tri_exact_carry(sum);
+}
+
+/* The nearest double but for one rounding of the last bits; not a number if a term was not finite. Carries leave the
+ * sign in the top limb alone, and all others hold 32 bits of the size: added from the lowest up, the first of them
+ * count for the last bit at most. *sum may not be used afterwards. */
+TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
+  double value = 0;
+  if (sum->not_finite > 0) return value / value;
+  tri_exact_carry(sum);
+  const int negative = sum->limbs[TRI_EXACT_SUM_LIMBS - 1] < 0;
+  if (negative) {
+    for (int32_t i = 0; i < TRI_EXACT_SUM_LIMBS; i++) sum->limbs[i] = -sum->limbs[i];
+    tri_exact_carry(sum);
+  }
+  TRI_NOT_UNROLLED for (int32_t i = 0; i < TRI_EXACT_SUM_LIMBS; i++) {
+    value += ldexp((double)sum->limbs[i], 32 * i - 1088);
+  }
+  return negative ? -value : value;
 }
 
 #endif

@@ -12,6 +12,8 @@ typedef struct tri_step_values {
   double lr;
   double gradient_scale; /* multiplies gradients before they are used: clipping                */
   double loss_scale;     /* multiplies the gradient of the loss: 1 / sum of the weights of all labels */
+  double segment_scale;  /* multiplies the losses of completions: 1 / pairs, or completions, of the global batch */
+  double kl;             /* for losses of completions: KL divergence from the reference on the global batch */
   double token_scale;    /* for losses of routers: 1 / tokens of the global batch without padding */
   double sequence_scale; /* for losses of routers: 1 / sequences of the global batch           */
   double average;        /* schedule-free optimizers: weight of the newest point in the average */

@@ -7,23 +7,25 @@
 
 struct tri_batch_maker {
   int64_t batch, tokens, lists, most_slices;
-  tri_sample all; /* [batch, tokens] */
+  unsigned columns; /* of `all`: tri_op_list.columns */
+  tri_sample all;   /* [batch, tokens] */
   tri_batch_cuts cuts;
 };
 
 static void blank(const tri_batch_maker *maker, int64_t sequence) {
   const int64_t first = sequence * maker->tokens;
-#define BLANK_COLUMN(NAME, TYPE, BLANK) maker->all.NAME[first + i] = BLANK;
-  for (int64_t i = 0; i < maker->tokens; i++) {
-    TRI_SAMPLE_COLUMNS(BLANK_COLUMN)
-  }
+#define BLANK_COLUMN(NAME, TYPE, BLANK, ...)                                                                           \
+  for (int64_t i = 0; i < maker->tokens && maker->all.NAME != NULL; i++) maker->all.NAME[first + i] = BLANK;
+  TRI_SAMPLE_COLUMNS(BLANK_COLUMN)
 #undef BLANK_COLUMN
 }
 
 static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *maker) {
   const tri_op_context context = tri_op_list_context(list);
   size_t count = (size_t)(maker->batch * maker->tokens);
-#define MAKE_COLUMN(NAME, TYPE, BLANK) TRI_TRY(tri_alloc("a micro-batch", count, sizeof(TYPE), &maker->all.NAME));
+#define MAKE_COLUMN(NAME, TYPE, ...)                                                                                   \
+  if ((maker->columns & TRI_COLUMN_BIT(NAME)) != 0)                                                                    \
+    TRI_TRY(tri_alloc("a micro-batch", count, sizeof(TYPE), &maker->all.NAME));
   TRI_SAMPLE_COLUMNS(MAKE_COLUMN)
 #undef MAKE_COLUMN
   for (int64_t b = 0; b < maker->batch; b++) blank(maker, b);
@@ -34,7 +36,8 @@ static tri_status fill_batch_maker(const tri_op_list *list, tri_batch_maker *mak
 tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out) {
   tri_batch_maker *maker = NULL;
   TRI_TRY(tri_alloc("a micro-batch", 1, sizeof *maker, &maker));
-  *maker = (tri_batch_maker){.batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices};
+  *maker = (tri_batch_maker){
+      .batch = list->batch, .tokens = list->tokens, .most_slices = list->most_slices, .columns = list->columns};
   tri_status status = fill_batch_maker(list, maker);
   if (status != TRI_OK) {
     tri_batch_maker_destroy(maker);
@@ -47,7 +50,7 @@ tri_status tri_batch_maker_create(const tri_op_list *list, tri_batch_maker **out
 void tri_batch_maker_destroy(tri_batch_maker *maker) {
   if (maker == NULL) return;
   tri_batch_cuts_destroy(&maker->cuts);
-#define FREE_COLUMN(NAME, TYPE, BLANK) tri_free(maker->all.NAME);
+#define FREE_COLUMN(NAME, TYPE, ...) tri_free(maker->all.NAME);
   TRI_SAMPLE_COLUMNS(FREE_COLUMN)
 #undef FREE_COLUMN
   tri_free(maker);
@@ -65,13 +68,29 @@ static void keep_rows(const tri_batch_maker *maker, const tri_batch *to) {
     const tri_sequence_cut *cut = &maker->cuts.own[b];
     for (int64_t i = cut->begins[rank]; i < cut->begins[rank + 1]; i++) {
       int64_t first = b * maker->tokens + cut->ranges[i].first, count = cut->ranges[i].end - cut->ranges[i].first;
-#define KEEP_COLUMN(NAME, TYPE, BLANK) memcpy(to->NAME + row, maker->all.NAME + first, (size_t)count * sizeof(TYPE));
+#define KEEP_WHOLE(NAME, TYPE)
+#define KEEP_OWN(NAME, TYPE) memcpy(to->NAME + row, maker->all.NAME + first, (size_t)count * sizeof(TYPE));
+#define KEEP_COLUMN(NAME, TYPE, BLANK, ROWS, ...) KEEP_##ROWS(NAME, TYPE)
       TRI_SAMPLE_COLUMNS(KEEP_COLUMN)
 #undef KEEP_COLUMN
+#undef KEEP_OWN
+#undef KEEP_WHOLE
       for (int64_t t = 0; t < count && to->global_rows != NULL; t++) to->global_rows[row + t] = (int32_t)(first + t);
       row += count;
     }
   }
+}
+
+static void keep_whole(const tri_batch_maker *maker, const tri_batch *to) {
+  const size_t count = (size_t)(maker->batch * maker->tokens);
+#define KEEP_OWN(NAME, TYPE)
+#define KEEP_WHOLE(NAME, TYPE)                                                                                         \
+  if (to->NAME != NULL) memcpy(to->NAME, maker->all.NAME, count * sizeof(TYPE));
+#define KEEP_COLUMN(NAME, TYPE, BLANK, ROWS, ...) KEEP_##ROWS(NAME, TYPE)
+  TRI_SAMPLE_COLUMNS(KEEP_COLUMN)
+#undef KEEP_COLUMN
+#undef KEEP_OWN
+#undef KEEP_WHOLE
 }
 
 /* One part of the cuts of all sequences: its tokens lie sequence after sequence. */
@@ -262,6 +281,7 @@ static tri_status put_lists(const tri_batch_maker *maker, const tri_batch *to, i
 tri_status tri_batch_make(tri_batch_maker *maker, const tri_batch *to, const tri_batch_counts *counts) {
   tri_batch_cuts_make(&maker->cuts, maker->all.positions);
   keep_rows(maker, to);
+  keep_whole(maker, to);
   if (to->inner_order != NULL) find_inner_order(maker, to->inner_order);
   find_keys_that_pass(maker, to, counts);
   return put_lists(maker, to, counts->slice_begins);

@@ -35,9 +35,10 @@ typedef struct tri_averaging {
 
 /* The result of a step, the same on every rank. */
 typedef struct tri_step {
-  double loss;      /* weighted mean over the labels of the global batch; NaN if no label counts */
-  double grad_norm; /* gradient norm of the whole model, before clipping */
-  double counted;   /* sum of the loss weights of the labels */
+  double loss;         /* weighted mean over the labels of the global batch; NaN if no label counts */
+  double grad_norm;    /* gradient norm of the whole model, before clipping */
+  double counted;      /* sum of the loss weights of the labels */
+  int64_t completions; /* with an objective of completions: pairs, or completions that are no pairs */
   /* Query-key pairs of the batch, the work of attention; the second number is for layers with a sliding window. */
   int64_t seen, seen_in_window;
   double router_loss; /* auxiliary losses of routers (balance, z-loss), not part of `loss`; 0 without experts */
@@ -80,6 +81,25 @@ tri_status tri_engine_update(tri_engine *engine, int64_t updates, double lr);
 /* COLLECTIVE, between steps. The loss on the first `samples` samples of the feed, without dropout, with the weights
  * that the optimizer evaluates. The same on every rank, and under every layout with the same sums. */
 tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out);
+
+/* Whose log-probabilities are asked for. */
+typedef enum tri_policy {
+  TRI_POLICY_TRAINED,   /* the parameters as they are trained */
+  TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
+} tri_policy;
+
+/* COLLECTIVE, between steps. Log-probabilities, without dropout, of the labels of samples [0, samples) of the feed:
+ * out[samples, sequence] on every rank, 0 where no label counts. The engine has an objective of completions. A label's
+ * bits do not depend on which other samples there are; those of a training step on the same weights are equal. */
+tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_policy policy,
+                                double *out);
+
+/* COLLECTIVE, after a step and before the next verb: the same numbers of the step's samples, as they were before the
+ * update: out[global_batch, sequence]. */
+tri_status tri_engine_step_log_probs(tri_engine *engine, double *out);
+
+/* LOCAL. KL divergence from the reference for the steps that follow: a constant in losses that have one (kto). */
+void tri_engine_set_kl(tri_engine *engine, double kl);
 
 /* COLLECTIVE. One optimizer step: accumulate, reduce, update. */
 tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t step, int64_t updates, double lr,

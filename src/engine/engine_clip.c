@@ -68,6 +68,13 @@ static tri_status own_squares(tri_engine *engine, tri_exact_sum *sum) {
   return TRI_OK;
 }
 
+/* What the sum of losses is divided by, NaN if nothing counts: losses of completions are scaled already. */
+static double loss_divisor(const tri_engine *engine, const tri_step *step) {
+  const tri_train_objective *objective = engine->options.objective;
+  if (objective != NULL && objective->of_completions) return step->completions > 0 ? 1 : NAN;
+  return step->counted == 0 ? NAN : step->counted;
+}
+
 /* A step whose loss or norm is not a number makes no update: one bad batch must not spoil the weights. */
 tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   const tri_step_results *results = NULL;
@@ -82,7 +89,7 @@ tri_status tri_engine_clip(tri_engine *engine, tri_step_state *state) {
   double norm = sqrt(tri_exact_sum_value(&sums[0]));
   state->result.grad_norm = norm;
   state->result.router_loss = tri_exact_sum_value(&sums[2]);
-  state->result.loss = state->result.counted == 0 ? NAN : tri_exact_sum_value(&sums[1]) / state->result.counted;
+  state->result.loss = tri_exact_sum_value(&sums[1]) / loss_divisor(engine, &state->result);
   state->result.skipped = !isfinite(norm) || !isfinite(state->result.loss);
   double limit = engine->options.clip;
   state->gradient_scale = limit > 0 && norm > limit ? limit / norm : 1.0;

@@ -16,6 +16,7 @@ typedef struct tri_step_state {
   int64_t step, updates;
   double lr;
   tri_exact_sum counted;        /* sum of the loss weights of the batches that were loaded */
+  int64_t completions;          /* pairs, or completions that are no pairs, of these */
   int64_t tokens;               /* rows of these that are not padding */
   int64_t seen, seen_in_window; /* query-key pairs of these */
   double gradient_scale;
@@ -33,6 +34,7 @@ struct tri_engine {
   tri_executor *executor;
   tri_routers *routers;    /* NULL: the model has no experts */
   tri_averaging averaging; /* up to the last update */
+  double kl;               /* tri_engine_set_kl */
   tri_step_state step;
   int64_t micro_batches;      /* of this rank in a step */
   tri_device_event *uploaded; /* [micro_batches + 1]: that batch has been copied to the device */
@@ -58,6 +60,11 @@ tri_status tri_engine_begin(tri_engine *engine);
 
 tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tri_program_part part,
                               tri_step_state *state);
+
+/* COLLECTIVE. The forward of that many samples of a feed, without dropout, with the parameters as they are. Sets how
+ * many micro-batches each rank made; if they are as many as a step has, or fewer, batch m is micro-batch m (verbs.c).
+ */
+tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, int64_t *micro_batches);
 
 /* COLLECTIVE. Puts the weights that the optimizer evaluates in the place of those that it trains, and back
  * (schedule-free AdamW). Both do nothing if these are the same. In between the gradients' memory has the trained ones

@@ -36,11 +36,17 @@ static int64_t own_rows(const tri_engine *engine) {
   return list->batch * list->sequence;
 }
 
+/* Whether a row's label belongs to a completion, whatever it weighs in the cross entropy. */
+static bool in_completion(const tri_batch *batch, int64_t row) {
+  if (batch->segments == NULL) return false;
+  return batch->segments[batch->global_rows == NULL ? row : batch->global_rows[row]] >= 0;
+}
+
 /* Marks the labels that are not to count, which is what the loss passes over. */
 static void mark_labels(int64_t rows, int32_t ignore_token, const tri_batch *batch) {
   for (int64_t i = 0; i < rows; i++) {
     const bool ignored = batch->labels[i] >= 0 && batch->labels[i] == ignore_token;
-    const bool weightless = batch->labels[i] >= 0 && batch->weights[i] == 0;
+    const bool weightless = batch->labels[i] >= 0 && batch->weights[i] == 0 && !in_completion(batch, i);
     if (ignored || weightless) batch->labels[i] = TRI_LABEL_NONE;
   }
 }
@@ -59,6 +65,22 @@ static void add_weights(int64_t rows, const tri_batch *batch, tri_exact_sum *sum
     count++;
   }
   tri_exact_sum_add(sum, weight * count);
+}
+
+/* Pairs of the micro-batch, whose completions have numbers that ascend. They are counted on the first of the ranks that
+ * share the sequences. */
+static int64_t count_completions(const tri_engine *engine, const tri_batch *batch) {
+  const tri_op_list *list = engine->parts.lists[0];
+  const int64_t rows = list->batch * list->tokens;
+  int64_t pairs = 0, last = -1;
+  if (batch->segments == NULL || group_of(engine, TRI_DOMAIN_CONTEXT)->rank > 0) return 0;
+  for (int64_t i = 0; i < rows; i++) {
+    if (i % list->tokens == 0) last = -1;
+    const int64_t pair = batch->segments[i] < 0 ? -1 : batch->segments[i] / 2;
+    pairs += pair > last;
+    if (pair > last) last = pair;
+  }
+  return pairs;
 }
 
 /* Sequences may end in rows of padding. */
@@ -88,6 +110,7 @@ static tri_status step_load(tri_engine *engine, tri_step_state *state, const tri
   TRI_TRY(tri_executor_make_batch(engine->executor, at->micro_batch));
   mark_labels(own_rows(engine), engine->options.ignore_token, &batch);
   add_weights(own_rows(engine), &batch, &state->counted);
+  state->completions += count_completions(engine, &batch);
   state->tokens += count_tokens(own_rows(engine), batch.labels);
   state->seen += count_seen(own_rows(engine), batch.positions, 0);
   state->seen_in_window += count_seen(own_rows(engine), batch.positions, engine->options.model->window);
@@ -96,13 +119,19 @@ static tri_status step_load(tri_engine *engine, tri_step_state *state, const tri
 
 static double one_of(double count) { return count == 0 ? 0.0 : 1.0 / count; }
 
+static double label_scale(const tri_engine *engine) {
+  return engine->options.objective == NULL ? 1.0 : engine->options.objective->label_scale;
+}
+
 /* Now the scales of losses are known, and with them all that differs from step to step before the update. `tokens` are
  * those of the global batch. */
 static tri_status fill_values(tri_engine *engine, const tri_step_state *state, int64_t tokens) {
   tri_step_values *values = tri_executor_host_values(engine->executor);
   TRI_TRY(tri_device_event_wait(&engine->values_uploaded));
   *values = (tri_step_values){.gradient_scale = 1.0,
-                              .loss_scale = one_of(state->result.counted),
+                              .loss_scale = label_scale(engine) * one_of(state->result.counted),
+                              .segment_scale = one_of((double)state->result.completions),
+                              .kl = engine->kl,
                               .token_scale = one_of((double)tokens),
                               .sequence_scale = 1.0 / (double)engine->options.global_batch,
                               .step = state->step,
@@ -116,12 +145,13 @@ static tri_status step_count_labels(tri_engine *engine, tri_step_state *state, c
   (void)at;
   struct {
     tri_exact_sum counted;
-    int64_t seen, seen_in_window, tokens;
-  } sums = {state->counted, state->seen, state->seen_in_window, state->tokens};
+    int64_t seen, seen_in_window, tokens, completions;
+  } sums = {state->counted, state->seen, state->seen_in_window, state->tokens, state->completions};
   tri_exact_sum_normalise(&sums.counted);
   TRI_TRY(tri_all_sum_int64(group_of(engine, TRI_DOMAIN_LOSS), (int64_t)(sizeof sums / sizeof(int64_t)),
                             (int64_t *)(void *)&sums));
   state->result.counted = tri_exact_sum_value(&sums.counted);
+  state->result.completions = sums.completions;
   state->result.seen = sums.seen;
   state->result.seen_in_window = sums.seen_in_window;
   return fill_values(engine, state, sums.tokens);
@@ -171,6 +201,11 @@ static tri_status step_wait_sent(tri_engine *engine, tri_step_state *state, cons
 
 /* ---- forward and backward ---------------------------------------------------------------------------------------- */
 
+static void set_batch(const tri_engine *engine, int64_t number, tri_run *run) {
+  tri_executor_set_batch(engine->executor, number, run);
+  run->log_probs = tri_executor_label_results(engine->executor, number);
+}
+
 static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri_instruction *at) {
   int64_t size = engine->options.layout->micro_batch;
   tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
@@ -187,7 +222,7 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
     run.router_counts = tri_executor_router_counts(engine->executor, at->chunk);
     run.expert_rounds = engine->executor->expert_rounds + plan->chunks[at->chunk].first_router;
   }
-  if (!state->evaluating) tri_executor_set_batch(engine->executor, at->micro_batch, &run);
+  if (!state->evaluating) set_batch(engine, at->micro_batch, &run);
   return run;
 }
 
@@ -209,7 +244,7 @@ static tri_status load_windows(tri_engine *engine, tri_step_state *state, const 
   TRI_TRY(tri_executor_make_batch(engine->executor, number));
   mark_labels(own_rows(engine), options->ignore_token, &host);
   if (at->chunk == 0 && at->first_call == 0) add_weights(own_rows(engine), &host, &state->counted);
-  tri_executor_set_batch(engine->executor, number, run);
+  set_batch(engine, number, run);
   return upload(engine, number);
 }
 

@@ -470,15 +470,20 @@ const tri_checkpoint_memory *tri_executor_memory(const tri_executor *executor) {
   return executor->device->info.host_access ? NULL : &executor->memory;
 }
 
-static void *cut_column_at(char *batch, size_t offset) { return offset == 0 ? NULL : batch + offset; }
+/* Of a column that not every batch has: the first one is always there. */
+static void *some_column_at(char *batch, size_t offset) { return offset == 0 ? NULL : batch + offset; }
 
 static tri_batch batch_at(const tri_memory_plan *plan, char *at) {
-#define SAMPLE_COLUMN(NAME, TYPE, BLANK) .NAME = (TYPE *)(void *)(at + plan->batch_columns[TRI_COLUMN_##NAME]),
-#define CUT_COLUMN(NAME, TYPE, ROWS) .NAME = cut_column_at(at, plan->batch_columns[TRI_COLUMN_##NAME]),
+#define ALWAYS_COLUMN(OFFSET) (void *)(at + (OFFSET))
+#define OBJECTIVE_COLUMN(OFFSET) some_column_at(at, OFFSET)
+#define SAMPLE_COLUMN(NAME, TYPE, BLANK, ROWS, WANTED) .NAME = WANTED##_COLUMN(plan->batch_columns[TRI_COLUMN_##NAME]),
+#define CUT_COLUMN(NAME, TYPE, ROWS) .NAME = some_column_at(at, plan->batch_columns[TRI_COLUMN_##NAME]),
   return (tri_batch){TRI_SAMPLE_COLUMNS(SAMPLE_COLUMN) TRI_CUT_COLUMNS(CUT_COLUMN).slices =
                          (tri_attention_slice *)(void *)(at + plan->batch_slices)};
 #undef SAMPLE_COLUMN
 #undef CUT_COLUMN
+#undef ALWAYS_COLUMN
+#undef OBJECTIVE_COLUMN
 }
 
 tri_batch tri_executor_batch(const tri_executor *executor, int64_t number) {
@@ -494,7 +499,7 @@ tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number) 
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run) {
   tri_batch batch = tri_executor_batch(executor, number);
   const tri_batch_counts counts = batch_counts(executor, number);
-#define SET_COLUMN(NAME, TYPE, MORE) run->NAME = batch.NAME;
+#define SET_COLUMN(NAME, TYPE, ...) run->NAME = batch.NAME;
   TRI_SAMPLE_COLUMNS(SET_COLUMN)
   TRI_CUT_COLUMNS(SET_COLUMN)
 #undef SET_COLUMN
@@ -566,6 +571,21 @@ int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk)
 
 const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk) {
   return counts_behind(executor, tri_executor_host_results(executor), executor->plan->chunks[chunk].first_router);
+}
+
+static double *label_results_behind(const tri_executor *executor, const void *results, int64_t number) {
+  const tri_op_list *list = executor->chunks[0].list;
+  if (executor->plan->result_labels == 0) return NULL;
+  char *first = (char *)(uintptr_t)results + executor->plan->result_labels;
+  return (double *)(void *)first + number * list->batch * list->sequence;
+}
+
+double *tri_executor_label_results(const tri_executor *executor, int64_t number) {
+  return label_results_behind(executor, tri_executor_step_results(executor), number);
+}
+
+const double *tri_executor_host_label_results(const tri_executor *executor, int64_t number) {
+  return label_results_behind(executor, tri_executor_host_results(executor), number);
 }
 
 void *tri_executor_host_stage_buffer(const tri_executor *executor, tri_stage_buffer_kind kind, int64_t stage_buffer) {

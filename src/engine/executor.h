@@ -123,6 +123,10 @@ tri_status tri_executor_clear_results(tri_executor *executor);
  * host memory. */
 int64_t *tri_executor_router_counts(const tri_executor *executor, int64_t chunk);
 const int64_t *tri_executor_host_counts(const tri_executor *executor, int64_t chunk);
+/* Log-probabilities of the labels of batch `number`, [rows], on the device and, once the results are read, in host
+ * memory; NULL where they are not made. */
+double *tri_executor_label_results(const tri_executor *executor, int64_t number);
+const double *tri_executor_host_label_results(const tri_executor *executor, int64_t number);
 /* Waits for them. *out is valid until the next step. */
 tri_status tri_executor_read_results(tri_executor *executor, const tri_step_results **out);
 

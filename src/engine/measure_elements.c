@@ -184,7 +184,7 @@ static tri_status run_loss(const tri_measure *m, const elements *e) {
   TRI_KERNEL_CALL(queue, softmax_statistics, m->type, e->rows, e->width, e->width, logits, e->ids, 0, maximum, sum,
                   label);
   TRI_KERNEL_CALL(queue, softmax_gradient, m->type, e->rows, e->width, e->width, (tri_logit_form){1, 0}, logits, e->ids,
-                  e->label_weights, 0, e->values, maximum, sum, e->width * wide / element, array(m, e, 2));
+                  e->label_weights, NULL, 0, e->values, maximum, sum, e->width * wide / element, array(m, e, 2));
   return TRI_OK;
 }
 

@@ -101,22 +101,13 @@ tri_status tri_engine_gradients(tri_engine *engine, const tri_tokens *tokens, in
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-static tri_status score_by(tri_engine *engine, const tri_program *program, tri_step_state *state) {
-  const tri_program_part all = {0, program->num_instructions};
-  TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
-  TRI_TRY(tri_engine_begin(engine));
-  TRI_TRY(tri_engine_execute(engine, program, all, state));
-  return tri_engine_swap_back(engine);
-}
-
 /* Micro-batches of a score go round the ranks as those of a step do; each rank's stages pass theirs on. All ranks take
  * as many, since they may gather parameters together: the last may have nothing that counts. */
-tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out) {
+static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *micro_batches) {
   const tri_layout *layout = engine->options.layout;
   const tri_mesh *mesh = engine->options.mesh;
-  int64_t batches = (samples + layout->micro_batch - 1) / layout->micro_batch;
+  int64_t batches = (state->samples + layout->micro_batch - 1) / layout->micro_batch;
   int64_t readers = tri_mesh_group(mesh, TRI_DOMAIN_BATCH)->size;
-  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
   tri_program_request request = {
       .layout = layout,
       .stage = mesh->place.at[TRI_AXIS_PIPELINE],
@@ -126,13 +117,29 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
       .forward_only = true,
   };
   tri_program *program = NULL;
-  const tri_step_results *results = NULL;
+  *micro_batches = request.micro_batches;
   TRI_TRY(tri_program_create(&request, &program));
-  tri_status status = score_by(engine, program, &state);
+  const tri_program_part all = {0, program->num_instructions};
+  tri_status status = tri_engine_begin(engine);
+  if (status == TRI_OK) status = tri_engine_execute(engine, program, all, state);
   tri_program_destroy(program);
-  TRI_TRY(status);
+  return status;
+}
+
+tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, int64_t *micro_batches) {
+  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
+  return forward(engine, &state, micro_batches);
+}
+
+tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t samples, tri_evaluation *out) {
+  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
+  const tri_step_results *results = NULL;
+  int64_t micro_batches = 0;
+  TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
+  TRI_TRY(forward(engine, &state, &micro_batches));
+  TRI_TRY(tri_engine_swap_back(engine));
   TRI_TRY(tri_executor_read_results(engine->executor, &results));
-  return tri_evaluation_join(mesh, &results->losses, &state.counted, out);
+  return tri_evaluation_join(engine->options.mesh, &results->losses, &state.counted, out);
 }
 
 tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, int64_t windows, tri_evaluation *out) {

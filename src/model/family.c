@@ -46,6 +46,7 @@ static tri_status append_head(const tri_model *model, const tri_list_request *re
 static tri_status append_all(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
   const tri_layer_range *layers = &request->layers;
   bool first = layers->first<0, last = layers->end> model->num_layers;
+  if (request->purpose == TRI_LIST_TRAIN) list->columns = tri_objective_columns(request->objective);
   int32_t x = -1;
   list->layer = first ? -1 : (int32_t)layers->first;
   if (first) {

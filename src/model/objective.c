@@ -2,18 +2,41 @@
 
 #include "ops/ops.h"
 
-static tri_status append_cross_entropy(const tri_model *model, tri_op_list *list, tri_logits logits, int32_t hidden,
-                                       int32_t head_weight) {
+static tri_status append_loss(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
+                              tri_logits logits, int32_t hidden, int32_t head_weight) {
+  const tri_preference_settings *preference = objective->of_completions ? &objective->preference : NULL;
   TRI_TRY(tri_op_enter_tensor(list, hidden, &hidden));
-  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, logits, hidden, head_weight);
+  return tri_op_cross_entropy(list, model->hidden_size, model->vocab_size, logits, preference, hidden, head_weight);
 }
 
-const tri_train_objective tri_objective_cross_entropy = {.name = "cross_entropy", .append = append_cross_entropy};
+const tri_train_objective tri_objective_cross_entropy = {
+    .name = "cross_entropy", .label_scale = 1, .append = append_loss};
+
+#define NAME_OF(VALUE, name, ...) [TRI_PREFERENCE_##VALUE] = #name,
+static const char *const names[] = {TRI_PREFERENCE_LOSSES(NAME_OF)};
+#undef NAME_OF
+#define READS_REFERENCE(VALUE, name, paired, reference) [TRI_PREFERENCE_##VALUE] = (reference) != 0,
+static const bool reads_reference[] = {TRI_PREFERENCE_LOSSES(READS_REFERENCE)};
+#undef READS_REFERENCE
+
+tri_train_objective tri_objective_preference(const tri_preference_settings *preference, double cross_entropy) {
+  const unsigned reference = reads_reference[preference->loss] ? TRI_COLUMN_BIT(reference) : 0;
+  return (tri_train_objective){.name = names[preference->loss],
+                               .columns = TRI_COLUMN_BIT(segments) | reference,
+                               .label_scale = cross_entropy,
+                               .of_completions = true,
+                               .preference = *preference,
+                               .append = append_loss};
+}
+
+unsigned tri_objective_columns(const tri_train_objective *objective) {
+  return TRI_COLUMNS_ALWAYS | (objective == NULL ? 0 : objective->columns);
+}
 
 tri_status tri_objective_append(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
                                 tri_logits logits, int32_t hidden, int32_t head_weight) {
   if (objective == NULL) objective = &tri_objective_cross_entropy;
-  TRI_TRY(objective->append(model, list, logits, hidden, head_weight));
+  TRI_TRY(objective->append(objective, model, list, logits, hidden, head_weight));
   const tri_op_call *last = list->num_calls > 0 ? &list->calls[list->num_calls - 1] : NULL;
   if (last != NULL && last->op->makes_loss && (!list->scores || last->outputs[0] >= 0)) return TRI_OK;
   if (last != NULL && last->op->makes_loss) {

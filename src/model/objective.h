@@ -1,4 +1,8 @@
-/* Training objectives: the end of a list with a loss. */
+/* Training objectives: what is learned from a batch, and the end of a list with a loss.
+ *
+ * The gradient of a label's logits is a number times (p - onehot), and an objective says which. It may be a function of
+ * whole completions and of values that are stored with the labels (columns of a batch); then the loss operation asks
+ * its formula between the statistics of the logits and their gradient (device/completions.h). */
 #ifndef TRI_MODEL_OBJECTIVE_H
 #define TRI_MODEL_OBJECTIVE_H
 
@@ -7,19 +11,34 @@
 #include "ops/ops.h"
 
 /* One objective; tri_list_request.objective selects it. */
-typedef struct tri_train_objective {
+typedef struct tri_train_objective tri_train_objective;
+struct tri_train_objective {
   const char *name;
+  unsigned columns; /* of a sample that its labels have, beside those that are always there (TRI_COLUMN_BIT) */
+  double
+      label_scale; /* multiplies the mean, over the labels of the global batch by their weights, of the cross entropy */
+  /* Whether labels belong to completions, whose losses have a mean of their own: over the pairs of the global batch, or
+   * over its completions if they are no pairs. */
+  bool of_completions;
+  tri_preference_settings preference; /* the loss of completions; not used without */
   /* Appends the calls after the hidden states [rows, hidden_size] of the last layer. `head_weight` is the output
    * projection's parameter, `logits` what is applied to its products. The last call must make the loss
-   * (tri_op.makes_loss): it computes a number for each label, and adds their sum, each times the label's weight, to the
-   * run. Its gradient is that of the sum divided by the sum of weights of the global batch
-   * (tri_step_values.loss_scale). */
-  tri_status (*append)(const tri_model *model, tri_op_list *list, tri_logits logits, int32_t hidden,
-                       int32_t head_weight);
-} tri_train_objective;
+   * (tri_op.makes_loss): it adds the loss of the labels to the run. Of cross entropy alone that is the sum of each
+   * label's, times its weight, and the gradient that of the sum times tri_step_values.loss_scale; of completions loss
+   * and gradient are scaled by both scales of the step (loss_scale, segment_scale). */
+  tri_status (*append)(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
+                       tri_logits logits, int32_t hidden, int32_t head_weight);
+};
 
 /* Minus the logarithm of the label's probability. */
 extern const tri_train_objective tri_objective_cross_entropy;
+
+/* A loss of completions (device/preference.h), plus `cross_entropy` times the mean cross entropy of labels that have a
+ * weight. */
+tri_train_objective tri_objective_preference(const tri_preference_settings *preference, double cross_entropy);
+
+/* The columns of a batch of that objective (NULL: cross entropy), with those that are always there. */
+unsigned tri_objective_columns(const tri_train_objective *objective);
 
 /* Appends an objective (NULL: cross entropy), and checks that its last call makes the loss. TRI_UNSUPPORTED if the list
  * needs the loss of each label (TRI_LIST_SCORE) and the objective does not have it. */

@@ -10,6 +10,11 @@
  * loss_scale is 1 / the weights of the global batch, known before the forward, so micro-batches and ranks need only be
  * added.
  *
+ * With an objective of completions (device/completions.h) a row's gradient depends on all labels of its completion, and
+ * of the other one of a pair: so all chunks get their statistics first; then come the completions' sums, over context
+ * ranks, too, and what each row's gradient is multiplied by; then the gradients, chunk by chunk from the last one,
+ * whose logits are still there. Those of the others are made a second time.
+ *
  * A list of scores (tri_op_list.scores) has no backward, and wants the loss of each row: they are the call's output.
  *
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
@@ -28,6 +33,9 @@ typedef struct cross_entropy {
   int64_t first_id;  /* from this token on, */
   int64_t slices;    /* number of slices */
   tri_logit_form form;
+  bool of_completions; /* else there is no objective beside the cross entropy */
+  tri_completions completions;
+  int64_t context, context_rank; /* ranks that share the sequences */
 } cross_entropy;
 
 static bool has_bias(const tri_op_call *call) { return call->parameters[1] >= 0; }
@@ -74,16 +82,48 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   return p;
 }
 
-/* The call's workspace, in order. */
+/* The call's workspace, in order: of a chunk's rows, or with an objective of completions of all. */
 typedef struct chunk_memory {
   char *logits, *maximum, *sum, *label_logit, *losses, *own_maximum, *scratch;
 } chunk_memory;
 
+/* What an objective of completions has in front of that: of all rows, of those of the whole sequences, of pairs. */
+typedef struct completions_memory {
+  double *log_probs, *factors, *row_losses, *whole, *slopes, *pair_losses;
+} completions_memory;
+
+static int64_t num_pairs(const cross_entropy *at) { return at->completions.sequences * at->completions.pairs; }
+static int64_t whole_rows(const cross_entropy *at) { return at->completions.sequences * at->completions.tokens; }
+
+static double *take_doubles(char *base, size_t *used, int64_t count) {
+  char *at = base + *used;
+  *used += tri_bytes_in_lines((size_t)count * sizeof(double));
+  return (double *)(void *)at;
+}
+
+/* Returns its bytes. */
+static size_t lay_out_completions(const tri_op_call *call, char *base, completions_memory *out) {
+  const cross_entropy *at = call->attributes;
+  size_t used = 0;
+  *out = (completions_memory){0};
+  if (!at->of_completions) return 0;
+  out->log_probs = take_doubles(base, &used, call->rows);
+  out->factors = take_doubles(base, &used, call->rows);
+  out->row_losses = take_doubles(base, &used, call->rows);
+  out->whole = take_doubles(base, &used, at->context > 1 ? whole_rows(at) : 0);
+  out->slopes = take_doubles(base, &used, 2 * num_pairs(at));
+  out->pair_losses = take_doubles(base, &used, num_pairs(at));
+  return used;
+}
+
 static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   const cross_entropy *at = call->attributes;
+  completions_memory first;
+  const size_t before = lay_out_completions(call, base, &first);
+  base += before;
   size_t wide = tri_dtype_bytes(tri_dtype_wide(call->type));
   size_t rows = (size_t)chunk_rows(call);
-  size_t column = tri_bytes_in_lines(rows * wide);
+  size_t column = tri_bytes_in_lines((at->of_completions ? (size_t)call->rows : rows) * wide);
   size_t logits = tri_bytes_in_lines(rows * (size_t)padded_vocabulary(at) * wide);
   out->logits = base;
   out->maximum = base + logits;
@@ -92,7 +132,7 @@ static size_t lay_out(const tri_op_call *call, char *base, chunk_memory *out) {
   out->losses = out->label_logit + column;
   out->own_maximum = out->losses + column;
   out->scratch = out->own_maximum + column;
-  return logits + 5 * column;
+  return before + logits + 5 * column;
 }
 
 static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -178,6 +218,24 @@ static void *losses_of(const tri_run *run, const tri_op_call *call, int64_t firs
   return (char *)run->slots[call->outputs[0]] + (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
 }
 
+/* Of a chunk of rows from `first` on, whose logits are there: the gradient of each row's loss in its logits is by
+ * `factors` or, where these are NULL, by the labels' weights. */
+static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t first, const chunk_products *p,
+                                const chunk_memory *m, const double *factors) {
+  const cross_entropy *at = call->attributes;
+  const int64_t rows = p->logits.m;
+  const size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
+  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
+  TRI_KERNEL_CALL(run->queue, softmax_gradient, call->type, rows, at->weight.out, p->logits.ldc, at->form, m->logits,
+                  run->labels + first, run->weights + first, factors, at->first_id, run->values, m->maximum, m->sum,
+                  p->hidden.lda, m->logits);
+  TRI_TRY(add_bias_gradient(run, call, rows, p->weight.lda, m->logits));
+  char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
+  TRI_TRY(
+      tri_weight_multiply(run, call, &p->hidden, TRI_DIRECTION_BACKWARD, m->logits, NULL, gradient_hidden, m->scratch));
+  return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
+}
+
 /* Rows [first, first + rows): logits, losses, and where a backward follows all three gradients. */
 static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
   const cross_entropy *at = call->attributes;
@@ -196,18 +254,94 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   TRI_TRY(join_slices(run, call, rows, &m));
   TRI_KERNEL_CALL(queue, softmax_loss, call->type, rows, labels, weights, m.maximum, m.sum, m.label_logit, losses);
   TRI_KERNEL_CALL(queue, sum, call->type, rows, losses, run->loss_sum, first > 0);
-  if (!run->training) return TRI_OK;
+  return run->training ? run_gradients(run, call, first, &p, &m, NULL) : TRI_OK;
+}
 
-  TRI_KERNEL_CALL(queue, softmax_gradient, call->type, rows, at->weight.out, p.logits.ldc, at->form, m.logits, labels,
-                  weights, at->first_id, run->values, m.maximum, m.sum, p.hidden.lda, m.logits);
-  TRI_TRY(add_bias_gradient(run, call, rows, p.weight.lda, m.logits));
-  char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
-  TRI_TRY(
-      tri_weight_multiply(run, call, &p.hidden, TRI_DIRECTION_BACKWARD, m.logits, NULL, gradient_hidden, m.scratch));
-  return tri_weight_accumulate(run, call, &at->weight, &p.weight, hidden, m.logits, m.scratch);
+/* ---- an objective of completions --------------------------------------------------------------------------------- */
+
+/* The workspace as it lies for a chunk of rows from `first` on. */
+static chunk_memory memory_of_chunk(const tri_run *run, const tri_op_call *call, int64_t first) {
+  const size_t into = (size_t)first * tri_dtype_bytes(tri_dtype_wide(call->type));
+  chunk_memory m;
+  lay_out(call, run->workspace, &m);
+  m.maximum += into;
+  m.sum += into;
+  m.label_logit += into;
+  return m;
+}
+
+static tri_status make_chunk_logits(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
+  const cross_entropy *at = call->attributes;
+  const size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
+  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
+  const chunk_products p = products_of(call, rows);
+  const chunk_memory m = memory_of_chunk(run, call, first);
+  return make_logits(run, call, &p.logits, hidden, &m);
+}
+
+static tri_status find_statistics(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
+  const cross_entropy *at = call->attributes;
+  const chunk_memory m = memory_of_chunk(run, call, first);
+  TRI_TRY(make_chunk_logits(run, call, first, rows));
+  TRI_KERNEL_CALL(run->queue, softmax_statistics, call->type, rows, at->weight.out, padded_vocabulary(at), m.logits,
+                  run->labels + first, at->first_id, m.maximum, m.sum, m.label_logit);
+  return join_slices(run, call, rows, &m);
+}
+
+/* Log-probabilities of this rank's labels, to where they are asked for. */
+static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  const chunk_memory m = memory_of_chunk(run, call, 0);
+  double *whole = at->context > 1 ? c->whole : NULL;
+  if (run->log_probs != NULL) c->log_probs = run->log_probs;
+  if (whole != NULL) TRI_KERNEL_CALL(run->queue, fill_zero, (size_t)whole_rows(at) * sizeof(double), whole);
+  TRI_KERNEL_CALL(run->queue, label_log_probs, call->type, call->rows, run->labels, run->global_rows, m.maximum, m.sum,
+                  m.label_logit, c->log_probs, whole);
+  return TRI_OK;
+}
+
+/* The loss, of pairs once and of labels on the rank that has them, and what each row's gradient is multiplied by. */
+static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
+  const cross_entropy *at = call->attributes;
+  const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
+  if (at->context > 1) TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT, TRI_FP64, whole_rows(at), c->whole));
+  TRI_KERNEL_CALL(run->queue, completion_slopes, &at->completions, run->segments, log_probs, run->reference,
+                  run->values, c->slopes, c->pair_losses);
+  TRI_KERNEL_CALL(run->queue, label_factors, &at->completions, call->rows, run->labels, run->weights, run->global_rows,
+                  run->segments, c->slopes, c->log_probs, run->values, c->factors, c->row_losses);
+  TRI_KERNEL_CALL(run->queue, sum_doubles, call->rows, c->row_losses, run->loss_sum, false);
+  if (at->context_rank == 0)
+    TRI_KERNEL_CALL(run->queue, sum_doubles, num_pairs(at), c->pair_losses, run->loss_sum, true);
+  return TRI_OK;
+}
+
+static tri_status run_completions(tri_run *run, const tri_op_call *call) {
+  const int64_t chunk = chunk_rows(call), chunks = (call->rows + chunk - 1) / chunk;
+  completions_memory c;
+  lay_out_completions(call, run->workspace, &c);
+  for (int64_t i = 0; i < chunks; i++) {
+    const int64_t first = i * chunk, left = call->rows - first;
+    TRI_TRY(find_statistics(run, call, first, left < chunk ? left : chunk));
+  }
+  TRI_TRY(find_log_probs(run, call, &c));
+  if (!run->training) {
+    TRI_KERNEL_CALL(run->queue, fill_zero, sizeof *run->loss_sum, run->loss_sum);
+    return TRI_OK;
+  }
+  TRI_TRY(find_factors(run, call, &c));
+  for (int64_t i = chunks - 1; i >= 0; i--) {
+    const int64_t first = i * chunk, left = call->rows - first, rows = left < chunk ? left : chunk;
+    const chunk_products p = products_of(call, rows);
+    const chunk_memory m = memory_of_chunk(run, call, first);
+    if (i < chunks - 1) TRI_TRY(make_chunk_logits(run, call, first, rows));
+    TRI_TRY(run_gradients(run, call, first, &p, &m, c.factors + first));
+  }
+  return TRI_OK;
 }
 
 static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  if (at->of_completions) return run_completions(run, call);
   int64_t chunk = chunk_rows(call);
   int64_t total = tri_run_rows(run, call);
   for (int64_t first = 0; first < total; first += chunk) {
@@ -232,6 +366,13 @@ static double copied_bytes(const tri_op_call *call) {
   return (has_form(call) ? 2.0 * wide : 0.0) + (sums ? (double)tri_dtype_bytes(call->type) : 0.0);
 }
 
+/* With an objective of completions the logits of all chunks but one are made twice. */
+static double products_again(const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  if (!at->of_completions || !call->training) return 0;
+  return 1.0 - (double)chunk_rows(call) / (double)call->rows;
+}
+
 /* Where a backward follows, the forward makes the gradients too: three products of one size, two where the weight is
  * frozen. The ranks of a tensor group join three numbers a row. A form of the logits, and the gradient of a bias, are
  * one more pass over them each. */
@@ -241,6 +382,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
   double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
                                                                    : tri_op_is_frozen(call, 0) ? 2.0
                                                                                                : 3.0;
+  products += products_again(call);
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   if (pass == TRI_PASS_BACKWARD_INPUT) {
@@ -261,7 +403,10 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .copied = rows * vocabulary * copied_bytes(call),
       .exchanges = {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
                      .domain = TRI_DOMAIN_TENSOR,
-                     .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))}},
+                     .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))},
+                    {.collective = TRI_COLLECTIVE_ALL_REDUCE,
+                     .domain = TRI_DOMAIN_CONTEXT,
+                     .bytes = at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0}},
   };
 }
 
@@ -277,12 +422,19 @@ static const tri_op op_cross_entropy = {
     .cost = op_cross_entropy_cost,
 };
 
-tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
-                                int32_t weight) {
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
+                                const tri_preference_settings *preference, int32_t hidden, int32_t weight) {
   const void *at = NULL;
   cross_entropy attributes = {.weight = {width, 0, TRI_WEIGHT_OUT_IN},
                               .slices = tri_op_list_ranks(list, TRI_DOMAIN_TENSOR),
-                              .form = {logits.scale, logits.soft_cap}};
+                              .form = {logits.scale, logits.soft_cap},
+                              .of_completions = preference != NULL && !list->scores,
+                              .context = tri_op_list_ranks(list, TRI_DOMAIN_CONTEXT),
+                              .context_rank = tri_op_list_rank(list, TRI_DOMAIN_CONTEXT)};
+  if (attributes.of_completions) {
+    attributes.completions = (tri_completions){
+        .preference = *preference, .sequences = list->batch, .tokens = list->tokens, .pairs = list->tokens};
+  }
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   tri_op_call call = tri_op_call_of(&op_cross_entropy, at);

@@ -20,6 +20,7 @@ tri_status tri_op_list_create(int64_t batch, int64_t sequence, tri_dtype type, b
   list->type = type;
   list->training = training;
   list->layer = -1;
+  list->columns = TRI_COLUMNS_ALWAYS;
   list->shard.seat = tri_mesh_seat_alone();
   *out = list;
   return TRI_OK;

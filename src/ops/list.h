@@ -6,6 +6,7 @@
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
+#include "base/batch_columns.h"
 #include "mesh/domain.h"
 #include "ops/op.h"
 
@@ -102,8 +103,9 @@ typedef struct tri_op_list {
   bool recomputable;      /* given to the next calls (op.h) */
   tri_dtype type;
   bool training;
-  bool generating; /* given to the next calls */
-  bool scores;     /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
+  bool generating;  /* given to the next calls */
+  unsigned columns; /* of a sample that the batches have (base/batch_columns.h); TRI_COLUMNS_ALWAYS after create */
+  bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
   const tri_op_parameter *parameters; /* [num_parameters], the family's, then LoRA factors; NULL: all are trained and
                                          wide, and the number of each is its index */
   int64_t num_parameters;

@@ -4,6 +4,7 @@
 #define TRI_OPS_OPS_H
 
 #include "device/activation.h"
+#include "device/preference.h"
 #include "ops/list.h"
 #include "ops/rope_scaling.h"
 
@@ -138,9 +139,10 @@ typedef struct tri_logits {
 static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1}; }
 
 /* Output projection with weight[V, C] and cross entropy with the run's labels, in chunks of rows: the end of a list.
- * vocab_size is that of the whole model. */
-tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
-                                int32_t weight);
+ * vocab_size is that of the whole model. `preference`: a loss of completions, beside which labels may have a weight in
+ * the cross entropy (device/completions.h); NULL: the cross entropy alone. */
+tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
+                                const tri_preference_settings *preference, int32_t hidden, int32_t weight);
 
 /* logits[B, V] (wide) of the last position of each sequence: the end of a list for generating. */
 tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,

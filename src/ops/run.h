@@ -95,8 +95,9 @@ struct tri_run {
   void *to_send;                 /* stage_output's rows, for the next stage                  */
   const void *received_gradient; /* of stage_output's rows                                   */
   void *gradient_to_send;        /* of stage_input's rows                                    */
-#define TRI_RUN_COLUMN_(NAME, TYPE, MORE) const TYPE *NAME;
-  TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens */
+#define TRI_RUN_COLUMN_(NAME, TYPE, ...) const TYPE *NAME;
+  TRI_SAMPLE_COLUMNS(TRI_RUN_COLUMN_) /* each [batch, sequence]: this rank's tokens, or of whole sequences; NULL where
+                                         the objective does not have it */
   TRI_CUT_COLUMNS(TRI_RUN_COLUMN_)    /* NULL where they are not needed: global_rows where this rank has all rows */
 #undef TRI_RUN_COLUMN_
   const int64_t *send_begins, *receive_begins; /* engine/batch.h */
@@ -107,6 +108,8 @@ struct tri_run {
                                     no query is in two slices of a list. All begins are host memory */
   const tri_step_values *values; /* of the step at hand; NULL without training */
   int64_t sample;                /* number of the first sequence in the step, of all ranks' */
+  double *log_probs;             /* [batch, sequence]: receives those of this rank's labels, 0 where none counts; NULL:
+                                    not asked for */
   double *loss_sum;              /* receives the sum of labels' losses times their weights; NULL: no list has a loss */
   double *router_loss; /* receives what a router adds to the loss, and is 0 outside of it; NULL: not asked for */
   tri_exact_sum *router_losses; /* receives it, router by router: the sum of any layers is that of all, to the bit */

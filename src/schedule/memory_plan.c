@@ -325,7 +325,9 @@ static void plan_column(tri_memory_plan *plan, tri_batch_column column, int64_t 
 }
 
 static void plan_columns(const tri_op_list *list, const tri_op_context *context, tri_memory_plan *plan) {
-#define PLAN_SAMPLE(NAME, TYPE, BLANK) plan_column(plan, TRI_COLUMN_##NAME, list->batch * list->sequence, sizeof(TYPE));
+  const int64_t OWN = list->batch * list->sequence, WHOLE = list->batch * list->tokens;
+#define PLAN_SAMPLE(NAME, TYPE, BLANK, ROWS, WANTED)                                                                   \
+  plan_column(plan, TRI_COLUMN_##NAME, (list->columns & TRI_COLUMN_BIT(NAME)) != 0 ? ROWS : 0, sizeof(TYPE));
 #define PLAN_CUT(NAME, TYPE, ROWS)                                                                                     \
   plan_column(plan, TRI_COLUMN_##NAME, cut_rows(list, context, TRI_CUT_ROWS_##ROWS), sizeof(TYPE));
   TRI_SAMPLE_COLUMNS(PLAN_SAMPLE)
@@ -396,7 +398,7 @@ static size_t most_passing(const tri_memory_request *request) {
   return most;
 }
 
-/* Routers count in training. */
+/* Routers count in training. Behind their counts come the log-probabilities of labels. */
 static void find_routers(const tri_memory_request *request, tri_memory_plan *plan) {
   for (int64_t c = 0; c < request->num_chunks; c++) {
     plan->chunks[c].first_router = plan->num_routers;
@@ -407,6 +409,11 @@ static void find_routers(const tri_memory_request *request, tri_memory_plan *pla
   plan->result_counts = tri_bytes_in_lines(sizeof(tri_step_results));
   plan->results_bytes =
       plan->result_counts + (size_t)(plan->num_routers * (plan->router_experts + 1)) * sizeof(int64_t);
+  if (!request->label_results) return;
+  const int64_t rows = request->lists[0]->batch * request->lists[0]->sequence;
+  plan->result_labels = tri_bytes_in_lines(plan->results_bytes);
+  plan->results_bytes =
+      tri_bytes_plus(plan->result_labels, tri_bytes_times((size_t)(request->num_batches * rows), sizeof(double)));
 }
 
 /* Scratch memory of the update, and of what is read before the first step: nothing else is alive then. */

@@ -68,8 +68,9 @@ typedef struct tri_memory_plan {
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;
-  size_t results_bytes; /* of tri_step_results and the counts of routers behind it */
+  size_t results_bytes; /* of tri_step_results, and what is behind it */
   size_t result_counts; /* offset of these counts [num_routers, router_experts + 1] in the results */
+  size_t result_labels; /* offset of log-probabilities of labels [num_batches, rows] in the results; 0: none */
   int64_t num_routers, router_experts;
   size_t row_bytes, stage_buffer_bytes;        /* of a message between stages; the same with padding */
   size_t batch_bytes;                          /* of one batch, which begins with the ids */
@@ -103,6 +104,7 @@ typedef struct tri_memory_request {
   size_t exchange_bytes; /* of host memory: staging of collectives if the host does not see the device's memory; then
                             stage buffers have copies in host memory, too, unless MPI is device-aware. 0: neither */
   size_t sums_bytes;     /* of device memory: scratch of collectives if MPI is device-aware; else 0 */
+  bool label_results;    /* results of a step have the log-probability of each label of its micro-batches */
   int64_t num_batches;   /* micro-batches of the first list's size that are held at once */
   int64_t stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS]; /* number of each kind */
   const tri_device_description *device; /* says the bytes of scratch and packed weights; NULL: plan without them */

@@ -184,7 +184,7 @@ static tri_status statistics(bench *b) {
 }
 static tri_status gradient(bench *b) {
   return KERNEL(softmax_gradient, b->type, LOSS_ROWS, VOCABULARY, VOCABULARY, (tri_logit_form){1, 0}, X, b->ids,
-                b->rows[1], 0, &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
+                b->rows[1], NULL, 0, &(tri_step_values){.loss_scale = 1}, b->rows[2], b->rows[3],
                 b->type == TRI_BF16 ? 2 * VOCABULARY : VOCABULARY, Z);
 }
 static tri_status adamw(bench *b) {

@@ -156,7 +156,8 @@ void cases_softmax_loss(checker *c, tri_dtype type) {
 static tri_status run_gradient(const problem *p, tri_queue *queue, char *const *memory) {
   const loss_call *x = p->with;
   return KERNEL(queue, softmax_gradient, p->type, x->rows, x->vocabulary, x->ld, x->form, AT(x->logits), AT(x->labels),
-                AT(x->weights), x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld, AT(x->out));
+                AT(x->weights), NULL, x->first_id, AT(x->values), AT(x->maximum), AT(x->sum), x->gradient_ld,
+                AT(x->out));
 }
 
 /* In the logits' own memory: an array of the gradient's type that begins as one of logits. */

@@ -314,7 +314,7 @@ static tri_status work_gradient(tri_queue *queue, void *context, int round) {
   const loss_call *c = context;
   (void)round;
   TRI_KERNEL_CALL(queue, softmax_gradient, c->s->type, c->rows, c->vocabulary, c->vocabulary, (tri_logit_form){1, 0},
-                  c->logits, c->labels, c->weights, 0, c->values, c->maximum, c->sum,
+                  c->logits, c->labels, c->weights, NULL, 0, c->values, c->maximum, c->sum,
                   c->vocabulary * (int64_t)(tri_dtype_bytes(c->s->wide) / tri_dtype_bytes(c->s->type)), c->logits);
   return TRI_OK;
 }

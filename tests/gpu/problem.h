@@ -10,7 +10,7 @@
 #include "device/kernels.h"
 #include "device/queue.h"
 
-enum { MOST_ARGUMENTS = 12, MOST_REGIONS = 3, NUM_SPACES = 2 };
+enum { MOST_ARGUMENTS = 14, MOST_REGIONS = 3, NUM_SPACES = 2 };
 
 typedef struct checker checker;
 typedef struct problem problem;
@@ -132,6 +132,10 @@ typedef struct kernel_cases {
   X(softmax_rescale) \
   X(softmax_loss) \
   X(softmax_gradient) \
+  X(label_log_probs) \
+  X(completion_slopes) \
+  X(label_factors) \
+  X(sum_doubles) \
   X(adamw) \
   X(lion) \
   X(sgd) \

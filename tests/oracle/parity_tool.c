@@ -276,7 +276,8 @@ static tri_status samples_command(char **a) {
   TRI_TRY(tri_alloc("samples", (size_t)(3 * sequence * count), sizeof *out, &out));
   for (int64_t i = 0; i < count; i++) {
     int32_t *at = out + 3 * i * sequence;
-    TRI_TRY(tri_source_read(&source, i, &(tri_sample){at, at + sequence, at + 2 * sequence, NULL}));
+    TRI_TRY(
+        tri_source_read(&source, i, &(tri_sample){.ids = at, .labels = at + sequence, .positions = at + 2 * sequence}));
   }
   TRI_TRY(tri_file_replace(a[5], out, (size_t)(3 * sequence * count) * sizeof *out));
   printf("{\"per_epoch\": %" PRId64 "}\n", source.per_epoch);

@@ -127,7 +127,7 @@ static unsigned char *run_gradient(gpu_bench *b, const problem *p, const statist
   void *gradient = p->in_place ? logits : put_poison(b, p->rows * ld, p->type);
   b->misaligned = 0;
   const tri_step_values *step = gpu_put(b, &values, sizeof values, sizeof values);
-  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, p->form, logits, labels, put_weights(b, p),
+  KERNEL(softmax_gradient, p->type, p->rows, p->vocabulary, p->ld, p->form, logits, labels, put_weights(b, p), NULL,
          p->first_id, step, maximum, sum, ld, gradient);
   unsigned char *out = gpu_bytes((size_t)(p->rows * ld) * narrow);
   gpu_get(b, gradient, out);

@@ -128,8 +128,8 @@ static void check_exp(tri_device *device) {
   const tri_step_values plain = {.loss_scale = 1.0};
   const float whole = 1;
   make_grid(-120.0f, 88.0f);
-  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, (tri_logit_form){1, 0}, grid_x, &label, &whole, 0, &plain,
-                  &zero, &one, GRID, grid_y));
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, GRID, GRID, (tri_logit_form){1, 0}, grid_x, &label, &whole, NULL, 0,
+                  &plain, &zero, &one, GRID, grid_y));
   for (int i = 0; i < GRID; i++) {
     double expected = exp((double)grid_x[i]), error = fabs((double)grid_y[i] - expected);
     double room = expected < 1.22e-38 ? 1.22e-38 : 2.5e-7 * expected;
@@ -601,7 +601,7 @@ static void check_by_hand(tri_device *device) {
   float maximum = 0, sum = 0, at_label = 9, loss = 0, gradient[2];
   CHECK_OK(KERNEL(softmax_statistics, TRI_FP32, 1, 2, 2, logits, &label, 0, &maximum, &sum, &at_label));
   CHECK_OK(KERNEL(softmax_loss, TRI_FP32, 1, &label, &label_weight, &maximum, &sum, &at_label, &loss));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, (tri_logit_form){1, 0}, logits, &label, &label_weight, 0,
+  CHECK_OK(KERNEL(softmax_gradient, TRI_FP32, 1, 2, 2, (tri_logit_form){1, 0}, logits, &label, &label_weight, NULL, 0,
                   &(tri_step_values){.loss_scale = 2.0}, &maximum, &sum, 2, gradient));
   assert_true(fabs((double)loss - 0.5 * log(4.0)) < 3e-7);
   assert_true(fabs((double)gradient[0] + 0.75) < 5e-7 && fabs((double)gradient[1] - 0.75) < 5e-7);

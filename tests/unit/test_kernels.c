@@ -475,7 +475,7 @@ static tri_status softmax_call(tri_device *device, bench *b) {
   TRI_TRY(KERNEL(softmax_loss, b->type, b->rows, labels, weights_of(b), data_of(b, 1), data_of(b, 2), data_of(b, 3),
                  data_of(b, 4)));
   return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, (tri_logit_form){1, 0}, data_of(b, 0),
-                labels, weights_of(b), 3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2),
+                labels, weights_of(b), NULL, 3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2),
                 b->width + 1, data_of(b, 5));
 }
 
@@ -495,7 +495,8 @@ static tri_status logits_call(tri_device *device, bench *b) {
   TRI_TRY(KERNEL(softmax_statistics, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), labels, 3, data_of(b, 1),
                  data_of(b, 2), data_of(b, 3)));
   return KERNEL(softmax_gradient, b->type, b->rows, b->width, b->width + 3, form, data_of(b, 0), labels, weights_of(b),
-                3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1, data_of(b, 4));
+                NULL, 3, &(tri_step_values){.loss_scale = 0.125}, data_of(b, 1), data_of(b, 2), b->width + 1,
+                data_of(b, 4));
 }
 
 static void adamw_arguments(bench *b) {
@@ -718,9 +719,9 @@ static void test_softmax_gradient_over_its_logits(void **state) {
   tri_random_key key = tri_random_stream(3, TRI_RANDOM_TEST, 99);
   for (int i = 0; i < ROWS * LD; i++) logits[i] = (float)tri_random_normal(key, (uint64_t)i);
   CHECK_OK(KERNEL(softmax_statistics, TRI_BF16, ROWS, WIDTH, LD, logits, labels, 0, maximum, sum, label_logit));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, 0,
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, NULL, 0,
                   &values, maximum, sum, 2 * LD, apart));
-  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, 0,
+  CHECK_OK(KERNEL(softmax_gradient, TRI_BF16, ROWS, WIDTH, LD, (tri_logit_form){1, 0}, logits, labels, weights, NULL, 0,
                   &values, maximum, sum, 2 * LD, logits));
   for (int r = 0; r < ROWS; r++) {
     assert_memory_equal(apart + r * 2 * LD, (const uint16_t *)(const void *)logits + r * 2 * LD,

@@ -255,7 +255,7 @@ static tri_status launch_rest(tri_device *device, tri_dtype type, const model *m
   TRI_KERNEL_CALL(q, softmax_rescale, type, m->rows, x, x, x);
   TRI_KERNEL_CALL(q, softmax_loss, type, m->rows, labels, weights, x, x, x, x);
   TRI_KERNEL_CALL(q, softmax_gradient, type, m->rows, m->vocabulary, m->vocabulary, (tri_logit_form){1, 0}, x, labels,
-                  weights, 0, values, x, x, m->vocabulary, x);
+                  weights, NULL, 0, values, x, x, m->vocabulary, x);
   TRI_KERNEL_CALL(q, adamw, type, parameters, &(tri_adamw){0.9, 0.95, 1e-8, 0.1, 1}, values, x, x, x, x, x);
   TRI_KERNEL_CALL(q, block_squares, type, parameters, 256, x, (tri_exact_sum *)(void *)x);
   TRI_KERNEL_CALL(q, sum, type, m->rows, x, (double *)(void *)x, true);

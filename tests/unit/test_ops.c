@@ -462,7 +462,7 @@ static void test_position_offset(void **state) {
 static void build_cross_entropy_of(bench *b, double scale, double soft_cap, bool biased) {
   for (int i = 0; i < ROWS; i++) b->labels[i] = i == 2 ? -1 : (i * 3) % 7;
   int32_t x = input(b, 5), weight = parameter(b, 7, 5, false), bias = biased ? parameter(b, 7, 0, false) : -1;
-  CHECK_OK(tri_op_cross_entropy(b->list, 5, 7, (tri_logits){scale, soft_cap, bias}, x, weight));
+  CHECK_OK(tri_op_cross_entropy(b->list, 5, 7, (tri_logits){scale, soft_cap, bias}, NULL, x, weight));
 }
 static void build_cross_entropy(bench *b) { build_cross_entropy_of(b, 1, 0, false); }
 static void build_scaled_logits(bench *b) { build_cross_entropy_of(b, -0.7, 0, false); }
@@ -499,7 +499,7 @@ static void test_loss_of_formed_logits(void **state) {
   (void)state;
   bench b;
   const int32_t x = begin_logits(&b);
-  CHECK_OK(tri_op_cross_entropy(b.list, 5, 7, formed, x, 0));
+  CHECK_OK(tri_op_cross_entropy(b.list, 5, 7, formed, NULL, x, 0));
   lay_out(&b, false);
   const double got = loss(&b), *h = hidden_of(&b);
   double expected = 0;
@@ -632,7 +632,7 @@ static void test_accumulation(void **state) {
   CHECK_OK(
       tri_op_linear(b.list, 5, 5, TRI_WEIGHT_IN_OUT, x1, parameter(&b, 5, 5, false), parameter(&b, 5, 0, false), &x2));
   const tri_logits logits = {0.7, 2, parameter(&b, 4, 0, false)};
-  CHECK_OK(tri_op_cross_entropy(b.list, 5, 4, logits, x2, table));
+  CHECK_OK(tri_op_cross_entropy(b.list, 5, 4, logits, NULL, x2, table));
   check(&b, false, 2);
 }
 

@@ -425,7 +425,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
   for (int64_t row = 0; row < s->batch; row++) {
     int64_t at = row * s->sequence, index = first + row;
     bool padding = index >= s->packed.per_epoch;
-    const tri_sample to = {s->tokens + at, s->labels + at, positions + at, NULL};
+    const tri_sample to = {.ids = s->tokens + at, .labels = s->labels + at, .positions = positions + at};
     TRI_TRY(tri_source_read_in_order(&s->packed, padding ? 0 : index, &to));
     TRI_TRY(tri_source_places_in_order(&s->packed, padding ? 0 : index, s->places + at));
     for (int64_t i = at; i < at + s->sequence && padding; i++) s->labels[i] = TRI_LABEL_PADDING;

@@ -40,13 +40,51 @@ static tri_status gpu_softmax_loss(tri_queue *queue, tri_dtype type, int64_t row
 
 static tri_status gpu_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                        tri_logit_form form, const void *logits, const int32_t *labels,
-                                       const float *weights, int64_t first_id, const tri_step_values *values,
-                                       const void *maximum, const void *sum, int64_t gradient_ld, void *gradient) {
+                                       const float *weights, const double *factors, int64_t first_id,
+                                       const tri_step_values *values, const void *maximum, const void *sum,
+                                       int64_t gradient_ld, void *gradient) {
   const tri_gpu_shape a_block_each = {.x = rows};
   TRI_GPU_LAUNCH(softmax_gradient, type, a_block_each, .logits = logits, .labels = labels, .weights = weights,
-                 .values = values, .maximum = maximum, .sum = sum, .gradient = gradient, .vocabulary = vocabulary,
-                 .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id, .scale = form.scale,
-                 .soft_cap = form.soft_cap);
+                 .factors = factors, .values = values, .maximum = maximum, .sum = sum, .gradient = gradient,
+                 .vocabulary = vocabulary, .ld = ld, .gradient_ld = gradient_ld, .first_id = first_id,
+                 .scale = form.scale, .soft_cap = form.soft_cap);
+  return TRI_OK;
+}
+
+/* ---- objectives of completions ----------------------------------------------------------------------------------- */
+
+static tri_status gpu_label_log_probs(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                      const int32_t *places, const void *maximum, const void *sum,
+                                      const void *label_logit, double *log_probs, double *whole) {
+  TRI_GPU_LAUNCH(label_log_probs, type, threads_of_rows(rows, label_log_probs_threads), .labels = labels,
+                 .places = places, .maximum = maximum, .sum = sum, .label_logit = label_logit, .log_probs = log_probs,
+                 .whole = whole, .rows = rows);
+  return TRI_OK;
+}
+
+static tri_status gpu_completion_slopes(tri_queue *queue, const tri_completions *completions, const int32_t *segments,
+                                        const double *log_probs, const double *reference, const tri_step_values *values,
+                                        double *slopes, double *losses) {
+  const int64_t pairs = completions->sequences * completions->pairs;
+  TRI_GPU_LAUNCH(completion_slopes, TRI_FP64, threads_of_rows(pairs, completion_slopes_threads),
+                 .completions = *completions, .segments = segments, .log_probs = log_probs, .reference = reference,
+                 .values = values, .slopes = slopes, .losses = losses);
+  return TRI_OK;
+}
+
+static tri_status gpu_label_factors(tri_queue *queue, const tri_completions *completions, int64_t rows,
+                                    const int32_t *labels, const float *weights, const int32_t *places,
+                                    const int32_t *segments, const double *slopes, const double *log_probs,
+                                    const tri_step_values *values, double *factors, double *losses) {
+  TRI_GPU_LAUNCH(label_factors, TRI_FP64, threads_of_rows(rows, label_factors_threads), .completions = *completions,
+                 .labels = labels, .weights = weights, .places = places, .segments = segments, .slopes = slopes,
+                 .log_probs = log_probs, .values = values, .factors = factors, .losses = losses, .rows = rows);
+  return TRI_OK;
+}
+
+static tri_status gpu_sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
+  TRI_GPU_LAUNCH(sum_doubles, TRI_FP64, ((tri_gpu_shape){.x = 1}), .in = in, .out = out, .count = count,
+                 .accumulate = accumulate);
   return TRI_OK;
 }
 
@@ -56,4 +94,8 @@ void tri_gpu_fill_loss(tri_device_kernels *out) {
   out->softmax_rescale = gpu_softmax_rescale;
   out->softmax_loss = gpu_softmax_loss;
   out->softmax_gradient = gpu_softmax_gradient;
+  out->label_log_probs = gpu_label_log_probs;
+  out->completion_slopes = gpu_completion_slopes;
+  out->label_factors = gpu_label_factors;
+  out->sum_doubles = gpu_sum_doubles;
 }

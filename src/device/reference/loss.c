@@ -61,12 +61,14 @@ tri_status tri_reference_softmax_loss(tri_queue *queue, tri_dtype type, int64_t 
 
 tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary,
                                           int64_t ld, tri_logit_form form, const void *logits, const int32_t *labels,
-                                          const float *weights, int64_t first_id, const tri_step_values *values,
-                                          const void *maximum, const void *sum, int64_t gradient_ld, void *gradient) {
+                                          const float *weights, const double *factors, int64_t first_id,
+                                          const tri_step_values *values, const void *maximum, const void *sum,
+                                          int64_t gradient_ld, void *gradient) {
   (void)queue;
   tri_dtype wide = tri_dtype_wide(type);
   for (int64_t r = 0; r < rows; r++) {
-    const double scale = values->loss_scale * (double)weights[r] * form.scale;
+    const double factor = factors != NULL ? factors[r] : values->loss_scale * (double)weights[r];
+    const double scale = factor * form.scale;
     /* The gradient may lie over the logits: an element is never wider, so v is read before it is overwritten. */
     for (int64_t v = 0; v < vocabulary; v++) {
       const double logit = load(wide, logits, r * ld + v);
@@ -76,5 +78,53 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
       store(type, gradient, r * gradient_ld + v, labels[r] < 0 ? 0.0 : value);
     }
   }
+  return TRI_OK;
+}
+
+/* ---- objectives of completions ----------------------------------------------------------------------------------- */
+
+tri_status tri_reference_label_log_probs(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                         const int32_t *places, const void *maximum, const void *sum,
+                                         const void *label_logit, double *log_probs, double *whole) {
+  (void)queue;
+  const tri_dtype wide = tri_dtype_wide(type);
+  for (int64_t r = 0; r < rows; r++) {
+    const double log_prob = load(wide, label_logit, r) - load(wide, maximum, r) - log(load(wide, sum, r));
+    log_probs[r] = labels[r] < 0 ? 0.0 : log_prob;
+    if (whole != NULL) whole[places[r]] = log_probs[r];
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_completion_slopes(tri_queue *queue, const tri_completions *completions,
+                                           const int32_t *segments, const double *log_probs, const double *reference,
+                                           const tri_step_values *values, double *slopes, double *losses) {
+  (void)queue;
+  for (int64_t b = 0; b < completions->sequences; b++) {
+    const int64_t pairs = tri_completions_count(completions->tokens, segments + b * completions->tokens);
+    const int64_t first = b * completions->pairs, end = first + completions->pairs;
+    for (int64_t pair = first; pair < first + pairs; pair++)
+      tri_completions_pair(completions, pair, segments, log_probs, reference, values, slopes, losses);
+    for (int64_t pair = first + pairs; pair < end; pair++) slopes[2 * pair] = slopes[2 * pair + 1] = losses[pair] = 0;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_label_factors(tri_queue *queue, const tri_completions *completions, int64_t rows,
+                                       const int32_t *labels, const float *weights, const int32_t *places,
+                                       const int32_t *segments, const double *slopes, const double *log_probs,
+                                       const tri_step_values *values, double *factors, double *losses) {
+  (void)queue;
+  for (int64_t r = 0; r < rows; r++) {
+    tri_completions_row(completions, r, labels, weights, places, segments, slopes, log_probs, values, factors, losses);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_reference_sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
+  (void)queue;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += in[i];
+  *out = accumulate ? *out + sum : sum;
   return TRI_OK;
 }

@@ -122,7 +122,8 @@ typedef struct gradient_job {
   const float *logits, *maximum, *sum;
   const int32_t *labels;
   const float *weights;
-  double scale, share; /* of the whole gradient; 1 / the cap of the logits, or 0 */
+  const double *factors; /* NULL: scale times the weights */
+  double scale, share;   /* of the whole gradient; 1 / the cap of the logits, or 0 */
   void *gradient;
 } gradient_job;
 
@@ -132,7 +133,8 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
   int64_t at = r * job->gradient_ld, label = job->labels[r] - job->first_id;
   bool inside = label >= 0 && label < job->vocabulary;
   double label_logit = inside ? (double)row[label] : 0.0;
-  double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * (double)job->weights[r];
+  const double weight = job->factors != NULL ? job->factors[r] : (double)job->weights[r];
+  double maximum = (double)job->maximum[r], sum = (double)job->sum[r], scale = job->scale * weight;
   const float factor = (float)(scale / sum);
   if (job->share > 0) {
     probabilities(type, row, job->vocabulary, job->maximum[r], factor, (float)job->share, job->gradient, at);
@@ -147,8 +149,8 @@ INLINE void gradient_row(tri_dtype type, const gradient_job *job, int64_t r) {
 
 static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t rows, int64_t vocabulary, int64_t ld,
                                    tri_logit_form form, const void *logits, const int32_t *labels, const float *weights,
-                                   int64_t first_id, const tri_step_values *values, const void *maximum,
-                                   const void *sum, int64_t gradient_ld, void *gradient) {
+                                   const double *factors, int64_t first_id, const tri_step_values *values,
+                                   const void *maximum, const void *sum, int64_t gradient_ld, void *gradient) {
   const gradient_job job = {.vocabulary = vocabulary,
                             .ld = ld,
                             .gradient_ld = gradient_ld,
@@ -158,7 +160,8 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
                             .sum = sum,
                             .labels = labels,
                             .weights = weights,
-                            .scale = values->loss_scale * form.scale,
+                            .factors = factors,
+                            .scale = (factors != NULL ? 1.0 : values->loss_scale) * form.scale,
                             .share = form.soft_cap > 0 ? 1.0 / form.soft_cap : 0.0,
                             .gradient = gradient};
 #pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * vocabulary > TRI_ALONE)
@@ -172,10 +175,63 @@ static tri_status softmax_gradient(tri_queue *queue, tri_dtype type, int64_t row
   return TRI_OK;
 }
 
+/* ---- objectives of completions ----------------------------------------------------------------------------------- */
+
+static tri_status label_log_probs(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,
+                                  const int32_t *places, const void *maximum, const void *sum, const void *label_logit,
+                                  double *log_probs, double *whole) {
+  (void)queue;
+  (void)type;
+  for (int64_t r = 0; r < rows; r++) {
+    const double log_prob = (double)((const float *)label_logit)[r] - (double)((const float *)maximum)[r] -
+                            log((double)((const float *)sum)[r]);
+    log_probs[r] = labels[r] < 0 ? 0.0 : log_prob;
+    if (whole != NULL) whole[places[r]] = log_probs[r];
+  }
+  return TRI_OK;
+}
+
+static tri_status completion_slopes(tri_queue *queue, const tri_completions *completions, const int32_t *segments,
+                                    const double *log_probs, const double *reference, const tri_step_values *values,
+                                    double *slopes, double *losses) {
+  (void)queue;
+  for (int64_t b = 0; b < completions->sequences; b++) {
+    const int64_t pairs = tri_completions_count(completions->tokens, segments + b * completions->tokens);
+    const int64_t first = b * completions->pairs, end = first + completions->pairs;
+    for (int64_t pair = first; pair < first + pairs; pair++)
+      tri_completions_pair(completions, pair, segments, log_probs, reference, values, slopes, losses);
+    for (int64_t pair = first + pairs; pair < end; pair++) slopes[2 * pair] = slopes[2 * pair + 1] = losses[pair] = 0;
+  }
+  return TRI_OK;
+}
+
+static tri_status label_factors(tri_queue *queue, const tri_completions *completions, int64_t rows,
+                                const int32_t *labels, const float *weights, const int32_t *places,
+                                const int32_t *segments, const double *slopes, const double *log_probs,
+                                const tri_step_values *values, double *factors, double *losses) {
+  (void)queue;
+  for (int64_t r = 0; r < rows; r++) {
+    tri_completions_row(completions, r, labels, weights, places, segments, slopes, log_probs, values, factors, losses);
+  }
+  return TRI_OK;
+}
+
+static tri_status sum_doubles(tri_queue *queue, int64_t count, const double *in, double *out, bool accumulate) {
+  (void)queue;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i++) sum += in[i];
+  *out = accumulate ? *out + sum : sum;
+  return TRI_OK;
+}
+
 void TRI_KERNEL(table_loss)(tri_device_kernels *table) {
   table->softmax_logits = softmax_logits;
   table->softmax_statistics = softmax_statistics;
   table->softmax_rescale = softmax_rescale;
   table->softmax_loss = softmax_loss;
   table->softmax_gradient = softmax_gradient;
+  table->label_log_probs = label_log_probs;
+  table->completion_slopes = completion_slopes;
+  table->label_factors = label_factors;
+  table->sum_doubles = sum_doubles;
 }

@@ -138,7 +138,8 @@ KERNEL(softmax_gradient) {
   const int aligned = is_aligned(out);
   const int counted = a.labels[r] >= 0;
   const wide most = ((const wide *)a.maximum)[r],
-             scale = (wide)a.values->loss_scale * (wide)a.weights[r] * (wide)a.scale;
+             factor = a.factors != 0 ? (wide)a.factors[r] : (wide)a.values->loss_scale * (wide)a.weights[r],
+             scale = factor * (wide)a.scale;
   const wide each = 1 / ((const wide *)a.sum)[r], share = a.soft_cap > 0 ? 1 / (wide)a.soft_cap : 0;
   for (int64_t base = 0; base < a.vocabulary; base += (int64_t)threads() * TAKEN) {
     const int64_t first = base + thread() * VECTOR, step = (int64_t)threads() * VECTOR;
@@ -156,4 +157,40 @@ KERNEL(softmax_gradient) {
     for (int i = 0; i < GRADIENT_VECTORS; i++)
       store_gradient(out, first + i * step, a.vocabulary, aligned, x + i * VECTOR);
   }
+}
+
+/* ---- objectives of completions ----------------------------------------------------------------------------------- */
+
+KERNEL(label_log_probs) {
+  const wide *maximum = (const wide *)a.maximum, *sum = (const wide *)a.sum, *logit = (const wide *)a.label_logit;
+  const int64_t r = block_x() * threads() + thread();
+  if (r >= a.rows) return;
+  const double log_prob = (double)logit[r] - (double)maximum[r] - log((double)sum[r]);
+  a.log_probs[r] = a.labels[r] < 0 ? 0 : log_prob;
+  if (a.whole != 0) a.whole[a.places[r]] = a.log_probs[r];
+}
+
+KERNEL(completion_slopes) {
+  const int64_t pair = block_x() * threads() + thread();
+  if (pair >= a.completions.sequences * a.completions.pairs) return;
+  tri_completions_pair(&a.completions, pair, a.segments, a.log_probs, a.reference, a.values, a.slopes, a.losses);
+}
+
+KERNEL(label_factors) {
+  const int64_t r = block_x() * threads() + thread();
+  if (r >= a.rows) return;
+  tri_completions_row(&a.completions, r, a.labels, a.weights, a.places, a.segments, a.slopes, a.log_probs, a.values,
+                      a.factors, a.losses);
+}
+
+typedef struct doubles_shared {
+  double each[MOST_WARPS];
+} doubles_shared;
+
+KERNEL(sum_doubles) {
+  SHARED(doubles_shared, shared);
+  double own = 0;
+  for (int64_t i = thread(); i < a.count; i += threads()) own += a.in[i];
+  const double sum = block_sum_double(own, shared->each);
+  if (thread() == 0) *a.out = a.accumulate ? *a.out + sum : sum;
 }

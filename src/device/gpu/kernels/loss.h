@@ -2,6 +2,7 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_LOSS_H
 #define TRI_DEVICE_GPU_KERNELS_LOSS_H
 
+#include "device/completions.h"
 #include "device/step_values.h"
 
 #include <stdint.h>
@@ -11,14 +12,22 @@
   K(softmax_statistics, 256)                                                                                           \
   K(softmax_rescale, 256)                                                                                              \
   K(softmax_loss, 256)                                                                                                 \
-  K(softmax_gradient, 256)
+  K(softmax_gradient, 256)                                                                                             \
+  K(label_log_probs, 256)                                                                                              \
+  K(completion_slopes, 64)                                                                                             \
+  K(label_factors, 256)                                                                                                \
+  K(sum_doubles, 256)
 
 enum {
   softmax_logits_threads = 256,
   softmax_statistics_threads = 256,
   softmax_rescale_threads = 256,
   softmax_loss_threads = 256,
-  softmax_gradient_threads = 256
+  softmax_gradient_threads = 256,
+  label_log_probs_threads = 256,
+  completion_slopes_threads = 64,
+  label_factors_threads = 256,
+  sum_doubles_threads = 256
 };
 
 /* A block for each row, which is wide. soft_cap 0: without. */
@@ -55,11 +64,50 @@ typedef struct softmax_gradient_arguments {
   const void *logits;
   const int32_t *labels;
   const float *weights;
+  const double *factors; /* 0: the weights and the step's scale */
   const tri_step_values *values;
   const void *maximum, *sum;
   void *gradient;
   int64_t vocabulary, ld, gradient_ld, first_id;
   double scale, soft_cap; /* of the form of the logits */
 } softmax_gradient_arguments;
+
+/* A thread for each row. maximum, sum and label_logit are wide. */
+typedef struct label_log_probs_arguments {
+  const int32_t *labels, *places;
+  const void *maximum, *sum, *label_logit;
+  double *log_probs, *whole;
+  int64_t rows;
+} label_log_probs_arguments;
+
+/* A thread for each pair. */
+typedef struct completion_slopes_arguments {
+  tri_completions completions;
+  const int32_t *segments;
+  const double *log_probs, *reference;
+  const tri_step_values *values;
+  double *slopes, *losses;
+} completion_slopes_arguments;
+
+/* A thread for each row. */
+typedef struct label_factors_arguments {
+  tri_completions completions;
+  const int32_t *labels;
+  const float *weights;
+  const int32_t *places, *segments;
+  const double *slopes, *log_probs;
+  const tri_step_values *values;
+  double *factors, *losses;
+  int64_t rows;
+} label_factors_arguments;
+
+/* One block. */
+typedef struct sum_doubles_arguments {
+  const double *in;
+  double *out;
+  int64_t count;
+  int32_t accumulate;
+  int32_t no_padding;
+} sum_doubles_arguments;
 
 #endif
