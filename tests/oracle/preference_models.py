@@ -33,6 +33,10 @@ def shapes():
     yield "lm_head.weight", (vocab, width)
 
 
+def names():
+    return [name for name, _ in shapes()]
+
+
 def tensors_of(model):
     return {name: families.tensor_of("llama", f"{model} {name}", shape) for name, shape in shapes()}
 
