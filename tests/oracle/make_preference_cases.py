@@ -33,6 +33,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer  # noqa: E402
 
 logging.disable(logging.WARNING)
 datasets.disable_progress_bars()
+torch.set_num_threads(1)
 TRAINERS = {"DPO": (trl.DPOTrainer, trl.DPOConfig), "KTO": (trl.KTOTrainer, trl.KTOConfig), "CPO": (CPOTrainer, CPOConfig),
             "ORPO": (ORPOTrainer, ORPOConfig)}
 BETAS = (0.05, 0.3, 1.0)
@@ -169,7 +170,8 @@ def kto_loss_of(made, policy, reference, desirable):
     return loss, {key: values[-1] for key, values in made._metrics["train"].items()}
 
 
-def found_of(asked_case, folder):
+def result_of(asked_case, folder):
+    """Loss, metrics, and every parameter's gradient."""
     policy, reference = (llama_of(m) for m in (pm.MODELS if asked_case["policy"] == pm.MODELS[0] else pm.MODELS[::-1]))
     made = trainer_of(asked_case["trainer"], asked_case["arguments"], policy, reference, folder)
     if asked_case["trainer"] == "KTO":
@@ -178,12 +180,14 @@ def found_of(asked_case, folder):
         loss, metrics = loss_of(asked_case["trainer"], made, policy, reference)
     policy.zero_grad()
     loss.backward()
-    gradients, tensors = [], dict(policy.named_parameters())
-    for name, _ in pm.shapes():
-        g = tensors[name].grad.numpy()
-        gradients.append([float((g * g).sum()), *(float((g * pm.probe_of(n, name, g.shape)).sum()) for n in range(pm.PROBES))])
-    return dict(asked_case, value=loss.item(), metrics={key: float(value) for key, value in metrics.items() if key != "num_tokens"},
-                gradients=gradients)
+    return loss.item(), metrics, {name: tensor.grad.numpy() for name, tensor in policy.named_parameters()}
+
+
+def found_of(asked_case, folder):
+    loss, metrics, gradients = result_of(asked_case, folder)
+    said = [[float((g * g).sum()), *(float((g * pm.probe_of(n, name, g.shape)).sum()) for n in range(pm.PROBES))]
+            for name, g in ((name, gradients[name]) for name in pm.names())]
+    return dict(asked_case, value=loss, metrics={key: float(value) for key, value in metrics.items() if key != "num_tokens"}, gradients=said)
 
 
 # ---- the file --------------------------------------------------------------------------------------------------------
@@ -194,25 +198,23 @@ ABOUT = ("by tests/oracle/make_preference_cases.py with trl {trl}, transformers 
          "token]; `mismatched` has completion i behind the prompt of line i + 1")
 
 
-def sums_of(model, texts):
-    """As transformers finds them, one text at a time."""
-    theirs, found = llama_of(model), []
+def sums_of(theirs, texts):
+    """[text, 2] as transformers finds them, one text at a time."""
+    found = []
     for prompt, completion in texts:
         ids = torch.tensor([prompt + completion])
-        with torch.no_grad():
-            each = torch.log_softmax(theirs(input_ids=ids, use_cache=False).logits[0, :-1], -1).gather(-1, ids[0, 1:, None]).squeeze(-1)
-        found.append([each[len(prompt) - 1:].sum().item(), each.sum().item()])
-    return found
+        each = torch.log_softmax(theirs(input_ids=ids, use_cache=False).logits[0, :-1], -1).gather(-1, ids[0, 1:, None]).squeeze(-1)
+        found.append(torch.stack([each[len(prompt) - 1:].sum(), each.sum()]))
+    return torch.stack(found)
 
 
 def main():
-    torch.set_num_threads(1)
     with transformers_models.in_double(), tempfile.TemporaryDirectory() as folder:
         cases = [found_of(one, folder) for one in asked()]
         pairs, lines = pm.texts_of("pairs"), pm.texts_of("completions")
         texts = dict(chosen=[(p, c) for p, c, _ in pairs], rejected=[(p, r) for p, _, r in pairs], completions=[(p, c) for p, c in lines],
                      mismatched=mismatched([(p, c) for p, c in lines]))
-        sums = {model: {kind: sums_of(model, some) for kind, some in texts.items()} for model in pm.MODELS}
+        sums = {model: {kind: sums_of(llama_of(model), some).tolist() for kind, some in texts.items()} for model in pm.MODELS}
     head = dict(about=ABOUT.format(trl=trl.__version__, transformers=transformers.__version__, torch=torch.__version__), config=pm.CONFIG,
                 parameters=[[name, list(shape)] for name, shape in pm.shapes()], pairs=pairs, completions=lines, sums=sums)
     with open(sys.argv[1], "w") as f:
