@@ -10,33 +10,42 @@ enum {
   AVERAGED_REWARDS = 64,
 };
 
-/* Of the losses that are not here, nothing of it is true. */
-static const unsigned traits[] = {
-    [TRI_PREFERENCE_IPO] = AVERAGED,
-    [TRI_PREFERENCE_ROBUST] = SMOOTHED,
-    [TRI_PREFERENCE_SIGMOID_NORM] = AVERAGED,
-    [TRI_PREFERENCE_SIMPO] = SMOOTHED | GAMMA | AVERAGED | AVERAGED_REWARDS,
-    [TRI_PREFERENCE_CPO] = SMOOTHED,
-    [TRI_PREFERENCE_ORPO] = AVERAGED | AVERAGED_REWARDS,
-    [TRI_PREFERENCE_EXO_PAIR] = SMOOTHED | NEEDS_SMOOTHING,
-    [TRI_PREFERENCE_DISCOPOP] = TAU,
-    [TRI_PREFERENCE_KTO] = KL,
-    [TRI_PREFERENCE_APO_ZERO_UNPAIRED] = 0,
-};
+static unsigned traits_of(tri_preference_loss loss) {
+  switch (loss) {
+    case TRI_PREFERENCE_DPO:
+    case TRI_PREFERENCE_HINGE:
+    case TRI_PREFERENCE_APO_ZERO:
+    case TRI_PREFERENCE_APO_DOWN:
+    case TRI_PREFERENCE_NCA_PAIR:
+    case TRI_PREFERENCE_BCO_PAIR:
+    case TRI_PREFERENCE_SPPO_HARD:
+    case TRI_PREFERENCE_APO_ZERO_UNPAIRED: return 0;
+    case TRI_PREFERENCE_IPO:
+    case TRI_PREFERENCE_SIGMOID_NORM: return AVERAGED;
+    case TRI_PREFERENCE_ROBUST:
+    case TRI_PREFERENCE_CPO: return SMOOTHED;
+    case TRI_PREFERENCE_SIMPO: return SMOOTHED | GAMMA | AVERAGED | AVERAGED_REWARDS;
+    case TRI_PREFERENCE_ORPO: return AVERAGED | AVERAGED_REWARDS;
+    case TRI_PREFERENCE_EXO_PAIR: return SMOOTHED | NEEDS_SMOOTHING;
+    case TRI_PREFERENCE_DISCOPOP: return TAU;
+    case TRI_PREFERENCE_KTO: return KL;
+  }
+  return 0;
+}
 
-#define ROW(VALUE, word, is_paired, has_reference)                                                                     \
-  [TRI_PREFERENCE_##VALUE] = {.name = #word, .paired = is_paired != 0, .reference = has_reference != 0},
+#define ROW(VALUE, word, is_paired, has_reference) {.name = #word, .paired = is_paired, .reference = has_reference},
 
 tri_preference_rules tri_preference_rules_of(tri_preference_loss loss) {
   static const tri_preference_rules rows[] = {TRI_PREFERENCE_LOSSES(ROW)};
+  const unsigned traits = traits_of(loss);
   tri_preference_rules rules = rows[loss];
-  rules.label_smoothing = (traits[loss] & SMOOTHED) != 0;
-  rules.needs_label_smoothing = (traits[loss] & NEEDS_SMOOTHING) != 0;
-  rules.simpo_gamma = (traits[loss] & GAMMA) != 0;
-  rules.discopop_tau = (traits[loss] & TAU) != 0;
-  rules.kl = (traits[loss] & KL) != 0;
-  rules.averaged = (traits[loss] & AVERAGED) != 0;
-  rules.averaged_rewards = (traits[loss] & AVERAGED_REWARDS) != 0;
+  rules.label_smoothing = (traits & SMOOTHED) != 0;
+  rules.needs_label_smoothing = (traits & NEEDS_SMOOTHING) != 0;
+  rules.simpo_gamma = (traits & GAMMA) != 0;
+  rules.discopop_tau = (traits & TAU) != 0;
+  rules.kl = (traits & KL) != 0;
+  rules.averaged = (traits & AVERAGED) != 0;
+  rules.averaged_rewards = (traits & AVERAGED_REWARDS) != 0;
   return rules;
 }
 
