@@ -25,7 +25,9 @@ def computed(lines):
     return [[float(word) for word in line.split()] for line in out.splitlines()]
 
 
+@functools.cache
 def rules():
+    """{loss: what it takes}"""
     out = subprocess.run([TOOL, "rules"], capture_output=True, text=True, check=True).stdout
     return {line.split()[0]: set(line.split()[1:]) for line in out.splitlines()}
 
@@ -150,7 +152,7 @@ def test_gradients(policy):
 def test_metrics():
     """rewards/ and logps/: beta times S - R whatever the loss is, of means where TRL's trainer takes means from the start."""
     for case, out in zip(STORED["cases"], all_outputs()):
-        if case["loss"] is None or (case["trainer"], case["loss"]) in (("CPO", "ipo"), ("CPO", "hinge")):
+        if case["loss"] is None or (case["trainer"], case["loss"]) == ("CPO", "ipo"):  # which has rewards of means, unlike DPOTrainer's
             continue
         out, theirs = numpy.array(out), case["metrics"]
         if is_paired(case):
@@ -170,18 +172,15 @@ def test_metrics():
 
 def test_rules():
     """What of a setting changes a loss is what its rules say, and the same for the reference, and for lengths."""
-    first, second = [-9.0, -10.5, 4.0], [-11.0, -8.25, 7.0]
+    said, changes = rules(), dict(nothing={}, label_smoothing=dict(label_smoothing=0.2), simpo_gamma=dict(simpo_gamma=0.9), kl=dict(kl=0.7),
+                                  discopop_tau=dict(discopop_tau=0.3), reference=dict(reference=-10.25), averaged=dict(labels=5.0))
 
-    def out(loss, at=None, to=None, lengths=(4.0, 7.0), reference=0.0):
-        given = dict(DEFAULTS, label_smoothing=0.1) if "needs_label_smoothing" in rules()[loss] else dict(DEFAULTS)
-        given.update({} if at is None else {at: to})
-        one = [first[0], first[1] + reference, lengths[0]]
-        rest = [second[0], second[1], lengths[1]] if "paired" in rules()[loss] else ["1"]
-        return computed([[loss, *(given[key] for key in DEFAULTS), *one, *rest]])[0]
+    def line(loss, change):
+        given = {**DEFAULTS, "label_smoothing": 0.1 if "needs_label_smoothing" in said[loss] else 0.0, "reference": -10.5, "labels": 4.0, **change}
+        rest = [-11.0, -8.25, 7.0] if "paired" in said[loss] else ["1"]
+        return [loss, *(given[key] for key in DEFAULTS), -9.0, given["reference"], given["labels"], *rest]
 
-    for loss, said in rules().items():
-        plain = out(loss)
-        for key, to in (("label_smoothing", 0.2), ("simpo_gamma", 0.9), ("discopop_tau", 0.3), ("kl", 0.7)):
-            assert (out(loss, key, to)[:3] != plain[:3]) == (key in said), (loss, key)
-        assert (out(loss, reference=0.25)[:3] != plain[:3]) == ("reference" in said), loss
-        assert (out(loss, lengths=(5.0, 8.0))[:3] != plain[:3]) == ("averaged" in said), loss
+    out = iter(computed([line(loss, change) for loss in said for change in changes.values()]))
+    for loss, words in said.items():
+        found = {key: next(out)[:3] for key in changes}
+        assert {key for key in changes if found[key] != found["nothing"]} == words & set(changes), loss
