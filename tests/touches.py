@@ -65,6 +65,7 @@ TOUCHES = {
     "src/device/emulated": ["gpu/*", "oracle/test_gpu_choice.py", "oracle/test_device_faults.py", "oracle/test_kernel_check.py", "emulated/*"],
     "src/device/kinds": ["oracle/test_program_for_tests.py", "oracle/test_kernel_check.py"],
     "src/device/guarded": ["guarded/*", "oracle/test_attention.py", "comm/exchange-*"],
+    "src/device/preference.h": ["oracle/test_preference_losses.py"],
     "src/device/reference": [
         "oracle/test_attention.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_nf4.py",
         "oracle/test_optimizers.py", "gpu/kernel-check-*"],
@@ -79,6 +80,7 @@ TOUCHES = {
         "oracle/test_recompute.py",
         "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_extension_guides.py", "oracle/test_folders.py", "oracle/test_refused_there.py"],
+    "src/model/preference_losses.c": ["oracle/test_preference_losses.py"],
     "src/ops": [
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",

@@ -40,12 +40,14 @@ const char *const tri_file_transaction_names[] = {"train.bin",
                                                   "train.mask",
                                                   "validation.mask",
                                                   "tokenizer_config.json",
+                                                  "train.labels",
+                                                  "validation.labels",
                                                   NULL};
 enum { NUM_NAMES = sizeof tri_file_transaction_names / sizeof tri_file_transaction_names[0] - 1 };
 
 /* A record comes before its corpus and goes after it, so that a copy of the folder made in between never has a corpus
  * without the record that tells that it is not whole. */
-static const int order[NUM_NAMES] = {2, 7, 0, 1, 5, 8, 3, 4, 9, 6};
+static const int order[NUM_NAMES] = {2, 7, 10, 0, 1, 5, 8, 11, 3, 4, 9, 6};
 
 struct tri_file_transaction {
   char folder[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];

@@ -57,6 +57,11 @@ static tri_status read_variables(tri_chat_arena *arena, const json_t *root, tri_
   return TRI_OK;
 }
 
+tri_status tri_chat_conversation_read_beside(tri_chat_arena *arena, json_t *root, tri_chat_conversation *to) {
+  TRI_TRY(read_tools(arena, root, to));
+  return read_variables(arena, root, to);
+}
+
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out) {
   *out = (tri_chat_conversation){.messages = tri_chat_none(), .tools = tri_chat_none()};
@@ -75,8 +80,7 @@ tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const
     return TRI_OK;
   }
   if (read.num_trained == 0) return no_answer(&read);
-  TRI_TRY(read_tools(arena, root, &read));
-  TRI_TRY(read_variables(arena, root, &read));
+  TRI_TRY(tri_chat_conversation_read_beside(arena, root, &read));
   *out = read;
   return TRI_OK;
 }

@@ -35,4 +35,7 @@ tri_status tri_chat_conversation_read(tri_chat_arena *arena, json_t *root, const
 tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, const tri_chat_reading *how,
                                           tri_chat_conversation *out);
 
+/* What stands beside the messages of every form: `tools` and `chat_template_kwargs`. */
+tri_status tri_chat_conversation_read_beside(tri_chat_arena *arena, json_t *root, tri_chat_conversation *to);
+
 #endif

@@ -195,7 +195,7 @@ static tri_status read_template(tri_chat_format *format, const tri_chat_format_o
     if (options->file == NULL) TRI_TRY(read_files(format, folder));
     if (options->file == NULL && format->template == NULL) TRI_TRY(read_config(format, folder));
   }
-  if (format->template != NULL || none) return TRI_OK;
+  if (format->template != NULL || none || options->optional) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "there is no chat template: %s%s has neither chat_template.jinja nor \"chat_template\" in "
                   "tokenizer_config.json; give a file with --chat-template%s",

@@ -21,6 +21,7 @@ typedef struct tri_chat_format_options {
       *tokenizer;   /* the tokenizer.json or its folder; its tokenizer_config.json and chat_template.jinja are read */
   const char *file; /* of the template; NULL: the tokenizer's; "none": there is none */
   bool asked;       /* there has to be one, and "none" is not advice */
+  bool optional;    /* there may be none: records may be texts alone */
   const char *const *set; /* "NAME=VALUE", the value as JSON or, if it is not JSON, as a string */
   int num_set;
   const char *end; /* the tokenizer's end-of-text token, where its configuration names no eos_token; or NULL */

@@ -136,8 +136,7 @@ const char *tri_chat_form_names(void) {
 
 /* ---- which one --------------------------------------------------------------------------------------------------- */
 
-/* "`a`, `b`" */
-static const char *list_keys(const json_t *object, char *out, size_t out_bytes) {
+const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes) {
   size_t held = 0;
   out[0] = '\0';
   for (void *at = json_object_iter((json_t *)(uintptr_t)object); at != NULL && held + 80 < out_bytes;
@@ -168,21 +167,21 @@ static tri_status no_form(const json_t *root) {
   if (!is_null(json_object_get(root, "chosen")) && !is_null(json_object_get(root, "rejected"))) {
     return tri_fail(
         TRI_UNSUPPORTED,
-        "`chosen` and `rejected` are preferences, which are not trained on; to train on the chosen answers, "
-        "write them as `completion` beside `prompt`, or as `messages`");
+        "`chosen` and `rejected` are preferences: give --preferences in the place of --chat; to train on the chosen "
+        "answers alone, write them as `completion` beside `prompt`, or as `messages`");
   }
   for (int i = 0; i < NUM_FORMS; i++) {
     if (count_keys(root, &forms[i], &missing) == 0) continue;
     return tri_fail(TRI_BAD_FILE, "the record has `%s` but not `%s`, which belong together (form %s); it has %s",
                     forms[i].keys[strcmp(missing, forms[i].keys[0]) == 0], missing, forms[i].name,
-                    list_keys(root, keys, sizeof keys));
+                    tri_chat_list_keys(root, keys, sizeof keys));
   }
   return tri_fail(
       TRI_BAD_FILE,
       "the record has %s, which is not a known form: `messages`, `prompt` and `completion`, "
       "`conversations`, `instruction` and `output`, `question` and `answer`, `text`; give the key that holds "
       "the messages with --key",
-      list_keys(root, keys, sizeof keys));
+      tri_chat_list_keys(root, keys, sizeof keys));
 }
 
 /* The one that was asked for, by its name or by the key of its messages. */
@@ -192,7 +191,7 @@ static tri_status check_asked(const json_t *root, const tri_chat_reading *how, c
     const char *key = i == 0 && how->key != NULL ? how->key : form->keys[i];
     if (json_object_get(root, key) != NULL) continue;
     return tri_fail(TRI_BAD_FILE, "there is no key `%s`; it has %s: choose with %s", key,
-                    list_keys(root, keys, sizeof keys), how->key != NULL ? "--key" : "--form");
+                    tri_chat_list_keys(root, keys, sizeof keys), how->key != NULL ? "--key" : "--form");
   }
   return TRI_OK;
 }

@@ -37,4 +37,7 @@ tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, con
 /* Whether the form, or every form, reads this key of a record. */
 bool tri_chat_form_reads(const tri_chat_form *form, const tri_chat_reading *how, const char *key);
 
+/* "`a`, `b`": the keys of an object, as far as there is room. */
+const char *tri_chat_list_keys(const json_t *object, char *out, size_t out_bytes);
+
 #endif

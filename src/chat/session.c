@@ -60,12 +60,14 @@ void tri_chat_session_destroy(tri_chat_session *session) {
   tri_free(session);
 }
 
+tri_chat_arena *tri_chat_session_arena(tri_chat_session *session) { return &session->arena; }
+
 /* ---- rendering --------------------------------------------------------------------------------------------------- */
 
 /* As apply_chat_template: special tokens first, which whatever follows may replace. The first of equal names counts in
  * a template's variables last, so they are given in this order. */
-static tri_status render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count, bool prompt,
-                         tri_chat_rendered *out) {
+tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count,
+                                   bool prompt, tri_chat_rendered *out) {
   const tri_chat_format *format = session->format;
   int32_t own = c->variables == NULL ? 0 : (int32_t)c->variables->count, n = 0;
   tri_chat_value *v = NULL;
@@ -151,7 +153,7 @@ static tri_status take_generated(tri_chat_session *session, const tri_chat_conve
 /* Where the answer of a message begins in the whole. */
 static tri_status find_begin(tri_chat_session *session, const tri_chat_conversation *c, int64_t message, size_t *out) {
   const tri_chat_rendered *whole = &session->whole;
-  tri_status status = render(session, c, message, true, &session->before);
+  tri_status status = tri_chat_session_render(session, c, message, true, &session->before);
   if (status == TRI_OUT_OF_MEMORY) return status;
   if (status == TRI_OK && begins_with(whole, &session->before)) {
     *out = session->before.bytes;
@@ -187,7 +189,7 @@ static tri_status find_end(tri_chat_session *session, const tri_chat_conversatio
   const tri_chat_rendered *whole = &session->whole, *behind = &session->behind;
   *out = whole->bytes;
   if (message + 1 == c->num_messages) return TRI_OK;
-  tri_status status = render(session, c, message + 1, false, &session->behind);
+  tri_status status = tri_chat_session_render(session, c, message + 1, false, &session->behind);
   if (status == TRI_OUT_OF_MEMORY) return status;
   if (status == TRI_OK && begins_with(whole, behind)) {
     *out = behind->bytes;
@@ -260,7 +262,7 @@ static tri_status find_answers(tri_chat_session *session, const tri_chat_convers
 
 /* ---- without a template ------------------------------------------------------------------------------------------ */
 
-static tri_status append(tri_chat_rendered *to, tri_chat_value text) {
+tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text) {
   if (text.bytes > to->room - to->bytes) {
     size_t room = 2 * (to->bytes + text.bytes) + 4096;
     TRI_TRY(tri_realloc("a conversation", room, 1, &to->text));
@@ -275,13 +277,13 @@ static tri_status append(tri_chat_rendered *to, tri_chat_value text) {
 static tri_status append_end(tri_chat_session *session, tri_chat_value text) {
   tri_chat_value end = session->format->end;
   bool ended = text.bytes >= end.bytes && memcmp(text.text + text.bytes - end.bytes, end.text, end.bytes) == 0;
-  return ended ? TRI_OK : append(&session->whole, end);
+  return ended ? TRI_OK : tri_chat_rendered_append(&session->whole, end);
 }
 
 /* A text that is not a conversation: it is learnt as it is. */
 static tri_status take_text(tri_chat_session *session, tri_chat_value text) {
   session->whole.bytes = 0;
-  TRI_TRY(append(&session->whole, text));
+  TRI_TRY(tri_chat_rendered_append(&session->whole, text));
   TRI_TRY(append_end(session, text));
   return add_answer(session, 0, session->whole.bytes);
 }
@@ -301,8 +303,8 @@ static tri_status join_plain(tri_chat_session *session, const tri_chat_conversat
         "`system` has no place beside `prompt` and `completion` as they are (`--chat-template none`); write "
         "it into the prompt");
   }
-  TRI_TRY(append(whole, c->prompt));
-  TRI_TRY(append(whole, c->completion));
+  TRI_TRY(tri_chat_rendered_append(whole, c->prompt));
+  TRI_TRY(tri_chat_rendered_append(whole, c->completion));
   TRI_TRY(append_end(session, c->completion));
   return add_answer(session, c->prompt.bytes, whole->bytes);
 }
@@ -321,22 +323,22 @@ static tri_status answer(tri_chat_session *session, json_t *root, const tri_chat
   TRI_TRY(tri_chat_conversation_read(&session->arena, root, how, &c));
   if (c.text.kind == TRI_CHAT_STRING) return take_text(session, c.text);
   if (session->format->template == NULL) return join_plain(session, &c);
-  TRI_TRY(render(session, &c, c.num_messages, false, &session->whole));
+  TRI_TRY(tri_chat_session_render(session, &c, c.num_messages, false, &session->whole));
   bool tools = c.tools.kind != TRI_CHAT_NONE && session->format->tools_template != NULL;
   const tri_chat_template *template = tools ? session->format->tools_template : session->format->template;
   TRI_TRY(tri_chat_template_marks_answers(template) ? take_generated(session, &c) : find_answers(session, &c));
   return check_answers(session);
 }
 
-static tri_status name_line(const char *path, int64_t line, tri_status status) {
+tri_status tri_chat_name_line(const char *path, int64_t line, tri_status status) {
   char message[8192];
   if (status == TRI_OK || status == TRI_OUT_OF_MEMORY) return status;
   snprintf(message, sizeof message, "%s", tri_status_message());
   return tri_fail(status, "%s line %" PRId64 ": %s", path, line, message);
 }
 
-static tri_status parse(tri_chat_session *session, const char *path, int64_t line, const char *text, size_t bytes,
-                        json_t **out) {
+tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
+                                  size_t bytes, json_t **out) {
   tri_chat_arena_reset(&session->arena);
   session->num_answers = session->work = 0;
   return tri_json_parse_line(path, line, text, bytes, JSON_ALLOW_NUL | JSON_DECODE_ANY, out);
@@ -349,8 +351,8 @@ static void give(const tri_chat_session *session, tri_chat_answered *out) {
 tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,
                                  const char *text, size_t bytes, tri_chat_answered *out) {
   json_t *root = NULL;
-  TRI_TRY(parse(session, path, line, text, bytes, &root));
-  tri_status status = name_line(path, line, answer(session, root, how));
+  TRI_TRY(tri_chat_session_parse(session, path, line, text, bytes, &root));
+  tri_status status = tri_chat_name_line(path, line, answer(session, root, how));
   json_decref(root);
   if (status == TRI_OK) give(session, out);
   return status;
@@ -367,7 +369,7 @@ static tri_status render_messages(tri_chat_session *session, json_t *root, bool 
     return tri_fail(TRI_BAD_USAGE, "a conversation needs a chat template; give one with --chat-template FILE");
   }
   TRI_TRY(tri_chat_conversation_read_any(&session->arena, root, &messages, &c));
-  return render(session, &c, c.num_messages, prompt, out);
+  return tri_chat_session_render(session, &c, c.num_messages, prompt, out);
 }
 
 tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, const char **out, size_t *out_bytes) {

@@ -49,4 +49,18 @@ tri_status tri_chat_session_prompt(tri_chat_session *session, json_t *root, cons
 enum { TRI_TURN_END_BYTES = 256 };
 tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TURN_END_BYTES]);
 
+/* ---- for other readers of records (preference_session.h) --------------------------------------------------------- */
+
+/* Parses a record, for which the session's arena begins anew. */
+tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
+                                  size_t bytes, json_t **out);
+tri_chat_arena *tri_chat_session_arena(tri_chat_session *session);
+/* Renders the first `count` messages; `prompt`: with add_generation_prompt. The format must have a template. */
+tri_status tri_chat_session_render(tri_chat_session *session, const tri_chat_conversation *c, int64_t count,
+                                   bool prompt, tri_chat_rendered *out);
+/* Appends a string to a text. */
+tri_status tri_chat_rendered_append(tri_chat_rendered *to, tri_chat_value text);
+/* A failure's message begins with file and line. */
+tri_status tri_chat_name_line(const char *path, int64_t line, tri_status status);
+
 #endif

@@ -30,13 +30,14 @@ typedef struct mapped_file {
 
 struct tri_corpus {
   mapped_file idx, bin;
-  mapped_file mask; /* empty if there is none */
-  char *name;       /* the prefix */
+  mapped_file mask, labels; /* empty if there is none */
+  char *name;               /* the prefix */
   tri_corpus_index index;
   int64_t *starts; /* tokens before each sequence; NULL if contiguous */
   int64_t num_learnt;
-  char fingerprint[TRI_FINGERPRINT_BYTES]; /* of both of these */
+  char fingerprint[TRI_FINGERPRINT_BYTES]; /* of all of these */
   char tokens_fingerprint[TRI_FINGERPRINT_BYTES], mask_fingerprint[TRI_FINGERPRINT_BYTES];
+  char labels_fingerprint[TRI_FINGERPRINT_BYTES];
   tri_corpus_record record; /* empty if there is none */
 };
 
@@ -176,33 +177,45 @@ static tri_status read_record(const char *prefix, tri_corpus *corpus) {
   return status;
 }
 
+/* A file that lies beside a corpus: a mask, or labels. */
+typedef struct side_file {
+  const char *has, *suffix, *option; /* "a mask"; what `trireme prepare` makes it with */
+  const char *values;                /* what 0 and 1 are */
+} side_file;
+static const side_file mask_file = {"a mask", TRI_CORPUS_MASK_SUFFIX, "--chat",
+                                    "a mask has 0 (context) and 1 (learnt) alone"};
+static const side_file labels_file = {"labels", TRI_CORPUS_LABELS_SUFFIX, "--preferences",
+                                      "labels are 0 (undesirable) and 1 (desirable) alone"};
+
 /* A record that knows of a mask is of a corpus that has one, and the other way round: without its mask a corpus of
- * conversations would teach a model the questions too. */
-static tri_status check_mask(const tri_corpus *corpus, const char *path, const char *fingerprint) {
-  const tri_corpus_record *record = &corpus->record;
-  bool known = record->mask[0] != '\0', there = fingerprint[0] != '\0';
-  if (record->corpus[0] == '\0' || (known == there && strcmp(record->mask, fingerprint) == 0)) return TRI_OK;
+ * conversations would teach a model the questions too. So with labels. */
+static tri_status check_side(const tri_corpus *corpus, const char *path, const side_file *side, const char *recorded,
+                             const char *fingerprint) {
+  bool known = recorded[0] != '\0', there = fingerprint[0] != '\0';
+  if (corpus->record.corpus[0] == '\0' || (known == there && strcmp(recorded, fingerprint) == 0)) return TRI_OK;
+  const char *words[2] = {"does not know of the file ending in ", " beside it"};
+  if (known && there) words[0] = "is not of the file ending in ", words[1] = " beside it, which was changed";
+  char missing[64];
+  snprintf(missing, sizeof missing, "has %s, but there is no file of that name ending in ", side->has);
+  if (!there) words[0] = missing, words[1] = "";
   return tri_fail(TRI_BAD_FILE,
-                  "%s %s; copy all files of the corpus from one place, or make it again with `trireme prepare --chat "
+                  "%s %s%s%s; copy all files of the corpus from one place, or make it again with `trireme prepare %s "
                   "--force`",
-                  path,
-                  !there   ? "has a mask, but there is no file of that name ending in " TRI_CORPUS_MASK_SUFFIX
-                  : !known ? "does not know of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it"
-                           : "is not of the file ending in " TRI_CORPUS_MASK_SUFFIX " beside it, which was changed");
+                  path, words[0], side->suffix, words[1], side->option);
 }
 
-/* A byte for each token, 0 or 1. A loop without a branch, so that the compiler makes vectors of it. */
-static tri_status count_learnt(const char *path, const uint8_t *mask, size_t bytes, int64_t *out) {
+/* Bytes that are 0 or 1: how many are 1. A loop without a branch, so that the compiler makes vectors of it. */
+static tri_status count_ones(const char *path, const side_file *side, const uint8_t *data, size_t bytes, int64_t *out) {
   enum { CHUNK = 1 << 16 };
   *out = 0;
   for (size_t first = 0; first < bytes; first += CHUNK) {
     size_t end = bytes - first < CHUNK ? bytes : first + CHUNK, i = first;
     uint32_t sum = 0, any = 0;
-    for (; i < end; i++) sum += mask[i], any |= mask[i];
+    for (; i < end; i++) sum += data[i], any |= data[i];
     *out += sum;
     if (any <= 1) continue;
-    for (i = first; mask[i] <= 1;) i++;
-    return tri_fail(TRI_BAD_FILE, "%s: byte %zu is %d; a mask has 0 (context) and 1 (learnt) alone", path, i, mask[i]);
+    for (i = first; data[i] <= 1;) i++;
+    return tri_fail(TRI_BAD_FILE, "%s: byte %zu is %d; %s", path, i, data[i], side->values);
   }
   return TRI_OK;
 }
@@ -218,20 +231,55 @@ static tri_status open_mask(const char *prefix, tri_corpus *corpus) {
                     " tokens; a mask has a byte for each: make the corpus again with `trireme prepare --chat --force`",
                     path, corpus->mask.bytes, corpus->index.num_tokens);
   }
-  TRI_TRY(count_learnt(path, (const uint8_t *)corpus->mask.data, corpus->mask.bytes, &corpus->num_learnt));
+  TRI_TRY(count_ones(path, &mask_file, (const uint8_t *)corpus->mask.data, corpus->mask.bytes, &corpus->num_learnt));
   return tri_fingerprint_mask(corpus->mask.data, corpus->mask.bytes, corpus->mask_fingerprint);
 }
 
-/* The corpus's own fingerprint is of both from here on. */
-static tri_status read_mask(const char *prefix, tri_corpus *corpus) {
+static tri_status open_labels(const char *prefix, tri_corpus *corpus) {
   char path[TRI_PATH_BYTES];
-  const char *const both[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint};
+  int64_t desirable = 0;
+  TRI_TRY(tri_path_with(path, prefix, TRI_CORPUS_LABELS_SUFFIX));
+  if (!tri_path_exists(path)) return TRI_OK;
+  TRI_TRY(map_file(prefix, TRI_CORPUS_LABELS_SUFFIX, &corpus->labels));
+  if ((int64_t)corpus->labels.bytes != corpus->index.num_documents) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has %zu bytes, and the corpus beside it %" PRId64
+                    " documents; there is a label for each: make the corpus again with `trireme prepare --preferences "
+                    "--force`",
+                    path, corpus->labels.bytes, corpus->index.num_documents);
+  }
+  TRI_TRY(count_ones(path, &labels_file, (const uint8_t *)corpus->labels.data, corpus->labels.bytes, &desirable));
+  return tri_fingerprint_mask(corpus->labels.data, corpus->labels.bytes, corpus->labels_fingerprint);
+}
+
+static tri_status check_preferences(const tri_corpus *corpus, const char *path) {
+  const tri_preferences kind = tri_corpus_preferences(corpus);
+  if (kind == TRI_PREFERENCES_NONE) return TRI_OK;
+  const bool odd = kind == TRI_PREFERENCES_PAIRS && corpus->index.num_documents % 2 != 0;
+  if (corpus->mask.data != NULL && corpus->index.num_empty == 0 && !odd) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s tells of preferences, and the corpus beside it %s; make it again with `trireme prepare "
+                  "--preferences --force`",
+                  path,
+                  corpus->mask.data == NULL ? "has no mask"
+                  : odd                     ? "has an odd number of documents"
+                                            : "has documents without tokens");
+}
+
+/* The corpus's own fingerprint is of all files from here on. */
+static tri_status read_side_files(const char *prefix, tri_corpus *corpus) {
+  char path[TRI_PATH_BYTES];
+  const char *const all[] = {corpus->tokens_fingerprint, corpus->mask_fingerprint, corpus->labels_fingerprint};
   corpus->num_learnt = corpus->index.num_tokens;
   memcpy(corpus->tokens_fingerprint, corpus->fingerprint, sizeof corpus->fingerprint);
   TRI_TRY(tri_path_with(path, prefix, TRI_CORPUS_RECORD_SUFFIX));
   TRI_TRY(open_mask(prefix, corpus));
-  TRI_TRY(check_mask(corpus, path, corpus->mask_fingerprint));
-  return corpus->mask.data == NULL ? TRI_OK : tri_fingerprint_join(both, 2, corpus->fingerprint);
+  TRI_TRY(check_side(corpus, path, &mask_file, corpus->record.mask, corpus->mask_fingerprint));
+  TRI_TRY(open_labels(prefix, corpus));
+  TRI_TRY(check_side(corpus, path, &labels_file, corpus->record.labels, corpus->labels_fingerprint));
+  TRI_TRY(check_preferences(corpus, path));
+  if (corpus->mask.data == NULL) return TRI_OK;
+  return tri_fingerprint_join(all, corpus->labels.data == NULL ? 2 : 3, corpus->fingerprint);
 }
 
 /* The samples lie far apart: reading on behind them, as the system does by itself, would cost far more than they do. */
@@ -259,7 +307,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   if (!corpus->index.contiguous) TRI_TRY_GOTO(make_starts(corpus), close_corpus);
   TRI_TRY_GOTO(take_fingerprint(corpus), close_corpus);
   TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
-  TRI_TRY_GOTO(read_mask(prefix, corpus), close_corpus);
+  TRI_TRY_GOTO(read_side_files(prefix, corpus), close_corpus);
   warn_of_rest(corpus);
   *out = corpus;
   return TRI_OK;
@@ -272,6 +320,7 @@ void tri_corpus_close(tri_corpus *corpus) {
   if (corpus == NULL) return;
   tri_free(corpus->name);
   tri_free(corpus->starts);
+  unmap_file(&corpus->labels);
   unmap_file(&corpus->mask);
   unmap_file(&corpus->bin);
   unmap_file(&corpus->idx);
@@ -313,6 +362,28 @@ void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t cou
 
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus) { return corpus->num_learnt; }
 
+/* ---- preferences ------------------------------------------------------------------------------------------------- */
+
+/* A corpus that has lost its record still has its labels. */
+tri_preferences tri_corpus_preferences(const tri_corpus *corpus) {
+  return corpus->labels.data != NULL ? TRI_PREFERENCES_LABELS : corpus->record.preferences;
+}
+
+const uint8_t *tri_corpus_labels(const tri_corpus *corpus) { return (const uint8_t *)corpus->labels.data; }
+
+tri_status tri_corpus_want_text(const tri_corpus *corpus) {
+  if (tri_corpus_preferences(corpus) == TRI_PREFERENCES_NONE) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s is a corpus of preferences; name it in data.preferences", corpus->name);
+}
+
+tri_status tri_corpus_want_preferences(const tri_corpus *corpus) {
+  if (tri_corpus_preferences(corpus) != TRI_PREFERENCES_NONE) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s is not a corpus of preferences, which `trireme prepare --preferences` makes; texts and "
+                  "conversations are named in data.train",
+                  corpus->name);
+}
+
 /* ---- which corpus it is, and whose ------------------------------------------------------------------------------ */
 
 const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fingerprint; }
@@ -320,6 +391,8 @@ const char *tri_corpus_fingerprint(const tri_corpus *corpus) { return corpus->fi
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus) { return corpus->tokens_fingerprint; }
 
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus) { return corpus->mask_fingerprint; }
+
+const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus) { return corpus->labels_fingerprint; }
 
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus) {
   const int64_t id = corpus->record.end_of_text;

@@ -1,7 +1,8 @@
 /* A tokenized corpus in Megatron-LM's format: PREFIX.bin holds the ids of all documents one after the other, PREFIX.idx
  * says their type and where documents begin. Existing Megatron-LM corpora work as they are. `trireme prepare` also
  * writes PREFIX.corpus.json, which names the tokenizer (corpus_record.h). A corpus of conversations has PREFIX.mask,
- * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only. */
+ * too: a byte for each token in the order of the stream, 1 if it is learnt as a label, 0 if it is context only. A
+ * corpus of preferences is one of conversations whose documents belong together (tri_preferences). */
 #ifndef TRI_DATA_CORPUS_H
 #define TRI_DATA_CORPUS_H
 
@@ -11,6 +12,14 @@
 #include <stdint.h>
 
 #define TRI_CORPUS_MASK_SUFFIX ".mask"
+#define TRI_CORPUS_LABELS_SUFFIX ".labels"
+
+/* What preferences a corpus has. Each document is a prompt and an answer, whose tokens have the mask 1. */
+typedef enum tri_preferences {
+  TRI_PREFERENCES_NONE,   /* texts, or conversations                                                         */
+  TRI_PREFERENCES_PAIRS,  /* documents 2 i and 2 i + 1 are the chosen and the rejected answer to one prompt  */
+  TRI_PREFERENCES_LABELS, /* PREFIX.labels has a byte for each document: 1 desirable, 0 undesirable          */
+} tri_preferences;
 
 typedef struct tri_corpus tri_corpus;
 
@@ -25,13 +34,15 @@ int64_t tri_corpus_num_documents(const tri_corpus *corpus);
 
 /* ---- fingerprint and tokenizer ---------------------------------------------------------------------------------- */
 
-/* The fingerprint of index, tokens and mask (fingerprint.h says which bytes it reads), computed when the corpus was
- * opened. */
+/* The fingerprint of index, tokens, mask and labels (fingerprint.h says which bytes it reads), computed when the corpus
+ * was opened. */
 const char *tri_corpus_fingerprint(const tri_corpus *corpus);
 
-/* The fingerprint of .bin and .idx only, and that of the mask ("": no mask), as in PREFIX.corpus.json. */
+/* The fingerprint of .bin and .idx only, that of the mask ("": no mask) and that of the labels ("": no labels), as in
+ * PREFIX.corpus.json. */
 const char *tri_corpus_tokens_fingerprint(const tri_corpus *corpus);
 const char *tri_corpus_mask_fingerprint(const tri_corpus *corpus);
+const char *tri_corpus_labels_fingerprint(const tri_corpus *corpus);
 
 /* The fingerprint of the tokenizer that made the ids, and the size of its vocabulary: "" and 0 if the corpus does
  * not say. */
@@ -66,6 +77,16 @@ const uint8_t *tri_corpus_mask(const tri_corpus *corpus, int64_t first, int64_t 
 void tri_corpus_mask_labels(const tri_corpus *corpus, int64_t first, int64_t count, int32_t *labels);
 /* The number of tokens whose mask is 1; without a mask that of all. */
 int64_t tri_corpus_num_learnt(const tri_corpus *corpus);
+
+/* ---- preferences ------------------------------------------------------------------------------------------------- */
+
+tri_preferences tri_corpus_preferences(const tri_corpus *corpus);
+/* A byte for each document, in the corpus's memory: 1 if its answer is desirable, else 0. NULL: no labels. */
+const uint8_t *tri_corpus_labels(const tri_corpus *corpus);
+
+/* TRI_BAD_FILE for a corpus of preferences, and for one of anything else; the message says what to do. */
+tri_status tri_corpus_want_text(const tri_corpus *corpus);
+tri_status tri_corpus_want_preferences(const tri_corpus *corpus);
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 

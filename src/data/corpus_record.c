@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "config/config.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { VERSION = 1, MASKED_VERSION = 2, LONGEST_BYTES = 64 << 10 };
+enum { VERSION = 1, MASKED_VERSION = 2, PREFERENCES_VERSION = 3, LONGEST_BYTES = 64 << 10 };
 
 /* What to do about a bad one; one that cannot be believed is never passed over in silence. */
 #define HINT "; make the corpus again with `trireme prepare --force`, or remove this file to use the corpus without it"
@@ -21,9 +22,9 @@ static tri_status read_version(const char *path, const json_t *root) {
     return tri_fail(TRI_BAD_FILE, "%s is not what `trireme prepare` writes beside a corpus: it has no \"version\"" HINT,
                     path);
   }
-  if (json_integer_value(version) != VERSION && json_integer_value(version) != MASKED_VERSION) {
-    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d and %d" HINT, path,
-                    (long long)json_integer_value(version), VERSION, MASKED_VERSION);
+  if (json_integer_value(version) < VERSION || json_integer_value(version) > PREFERENCES_VERSION) {
+    return tri_fail(TRI_BAD_FILE, "%s has version %lld, and this program knows %d to %d" HINT, path,
+                    (long long)json_integer_value(version), VERSION, PREFERENCES_VERSION);
   }
   return TRI_OK;
 }
@@ -49,6 +50,21 @@ static tri_status read_count(const char *path, const json_t *root, const char *k
   return TRI_OK;
 }
 
+/* The words of "preferences"; none is written for a corpus without. */
+#define PREFERENCES(X) X("pairs", TRI_PREFERENCES_PAIRS) X("labels", TRI_PREFERENCES_LABELS) X("", TRI_PREFERENCES_NONE)
+TRI_CONFIG_WORDS(preference_words, tri_preferences, PREFERENCES)
+
+const char *tri_preferences_word(tri_preferences preferences) { return preference_words_word(preferences); }
+
+static tri_status read_preferences(const char *path, const json_t *root, tri_corpus_record *out) {
+  const char *word = json_string_value(json_object_get(root, "preferences"));
+  if (word == NULL || !preference_words_find(word, &out->preferences) || out->preferences == TRI_PREFERENCES_NONE) {
+    return tri_fail(TRI_BAD_FILE, "%s: \"preferences\" must be \"pairs\" or \"labels\"" HINT, path);
+  }
+  if (out->preferences != TRI_PREFERENCES_LABELS) return TRI_OK;
+  return read_fingerprint(path, root, "labels", out->labels);
+}
+
 static tri_status read_members(const char *path, const json_t *root, tri_corpus_record *out) {
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "%s: the file must hold a JSON object" HINT, path);
   TRI_TRY(read_version(path, root));
@@ -63,10 +79,12 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   out->end_of_text = -1;
   if (json_object_get(root, "end_of_text") != NULL)
     TRI_TRY(read_count(path, root, "end_of_text", 0, &out->end_of_text));
-  if (json_integer_value(json_object_get(root, "version")) == MASKED_VERSION) {
+  const json_int_t version = json_integer_value(json_object_get(root, "version"));
+  if (version >= MASKED_VERSION) {
     TRI_TRY(read_fingerprint(path, root, "mask", out->mask));
     TRI_TRY(read_count(path, root, "learnt_tokens", 0, &out->learnt_tokens));
   }
+  if (version >= PREFERENCES_VERSION) TRI_TRY(read_preferences(path, root, out));
   return read_fingerprint(path, root, "generation", out->generation);
 }
 
@@ -100,10 +118,12 @@ tri_status tri_corpus_record_read(const char *path, tri_corpus_record *out) {
 
 tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *record) {
   bool masked = record->mask[0] != '\0';
-  json_t *root = json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:s}", "version", masked ? MASKED_VERSION : VERSION,
-                           "corpus", record->corpus, "tokens", (json_int_t)record->tokens, "documents",
-                           (json_int_t)record->documents, "tokenizer", record->tokenizer, "vocab_size",
-                           (json_int_t)record->vocab_size, "generation", record->generation);
+  const bool prefers = record->preferences != TRI_PREFERENCES_NONE;
+  const int version = prefers ? PREFERENCES_VERSION : masked ? MASKED_VERSION : VERSION;
+  json_t *root =
+      json_pack("{s:i, s:s, s:I, s:I, s:s, s:I, s:s}", "version", version, "corpus", record->corpus, "tokens",
+                (json_int_t)record->tokens, "documents", (json_int_t)record->documents, "tokenizer", record->tokenizer,
+                "vocab_size", (json_int_t)record->vocab_size, "generation", record->generation);
   if (record->tokenizer_before[0] != '\0') {
     json_object_set_new(root, "tokenizer_before", json_string(record->tokenizer_before));
   }
@@ -112,6 +132,8 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
     json_object_set_new(root, "mask", json_string(record->mask));
     json_object_set_new(root, "learnt_tokens", json_integer(record->learnt_tokens));
   }
+  if (prefers) json_object_set_new(root, "preferences", json_string(tri_preferences_word(record->preferences)));
+  if (record->labels[0] != '\0') json_object_set_new(root, "labels", json_string(record->labels));
   char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
   json_decref(root);
   if (text == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: writing %s", path);

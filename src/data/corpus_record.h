@@ -17,10 +17,16 @@
  *
  *    "mask": "1b9d...",         the fingerprint of PREFIX.mask
  *    "learnt_tokens": 1234      the number of tokens whose mask is 1
+ *
+ * That of a corpus of preferences has a mask, version 3 and in addition
+ *
+ *    "preferences": "pairs",    or "labels" (tri_preferences)
+ *    "labels": "c07e..."        with "labels": the fingerprint of PREFIX.labels
  */
 #ifndef TRI_DATA_CORPUS_RECORD_H
 #define TRI_DATA_CORPUS_RECORD_H
 
+#include "data/corpus.h"
 #include "data/fingerprint.h"
 
 #define TRI_CORPUS_RECORD_SUFFIX ".corpus.json"
@@ -29,9 +35,14 @@ typedef struct tri_corpus_record {
   char corpus[TRI_FINGERPRINT_BYTES], tokenizer[TRI_FINGERPRINT_BYTES], generation[TRI_FINGERPRINT_BYTES];
   char tokenizer_before[TRI_FINGERPRINT_BYTES]; /* "": the same as `tokenizer` */
   char mask[TRI_FINGERPRINT_BYTES];             /* "": no mask */
+  char labels[TRI_FINGERPRINT_BYTES];           /* "": no labels */
+  tri_preferences preferences;
   int64_t tokens, documents, vocab_size, learnt_tokens;
   int64_t end_of_text; /* -1: not known */
 } tri_corpus_record;
+
+/* "pairs" or "labels"; "" for none. */
+const char *tri_preferences_word(tri_preferences preferences);
 
 /* Without such a file all texts are "" and all numbers 0, but for end_of_text. A file that is not a record is
  * TRI_BAD_FILE. */

@@ -26,8 +26,9 @@ struct tri_corpus_writer {
   tri_corpus_type type;
   int id_bytes;
   tri_output_file bin, sizes, idx;
-  tri_output_file mask; /* of a corpus that has one */
-  bool masked;
+  tri_output_file mask;   /* of a corpus that has one */
+  tri_output_file labels; /* of documents, where they have labels */
+  bool masked, labelled;
   int64_t tokens, documents, sequences;
   int64_t open_tokens; /* of the sequence that is not in `sizes` yet */
   bool in_document;
@@ -41,7 +42,7 @@ tri_status tri_corpus_writer_create(const char *prefix, int64_t vocab_size, tri_
   tri_status status = TRI_OK;
   tri_corpus_writer *writer = NULL;
   TRI_TRY(tri_alloc("a corpus writer", 1, sizeof *writer, &writer));
-  writer->bin = writer->sizes = writer->idx = writer->mask = TRI_OUTPUT_FILE_NONE;
+  writer->bin = writer->sizes = writer->idx = writer->mask = writer->labels = TRI_OUTPUT_FILE_NONE;
   writer->vocab_size = vocab_size;
   writer->type = vocab_size < MEGATRON_U16_BELOW ? TRI_CORPUS_U16 : TRI_CORPUS_I32;
   writer->id_bytes = tri_corpus_type_bytes((int)writer->type);
@@ -57,6 +58,7 @@ destroy_writer:
 
 void tri_corpus_writer_destroy(tri_corpus_writer *writer) {
   if (writer == NULL) return;
+  tri_output_file_destroy(&writer->labels);
   tri_output_file_destroy(&writer->mask);
   tri_output_file_destroy(&writer->idx);
   tri_output_file_destroy(&writer->sizes);
@@ -131,12 +133,25 @@ tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t
   return tri_corpus_writer_add(writer, ids, count);
 }
 
-tri_status tri_corpus_writer_last_document(tri_corpus_writer *writer, int64_t *out) {
+tri_status tri_corpus_writer_begin_labels(tri_corpus_writer *writer) {
+  if (writer->tokens > 0 || writer->labelled) return tri_fail_internal("%s has tokens without labels", writer->prefix);
+  writer->labelled = true;
+  return tri_output_file_create(writer->prefix, ".labels.partial", &writer->labels);
+}
+
+tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desirable) {
+  const uint8_t label = desirable;
+  if (!writer->labelled) return tri_fail_internal("%s has no labels to write to", writer->prefix);
+  TRI_TRY(tri_output_file_write(&writer->labels, &label, 1));
+  return tri_corpus_writer_end_document(writer);
+}
+
+tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t count, int64_t *out) {
   uint32_t entry = 0;
   *out = 0;
   for (int64_t i = writer->sequences - 1; i >= 0; i--) {
     TRI_TRY(tri_output_file_read(&writer->sizes, i * 4, &entry, sizeof entry));
-    if (i < writer->sequences - 1 && (entry & ENDS_DOCUMENT) != 0) break;
+    if ((entry & ENDS_DOCUMENT) != 0 && count-- == 0) break;
     *out += entry & ~ENDS_DOCUMENT;
   }
   return TRI_OK;
@@ -176,6 +191,13 @@ static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t
   return TRI_OK;
 }
 
+/* Those of the last documents, which were moved; documents with labels are not cut. */
+static tri_status move_labels(tri_corpus_writer *from, tri_corpus_writer *to, int64_t count) {
+  if (!from->labelled || count < 1) return TRI_OK;
+  TRI_TRY(copy_bytes(&from->labels, &to->labels, from->labels.bytes - count, from->labels.bytes));
+  return tri_output_file_truncate(&from->labels, from->labels.bytes - count);
+}
+
 static tri_status copy_tokens(tri_corpus_writer *from, tri_corpus_writer *to, int64_t first, int64_t count) {
   if (from->masked) TRI_TRY(copy_bytes(&from->mask, &to->mask, first, first + count));
   return copy_bytes(&from->bin, &to->bin, first * from->id_bytes, (first + count) * from->id_bytes);
@@ -196,15 +218,17 @@ static tri_status copy_sizes(tri_corpus_writer *from, tri_corpus_writer *to, int
 }
 
 tri_status tri_corpus_writer_move_tail(tri_corpus_writer *from, tri_corpus_writer *to, int64_t tokens) {
-  if (from->in_document || to->in_document || from->type != to->type || from->masked != to->masked || tokens < 1 ||
-      tokens > from->tokens) {
+  if (from->in_document || to->in_document || from->type != to->type || from->masked != to->masked ||
+      from->labelled != to->labelled || tokens < 1 || tokens > from->tokens) {
     return tri_fail_internal("the last %" PRId64 " of %" PRId64 " tokens cannot be moved from %s to %s", tokens,
                              from->tokens, from->prefix, to->prefix);
   }
   int64_t entry = 0, kept = 0;
   TRI_TRY(find_tail(from, tokens, &entry, &kept));
   TRI_TRY(copy_tokens(from, to, from->tokens - tokens, tokens));
+  const int64_t documents = to->documents;
   TRI_TRY(copy_sizes(from, to, entry, kept));
+  TRI_TRY(move_labels(from, to, to->documents - documents));
   bool reopened = kept > 0;
   if (kept == 0 && entry > 0) { /* the cut lies between two sequences: the one before it must end a document */
     uint32_t size = 0;
@@ -271,7 +295,11 @@ tri_status tri_corpus_writer_finish(tri_corpus_writer *writer) {
   if (writer->masked && writer->mask.bytes != writer->tokens) {
     return tri_fail_internal("the mask of %s has another number of tokens than the corpus", writer->prefix);
   }
+  if (writer->labelled && writer->labels.bytes != writer->documents) {
+    return tri_fail_internal("the labels of %s are of another number of documents than the corpus has", writer->prefix);
+  }
   if (writer->masked) TRI_TRY(tri_output_file_sync(&writer->mask));
+  if (writer->labelled) TRI_TRY(tri_output_file_sync(&writer->labels));
   TRI_TRY(tri_output_file_sync(&writer->bin));
   return tri_output_file_sync(&writer->idx);
 }
@@ -287,6 +315,7 @@ tri_status tri_corpus_writer_commit(tri_corpus_writer *writer) {
   }
   TRI_TRY(tri_output_file_rename(&writer->bin, writer->prefix, ".bin"));
   if (writer->masked) TRI_TRY(tri_output_file_rename(&writer->mask, writer->prefix, TRI_CORPUS_MASK_SUFFIX));
+  if (writer->labelled) TRI_TRY(tri_output_file_rename(&writer->labels, writer->prefix, TRI_CORPUS_LABELS_SUFFIX));
   tri_output_file_destroy(&writer->sizes); /* while the folder has its name; the index has it all */
   return tri_output_file_rename(&writer->idx, writer->prefix, ".idx");
 }

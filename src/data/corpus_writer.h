@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct tri_corpus_writer tri_corpus_writer;
@@ -25,11 +26,16 @@ tri_status tri_corpus_writer_begin_mask(tri_corpus_writer *writer);
 tri_status tri_corpus_writer_add_masked(tri_corpus_writer *writer, const int32_t *ids, const uint8_t *mask,
                                         int64_t count);
 
+/* Before the first token: writes PREFIX.labels, too, with a byte for each document. */
+tri_status tri_corpus_writer_begin_labels(tri_corpus_writer *writer);
+/* Ends a document whose answer is desirable, or not. */
+tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desirable);
+
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
 int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer);
 
-/* *out: the number of tokens of the last document. */
-tri_status tri_corpus_writer_last_document(tri_corpus_writer *writer, int64_t *out);
+/* *out: the number of tokens of the last `count` documents. */
+tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t count, int64_t *out);
 
 /* Moves the last `tokens` tokens of one writer, with the ends of their documents, behind those of another of the same
  * vocabulary. A document that is cut ends where it is cut. Both must be between documents. */

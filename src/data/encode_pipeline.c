@@ -13,6 +13,7 @@
 
 #include "base/memory.h"
 #include "chat/session.h"
+#include "data/encode_preference.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -45,6 +46,7 @@ typedef struct worker {
   ring *ring;
   tri_encoder *encoder;
   tri_chat_session *session; /* of conversations */
+  tri_preference_encoder *preferences;
   tri_token_ends ends;
   pthread_t thread;
   bool started;
@@ -173,6 +175,34 @@ static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
   return TRI_OK;
 }
 
+/* ---- preferences ----------------------------------------------------------------------------------------------- */
+
+static tri_status encode_preference(worker *w, slot *s, int64_t index) {
+  const tri_encode_pipeline *pipeline = w->ring->pipeline;
+  const tri_text_piece *piece = &s->block.pieces[index];
+  tri_encoded_preference e = {.num_documents = 0};
+  const tri_preference_line line = {s->block.path, piece->line, s->block.text + piece->offset, piece->bytes};
+  const tri_status status = tri_preference_encoder_add(w->preferences, &line, &s->ids, &e);
+  const bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
+  if (skipped) tri_error_save(&s->skipped, status);
+  if (status != TRI_OK && !skipped) return status;
+  TRI_TRY(tri_grow("the mask of a block", 1, s->ids.count, &s->mask_room, &s->mask));
+  const int64_t first = s->ids.count - e.tokens[0] - e.tokens[1];
+  tri_preference_mark(&e, s->mask + first);
+  s->pieces[index] = (tri_encoded_piece){
+      .tokens = e.tokens[0] + e.tokens[1],
+      .text_bytes = e.text_bytes,
+      .document = piece->document,
+      .line = piece->line,
+      .ends_document = true,
+      .skipped = skipped,
+      .is_pair = e.num_documents == 2,
+      .desirable = e.desirable,
+      .chosen_tokens = e.tokens[0],
+  };
+  return TRI_OK;
+}
+
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
 static tri_status encode_block(worker *w, slot *s) {
@@ -182,7 +212,9 @@ static tri_status encode_block(worker *w, slot *s) {
   s->skipped.status = TRI_OK;
   TRI_TRY(tri_grow("the pieces of a block", sizeof *s->pieces, count, &s->piece_capacity, &s->pieces));
   for (int64_t i = 0; i < count; i++) {
-    TRI_TRY(pipeline->chat != NULL ? encode_conversation(w, s, i) : encode_piece(pipeline, w->encoder, s, i));
+    TRI_TRY(pipeline->preferences    ? encode_preference(w, s, i)
+            : pipeline->chat != NULL ? encode_conversation(w, s, i)
+                                     : encode_piece(pipeline, w->encoder, s, i));
   }
   return TRI_OK;
 }
@@ -212,6 +244,7 @@ static tri_status accept_slot(const ring *r, slot *s) {
       .mask = r->pipeline->chat != NULL ? s->mask : NULL,
       .first_skipped = s->skipped.status != TRI_OK ? &s->skipped : NULL,
       .pieces = s->pieces,
+      .path = s->block.path,
       .num_pieces = s->block.num_pieces,
       .position = s->block.position,
   };
@@ -255,7 +288,10 @@ static tri_status run_workers(ring *r, worker *workers, int count) {
   for (int i = 0; i < count; i++) {
     workers[i].ring = r;
     if (i > 0) TRI_TRY_GOTO(tri_encoder_create(r->pipeline->tokenizer, &workers[i].encoder), stop);
-    if (i > 0 && r->pipeline->chat != NULL) {
+    if (i > 0 && r->pipeline->preferences) {
+      TRI_TRY_GOTO(tri_preference_encoder_create(r->pipeline->chat, r->pipeline->tokenizer, &workers[i].preferences),
+                   stop);
+    } else if (i > 0 && r->pipeline->chat != NULL) {
       TRI_TRY_GOTO(tri_chat_session_create(r->pipeline->chat, &workers[i].session), stop);
     }
     TRI_TRY_GOTO(encode_pipeline_start(&workers[i], i == 0 ? read_blocks : encode_blocks), stop);
@@ -270,6 +306,7 @@ stop:
   for (int i = 0; i < count; i++) {
     if (workers[i].started) pthread_join(workers[i].thread, NULL);
     tri_chat_session_destroy(workers[i].session);
+    tri_preference_encoder_destroy(workers[i].preferences);
     tri_free(workers[i].ends.ends);
     tri_encoder_destroy(workers[i].encoder);
   }

@@ -12,12 +12,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An encoded piece; an empty document has no tokens, all others end with the end-of-text token. */
+/* An encoded piece; an empty or skipped document has no tokens, all others end with the end-of-text token. */
 typedef struct tri_encoded_piece {
   int64_t tokens, text_bytes;
   int64_t document; /* number over all inputs */
   bool ends_document;
   bool skipped; /* of a bad document, which was skipped */
+  int64_t line; /* of its record, for messages; JSON only */
+  /* Of preferences: a pair is two documents, of which the first has `chosen_tokens`; else one with a label. */
+  bool is_pair, desirable;
+  int64_t chosen_tokens;
 } tri_encoded_piece;
 
 typedef struct tri_encoded_block {
@@ -26,6 +30,7 @@ typedef struct tri_encoded_block {
   const tri_saved_error *first_skipped; /* why the first skipped piece was skipped, if there is one */
   const tri_encoded_piece *pieces;
   int64_t num_pieces;
+  const char *path; /* of the file */
   int64_t position; /* bytes of the input files read up to here */
 } tri_encoded_block;
 
@@ -35,6 +40,7 @@ typedef struct tri_encode_pipeline {
   const char *key;             /* of the text in JSON records */
   const tri_chat_format *chat; /* inputs are conversations; NULL: texts */
   tri_chat_reading reading;    /* of conversations */
+  bool preferences;            /* inputs are preferences, rendered with `chat` */
   bool skip_bad;               /* skip bad documents; else they are errors */
   int threads;
   /* Called for each block, always from the thread that runs the pipeline; a failure stops it. */

@@ -41,7 +41,7 @@ enum {
 tri_status tri_fingerprint_corpus(const tri_corpus_index *index, const char *idx, size_t idx_bytes, const char *bin,
                                   size_t bin_bytes, char out[TRI_FINGERPRINT_BYTES]);
 
-/* The fingerprint of a mask; it reads as many bytes of it as of a .bin. */
+/* The fingerprint of a mask, or of labels; it reads as many bytes of it as of a .bin. */
 tri_status tri_fingerprint_mask(const char *mask, size_t bytes, char out[TRI_FINGERPRINT_BYTES]);
 
 /* The fingerprint of several fingerprints in this order. */

@@ -4,6 +4,7 @@
 #include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "chat/forms.h"
+#include "chat/preference_forms.h"
 #include "data/json_line.h"
 #include "data/text_check.h"
 
@@ -39,6 +40,15 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
     char keys[512];
     list_keys(root, keys, sizeof keys);
     const tri_chat_form *form = NULL;
+    const tri_preference_form *preference = NULL;
+    if (tri_preference_form_of(root, &preference) == TRI_OK) {
+      return tri_fail(
+          TRI_BAD_FILE,
+          "%s line %" PRId64
+          " has no key `%s`; it has %s, as preferences have (form %s): did you mean --preferences? Or choose "
+          "a text with --key",
+          path, line, key, keys, preference->name);
+    }
     if (tri_chat_form_of(root, &(tri_chat_reading){0}, &form) == TRI_OK) {
       return tri_fail(TRI_BAD_FILE,
                       "%s line %" PRId64

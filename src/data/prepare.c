@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/file_kind.h"
 #include "base/file_transaction.h"
 #include "base/format.h"
 #include "base/hub.h"
@@ -15,8 +14,8 @@
 #include "config/nearest_word.h"
 #include "data/corpus.h"
 #include "data/corpus_record.h"
+#include "data/prepare_inputs.h"
 #include "data/text_input.h"
-#include "data/text_stream.h"
 #include "tokenizer/folder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -27,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -54,10 +52,39 @@ static int count_cores(void) {
   return online < 1 ? 1 : (int)online;
 }
 
-static bool learns_characters(const tri_prepare_options *options) { return strcmp(options->tokenizer, "char") == 0; }
+/* Documents have masks, of the records' answers. */
+static bool is_masked(const tri_prepare_options *options) { return options->chat || options->preferences; }
 
-static bool learns(const tri_prepare_options *options) {
-  return learns_characters(options) || strncmp(options->tokenizer, "train:", 6) == 0;
+/* What goes with conversations and preferences, and what does not. */
+static tri_status check_record_options(const tri_prepare_options *options) {
+  if (options->preferences && options->chat) {
+    return tri_fail(
+        TRI_BAD_USAGE,
+        "--preferences does not go with --chat: the inputs are either preferences or conversations; leave one "
+        "of them out");
+  }
+  if (options->preferences && options->form != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "--form goes with --chat; the form of preferences is that of each record's keys");
+  }
+  if (options->form != NULL && tri_chat_form_named(options->form) == NULL) {
+    return tri_fail(TRI_BAD_USAGE, "--form is `%.60s`; it is %s", options->form, tri_chat_form_names());
+  }
+  if (options->form != NULL && options->key != NULL && !tri_chat_form_named(options->form)->takes_key) {
+    return tri_fail(TRI_BAD_USAGE, "--key does not go with --form %s, which has keys of its own; leave one of them out",
+                    options->form);
+  }
+  if (options->binary && (is_masked(options) || options->skip_bad)) {
+    return tri_fail(TRI_BAD_USAGE, "--binary takes files byte by byte; it does not go with %s",
+                    options->preferences ? "--preferences"
+                    : options->chat      ? "--chat"
+                                         : "--skip-bad");
+  }
+  if (is_masked(options) && tri_prepare_learns(options)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "--tokenizer %s cannot learn from %s; name the folder of the model that is to be tuned",
+                    options->tokenizer, options->preferences ? "preferences" : "conversations");
+  }
+  return TRI_OK;
 }
 
 static tri_status check_options(prepare *p) {
@@ -72,194 +99,13 @@ static tri_status check_options(prepare *p) {
   if (options->threads < 0 || options->threads > MAX_THREADS) {
     return tri_fail(TRI_BAD_USAGE, "--threads is %d; it goes from 1 to %d", options->threads, MAX_THREADS);
   }
-  if (options->train_bytes < 1) {
+  if (tri_prepare_learns(options) && options->train_bytes < 1) {
     return tri_fail(TRI_BAD_USAGE, "--train-bytes is %" PRId64 "; a vocabulary is learned from 1 byte or more",
                     options->train_bytes);
   }
-  if (options->form != NULL && tri_chat_form_named(options->form) == NULL) {
-    return tri_fail(TRI_BAD_USAGE, "--form is `%.60s`; it is %s", options->form, tri_chat_form_names());
-  }
-  if (options->form != NULL && options->key != NULL && !tri_chat_form_named(options->form)->takes_key) {
-    return tri_fail(TRI_BAD_USAGE, "--key does not go with --form %s, which has keys of its own; leave one of them out",
-                    options->form);
-  }
-  if (options->binary && (options->chat || options->skip_bad)) {
-    return tri_fail(TRI_BAD_USAGE, "--binary takes files byte by byte; it does not go with %s",
-                    options->chat ? "--chat" : "--skip-bad");
-  }
-  if (options->chat && learns(options)) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "--tokenizer %s cannot learn from conversations; name the folder of the model that is to be tuned",
-                    options->tokenizer);
-  }
+  TRI_TRY(check_record_options(options));
   p->report.threads = options->threads > 0 ? options->threads : count_cores();
   if (p->report.threads > MAX_THREADS) p->report.threads = MAX_THREADS;
-  return TRI_OK;
-}
-
-static bool is_table(const char *path) {
-  const size_t length = strlen(path);
-  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
-}
-
-/* A table is read as what it looks like, which is seldom what is wanted. */
-static void say_table(const char *path) {
-  if (!is_table(path)) return;
-  tri_log(
-      "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
-      "{\"text\": ...}",
-      path);
-}
-
-/* A page of HTML may be meant, or be what a server sent in place of a text. */
-static void say_page(const char *path) {
-  const tri_file_kind *kind = tri_file_kind_find(path);
-  if (kind == NULL || kind->never_text) return;
-  char advice[TRI_ADVICE_BYTES];
-  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is,
-          tri_file_kind_advice(kind, path, advice));
-}
-
-enum { LOOK_BYTES = 1 << 16 };
-
-/* So is a file of JSON lines under another name: its keys and quotes would be learnt. The first line tells. */
-static tri_status say_json(const char *path, const char *key) {
-  char *text = NULL;
-  size_t got = 0;
-  tri_text_stream *stream = NULL;
-  TRI_TRY(tri_alloc("the first line of an input", LOOK_BYTES, 1, &text));
-  tri_status status = tri_text_stream_open(path, &stream);
-  if (status == TRI_OK) status = tri_text_stream_read(stream, text, LOOK_BYTES, &got);
-  tri_text_stream_close(stream);
-  const char *end = status == TRI_OK ? memchr(text, '\n', got) : NULL;
-  if (status == TRI_OK && end == NULL && got < LOOK_BYTES) end = text + got;
-  json_t *line = end == NULL ? NULL : json_loadb(text, (size_t)(end - text), 0, NULL);
-  if (json_is_object(line)) {
-    tri_log(
-        "%s is taken as plain text, though its first line is JSON: keys and quotes are learnt, too; of a file that is "
-        "named .jsonl the key `%s` of each line is a document",
-        path, key);
-  }
-  json_decref(line);
-  tri_free(text);
-  return status;
-}
-
-typedef struct input_file {
-  dev_t device;
-  ino_t number;
-  int place;
-} input_file;
-
-static int compare_files(const void *a, const void *b) {
-  const input_file *x = a, *y = b;
-  if (x->device != y->device) return x->device < y->device ? -1 : 1;
-  if (x->number != y->number) return x->number < y->number ? -1 : 1;
-  return (x->place > y->place) - (x->place < y->place);
-}
-
-/* A file that is named twice, or has two names, is learnt twice, and held-out documents may be among the learnt ones.
- */
-static tri_status say_twice(const tri_prepare_options *options) {
-  const int count = options->num_inputs;
-  input_file *files = NULL;
-  int found = 0, twice = 0;
-  TRI_TRY(tri_alloc("the inputs", (size_t)count, sizeof *files, &files));
-  for (int i = 0; i < count; i++) {
-    struct stat facts;
-    if (stat(options->inputs[i], &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
-    files[found++] = (input_file){facts.st_dev, facts.st_ino, i};
-  }
-  qsort(files, (size_t)found, sizeof *files, compare_files);
-  for (int i = 1; i < found; i++) {
-    if (files[i].device != files[i - 1].device || files[i].number != files[i - 1].number || twice++ > 0) continue;
-    tri_warn("%s and %s are one file: its documents are in the corpus twice, and held-out ones may be among the learnt",
-             options->inputs[files[i - 1].place], options->inputs[files[i].place]);
-  }
-  if (twice > 1) tri_warn("%d inputs in all are files that were named before", twice);
-  tri_free(files);
-  return TRI_OK;
-}
-
-/* The keys of a record that its form does not read; "" if it reads all. */
-static void list_unread(const json_t *record, const tri_chat_form *form, const tri_chat_reading *how, char *out,
-                        size_t out_bytes) {
-  size_t held = 0;
-  const char *key = NULL;
-  json_t *value = NULL;
-  out[0] = '\0';
-  json_object_foreach((json_t *)(uintptr_t)record, key, value) {
-    if (tri_chat_form_reads(form, how, key) || held + 80 >= out_bytes) continue;
-    held += (size_t)snprintf(out + held, out_bytes - held, "%s`%.60s`", held == 0 ? "" : ", ", key);
-  }
-}
-
-/* How the first record is read, if it can be: what a form does not read is lost. */
-static void say_form(const tri_prepare_options *options, const tri_text_block *block) {
-  char unread[512];
-  const tri_chat_form *form = NULL;
-  const tri_chat_reading how = {options->form, options->key};
-  const tri_text_piece *piece = &block->pieces[0];
-  json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
-  if (json_is_object(record) && tri_chat_form_of(record, &how, &form) == TRI_OK) {
-    list_unread(record, form, &how, unread, sizeof unread);
-    tri_log("%s: records of the form %s%s%s", block->path, form->name, unread[0] == '\0' ? "" : "; not read: ", unread);
-  }
-  json_decref(record);
-}
-
-static tri_status look_at_records(const tri_prepare_options *options, const char *path) {
-  tri_text_input *input = NULL;
-  tri_text_block block = {0};
-  TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
-  tri_text_input_leave_bad(input);
-  const tri_status status = tri_text_input_next(input, &block);
-  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block);
-  tri_text_block_destroy(&block);
-  tri_text_input_destroy(input);
-  return status;
-}
-
-/* What conversations may be in. */
-static tri_status check_conversations(const tri_prepare_options *options, const char *path) {
-  struct stat facts;
-  char advice[TRI_ADVICE_BYTES];
-  if (is_table(path)) {
-    return tri_fail(TRI_BAD_FILE, "%s is a table, and conversations are JSON: %s", path,
-                    tri_table_advice(path, advice));
-  }
-  const tri_file_kind *kind = tri_file_kind_find(path);
-  if (kind != NULL && kind->never_text && !tri_text_input_is_json(path)) {
-    return tri_fail(TRI_BAD_FILE, "%s is %s: %s", path, kind->is, tri_file_kind_advice(kind, path, advice));
-  }
-  if (!tri_text_input_is_json(path)) {
-    return tri_fail(TRI_BAD_USAGE,
-                    "%s is not named .jsonl, .ndjson or .json: conversations are JSON, one a line or an array of them",
-                    path);
-  }
-  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) ? look_at_records(options, path) : TRI_OK;
-}
-
-static tri_status check_inputs(prepare *p) {
-  TRI_TRY(say_twice(p->options));
-  for (int i = 0; i < p->options->num_inputs; i++) {
-    const char *path = p->options->inputs[i];
-    int64_t bytes = 0;
-    TRI_TRY(tri_text_stream_check(path, &bytes));
-    if (p->options->chat) TRI_TRY(check_conversations(p->options, path));
-    say_table(path);
-    p->report.input_bytes += bytes;
-    struct stat facts;
-    const bool plain = stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
-    if (plain && !tri_text_input_is_json(path) && !p->options->binary) {
-      TRI_TRY(say_json(path, p->options->key));
-      say_page(path);
-    }
-    if (learns(p->options) && stat(path, &facts) == 0 && !S_ISREG(facts.st_mode)) {
-      return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,
-                      learns_characters(p->options) ? "char" : "train:VOCAB");
-    }
-  }
   return TRI_OK;
 }
 
@@ -425,7 +271,7 @@ static tri_status learn_pieces(prepare *p) {
 
 static tri_status learn_tokenizer(prepare *p) {
   char amount[32];
-  TRI_TRY(learns_characters(p->options) ? learn_characters(p) : learn_pieces(p));
+  TRI_TRY(tri_prepare_learns_characters(p->options) ? learn_characters(p) : learn_pieces(p));
   tri_log("learned a vocabulary of %" PRId64 " from %s of text", tri_tokenizer_vocab_size(p->tokenizer),
           tri_format_bytes((double)p->text_bytes, amount, sizeof amount));
   return TRI_OK;
@@ -460,6 +306,7 @@ static tri_status make_format(prepare *p) {
   const tri_chat_format_options given = {
       .tokenizer = options->tokenizer,
       .file = options->chat_template,
+      .optional = options->preferences,
       .set = options->chat_set,
       .num_set = options->num_chat_set,
       .end = end,
@@ -472,7 +319,7 @@ static void say_end(const prepare *p) {
   const int32_t end = tri_tokenizer_end_of_text(p->tokenizer);
   size_t bytes = 0;
   const char *token = tri_tokenizer_token(p->tokenizer, end, &bytes);
-  if (end < 0 || learns(p->options) || strcmp(p->options->tokenizer, "bytes") == 0) return;
+  if (end < 0 || tri_prepare_learns(p->options) || strcmp(p->options->tokenizer, "bytes") == 0) return;
   tri_log("each document ends with %.*s (%d), from %s", (int)bytes, token, (int)end,
           tri_tokenizer_end_source(p->tokenizer));
 }
@@ -482,7 +329,7 @@ static void say_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;
   const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &count);
-  if (count == 0 || learns(p->options)) return;
+  if (count == 0 || tri_prepare_learns(p->options)) return;
   const char *token = tri_tokenizer_token(p->tokenizer, beginning[0], &bytes);
   tri_log(
       "documents begin as they stand; other programs would begin them with %.*s (%d), as the tokenizer's "
@@ -492,7 +339,7 @@ static void say_beginning(const prepare *p) {
 
 static tri_status make_tokenizer(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
-  if (learns(p->options)) {
+  if (tri_prepare_learns(p->options)) {
     TRI_TRY(learn_tokenizer(p));
     p->report.learn_s = tri_clock_s() - start_s;
   } else {
@@ -501,7 +348,7 @@ static tri_status make_tokenizer(prepare *p) {
   }
   p->report.vocab_size = tri_tokenizer_vocab_size(p->tokenizer);
   tri_tokenizer_say_class(p->tokenizer);
-  if (p->options->chat) return make_format(p);
+  if (is_masked(p->options)) return make_format(p);
   say_end(p);
   say_beginning(p);
   if (tri_tokenizer_end_of_text(p->tokenizer) < 0) {
@@ -560,7 +407,8 @@ static tri_status encode_inputs(prepare *p) {
       .input = input,
       .tokenizer = p->tokenizer,
       .key = options->key,
-      .chat = options->chat ? &p->format : NULL,
+      .chat = is_masked(options) ? &p->format : NULL,
+      .preferences = options->preferences,
       .reading = {options->form, options->key},
       .skip_bad = options->skip_bad,
       .threads = p->report.threads,
@@ -587,16 +435,20 @@ destroy_input:
 /* What the record of one of the two corpora tells, but for the generation. */
 static tri_status prepare_describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
   tri_corpus *corpus = NULL;
+  tri_split_counts counts;
+  tri_split_writer_count(p->writer, &counts);
   TRI_TRY(tri_corpus_open(prefix, &corpus));
   *out = (tri_corpus_record){
       .tokens = tri_corpus_num_tokens(corpus),
       .documents = tri_corpus_num_documents(corpus),
       .vocab_size = p->report.vocab_size,
-      .end_of_text = p->options->chat ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
+      .end_of_text = is_masked(p->options) ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
   };
   memcpy(out->corpus, tri_corpus_tokens_fingerprint(corpus), sizeof out->corpus);
   memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
+  memcpy(out->labels, tri_corpus_labels_fingerprint(corpus), sizeof out->labels);
   out->learnt_tokens = tri_corpus_num_learnt(corpus);
+  out->preferences = counts.preferences;
   tri_corpus_close(corpus);
   TRI_TRY(tri_tokenizer_fingerprint(p->tokenizer, out->tokenizer));
   TRI_TRY(tri_tokenizer_fingerprint_before(p->tokenizer, out->tokenizer_before));
@@ -633,13 +485,13 @@ static tri_status write_records(const prepare *p) {
 static tri_status write_tokenizer(const prepare *p) {
   char path[TRI_PATH_BYTES], folder[TRI_PATH_BYTES], *text = NULL;
   const char *slash = strrchr(p->tokenizer_path, '/');
-  const bool known = !learns(p->options) && strcmp(p->options->tokenizer, "bytes") != 0;
+  const bool known = !tri_prepare_learns(p->options) && strcmp(p->options->tokenizer, "bytes") != 0;
   TRI_TRY(tri_path_join(path, tri_file_transaction_folder(p->generation), "tokenizer.json"));
   TRI_TRY(tri_tokenizer_save(p->tokenizer, path));
   TRI_TRY(tri_path_join(path, tri_file_transaction_folder(p->generation), "tokenizer_config.json"));
   snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - p->tokenizer_path),
            slash == NULL ? "." : p->tokenizer_path);
-  json_t *template = p->options->chat ? tri_chat_format_json(&p->format) : NULL;
+  json_t *template = is_masked(p->options) ? tri_chat_format_json(&p->format) : NULL;
   tri_status status = tri_folder_config_text(known ? folder : NULL, p->tokenizer,
                                              tri_tokenizer_end_of_text(p->tokenizer), template, &text);
   json_decref(template);
@@ -659,7 +511,8 @@ static tri_status commit(prepare *p) {
 static tri_status write_corpus(prepare *p) {
   double start_s = p->start_s = tri_clock_s();
   TRI_TRY(tri_split_writer_create(tri_file_transaction_folder(p->generation), p->report.vocab_size,
-                                  p->options->validation, p->options->seed, p->options->chat, &p->writer));
+                                  p->options->validation, p->options->seed, is_masked(p->options), &p->writer));
+  if (p->options->preferences) tri_split_writer_take_preferences(p->writer, p->options->skip_bad);
   TRI_TRY(encode_inputs(p));
   TRI_TRY(commit(p));
   tri_split_writer_count(p->writer, &p->report.counts);
@@ -671,7 +524,7 @@ tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *o
   tri_status status = TRI_OK;
   prepare p = {.options = options};
   TRI_TRY(check_options(&p));
-  TRI_TRY(check_inputs(&p));
+  TRI_TRY(tri_prepare_check_inputs(options, &p.report.input_bytes));
   TRI_TRY(check_folder(&p));
   TRI_TRY_GOTO(make_tokenizer(&p), destroy_tokenizer);
   TRI_TRY_GOTO(tri_file_transaction_begin(options->out, &p.generation), destroy_tokenizer);

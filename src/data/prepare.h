@@ -24,6 +24,7 @@ typedef struct tri_prepare_options {
   int64_t train_bytes;         /* most bytes of text from which train:VOCAB and char learn */
   bool force;                  /* replace an older corpus */
   bool chat;                   /* the inputs are conversations; the corpora get masks */
+  bool preferences;            /* they are preferences (chat/preference_forms.h); the corpora get masks */
   const char *chat_template;   /* path of a template, or "none"; NULL: the tokenizer's */
   const char *const *chat_set; /* [num_chat_set]: variables of the template, "NAME=VALUE" */
   int num_chat_set;
@@ -42,9 +43,9 @@ typedef struct tri_prepare_report {
   double learn_s, encode_s; /* time for learning the vocabulary, and for the rest */
 } tri_prepare_report;
 
-/* Writes train.bin|idx|corpus.json (and mask, for conversations), the same for validation (unless validation is 0) and
- * tokenizer.json to the folder; if it fails, the folder keeps its earlier files (file_transaction.h). Shows its
- * progress. */
+/* Writes train.bin|idx|corpus.json (and mask for conversations, mask and labels for preferences), the same for
+ * validation (unless validation is 0) and tokenizer.json to the folder; if it fails, the folder keeps its earlier files
+ * (file_transaction.h). Shows its progress. */
 tri_status tri_prepare(const tri_prepare_options *options, tri_prepare_report *out);
 
 #endif

@@ -18,7 +18,9 @@ struct tri_split_writer {
   int64_t text_bytes, documents, empty_documents;
   int64_t open_tokens; /* of the current document */
   int64_t learnt_tokens, skipped_documents;
-  bool from_tail, masked;
+  int64_t desirable;
+  bool from_tail, masked, takes_preferences, skip_bad;
+  tri_preferences preferences; /* once the first has come */
 };
 
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
@@ -65,29 +67,107 @@ static tri_status add_tokens(tri_split_writer *writer, tri_corpus_writer *to, co
   return tri_corpus_writer_add_masked(to, ids, mask, count);
 }
 
+/* ---- preferences ----------------------------------------------------------------------------------------------- */
+
+void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad) {
+  writer->takes_preferences = true;
+  writer->skip_bad = skip_bad;
+}
+
+static tri_status begin_preferences(tri_split_writer *writer, tri_preferences kind) {
+  writer->preferences = kind;
+  if (kind == TRI_PREFERENCES_PAIRS) return TRI_OK;
+  TRI_TRY(tri_corpus_writer_begin_labels(writer->train));
+  return writer->validation == NULL ? TRI_OK : tri_corpus_writer_begin_labels(writer->validation);
+}
+
+static const char *what_they_are(tri_preferences kind) {
+  switch (kind) {
+    case TRI_PREFERENCES_NONE: return "texts";
+    case TRI_PREFERENCES_PAIRS: return "pairs (`chosen` and `rejected`)";
+    case TRI_PREFERENCES_LABELS: return "answers with a `label`";
+  }
+  return "";
+}
+
+/* *skips: the record is of the other kind, and is skipped. */
+static tri_status check_kind(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece, bool *skips) {
+  const tri_preferences kind = piece->is_pair ? TRI_PREFERENCES_PAIRS : TRI_PREFERENCES_LABELS;
+  if (writer->preferences == TRI_PREFERENCES_NONE) TRI_TRY(begin_preferences(writer, kind));
+  *skips = writer->preferences != kind;
+  if (!*skips || writer->skip_bad) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s line %" PRId64
+      ": the record is one of %s, and those before it are %s; a corpus is of one kind: prepare the others by "
+      "themselves, or give --skip-bad",
+      path, piece->line, what_they_are(kind), what_they_are(writer->preferences));
+}
+
+/* One document with a label, or the two of a pair. */
+static tri_status add_preference(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece,
+                                 const int32_t *ids, const uint8_t *mask) {
+  tri_corpus_writer *to = choose_split_writer(writer, piece->document);
+  bool skips = piece->skipped;
+  if (!skips) TRI_TRY(check_kind(writer, path, piece, &skips));
+  if (skips) {
+    writer->skipped_documents++;
+    return TRI_OK;
+  }
+  const int64_t first = piece->chosen_tokens;
+  writer->text_bytes += piece->text_bytes;
+  writer->documents += piece->is_pair ? 2 : 1;
+  writer->desirable += !piece->is_pair && piece->desirable;
+  TRI_TRY(add_tokens(writer, to, ids, mask, first));
+  if (!piece->is_pair) return tri_corpus_writer_end_labelled(to, piece->desirable);
+  TRI_TRY(tri_corpus_writer_end_document(to));
+  TRI_TRY(add_tokens(writer, to, ids + first, mask + first, piece->tokens - first));
+  return tri_corpus_writer_end_document(to);
+}
+
+/* KTO's loss compares desirable answers with undesirable ones. */
+static tri_status check_labels(const tri_split_writer *writer) {
+  if (writer->preferences != TRI_PREFERENCES_LABELS) return TRI_OK;
+  if (writer->desirable > 0 && writer->desirable < writer->documents) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "every `label` of the %" PRId64
+      " records is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; add "
+      "records of the other kind",
+      writer->documents, writer->desirable > 0 ? "true" : "false");
+}
+
+/* ---- documents ------------------------------------------------------------------------------------------------- */
+
+static tri_status add_piece(tri_split_writer *writer, const tri_encoded_piece *piece, const int32_t *ids,
+                            const uint8_t *mask) {
+  tri_corpus_writer *to = choose_split_writer(writer, piece->document);
+  /* a block of empty documents has no ids */
+  if (piece->tokens > 0) TRI_TRY(add_tokens(writer, to, ids, mask, piece->tokens));
+  writer->text_bytes += piece->text_bytes;
+  writer->open_tokens += piece->tokens;
+  if (!piece->ends_document) return TRI_OK;
+  if (writer->open_tokens > 0) {
+    TRI_TRY(tri_corpus_writer_end_document(to));
+    writer->documents++;
+  } else if (piece->skipped) {
+    writer->skipped_documents++;
+  } else {
+    writer->empty_documents++;
+  }
+  writer->open_tokens = 0;
+  return TRI_OK;
+}
+
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block) {
-  const int32_t *ids = block->ids;
-  const uint8_t *mask = block->mask;
+  int64_t first = 0;
   for (int64_t i = 0; i < block->num_pieces; i++) {
     const tri_encoded_piece *piece = &block->pieces[i];
-    tri_corpus_writer *to = choose_split_writer(writer, piece->document);
-    if (piece->tokens > 0) { /* a block of empty documents has no ids */
-      TRI_TRY(add_tokens(writer, to, ids, mask, piece->tokens));
-      ids += piece->tokens;
-      if (mask != NULL) mask += piece->tokens;
-    }
-    writer->text_bytes += piece->text_bytes;
-    writer->open_tokens += piece->tokens;
-    if (!piece->ends_document) continue;
-    if (writer->open_tokens > 0) {
-      TRI_TRY(tri_corpus_writer_end_document(to));
-      writer->documents++;
-    } else if (piece->skipped) {
-      writer->skipped_documents++;
-    } else {
-      writer->empty_documents++;
-    }
-    writer->open_tokens = 0;
+    const int32_t *ids = piece->tokens > 0 ? block->ids + first : NULL;
+    const uint8_t *mask = block->mask != NULL && piece->tokens > 0 ? block->mask + first : NULL;
+    TRI_TRY(writer->takes_preferences ? add_preference(writer, block->path, piece, ids, mask)
+                                      : add_piece(writer, piece, ids, mask));
+    first += piece->tokens;
   }
   return TRI_OK;
 }
@@ -101,6 +181,8 @@ void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *ou
       .train_tokens = tri_corpus_writer_num_tokens(writer->train),
       .learnt_tokens = writer->learnt_tokens,
       .skipped_documents = writer->skipped_documents,
+      .desirable = writer->desirable,
+      .preferences = writer->preferences,
       .from_tail = writer->from_tail,
   };
   if (writer->validation != NULL) {
@@ -135,18 +217,20 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
   return TRI_OK;
 }
 
-/* Conversations stay whole: the last one goes to the corpus that has none. */
+/* Conversations, and pairs, stay whole: the last one goes to the corpus that has none. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;
+  const int64_t each = writer->preferences == TRI_PREFERENCES_PAIRS ? 2 : 1, records = counts->documents / each;
+  const char *what = writer->takes_preferences ? "record" : "conversation";
   int64_t tokens = 0;
-  if (counts->documents < 2) {
+  if (records < 2) {
     return tri_fail(TRI_BAD_FILE,
-                    "one conversation cannot be divided into training and validation; add more or give --validation 0");
+                    "one %s cannot be divided into training and validation; add more or give --validation 0", what);
   }
-  TRI_TRY(tri_corpus_writer_last_document(from, &tokens));
+  TRI_TRY(tri_corpus_writer_last_documents(from, each, &tokens));
   TRI_TRY(tri_corpus_writer_move_tail(from, to, tokens));
-  tri_log("too few conversations to choose from (%" PRId64 "): the last is the %s corpus", counts->documents,
+  tri_log("too few %ss to choose from (%" PRId64 "): the last is the %s corpus", what, records,
           to == writer->train ? "training" : "validation");
   return TRI_OK;
 }
@@ -156,13 +240,17 @@ tri_status tri_split_writer_finish(tri_split_writer *writer) {
   tri_split_writer_count(writer, &counts);
   if (counts.tokens == 0 && counts.skipped_documents > 0) {
     return tri_fail(TRI_BAD_FILE, "all %" PRId64 " %s are bad and were skipped: there is nothing to learn from",
-                    counts.skipped_documents, writer->masked ? "conversations" : "documents");
+                    counts.skipped_documents,
+                    writer->takes_preferences ? "records"
+                    : writer->masked          ? "conversations"
+                                              : "documents");
   }
   if (counts.tokens == 0) {
     return tri_fail(TRI_BAD_FILE,
                     "the inputs hold no text (%" PRId64 " documents, all empty): there is nothing to learn from",
                     counts.empty_documents);
   }
+  TRI_TRY(check_labels(writer));
   if (writer->validation == NULL) return tri_corpus_writer_finish(writer->train);
   if (counts.validation_tokens == 0 || counts.train_tokens == 0) {
     TRI_TRY(writer->masked ? divide_documents(writer, &counts) : divide_stream(writer, &counts));

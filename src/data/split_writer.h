@@ -3,6 +3,7 @@
 #define TRI_DATA_SPLIT_WRITER_H
 
 #include "base/status.h"
+#include "data/corpus.h"
 #include "data/encode_pipeline.h"
 
 #include <stdbool.h>
@@ -17,6 +18,10 @@ tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, do
 /* Removes what was not committed. */
 void tri_split_writer_destroy(tri_split_writer *writer);
 
+/* Before the first block: the documents are preferences, and have masks. Those of a file are all pairs, or all have
+ * labels; what the first is decides, and others are TRI_BAD_FILE, or skipped. A pair stays together. */
+void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad);
+
 /* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first one
  * always goes to training. */
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block);
@@ -25,7 +30,9 @@ typedef struct tri_split_counts {
   int64_t documents, tokens, text_bytes; /* of both corpora; a document that is cut between them counts once */
   int64_t empty_documents;               /* which are not in the corpora */
   int64_t learnt_tokens;                 /* of both corpora; only with masks */
-  int64_t skipped_documents;             /* bad documents */
+  int64_t skipped_documents;             /* bad documents, or records of preferences */
+  int64_t desirable;                     /* documents with labels: those whose answer is desirable */
+  tri_preferences preferences;           /* what they are */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
   bool from_tail; /* validation is the end of the text, because the hash chose no document for one of the corpora */
@@ -34,7 +41,8 @@ typedef struct tri_split_counts {
 void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *out);
 
 /* After the last block: if one of the corpora is empty, divides the stream of tokens instead, so that validation is its
- * end (with masks: moves the last document). TRI_BAD_FILE if there is no text. Then flushes everything to the disk. */
+ * end (with masks: moves the last document or pair). TRI_BAD_FILE if there is no text, or no label of one kind. Then
+ * flushes everything to the disk. */
 tri_status tri_split_writer_finish(tri_split_writer *writer);
 /* Renames the files to their final names. */
 tri_status tri_split_writer_commit(tri_split_writer *writer);

@@ -24,7 +24,7 @@
 
 /* X(VALUE, name, paired, reference): TRI_PREFERENCE_VALUE, and what run files call it; whether it is a loss of a pair,
  * and not of one completion that is desirable or not; whether R is used. A row without its function does not build. */
-#define TRI_PREFERENCE_PAIRED(X)                                                                                       \
+#define TRI_PREFERENCE_LOSSES(X)                                                                                       \
   X(DPO, dpo, 1, 1)                                                                                                    \
   X(IPO, ipo, 1, 1)                                                                                                    \
   X(HINGE, hinge, 1, 1)                                                                                                \
@@ -39,11 +39,10 @@
   X(NCA_PAIR, nca_pair, 1, 1)                                                                                          \
   X(BCO_PAIR, bco_pair, 1, 1)                                                                                          \
   X(SPPO_HARD, sppo_hard, 1, 1)                                                                                        \
-  X(DISCOPOP, discopop, 1, 1)
-#define TRI_PREFERENCE_UNPAIRED(X)                                                                                     \
+  X(DISCOPOP, discopop, 1, 1)                                                                                          \
   X(KTO, kto, 0, 1)                                                                                                    \
-  X(APO_ZERO_UNPAIRED, apo_zero_unpaired, 0, 1)
-#define TRI_PREFERENCE_LOSSES(X) TRI_PREFERENCE_PAIRED(X) TRI_PREFERENCE_UNPAIRED(X)
+  X(APO_ZERO_UNPAIRED, apo_zero_unpaired, 0, 1)                                                                        \
+  /* the next row goes here */
 
 #define TRI_PREFERENCE_VALUE(VALUE, ...) TRI_PREFERENCE_##VALUE,
 typedef enum tri_preference_loss { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_VALUE) } tri_preference_loss;
@@ -336,24 +335,28 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_none(void) {
   return out;
 }
 
-#define TRI_PREFERENCE_PAIR_CASE(VALUE, name, ...)                                                                     \
+#define TRI_PREFERENCE_CASE(VALUE, call)                                                                               \
   case TRI_PREFERENCE_##VALUE:                                                                                         \
-    return tri_preference_##name(settings, chosen, rejected);
-#define TRI_PREFERENCE_SINGLE_CASE(VALUE, name, ...)                                                                   \
-  case TRI_PREFERENCE_##VALUE: return tri_preference_##name(settings, completion, desirable);
+    return call;
+#define TRI_PREFERENCE_PAIR_1(name) tri_preference_##name(settings, chosen, rejected)
+#define TRI_PREFERENCE_PAIR_0(name) tri_preference_none()
+#define TRI_PREFERENCE_SINGLE_1(name) tri_preference_none()
+#define TRI_PREFERENCE_SINGLE_0(name) tri_preference_##name(settings, completion, desirable)
+#define TRI_PREFERENCE_PAIR(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_PAIR_##paired(name))
+#define TRI_PREFERENCE_SINGLE(VALUE, name, paired, ...) TRI_PREFERENCE_CASE(VALUE, TRI_PREFERENCE_SINGLE_##paired(name))
 
 /* Of a loss of pairs; of another one, not a number. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_pair(const tri_preference_settings *settings,
                                                           const tri_completion_sums *chosen,
                                                           const tri_completion_sums *rejected) {
-  switch (settings->loss) { TRI_PREFERENCE_PAIRED(TRI_PREFERENCE_PAIR_CASE) }
+  switch ((tri_preference_loss)settings->loss) { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_PAIR) }
   return tri_preference_none();
 }
 
 /* Of a loss of single completions; of another one, not a number. */
 TRI_HOST_AND_GPU tri_preference_value tri_preference_single(const tri_preference_settings *settings,
                                                             const tri_completion_sums *completion, int desirable) {
-  switch (settings->loss) { TRI_PREFERENCE_UNPAIRED(TRI_PREFERENCE_SINGLE_CASE) }
+  switch ((tri_preference_loss)settings->loss) { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_SINGLE) }
   return tri_preference_none();
 }
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "data/lengths.h"
 #include "data/pieces.h"
+#include "options/inspect_preferences.h"
 #include "options/json.h"
 
 #include <inttypes.h>
@@ -82,7 +83,12 @@ static void print_corpus(const inspection *i, const char *prefix) {
   if (tri_corpus_num_empty(i->corpus) > 0) {
     printf("and %" PRId64 " of no tokens, which are passed over\n", tri_corpus_num_empty(i->corpus));
   }
-  if (tri_corpus_has_mask(i->corpus)) {
+  if (tri_corpus_preferences(i->corpus) != TRI_PREFERENCES_NONE) {
+    char lines[TRI_PREFERENCE_LINES][TRI_PREFERENCE_LINE_BYTES];
+    tri_inspect_preferences(i->corpus, lines);
+    printf("preferences: %s\n", lines[0]);
+    for (int k = 1; k < TRI_PREFERENCE_LINES; k++) printf("  %s\n", lines[k]);
+  } else if (tri_corpus_has_mask(i->corpus)) {
     printf("conversations: %" PRId64 " of %" PRId64 " tokens are learnt (%.2f %%), the others are context\n",
            tri_corpus_num_learnt(i->corpus), l->tokens,
            100.0 * (double)tri_corpus_num_learnt(i->corpus) / (double)l->tokens);
@@ -142,6 +148,9 @@ static tri_status print_corpus_json(const inspection *i, const char *prefix) {
   if (root != NULL && tri_corpus_has_mask(i->corpus)) {
     json_object_set_new(root, "learnt_tokens", json_integer(tri_corpus_num_learnt(i->corpus)));
   }
+  if (root != NULL && tri_corpus_preferences(i->corpus) != TRI_PREFERENCES_NONE) {
+    json_object_set_new(root, "preferences", tri_inspect_preferences_json(i->corpus));
+  }
   return tri_print_json(root);
 }
 
@@ -183,6 +192,18 @@ tri_status tri_inspect_log_padding(const char *prefix) {
   }
   tri_corpus_close(i.corpus);
   return status;
+}
+
+/* ---- lengths of preferences -------------------------------------------------------------------------------------- */
+
+tri_status tri_inspect_say_preferences(const char *prefix) {
+  char lines[TRI_PREFERENCE_LINES][TRI_PREFERENCE_LINE_BYTES];
+  tri_corpus *corpus = NULL;
+  TRI_TRY(tri_corpus_open(prefix, &corpus));
+  tri_inspect_preferences(corpus, lines);
+  tri_log("  %s: %s; %s; %s; %s", prefix, lines[0], lines[1], lines[2], lines[3]);
+  tri_corpus_close(corpus);
+  return TRI_OK;
 }
 
 /* ---- lengths of conversations ------------------------------------------------------------------------------------ */

@@ -19,4 +19,7 @@ tri_status tri_inspect_log_padding(const char *prefix);
 /* LOCAL. Prints a line of how long the conversations of these corpora are. */
 tri_status tri_inspect_say_longest(const char *const *prefixes, int count);
 
+/* LOCAL. Prints a line of how many preferences a corpus has, and how long they are. */
+tri_status tri_inspect_say_preferences(const char *prefix);
+
 #endif

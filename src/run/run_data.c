@@ -39,6 +39,7 @@ typedef struct opening {
 static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus **corpus,
                               char fingerprint[TRI_FINGERPRINT_BYTES]) {
   TRI_TRY(tri_corpus_open(prefix, corpus));
+  TRI_TRY(tri_corpus_want_text(*corpus));
   TRI_TRY(tri_corpus_check_tokenizer(*corpus, o->tokenizer, o->tokenizer_path));
   snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
   return TRI_OK;

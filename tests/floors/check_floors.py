@@ -15,9 +15,10 @@ import sys
 FLOORS = ["base", "config", "mesh", "device", "comm", "launch", "ops", "model", "optimizers", "schedule", "timeline", "tokenizer", "chat", "data",
           "checkpoint", "engine", "run", "report", "recovery", "train", "plan", "options", "tune", "judge", "board", "cli", "api"]
 
-# Number formats, what a device is asked before there is one and what a step is told are words of the language, not a
-# device: every floor may say "bf16".
-FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/step_values.h"}
+# Number formats, losses of preferences, what a device is asked before there is one and what a step is told are words of
+# the language, not a device: every floor may say "bf16".
+FOR_ALL = {"device/activation.h", "device/dtype.h", "device/nf4.h", "device/description.h", "device/preference.h",
+           "device/step_values.h"}
 
 # Floors that lie below and are still closed, since planning a run needs no machine to run on: neither by a header that a
 # file names, nor by one that this brings in.

@@ -288,7 +288,7 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"c\", \"d\"]]}",
              "`history` holds earlier turns, which the form alpaca does not read");
   expect_bad(plain, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
-             "`chosen` and `rejected` are preferences, which are not trained on");
+             "`chosen` and `rejected` are preferences: give --preferences in the place of --chat");
   expect_bad(plain, "{\"messages\": \"a\"}", "`messages` is a string; it must be a list of messages");
   expect_bad(plain, MESSAGES("1"), "`messages`, message 1 is a number, not an object");
   expect_bad(plain, MESSAGES("{\"content\": \"a\"}"), "message 1: `role` is missing");

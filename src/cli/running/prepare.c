@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "data/corpus_record.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"
 
@@ -124,6 +125,12 @@ static tri_status set_chat(arguments *to, const char *text) {
   return TRI_OK;
 }
 
+static tri_status set_preferences(arguments *to, const char *text) {
+  (void)text;
+  to->options.preferences = true;
+  return TRI_OK;
+}
+
 static tri_status set_chat_template(arguments *to, const char *text) {
   to->options.chat_template = text;
   return TRI_OK;
@@ -167,6 +174,7 @@ static tri_status set_json(arguments *to, const char *text) {
   X("seed", required_argument, set_seed)                                                                               \
   X("train-bytes", required_argument, set_train_bytes)                                                                 \
   X("chat", no_argument, set_chat)                                                                                     \
+  X("preferences", no_argument, set_preferences)                                                                       \
   X("chat-template", required_argument, set_chat_template)                                                             \
   X("chat-set", required_argument, add_chat_set)                                                                       \
   X("skip-bad", no_argument, set_skip_bad)                                                                             \
@@ -228,8 +236,11 @@ static tri_status check_chat_options(arguments *to) {
                       : given->num_chat_set > 0    ? "--chat-set"
                       : given->form != NULL        ? "--form"
                                                    : NULL;
-  if (!given->chat && alone != NULL) {
+  if (!given->chat && !given->preferences && alone != NULL) {
     return tri_fail(TRI_BAD_USAGE, "%s goes with --chat, which says that the inputs are conversations", alone);
+  }
+  if (given->preferences && given->key != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "--key does not go with --preferences, whose records have keys of their own");
   }
   given->chat_set = to->chat_set;
   if (!given->chat && given->key == NULL) given->key = "text";
@@ -270,6 +281,16 @@ static double bytes_per_token(const tri_prepare_report *report) {
   return (double)report->counts.text_bytes / (double)report->counts.tokens;
 }
 
+static void say_run_file(const char *out, const tri_split_counts *counts) {
+  const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
+  const char *key = counts->preferences == TRI_PREFERENCES_NONE ? "train" : "preferences";
+  if (counts->validation_tokens > 0) {
+    tri_log("  in a run file: data: {%s: %s%strain, validation: %s%svalidation}", key, out, slash, out, slash);
+  } else {
+    tri_log("  in a run file: data: {%s: %s%strain}", key, out, slash);
+  }
+}
+
 static void print_summary(const char *out, bool chat, const tri_prepare_report *report) {
   const tri_split_counts *counts = &report->counts;
   char documents[32], tokens[32], bytes[32], seconds[32];
@@ -277,9 +298,13 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
           tri_format_count((double)counts->documents, documents, sizeof documents), TRI_PLURAL(counts->documents),
           tri_format_count((double)counts->tokens, tokens, sizeof tokens), report->vocab_size,
           tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
-  if (chat) {
+  const double learnt = 100.0 * (double)counts->learnt_tokens / (double)counts->tokens;
+  if (counts->preferences != TRI_PREFERENCES_NONE) {
+    tri_log("  of preferences: %.2f %% of the tokens are answers; %" PRId64 " records were bad and skipped", learnt,
+            counts->skipped_documents);
+  } else if (chat) {
     tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " were bad and skipped",
-            100.0 * (double)counts->learnt_tokens / (double)counts->tokens, counts->skipped_documents);
+            learnt, counts->skipped_documents);
   } else if (counts->skipped_documents > 0) {
     tri_log("  %" PRId64 " documents were bad and skipped", counts->skipped_documents);
   }
@@ -290,12 +315,7 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
   if (counts->empty_documents > 0) tri_log("  %" PRId64 " empty documents were left out", counts->empty_documents);
   tri_log("  %.1f MB/s with %d thread%s, in %s", mb_per_s(report), report->threads, TRI_PLURAL(report->threads),
           tri_format_seconds(report->learn_s + report->encode_s, seconds, sizeof seconds));
-  const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
-  if (counts->validation_tokens > 0) {
-    tri_log("  in a run file: data: {train: %s%strain, validation: %s%svalidation}", out, slash, out, slash);
-  } else {
-    tri_log("  in a run file: data: {train: %s%strain}", out, slash);
-  }
+  say_run_file(out, counts);
 }
 
 static tri_status say_lengths(const char *out, bool chat, const tri_split_counts *counts) {
@@ -303,7 +323,12 @@ static tri_status say_lengths(const char *out, bool chat, const tri_split_counts
   const char *const prefixes[] = {train, validation};
   TRI_TRY(tri_path_join(train, out, "train"));
   TRI_TRY(tri_path_join(validation, out, "validation"));
-  if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, counts->validation_tokens > 0 ? 2 : 1));
+  const int count = counts->validation_tokens > 0 ? 2 : 1;
+  if (counts->preferences != TRI_PREFERENCES_NONE) {
+    for (int i = 0; i < count; i++) TRI_TRY(tri_inspect_say_preferences(prefixes[i]));
+    return TRI_OK;
+  }
+  if (chat) TRI_TRY(tri_inspect_say_longest(prefixes, count));
   return tri_inspect_log_padding(train);
 }
 
@@ -327,6 +352,11 @@ static tri_status prepare_print_json(const char *out, bool chat, const tri_prepa
       (json_int_t)c->validation_documents, "tokens", (json_int_t)c->validation_tokens, "from_tail", (int)c->from_tail);
   if (root == NULL) return tri_fail(TRI_BAD_USAGE, "the name %s is not UTF-8 and cannot be printed as JSON", out);
   json_object_set_new(root, "skipped_documents", json_integer(c->skipped_documents));
+  if (c->preferences != TRI_PREFERENCES_NONE) {
+    json_object_set_new(root, "learnt_tokens", json_integer(c->learnt_tokens));
+    json_object_set_new(root, "preferences", json_string(tri_preferences_word(c->preferences)));
+    json_object_set_new(root, "desirable", json_integer(c->desirable));
+  }
   if (chat) {
     json_object_set_new(root, "learnt_tokens", json_integer(c->learnt_tokens));
     json_object_set_new(root, "skipped_conversations", json_integer(c->skipped_documents));
@@ -405,6 +435,10 @@ const tri_command tri_command_prepare = {
         "  --chat             the inputs are conversations, one in each JSON record. Each is a document; "
         "DIR/train.mask\n"
         "                     and DIR/validation.mask say which tokens are answers: only these are learnt\n"
+        "  --preferences      the inputs are preferences (DPO, KTO), one in each JSON record: `prompt`, `chosen` and\n"
+        "                     `rejected`; `chosen` and `rejected` that begin alike; or `prompt`, `completion` and\n"
+        "                     `label`; as text or as messages (docs/corpora.md). Each answer is a document behind its\n"
+        "                     prompt, and masks say which tokens are answers. A pair is never divided\n"
         "  --form FORM        the keys of conversations (docs/finetuning.md) [what the records have]:\n"
         "                     messages           `messages`; --key KEY names another key of the messages\n"
         "                     prompt-completion  `prompt` and `completion`\n"
@@ -427,7 +461,8 @@ const tri_command tri_command_prepare = {
         "  --json             print the result as JSON on standard output\n"
         "\n"
         "example: trireme prepare --tokenizer train:4096 --out corpus book.txt articles.jsonl.zst\n"
-        "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n",
+        "         trireme prepare --chat --tokenizer Qwen3-0.6B --out tuning conversations.jsonl\n"
+        "         trireme prepare --preferences --tokenizer Qwen3-0.6B --out preferences pairs.jsonl\n",
     .options = prepare_options,
     .paths = "tokenizer out chat-template",
     .run = prepare_run,

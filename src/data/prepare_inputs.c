@@ -1,0 +1,198 @@
+#include "data/prepare_inputs.h"
+
+#include "base/file_kind.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "chat/forms.h"
+#include "chat/preference_forms.h"
+#include "data/text_stream.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+bool tri_prepare_learns_characters(const tri_prepare_options *options) {
+  return strcmp(options->tokenizer, "char") == 0;
+}
+
+bool tri_prepare_learns(const tri_prepare_options *options) {
+  return tri_prepare_learns_characters(options) || strncmp(options->tokenizer, "train:", 6) == 0;
+}
+
+static bool is_table(const char *path) {
+  const size_t length = strlen(path);
+  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
+}
+
+/* A table is read as what it looks like, which is seldom what is wanted. */
+static void say_table(const char *path) {
+  if (!is_table(path)) return;
+  tri_log(
+      "%s is taken as plain text, with its separators and quotes; for one column of it write JSON lines: "
+      "{\"text\": ...}",
+      path);
+}
+
+/* A page of HTML may be meant, or be what a server sent in place of a text. */
+static void say_page(const char *path) {
+  const tri_file_kind *kind = tri_file_kind_find(path);
+  if (kind == NULL || kind->never_text) return;
+  char advice[TRI_ADVICE_BYTES];
+  tri_log("%s is taken as plain text, though it looks like %s: %s", path, kind->is,
+          tri_file_kind_advice(kind, path, advice));
+}
+
+enum { LOOK_BYTES = 1 << 16 };
+
+/* So is a file of JSON lines under another name: its keys and quotes would be learnt. The first line tells. */
+static tri_status say_json(const char *path, const char *key) {
+  char *text = NULL;
+  size_t got = 0;
+  tri_text_stream *stream = NULL;
+  TRI_TRY(tri_alloc("the first line of an input", LOOK_BYTES, 1, &text));
+  tri_status status = tri_text_stream_open(path, &stream);
+  if (status == TRI_OK) status = tri_text_stream_read(stream, text, LOOK_BYTES, &got);
+  tri_text_stream_close(stream);
+  const char *end = status == TRI_OK ? memchr(text, '\n', got) : NULL;
+  if (status == TRI_OK && end == NULL && got < LOOK_BYTES) end = text + got;
+  json_t *line = end == NULL ? NULL : json_loadb(text, (size_t)(end - text), 0, NULL);
+  if (json_is_object(line)) {
+    tri_log(
+        "%s is taken as plain text, though its first line is JSON: keys and quotes are learnt, too; of a file that is "
+        "named .jsonl the key `%s` of each line is a document",
+        path, key);
+  }
+  json_decref(line);
+  tri_free(text);
+  return status;
+}
+
+typedef struct input_file {
+  dev_t device;
+  ino_t number;
+  int place;
+} input_file;
+
+static int compare_files(const void *a, const void *b) {
+  const input_file *x = a, *y = b;
+  if (x->device != y->device) return x->device < y->device ? -1 : 1;
+  if (x->number != y->number) return x->number < y->number ? -1 : 1;
+  return (x->place > y->place) - (x->place < y->place);
+}
+
+/* A file that is named twice, or has two names, is learnt twice, and held-out documents may be among the learnt ones.
+ */
+static tri_status say_twice(const tri_prepare_options *options) {
+  const int count = options->num_inputs;
+  input_file *files = NULL;
+  int found = 0, twice = 0;
+  TRI_TRY(tri_alloc("the inputs", (size_t)count, sizeof *files, &files));
+  for (int i = 0; i < count; i++) {
+    struct stat facts;
+    if (stat(options->inputs[i], &facts) != 0 || !S_ISREG(facts.st_mode)) continue;
+    files[found++] = (input_file){facts.st_dev, facts.st_ino, i};
+  }
+  qsort(files, (size_t)found, sizeof *files, compare_files);
+  for (int i = 1; i < found; i++) {
+    if (files[i].device != files[i - 1].device || files[i].number != files[i - 1].number || twice++ > 0) continue;
+    tri_warn("%s and %s are one file: its documents are in the corpus twice, and held-out ones may be among the learnt",
+             options->inputs[files[i - 1].place], options->inputs[files[i].place]);
+  }
+  if (twice > 1) tri_warn("%d inputs in all are files that were named before", twice);
+  tri_free(files);
+  return TRI_OK;
+}
+
+/* The form of a record, and the keys that it does not read ("": none); false if it has none. */
+static bool find_form(const tri_prepare_options *options, const json_t *record, const char **name, char *unread,
+                      size_t unread_bytes) {
+  const tri_chat_form *form = NULL;
+  const tri_preference_form *pair = NULL;
+  const tri_chat_reading how = {options->form, options->key};
+  size_t held = 0;
+  const char *key = NULL;
+  json_t *value = NULL;
+  const tri_status found =
+      options->preferences ? tri_preference_form_of(record, &pair) : tri_chat_form_of(record, &how, &form);
+  if (found != TRI_OK) return false;
+  *name = pair != NULL ? pair->name : form->name;
+  unread[0] = '\0';
+  json_object_foreach((json_t *)(uintptr_t)record, key, value) {
+    const bool read = pair != NULL ? tri_preference_form_reads(pair, key) : tri_chat_form_reads(form, &how, key);
+    if (read || held + 80 >= unread_bytes) continue;
+    held += (size_t)snprintf(unread + held, unread_bytes - held, "%s`%.60s`", held == 0 ? "" : ", ", key);
+  }
+  return true;
+}
+
+/* How the first record is read, if it can be: what a form does not read is lost. */
+static void say_form(const tri_prepare_options *options, const tri_text_block *block) {
+  char unread[512];
+  const char *name = NULL;
+  const tri_text_piece *piece = &block->pieces[0];
+  json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
+  if (json_is_object(record) && find_form(options, record, &name, unread, sizeof unread)) {
+    tri_log("%s: records of the form %s%s%s", block->path, name, unread[0] == '\0' ? "" : "; not read: ", unread);
+  }
+  json_decref(record);
+}
+
+static tri_status look_at_records(const tri_prepare_options *options, const char *path) {
+  tri_text_input *input = NULL;
+  tri_text_block block = {0};
+  TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
+  tri_text_input_leave_bad(input);
+  const tri_status status = tri_text_input_next(input, &block);
+  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block);
+  tri_text_block_destroy(&block);
+  tri_text_input_destroy(input);
+  return status;
+}
+
+/* What conversations and preferences may be in. */
+static tri_status check_records(const tri_prepare_options *options, const char *path) {
+  struct stat facts;
+  char advice[TRI_ADVICE_BYTES];
+  const char *what = options->preferences ? "preferences" : "conversations";
+  if (is_table(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is a table, and %s are JSON: %s", path, what, tri_table_advice(path, advice));
+  }
+  const tri_file_kind *kind = tri_file_kind_find(path);
+  if (kind != NULL && kind->never_text && !tri_text_input_is_json(path)) {
+    return tri_fail(TRI_BAD_FILE, "%s is %s: %s", path, kind->is, tri_file_kind_advice(kind, path, advice));
+  }
+  if (!tri_text_input_is_json(path)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "%s is not named .jsonl, .ndjson or .json: %s are JSON, one a line or an array of them", path,
+                    what);
+  }
+  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) ? look_at_records(options, path) : TRI_OK;
+}
+
+tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes) {
+  int64_t all_bytes = 0;
+  TRI_TRY(say_twice(options));
+  for (int i = 0; i < options->num_inputs; i++) {
+    const char *path = options->inputs[i];
+    int64_t bytes = 0;
+    TRI_TRY(tri_text_stream_check(path, &bytes));
+    if (options->chat || options->preferences) TRI_TRY(check_records(options, path));
+    say_table(path);
+    all_bytes += bytes;
+    struct stat facts;
+    const bool there = stat(path, &facts) == 0, plain = there && S_ISREG(facts.st_mode);
+    if (plain && !tri_text_input_is_json(path) && !options->binary) {
+      TRI_TRY(say_json(path, options->key));
+      say_page(path);
+    }
+    if (tri_prepare_learns(options) && there && !plain) {
+      return tri_fail(TRI_BAD_FILE, "the input %s is not a plain file; %s reads its inputs twice", path,
+                      tri_prepare_learns_characters(options) ? "char" : "train:VOCAB");
+    }
+  }
+  *out_bytes = all_bytes;
+  return TRI_OK;
+}
