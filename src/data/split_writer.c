@@ -224,11 +224,20 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
   return TRI_OK;
 }
 
+static int64_t documents_of_a_record(tri_preferences preferences) {
+  switch (preferences) {
+    case TRI_PREFERENCES_PAIRS: return 2;
+    case TRI_PREFERENCES_NONE:
+    case TRI_PREFERENCES_LABELS: return 1;
+  }
+  return 1;
+}
+
 /* Conversations, and pairs, stay whole: the last one goes to the corpus that has none. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;
-  const int64_t each = writer->preferences == TRI_PREFERENCES_PAIRS ? 2 : 1, records = counts->documents / each;
+  const int64_t each = documents_of_a_record(writer->preferences), records = counts->documents / each;
   const char *what = writer->takes_preferences ? "record" : "conversation";
   int64_t tokens = 0;
   if (records < 2) {
