@@ -177,7 +177,7 @@ def test_training_on_texts_refuses_it(tmp_path):
                                        f"data: {{train: {tmp_path}/out/train, sequence: 16}}\noptimizer: {{global_batch: 1, steps: 1, lr: 1}}\noutput: {tmp_path}/run\n")
     done = subprocess.run([TRIREME, "train", str(tmp_path / "run.yaml")], capture_output=True, text=True)
     assert done.returncode != 0 and f"{tmp_path}/out/train is a corpus of preferences; name it in data.preferences" in done.stderr
-    done = subprocess.run([TRIREME, "new", "--model", "gpt2-124m", "--data", f"{tmp_path}/out/train"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([TRIREME, "new", "first", "--model", "gpt2-124m", "--data", f"{tmp_path}/out/train"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and "is a corpus of preferences; name it in data.preferences" in done.stderr
 
 
