@@ -1,5 +1,5 @@
-/* Units are pairs or single answers; a document is a prompt and an answer (corpus.h). A document of n tokens takes n - 1
- * rows of a sample: its last token is a label, and nothing follows it. */
+/* Units are pairs or single answers; a document is a prompt and an answer (corpus.h). A document of n tokens takes n -
+ * 1 rows of a sample: its last token is a label, and nothing follows it. */
 #include "data/preference_source.h"
 
 #include "base/label.h"
@@ -123,8 +123,8 @@ static tri_status refuse_long(const tri_preference_source *source, int64_t unit,
                   "%s: %s %" PRId64 " takes %" PRId64 " tokens with its prompt%s, and data.sequence is %" PRId64
                   "; raise data.sequence, or set data.too_long to truncate_prompt (cuts the beginning of prompts) or "
                   "drop",
-                  tri_corpus_name(source->corpus), noun_of(source), unit + 1, rows,
-                  source->options.paired ? "s" : "", source->options.sequence);
+                  tri_corpus_name(source->corpus), noun_of(source), unit + 1, rows, source->options.paired ? "s" : "",
+                  source->options.sequence);
 }
 
 typedef struct measured {
@@ -209,8 +209,8 @@ static tri_status pack(tri_preference_source *source) {
 
 static tri_status number_labels(tri_preference_source *source) {
   const int64_t documents = num_documents(source);
-  TRI_TRY(tri_alloc("labels of preferences", (size_t)documents + 1, sizeof *source->label_begins,
-                    &source->label_begins));
+  TRI_TRY(
+      tri_alloc("labels of preferences", (size_t)documents + 1, sizeof *source->label_begins, &source->label_begins));
   for (int64_t d = 0; d < documents; d++) {
     text t;
     find_text(source->corpus, d, &t);

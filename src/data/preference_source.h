@@ -23,24 +23,25 @@ typedef struct tri_preference_source_options {
   bool paired;     /* samples of pairs, chosen and rejected; else of answers that are desirable or not */
   bool mismatched; /* not paired: answers are also wanted behind the prompt of the next line (tri_preference_feed) */
   tri_preference_weights weights;
-  tri_too_long too_long; /* TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT: of pairs, or answers, longer than a sequence */
-  int64_t max_samples;   /* only the first sequences in order; 0: all */
+  tri_too_long
+      too_long; /* TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT: of pairs, or answers, longer than a sequence */
+  int64_t max_samples; /* only the first sequences in order; 0: all */
 } tri_preference_source_options;
 
 typedef struct tri_preference_source {
   const tri_corpus *corpus;
   tri_preference_source_options options;
-  int64_t num_units;         /* pairs, or answers, in the corpus. Of a corpus of pairs that is read as answers the chosen
-                                ones come first, then the rejected ones */
-  int64_t per_epoch;         /* sequences */
-  int64_t most_units;        /* of a sequence */
-  int64_t *begins, *units;   /* [sequences + 1], [units]: those of each sequence */
-  int64_t *label_begins;     /* [documents + 1]: number of each answer's first label in `reference` */
-  int64_t num_labels;        /* of all answers */
-  int64_t left_out;          /* units that are dropped */
-  int64_t shortened;         /* units whose prompts are cut */
-  const double *reference;   /* [num_labels], the caller's; then, where `mismatched`, as many of the mismatched answers.
-                                NULL: samples have zeros */
+  int64_t num_units;       /* pairs, or answers, in the corpus. Of a corpus of pairs that is read as answers the chosen
+                              ones come first, then the rejected ones */
+  int64_t per_epoch;       /* sequences */
+  int64_t most_units;      /* of a sequence */
+  int64_t *begins, *units; /* [sequences + 1], [units]: those of each sequence */
+  int64_t *label_begins;   /* [documents + 1]: number of each answer's first label in `reference` */
+  int64_t num_labels;      /* of all answers */
+  int64_t left_out;        /* units that are dropped */
+  int64_t shortened;       /* units whose prompts are cut */
+  const double *reference; /* [num_labels], the caller's; then, where `mismatched`, as many of the mismatched answers.
+                              NULL: samples have zeros */
 } tri_preference_source;
 
 /* TRI_BAD_CONFIG for a corpus of labels where pairs are wanted, for one that is too long for a sequence and may not be
@@ -69,7 +70,6 @@ tri_status tri_preference_units(const tri_preference_at *at, int64_t index, cons
 
 /* Puts those of the labels of answers where `reference` has them: reference[num_labels], twice as many where
  * mismatched. */
-tri_status tri_preference_store(const tri_preference_at *at, int64_t index, const double *log_probs,
-                                double *reference);
+tri_status tri_preference_store(const tri_preference_at *at, int64_t index, const double *log_probs, double *reference);
 
 #endif

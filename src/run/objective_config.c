@@ -7,10 +7,10 @@
 
 /* TRL's word beside ours, which comes first: config.yaml has that. */
 #define PREFERENCE_WORD(VALUE, name, ...) {#name, (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_##VALUE},
-static const tri_config_word names[] = {{"cross_entropy", TRI_OBJECTIVE_CROSS_ENTROPY},
-                                        TRI_PREFERENCE_LOSSES(PREFERENCE_WORD){
-                                            "sigmoid", (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_DPO},
-                                        {NULL, 0}};
+static const tri_config_word names[] = {
+    {"cross_entropy", TRI_OBJECTIVE_CROSS_ENTROPY},
+    TRI_PREFERENCE_LOSSES(PREFERENCE_WORD){"sigmoid", (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_DPO},
+    {NULL, 0}};
 #undef PREFERENCE_WORD
 
 #define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_objective_config, NAME)
@@ -22,9 +22,10 @@ static const tri_config_key keys[] = {
      .words = names,
      .offset = offsetof(tri_objective_config, name),
      .fallback = "cross_entropy",
-     .help = "cross_entropy, the next token; or a loss of preferences: of pairs dpo (sigmoid), ipo, hinge, robust, "
-             "sigmoid_norm, apo_zero, apo_down, simpo, cpo, orpo, exo_pair, nca_pair, bco_pair, sppo_hard, discopop; of "
-             "answers with labels kto, apo_zero_unpaired"},
+     .help =
+         "cross_entropy, the next token; or a loss of preferences: of pairs dpo (sigmoid), ipo, hinge, robust, "
+         "sigmoid_norm, apo_zero, apo_down, simpo, cpo, orpo, exo_pair, nca_pair, bco_pair, sppo_hard, discopop; of "
+         "answers with labels kto, apo_zero_unpaired"},
     {NUMBER(beta), .fallback = "0.1", .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
      .help = "of preferences: how strongly the model is held to the reference, or the scale of the margin"},
     {NUMBER(label_smoothing), .fallback = "0.0", .range = {.low = 0, .high = 0.5, .open_high = true},

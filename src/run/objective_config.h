@@ -15,6 +15,7 @@ typedef struct tri_objective_config {
   double cpo_alpha, sft_weight; /* of the cross entropy of chosen answers; cpo and simpo have the first */
   double desirable_weight, undesirable_weight;
   bool allow_dropout;
+  tri_train_objective trained; /* what the engine trains, once the file is read */
 } tri_objective_config;
 
 /* The section's keys; offsets into tri_objective_config. */

@@ -522,6 +522,7 @@ static tri_status finish_preferences(tri_run_config *c) {
                     c->data.preferences[0] != '\0' ? "preferences" : "validation_preferences");
   }
   TRI_TRY(tri_objective_config_check(&c->objective));
+  c->objective.trained = tri_objective_config_train(&c->objective);
   if (!preference) {
     if (c->data.too_long != TRI_TOO_LONG_REFUSE && c->data.too_long != TRI_TOO_LONG_TRUNCATE_PROMPT) return TRI_OK;
     return tri_fail(TRI_BAD_CONFIG, "`data.too_long` %s goes with data.preferences; use cut, truncate or drop",

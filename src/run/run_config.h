@@ -41,9 +41,10 @@ typedef struct tri_run_config {
     tri_train_source train[TRI_MOST_SOURCES];
     int64_t num_train;
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
-    /* In the place of `train` and `validation` in a file; these then name the corpora that are made of them; "": none. */
+    /* In the place of `train` and `validation` in a file; these then name the corpora that are made of them; "": none.
+     */
     char preferences[TRI_PATH_BYTES], validation_preferences[TRI_PATH_BYTES];
-    char tokenizer[TRI_PATH_BYTES];  /* tokenizer.json; "" takes the one beside `train` if there is one */
+    char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
     int64_t max_samples;  /* train on the first samples of the corpus only; 0: on all */
