@@ -132,16 +132,21 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* KTO's loss compares desirable answers with undesirable ones. */
+/* KTO's loss compares desirable answers with undesirable ones: `what` has both. */
+static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
+  if (desirable > 0 && desirable < documents) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "every `label` of the %" PRId64
+                  " %s is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; %s",
+                  documents, what, desirable > 0 ? "true" : "false", cure);
+}
+
 static tri_status check_labels(const tri_split_writer *writer) {
+  const tri_corpus_writer *train = writer->train;
   if (writer->preferences != TRI_PREFERENCES_LABELS) return TRI_OK;
-  if (writer->desirable > 0 && writer->desirable < writer->documents) return TRI_OK;
-  return tri_fail(
-      TRI_BAD_FILE,
-      "every `label` of the %" PRId64
-      " records is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; add "
-      "records of the other kind",
-      writer->documents, writer->desirable > 0 ? "true" : "false");
+  TRI_TRY(check_both("records", writer->desirable, writer->documents, "add records of the other kind"));
+  return check_both("records that are not kept for validation", tri_corpus_writer_num_desirable(train),
+                    tri_corpus_writer_num_documents(train), "give another --seed, or --validation 0");
 }
 
 /* ---- documents ------------------------------------------------------------------------------------------------- */
@@ -266,12 +271,12 @@ tri_status tri_split_writer_finish(tri_split_writer *writer) {
                     "the inputs hold no text (%" PRId64 " documents, all empty): there is nothing to learn from",
                     counts.empty_documents);
   }
-  TRI_TRY(check_labels(writer));
-  if (writer->validation == NULL) return tri_corpus_writer_finish(writer->train);
-  if (counts.validation_tokens == 0 || counts.train_tokens == 0) {
+  const bool divided = counts.validation_tokens > 0 && counts.train_tokens > 0;
+  if (writer->validation != NULL && !divided) {
     TRI_TRY(writer->masked ? divide_documents(writer, &counts) : divide_stream(writer, &counts));
   }
-  TRI_TRY(tri_corpus_writer_finish(writer->validation));
+  TRI_TRY(check_labels(writer));
+  if (writer->validation != NULL) TRI_TRY(tri_corpus_writer_finish(writer->validation));
   return tri_corpus_writer_finish(writer->train);
 }
 

@@ -86,6 +86,14 @@ def of_characters():
     return made
 
 
+def loaded(folder, tokenizer, template):
+    with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+        file.write(tokenizer)
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump(dict(tokenizer_class="PreTrainedTokenizerFast", bos_token="<s>", eos_token="</s>", chat_template=template), file)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
 def prepared(tokenizer, records):
     """The ids and masks of all documents, and their labels: by the trainers' own method."""
     given = types.SimpleNamespace(dataset_num_proc=None, max_length=None, truncation_mode="keep_start", per_device_train_batch_size=1)
@@ -104,12 +112,8 @@ def cases():
     for name, made in (("byte-level", byte_level()), ("characters", of_characters())):
         found = []
         for template, text in TEMPLATES.items():
-            config = dict(tokenizer_class="PreTrainedTokenizerFast", bos_token="<s>", eos_token="</s>", chat_template=text)
             with tempfile.TemporaryDirectory() as folder:
-                made.save(os.path.join(folder, "tokenizer.json"))
-                with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
-                    json.dump(config, file)
-                tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+                tokenizer = loaded(folder, made.to_str(), text)
             for form, records in sets():
                 if form.startswith("text") and template != "turns":
                     continue

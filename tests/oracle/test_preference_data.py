@@ -270,6 +270,13 @@ def test_labels_of_one_kind(label, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_labels_of_one_kind_in_training(tmp_path):
+    records = [one | dict(label=i < 8) for i, one in enumerate(labelled(9))]
+    said = prepare(tmp_path, "--validation", 0.001, write(tmp_path / "a.jsonl", records), status=4)
+    assert "every `label` of the 8 records that are not kept for validation is true: " in said and "give another --seed, or --validation 0" in said
+    prepare(tmp_path, "--validation", 0, tmp_path / "a.jsonl")
+
+
 TEMPLATES = {
     "another beginning": (TEMPLATE.replace("{% for", "{% if add_generation_prompt %}[ask]{% endif %}{% for", 1),
                           "renders the end of the prompt, `[ask]<user>What?</user><assistant>`, differently when the answer follows"),
