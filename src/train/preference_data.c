@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/hub.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint.h"
 #include "data/prepare.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,10 +19,15 @@ static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH
     memcpy(out, folder, TRI_PATH_BYTES);
     return TRI_OK;
   }
-  if (config->init[0] != '\0') return tri_hub_resolve(config->init, out);
+  if (config->init[0] != '\0') {
+    const tri_checkpoint_use use = {.settings_only = true};
+    TRI_TRY(tri_checkpoint_find(config->init, &use, out));
+    TRI_TRY(tri_path_join(folder, out, "tokenizer.json"));
+    if (tri_path_exists(folder)) return TRI_OK;
+  }
   return tri_fail(TRI_BAD_CONFIG,
                   "`data.preferences`: %s is text, and the run names no tokenizer; set data.tokenizer to a "
-                  "tokenizer.json or its folder, or begin with a model (`init`) that has one",
+                  "tokenizer.json or its folder, or begin with a model (`init`) whose folder has one",
                   config->data.preferences);
 }
 

@@ -153,7 +153,7 @@ static void test_given_tokens(void **state) {
   }
   tri_step step, expected;
   tri_evaluation score, wanted;
-  const tri_tokens tokens = {ids, labels, NULL, weights};
+  const tri_tokens tokens = {.ids = ids, .labels = labels, .weights = weights};
   const tri_tokens_at at = {tokens, 0, SEQUENCE};
   const tri_feed given = tri_tokens_feed(&at);
   CHECK_OK(tri_engine_gradients(b.engine, &tokens, 1, &step));
