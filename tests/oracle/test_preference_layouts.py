@@ -3,8 +3,8 @@ one rank's, steps' losses and norms, equal bits where only pipeline, schedule, r
 the step and by the verb have the same bits (layout_tool compares them), and do not depend on what a text is packed with."""
 import numpy
 import pytest
-import test_layouts
 from drawn import drawn, drawn_count
+from expert_cases import OLMOE
 from test_layouts import BATCH, GEMMA2, GPT2, LLAMA, LAYOUTS, compare, name_of, needs_launcher, run_on
 
 STEPS, SEQUENCE = 3, 23
@@ -14,7 +14,6 @@ PAIRED = len(LOSSES) - 2
 CONTEXT = [dict(context=2), dict(context=3), dict(context=2, exchange="heads"), dict(context=2, exchange="ring"), dict(context=4, exchange="ring"),
            dict(context=2, pipeline=2, schedule="zero-bubble"), dict(context=2, data=2, zero=3), dict(context=2, tensor=2, sequence_parallel=1),
            dict(context=2, recompute="full", micro_batch=4), dict(context=4, inner=2, micro_batch=2)]
-EXPERTS = {**LLAMA, "num_experts": 4, "experts_per_token": 2, "expert_ffn_size": 12, "balance": "sequence"}
 EXPERT_LAYOUTS = [dict(expert=2, data=2), dict(expert=2, data=2, pipeline=2), dict(expert=2, data=2, zero=2), dict(data=2, zero=1),
                   dict(context=2, micro_batch=2)]
 
@@ -82,7 +81,7 @@ def test_every_loss(tmp_path, loss):
 
 
 @needs_launcher
-@pytest.mark.parametrize("model", [GEMMA2, EXPERTS], ids=["gemma2", "experts"])
+@pytest.mark.parametrize("model", [GEMMA2, OLMOE], ids=["gemma2", "experts"])
 def test_models(tmp_path, model):
     layouts = [dict(), *(EXPERT_LAYOUTS if "num_experts" in model else [*drawn(LAYOUTS, 12, "preference gemma2"), *CONTEXT[:2]])]
     check(tmp_path, {**model, "max_sequence": 32}, layouts, "dpo")
