@@ -491,11 +491,22 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   if (c->data.ignore_token >= 0) {
     return tri_fail(TRI_BAD_CONFIG, "`data.ignore_token` does not go with data.preferences; leave it out");
   }
-  if (c->data.documents == TRI_DOCUMENTS_JOINED || c->data.packing == TRI_PACKING_WINDOWS) {
+  const char *whole = NULL;
+  switch (c->data.documents) {
+    case TRI_DOCUMENTS_JOINED: whole = "data.documents: joined"; break;
+    case TRI_DOCUMENTS_MASKED:
+    case TRI_DOCUMENTS_AUTO: break;
+  }
+  switch (c->data.packing) {
+    case TRI_PACKING_WINDOWS: whole = "data.packing: windows"; break;
+    case TRI_PACKING_DOCUMENTS:
+    case TRI_PACKING_AUTO: break;
+  }
+  if (whole != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s` does not go with data.preferences, whose texts are whole and do not see each other; leave "
                     "it out",
-                    c->data.documents == TRI_DOCUMENTS_JOINED ? "data.documents: joined" : "data.packing: windows");
+                    whole);
   }
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -521,8 +532,7 @@ static tri_status finish_preferences(tri_run_config *c) {
                     "data.train",
                     c->data.preferences[0] != '\0' ? "preferences" : "validation_preferences");
   }
-  TRI_TRY(tri_objective_config_check(&c->objective));
-  c->objective.trained = tri_objective_config_train(&c->objective);
+  TRI_TRY(tri_objective_config_finish(&c->objective));
   if (!preference) {
     if (c->data.too_long != TRI_TOO_LONG_REFUSE && c->data.too_long != TRI_TOO_LONG_TRUNCATE_PROMPT) return TRI_OK;
     return tri_fail(TRI_BAD_CONFIG, "`data.too_long` %s goes with data.preferences; use cut, truncate or drop",

@@ -83,11 +83,12 @@ void tri_reference_close(const tri_preference_source *source, const double *refe
 static bool fits(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
                  char line[160]) {
   char ours[REFERENCE_HEAD_BYTES], theirs[REFERENCE_HEAD_BYTES + 1] = {0};
-  FILE *file = fopen(path, "rbe");
+  int file = -1;
   print_head(t, source, fingerprint, ours);
-  const bool read = file != NULL && fread(theirs, 1, REFERENCE_HEAD_BYTES, file) == REFERENCE_HEAD_BYTES;
-  if (file != NULL) fclose(file);
-  const char *difference = read ? first_difference(ours, theirs) : "it is cut off";
+  const bool opened = tri_file_open_plain(path, &file) == TRI_OK;
+  const bool whole = opened && pread(file, theirs, REFERENCE_HEAD_BYTES, 0) == REFERENCE_HEAD_BYTES;
+  if (opened) close(file);
+  const char *difference = whole ? first_difference(ours, theirs) : "nothing: it cannot be read, or is cut off";
   snprintf(line, 160, "%s", difference == NULL ? "" : difference);
   return difference == NULL;
 }
