@@ -11,11 +11,13 @@ COMMANDS = {
     "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "preference training and reinforcement learning are not supported",
     "grpo": "are not supported; the nearest is to fine-tune on the preferred answers", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
     "push": "nothing is uploaded; hf upload takes the folder that `trireme export` writes", "download": "nothing is downloaded: hf download NAME",
+    "gguf": "llama.cpp's convert_hf_to_gguf.py", "init": "trireme new NAME --model M --data PREFIX",
 }
 KEYS = {
     "max_seq_length=5": "did you mean `data.sequence`?", "packing=true": "did you mean `data.packing`?", "num_train_epochs=3": "did you mean `optimizer.epochs`?",
     "num_epochs=3": "did you mean `optimizer.epochs`?", "report_to=wandb": "examples/follow_metrics.py --wandb passes them on", "wandb=true": "examples/follow_metrics.py --wandb",
     "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is the cross-entropy of the next token; others are not supported",
+    "assistant_only_loss=true": "trireme prepare --chat marks the answers", "use_dora=true": "DoRA and rsLoRA are not supported",
     "fp16=true": "fp16 is not supported; use precision: bf16", "tasks=mmlu": "trireme eval RUN --choices FILE",
 }
 
