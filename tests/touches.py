@@ -32,7 +32,7 @@ TOUCHES = {
     "src/base": ["oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/config": ["oracle/test_other_programs.py", "oracle/test_newcomers.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_options.py"],
     "src/board": ["oracle/test_board.py"],
-    "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
+    "src/chat": ["oracle/test_chat.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_chat_functions.py", "oracle/test_generate.py"],
     "src/checkpoint": [
         "oracle/test_checkpoints.py", "oracle/test_bad_weights_everywhere.py", "oracle/test_damaged_checkpoints.py", "oracle/test_folders.py",
         "oracle/test_safetensors.py", "oracle/test_extra_files.py", "oracle/test_merge.py", "oracle/test_peft_folders.py",
@@ -47,7 +47,7 @@ TOUCHES = {
         "comm/*", "oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py",
         "oracle/test_layouts.py", "guarded/test_ranks.py"],
     "src/data": [
-        "oracle/test_corpus.py", "oracle/test_corpus_identity.py", "oracle/test_documents.py", "oracle/test_mixture.py", "oracle/test_forms.py", "oracle/test_epochs.py",
+        "oracle/test_corpus.py", "oracle/test_corpus_identity.py", "oracle/test_documents.py", "oracle/test_mixture.py", "oracle/test_forms.py", "oracle/test_preference_data.py", "oracle/test_epochs.py",
         "oracle/test_label_weights.py", "oracle/test_resume.py", "oracle/test_characters.py"],
     "src/device/activation.h": [
         "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_core.py", "oracle/test_extension_guides.py"],

@@ -149,7 +149,12 @@ static size_t common_messages(const json_t *a, const json_t *b) {
 
 /* ---- readers ----------------------------------------------------------------------------------------------------- */
 
-static tri_status no_beginning(void) {
+static tri_status no_beginning(const json_t *chosen, const json_t *rejected) {
+  const char *shorter = json_array_size(chosen) < json_array_size(rejected) ? "chosen" : "rejected";
+  if (json_is_array(chosen) && json_equal(json_array_get(chosen, 0), json_array_get(rejected, 0))) {
+    return tri_fail(TRI_BAD_FILE, "`%s` is the beginning of the other conversation, and has no answer" OR_SKIP,
+                    shorter);
+  }
   return tri_fail(TRI_BAD_FILE,
                   "`chosen` and `rejected` have no common beginning, which is their prompt where `prompt` is missing; "
                   "give `prompt`" OR_SKIP);
@@ -166,7 +171,7 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   if (json_equal(chosen, rejected)) return same_answers();
   if (json_is_array(chosen) && json_is_array(rejected)) {
     const size_t shared = common_messages(chosen, rejected);
-    if (shared == 0) return no_beginning();
+    if (shared == 0) return no_beginning(chosen, rejected);
     TRI_TRY(read_conversation(arena, root, NULL, shared, "chosen", 0, out));
     return read_conversation(arena, root, NULL, shared, "rejected", 1, out);
   }
@@ -180,7 +185,7 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
     if (is_blank(texts[k])) return empty_answer(form->answers[k]);
   }
   const size_t shared = common_text(texts[0], texts[1]);
-  if (shared == 0) return no_beginning();
+  if (shared == 0) return no_beginning(chosen, rejected);
   out->prompt = tri_chat_string(texts[0].text, shared);
   for (int k = 0; k < TRI_PREFERENCE_ANSWERS; k++) {
     out->answers[k] = tri_chat_string(texts[k].text + shared, texts[k].bytes - shared);

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "chat/session.h"
+#include "chat/template.h"
 
 #include <string.h>
 

@@ -4,7 +4,6 @@
 
 #include "chat/format.h"
 #include "chat/preference_forms.h"
-#include "chat/template.h"
 
 typedef struct tri_preference_session tri_preference_session;
 

@@ -51,7 +51,7 @@ tri_status tri_chat_session_turn_end(tri_chat_session *session, char out[TRI_TUR
 
 /* ---- for other readers of records (preference_session.h) --------------------------------------------------------- */
 
-/* Parses a record, for which the session's arena begins anew. */
+/* Parses a record; what the session's arena had is gone. */
 tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, int64_t line, const char *text,
                                   size_t bytes, json_t **out);
 tri_chat_arena *tri_chat_session_arena(tri_chat_session *session);

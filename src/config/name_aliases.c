@@ -144,6 +144,7 @@ static const other_name_row rows[] = {
     {"cluster", "machine hardware"},
     {"trials", "n_trials num_trials max_trials run_cap budget"},
     {"choices", "questions task"},
+    {"preferences", "preference preference_data dpo kto pairwise"},
 
     /* Values. */
     {"bf16", "bfloat16 bf16_mixed fp16 float16 half fp16_mixed"},

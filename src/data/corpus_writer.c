@@ -29,7 +29,7 @@ struct tri_corpus_writer {
   tri_output_file mask;   /* of a corpus that has one */
   tri_output_file labels; /* of documents, where they have labels */
   bool masked, labelled;
-  int64_t tokens, documents, sequences;
+  int64_t tokens, documents, sequences, desirable;
   int64_t open_tokens; /* of the sequence that is not in `sizes` yet */
   bool in_document;
 };
@@ -70,6 +70,8 @@ void tri_corpus_writer_destroy(tri_corpus_writer *writer) {
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer) { return writer->tokens; }
 
 int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer) { return writer->documents; }
+
+int64_t tri_corpus_writer_num_desirable(const tri_corpus_writer *writer) { return writer->desirable; }
 
 static tri_status end_sequence(tri_corpus_writer *writer, uint32_t flag) {
   uint32_t entry = (uint32_t)writer->open_tokens | flag;
@@ -143,6 +145,7 @@ tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desira
   const uint8_t label = desirable;
   if (!writer->labelled) return tri_fail_internal("%s has no labels to write to", writer->prefix);
   TRI_TRY(tri_output_file_write(&writer->labels, &label, 1));
+  writer->desirable += label;
   return tri_corpus_writer_end_document(writer);
 }
 
@@ -193,8 +196,14 @@ static tri_status copy_bytes(tri_output_file *from, tri_output_file *to, int64_t
 
 /* Those of the last documents, which were moved; documents with labels are not cut. */
 static tri_status move_labels(tri_corpus_writer *from, tri_corpus_writer *to, int64_t count) {
-  if (!from->labelled || count < 1) return TRI_OK;
-  TRI_TRY(copy_bytes(&from->labels, &to->labels, from->labels.bytes - count, from->labels.bytes));
+  if (!from->labelled) return TRI_OK;
+  for (int64_t at = from->labels.bytes - count; at < from->labels.bytes; at++) {
+    uint8_t label = 0;
+    TRI_TRY(tri_output_file_read(&from->labels, at, &label, 1));
+    TRI_TRY(tri_output_file_write(&to->labels, &label, 1));
+    from->desirable -= label;
+    to->desirable += label;
+  }
   return tri_output_file_truncate(&from->labels, from->labels.bytes - count);
 }
 

@@ -34,6 +34,9 @@ tri_status tri_corpus_writer_end_labelled(tri_corpus_writer *writer, bool desira
 int64_t tri_corpus_writer_num_tokens(const tri_corpus_writer *writer);
 int64_t tri_corpus_writer_num_documents(const tri_corpus_writer *writer);
 
+/* The number of documents whose answer is desirable. */
+int64_t tri_corpus_writer_num_desirable(const tri_corpus_writer *writer);
+
 /* *out: the number of tokens of the last `count` documents. */
 tri_status tri_corpus_writer_last_documents(tri_corpus_writer *writer, int64_t count, int64_t *out);
 

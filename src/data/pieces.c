@@ -23,7 +23,9 @@ static int64_t taken_of(tri_too_long rule, int64_t sequence, int64_t length) {
   if (length <= sequence) return length;
   switch (rule) {
     case TRI_TOO_LONG_CUT:
-    case TRI_TOO_LONG_AUTO: return length;
+    case TRI_TOO_LONG_AUTO:
+    case TRI_TOO_LONG_REFUSE:
+    case TRI_TOO_LONG_TRUNCATE_PROMPT: return length;
     case TRI_TOO_LONG_TRUNCATE: return sequence;
     case TRI_TOO_LONG_DROP: return 0;
   }

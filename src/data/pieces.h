@@ -12,6 +12,9 @@ typedef enum tri_too_long {
   TRI_TOO_LONG_TRUNCATE, /* only its beginning is used                                */
   TRI_TOO_LONG_DROP,     /* not used                                                  */
   TRI_TOO_LONG_AUTO,     /* not decided yet: only in a configuration before resolving */
+  /* Of preferences alone, which are never cut. */
+  TRI_TOO_LONG_REFUSE,          /* the corpus is refused                                   */
+  TRI_TOO_LONG_TRUNCATE_PROMPT, /* prompts lose their beginning                            */
 } tri_too_long;
 
 typedef struct tri_pieces {

@@ -369,6 +369,9 @@ static tri_status accept(void *context, const tri_encoded_block *block) {
   if (block->first_skipped != NULL && p->report.skipped[0] == '\0') {
     snprintf(p->report.skipped, sizeof p->report.skipped, "%.1000s", block->first_skipped->message);
   }
+  if (p->report.skipped[0] == '\0') {
+    snprintf(p->report.skipped, sizeof p->report.skipped, "%s", tri_split_writer_skipped(p->writer));
+  }
   for (int64_t i = 0; i < block->num_pieces; i++) {
     p->tokens += block->pieces[i].tokens;
     p->text_bytes += block->pieces[i].text_bytes;

@@ -115,9 +115,9 @@ static bool find_form(const tri_prepare_options *options, const json_t *record, 
   size_t held = 0;
   const char *key = NULL;
   json_t *value = NULL;
-  const tri_status found =
-      options->preferences ? tri_preference_form_of(record, &pair) : tri_chat_form_of(record, &how, &form);
-  if (found != TRI_OK) return false;
+  if (options->preferences && tri_preference_form_of(record, &pair) != TRI_OK) return false;
+  if (!options->preferences && tri_chat_form_of(record, &how, &form) != TRI_OK) return false;
+  if (pair == NULL && form == NULL) return false;
   *name = pair != NULL ? pair->name : form->name;
   unread[0] = '\0';
   json_object_foreach((json_t *)(uintptr_t)record, key, value) {

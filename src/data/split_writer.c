@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 struct tri_split_writer {
   tri_corpus_writer *train, *validation; /* validation is NULL if none was asked for */
@@ -21,6 +22,7 @@ struct tri_split_writer {
   int64_t desirable;
   bool from_tail, masked, takes_preferences, skip_bad;
   tri_preferences preferences; /* once the first has come */
+  char skipped[1024];          /* why the first record of the other kind was skipped; "": none was */
 };
 
 tri_status tri_split_writer_create(const char *directory, int64_t vocab_size, double validation, uint64_t seed,
@@ -95,14 +97,19 @@ static tri_status check_kind(tri_split_writer *writer, const char *path, const t
   const tri_preferences kind = piece->is_pair ? TRI_PREFERENCES_PAIRS : TRI_PREFERENCES_LABELS;
   if (writer->preferences == TRI_PREFERENCES_NONE) TRI_TRY(begin_preferences(writer, kind));
   *skips = writer->preferences != kind;
-  if (!*skips || writer->skip_bad) return TRI_OK;
-  return tri_fail(
-      TRI_BAD_FILE,
-      "%s line %" PRId64
-      ": the record is one of %s, and those before it are %s; a corpus is of one kind: prepare the others by "
-      "themselves, or give --skip-bad",
-      path, piece->line, what_they_are(kind), what_they_are(writer->preferences));
+  if (!*skips) return TRI_OK;
+  const tri_status status =
+      tri_fail(TRI_BAD_FILE,
+               "%s line %" PRId64
+               ": the record is one of %s, and those before it are %s; a corpus is of one kind: prepare the others by "
+               "themselves, or give --skip-bad",
+               path, piece->line, what_they_are(kind), what_they_are(writer->preferences));
+  if (!writer->skip_bad) return status;
+  if (writer->skipped[0] == '\0') snprintf(writer->skipped, sizeof writer->skipped, "%.1000s", tri_status_message());
+  return TRI_OK;
 }
+
+const char *tri_split_writer_skipped(const tri_split_writer *writer) { return writer->skipped; }
 
 /* One document with a label, or the two of a pair. */
 static tri_status add_preference(tri_split_writer *writer, const char *path, const tri_encoded_piece *piece,
@@ -125,16 +132,21 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* KTO's loss compares desirable answers with undesirable ones. */
+/* KTO's loss compares desirable answers with undesirable ones: `what` has both. */
+static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
+  if (desirable > 0 && desirable < documents) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "every `label` of the %" PRId64
+                  " %s is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; %s",
+                  documents, what, desirable > 0 ? "true" : "false", cure);
+}
+
 static tri_status check_labels(const tri_split_writer *writer) {
+  const tri_corpus_writer *train = writer->train;
   if (writer->preferences != TRI_PREFERENCES_LABELS) return TRI_OK;
-  if (writer->desirable > 0 && writer->desirable < writer->documents) return TRI_OK;
-  return tri_fail(
-      TRI_BAD_FILE,
-      "every `label` of the %" PRId64
-      " records is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; add "
-      "records of the other kind",
-      writer->documents, writer->desirable > 0 ? "true" : "false");
+  TRI_TRY(check_both("records", writer->desirable, writer->documents, "add records of the other kind"));
+  return check_both("records that are not kept for validation", tri_corpus_writer_num_desirable(train),
+                    tri_corpus_writer_num_documents(train), "give another --seed, or --validation 0");
 }
 
 /* ---- documents ------------------------------------------------------------------------------------------------- */
@@ -217,11 +229,20 @@ static tri_status divide_stream(tri_split_writer *writer, const tri_split_counts
   return TRI_OK;
 }
 
+static int64_t documents_of_a_record(tri_preferences preferences) {
+  switch (preferences) {
+    case TRI_PREFERENCES_PAIRS: return 2;
+    case TRI_PREFERENCES_NONE:
+    case TRI_PREFERENCES_LABELS: return 1;
+  }
+  return 1;
+}
+
 /* Conversations, and pairs, stay whole: the last one goes to the corpus that has none. */
 static tri_status divide_documents(tri_split_writer *writer, const tri_split_counts *counts) {
   tri_corpus_writer *from = counts->train_tokens > 0 ? writer->train : writer->validation;
   tri_corpus_writer *to = counts->train_tokens > 0 ? writer->validation : writer->train;
-  const int64_t each = writer->preferences == TRI_PREFERENCES_PAIRS ? 2 : 1, records = counts->documents / each;
+  const int64_t each = documents_of_a_record(writer->preferences), records = counts->documents / each;
   const char *what = writer->takes_preferences ? "record" : "conversation";
   int64_t tokens = 0;
   if (records < 2) {
@@ -250,12 +271,12 @@ tri_status tri_split_writer_finish(tri_split_writer *writer) {
                     "the inputs hold no text (%" PRId64 " documents, all empty): there is nothing to learn from",
                     counts.empty_documents);
   }
-  TRI_TRY(check_labels(writer));
-  if (writer->validation == NULL) return tri_corpus_writer_finish(writer->train);
-  if (counts.validation_tokens == 0 || counts.train_tokens == 0) {
+  const bool divided = counts.validation_tokens > 0 && counts.train_tokens > 0;
+  if (writer->validation != NULL && !divided) {
     TRI_TRY(writer->masked ? divide_documents(writer, &counts) : divide_stream(writer, &counts));
   }
-  TRI_TRY(tri_corpus_writer_finish(writer->validation));
+  TRI_TRY(check_labels(writer));
+  if (writer->validation != NULL) TRI_TRY(tri_corpus_writer_finish(writer->validation));
   return tri_corpus_writer_finish(writer->train);
 }
 

@@ -22,6 +22,9 @@ void tri_split_writer_destroy(tri_split_writer *writer);
  * labels; what the first is decides, and others are TRI_BAD_FILE, or skipped. A pair stays together. */
 void tri_split_writer_take_preferences(tri_split_writer *writer, bool skip_bad);
 
+/* Why the first record of the other kind was skipped; "" if none was. */
+const char *tri_split_writer_skipped(const tri_split_writer *writer);
+
 /* Adds a block. A hash of (seed, number of the document) decides whether a document goes to validation; the first one
  * always goes to training. */
 tri_status tri_split_writer_add(tri_split_writer *writer, const tri_encoded_block *block);

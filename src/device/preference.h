@@ -211,8 +211,7 @@ TRI_HOST_AND_GPU tri_preference_value tri_preference_cpo(const tri_preference_se
                                  settings->beta, settings->beta);
 }
 
-/* A mean log probability; what fp32 does not tell from 0 is below it by as much as it could be, so that odds are
- * finite. */
+/* A mean log probability, at most -2^-24: what fp32 does not tell from 0 counts as that, so that odds are finite. */
 TRI_HOST_AND_GPU double tri_preference_mean(const tri_completion_sums *sums) {
   const double mean = sums->logp / tri_preference_labels(sums), most = -1.0 / 16777216.0;
   return mean > most ? most : mean;

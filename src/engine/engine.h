@@ -110,6 +110,8 @@ tri_status tri_engine_step(tri_engine *engine, const tri_feed *feed, int64_t ste
 typedef struct tri_tokens {
   const int32_t *ids, *labels, *positions;
   const float *weights;
+  const int32_t *segments; /* of an objective of completions; NULL: no label belongs to one */
+  const double *reference; /* the same; NULL: zeros */
 } tri_tokens;
 typedef struct tri_tokens_at {
   tri_tokens tokens;

@@ -73,7 +73,7 @@ static int64_t count_completions(const tri_engine *engine, const tri_batch *batc
   const tri_op_list *list = engine->parts.lists[0];
   const int64_t rows = list->batch * list->tokens;
   int64_t pairs = 0, last = -1;
-  if (batch->segments == NULL || group_of(engine, TRI_DOMAIN_CONTEXT)->rank > 0) return 0;
+  if (batch->segments == NULL || tri_op_list_rank(list, TRI_DOMAIN_CONTEXT) > 0) return 0;
   for (int64_t i = 0; i < rows; i++) {
     if (i % list->tokens == 0) last = -1;
     const int64_t pair = batch->segments[i] < 0 ? -1 : batch->segments[i] / 2;

@@ -2,8 +2,6 @@
  * step, brought together from the ranks that have the labels. */
 #include "engine/engine_internal.h"
 
-#include "base/memory.h"
-
 #include <string.h>
 
 void tri_engine_set_kl(tri_engine *engine, double kl) { engine->kl = kl; }

@@ -75,6 +75,8 @@ static tri_status read_tokens(const void *from, int64_t index, const tri_sample 
   for (int64_t t = 0; t < at->sequence; t++) {
     out->weights[t] = at->tokens.weights == NULL ? 1 : at->tokens.weights[first + t];
     out->positions[t] = at->tokens.positions == NULL ? (int32_t)t : at->tokens.positions[first + t];
+    if (out->segments != NULL) out->segments[t] = at->tokens.segments == NULL ? -1 : at->tokens.segments[first + t];
+    if (out->reference != NULL) out->reference[t] = at->tokens.reference == NULL ? 0 : at->tokens.reference[first + t];
   }
   return TRI_OK;
 }

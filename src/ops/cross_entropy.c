@@ -304,7 +304,10 @@ static tri_status find_log_probs(tri_run *run, const tri_op_call *call, completi
 static tri_status find_factors(tri_run *run, const tri_op_call *call, const completions_memory *c) {
   const cross_entropy *at = call->attributes;
   const double *log_probs = at->context > 1 ? c->whole : c->log_probs;
-  if (at->context > 1) TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT, TRI_FP64, whole_rows(at), c->whole));
+  if (at->context > 1) { /* each number is one rank's, the others have zeros */
+    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_INNER, TRI_FP64, whole_rows(at), c->whole));
+    TRI_TRY(tri_run_all_reduce(run, TRI_DOMAIN_CONTEXT_OUTER, TRI_FP64, whole_rows(at), c->whole));
+  }
   TRI_KERNEL_CALL(run->queue, completion_slopes, &at->completions, run->segments, log_probs, run->reference,
                   run->values, c->slopes, c->pair_losses);
   TRI_KERNEL_CALL(run->queue, label_factors, &at->completions, call->rows, run->labels, run->weights, run->global_rows,
@@ -373,6 +376,12 @@ static double products_again(const tri_op_call *call) {
   return 1.0 - (double)chunk_rows(call) / (double)call->rows;
 }
 
+/* Log-probabilities that the ranks of a sequence pass to each other. */
+static double whole_bytes(const tri_op_call *call) {
+  const cross_entropy *at = call->attributes;
+  return at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0;
+}
+
 /* Where a backward follows, the forward makes the gradients too: three products of one size, two where the weight is
  * frozen. The ranks of a tensor group join three numbers a row. A form of the logits, and the gradient of a bias, are
  * one more pass over them each. */
@@ -401,12 +410,12 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .unpacked = call->weights_gathered,
       .vector_flops = rows * vocabulary * (16.0 + (at->form.soft_cap > 0 ? 20.0 : 0.0)),
       .copied = rows * vocabulary * copied_bytes(call),
-      .exchanges = {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
-                     .domain = TRI_DOMAIN_TENSOR,
-                     .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))},
-                    {.collective = TRI_COLLECTIVE_ALL_REDUCE,
-                     .domain = TRI_DOMAIN_CONTEXT,
-                     .bytes = at->of_completions && call->training ? (double)whole_rows(at) * sizeof(double) : 0}},
+      .exchanges =
+          {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
+            .domain = TRI_DOMAIN_TENSOR,
+            .bytes = 3.0 * rows * (double)tri_dtype_bytes(tri_dtype_wide(call->type))},
+           {.collective = TRI_COLLECTIVE_ALL_REDUCE, .domain = TRI_DOMAIN_CONTEXT_INNER, .bytes = whole_bytes(call)},
+           {.collective = TRI_COLLECTIVE_ALL_REDUCE, .domain = TRI_DOMAIN_CONTEXT_OUTER, .bytes = whole_bytes(call)}},
   };
 }
 

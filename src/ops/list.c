@@ -1,5 +1,6 @@
 #include "ops/list.h"
 
+#include "base/batch_columns.h"
 #include "base/count.h"
 #include "base/memory.h"
 #include "mesh/parts.h"

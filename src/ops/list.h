@@ -6,7 +6,6 @@
 #ifndef TRI_OPS_LIST_H
 #define TRI_OPS_LIST_H
 
-#include "base/batch_columns.h"
 #include "mesh/domain.h"
 #include "ops/op.h"
 

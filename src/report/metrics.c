@@ -190,6 +190,8 @@ static void print_line(FILE *to, const tri_step_metrics *s) {
   fprintf(to, ", \"mfu\": %s", real_text(s->mfu, text, sizeof text));
   fprintf(to, ", \"peak_bytes\": %zu", s->peak_bytes);
   fprintf(to, ", \"bad_steps\": %lld", (long long)s->bad_steps);
+  for (int64_t i = 0; i < s->num_named; i++)
+    fprintf(to, ", \"%s\": %s", s->named[i].name, real_text(s->named[i].value, text, sizeof text));
   print_sources(to, s);
   print_experts(to, s);
   print_shares(to, s->time);

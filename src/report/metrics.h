@@ -35,6 +35,13 @@ tri_expert_metrics tri_expert_metrics_of(int64_t layer, const int64_t *load, int
  * that is said otherwise. */
 enum { TRI_METRICS_LOADS = 1024 };
 
+/* A number that a kind of training adds to a line, such as "rewards/chosen". */
+enum { TRI_MOST_NAMED_METRICS = 24 };
+typedef struct tri_named_metric {
+  const char *name; /* static */
+  double value;
+} tri_named_metric;
+
 /* One step. In the file a number that is not finite is null, and validation_loss stands only where evaluated is set. */
 typedef struct tri_step_metrics {
   int64_t step; /* 1 is the first                                              */
@@ -51,7 +58,9 @@ typedef struct tri_step_metrics {
   int64_t num_sources;
   const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
   int64_t num_expert_layers;
-  double router_loss;              /* the same */
+  double router_loss;            /* the same */
+  const tri_named_metric *named; /* [num_named]; not read back */
+  int64_t num_named;
   const tri_timeline_shares *time; /* where the time of the steps went that were timed up to this one; NULL: of none */
 } tri_step_metrics;
 

@@ -38,7 +38,11 @@ TRI_CONFIG_WORDS(document_uses, tri_document_use, DOCUMENT_USES)
 TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
 #define TOO_LONG_USES(X)                                                                                               \
   X("auto", TRI_TOO_LONG_AUTO)                                                                                         \
-  X("cut", TRI_TOO_LONG_CUT) X("truncate", TRI_TOO_LONG_TRUNCATE) X("drop", TRI_TOO_LONG_DROP)
+  X("cut", TRI_TOO_LONG_CUT)                                                                                           \
+  X("truncate", TRI_TOO_LONG_TRUNCATE)                                                                                 \
+  X("drop", TRI_TOO_LONG_DROP)                                                                                         \
+  X("refuse", TRI_TOO_LONG_REFUSE)                                                                                     \
+  X("truncate_prompt", TRI_TOO_LONG_TRUNCATE_PROMPT)
 TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
 /* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
@@ -85,9 +89,14 @@ TABLE(source_table, source_keys);
 static const tri_config_key data_keys[] = {
     {KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
      .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
-     .range = {.low = 1, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
+     .range = {.low = 0, .high = TRI_MOST_SOURCES}, .derived = "asked for, if there are no preferences",
      .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
     {PATH("validation", data.validation), .fallback = "", .help = "prefix of the validation corpus; empty: none"},
+    {PATH("preferences", data.preferences), .fallback = "",
+     .help = "in the place of train: prefix of a corpus of preferences (trireme prepare --preferences), or their JSON "
+             "lines; empty: none"},
+    {PATH("validation_preferences", data.validation_preferences), .fallback = "",
+     .help = "preferences that are held out, the same way; empty: none"},
     {PATH("tokenizer", data.tokenizer), .fallback = "",
      .help = "tokenizer.json; empty takes the one beside `train` if there is one"},
     {COUNT("sequence", data.sequence, 1, 1 << 30), .derived = "model.max_sequence",
@@ -104,7 +113,8 @@ static const tri_config_key data_keys[] = {
              "auto: documents if a corpus has a mask"},
     {CHOICE("too_long", data.too_long, too_long_uses), .fallback = "auto",
      .help = "packing documents: what to do with documents longer than a sequence: cut into pieces, truncate (keeps "
-             "the beginning) or drop; auto: truncate if a corpus has a mask, else cut"},
+             "the beginning) or drop; preferences: refuse, drop or truncate_prompt (cuts the beginning of prompts); "
+             "auto: truncate if a corpus has a mask, refuse of preferences, else cut"},
 };
 TABLE(data_table, data_keys);
 
@@ -220,6 +230,11 @@ static const tri_config_key run_keys[] = {
      .help = "a preset's name, a YAML file, a folder that holds a model (a checkpoint, a run's output, Hugging Face's) "
              "or keys"},
     {.name = "data", .type = TRI_CONFIG_SECTION, .table = &data_table, .help = "what to train on"},
+    {.name = "objective",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_objective_table,
+     .offset = offsetof(tri_run_config, objective),
+     .help = "what is learned from it: the next token, or preferences"},
     {.name = "layout",
      .type = TRI_CONFIG_SECTION,
      .table = &tri_layout_table,
@@ -435,10 +450,103 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
+/* Whether preferences are text that is prepared when the run begins, not a corpus. */
+bool tri_run_config_prepares(const char *preferences) {
+  const size_t length = strlen(preferences);
+  return (length > 6 && strcmp(preferences + length - 6, ".jsonl") == 0) ||
+         (length > 5 && strcmp(preferences + length - 5, ".json") == 0);
+}
+
+/* The corpus of preferences: their own, or the one that the run makes of them. */
+static tri_status find_preferences(const tri_run_config *c, const char *preferences, const char *folder,
+                                   char out[TRI_PATH_BYTES]) {
+  char made[TRI_PATH_BYTES];
+  if (!tri_run_config_prepares(preferences)) {
+    snprintf(out, TRI_PATH_BYTES, "%s", preferences);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_path_join(made, c->output, folder));
+  return tri_path_join(out, made, "train");
+}
+
+static tri_status check_dropout(const tri_run_config *c) {
+  const double model = c->model.dropout, adapter = c->model.tuning.adapter.dropout;
+  if (c->objective.allow_dropout || (model == 0 && adapter == 0)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`%s` is %g: dropout makes the log-probabilities noisy that objective.name %s compares; set it to 0, "
+                  "or allow it with objective.allow_dropout",
+                  model > 0 ? "model.dropout" : "adapter.dropout", model > 0 ? model : adapter,
+                  tri_objective_config_name(&c->objective));
+}
+
+/* What goes with a corpus of text alone. */
+static tri_status check_preference_keys(const tri_run_config *c) {
+  const char *key = NULL;
+  if (c->data.num_train > 0) key = "data.train";
+  if (c->data.validation[0] != '\0') key = "data.validation";
+  if (key != NULL) {
+    return tri_fail(TRI_BAD_CONFIG, "`%s` and data.preferences are both given; a run learns from one of them%s", key,
+                    strcmp(key, "data.validation") == 0 ? ", and held-out pairs are data.validation_preferences" : "");
+  }
+  if (c->data.ignore_token >= 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`data.ignore_token` does not go with data.preferences; leave it out");
+  }
+  if (c->data.documents == TRI_DOCUMENTS_JOINED || c->data.packing == TRI_PACKING_WINDOWS) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s` does not go with data.preferences, whose texts are whole and do not see each other; leave "
+                    "it out",
+                    c->data.documents == TRI_DOCUMENTS_JOINED ? "data.documents: joined" : "data.packing: windows");
+  }
+  if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`data.too_long` %s does not go with data.preferences, whose answers are never cut; use refuse, "
+                    "drop or truncate_prompt (cuts the beginning of prompts)",
+                    too_long_uses_word(c->data.too_long));
+  }
+  return check_dropout(c);
+}
+
+/* The corpus of preferences stands for `train` and `validation`, packed and with masked documents. */
+static tri_status finish_preferences(tri_run_config *c) {
+  const bool preference = tri_objective_is_preference(&c->objective);
+  if (preference && c->data.preferences[0] == '\0') {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`objective.name` is %s, a loss of preferences, and data.preferences is empty; name a corpus of "
+                    "`trireme prepare --preferences`, or JSON lines",
+                    tri_objective_config_name(&c->objective));
+  }
+  if (!preference && (c->data.preferences[0] != '\0' || c->data.validation_preferences[0] != '\0')) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`data.%s` needs a loss of preferences: set objective.name, for example to dpo, or name text in "
+                    "data.train",
+                    c->data.preferences[0] != '\0' ? "preferences" : "validation_preferences");
+  }
+  TRI_TRY(tri_objective_config_check(&c->objective));
+  c->objective.trained = tri_objective_config_train(&c->objective);
+  if (!preference) {
+    if (c->data.too_long != TRI_TOO_LONG_REFUSE && c->data.too_long != TRI_TOO_LONG_TRUNCATE_PROMPT) return TRI_OK;
+    return tri_fail(TRI_BAD_CONFIG, "`data.too_long` %s goes with data.preferences; use cut, truncate or drop",
+                    too_long_uses_word(c->data.too_long));
+  }
+  TRI_TRY(check_preference_keys(c));
+  c->data.documents = TRI_DOCUMENTS_MASKED;
+  c->data.packing = TRI_PACKING_DOCUMENTS;
+  if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_REFUSE;
+  c->data.num_train = 1;
+  TRI_TRY(find_preferences(c, c->data.preferences, "preferences", c->data.train[0].path));
+  if (c->data.validation_preferences[0] == '\0') return TRI_OK;
+  return find_preferences(c, c->data.validation_preferences, "validation-preferences", c->data.validation);
+}
+
 /* A source alone has all samples, and all labels, whatever its weights. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
+  TRI_TRY(finish_preferences(c));
+  if (c->data.num_train == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train`");
+  }
   if (c->data.num_train == 1) {
     train->weight = train->label_weight = 1;
     return TRI_OK;
@@ -689,8 +797,17 @@ tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes
 }
 
 tri_status tri_run_config_print(const tri_run_config *config, char **out) {
-  return tri_config_print(&run_table, config,
-                          "# A run, with every key as resolved: `trireme train` of this file is the same run.\n", out);
+  static const char *const head =
+      "# A run, with every key as resolved: `trireme train` of this file is the same run.\n";
+  if (config->data.preferences[0] == '\0') return tri_config_print(&run_table, config, head, out);
+  tri_run_config *said = NULL;
+  TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *said, &said));
+  *said = *config;
+  said->data.num_train = 0; /* they stand for the preferences */
+  said->data.validation[0] = '\0';
+  tri_status status = tri_config_print(&run_table, said, head, out);
+  tri_free(said);
+  return status;
 }
 
 void tri_run_config_help(FILE *to) { tri_config_help(&run_table, to); }

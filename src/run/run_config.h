@@ -9,6 +9,7 @@
 #include "device/dtype.h"
 #include "model/model.h"
 #include "optimizers/optimizer.h"
+#include "run/objective_config.h"
 #include "schedule/layout.h"
 
 #include <stdbool.h>
@@ -40,7 +41,10 @@ typedef struct tri_run_config {
     tri_train_source train[TRI_MOST_SOURCES];
     int64_t num_train;
     char validation[TRI_PATH_BYTES]; /* prefix of .bin/.idx, or "" */
-    char tokenizer[TRI_PATH_BYTES];  /* tokenizer.json; "" takes the one beside `train` if there is one */
+    /* In the place of `train` and `validation` in a file; these then name the corpora that are made of them; "": none.
+     */
+    char preferences[TRI_PATH_BYTES], validation_preferences[TRI_PATH_BYTES];
+    char tokenizer[TRI_PATH_BYTES]; /* tokenizer.json; "" takes the one beside `train` if there is one */
     int64_t sequence;
     int64_t ignore_token; /* labels with this id do not count; -1: unused */
     int64_t max_samples;  /* train on the first samples of the corpus only; 0: on all */
@@ -48,6 +52,7 @@ typedef struct tri_run_config {
     tri_packing_use packing;
     tri_too_long too_long; /* as all three are settled (resolve_auto.h): auto is what a file says, or does not say */
   } data;
+  tri_objective_config objective;
   tri_layout layout;
   struct {
     int64_t global_batch;
@@ -111,6 +116,9 @@ tri_status tri_run_config_load(const char *path, const char *const *overrides, i
 /* The same for a text that is already in memory; `name` stands for the file in messages. */
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
+
+/* Whether `data.preferences` is text that the run prepares when it begins, by its name: JSON lines. */
+bool tri_run_config_prepares(const char *preferences);
 
 /* Sets optimizer.steps where optimizer.epochs are given: the epochs of `samples` samples, rounded up to whole steps. A
  * warm-up that is longer is shortened. */

@@ -1,5 +1,6 @@
 #include "run/run_data.h"
 
+#include "model/preference_losses.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -39,7 +40,8 @@ typedef struct opening {
 static tri_status open_corpus(const opening *o, const char *prefix, tri_corpus **corpus,
                               char fingerprint[TRI_FINGERPRINT_BYTES]) {
   TRI_TRY(tri_corpus_open(prefix, corpus));
-  TRI_TRY(tri_corpus_want_text(*corpus));
+  TRI_TRY(tri_objective_is_preference(&o->config->objective) ? tri_corpus_want_preferences(*corpus)
+                                                             : tri_corpus_want_text(*corpus));
   TRI_TRY(tri_corpus_check_tokenizer(*corpus, o->tokenizer, o->tokenizer_path));
   snprintf(fingerprint, TRI_FINGERPRINT_BYTES, "%s", tri_corpus_fingerprint(*corpus));
   return TRI_OK;
@@ -109,6 +111,40 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   return TRI_OK;
 }
 
+/* Answers of a pair, or single ones, that a loss of preferences is made of. */
+static tri_status create_preferences(const opening *o, const tri_corpus *corpus, int64_t max_samples,
+                                     tri_preference_source *out) {
+  const tri_run_config *config = o->config;
+  const tri_preference_rules rules = tri_preference_rules_of(tri_objective_preference_loss(&config->objective));
+  const tri_preference_source_options options = {
+      .sequence = config->data.sequence,
+      .vocab_size = config->model.vocab_size,
+      .seed = config->seed,
+      .paired = rules.paired,
+      .mismatched = rules.kl,
+      .weights = tri_objective_config_weights(&config->objective),
+      .too_long = config->data.too_long,
+      .max_samples = max_samples,
+  };
+  return tri_preference_source_create(corpus, &options, out);
+}
+
+static tri_status open_preferences(const opening *o, tri_identity *identity, tri_run_data *out) {
+  const tri_run_config *config = o->config;
+  TRI_TRY(open_corpus(o, config->data.train[0].path, &out->train_corpora[0], identity->train[0]));
+  TRI_TRY(create_preferences(o, out->train_corpora[0], config->data.max_samples, &out->preferences));
+  tri_corpus_say_vocabulary(out->train_corpora[0], config->model.vocab_size);
+  if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
+  TRI_TRY(open_corpus(o, config->data.validation, &out->validation_corpus, identity->validation));
+  return create_preferences(o, out->validation_corpus, 0, &out->validation_preferences);
+}
+
+/* Where samples come from: text, or preferences; the objective says which. */
+typedef struct run_feed {
+  bool of_preferences;
+  tri_status (*open)(const opening *o, tri_identity *identity, tri_run_data *out);
+} run_feed;
+
 static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run_data *out) {
   const tri_run_config *config = o->config;
   const tri_mixture_shares alone = {.num_sources = 1, .period = 1, .counts = {1}};
@@ -116,6 +152,20 @@ static tri_status open_corpora(const opening *o, tri_identity *identity, tri_run
   if (config->data.validation[0] == '\0' || config->evaluation.every == 0) return TRI_OK;
   TRI_TRY(open_corpus(o, config->data.validation, &out->validation_corpus, identity->validation));
   return create_sampler(o, &out->validation_corpus, &alone, 0, &out->validation);
+}
+
+static const run_feed feeds[] = {{false, open_corpora}, {true, open_preferences}};
+
+static tri_status open_feed(const opening *o, tri_identity *identity, tri_run_data *out) {
+  for (size_t i = 0; i < sizeof feeds / sizeof feeds[0]; i++) {
+    if (feeds[i].of_preferences == tri_objective_is_preference(&o->config->objective))
+      return feeds[i].open(o, identity, out);
+  }
+  return tri_fail_internal("no feed has the data of this objective");
+}
+
+int64_t tri_run_data_per_epoch(const tri_run_data *data) {
+  return data->preferences.corpus != NULL ? data->preferences.per_epoch : data->train.per_epoch;
 }
 
 tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identity, tri_run_data *out) {
@@ -129,12 +179,14 @@ tri_status tri_run_data_open(const tri_run_config *config, tri_identity *identit
   }
   out->end_of_text = status == TRI_OK && tokenizer != NULL ? tri_tokenizer_end_of_text(tokenizer) : -1;
   const opening o = {config, tokenizer, out->tokenizer, out->end_of_text};
-  if (status == TRI_OK) status = open_corpora(&o, identity, out);
+  if (status == TRI_OK) status = open_feed(&o, identity, out);
   tri_tokenizer_destroy(tokenizer);
   return status;
 }
 
 void tri_run_data_close(tri_run_data *data) {
+  tri_preference_source_destroy(&data->validation_preferences);
+  tri_preference_source_destroy(&data->preferences);
   tri_sampler_destroy(&data->validation);
   tri_sampler_destroy(&data->train);
   tri_corpus_close(data->validation_corpus);

@@ -20,6 +20,7 @@ tri_engine_options tri_training_engine_options(const tri_run_config *config, con
       .sequence = config->data.sequence,
       .precision = config->precision,
       .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
+      .objective = &config->objective.trained,
       .seed = config->seed,
       .ignore_token = (int32_t)config->data.ignore_token,
       .optimizer = &config->optimizer.settings,
@@ -89,8 +90,10 @@ static tri_status resume_run(tri_training *t, const char *resume) {
 
 tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
+  TRI_TRY(
+      tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
-  TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, t->data.train.per_epoch)));
+  TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, tri_run_data_per_epoch(&t->data))));
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
@@ -101,5 +104,6 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(
       world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
-  return resume_run(t, resume);
+  TRI_TRY(resume_run(t, resume));
+  return t->loop->begin == NULL || tri_training_is_over(t) ? TRI_OK : t->loop->begin(t);
 }

@@ -29,6 +29,27 @@ static void announce_sources(const tri_training *t) {
   }
 }
 
+/* What a run on preferences learns from. */
+static void announce_preferences(const tri_training *t) {
+  const tri_preference_source *source = &t->data.preferences;
+  const char *noun = source->options.paired ? "pair" : "answer";
+  const long steps = (long)t->config->optimizer.steps, units = (long)(source->num_units - source->left_out);
+  const double epochs = (double)samples_of_run(t->config) / (double)source->per_epoch;
+  tri_log("objective %s: %ld %s%s in %ld sequence%s of %ld tokens", tri_objective_config_name(&t->config->objective),
+          units, noun, TRI_PLURAL(units), (long)source->per_epoch, TRI_PLURAL(source->per_epoch),
+          (long)source->options.sequence);
+  if (source->left_out > 0) {
+    tri_warn("%ld %s%s longer than a sequence of %ld tokens and left out (data.too_long: drop)", (long)source->left_out,
+             noun, source->left_out == 1 ? " is" : "s are", (long)source->options.sequence);
+  }
+  if (source->shortened > 0) {
+    tri_log("%ld %s%s longer than a sequence: the beginning of the prompts is cut (data.too_long: truncate_prompt)",
+            (long)source->shortened, noun, source->shortened == 1 ? " is" : "s are");
+  }
+  tri_log("%ld step%s = %.3g epoch%s of %ld sequence%s", steps, TRI_PLURAL(steps), epochs, TRI_PLURAL(epochs),
+          (long)source->per_epoch, TRI_PLURAL(source->per_epoch));
+}
+
 /* How long the run is, in passes over its one corpus. */
 static void announce_epochs(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
@@ -265,9 +286,13 @@ void tri_training_announce(const tri_training *t) {
   tri_log("%s tokens to train on, %s of memory, %s", tri_format_count(tokens_to_train_on(t), tokens, sizeof tokens),
           tri_format_bytes((double)t->predicted_bytes, bytes, sizeof bytes), rate);
   announce_length(t);
-  announce_sources(t);
-  announce_documents(t);
-  announce_epochs(t);
+  if (t->loop->of_preferences) {
+    announce_preferences(t);
+  } else {
+    announce_sources(t);
+    announce_documents(t);
+    announce_epochs(t);
+  }
   announce_held_out(t);
   announce_idle(t);
   announce_best(t);

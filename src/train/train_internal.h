@@ -18,8 +18,12 @@
 
 /* A run. Its state is only in the engine and in `progress`, so that a run that is killed and resumed does the same
  * steps as one that was not. */
+typedef struct tri_train_loop tri_train_loop;
+
 typedef struct tri_training {
   tri_run_config *config; /* its layout is resolved here */
+  const tri_train_loop *loop;
+  struct tri_preference_training *preferences; /* of the loop of preferences (preference.c); NULL */
   tri_mesh mesh;
   tri_device *device;
   tri_engine *engine;
@@ -30,6 +34,8 @@ typedef struct tri_training {
   tri_identity identity;
   tri_run_data data;
   tri_metrics *metrics;
+  tri_named_metric named[TRI_MOST_NAMED_METRICS]; /* what the loop adds to the next line of the metrics */
+  int64_t num_named;
   tri_progress progress;
   double peak_flops, measured_flops; /* FLOP/s of this rank's device: the best known peak; measured by this process */
   bool peak_doubted;                 /* a step was faster than the peak, so it was measured again */
@@ -122,12 +128,6 @@ tri_status tri_training_sample(tri_training *t);
  * that a run which was killed or stopped did not write. */
 tri_status tri_training_resume_samples(tri_training *t);
 
-/* ---- loops ------------------------------------------------------------------------------------------------------- */
-
-/* COLLECTIVE. Does steps until the end of the run or a signal. Fine-tuning is the same loop with another data source.
- */
-tri_status tri_pretrain(tri_training *t);
-
 /* ---- observers --------------------------------------------------------------------------------------------------- */
 
 /* A step that has been done; `progress` includes it. */
@@ -146,6 +146,47 @@ tri_observer tri_observe_metrics;    /* writes a line of metrics */
 tri_observer tri_observe_divergence; /* ends the run after too many bad steps in a row */
 tri_observer tri_observe_state;      /* saves checkpoints and takes snapshots */
 tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samples.c) */
+
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
+
+/* How a run learns from its data: a row of the table in loop.c, which the objective chooses. */
+struct tri_train_loop {
+  const char *name;
+  bool of_preferences; /* whether its objectives are losses of preferences */
+  /* COLLECTIVE, once the run is open and before its first step. NULL: there is nothing to do. */
+  tri_status (*begin)(tri_training *t);
+  /* COLLECTIVE. One step of the engine on the next samples. */
+  tri_status (*step)(tri_training *t, double lr, tri_step *out);
+  /* In this order, up to NULL: a line of metrics tells of the evaluation, and is there before a run is given up; what
+   * is saved has been looked at. */
+  tri_observer *const *observers;
+  void (*release)(tri_training *t); /* NULL: there is nothing to release */
+};
+extern const tri_train_loop tri_loop_text;        /* the next token of text: pretraining and fine-tuning (pretrain.c) */
+extern const tri_train_loop tri_loop_preferences; /* preferences (preference.c) */
+
+const tri_train_loop *tri_train_loop_of(const tri_run_config *config);
+
+/* COLLECTIVE. Does steps until the end of the run or a signal. */
+tri_status tri_train_loop_run(tri_training *t);
+
+/* ---- preferences ------------------------------------------------------------------------------------------------- */
+
+/* LOCAL, on the first rank, before the data are opened. Prepares preferences that are JSON lines (preference_data.c).
+ */
+tri_status tri_training_prepare_preferences(const tri_run_config *config);
+
+tri_observer tri_observe_preference_validation; /* evaluates on held-out preferences every few steps */
+
+/* LOCAL. `validation_loss` is that of the state now: notes it, and whether it is the lowest so far (validation.c). */
+void tri_training_judged(tri_training *t);
+
+/* COLLECTIVE. The log-probabilities of a source's answers under the reference, which is the model as the run begins:
+ * read from OUTPUT/NAME or, before the first update, computed and stored there. *out is mapped memory, released with
+ * tri_reference_close (reference.c). */
+tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
+                              const char *fingerprint, const double **out);
+void tri_reference_close(const tri_preference_source *source, const double *reference);
 
 /* Describes the newest proven checkpoint, from which the user can resume (bad_steps.c). */
 void tri_training_describe_proven(const tri_training *t, char *out, size_t out_bytes);

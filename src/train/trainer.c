@@ -27,7 +27,7 @@ static tri_status trainer_run(tri_training *t) {
   TRI_TRY(tri_training_watch(t));
   TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? tri_training_remove_summary(t) : TRI_OK));
   tri_stop_defer();
-  tri_status status = tri_pretrain(t);
+  tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;
   bool saved = t->progress.bad_in_row == 0 && status != TRI_DIVERGED; /* the checkpoint is as new as any snapshot */
@@ -54,6 +54,7 @@ static tri_status dry_run(tri_training *t, int rank) {
 }
 
 static void release(tri_training *t) {
+  if (t->loop != NULL && t->loop->release != NULL) t->loop->release(t);
   tri_metrics_close(t->metrics);
   tri_watchdog_stop(t->watchdog);
   tri_saver_destroy(t->saver);
@@ -104,6 +105,7 @@ tri_status tri_train(const tri_train_options *options) {
                     .timing.path = options->timeline};
   TRI_TRY(tri_alloc("a run's configuration", 1, sizeof *t.config, &t.config));
   *t.config = *options->config;
+  t.loop = tri_train_loop_of(t.config);
   tri_status status = trainer_start(&t, options);
   release(&t);
   tri_free(t.config);

@@ -15,7 +15,6 @@ static tri_status trainer_evaluate(tri_training *t) {
         "data.too_long and data.ignore_token");
     t->unjudged = true;
   }
-  t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
   return TRI_OK;
 }
 
@@ -31,12 +30,17 @@ static void compare_with_best(tri_training *t) {
   progress->not_better = 0;
 }
 
+void tri_training_judged(tri_training *t) {
+  t->evaluated_step = isfinite(t->validation_loss) ? t->progress.step : -1;
+  compare_with_best(t);
+}
+
 tri_status tri_observe_validation(tri_training *t, tri_made_step *made) {
   const tri_run_config *config = t->config;
   made->evaluated =
       !tri_training_diverges(t) && t->data.validation.per_epoch > 0 && tri_training_is_due(t, config->evaluation.every);
   if (!made->evaluated) return TRI_OK;
   TRI_TRY(trainer_evaluate(t));
-  compare_with_best(t);
+  tri_training_judged(t);
   return TRI_OK;
 }

@@ -1,5 +1,6 @@
-/* A line of conversations of any content: it is refused with a message that names file and line, or it has answers that
- * lie in its text. */
+/* A line of conversations, or of preferences, of any content: it is refused with a message that names file and line, or
+ * it has answers that lie in its text. */
+#include "chat/preference_session.h"
 #include "chat/session.h"
 
 #include <stdlib.h>
@@ -13,6 +14,22 @@ static const char plain[] =
 static const char marked[] =
     "{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<end>"
     "{% endgeneration %}{% else %}{{ m.content }}{% endif %}{% endfor %}";
+
+static void read_preference(const tri_chat_format *format, const char *text, size_t size) {
+  tri_preference_session *session = NULL;
+  tri_preference_texts p = {.num_answers = 0};
+  if (tri_preference_session_create(format, &session) != TRI_OK) abort();
+  if (tri_preference_session_read(session, "fuzz.jsonl", 7, text, size, &p) == TRI_OK) {
+    for (int k = 0; k < p.num_answers; k++) {
+      if (p.whole[k].bytes <= p.prompt.bytes) abort();
+      if (p.prompt.bytes > 0 && memcmp(p.whole[k].text, p.prompt.text, p.prompt.bytes) != 0) abort();
+    }
+    if (p.num_answers < 1 || p.num_answers > TRI_PREFERENCE_ANSWERS) abort();
+  } else if (strstr(tri_status_message(), "fuzz.jsonl line 7") == NULL) {
+    abort();
+  }
+  tri_preference_session_destroy(session);
+}
 
 static void read_line(const char *text, size_t size, const char *source) {
   tri_chat_format format = {.end = tri_chat_string("<e>", 3)};
@@ -32,6 +49,7 @@ static void read_line(const char *text, size_t size, const char *source) {
     abort();
   }
   tri_chat_session_destroy(session);
+  read_preference(&format, text, size);
   tri_chat_template_destroy(format.template);
 }
 

@@ -1,14 +1,17 @@
 /* The same model under many layouts, for tests/oracle/test_layouts.py: started once on as many ranks as the layouts
  * need.
  *
- *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS]
+ *   layout_tool MODEL.yaml DEVICE PRECISION GLOBAL_BATCH SEQUENCE STEPS TOKENS LAYOUTS OUT [WEIGHTS [OBJECTIVE]]
  *
  * TOKENS: int32 ids, then labels, then, where documents are masked, positions, then, where labels weigh, their weights
  * as floats: of every step, and of one where STEPS is 0. LAYOUTS: a line each: a name, and the layout as for --layout.
  * For each, OUT/NAME.bin gets every gradient of the first step, then every
  * value after the last, as float64 in the order of the table, a stack's tensors one behind the other; a line of JSON on
  * standard output has losses, norms, what routers add to losses, and each rank's bytes. WEIGHTS: the values to begin
- * with, in the same order; else they are drawn. */
+ * with, in the same order; else ("" or none) they are drawn. OBJECTIVE: a loss of completions, as "NUMBER BETA
+ * SMOOTHING GAMMA TAU DESIRABLE UNDESIRABLE KL CROSS_ENTROPY"; TOKENS then have segments and, as doubles, the
+ * reference's log-probabilities behind the weights, and OUT/NAME.log-probs gets those of the first step's labels
+ * [batch, sequence], which tri_engine_log_probs must find, too. */
 #include "global.h"
 
 #include "base/file.h"
@@ -24,6 +27,8 @@
 
 typedef struct arguments {
   const char *device, *tokens, *layouts, *out, *weights;
+  tri_train_objective objective; /* named NULL: cross entropy */
+  double kl;
   tri_dtype precision;
   int64_t global_batch, sequence, steps;
   int64_t columns; /* of the tokens */
@@ -74,8 +79,12 @@ static tri_status report_bytes(tri_engine *engine) {
 static tri_tokens tokens_at(const arguments *a, const int32_t *tokens, int64_t step) {
   int64_t count = a->global_batch * a->sequence;
   const int32_t *ids = tokens + step * a->columns * count;
-  return (tri_tokens){ids, ids + count, a->columns > 2 ? ids + 2 * count : NULL,
-                      a->columns > 3 ? (const float *)(const void *)(ids + 3 * count) : NULL};
+  return (tri_tokens){.ids = ids,
+                      .labels = ids + count,
+                      .positions = a->columns > 2 ? ids + 2 * count : NULL,
+                      .weights = a->columns > 3 ? (const float *)(const void *)(ids + 3 * count) : NULL,
+                      .segments = a->columns > 4 ? ids + 4 * count : NULL,
+                      .reference = a->columns > 4 ? (const double *)(const void *)(ids + 5 * count) : NULL};
 }
 
 /* One tensor of the values, from where it begins in a file. */
@@ -117,12 +126,34 @@ static void print_step(const char *before, const tri_step *step) {
   printf("%s[%.17g, %.17g, %.17g]", before, step->loss, step->grad_norm, step->router_loss);
 }
 
-static tri_status train(const arguments *a, tri_engine *engine, const int32_t *tokens, FILE *to) {
+/* Those of a step and those of the verb have the same bits. */
+static tri_status write_log_probs(const arguments *a, tri_engine *engine, const tri_tokens *given, const char *name) {
+  const size_t count = (size_t)(a->global_batch * a->sequence);
+  const tri_tokens_at at = {*given, 0, a->sequence};
+  const tri_feed feed = tri_tokens_feed(&at);
+  double *of_step = NULL, *of_verb = NULL;
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_alloc("log-probabilities", count, sizeof *of_step, &of_step));
+  TRI_TRY(tri_alloc("log-probabilities", count, sizeof *of_verb, &of_verb));
+  TRI_TRY(tri_engine_step_log_probs(engine, of_step));
+  TRI_TRY(tri_engine_log_probs(engine, &feed, a->global_batch, TRI_POLICY_TRAINED, of_verb));
+  if (memcmp(of_step, of_verb, count * sizeof *of_step) != 0)
+    return tri_fail(TRI_INTERNAL, "%s: log-probabilities of a step and of the verb differ in bits", name);
+  snprintf(path, sizeof path, "%s/%s.log-probs", a->out, name);
+  tri_status status = TRI_OK;
+  if (tri_engine_mesh(engine)->world.rank == 0) status = tri_file_replace(path, of_step, count * sizeof *of_step);
+  tri_free(of_verb);
+  tri_free(of_step);
+  return status;
+}
+
+static tri_status train(const arguments *a, const char *name, tri_engine *engine, const int32_t *tokens, FILE *to) {
   bool first = tri_engine_mesh(engine)->world.rank == 0;
   tri_step step;
   tri_tokens given = tokens_at(a, tokens, 0);
   TRI_TRY(tri_engine_gradients(engine, &given, 0, &step));
   TRI_TRY(write_array(engine, TRI_ARRAY_GRADIENTS, to));
+  if (a->objective.name != NULL) TRI_TRY(write_log_probs(a, engine, &given, name));
   if (first) print_step("\"first\": ", &step);
   if (first) printf(", \"steps\": [");
   for (int64_t s = 0; s < a->steps; s++) {
@@ -134,8 +165,8 @@ static tri_status train(const arguments *a, tri_engine *engine, const int32_t *t
   return write_array(engine, TRI_ARRAY_VALUES, to);
 }
 
-static tri_status run_on(const arguments *a, const tri_model *model, const tri_layout *layout, const tri_mesh *mesh,
-                         const int32_t *tokens, FILE *to) {
+static tri_status run_on(const arguments *a, const char *name, const tri_model *model, const tri_layout *layout,
+                         const tri_mesh *mesh, const int32_t *tokens, FILE *to) {
   tri_engine_options options = {
       .model = model,
       .layout = layout,
@@ -144,6 +175,7 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
       .sequence = a->sequence,
       .precision = a->precision,
       .masked = a->columns > 2,
+      .objective = a->objective.name == NULL ? NULL : &a->objective,
       .seed = 1,
       .ignore_token = -1,
       .optimizer = tri_optimizer_settings_default(),
@@ -155,7 +187,8 @@ static tri_status run_on(const arguments *a, const tri_model *model, const tri_l
   tri_status status = tri_engine_create(&options, device, &engine);
   if (status == TRI_OK) status = tri_engine_share_gradients(engine);
   if (status == TRI_OK) status = read_weights(a, engine);
-  if (status == TRI_OK) status = train(a, engine, tokens, to);
+  if (status == TRI_OK) tri_engine_set_kl(engine, a->kl);
+  if (status == TRI_OK) status = train(a, name, engine, tokens, to);
   if (status == TRI_OK) status = report_bytes(engine);
   tri_engine_destroy(engine);
   tri_device_destroy(device);
@@ -177,7 +210,7 @@ static tri_status run_layout(const arguments *a, const tri_model *model, char *l
     if (to == NULL) return tri_fail(TRI_IO_FAILED, "cannot write %s", path);
     printf("{\"name\": \"%s\", ", name);
   }
-  tri_status status = run_on(a, model, &layout, &mesh, tokens, to);
+  tri_status status = run_on(a, name, model, &layout, &mesh, tokens, to);
   if (to != NULL) fclose(to);
   tri_mesh_destroy(&mesh);
   return status;
@@ -203,8 +236,16 @@ static tri_status run_all(arguments *a, const char *model_path) {
   return TRI_OK;
 }
 
+static void read_objective(const char *text, arguments *a) {
+  tri_preference_settings s = {0};
+  double cross_entropy = 0;
+  if (sscanf(text, "%d %lf %lf %lf %lf %lf %lf %lf %lf", &s.loss, &s.beta, &s.label_smoothing, &s.simpo_gamma,
+             &s.discopop_tau, &s.desirable_weight, &s.undesirable_weight, &a->kl, &cross_entropy) == 9)
+    a->objective = tri_objective_preference(&s, cross_entropy);
+}
+
 int main(int count, char **given) {
-  if (count != 10 && count != 11) {
+  if (count < 10 || count > 12) {
     fprintf(stderr, "layout_tool: see the comment in its source\n");
     return 2;
   }
@@ -219,8 +260,9 @@ int main(int count, char **given) {
       .tokens = given[7],
       .layouts = given[8],
       .out = given[9],
-      .weights = given[10],
+      .weights = count > 10 && given[10][0] != '\0' ? given[10] : NULL,
   };
+  if (count > 11) read_objective(given[11], &a);
   tri_status status = run_all(&a, given[1]);
   if (status == TRI_OK) return 0;
   if (tri_status_message()[0] != '\0') fprintf(stderr, "layout_tool: %s\n", tri_status_message());

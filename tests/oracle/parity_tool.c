@@ -149,8 +149,10 @@ static tri_status gradients_command(char **a) {
   options.masked = weighed || bytes == 3 * count * sizeof *tokens;
   if (!options.masked && bytes != 2 * count * sizeof *tokens)
     return tri_fail(TRI_BAD_FILE, "%s: %zu bytes", a[8], bytes);
-  tri_tokens given = {tokens, tokens + count, options.masked ? tokens + 2 * count : NULL,
-                      weighed ? (const float *)(const void *)(tokens + 3 * count) : NULL};
+  tri_tokens given = {.ids = tokens,
+                      .labels = tokens + count,
+                      .positions = options.masked ? tokens + 2 * count : NULL,
+                      .weights = weighed ? (const float *)(const void *)(tokens + 3 * count) : NULL};
   TRI_TRY(tri_device_create(a[1], 0, &device));
   TRI_TRY(tri_engine_create(&options, device, &engine));
   tri_executor *executor = tri_engine_executor(engine);

@@ -161,16 +161,16 @@ def run_tool(folder, model, layouts, device="reference", precision="fp64", steps
     return run_on(folder, model, layouts, draw_tokens(model, steps, batch, **drawn), device, precision)
 
 
-def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None):
+def run_on(folder, model, layouts, tokens, device="reference", precision="fp64", train=True, weights=None, objective=None):
     """Runs all layouts, one job for each number of ranks; answers {name: (gradients, values, steps, bytes)}: of each step loss, norm
     and, where there are experts, what routers add to the loss. Without training the values are those that the gradients are
     of, and the only step is the first one. `weights` ({name: array}) to begin with; else they are drawn. The model is a description, or
-    the text of a model file of one without experts."""
+    the text of a model file of one without experts. `objective`: of completions, as layout_tool has it."""
     (folder / "model.yaml").write_text(model if isinstance(model, str) else json.dumps(model))
     has_experts = isinstance(model, dict) and "num_experts" in model
     tokens.astype(numpy.int32).tofile(folder / "tokens")
     steps, _, batch, sequence = tokens.shape
-    answers, given = {}, []
+    answers, given = {}, [""]
     if weights is not None:
         given = [folder / "weights"]
         numpy.concatenate([numpy.asarray(w, numpy.float64).reshape(-1) for w in weights.values()]).tofile(given[0])
@@ -179,7 +179,7 @@ def run_on(folder, model, layouts, tokens, device="reference", precision="fp64",
         lines = [f"{name_of(layout)} {text_of(layout)}" for layout in mine]
         (folder / "layouts").write_text("\n".join(lines) + "\n")
         command = [TOOL, folder / "model.yaml", device_for(device, precision), precision, batch, sequence,
-                   steps if train else 0, folder / "tokens", folder / "layouts", folder, *given]
+                   steps if train else 0, folder / "tokens", folder / "layouts", folder, *given, *([objective] if objective else [])]
         if ranks > 1:
             command = [*launcher(), "-n", ranks, *command]
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=900)

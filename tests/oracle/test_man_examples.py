@@ -90,6 +90,11 @@ def a_tokenizer_with_a_template(folder):
     (folder / "Qwen3-0.6B/tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
 
 
+def some_preferences(folder):
+    records = [dict(prompt=f"What is {i}? ", chosen="It is so.", rejected="No.") for i in range(20)]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
 def board(folder, example):
     """Serves until it is told to stop."""
     command = example + SHORTER["trireme board"]
@@ -107,7 +112,7 @@ def test_examples(pages, folder):
     commands = re.findall(r"^\.BR trireme\\-(\w+) \(1\)$", pages["trireme.1"], re.M)
     assert len(commands) > 15
     # What one example makes, others take.
-    before = {"prepare --chat": a_tokenizer_with_a_template, "import": a_llama, "export": lambda f: copy(f, "runs/gpt2-124m"),
+    before = {"prepare --chat": a_tokenizer_with_a_template, "prepare --preferences": some_preferences, "import": a_llama, "export": lambda f: copy(f, "runs/gpt2-124m"),
               "merge": lambda f: copy(f, "runs/code", "runs/maths"), "compare": lambda f: copy(f, "runs/first", "runs/second"),
               "board": lambda f: copy(f, "out/run")}
     first = ["prepare", "train"]

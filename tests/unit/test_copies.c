@@ -123,7 +123,7 @@ static batch batch_of(int64_t step) {
 static double step_on(tri_engine *engine, int64_t step) {
   batch given = batch_of(step);
   tri_step result;
-  CHECK_OK(tri_engine_step_on(engine, &(tri_tokens){given.ids, given.labels, NULL, NULL}, step,
+  CHECK_OK(tri_engine_step_on(engine, &(tri_tokens){.ids = given.ids, .labels = given.labels}, step,
                               step - (step > SKIPPED_STEP), 1e-2, &result));
   assert_int_equal(result.skipped, step == SKIPPED_STEP);
   return result.loss;
@@ -196,9 +196,9 @@ static void test_other_values_are_packed(void **state) {
                                 value_bytes(engine)));
   tri_engine_parameters_changed(engine);
   taken();
-  CHECK_OK(tri_engine_gradients(engine, &(tri_tokens){given.ids, given.labels, NULL, NULL}, 1, &result));
+  CHECK_OK(tri_engine_gradients(engine, &(tri_tokens){.ids = given.ids, .labels = given.labels}, 1, &result));
   assert_int_equal(taken().packs, MATRICES);
-  CHECK_OK(tri_engine_gradients(other, &(tri_tokens){given.ids, given.labels, NULL, NULL}, 1, &expected));
+  CHECK_OK(tri_engine_gradients(other, &(tri_tokens){.ids = given.ids, .labels = given.labels}, 1, &expected));
   assert_memory_equal(&result.loss, &expected.loss, sizeof result.loss);
   assert_memory_equal(&result.grad_norm, &expected.grad_norm, sizeof result.grad_norm);
   free(values);

@@ -65,7 +65,7 @@ static moments sampled_area(const tri_source *source) {
   for (; count < 8 * source->per_epoch; count++) {
     assert_true(count < 1 << 16);
     areas[count] = 0;
-    assert_ok(tri_source_read(source, count, &(tri_sample){ids, labels, positions, NULL}));
+    assert_ok(tri_source_read(source, count, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}));
     for (int t = 0; t < SEQUENCE; t++) areas[count] += positions[t] + 1.0;
   }
   return moments_of(areas, count);

@@ -124,7 +124,7 @@ static void open_corpora(void **state, tri_corpus *corpora[SOURCES]) {
 
 static int64_t window_of(const tri_sampler *sampler, int64_t index) {
   int32_t ids[SEQUENCE], labels[SEQUENCE], positions[SEQUENCE];
-  assert_ok(tri_sampler_read(sampler, index, &(tri_sample){ids, labels, positions, NULL}));
+  assert_ok(tri_sampler_read(sampler, index, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}));
   return ids[0] / SEQUENCE;
 }
 
@@ -177,7 +177,7 @@ static void one_source_is_the_plain_one(void **state) {
   assert_ok(tri_source_create(corpora[0], &options, &plain));
   for (int64_t i = 0; i < 250; i++) {
     int32_t ids[SEQUENCE], labels[SEQUENCE], positions[SEQUENCE];
-    assert_ok(tri_source_read(&plain, i, &(tri_sample){ids, labels, positions, NULL}));
+    assert_ok(tri_source_read(&plain, i, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}));
     assert_int_equal(window_of(&sampler, i), ids[0] / SEQUENCE);
   }
   tri_source_destroy(&plain);
@@ -195,13 +195,15 @@ static void evaluations_read_one_after_the_other(void **state) {
   assert_ok(tri_mixture_find_shares((double[]){2, 1, 2}, SOURCES, &shares, NULL));
   assert_ok(tri_sampler_create((const tri_corpus *const *)corpora, &shares, &options, &sampler));
   for (int64_t i = 0; i < 220; i++) {
-    assert_ok(tri_sampler_read_in_order(&sampler, i, &(tri_sample){ids, labels, positions, NULL}));
+    assert_ok(
+        tri_sampler_read_in_order(&sampler, i, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}));
     assert_int_equal(ids[0], SEQUENCE * (i < 100 ? i : i < 120 ? i - 100 : i - 120));
   }
-  assert_failure(tri_sampler_read_in_order(&sampler, 220, &(tri_sample){ids, labels, positions, NULL}), TRI_INTERNAL,
-                 "sample 220 of 220");
-  assert_failure(tri_sampler_read(&sampler, -1, &(tri_sample){ids, labels, positions, NULL}), TRI_INTERNAL,
-                 "sample -1");
+  assert_failure(
+      tri_sampler_read_in_order(&sampler, 220, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}),
+      TRI_INTERNAL, "sample 220 of 220");
+  assert_failure(tri_sampler_read(&sampler, -1, &(tri_sample){.ids = ids, .labels = labels, .positions = positions}),
+                 TRI_INTERNAL, "sample -1");
   tri_sampler_destroy(&sampler);
   for (int k = 0; k < SOURCES; k++) tri_corpus_close(corpora[k]);
 }

@@ -286,6 +286,7 @@ static void refuses_bad_options(void **state) {
   j->options.num_inputs = 0;
   EXPECT_BAD(j, TRI_BAD_USAGE, "no input");
   j->options = good.options;
+  j->options.tokenizer = "char";
   j->options.train_bytes = 0;
   EXPECT_BAD(j, TRI_BAD_USAGE, "--train-bytes is 0");
   const char *const vocabularies[] = {"train:", "train:x", "train:256", "train:-5", "train:99999999999", "train:5 "};

@@ -20,7 +20,7 @@ static tri_status create_windows(const tri_corpus *corpus, int64_t sequence, int
 /* The place of a sample in the corpus, whose tokens are their own positions; checks that it is one piece of text. */
 static int64_t place(const tri_source *source, int64_t index) {
   int32_t inputs[MAX_SEQUENCE], labels[MAX_SEQUENCE], positions[MAX_SEQUENCE];
-  assert_ok(tri_source_read(source, index, &(tri_sample){inputs, labels, positions, NULL}));
+  assert_ok(tri_source_read(source, index, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}));
   for (int64_t i = 0; i < source->sequence; i++) {
     assert_int_equal(inputs[i], inputs[0] + i);
     assert_int_equal(labels[i], inputs[0] + i + 1);
@@ -156,18 +156,21 @@ static void reads_the_text_in_order(void **state) {
   assert_ok(create_windows(corpus, 10, 1 << 20, 9, &source));
   assert_int_equal(source.per_epoch, 100);
   for (int64_t i = 0; i < 100; i++) {
-    assert_ok(tri_source_read_in_order(&source, i, &(tri_sample){inputs, labels, positions, NULL}));
+    assert_ok(
+        tri_source_read_in_order(&source, i, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}));
     for (int j = 0; j < 10; j++) {
       assert_int_equal(inputs[j], 10 * i + j);
       assert_int_equal(labels[j], 10 * i + j + 1);
     }
   }
-  assert_failure(tri_source_read_in_order(&source, 100, &(tri_sample){inputs, labels, positions, NULL}), TRI_INTERNAL,
-                 "window 100 of 100");
-  assert_failure(tri_source_read_in_order(&source, -1, &(tri_sample){inputs, labels, positions, NULL}), TRI_INTERNAL,
-                 "window -1");
-  assert_failure(tri_source_read(&source, -1, &(tri_sample){inputs, labels, positions, NULL}), TRI_INTERNAL,
-                 "sample -1");
+  assert_failure(
+      tri_source_read_in_order(&source, 100, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}),
+      TRI_INTERNAL, "window 100 of 100");
+  assert_failure(
+      tri_source_read_in_order(&source, -1, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}),
+      TRI_INTERNAL, "window -1");
+  assert_failure(tri_source_read(&source, -1, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}),
+                 TRI_INTERNAL, "sample -1");
   tri_corpus_close(corpus);
 }
 
@@ -193,8 +196,8 @@ static void passes_on_a_foreign_vocabulary(void **state) {
   int32_t inputs[10], labels[10], positions[10];
   open_counting(state, 11, &corpus);
   assert_ok(create_windows(corpus, 10, 10, 1, &source));
-  assert_failure(tri_source_read(&source, 0, &(tri_sample){inputs, labels, positions, NULL}), TRI_BAD_FILE,
-                 "position 10 is 10, outside the model's");
+  assert_failure(tri_source_read(&source, 0, &(tri_sample){.ids = inputs, .labels = labels, .positions = positions}),
+                 TRI_BAD_FILE, "position 10 is 10, outside the model's");
   tri_corpus_close(corpus);
 }
 

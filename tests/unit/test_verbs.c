@@ -147,11 +147,13 @@ static void test_given_tokens(void **state) {
   float weights[BATCH * SEQUENCE];
   for (int64_t i = 0; i < BATCH; i++) {
     const int64_t at = i * SEQUENCE;
-    CHECK_OK(tri_feed_read(&feed, BATCH + i, &(tri_sample){ids + at, labels + at, positions + at, weights + at}));
+    CHECK_OK(tri_feed_read(
+        &feed, BATCH + i,
+        &(tri_sample){.ids = ids + at, .labels = labels + at, .positions = positions + at, .weights = weights + at}));
   }
   tri_step step, expected;
   tri_evaluation score, wanted;
-  const tri_tokens tokens = {ids, labels, NULL, weights};
+  const tri_tokens tokens = {.ids = ids, .labels = labels, .weights = weights};
   const tri_tokens_at at = {tokens, 0, SEQUENCE};
   const tri_feed given = tri_tokens_feed(&at);
   CHECK_OK(tri_engine_gradients(b.engine, &tokens, 1, &step));
@@ -186,8 +188,9 @@ static void test_order(void **state) {
 
 /* ---- objectives -------------------------------------------------------------------------------------------------- */
 
-static tri_status append_nothing(const tri_model *model, tri_op_list *list, tri_logits logits, int32_t hidden,
-                                 int32_t head_weight) {
+static tri_status append_nothing(const tri_train_objective *objective, const tri_model *model, tri_op_list *list,
+                                 tri_logits logits, int32_t hidden, int32_t head_weight) {
+  (void)objective;
   (void)logits;
   (void)model;
   (void)list;
@@ -198,7 +201,7 @@ static tri_status append_nothing(const tri_model *model, tri_op_list *list, tri_
 
 static void test_objectives(void **state) {
   (void)state;
-  static const tri_train_objective nothing = {"nothing", append_nothing};
+  static const tri_train_objective nothing = {.name = "nothing", .append = append_nothing};
   bench b;
   create_bench(&b);
   tri_engine_options options = options_of(&b);

@@ -110,7 +110,9 @@ static tri_status find_corpus(plan *p) {
   const char *slash = strrchr(p->given->data, '/');
   TRI_TRY(tri_corpus_open(p->given->data, &corpus));
   p->has_mask = tri_corpus_has_mask(corpus);
+  const tri_status status = tri_corpus_want_text(corpus);
   tri_corpus_close(corpus);
+  TRI_TRY(status);
   snprintf(p->validation, sizeof p->validation, "%.*svalidation", slash == NULL ? 0 : (int)(slash - p->given->data) + 1,
            p->given->data);
   TRI_TRY(tri_path_with(index, p->validation, ".idx"));

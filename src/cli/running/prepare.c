@@ -283,9 +283,18 @@ static double bytes_per_token(const tri_prepare_report *report) {
   return (double)report->counts.text_bytes / (double)report->counts.tokens;
 }
 
+static const char *data_key(tri_preferences preferences) {
+  switch (preferences) {
+    case TRI_PREFERENCES_NONE: return "train";
+    case TRI_PREFERENCES_PAIRS:
+    case TRI_PREFERENCES_LABELS: return "preferences";
+  }
+  return "";
+}
+
 static void say_run_file(const char *out, const tri_split_counts *counts) {
   const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
-  const char *key = counts->preferences == TRI_PREFERENCES_NONE ? "train" : "preferences";
+  const char *key = data_key(counts->preferences);
   if (counts->validation_tokens > 0) {
     tri_log("  in a run file: data: {%s: %s%strain, validation: %s%svalidation}", key, out, slash, out, slash);
   } else {

@@ -1,0 +1,132 @@
+#include "run/objective_config.h"
+
+#include "model/preference_losses.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* TRL's word beside ours, which comes first: config.yaml has that. */
+#define PREFERENCE_WORD(VALUE, name, ...) {#name, (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_##VALUE},
+static const tri_config_word names[] = {
+    {"cross_entropy", TRI_OBJECTIVE_CROSS_ENTROPY},
+    TRI_PREFERENCE_LOSSES(PREFERENCE_WORD){"sigmoid", (int)TRI_OBJECTIVE_OF + (int)TRI_PREFERENCE_DPO},
+    {NULL, 0}};
+#undef PREFERENCE_WORD
+
+#define NUMBER(NAME) .name = #NAME, .type = TRI_CONFIG_DOUBLE, .offset = offsetof(tri_objective_config, NAME)
+#define NOT_NEGATIVE .range = {.low = 0, .high = TRI_CONFIG_MOST}
+
+static const tri_config_key keys[] = {
+    {.name = "name",
+     .type = TRI_CONFIG_CHOICE,
+     .words = names,
+     .offset = offsetof(tri_objective_config, name),
+     .fallback = "cross_entropy",
+     .help =
+         "cross_entropy, the next token; or a loss of preferences: of pairs dpo (sigmoid), ipo, hinge, robust, "
+         "sigmoid_norm, apo_zero, apo_down, simpo, cpo, orpo, exo_pair, nca_pair, bco_pair, sppo_hard, discopop; of "
+         "answers with labels kto, apo_zero_unpaired"},
+    {NUMBER(beta), .fallback = "0.1", .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "of preferences: how strongly the model is held to the reference, or the scale of the margin"},
+    {NUMBER(label_smoothing), .fallback = "0.0", .range = {.low = 0, .high = 0.5, .open_high = true},
+     .help = "robust, cpo, simpo, exo_pair: the probability that a pair's answers are the wrong way round"},
+    {NUMBER(simpo_gamma), .fallback = "0.5", NOT_NEGATIVE, .help = "simpo: the margin that is aimed at"},
+    {NUMBER(discopop_tau), .fallback = "0.05", .range = {.low = 0, .high = TRI_CONFIG_MOST, .open_low = true},
+     .help = "discopop: temperature of the mixture of its two losses"},
+    {NUMBER(cpo_alpha), .fallback = "1.0", NOT_NEGATIVE,
+     .help = "cpo, simpo: weight of the cross entropy of chosen answers; 0: none"},
+    {NUMBER(sft_weight), .fallback = "0.0", NOT_NEGATIVE,
+     .help = "other losses of pairs: weight of the cross entropy of chosen answers that is added"},
+    {NUMBER(desirable_weight), .fallback = "1.0", NOT_NEGATIVE,
+     .help = "kto, apo_zero_unpaired: weight of the losses of desirable answers"},
+    {NUMBER(undesirable_weight), .fallback = "1.0", NOT_NEGATIVE, .help = "the same of undesirable ones"},
+    {.name = "allow_dropout",
+     .type = TRI_CONFIG_BOOL,
+     .offset = offsetof(tri_objective_config, allow_dropout),
+     .fallback = "false",
+     .help = "dropout may be above 0 beside a loss of preferences, whose log-probabilities it makes noisy"},
+};
+
+const tri_config_table tri_objective_table = {
+    .noun = "objective", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
+
+tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config) {
+  return (tri_preference_loss)(config->name - (int)TRI_OBJECTIVE_OF);
+}
+
+const char *tri_objective_config_name(const tri_objective_config *config) {
+  for (const tri_config_word *word = names; word->name != NULL; word++) {
+    if (word->value == config->name) return word->name;
+  }
+  return "";
+}
+
+static bool is_loss(const tri_objective_config *config, tri_preference_loss loss) {
+  return tri_objective_is_preference(config) && tri_objective_preference_loss(config) == loss;
+}
+
+static bool has_cpo_alpha(const tri_objective_config *config) {
+  return is_loss(config, TRI_PREFERENCE_CPO) || is_loss(config, TRI_PREFERENCE_SIMPO);
+}
+
+/* A key that was changed and that the objective does not have. */
+typedef struct misplaced {
+  const char *key, *goes_with;
+  bool changed, known;
+} misplaced;
+
+tri_status tri_objective_config_check(const tri_objective_config *c) {
+  const bool preference = tri_objective_is_preference(c);
+  const tri_preference_rules rules =
+      preference ? tri_preference_rules_of(tri_objective_preference_loss(c)) : (tri_preference_rules){0};
+  const bool single = preference && !rules.paired;
+  const misplaced all[] = {
+      {"beta", "a loss of preferences", c->beta != TRI_PREFERENCE_BETA, preference},
+      {"label_smoothing", "robust, cpo, simpo and exo_pair", c->label_smoothing != TRI_PREFERENCE_LABEL_SMOOTHING,
+       rules.label_smoothing},
+      {"simpo_gamma", "simpo", c->simpo_gamma != TRI_PREFERENCE_SIMPO_GAMMA, rules.simpo_gamma},
+      {"discopop_tau", "discopop", c->discopop_tau != TRI_PREFERENCE_DISCOPOP_TAU, rules.discopop_tau},
+      {"cpo_alpha", "cpo and simpo; other losses of pairs have sft_weight", c->cpo_alpha != 1, has_cpo_alpha(c)},
+      {"sft_weight", "losses of pairs but cpo and simpo, which have cpo_alpha, and orpo, which has its own",
+       c->sft_weight != 0, preference && rules.paired && !has_cpo_alpha(c) && !is_loss(c, TRI_PREFERENCE_ORPO)},
+      {"desirable_weight", "kto and apo_zero_unpaired", c->desirable_weight != TRI_PREFERENCE_WEIGHT, single},
+      {"undesirable_weight", "kto and apo_zero_unpaired", c->undesirable_weight != TRI_PREFERENCE_WEIGHT, single},
+      {"allow_dropout", "a loss of preferences", c->allow_dropout, preference},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+    if (!all[i].changed || all[i].known) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`objective.%s` goes with %s, and objective.name is %s; leave it out", all[i].key,
+                    all[i].goes_with, tri_objective_config_name(c));
+  }
+  if (rules.needs_label_smoothing && c->label_smoothing == 0) {
+    return tri_fail(TRI_BAD_CONFIG, "`objective.label_smoothing` must be above 0 with %s; try 0.001",
+                    tri_objective_config_name(c));
+  }
+  if (single && c->desirable_weight == 0 && c->undesirable_weight == 0) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`objective.desirable_weight` and objective.undesirable_weight are both 0: nothing is learned");
+  }
+  return TRI_OK;
+}
+
+static double cross_entropy_weight(const tri_objective_config *config) {
+  if (has_cpo_alpha(config)) return config->cpo_alpha;
+  return is_loss(config, TRI_PREFERENCE_ORPO) ? 1 : config->sft_weight;
+}
+
+tri_preference_weights tri_objective_config_weights(const tri_objective_config *config) {
+  if (cross_entropy_weight(config) == 0) return TRI_PREFERENCE_WEIGHTS_NONE;
+  return is_loss(config, TRI_PREFERENCE_ORPO) ? TRI_PREFERENCE_WEIGHTS_TEXTS : TRI_PREFERENCE_WEIGHTS_ANSWERS;
+}
+
+tri_train_objective tri_objective_config_train(const tri_objective_config *config) {
+  if (!tri_objective_is_preference(config)) return tri_objective_cross_entropy;
+  const tri_preference_settings settings = {.loss = (int32_t)tri_objective_preference_loss(config),
+                                            .beta = config->beta,
+                                            .label_smoothing = config->label_smoothing,
+                                            .simpo_gamma = config->simpo_gamma,
+                                            .desirable_weight = config->desirable_weight,
+                                            .undesirable_weight = config->undesirable_weight,
+                                            .discopop_tau = config->discopop_tau};
+  return tri_objective_preference(&settings, cross_entropy_weight(config));
+}

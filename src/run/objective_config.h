@@ -1,0 +1,42 @@
+/* The section `objective` of a run file: what is learned from the data. */
+#ifndef TRI_RUN_OBJECTIVE_CONFIG_H
+#define TRI_RUN_OBJECTIVE_CONFIG_H
+
+#include "config/config.h"
+#include "data/preference_source.h"
+#include "model/objective.h"
+
+/* The next token, or a loss of preferences: TRI_OBJECTIVE_OF + its number in device/preference.h. */
+typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_OF } tri_objective_name;
+
+typedef struct tri_objective_config {
+  int name; /* a tri_objective_name */
+  double beta, label_smoothing, simpo_gamma, discopop_tau;
+  double cpo_alpha, sft_weight; /* of the cross entropy of chosen answers; cpo and simpo have the first */
+  double desirable_weight, undesirable_weight;
+  bool allow_dropout;
+  tri_train_objective trained; /* what the engine trains, once the file is read */
+} tri_objective_config;
+
+/* The section's keys; offsets into tri_objective_config. */
+extern const tri_config_table tri_objective_table;
+
+/* Whether the objective is a loss of preferences; if so, which. */
+static inline bool tri_objective_is_preference(const tri_objective_config *config) {
+  return config->name >= TRI_OBJECTIVE_OF;
+}
+tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config);
+
+/* The name in run files. */
+const char *tri_objective_config_name(const tri_objective_config *config);
+
+/* TRI_BAD_CONFIG names a key that does not go with the objective. */
+tri_status tri_objective_config_check(const tri_objective_config *config);
+
+/* What the engine trains. */
+tri_train_objective tri_objective_config_train(const tri_objective_config *config);
+
+/* Labels that have a weight in the cross entropy beside a loss of preferences. */
+tri_preference_weights tri_objective_config_weights(const tri_objective_config *config);
+
+#endif

@@ -1,0 +1,65 @@
+/* The loop of a run, whatever it learns from: one step, the progress that it makes, and its observers. */
+#include "train/train_internal.h"
+
+#include "base/clock.h"
+#include "base/flight_recorder.h"
+#include "base/stop.h"
+#include "run/learning_rate.h"
+
+static const tri_train_loop *const loops[] = {&tri_loop_text, &tri_loop_preferences};
+
+const tri_train_loop *tri_train_loop_of(const tri_run_config *config) {
+  const bool of_preferences = tri_objective_is_preference(&config->objective);
+  for (size_t i = 0; i < sizeof loops / sizeof loops[0]; i++) {
+    if (loops[i]->of_preferences == of_preferences) return loops[i];
+  }
+  return NULL;
+}
+
+/* A signal may have reached some ranks only, or one of them a step earlier: any one's wish is everybody's. */
+static tri_status agree_to_stop(tri_training *t) {
+  int64_t asked = tri_stop_asked();
+  TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &asked));
+  t->stopping = asked > 0;
+  return TRI_OK;
+}
+
+static tri_status make_step(tri_training *t, tri_made_step *made) {
+  double begin_s = tri_clock_s();
+  *made = (tri_made_step){.lr = tri_run_config_rate(t->config, t->progress.step + 1)};
+  tri_recorder_step(t->progress.step);
+  tri_timing_step_begins(&t->timing, t->progress.step);
+  TRI_TRY(t->loop->step(t, made->lr, &made->step));
+  made->seconds = tri_clock_s() - begin_s;
+  TRI_TRY(agree_to_stop(t));
+  tri_recorder_step(-1);
+  return TRI_OK;
+}
+
+static void move_on(tri_training *t, const tri_made_step *made) {
+  const tri_run_config *config = t->config;
+  tri_progress *progress = &t->progress;
+  progress->step++;
+  progress->samples += config->optimizer.global_batch;
+  progress->updates += !made->step.skipped;
+  progress->highest_lr = tri_engine_averaging(t->engine).highest_lr;
+  progress->average_weights = tri_engine_averaging(t->engine).weights;
+  progress->averaged = tri_engine_averaging(t->engine).taken;
+  progress->tokens += config->optimizer.global_batch * config->data.sequence;
+  progress->seconds += made->seconds;
+}
+
+static tri_status one_step(tri_training *t) {
+  tri_made_step made;
+  TRI_TRY(make_step(t, &made));
+  move_on(t, &made);
+  TRI_TRY(tri_timing_step_ended(&t->timing, t->progress.step, t->stopping));
+  for (tri_observer *const *observer = t->loop->observers; *observer != NULL; observer++)
+    TRI_TRY((*observer)(t, &made));
+  return TRI_OK;
+}
+
+tri_status tri_train_loop_run(tri_training *t) {
+  while (!tri_training_is_over(t) && !t->stopping) TRI_TRY(one_step(t));
+  return tri_training_end(t);
+}

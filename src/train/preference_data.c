@@ -1,0 +1,57 @@
+/* Preferences that a run file names as JSON lines become a corpus in the run's folder, each time that the run begins:
+ * the same text makes the same corpus, and other text is found by its fingerprint. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/hub.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "data/prepare.h"
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+/* The one that the run names, or that of the model that it begins with. */
+static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
+  char folder[TRI_PATH_BYTES];
+  if (config->data.tokenizer[0] != '\0') {
+    TRI_TRY(tri_hub_resolve(config->data.tokenizer, folder));
+    memcpy(out, folder, TRI_PATH_BYTES);
+    return TRI_OK;
+  }
+  if (config->init[0] != '\0') {
+    const tri_checkpoint_use use = {.settings_only = true};
+    TRI_TRY(tri_checkpoint_find(config->init, &use, out));
+    TRI_TRY(tri_path_join(folder, out, "tokenizer.json"));
+    if (tri_path_exists(folder)) return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`data.preferences`: %s is text, and the run names no tokenizer; set data.tokenizer to a "
+                  "tokenizer.json or its folder, or begin with a model (`init`) whose folder has one",
+                  config->data.preferences);
+}
+
+static tri_status prepare_some(const tri_run_config *config, const char *from, const char *prefix) {
+  char out[TRI_PATH_BYTES], tokenizer[TRI_PATH_BYTES];
+  tri_prepare_report report = {0};
+  if (from[0] == '\0' || !tri_run_config_prepares(from)) return TRI_OK;
+  TRI_TRY(find_tokenizer(config, tokenizer));
+  memcpy(out, prefix, sizeof out);
+  *strrchr(out, '/') = '\0';
+  TRI_TRY(tri_directory_create(config->output));
+  const tri_prepare_options options = {.tokenizer = tokenizer,
+                                       .out = out,
+                                       .inputs = &from,
+                                       .num_inputs = 1,
+                                       .seed = config->seed,
+                                       .force = true,
+                                       .preferences = true};
+  tri_log("preparing %s", from);
+  return tri_prepare(&options, &report);
+}
+
+tri_status tri_training_prepare_preferences(const tri_run_config *config) {
+  if (!tri_objective_is_preference(&config->objective)) return TRI_OK;
+  TRI_TRY(prepare_some(config, config->data.preferences, config->data.train[0].path));
+  return prepare_some(config, config->data.validation_preferences, config->data.validation);
+}

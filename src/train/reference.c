@@ -1,0 +1,217 @@
+/* Log-probabilities of the answers of a run's preferences under its reference, which is the model as the run begins:
+ * they are computed once, before the first update, and stored in the run's folder. So no second model is in memory, and
+ * a resumed run reads what its first start computed.
+ *
+ * The file is a head of REFERENCE_HEAD_BYTES, lines of text padded with zeros, and then a double for each label, in the
+ * order of the corpus; for a loss with a KL divergence as many again, of the mismatched answers. */
+#include "train/train_internal.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/stop.h"
+#include "comm/agreement.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { REFERENCE_HEAD_BYTES = 1024 };
+
+static int64_t num_numbers(const tri_preference_source *source) {
+  return source->num_labels * (source->options.mismatched ? 2 : 1);
+}
+
+static size_t file_bytes(const tri_preference_source *source) {
+  return REFERENCE_HEAD_BYTES + (size_t)num_numbers(source) * sizeof(double);
+}
+
+/* What the numbers are of. The first line is the format; the line of the run comes last, since numbers that are checked
+ * against the weights may be another run's. */
+static void print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
+                       char out[REFERENCE_HEAD_BYTES]) {
+  memset(out, 0, REFERENCE_HEAD_BYTES);
+  snprintf(out, REFERENCE_HEAD_BYTES,
+           "trireme reference log-probabilities 1\ndata %s\ntokenizer %s\nsequence %" PRId64
+           "\ntoo_long %s\nlabels %" PRId64 "\nrun %s\n",
+           fingerprint, t->identity.tokenizer, source->options.sequence,
+           tri_run_config_too_long(source->options.too_long), num_numbers(source), t->identity.run);
+}
+
+/* The first line that differs; NULL if none does. `theirs` is changed. */
+static const char *first_difference(const char *ours, char *theirs) {
+  static char line[128];
+  while (*ours != '\0') {
+    const size_t length = strcspn(ours, "\n");
+    if (strncmp(ours, theirs, length) != 0 || theirs[length] != '\n') {
+      snprintf(line, sizeof line, "%.*s", (int)strcspn(theirs, "\n"), theirs);
+      return line;
+    }
+    ours += length + 1;
+    theirs += length + 1;
+  }
+  return NULL;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static tri_status map_file(const char *path, const tri_preference_source *source, const double **out) {
+  int file = -1;
+  struct stat found;
+  TRI_TRY(tri_file_open_plain(path, &file));
+  const bool whole = fstat(file, &found) == 0 && found.st_size == (off_t)file_bytes(source);
+  void *mapped = whole ? mmap(NULL, file_bytes(source), PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+  const int why = errno;
+  close(file);
+  if (!whole)
+    return tri_fail(TRI_BAD_FILE, "%s does not have the %zu bytes that it should have", path, file_bytes(source));
+  if (mapped == MAP_FAILED) return tri_fail(TRI_IO_FAILED, "cannot map %s: %s", path, strerror(why));
+  *out = (const double *)(const void *)((const char *)mapped + REFERENCE_HEAD_BYTES);
+  return TRI_OK;
+}
+
+void tri_reference_close(const tri_preference_source *source, const double *reference) {
+  if (reference == NULL) return;
+  munmap((void *)((uintptr_t)reference - REFERENCE_HEAD_BYTES), file_bytes(source));
+}
+
+/* On the first rank: whether the file is that of this source, and `line` is what it says otherwise. */
+static bool fits(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
+                 char line[160]) {
+  char ours[REFERENCE_HEAD_BYTES], theirs[REFERENCE_HEAD_BYTES + 1] = {0};
+  FILE *file = fopen(path, "rbe");
+  print_head(t, source, fingerprint, ours);
+  const bool read = file != NULL && fread(theirs, 1, REFERENCE_HEAD_BYTES, file) == REFERENCE_HEAD_BYTES;
+  if (file != NULL) fclose(file);
+  const char *difference = read ? first_difference(ours, theirs) : "it is cut off";
+  snprintf(line, 160, "%s", difference == NULL ? "" : difference);
+  return difference == NULL;
+}
+
+/* ---- computing --------------------------------------------------------------------------------------------------- */
+
+/* Sequences [first, first + count) of the source, in order, to where their labels belong. */
+static tri_status compute_some(tri_training *t, const tri_preference_source *source, int64_t first, int64_t count,
+                               double *rows, double *numbers) {
+  const int64_t sequence = source->options.sequence;
+  for (int mismatched = 0; mismatched <= (source->options.mismatched ? 1 : 0); mismatched++) {
+    const tri_preference_at at = {source, first, true, mismatched == 1};
+    const tri_feed feed = tri_preference_feed(&at);
+    TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, TRI_POLICY_TRAINED, rows));
+    for (int64_t s = 0; s < count && numbers != NULL; s++)
+      TRI_TRY(tri_preference_store(&at, s, rows + s * sequence, numbers));
+  }
+  return TRI_OK;
+}
+
+static int64_t batch_at(const tri_training *t, const tri_preference_source *source, int64_t first) {
+  const int64_t left = source->per_epoch - first, batch = t->config->optimizer.global_batch;
+  return left < batch ? left : batch;
+}
+
+/* All of them, in the file's image on the first rank; the others take part. */
+static tri_status compute_all(tri_training *t, const tri_preference_source *source, const char *name, double *rows,
+                              double *numbers) {
+  for (int64_t first = 0; first < source->per_epoch; first += t->config->optimizer.global_batch) {
+    int64_t stop = tri_stop_asked();
+    TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &stop));
+    if (stop > 0) return tri_fail(TRI_INTERRUPTED, "stopped while %s was computed; it begins again", name);
+    TRI_TRY(compute_some(t, source, first, batch_at(t, source, first), rows, numbers));
+    tri_log_progress("reference log-probabilities of %ld of %ld sequences", (long)(first + batch_at(t, source, first)),
+                     (long)source->per_epoch);
+  }
+  tri_log_progress_end();
+  return TRI_OK;
+}
+
+static tri_status compute(tri_training *t, const tri_preference_source *source, const char *name, const char *path,
+                          const char *fingerprint) {
+  const bool first = tri_training_is_rank0(t);
+  double *rows = NULL;
+  char *image = NULL;
+  tri_status status =
+      tri_alloc("log-probabilities of a batch", (size_t)(t->config->optimizer.global_batch * source->options.sequence),
+                sizeof *rows, &rows);
+  if (status == TRI_OK && first) status = tri_alloc("reference log-probabilities", file_bytes(source), 1, &image);
+  status = tri_common_status(&t->mesh.world, status);
+  double *numbers = image == NULL ? NULL : (double *)(void *)(image + REFERENCE_HEAD_BYTES);
+  if (status == TRI_OK) status = compute_all(t, source, name, rows, numbers);
+  if (status == TRI_OK) {
+    if (first) print_head(t, source, fingerprint, image);
+    status = tri_first_rank_status(&t->mesh.world, first ? tri_file_replace(path, image, file_bytes(source)) : TRI_OK);
+  }
+  tri_free(image);
+  tri_free(rows);
+  return status;
+}
+
+/* COLLECTIVE. Before the first update the numbers can be checked: whether those of the first batch have the bits of the
+ * weights that are there now. */
+static tri_status check_first(tri_training *t, const tri_preference_source *source, const double *stored, bool *same) {
+  const int64_t count = batch_at(t, source, 0);
+  double *rows = NULL, *numbers = NULL;
+  int64_t wrong = 0;
+  tri_status status =
+      tri_alloc("log-probabilities of a batch", (size_t)(count * source->options.sequence), sizeof *rows, &rows);
+  if (status == TRI_OK)
+    status = tri_alloc("reference log-probabilities", (size_t)num_numbers(source), sizeof *numbers, &numbers);
+  status = tri_common_status(&t->mesh.world, status);
+  if (status == TRI_OK) {
+    memcpy(numbers, stored, (size_t)num_numbers(source) * sizeof *numbers);
+    status = compute_some(t, source, 0, count, rows, numbers);
+  }
+  if (status == TRI_OK) {
+    wrong = memcmp(numbers, stored, (size_t)num_numbers(source) * sizeof *numbers) != 0;
+    status = tri_all_sum_int64(&t->mesh.world, 1, &wrong);
+  }
+  *same = wrong == 0;
+  tri_free(numbers);
+  tri_free(rows);
+  return status;
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
+/* COLLECTIVE. After updates there is no other way to the numbers than the file of the run's beginning. */
+static tri_status refuse(const tri_training *t, const char *path, bool there, const char *line) {
+  if (!there) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s is missing: it has the log-probabilities of the reference, the model as this run began, and "
+                    "%ld updates have been made since; bring it back, or begin a new run with `init` in a new output",
+                    path, (long)t->progress.updates);
+  }
+  return tri_fail(TRI_BAD_FILE,
+                  "%s is not of this run and its data (it says `%s`); bring back the file of this run, or begin a new "
+                  "run with `init` in a new output",
+                  path, line);
+}
+
+tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
+                              const char *fingerprint, const double **out) {
+  const tri_group *world = &t->mesh.world;
+  char path[TRI_PATH_BYTES], line[160] = "";
+  int64_t state[2] = {0, 0}; /* it is there, and fits */
+  TRI_TRY(tri_path_join(path, t->config->output, name));
+  if (tri_training_is_rank0(t)) {
+    state[0] = tri_path_exists(path);
+    state[1] = state[0] && fits(t, source, path, fingerprint, line);
+  }
+  TRI_TRY(tri_broadcast(world, 0, sizeof state, state));
+  if (t->progress.updates > 0 && state[1] == 0) {
+    return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, path, state[0] > 0, line) : TRI_OK);
+  }
+  if (state[1] > 0) {
+    bool same = true;
+    TRI_TRY(tri_common_status(world, map_file(path, source, out)));
+    if (t->progress.updates == 0) TRI_TRY(check_first(t, source, *out, &same));
+    if (same) return TRI_OK;
+    tri_reference_close(source, *out);
+    *out = NULL;
+  }
+  TRI_TRY(compute(t, source, name, path, fingerprint));
+  return tri_common_status(world, map_file(path, source, out));
+}
