@@ -177,6 +177,9 @@ def test_help(made):
     write(made, "studies.yaml")
     assert "cannot open runn.yaml: No such file or directory; did you mean run.yaml?" in answer(made, "train", "runn.yaml")
     assert "cannot open studys.yaml: No such file or directory; did you mean studies.yaml?" in answer(made, "tune", "studys.yaml")
+    assert answer(made, "eval", "runs/first", "corpus/trian").endswith("; did you mean corpus/train?\n")
+    assert answer(made, "eval", "runs/frist", "corpus/train").endswith("; did you mean runs/first?\n")
+    assert answer(made, "inspect", "runn.yaml").endswith("; did you mean run.yaml?\n")
 
 
 @pytest.mark.parametrize("setting, said", [

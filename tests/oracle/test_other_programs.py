@@ -56,6 +56,8 @@ def test_keys(made, key):
     (["train", "run.yaml", "--report_to", "wandb"], "train: --report_to is not an option; every step is in metrics.jsonl"),
     (["eval", "run", "--tasks", "x"], "eval: --tasks is not an option; questions from a file: trireme eval RUN --choices FILE"),
     (["prepare", "--dataset_text_field", "x"], "`--dataset_text_field` is not an option of prepare; the key of the text is prepare's"),
+    (["prepare", "--max_seq_length", "5"], "`--max_seq_length` is not an option of prepare; it is `data.sequence` of a run file"),
+    (["prepare", "--packing"], "`--packing` is not an option of prepare; it is `data.packing` of a run file"),
 ])
 def test_options(arguments, answer):
     assert answer in trireme(*arguments, status=2).stderr

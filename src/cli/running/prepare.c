@@ -17,6 +17,7 @@
 #include "data/corpus_record.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"
+#include "run/run_config.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -202,6 +203,10 @@ static tri_status unknown_option(const char *name) {
   }
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
+  }
+  char key[NAME_BYTES];
+  if (tri_config_meant(tri_run_config_table(), name + strspn(name, "-"), key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; it is `%s` of a run file", name, key);
   }
   return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
 }
