@@ -179,6 +179,7 @@ def test_help(made):
     assert "cannot open studys.yaml: No such file or directory; did you mean studies.yaml?" in answer(made, "tune", "studys.yaml")
     assert answer(made, "eval", "runs/first", "corpus/trian").endswith("; did you mean corpus/train?\n")
     assert answer(made, "eval", "runs/frist", "corpus/train").endswith("; did you mean runs/first?\n")
+    assert "`init` names no folder: modle (relative to the current directory); did you mean model?" in refused(made, "init=modle", "model=")
     assert answer(made, "inspect", "runn.yaml").endswith("; did you mean run.yaml?\n")
 
 
