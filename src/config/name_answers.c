@@ -36,6 +36,10 @@ static const answer_row commands[] = {
     {"push upload", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"download pull",
      "nothing is downloaded: hf download NAME, and then name it where a folder is read (docs/finetuning.md)"},
+    {"gguf quantize quantise",
+     "`trireme export` writes a Hugging Face folder; llama.cpp's convert_hf_to_gguf.py and "
+     "llama-quantize make GGUF files of it"},
+    {"init create", "trireme new NAME --model M --data PREFIX writes a run file"},
 };
 
 static const answer_row keys[] = {
@@ -72,6 +76,11 @@ static const answer_row keys[] = {
      "programs "
      "that do: trireme plan --system megatron-core-offload-2025"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
+    {"dora use_dora rslora use_rslora",
+     "DoRA and rsLoRA are not supported; the nearest is adapter.rank with adapter.alpha"},
+    {"completion_only_loss assistant_only_loss train_on_inputs train_on_responses_only",
+     "which tokens count in the loss is the corpus' mask: trireme prepare --chat marks the answers "
+     "(docs/finetuning.md)"},
     {"load_in_8bit", "8-bit weights are not supported; use adapter.quantise: nf4 (QLoRA)"},
     {"tasks", "questions from a file: trireme eval RUN --choices FILE (docs/judging.md)"},
     {"deepspeed fsdp_config", "sharding is layout.zero: 1, 2 or 3 (docs/architecture.md)"},

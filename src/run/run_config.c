@@ -630,9 +630,10 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   char folder[TRI_PATH_BYTES];
   TRI_TRY(tri_hub_resolve(init->text, folder));
   if (!tri_path_is_directory(folder)) {
-    char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES];
-    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s",
-                         tri_yaml_excerpt(init->text, excerpt), tri_hub_advice(init->text, advice));
+    char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES], nearest[TRI_NEAREST_FILE_BYTES];
+    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s%s",
+                         tri_yaml_excerpt(init->text, excerpt), tri_yaml_nearest_file(init->text, "", nearest),
+                         tri_hub_advice(init->text, advice));
   }
   TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
   if (!some_keys) return tri_yaml_put(tree, root, "model", name);

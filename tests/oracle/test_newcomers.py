@@ -163,6 +163,8 @@ def test_help(made):
     said = answer(made, "help", "optimizer", status=0)
     assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
     assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
+    for word, there in (("fp8", "use precision: bf16"), ("serve", "there is no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "not supported"), ("gguf", "llama.cpp")):
+        assert there in answer(made, "help", word), word
     terminal, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))
     with subprocess.Popen([TRIREME, "help", "run"], stdout=there, stderr=there, stdin=subprocess.DEVNULL) as process:
@@ -175,6 +177,10 @@ def test_help(made):
     write(made, "studies.yaml")
     assert "cannot open runn.yaml: No such file or directory; did you mean run.yaml?" in answer(made, "train", "runn.yaml")
     assert "cannot open studys.yaml: No such file or directory; did you mean studies.yaml?" in answer(made, "tune", "studys.yaml")
+    assert answer(made, "eval", "runs/first", "corpus/trian").endswith("; did you mean corpus/train?\n")
+    assert answer(made, "eval", "runs/frist", "corpus/train").endswith("; did you mean runs/first?\n")
+    assert "`init` names no folder: modle (relative to the current directory); did you mean model?" in refused(made, "init=modle", "model=")
+    assert answer(made, "inspect", "runn.yaml").endswith("; did you mean run.yaml?\n")
 
 
 @pytest.mark.parametrize("setting, said", [
