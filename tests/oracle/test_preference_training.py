@@ -1,10 +1,15 @@
 """Training on preferences beside TRL 1.16: the engine's loss, metrics and gradients of the stored cases (preference_cases.json), and runs of the
 program (preference_training.json, which make_preference_training.py wrote)."""
+import json
+import pathlib
+
 import expert_cases
 import numpy
 import preference_models as pm
+import preference_runs as runs
 import pytest
 import test_preference_losses as stored
+from optimizer_runs import ranks_words
 from test_layouts import run_on
 from test_preference_layouts import LOSSES
 
@@ -175,3 +180,58 @@ def test_the_engine(engine, loss):
                 check_metrics(case, packed, log_probs, engine.reference(case, packed))
         close_in(small, whole, OF_PACKING)
         close_in(engine.case(case, alone)["one"], small, OF_PACKING)
+
+
+# ---- ten steps beside TRL and AdamW ----------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return runs.write_all(tmp_path_factory.mktemp("made"))
+
+
+def check_steps(lines, theirs, of_loss, of_metrics, of_norm):
+    """Accuracies are equal but for pairs whose margin is below 1e-4."""
+    assert len(lines) == len(theirs) == runs.STEPS
+    for number, (mine, their) in enumerate(zip(lines, theirs)):
+        assert abs(mine["loss"] - their["loss"]) <= of_loss * max(1, abs(their["loss"])), (number, mine["loss"], their["loss"])
+        assert abs(mine["grad_norm"] / their["grad_norm"] - 1) <= of_norm, (number, mine["grad_norm"], their["grad_norm"])
+        assert abs(mine["lr"] - runs.rate_of(number)) <= 1e-15
+        assert ("kl" in mine) == ("kl" in their["metrics"])
+        for key, value in their["metrics"].items():
+            # DPOTrainer has ipo's log-probabilities as sums, too.
+            allowed = of_metrics * max(1, abs(value))
+            if key == "rewards/accuracies":
+                allowed = 1e-12 + sum(abs(margin) < 1e-4 for margin in their["margins"]) / runs.BATCH
+            assert abs(mine[key] - value) <= allowed, (number, key, mine[key], value)
+
+
+STEPS_OF_TRL = {one["loss"]: one for one in json.loads(pathlib.Path(__file__).with_name("preference_training.json").read_text())["losses"]}
+PRECISIONS = {"fp64": (1e-9, 1e-9, 1e-9), "fp32": (1e-4, 1e-3, 1e-2)}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("loss", runs.OBJECTIVES)
+def test_ten_steps(tmp_path, made, loss, precision):
+    objective, theirs = runs.OBJECTIVES[loss], STEPS_OF_TRL[loss]
+    lines = runs.train(tmp_path, made, objective, precision=precision)
+    assert runs.order_of(tmp_path, objective) == theirs["order"], "samples come in another order: make_preference_training.py stores their numbers anew"
+    check_steps(lines, theirs["steps"], *PRECISIONS[precision])
+
+
+FIRST = {"fp64": dict(), "fp32": dict(precision="fp32"), "bf16": dict(precision="bf16"), "data=2": dict(ranks=2), "tensor=2": dict(ranks=2, layout=dict(tensor=2)),
+         "tensor=2, fp32": dict(ranks=2, layout=dict(tensor=2), precision="fp32"), "pipeline=2, bf16": dict(ranks=2, layout=dict(pipeline=2, micro_batch=2), precision="bf16"),
+         "packed": dict(data=dict(sequence=64)), "packed, fp32, micro-batches": dict(data=dict(sequence=64), layout=dict(micro_batch=4), precision="fp32"),
+         "recompute": dict(layout=dict(recompute="full", micro_batch=2), precision="fp32"), "context=2": dict(ranks=2, layout=dict(context=2)),
+         "zero=3": dict(ranks=2, layout=dict(zero=3), precision="fp32")}
+
+
+@pytest.mark.parametrize("loss", ["dpo", "kto"])
+@pytest.mark.parametrize("how", FIRST)
+def test_first_rewards_are_zero(tmp_path, made, how, loss):
+    """The stored numbers have the bits of training's own."""
+    more = {key: value for key, value in FIRST[how].items() if key != "ranks"}
+    line, = runs.train(tmp_path, made, runs.OBJECTIVES[loss], ranks_words(FIRST[how].get("ranks", 1)), **{**more, "optimizer": dict(steps=1, warmup=0)})
+    for key in ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies", "kl"):
+        assert line.get(key, 0) == 0, (key, line)
+    assert {"rewards/chosen", "rewards/rejected"} <= line.keys()
+    assert line["loss"] == pytest.approx(numpy.log(2) if loss == "dpo" else 0.5, rel=0.2), line
