@@ -37,9 +37,10 @@ static void print_head(const tri_training *t, const tri_preference_source *sourc
   memset(out, 0, REFERENCE_HEAD_BYTES);
   snprintf(out, REFERENCE_HEAD_BYTES,
            "trireme reference log-probabilities 1\ndata %s\ntokenizer %s\nsequence %" PRId64
-           "\ntoo_long %s\nlabels %" PRId64 "\nrun %s\n",
+           "\ntoo_long %s\nsequences %" PRId64 " of %s\nlabels %" PRId64 "\nrun %s\n",
            fingerprint, t->identity.tokenizer, source->options.sequence,
-           tri_run_config_too_long(source->options.too_long), num_numbers(source), t->identity.run);
+           tri_run_config_too_long(source->options.too_long), source->per_epoch,
+           source->options.paired ? "pairs" : "answers", num_numbers(source), t->identity.run);
 }
 
 /* The first line that differs; NULL if none does. `theirs` is changed. */
