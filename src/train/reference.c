@@ -19,8 +19,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
-enum { REFERENCE_HEAD_BYTES = 1024 };
+enum { REFERENCE_HEAD_BYTES = 1024, HASH_BYTES = 32, WHY_BYTES = 192 };
 
 static int64_t num_numbers(const tri_preference_source *source) {
   return source->num_labels * (source->options.mismatched ? 2 : 1);
@@ -30,20 +31,27 @@ static size_t file_bytes(const tri_preference_source *source) {
   return REFERENCE_HEAD_BYTES + (size_t)num_numbers(source) * sizeof(double);
 }
 
-/* What the numbers are of. The first line is the format; the line of the run comes last, since numbers that are checked
- * against the weights may be another run's. */
-static void print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
-                       char out[REFERENCE_HEAD_BYTES]) {
+/* What the numbers are of, and what they hash to. The first line is the format; the line of the run comes last but one,
+ * since numbers that are checked against the weights may be another run's. */
+static size_t print_head(const tri_training *t, const tri_preference_source *source, const char *fingerprint,
+                         char out[REFERENCE_HEAD_BYTES]) {
   memset(out, 0, REFERENCE_HEAD_BYTES);
   snprintf(out, REFERENCE_HEAD_BYTES,
            "trireme reference log-probabilities 1\ndata %s\ntokenizer %s\nsequence %" PRId64
-           "\ntoo_long %s\nlabels %" PRId64 "\nrun %s\n",
+           "\ntoo_long %s\nsequences %" PRId64 " of %s\nlabels %" PRId64 "\nrun %s\n",
            fingerprint, t->identity.tokenizer, source->options.sequence,
-           tri_run_config_too_long(source->options.too_long), num_numbers(source), t->identity.run);
+           tri_run_config_too_long(source->options.too_long), source->per_epoch,
+           source->options.paired ? "pairs" : "answers", num_numbers(source), t->identity.run);
+  return strlen(out);
 }
 
-/* The first line that differs; NULL if none does. `theirs` is changed. */
-static const char *first_difference(const char *ours, char *theirs) {
+static void print_hash(const tri_preference_source *source, const double *numbers, char out[HASH_BYTES]) {
+  const size_t bytes = (size_t)num_numbers(source) * sizeof *numbers;
+  snprintf(out, HASH_BYTES, "numbers %016" PRIx64 "\n", (uint64_t)XXH3_64bits(numbers, bytes));
+}
+
+/* The first line that differs; NULL if none does. */
+static const char *first_difference(const char *ours, const char *theirs) {
   static char line[128];
   while (*ours != '\0') {
     const size_t length = strcspn(ours, "\n");
@@ -79,18 +87,36 @@ void tri_reference_close(const tri_preference_source *source, const double *refe
   munmap((void *)((uintptr_t)reference - REFERENCE_HEAD_BYTES), file_bytes(source));
 }
 
-/* On the first rank: whether the file is that of this source, and `line` is what it says otherwise. */
+/* What is wrong with a file whose head is right; "" if nothing is. */
+static void check_numbers(const tri_preference_source *source, const char *path, const char *hash,
+                          char why[WHY_BYTES]) {
+  const double *numbers = NULL;
+  char own[HASH_BYTES];
+  why[0] = '\0';
+  if (map_file(path, source, &numbers) != TRI_OK) {
+    snprintf(why, WHY_BYTES, "it has not the %zu bytes that it should have", file_bytes(source));
+    return;
+  }
+  print_hash(source, numbers, own);
+  if (strcmp(own, hash) != 0) snprintf(why, WHY_BYTES, "its numbers are damaged");
+  tri_reference_close(source, numbers);
+}
+
+/* On the first rank: whether the file is that of this source; else `why` says what is wrong with it. */
 static bool fits(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
-                 char line[160]) {
+                 char why[WHY_BYTES]) {
   char ours[REFERENCE_HEAD_BYTES], theirs[REFERENCE_HEAD_BYTES + 1] = {0};
   int file = -1;
-  print_head(t, source, fingerprint, ours);
-  const bool opened = tri_file_open_plain(path, &file) == TRI_OK;
-  const bool whole = opened && pread(file, theirs, REFERENCE_HEAD_BYTES, 0) == REFERENCE_HEAD_BYTES;
-  if (opened) close(file);
-  const char *difference = whole ? first_difference(ours, theirs) : "nothing: it cannot be read, or is cut off";
-  snprintf(line, 160, "%s", difference == NULL ? "" : difference);
-  return difference == NULL;
+  const size_t length = print_head(t, source, fingerprint, ours);
+  snprintf(why, WHY_BYTES, "it is cut off");
+  if (tri_file_open_plain(path, &file) != TRI_OK) return false;
+  const bool read_all = read(file, theirs, REFERENCE_HEAD_BYTES) == REFERENCE_HEAD_BYTES;
+  close(file);
+  if (!read_all) return false;
+  const char *difference = first_difference(ours, theirs);
+  if (difference == NULL) check_numbers(source, path, theirs + length, why);
+  if (difference != NULL) snprintf(why, WHY_BYTES, "it says `%s`", difference);
+  return why[0] == '\0';
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
@@ -142,7 +168,7 @@ static tri_status compute(tri_training *t, const tri_preference_source *source, 
   double *numbers = image == NULL ? NULL : (double *)(void *)(image + REFERENCE_HEAD_BYTES);
   if (status == TRI_OK) status = compute_all(t, source, name, rows, numbers);
   if (status == TRI_OK) {
-    if (first) print_head(t, source, fingerprint, image);
+    if (first) print_hash(source, numbers, image + print_head(t, source, fingerprint, image));
     status = tri_first_rank_status(&t->mesh.world, first ? tri_file_replace(path, image, file_bytes(source)) : TRI_OK);
   }
   tri_free(image);
@@ -178,7 +204,7 @@ static tri_status check_first(tri_training *t, const tri_preference_source *sour
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
 /* COLLECTIVE. After updates there is no other way to the numbers than the file of the run's beginning. */
-static tri_status refuse(const tri_training *t, const char *path, bool there, const char *line) {
+static tri_status refuse(const tri_training *t, const char *path, bool there, const char *why) {
   if (!there) {
     return tri_fail(TRI_BAD_FILE,
                     "%s is missing: it has the log-probabilities of the reference, the model as this run began, and "
@@ -186,24 +212,24 @@ static tri_status refuse(const tri_training *t, const char *path, bool there, co
                     path, (long)t->progress.updates);
   }
   return tri_fail(TRI_BAD_FILE,
-                  "%s is not of this run and its data (it says `%s`); bring back the file of this run, or begin a new "
+                  "%s is not of this run and its data (%s); bring back the file of this run, or begin a new "
                   "run with `init` in a new output",
-                  path, line);
+                  path, why);
 }
 
 tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
                               const char *fingerprint, const double **out) {
   const tri_group *world = &t->mesh.world;
-  char path[TRI_PATH_BYTES], line[160] = "";
+  char path[TRI_PATH_BYTES], why[WHY_BYTES] = "";
   int64_t state[2] = {0, 0}; /* it is there, and fits */
   TRI_TRY(tri_path_join(path, t->config->output, name));
   if (tri_training_is_rank0(t)) {
     state[0] = tri_path_exists(path);
-    state[1] = state[0] && fits(t, source, path, fingerprint, line);
+    state[1] = state[0] && fits(t, source, path, fingerprint, why);
   }
   TRI_TRY(tri_broadcast(world, 0, sizeof state, state));
   if (t->progress.updates > 0 && state[1] == 0) {
-    return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, path, state[0] > 0, line) : TRI_OK);
+    return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, path, state[0] > 0, why) : TRI_OK);
   }
   if (state[1] > 0) {
     bool same = true;
