@@ -64,6 +64,9 @@ static inline bool stand_in_headers(const char *text, int num_headers, const cha
     at += strlen("\n#include ");
     if (sscanf(at + 1, "%127[^\">]", name) != 1) return false;
     if (strcmp(name, "device/gpu/kernels/primitives_host.h") == 0) continue; /* behind an #if */
+    static const char of_host[] = "\n#if !defined(TRI_ON_GPU)\n#include ";
+    const size_t before = sizeof of_host - 1;
+    if ((size_t)(at - text) >= before && strncmp(at - before, of_host, before) == 0) continue;
     for (int i = 0; i < num_headers; i++) {
       if (strcmp(names[i], name) == 0) found = i;
     }
