@@ -68,6 +68,7 @@ static void read_progress(const tri_checkpoint_state *state, tri_progress *out) 
       .averaged = integer_of(more, "averaged"),
       .best_step = integer_of(more, "best_step"),
       .best_loss = json_number_value(json_object_get(more, "best_loss")),
+      .best_accuracy = json_number_value(json_object_get(more, "best_accuracy")),
       .not_better = integer_of(more, "not_better"),
   };
 }
@@ -193,7 +194,7 @@ static void continue_best(const tri_loading *l, const tri_checkpoint_state *stat
       "counts for checkpoint.best and evaluation.stop_after",
       key, progress->best_loss, (long)progress->best_step);
   progress->best_step = progress->not_better = 0;
-  progress->best_loss = 0;
+  progress->best_loss = progress->best_accuracy = 0;
 }
 
 tri_status tri_load_state(void *context, const char *path, bool *damaged) {

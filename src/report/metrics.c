@@ -214,6 +214,13 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
+static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
+  tri_scalar scalars[TRI_MOST_NAMED_METRICS];
+  for (int64_t i = 0; i < step->num_named; i++) scalars[i] = (tri_scalar){step->named[i].name, step->named[i].value};
+  if (step->num_named == 0) return TRI_OK;
+  return tri_event_file_scalars(metrics->events, step->step, scalars, (int)step->num_named);
+}
+
 static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
   const tri_scalar loss = {"router_loss", step->router_loss};
   if (step->num_expert_layers > 0) TRI_TRY(tri_event_file_scalars(metrics->events, step->step, &loss, 1));
@@ -249,6 +256,7 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   if (isfinite(step->mfu)) scalars[count++] = (tri_scalar){"mfu", step->mfu};
   if (step->evaluated) scalars[count++] = (tri_scalar){"validation_loss", step->validation_loss};
   TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, count));
+  TRI_TRY(add_named_scalars(metrics, step));
   TRI_TRY(add_source_scalars(metrics, step));
   TRI_TRY(add_expert_scalars(metrics, step));
 

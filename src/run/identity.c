@@ -610,6 +610,7 @@ const char *tri_identity_other_measure(const tri_identity *identity, const tri_r
   const char *key = "";
   if (there == NULL) return key;
   if (there->evaluation.sequences != config->evaluation.sequences) key = "evaluation.sequences";
+  if (there->evaluation.metric != config->evaluation.metric) key = "evaluation.metric";
   if (there->data.ignore_token != config->data.ignore_token) key = "data.ignore_token";
   if (there->data.too_long != config->data.too_long) key = "data.too_long";
   if (there->data.packing != config->data.packing) key = "data.packing";

@@ -16,6 +16,7 @@ typedef struct tri_progress {
   int64_t averaged;                   /* weights in the average of the run */
   int64_t best_step;                  /* whose validation loss is the lowest so far; 0: none was finite yet */
   double best_loss;                   /* that loss; 0 if best_step is 0 */
+  double best_accuracy;               /* of that step, where evaluation.metric is the accuracy */
   int64_t not_better;                 /* evaluations since then */
 } tri_progress;
 

@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "model/model_config.h"
+#include "model/preference_losses.h"
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 #include "run/identity.h"
@@ -44,6 +45,8 @@ TRI_CONFIG_WORDS(packing_uses, tri_packing_use, PACKING_USES)
   X("refuse", TRI_TOO_LONG_REFUSE)                                                                                     \
   X("truncate_prompt", TRI_TOO_LONG_TRUNCATE_PROMPT)
 TRI_CONFIG_WORDS(too_long_uses, tri_too_long, TOO_LONG_USES)
+#define BEST_BYS(X) X("loss", TRI_BEST_BY_LOSS) X("accuracy", TRI_BEST_BY_ACCURACY)
+TRI_CONFIG_WORDS(best_bys, tri_best_by, BEST_BYS)
 /* Of the number formats those that activations can have. */
 static const tri_config_word precisions[] = {{"fp32", TRI_FP32}, {"bf16", TRI_BF16}, {"fp64", TRI_FP64}, {NULL, 0}};
 
@@ -158,6 +161,8 @@ static const tri_config_key evaluation_keys[] = {
      .help = "sequences of the validation corpus in each evaluation, spread over it"},
     {KEY("batches", evaluation.batches, TRI_CONFIG_AUTO), .range = {.low = 1, .high = MOST_STEPS}, .fallback = "auto",
      .help = "older key: `sequences` is this times layout.micro_batch; auto: not used"},
+    {CHOICE("metric", evaluation.metric, best_bys), .fallback = "loss",
+     .help = "what stop_after and checkpoint.best go by: the validation loss, or, of preference pairs, the accuracy"},
     {COUNT("stop_after", evaluation.stop_after, 0, MOST_STEPS), .fallback = "0",
      .help = "early stopping: evaluations in a row without a lower loss, after which the run ends; 0: never"},
 };
@@ -378,6 +383,16 @@ static tri_status check_device(const tri_run_config *c) {
 
 /* What depends on a validation loss needs one. */
 static tri_status check_evaluation(const tri_run_config *c) {
+  switch (c->evaluation.metric) {
+    case TRI_BEST_BY_LOSS: break;
+    case TRI_BEST_BY_ACCURACY:
+      if (tri_objective_is_preference(&c->objective) &&
+          tri_preference_rules_of(tri_objective_preference_loss(&c->objective)).paired)
+        break;
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`evaluation.metric` accuracy is of preference pairs, and objective.name is %s; use loss",
+                      tri_objective_config_name(&c->objective));
+  }
   const bool stops = c->evaluation.stop_after > 0, never = c->evaluation.every == 0;
   if (!stops && !c->checkpoint.best) return TRI_OK;
   const char *key = stops ? "evaluation.stop_after" : "checkpoint.best";

@@ -29,6 +29,9 @@ typedef struct tri_train_source {
   double label_weight;       /* the same: how much each of its labels counts in the loss */
 } tri_train_source;
 
+/* By what an evaluation is better than those before. */
+typedef enum tri_best_by { TRI_BEST_BY_LOSS, TRI_BEST_BY_ACCURACY } tri_best_by;
+
 /* A text that samples begin with. */
 enum { TRI_MOST_SAMPLES = 16, TRI_SAMPLE_PROMPT_BYTES = 1024 };
 typedef struct tri_sample_prompt {
@@ -80,6 +83,7 @@ typedef struct tri_run_config {
     int64_t every, sequences; /* every 0 is never */
     int64_t batches;          /* as sequences are said in older files; 0 once the file is read, */
     int64_t batches_asked;    /* and what it was */
+    tri_best_by metric;       /* of checkpoint.best and stop_after */
     int64_t stop_after;       /* evaluations in a row without a better loss, after which the run ends; 0 is never */
   } evaluation;
   struct {

@@ -207,6 +207,7 @@ static tri_status judge_held_out(tri_training *t, answer_sums *sums) {
   TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, TRI_POLICY_EVALUATED, t->preferences->rows));
   TRI_TRY(add_samples(t, &at, count, kl, sums));
   t->validation_loss = mean_of(&sums->loss, (double)sums->pairs);
+  if (t->preferences->rules.paired) t->validation_accuracy = (double)sums->right / (double)sums->pairs;
   if (weight == 0) return TRI_OK;
   TRI_TRY(add_cross_entropy(t, &at, count, sums));
   t->validation_loss += weight * mean_of(&sums->cross_entropy, tri_exact_sum_value(&sums->weights));

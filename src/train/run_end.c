@@ -33,6 +33,17 @@ static void tell_early_end(const tri_training *t) {
         (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better));
     return;
   }
+  switch (t->config->evaluation.metric) {
+    case TRI_BEST_BY_LOSS: break;
+    case TRI_BEST_BY_ACCURACY:
+      tri_log(
+          "ended early, after step %ld: the accuracy of %ld evaluation%s on held-out pairs has not been better than "
+          "the "
+          "%.2f %% of step %ld (evaluation.stop_after)",
+          (long)progress->step, (long)progress->not_better, TRI_PLURAL(progress->not_better),
+          100 * progress->best_accuracy, (long)progress->best_step);
+      return;
+  }
   tri_log(
       "ended early, after step %ld: the validation loss of %ld evaluation%s has not been below the %.4f of step %ld "
       "(evaluation.stop_after)",

@@ -44,6 +44,7 @@ typedef struct tri_training {
   double first_losses, last_losses;  /* mean loss of the first and of the last tenth of all steps; NaN: too few steps */
   int64_t first_steps;               /* of which first_losses is the mean: the tenth, or 1 */
   double validation_loss;            /* of the last evaluation; NaN before the first */
+  double validation_accuracy;        /* the same, of preference pairs */
   bool unjudged;                     /* it was logged that no label of the validation corpus counts */
   int64_t evaluated_step;            /* step whose state the last finite evaluation was of, or -1 */
   size_t predicted_bytes;

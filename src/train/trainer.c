@@ -99,6 +99,7 @@ tri_status tri_train(const tri_train_options *options) {
                     .first_losses = NAN,
                     .last_losses = NAN,
                     .validation_loss = NAN,
+                    .validation_accuracy = NAN,
                     .evaluated_step = -1,
                     .sampled_step = -1,
                     .stop_at = options->stop_at,

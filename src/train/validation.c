@@ -18,15 +18,28 @@ static tri_status trainer_evaluate(tri_training *t) {
   return TRI_OK;
 }
 
+/* Of two evaluations with the same accuracy the one with the lower loss is better. */
+static bool is_better(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  if (progress->best_step == 0) return true;
+  switch (t->config->evaluation.metric) {
+    case TRI_BEST_BY_LOSS: break;
+    case TRI_BEST_BY_ACCURACY:
+      if (t->validation_accuracy != progress->best_accuracy) return t->validation_accuracy > progress->best_accuracy;
+  }
+  return t->validation_loss < progress->best_loss;
+}
+
 /* Among bad steps nothing is saved, and nothing has changed that could be better. */
 static void compare_with_best(tri_training *t) {
   tri_progress *progress = &t->progress;
   if (progress->bad_in_row > 0) return;
   progress->not_better++;
   if (!isfinite(t->validation_loss)) return;
-  if (progress->best_step > 0 && t->validation_loss >= progress->best_loss) return;
+  if (!is_better(t)) return;
   progress->best_step = progress->step;
   progress->best_loss = t->validation_loss;
+  if (isfinite(t->validation_accuracy)) progress->best_accuracy = t->validation_accuracy;
   progress->not_better = 0;
 }
 
