@@ -18,14 +18,12 @@ static tri_status trainer_evaluate(tri_training *t) {
   return TRI_OK;
 }
 
-/* Of two evaluations with the same accuracy the one with the lower loss is better. */
 static bool is_better(const tri_training *t) {
   const tri_progress *progress = &t->progress;
   if (progress->best_step == 0) return true;
   switch (t->config->evaluation.metric) {
     case TRI_BEST_BY_LOSS: break;
-    case TRI_BEST_BY_ACCURACY:
-      if (t->validation_accuracy != progress->best_accuracy) return t->validation_accuracy > progress->best_accuracy;
+    case TRI_BEST_BY_ACCURACY: return t->validation_accuracy > progress->best_accuracy;
   }
   return t->validation_loss < progress->best_loss;
 }
