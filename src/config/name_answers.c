@@ -12,8 +12,10 @@ typedef struct answer_row {
 
 #define FINE_TUNING "fine-tuning is `trireme train` of a run file with `init: FOLDER` (docs/finetuning.md)"
 #define PREFERENCES                                                                                                    \
-  "preference training and reinforcement learning are not supported; the nearest is to fine-tune on the preferred "    \
-  "answers (trireme prepare --chat, docs/finetuning.md)"
+  "preference training is `trireme train` of a run file with data.preferences and `objective: {name: dpo}`"
+#define REINFORCEMENT                                                                                                  \
+  "reinforcement learning is not supported; the nearest is preference training, `trireme train` of a run file with "   \
+  "data.preferences and `objective: {name: dpo}`"
 #define FP8                                                                                                            \
   "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "        \
   "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"
@@ -25,7 +27,8 @@ static const answer_row commands[] = {
     {"sft finetune fine_tune instruct", FINE_TUNING},
     {"lora qlora peft_train",
      "an adapter is the section `adapter:` of a run file for `trireme train` (docs/finetuning.md)"},
-    {"dpo orpo kto cpo simpo ipo grpo ppo rlhf rloo reward reward_model", PREFERENCES},
+    {"dpo orpo kto cpo simpo ipo preference preferences", PREFERENCES},
+    {"grpo ppo rlhf rloo reward reward_model", REINFORCEMENT},
     {"convert",
      "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF run llama.cpp's "
      "convert_hf_to_gguf.py on it"},
@@ -35,7 +38,8 @@ static const answer_row commands[] = {
 };
 
 static const answer_row keys[] = {
-    {"dpo orpo kto cpo simpo ipo grpo ppo rlhf rloo reward reward_model", PREFERENCES},
+    {"dpo orpo kto cpo simpo ipo preference preferences", PREFERENCES},
+    {"grpo ppo rlhf rloo reward reward_model", REINFORCEMENT},
     {"push_to_hub hub_model_id", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"report_to wandb wandb_project wandb_log use_wandb mlflow",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder; examples/follow_metrics.py "
@@ -44,10 +48,16 @@ static const answer_row keys[] = {
     {"logging_steps log_interval logging_dir tensorboard_dir",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder"},
     {"neftune_noise_alpha neftune", "noise on embeddings (NEFTune) is not supported; the nearest is model.dropout"},
-    {"label_smoothing label_smoothing_factor", "label smoothing is not supported"},
+    {"label_smoothing label_smoothing_factor",
+     "label smoothing of the next token is not supported; objective.label_smoothing is of preferences"},
     {"loss loss_type loss_fn",
-     "the loss is the cross-entropy of the next token; others are not supported (label_weight of data.train "
-     "weighs sources)"},
+     "the loss is objective.name: cross_entropy, the next token (label_weight of data.train weighs sources), or one of "
+     "preferences, such as dpo, which is TRL's sigmoid"},
+    {"loss_weights rpo_alpha", "objective.sft_weight weighs the cross entropy of chosen answers beside another loss"},
+    {"ref_model reference_model precompute_ref_log_probs ref_model_name_or_path",
+     "the reference is the model as the run begins (`init`), whose log-probabilities are computed once"},
+    {"f_divergence_type f_alpha_divergence_coef ld_alpha use_weighting reference_free sync_ref_model",
+     "this variant of preference losses is not supported; objective.name lists those that are"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
     {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid", FP8},

@@ -240,6 +240,7 @@ static const char *const of_shape[] = {
 
 static const char *const other_keys[] = {"run",
                                          "data.train",
+                                         "data.preferences",
                                          "data.tokenizer",
                                          "data.documents",
                                          "data.packing",
@@ -253,8 +254,15 @@ static const char *const other_keys[] = {"run",
                                          NULL};
 
 /* Those with which the samples that follow are others. */
-static const char *const of_samples[] = {"data.train",    "data.documents",   "data.packing", "data.too_long",
-                                         "data.sequence", "data.max_samples", "seed",         NULL};
+static const char *const of_samples[] = {"data.train",
+                                         "data.preferences",
+                                         "data.documents",
+                                         "data.packing",
+                                         "data.too_long",
+                                         "data.sequence",
+                                         "data.max_samples",
+                                         "seed",
+                                         NULL};
 
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
@@ -445,6 +453,8 @@ static bool label_weights_differ(const json_t *train, changes *c) {
   return false;
 }
 
+static bool learns_preferences(const changes *c) { return tri_objective_is_preference(&c->config->objective); }
+
 static void compare_training(const tri_identity *identity, const json_t *train, changes *c) {
   char there[SOURCE_BYTES], here[SOURCE_BYTES];
   tri_mixture_shares shares_then, shares_now;
@@ -458,7 +468,7 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
   }
   differing_source(identity, c->config, train, there, here);
   if (there[0] != '\0') {
-    add_change(c, "data.train", there, here);
+    add_change(c, learns_preferences(c) ? "data.preferences" : "data.train", there, here);
     return;
   }
   if (label_weights_differ(train, c)) return;
@@ -473,7 +483,8 @@ static void compare_corpora(const tri_identity *identity, const json_t *said, ch
   const json_t *validation = json_object_get(said, "validation");
   compare_training(identity, json_object_get(said, "train"), c);
   if (differ(text_at(validation, "fingerprint"), identity->validation)) {
-    tri_warn("data.validation is another corpus than before: its losses do not compare with earlier ones");
+    tri_warn("data.validation%s is another corpus than before: its losses do not compare with earlier ones",
+             learns_preferences(c) ? "_preferences" : "");
   }
 }
 
@@ -515,7 +526,7 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
 
 /* Whether a key changes what a run learns or reports: whole sections, and some keys of others. */
 static bool changes_answers(const char *key) {
-  static const char *const sections[] = {"optimizer.", "data.", "evaluation.", "average.", NULL};
+  static const char *const sections[] = {"optimizer.", "objective.", "data.", "evaluation.", "average.", NULL};
   static const char *const keys[] = {"precision",
                                      "layout.reduce_precision",
                                      "layout.expert_capacity",

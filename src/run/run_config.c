@@ -493,9 +493,9 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   }
   if (c->data.documents == TRI_DOCUMENTS_JOINED || c->data.packing == TRI_PACKING_WINDOWS) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`%s` does not go with data.preferences, whose texts are whole and do not see each other; leave "
-                    "it out",
-                    c->data.documents == TRI_DOCUMENTS_JOINED ? "data.documents: joined" : "data.packing: windows");
+                    "`data.%s does not go with data.preferences, whose texts are whole and do not see each other; "
+                    "leave it out",
+                    c->data.documents == TRI_DOCUMENTS_JOINED ? "documents` joined" : "packing` windows");
   }
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
     return tri_fail(TRI_BAD_CONFIG,

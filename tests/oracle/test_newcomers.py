@@ -108,7 +108,7 @@ def test_names_of_files_to_export_to(made):
 
 @pytest.mark.parametrize("command, said", dict(
     chat="trireme generate RUN --chat", serve="there is no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
-    lora="an adapter is the section `adapter:`", dpo="preference training and reinforcement learning are not supported", infer="did you mean `generate`?",
+    lora="an adapter is the section `adapter:`", dpo="preference training is `trireme train`", infer="did you mean `generate`?",
     convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
 def test_commands_of_other_programs(made, command, said):
     assert said in answer(made, command)
@@ -180,7 +180,7 @@ def test_help(made):
 @pytest.mark.parametrize("setting, said", [
     ("precision=fp16", "must be one of fp32, bf16, fp64, not `fp16`; did you mean `bf16`?"), ("fp16=true", "use precision: bf16"), ("bf16=true", "it is precision: bf16"),
     ("neftune_noise_alpha=5", "(NEFTune) is not supported"), ("report_to=wandb", "examples/follow_metrics.py --wandb passes them on"), ("wandb.project=x", "examples/follow_metrics.py --wandb"),
-    ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is the cross-entropy of the next token"),
+    ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is objective.name: cross_entropy, the next token"),
 ])
 def test_keys_of_other_programs(made, setting, said):
     assert said in refused(made, setting)

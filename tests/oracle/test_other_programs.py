@@ -8,14 +8,14 @@ from parity import trireme
 COMMANDS = {
     "chat": "talk with a model by: trireme generate RUN --chat", "serve": "there is no server; talk with a model by `trireme generate RUN --chat`",
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
-    "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "preference training and reinforcement learning are not supported",
-    "grpo": "are not supported; the nearest is to fine-tune on the preferred answers", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
+    "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "preference training is `trireme train` of a run file with data.preferences and `objective: {name: dpo}`",
+    "grpo": "reinforcement learning is not supported; the nearest is preference training", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
     "push": "nothing is uploaded; hf upload takes the folder that `trireme export` writes", "download": "nothing is downloaded: hf download NAME",
 }
 KEYS = {
     "max_seq_length=5": "did you mean `data.sequence`?", "packing=true": "did you mean `data.packing`?", "num_train_epochs=3": "did you mean `optimizer.epochs`?",
     "num_epochs=3": "did you mean `optimizer.epochs`?", "report_to=wandb": "examples/follow_metrics.py --wandb passes them on", "wandb=true": "examples/follow_metrics.py --wandb",
-    "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is the cross-entropy of the next token; others are not supported",
+    "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is objective.name: cross_entropy, the next token",
     "fp16=true": "fp16 is not supported; use precision: bf16", "tasks=mmlu": "trireme eval RUN --choices FILE",
 }
 
