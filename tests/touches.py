@@ -65,7 +65,8 @@ TOUCHES = {
     "src/device/emulated": ["gpu/*", "oracle/test_gpu_choice.py", "oracle/test_device_faults.py", "oracle/test_kernel_check.py", "emulated/*"],
     "src/device/kinds": ["oracle/test_program_for_tests.py", "oracle/test_kernel_check.py"],
     "src/device/guarded": ["guarded/*", "oracle/test_attention.py", "comm/exchange-*"],
-    "src/device/preference.h": ["oracle/test_preference_losses.py"],
+    "src/device/preference.h": ["oracle/test_preference_losses.py", "oracle/test_preference_training.py"],
+    "src/device/completions.h": ["oracle/test_preference_training.py", "oracle/test_preference_layouts.py"],
     "src/device/reference": [
         "oracle/test_attention.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_nf4.py",
         "oracle/test_optimizers.py", "gpu/kernel-check-*"],
@@ -80,7 +81,7 @@ TOUCHES = {
         "oracle/test_recompute.py",
         "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_extension_guides.py", "oracle/test_folders.py", "oracle/test_refused_there.py"],
-    "src/model/preference_losses.c": ["oracle/test_preference_losses.py"],
+    "src/model/preference_losses.c": ["oracle/test_preference_losses.py", "oracle/test_preference_training.py"],
     "src/ops": [
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",
@@ -104,6 +105,12 @@ TOUCHES = {
         "oracle/test_resume.py", "oracle/test_learning_rate.py", "oracle/test_divergence.py", "oracle/test_early_stop.py",
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_gemm_choices.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",
         "oracle/test_ranks.py", "oracle/test_run_messages.py", "guarded/test_resume.py"],
+    "src/train/preference.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py"],
+    "src/train/preference_data.c": ["oracle/test_preference_runs.py", "oracle/test_preference_data.py"],
+    "src/train/reference.c": ["oracle/test_preference_runs.py", "oracle/test_preference_training.py"],
+    "src/data/preference_source.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py", "oracle/test_preference_layouts.py"],
+    "src/run/objective_config.c": ["oracle/test_preference_runs.py", "oracle/test_preference_training.py"],
+    "src/engine/log_probs.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
     "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
     "src/tune": ["oracle/test_tune.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
