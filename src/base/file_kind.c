@@ -139,9 +139,10 @@ const tri_file_kind *tri_file_kind_find(const char *path) {
   return tri_file_kind_of(first, held);
 }
 
-/* Copies a text with the path in the place of each word FILE. */
+/* Copies a text with the path in the place of each word FILE, unless the shell or Python would read its quotes. */
 static const char *name_file(const char *text, const char *path, char out[TRI_ADVICE_BYTES]) {
   size_t held = 0;
+  if (strpbrk(path, "'\"\\$`!") != NULL) path = "FILE";
   out[0] = '\0';
   for (const char *at = text; *at != '\0' && held + 1 < TRI_ADVICE_BYTES;) {
     const char *word = strstr(at, "FILE");

@@ -147,6 +147,20 @@ static tri_status check_folder(const char *given, const char *blobs, const char 
   return status;
 }
 
+/* The snapshot's folder has to lie in the model's own: `root` is that without links. */
+static tri_status check_snapshot(const char *given, const char *root, const char *commit, const char *path) {
+  char wanted[TRI_PATH_BYTES], target[TRI_PATH_BYTES];
+  const int length = snprintf(wanted, sizeof wanted, "%s/snapshots/%s", root, commit);
+  if (length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
+  if (realpath(path, target) == NULL) return not_whole(given, "the cache cannot be read", path);
+  if (strcmp(target, wanted) == 0) return TRI_OK;
+  return tri_fail(
+      TRI_BAD_FILE,
+      "%s: %s is a link out of this model's snapshots, to %s; such a link is not followed: name that folder "
+      "itself, or download the model again: hf download %.*s",
+      given, path, target, (int)tri_hub_name_length(given), given);
+}
+
 /* *found is false where the cache has nothing of the model. */
 static tri_status look_up(const char *given, const hub_name *name, char path[TRI_PATH_BYTES],
                           char commit[MOST_REVISION + 1], bool *found) {
@@ -161,6 +175,7 @@ static tri_status look_up(const char *given, const hub_name *name, char path[TRI
   if (realpath(root, cache) == NULL) return not_whole(given, "the cache cannot be read", root);
   length = snprintf(blobs, sizeof blobs, "%s/blobs", cache);
   if (length >= TRI_PATH_BYTES) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", root);
+  TRI_TRY(check_snapshot(given, cache, commit, path));
   TRI_TRY(check_folder(given, blobs, path, 0));
   *found = true;
   return TRI_OK;
@@ -188,10 +203,29 @@ tri_status tri_hub_pin(char *given, bool *pinned) {
 
 /* ---- advice ------------------------------------------------------------------------------------------------------ */
 
+/* The name in an address of the hub, or in a name with a `/` behind it, into `out`; "" if there is none. */
+static void name_within(const char *given, char out[TRI_PATH_BYTES]) {
+  static const char *const before[] = {
+      "https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "huggingface.co/", "hf.co/", "hf://"};
+  hub_name name;
+  const char *at = given;
+  for (size_t i = 0; i < sizeof before / sizeof before[0] && at == given; i++) {
+    if (strncmp(given, before[i], strlen(before[i])) == 0) at += strlen(before[i]);
+  }
+  snprintf(out, TRI_PATH_BYTES, "%s", at);
+  while (out[0] != '\0' && out[strlen(out) - 1] == '/') out[strlen(out) - 1] = '\0';
+  if (strcmp(out, given) == 0 || !read_name(out, &name) || tri_path_exists(name.organisation)) out[0] = '\0';
+}
+
 const char *tri_hub_advice(const char *given, char out[TRI_HUB_ADVICE_BYTES]) {
   hub_name name;
   char cache[TRI_PATH_BYTES];
   out[0] = '\0';
+  name_within(given, cache);
+  if (cache[0] != '\0') {
+    snprintf(out, TRI_HUB_ADVICE_BYTES, "; a model on the Hugging Face hub is named %s", cache);
+    return out;
+  }
   /* Where the first part is a folder here, a path is meant. */
   if (!read_name(given, &name) || tri_path_exists(name.organisation) || !find_cache(cache)) return out;
   const bool has_revision = name.revision[0] != '\0';

@@ -172,6 +172,11 @@ static tri_status no_form(const json_t *root) {
   }
   for (int i = 0; i < NUM_FORMS; i++) {
     if (count_keys(root, &forms[i], &missing) == 0) continue;
+    if (json_object_get(root, missing) != NULL) {
+      return tri_fail(TRI_BAD_FILE,
+                      "`%s` is null, and a record of the form %s needs it; remove the record, or give --skip-bad",
+                      missing, forms[i].name);
+    }
     return tri_fail(TRI_BAD_FILE, "the record has `%s` but not `%s`, which belong together (form %s); it has %s",
                     forms[i].keys[strcmp(missing, forms[i].keys[0]) == 0], missing, forms[i].name,
                     tri_chat_list_keys(root, keys, sizeof keys));

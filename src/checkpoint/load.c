@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/yaml.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -84,9 +85,10 @@ static bool is_a_model(const char *folder) {
 static tri_status no_folder(const char *given) {
   const tri_file_kind *kind = tri_file_kind_find(given);
   if (kind != NULL) return tri_file_kind_refuse(TRI_BAD_FILE, given, kind, "the folder of a model");
-  char advice[TRI_HUB_ADVICE_BYTES];
+  char advice[TRI_HUB_ADVICE_BYTES], nearest[TRI_NEAREST_FILE_BYTES];
   if (!tri_path_exists(given)) {
-    return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s%s", given, tri_hub_advice(given, advice));
+    return tri_fail(TRI_BAD_FILE, "there is no checkpoint's folder %s%s%s", given,
+                    tri_yaml_nearest_file(given, "", nearest), tri_hub_advice(given, advice));
   }
   return tri_fail(TRI_BAD_FILE, "%s is not a folder; a model and a checkpoint are folders", given);
 }

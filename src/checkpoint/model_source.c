@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- from a folder to keys --------------------------------------------------------------------------------------- */
 
@@ -134,6 +135,8 @@ static const char *nearest_preset(const char *name) {
   const size_t length = tri_hub_name_length(name), presets = length == 0 ? 0 : tri_preset_list("models", names);
   const char *slash = strchr(name, '/'), *best = NULL;
   int most = 1, count = 0;
+  if (length > 0 && strcasecmp(slash, "/gpt2") == 0) return "gpt2-124m"; /* names that say no size */
+  if (length > 0 && strcasecmp(slash, "/gpt2-xl") == 0) return "gpt2-1.5b";
   for (size_t i = 0; i < presets; i++) {
     if (!has_words(slash + 1, names[i], &count) || count <= most) continue;
     most = count;

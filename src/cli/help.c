@@ -58,6 +58,11 @@ static tri_status page_unknown(const tri_commands *commands, const char *name) {
     if (tri_config_meant(topic->table(), name, key, sizeof key)) nearest = key;
   }
   if (nearest == NULL && tri_help_nearest_key(name, key)) nearest = key;
+  const char *answer = tri_key_answer(name);
+  if (answer == NULL) answer = tri_command_answer(name);
+  if (answer != NULL) {
+    return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file nor a key; %s", name, answer);
+  }
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "help: `%s` is neither a command nor a kind of file nor a key; did you mean `%s`?",
                     name, nearest);

@@ -44,6 +44,7 @@ static const other_name_row rows[] = {
     {"sequence", "seq_length seq_len sequence_length max_length max_seq_length max_seq_len block_size context_length"},
     {"ignore_token", "ignore_index label_pad_token_id"},
     {"max_samples", "max_train_samples"},
+    {"data.preferences", "preference_data preference_path preference_dataset"},
 
     /* Of layouts. */
     {"tensor", "tp tp_size tensor_parallel tensor_parallel_size tensor_parallel_degree tensor_model_parallel_size"},

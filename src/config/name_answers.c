@@ -12,10 +12,11 @@ typedef struct answer_row {
 
 #define FINE_TUNING "fine-tuning is `trireme train` of a run file with `init: FOLDER` (docs/finetuning.md)"
 #define PREFERENCES                                                                                                    \
-  "preference training is `trireme train` of a run file with data.preferences and `objective: {name: dpo}`"
+  "learning from preferences is `trireme train` of a run file with data.preferences and objective.name: dpo, kto, "    \
+  "orpo, simpo, ... (docs/preferences.md)"
 #define REINFORCEMENT                                                                                                  \
-  "reinforcement learning is not supported; the nearest is preference training, `trireme train` of a run file with "   \
-  "data.preferences and `objective: {name: dpo}`"
+  "reinforcement learning and reward models are not supported; the nearest is to learn from preferences: "             \
+  "objective.name: dpo (docs/preferences.md)"
 #define FP8                                                                                                            \
   "Trireme computes no product in FP8, use precision: bf16; plans for programs that do: trireme plan --system "        \
   "megatron-core-fp8-2025, torchtitan-float8 or deepseek-v3-2024"
@@ -27,19 +28,23 @@ static const answer_row commands[] = {
     {"sft finetune fine_tune instruct", FINE_TUNING},
     {"lora qlora peft_train",
      "an adapter is the section `adapter:` of a run file for `trireme train` (docs/finetuning.md)"},
-    {"dpo orpo kto cpo simpo ipo preference preferences", PREFERENCES},
-    {"grpo ppo rlhf rloo reward reward_model", REINFORCEMENT},
+    {"dpo orpo kto cpo simpo ipo rlhf preference preferences", PREFERENCES},
+    {"grpo ppo rloo reward reward_model", REINFORCEMENT},
     {"convert",
      "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF run llama.cpp's "
      "convert_hf_to_gguf.py on it"},
     {"push upload", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"download pull",
      "nothing is downloaded: hf download NAME, and then name it where a folder is read (docs/finetuning.md)"},
+    {"gguf quantize quantise",
+     "`trireme export` writes a Hugging Face folder; llama.cpp's convert_hf_to_gguf.py and "
+     "llama-quantize make GGUF files of it"},
+    {"init create", "trireme new NAME --model M --data PREFIX writes a run file"},
 };
 
 static const answer_row keys[] = {
-    {"dpo orpo kto cpo simpo ipo preference preferences", PREFERENCES},
-    {"grpo ppo rlhf rloo reward reward_model", REINFORCEMENT},
+    {"dpo orpo kto cpo simpo ipo rlhf", PREFERENCES},
+    {"grpo ppo rloo reward reward_model", REINFORCEMENT},
     {"push_to_hub hub_model_id", "nothing is uploaded; hf upload takes the folder that `trireme export` writes"},
     {"report_to wandb wandb_project wandb_log use_wandb mlflow",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder; examples/follow_metrics.py "
@@ -48,16 +53,21 @@ static const answer_row keys[] = {
     {"logging_steps log_interval logging_dir tensorboard_dir",
      "every step is in metrics.jsonl and in TensorBoard's events in the run's folder"},
     {"neftune_noise_alpha neftune", "noise on embeddings (NEFTune) is not supported; the nearest is model.dropout"},
-    {"label_smoothing label_smoothing_factor",
-     "label smoothing of the next token is not supported; objective.label_smoothing is of preferences"},
-    {"loss loss_type loss_fn",
-     "the loss is objective.name: cross_entropy, the next token (label_weight of data.train weighs sources), or one of "
-     "preferences, such as dpo, which is TRL's sigmoid"},
-    {"loss_weights rpo_alpha", "objective.sft_weight weighs the cross entropy of chosen answers beside another loss"},
-    {"ref_model reference_model precompute_ref_log_probs ref_model_name_or_path",
-     "the reference is the model as the run begins (`init`), whose log-probabilities are computed once"},
-    {"f_divergence_type f_alpha_divergence_coef ld_alpha use_weighting reference_free sync_ref_model",
-     "this variant of preference losses is not supported; objective.name lists those that are"},
+    {"label_smoothing_factor",
+     "label smoothing of the cross entropy is not supported; objective.label_smoothing is of losses of preferences"},
+    {"loss loss_type loss_fn loss_weights rpo_alpha",
+     "the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo; [sigmoid, sft] "
+     "with "
+     "loss_weights is dpo with objective.sft_weight)"},
+    {"ref_model reference_model precompute_ref_log_probs sync_ref_model reference_free",
+     "the reference is the model as the run begins; its log-probabilities are computed once, and no second model is "
+     "kept"},
+    {"f_divergence_type", "divergences other than the reverse KL are not supported"},
+    {"ld_alpha", "length desensitization (LD-DPO) is not supported; length-normalised losses are sigmoid_norm and ipo"},
+    {"use_weighting", "weighted preference optimization (WPO) is not supported"},
+    {"max_prompt_length truncation_mode",
+     "prompts are cut from their beginning by data.too_long: truncate_prompt, where a pair is longer than "
+     "data.sequence"},
     {"bf16", "it is precision: bf16"},
     {"fp16 half float16", "fp16 is not supported; use precision: bf16"},
     {"fp8 float8 mxfp8 fp8_recipe fp8_format fp8_hybrid", FP8},
@@ -66,6 +76,11 @@ static const answer_row keys[] = {
      "programs "
      "that do: trireme plan --system megatron-core-offload-2025"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
+    {"dora use_dora rslora use_rslora",
+     "DoRA and rsLoRA are not supported; the nearest is adapter.rank with adapter.alpha"},
+    {"completion_only_loss assistant_only_loss train_on_inputs train_on_responses_only",
+     "which tokens count in the loss is the corpus' mask: trireme prepare --chat marks the answers "
+     "(docs/finetuning.md)"},
     {"load_in_8bit", "8-bit weights are not supported; use adapter.quantise: nf4 (QLoRA)"},
     {"tasks", "questions from a file: trireme eval RUN --choices FILE (docs/judging.md)"},
     {"deepspeed fsdp_config", "sharding is layout.zero: 1, 2 or 3 (docs/architecture.md)"},
@@ -89,7 +104,13 @@ static const char *find(const answer_row *rows, size_t count, const char *word) 
 
 const char *tri_command_answer(const char *word) { return find(commands, sizeof commands / sizeof commands[0], word); }
 
-static const answer_row values[] = {{"fp8 float8 mxfp8", FP8}};
+static const answer_row values[] = {
+    {"fp8 float8 mxfp8", FP8},
+    {"aot aot_pair aot_unpaired",
+     "it compares the sorted rewards of a batch, and is not supported; the nearest is dpo"},
+    {"grpo ppo rloo reinforce", REINFORCEMENT},
+    {"sft nll", "beside a loss of preferences that is objective.sft_weight; alone it is cross_entropy"},
+};
 
 const char *tri_value_answer(const char *word) { return find(values, sizeof values / sizeof values[0], word); }
 

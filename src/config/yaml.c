@@ -428,6 +428,16 @@ static void find_nearest_file(const char *path, char out[TRI_PATH_BYTES]) {
   for (size_t i = 0; i < count; i++) tri_free(names[i]);
 }
 
+const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]) {
+  char nearest[TRI_PATH_BYTES];
+  find_nearest_file(path, nearest);
+  const size_t length = strlen(nearest), cut = strlen(ending);
+  const bool ends = length > cut && strcmp(nearest + length - cut, ending) == 0;
+  out[0] = '\0';
+  if (ends) snprintf(out, TRI_NEAREST_FILE_BYTES, "; did you mean %.*s?", (int)(length - cut), nearest);
+  return out;
+}
+
 tri_status tri_yaml_look_for(const char *path) {
   char nearest[TRI_PATH_BYTES];
   if (tri_path_exists(path)) return TRI_OK;

@@ -6,6 +6,7 @@
 #ifndef TRI_CONFIG_YAML_H
 #define TRI_CONFIG_YAML_H
 
+#include "base/file.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -39,6 +40,11 @@ tri_status tri_yaml_parse(tri_yaml_tree *tree, const char *source, bool is_optio
                           tri_yaml **out);
 /* TRI_BAD_FILE if there is no such file and the folder has one of a similar name, which is named. */
 tri_status tri_yaml_look_for(const char *path);
+
+/* For the end of a message about a file or folder that is missing: "; did you mean PATH?", the nearest name in the same
+ * folder; "" without one. `ending` is part of the file's name and not of what is said (".idx"). Returns out. */
+enum { TRI_NEAREST_FILE_BYTES = TRI_PATH_BYTES + 32 };
+const char *tri_yaml_nearest_file(const char *path, const char *ending, char out[TRI_NEAREST_FILE_BYTES]);
 tri_status tri_yaml_read(tri_yaml_tree *tree, const char *path, tri_yaml **out);
 
 /* Makes a scalar with a copy of `text`, or an empty mapping if that is NULL. It has the source and line of `like`. */

@@ -8,6 +8,7 @@
 #include "base/file_transaction.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "config/yaml.h"
 #include "data/corpus_index.h"
 #include "data/corpus_record.h"
 
@@ -56,7 +57,7 @@ static int is_index(const struct dirent *entry) {
 /* What to name instead of what is not there: a folder's corpora, or the name without its suffix. */
 static tri_status no_such_corpus(const char *prefix, const char *path) {
   struct dirent **entries = NULL;
-  char found[512] = "";
+  char found[512] = "", nearest[TRI_NEAREST_FILE_BYTES];
   size_t length = strlen(prefix), held = 0;
   int count = scandir(prefix, &entries, is_index, alphasort);
   const char *slash = length > 0 && prefix[length - 1] == '/' ? "" : "/";
@@ -73,8 +74,8 @@ static tri_status no_such_corpus(const char *prefix, const char *path) {
     return tri_fail(TRI_BAD_FILE, "cannot open %s: a corpus is named without .bin or .idx; try %.*s", path,
                     (int)(length - 4), prefix);
   return tri_fail(TRI_BAD_FILE,
-                  "cannot open %s: %s (a corpus is named without .bin or .idx; `trireme prepare` makes one)", path,
-                  strerror(ENOENT));
+                  "cannot open %s: %s (a corpus is named without .bin or .idx; `trireme prepare` makes one)%s", path,
+                  strerror(ENOENT), tri_yaml_nearest_file(path, ".idx", nearest));
 }
 
 static tri_status map_file(const char *prefix, const char *suffix, mapped_file *out) {

@@ -15,7 +15,9 @@
 #include "chat/session.h"
 #include "data/encode_preference.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { KEEP_IDS = 1 << 22 };
@@ -99,16 +101,24 @@ static tri_status skip_piece(slot *s, int64_t index, tri_status status) {
   return TRI_OK;
 }
 
+/* Of many elements in one line the line says little: which element it was stands at the message's end. */
+static tri_status name_element(const tri_text_piece *piece, tri_status status) {
+  char message[1024];
+  if (piece->element == 0 || (status != TRI_BAD_FILE && status != TRI_UNSUPPORTED)) return status;
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  return tri_fail(status, "%s (element %" PRId64 " of the array)", message, piece->element);
+}
+
 static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder *encoder, slot *s, int64_t index) {
   const tri_text_piece *piece = &s->block.pieces[index];
   int64_t before = s->ids.count;
   tri_piece_text text = {0};
   if (pipeline->skip_bad) {
-    const tri_status got = tri_piece_text_get_clean(&s->block, piece, pipeline->key, &text);
+    const tri_status got = name_element(piece, tri_piece_text_get_clean(&s->block, piece, pipeline->key, &text));
     if (got == TRI_BAD_FILE) return skip_piece(s, index, got);
     TRI_TRY(got);
   } else {
-    TRI_TRY(tri_piece_text_get(&s->block, piece, pipeline->key, &text));
+    TRI_TRY(name_element(piece, tri_piece_text_get(&s->block, piece, pipeline->key, &text)));
   }
   int64_t text_bytes = (int64_t)text.bytes;
   tri_status status = piece->begins_document ? tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids)
@@ -161,6 +171,7 @@ static tri_status encode_conversation(worker *w, slot *s, int64_t index) {
   tri_status status = tri_chat_session_read(w->session, s->block.path, piece->line, &pipeline->reading,
                                             s->block.text + piece->offset, piece->bytes, &c);
   if (status == TRI_OK) status = encode_text(w, s, &c);
+  status = name_element(piece, status);
   bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
   if (skipped) tri_error_save(&s->skipped, status);
   if (status != TRI_OK && !skipped) return status;
@@ -182,7 +193,7 @@ static tri_status encode_preference(worker *w, slot *s, int64_t index) {
   const tri_text_piece *piece = &s->block.pieces[index];
   tri_encoded_preference e = {.num_documents = 0};
   const tri_preference_line line = {s->block.path, piece->line, s->block.text + piece->offset, piece->bytes};
-  const tri_status status = tri_preference_encoder_add(w->preferences, &line, &s->ids, &e);
+  const tri_status status = name_element(piece, tri_preference_encoder_add(w->preferences, &line, &s->ids, &e));
   const bool skipped = pipeline->skip_bad && (status == TRI_BAD_FILE || status == TRI_UNSUPPORTED);
   if (skipped) tri_error_save(&s->skipped, status);
   if (status != TRI_OK && !skipped) return status;

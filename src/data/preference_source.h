@@ -7,15 +7,7 @@
 #include "data/corpus.h"
 #include "data/feed.h"
 #include "data/pieces.h"
-#include "device/preference.h"
-
-/* Labels that have a weight in the cross entropy: none, those of chosen answers, or all of chosen answers and of their
- * prompts. */
-typedef enum tri_preference_weights {
-  TRI_PREFERENCE_WEIGHTS_NONE,
-  TRI_PREFERENCE_WEIGHTS_ANSWERS,
-  TRI_PREFERENCE_WEIGHTS_TEXTS,
-} tri_preference_weights;
+#include "model/preference_losses.h"
 
 typedef struct tri_preference_source_options {
   int64_t sequence, vocab_size;

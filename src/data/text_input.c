@@ -197,6 +197,7 @@ static tri_status add_piece(tri_text_input *input, tri_text_block *block, size_t
       .bytes = end - begin,
       .document = input->documents,
       .line = input->lines,
+      .element = input->is_array ? input->array.elements : 0,
       .begins_document = !input->in_document,
       .ends_document = ends_document,
   };

@@ -21,6 +21,7 @@ typedef struct tri_text_piece {
   size_t offset, bytes; /* in the block's text; of JSON, the whole record */
   int64_t document;     /* index over all inputs                        */
   int64_t line;         /* in which it begins, from 1; JSON only        */
+  int64_t element;      /* of the file's array, from 1; 0: no array     */
   bool begins_document, ends_document;
 } tri_text_piece;
 

@@ -86,6 +86,7 @@ tri_status tri_engine_score(tri_engine *engine, const tri_feed *feed, int64_t sa
 typedef enum tri_policy {
   TRI_POLICY_TRAINED,   /* the parameters as they are trained */
   TRI_POLICY_EVALUATED, /* the weights that the optimizer evaluates (schedule-free AdamW's averages) */
+  TRI_POLICY_REFERENCE, /* the base of an adapter: its factors add nothing. TRI_UNSUPPORTED without an adapter */
 } tri_policy;
 
 /* COLLECTIVE, between steps. Log-probabilities, without dropout, of the labels of samples [0, samples) of the feed:

@@ -22,7 +22,7 @@ typedef struct tri_step_state {
   double gradient_scale;
   tri_step result;
   /* A score. */
-  bool evaluating;
+  bool evaluating, without_factors;
   int64_t samples;
 } tri_step_state;
 
@@ -64,7 +64,8 @@ tri_status tri_engine_execute(tri_engine *engine, const tri_program *program, tr
 /* COLLECTIVE. The forward of that many samples of a feed, without dropout, with the parameters as they are. Sets how
  * many micro-batches each rank made; if they are as many as a step has, or fewer, batch m is micro-batch m (verbs.c).
  */
-tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, int64_t *micro_batches);
+tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
+                              int64_t *micro_batches);
 
 /* COLLECTIVE. Puts the weights that the optimizer evaluates in the place of those that it trains, and back
  * (schedule-free AdamW). Both do nothing if these are the same. In between the gradients' memory has the trained ones

@@ -210,6 +210,7 @@ static tri_run run_of(tri_engine *engine, const tri_step_state *state, const tri
   int64_t size = engine->options.layout->micro_batch;
   tri_run run = tri_executor_run(engine->executor, at->chunk, at->frame);
   run.training = !state->evaluating;
+  run.without_factors = state->without_factors;
   run.batch = size;
   run.sequence = engine->parts.lists[0]->sequence;
   run.values = tri_executor_step_values(engine->executor);

@@ -1,6 +1,7 @@
 /* Log-probabilities of labels under any layout: what the loss operation leaves of each micro-batch in the results of a
  * step, brought together from the ranks that have the labels. */
 #include "engine/engine_internal.h"
+#include "model/trainable.h"
 
 #include <string.h>
 
@@ -47,21 +48,23 @@ tri_status tri_engine_step_log_probs(tri_engine *engine, double *out) {
 }
 
 /* At most as many samples as a step has. */
-static tri_status some_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, double *out) {
+static tri_status some_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
+                                 double *out) {
   const tri_step_results *results = NULL;
   int64_t micro_batches = 0;
-  TRI_TRY(tri_engine_forward(engine, feed, samples, &micro_batches));
+  TRI_TRY(tri_engine_forward(engine, feed, samples, without_factors, &micro_batches));
   TRI_TRY(tri_executor_read_results(engine->executor, &results));
   return join(engine, micro_batches, samples, out);
 }
 
-static tri_status all_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, double *out) {
+static tri_status all_log_probs(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
+                                double *out) {
   const int64_t most = engine->options.global_batch;
   for (int64_t first = 0; first < samples; first += most) {
     const later at = {feed, first};
     const tri_feed from_first = {read_later, &at};
     const int64_t some = samples - first < most ? samples - first : most;
-    TRI_TRY(some_log_probs(engine, &from_first, some, out + first * engine->options.sequence));
+    TRI_TRY(some_log_probs(engine, &from_first, some, without_factors, out + first * engine->options.sequence));
   }
   return TRI_OK;
 }
@@ -70,8 +73,15 @@ tri_status tri_engine_log_probs(tri_engine *engine, const tri_feed *feed, int64_
                                 double *out) {
   if (engine->options.objective == NULL || !engine->options.objective->of_completions)
     return tri_fail_internal("log-probabilities of labels are asked of an engine whose objective has no completions");
-  if (policy == TRI_POLICY_TRAINED) return all_log_probs(engine, feed, samples, out);
+  switch (policy) {
+    case TRI_POLICY_TRAINED: return all_log_probs(engine, feed, samples, false, out);
+    case TRI_POLICY_REFERENCE:
+      if (tri_trainable_has_adapter(&engine->options.model->tuning))
+        return all_log_probs(engine, feed, samples, true, out);
+      return tri_fail(TRI_UNSUPPORTED, "a reference is asked for, and the model has no adapter whose base it could be");
+    case TRI_POLICY_EVALUATED: break;
+  }
   TRI_TRY(tri_engine_swap_in_averaged_weights(engine));
-  TRI_TRY(all_log_probs(engine, feed, samples, out));
+  TRI_TRY(all_log_probs(engine, feed, samples, false, out));
   return tri_engine_swap_back(engine);
 }

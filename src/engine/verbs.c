@@ -128,8 +128,9 @@ static tri_status forward(tri_engine *engine, tri_step_state *state, int64_t *mi
   return status;
 }
 
-tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, int64_t *micro_batches) {
-  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples};
+tri_status tri_engine_forward(tri_engine *engine, const tri_feed *feed, int64_t samples, bool without_factors,
+                              int64_t *micro_batches) {
+  tri_step_state state = {.feed = feed, .evaluating = true, .samples = samples, .without_factors = without_factors};
   return forward(engine, &state, micro_batches);
 }
 

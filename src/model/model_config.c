@@ -43,12 +43,12 @@ tri_status tri_model_expand(tri_yaml_tree *tree, const tri_yaml *reference, tri_
   if (!tri_preset_is_path(reference->text)) {
     if (!tri_preset_find("models", reference->text, path)) return unknown_preset(reference);
   } else {
-    char excerpt[TRI_YAML_EXCERPT_BYTES];
+    char excerpt[TRI_YAML_EXCERPT_BYTES], nearest[TRI_NEAREST_FILE_BYTES];
     snprintf(path, sizeof path, "%s", reference->text);
     if (!tri_path_exists(path)) {
       return tri_yaml_fail(reference, "the model",
-                           " is a file that does not exist: %s (relative to the current directory)",
-                           tri_yaml_excerpt(path, excerpt));
+                           " is a file that does not exist: %s (relative to the current directory)%s",
+                           tri_yaml_excerpt(path, excerpt), tri_yaml_nearest_file(path, "", nearest));
     }
   }
   TRI_TRY(tri_yaml_read(tree, path, &mapping));

@@ -26,6 +26,14 @@ typedef struct tri_preference_rules {
   bool averaged_rewards;      /* and so are the metrics rewards/ and logps/, which else are of sums                 */
 } tri_preference_rules;
 
+/* Labels that have a weight in the cross entropy: none, those of chosen answers, or all of chosen answers and of their
+ * prompts. */
+typedef enum tri_preference_weights {
+  TRI_PREFERENCE_WEIGHTS_NONE,
+  TRI_PREFERENCE_WEIGHTS_ANSWERS,
+  TRI_PREFERENCE_WEIGHTS_TEXTS,
+} tri_preference_weights;
+
 tri_preference_rules tri_preference_rules_of(tri_preference_loss loss);
 
 /* What the metrics rewards/ and logps/ are means of, for one completion. */

@@ -140,6 +140,7 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   const factors *at = call->attributes;
   const int64_t rows = tri_run_rows(run, call);
   void *u = run->slots[call->outputs[U]], *y = run->slots[call->outputs[SUM]];
+  if (run->without_factors) return pass_on(run, call, rows, run->slots[call->inputs[Y]], y);
   const tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_FORWARD, rows);
   TRI_TRY(tri_weight_multiply(run, call, &down, TRI_DIRECTION_FORWARD, run->slots[call->inputs[X]], NULL, u,
                               run->workspace));

@@ -86,7 +86,8 @@ struct tri_run {
   void *workspace;
   void *transfer; /* transfer buffer, which other ranks may read (tri_op.transfer) */
   bool training;
-  bool recompute; /* a forward runs again before its backward: sums over micro-batches must not be added twice */
+  bool without_factors; /* LoRA factors add nothing: products are those of the base */
+  bool recompute;       /* a forward runs again before its backward: sums over micro-batches must not be added twice */
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position of several */
   int64_t valid;           /* generation: positions of `sequence` that are not padding */
   const tri_collectives *collectives;

@@ -285,6 +285,7 @@ tri_simulation_request tri_plan_options_request(const tri_plan_options *o, const
                                   .assumed_sequence = o->assumed_sequence,
                                   .precision = o->precision,
                                   .optimizer = &o->trained.optimizer,
+                                  .objective = &o->trained.objective.trained,
                                   .masked = o->lengths != NULL,
                                   .masked_attention_fraction = o->masked_attention_fraction,
                                   .drawn = o->drawn.table,

@@ -209,6 +209,7 @@ static tri_status price_layers(const tri_search_request *request, const tri_layo
                                    .layout = listed,
                                    .sequence = request->sequence,
                                    .precision = request->precision,
+                                   .objective = request->objective,
                                    .masked = request->masked,
                                    .masked_attention_fraction = request->masked_attention_fraction,
                                    .expert_imbalance = request->expert_imbalance};

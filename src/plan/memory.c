@@ -245,6 +245,7 @@ tri_status tri_predict_memory(const tri_simulation_request *request, int64_t sta
                           .sequence = request->sequence,
                           .precision = request->precision,
                           .optimizer = request->optimizer,
+                          .objective = request->objective,
                           .masked = request->masked,
                           .masked_attention_fraction = request->masked_attention_fraction,
                           .expert_imbalance = request->expert_imbalance,

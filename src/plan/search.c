@@ -42,6 +42,7 @@ static tri_simulation_request simulation_of(const tri_search_request *request, c
                                   .sequence = request->sequence,
                                   .precision = request->precision,
                                   .optimizer = request->optimizer,
+                                  .objective = request->objective,
                                   .masked = request->masked,
                                   .masked_attention_fraction = request->masked_attention_fraction,
                                   .drawn = request->drawn,

@@ -23,7 +23,8 @@ typedef struct tri_search_request {
   int64_t devices, global_batch, sequence;
   tri_dtype precision;
   const tri_optimizer_settings *optimizer;
-  bool masked; /* as in tri_simulation_request */
+  const tri_train_objective *objective; /* NULL: cross entropy */
+  bool masked;                          /* as in tri_simulation_request */
   double masked_attention_fraction;
   tri_attention_fraction_table *drawn;
   double expert_imbalance;

@@ -9,6 +9,7 @@
 #ifndef TRI_PLAN_SIMULATE_H
 #define TRI_PLAN_SIMULATE_H
 
+#include "model/objective.h"
 #include "ops/experts.h"
 #include "optimizers/optimizer.h"
 #include "plan/attention_fractions.h"
@@ -28,6 +29,7 @@ typedef struct tri_simulation_request {
   double masked_attention_fraction;    /* attention fraction that document masks leave; 0: not known, taken as 1 */
   tri_attention_fraction_table *drawn; /* fractions of single micro-batches; NULL: all have the mean */
   double expert_imbalance; /* rows of the busiest rank's experts, as a multiple of those under perfect balance; 0: 1 */
+  const tri_train_objective *objective;        /* NULL: cross entropy */
   const tri_optimizer_settings *optimizer;     /* for systems that are planned (tri_system.planned); NULL: AdamW */
   const struct tri_device_description *device; /* for scratch memory and packed weights; NULL: by the cluster's kind */
 } tri_simulation_request;

@@ -311,6 +311,7 @@ static tri_status add_kind(tri_stages *stages, const tri_mesh_coordinates *place
                           .sequence = request->sequence,
                           .precision = request->precision,
                           .optimizer = request->optimizer,
+                          .objective = request->objective,
                           .masked = request->masked,
                           .masked_attention_fraction = request->masked_attention_fraction,
                           .expert_imbalance = request->expert_imbalance,

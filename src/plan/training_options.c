@@ -3,6 +3,8 @@
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 
+#include <stddef.h>
+
 static const tri_config_key adapter_keys[] = {TRI_ADAPTER_ROWS(tri_training_options, tuning.adapter)};
 const tri_config_table tri_training_options_adapter_table = {
     .noun = "adapter", .keys = adapter_keys, .num_keys = sizeof adapter_keys / sizeof *adapter_keys};
@@ -23,6 +25,11 @@ static const tri_config_key trained_keys[] = {
      .table = &tri_training_options_optimizer_table,
      .help = "of updates"},
     TRI_AVERAGE_ROW(tri_training_options, optimizer),
+    {.name = "objective",
+     .type = TRI_CONFIG_SECTION,
+     .table = &tri_objective_table,
+     .offset = offsetof(tri_training_options, objective),
+     .help = "what is learned"},
 };
 const tri_config_table tri_training_options_table = {
     .noun = "list of what is trained", .keys = trained_keys, .num_keys = sizeof trained_keys / sizeof *trained_keys};
@@ -37,6 +44,7 @@ tri_status tri_training_options_parse(const char *const *options, int64_t count,
     status = tri_config_set(&tri_training_options_table, tree, root, options[i]);
   }
   if (status == TRI_OK) status = tri_config_read(&tri_training_options_table, tree, root, &trained);
+  if (status == TRI_OK) status = tri_objective_config_finish(&trained.objective);
   tri_yaml_destroy(tree);
   if (status == TRI_OK) *out = trained;
   return status;

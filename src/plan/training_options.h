@@ -5,15 +5,17 @@
 
 #include "config/config.h"
 #include "model/model.h"
+#include "model/objective_config.h"
 #include "optimizers/optimizer.h"
 
 typedef struct tri_training_options {
   tri_trainable tuning;
   tri_optimizer_settings optimizer;
+  tri_objective_config objective;
 } tri_training_options;
 
-/* `freeze`, and the sections `adapter` and `optimizer`, which are tables of their own: offsets into
- * tri_training_options. */
+/* `freeze`, and the sections `objective`, `adapter` and `optimizer`, of which the last two are tables of their own:
+ * offsets into tri_training_options. */
 extern const tri_config_table tri_training_options_table, tri_training_options_adapter_table,
     tri_training_options_optimizer_table;
 

@@ -439,6 +439,12 @@ static double label_weight_there(const json_t *source) {
   return weight == NULL ? 1 : json_number_value(weight);
 }
 
+static bool of_preferences(const tri_run_config *config) { return config->data.preferences[0] != '\0'; }
+
+static const char *source_key(const tri_run_config *config) {
+  return of_preferences(config) ? "data.preferences" : "data.train";
+}
+
 static bool label_weights_differ(const json_t *train, changes *c) {
   char there[SOURCE_BYTES], here[SOURCE_BYTES];
   for (int64_t k = 0; k < c->config->data.num_train; k++) {
@@ -447,13 +453,11 @@ static bool label_weights_differ(const json_t *train, changes *c) {
     if (weight == source->label_weight) continue;
     snprintf(there, sizeof there, "label_weight %g of %.150s", weight, source->path);
     snprintf(here, sizeof here, "%g", source->label_weight);
-    add_change(c, "data.train", there, here);
+    add_change(c, source_key(c->config), there, here);
     return true;
   }
   return false;
 }
-
-static bool learns_preferences(const changes *c) { return tri_objective_is_preference(&c->config->objective); }
 
 static void compare_training(const tri_identity *identity, const json_t *train, changes *c) {
   char there[SOURCE_BYTES], here[SOURCE_BYTES];
@@ -463,12 +467,12 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
   if (count != c->config->data.num_train) {
     snprintf(there, sizeof there, "%ld source%s", (long)count, count == 1 ? "" : "s");
     snprintf(here, sizeof here, "%ld", (long)c->config->data.num_train);
-    add_change(c, "data.train", there, here);
+    add_change(c, source_key(c->config), there, here);
     return;
   }
   differing_source(identity, c->config, train, there, here);
   if (there[0] != '\0') {
-    add_change(c, learns_preferences(c) ? "data.preferences" : "data.train", there, here);
+    add_change(c, source_key(c->config), there, here);
     return;
   }
   if (label_weights_differ(train, c)) return;
@@ -476,15 +480,15 @@ static void compare_training(const tri_identity *identity, const json_t *train, 
   if (same_shares(&shares_then, &shares_now)) return;
   describe_shares(&shares_then, there);
   describe_shares(&shares_now, here);
-  add_change(c, "data.train", there, here);
+  add_change(c, source_key(c->config), there, here);
 }
 
 static void compare_corpora(const tri_identity *identity, const json_t *said, changes *c) {
   const json_t *validation = json_object_get(said, "validation");
   compare_training(identity, json_object_get(said, "train"), c);
   if (differ(text_at(validation, "fingerprint"), identity->validation)) {
-    tri_warn("data.validation%s is another corpus than before: its losses do not compare with earlier ones",
-             learns_preferences(c) ? "_preferences" : "");
+    tri_warn("%s is another corpus than before: its losses do not compare with earlier ones",
+             of_preferences(c->config) ? "data.validation_preferences" : "data.validation");
   }
 }
 
@@ -526,7 +530,7 @@ static tri_run_config *config_there(const tri_checkpoint_state *state) {
 
 /* Whether a key changes what a run learns or reports: whole sections, and some keys of others. */
 static bool changes_answers(const char *key) {
-  static const char *const sections[] = {"optimizer.", "objective.", "data.", "evaluation.", "average.", NULL};
+  static const char *const sections[] = {"optimizer.", "data.", "evaluation.", "average.", "objective.", NULL};
   static const char *const keys[] = {"precision",
                                      "layout.reduce_precision",
                                      "layout.expert_capacity",

@@ -491,11 +491,22 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   if (c->data.ignore_token >= 0) {
     return tri_fail(TRI_BAD_CONFIG, "`data.ignore_token` does not go with data.preferences; leave it out");
   }
-  if (c->data.documents == TRI_DOCUMENTS_JOINED || c->data.packing == TRI_PACKING_WINDOWS) {
+  const char *whole = NULL;
+  switch (c->data.documents) {
+    case TRI_DOCUMENTS_JOINED: whole = "documents` joined"; break;
+    case TRI_DOCUMENTS_MASKED:
+    case TRI_DOCUMENTS_AUTO: break;
+  }
+  switch (c->data.packing) {
+    case TRI_PACKING_WINDOWS: whole = "packing` windows"; break;
+    case TRI_PACKING_DOCUMENTS:
+    case TRI_PACKING_AUTO: break;
+  }
+  if (whole != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`data.%s does not go with data.preferences, whose texts are whole and do not see each other; "
                     "leave it out",
-                    c->data.documents == TRI_DOCUMENTS_JOINED ? "documents` joined" : "packing` windows");
+                    whole);
   }
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
     return tri_fail(TRI_BAD_CONFIG,
@@ -521,8 +532,7 @@ static tri_status finish_preferences(tri_run_config *c) {
                     "data.train",
                     c->data.preferences[0] != '\0' ? "preferences" : "validation_preferences");
   }
-  TRI_TRY(tri_objective_config_check(&c->objective));
-  c->objective.trained = tri_objective_config_train(&c->objective);
+  TRI_TRY(tri_objective_config_finish(&c->objective));
   if (!preference) {
     if (c->data.too_long != TRI_TOO_LONG_REFUSE && c->data.too_long != TRI_TOO_LONG_TRUNCATE_PROMPT) return TRI_OK;
     return tri_fail(TRI_BAD_CONFIG, "`data.too_long` %s goes with data.preferences; use cut, truncate or drop",
@@ -620,9 +630,10 @@ static tri_status take_model_of_init(tri_yaml_tree *tree, tri_yaml *root) {
   char folder[TRI_PATH_BYTES];
   TRI_TRY(tri_hub_resolve(init->text, folder));
   if (!tri_path_is_directory(folder)) {
-    char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES];
-    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s",
-                         tri_yaml_excerpt(init->text, excerpt), tri_hub_advice(init->text, advice));
+    char excerpt[TRI_YAML_EXCERPT_BYTES], advice[TRI_HUB_ADVICE_BYTES], nearest[TRI_NEAREST_FILE_BYTES];
+    return tri_yaml_fail(init, "`init`", " names no folder: %s (relative to the current directory)%s%s",
+                         tri_yaml_excerpt(init->text, excerpt), tri_yaml_nearest_file(init->text, "", nearest),
+                         tri_hub_advice(init->text, advice));
   }
   TRI_TRY(tri_yaml_make(tree, init, init->text, &name));
   if (!some_keys) return tri_yaml_put(tree, root, "model", name);

@@ -8,8 +8,8 @@
 #include "data/source.h"
 #include "device/dtype.h"
 #include "model/model.h"
+#include "model/objective_config.h"
 #include "optimizers/optimizer.h"
-#include "run/objective_config.h"
 #include "schedule/layout.h"
 
 #include <stdbool.h>

@@ -2,7 +2,6 @@
 #include "train/train_internal.h"
 
 #include "base/exact_sum.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "comm/agreement.h"
 #include "device/completions.h"

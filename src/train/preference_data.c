@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "data/prepare.h"
-#include "tokenizer/tokenizer.h"
 
 #include <string.h>
 

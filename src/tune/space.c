@@ -76,7 +76,10 @@ static tri_status fill_knob(tri_knob *knob) {
                     knob->name, knob->words[0], knob->low, knob->high, knob->step);
   }
   if (knob->count > 0) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: 1 2 4`, or `low` and `high`", knob->name);
+  const char *last = strrchr(knob->name, '.');
+  const bool is_rate = strcmp(last == NULL ? knob->name : last + 1, "lr") == 0;
+  return tri_fail(TRI_BAD_CONFIG, "`space`: `%s` has no values; give `values: %s`, or `low` and `high`", knob->name,
+                  is_rate ? "1e-4 1e-3 1e-2" : "1 2 4");
 }
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */

@@ -671,8 +671,9 @@ static tri_status check_space(tri_study *study, const tri_yaml *root) {
   TRI_TRY(tri_objective_check(study, root));
   if (study->search.method == TRI_METHOD_POPULATION) return check_population(study);
   TRI_TRY(check_names(study));
-  TRI_TRY(tri_space_complete(&study->space));
-  return check_values(study);
+  tri_status status = tri_space_complete(&study->space);
+  if (status == TRI_OK) status = check_values(study);
+  return status == TRI_OK ? TRI_OK : tri_objective_add_line(status, root);
 }
 
 tri_status tri_study_read(const char *source, const char *text, size_t bytes, tri_study *out) {
@@ -681,6 +682,7 @@ tri_status tri_study_read(const char *source, const char *text, size_t bytes, tr
   TRI_TRY(tri_yaml_create(&tree));
   tri_status status = tri_yaml_parse(tree, source, false, text, bytes, &root);
   if (status == TRI_OK) status = tri_study_join_values(tree, root);
+  if (status == TRI_OK) status = tri_objective_check_space(source, root);
   if (status == TRI_OK) status = tri_config_read(&study_table, tree, root, out);
   out->text = NULL;
   if (status == TRI_OK) status = check_space(out, root);

@@ -69,6 +69,32 @@ static tri_status refuse(const tri_yaml *root, const char *name, const char *rea
   return tri_yaml_fail(entry_of(root, name), subject, " %s", reason);
 }
 
+tri_status tri_objective_check_space(const char *source, const tri_yaml *root) {
+  const tri_yaml *objective = find(root, "objective"), *space = find(root, "space");
+  tri_objective is = TRI_OBJECTIVE_TFLOPS;
+  if (objective == NULL || objective->kind != TRI_YAML_SCALAR || !objectives_find(objective->text, &is)) return TRI_OK;
+  if (!tri_objective_is_of_loss(is)) return TRI_OK;
+  if (space == NULL) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`space` is missing from %s; add what is tried, for example `space: [{name: optimizer.lr, values: "
+                    "1e-4 1e-3 1e-2}]`",
+                    source);
+  }
+  if (space->kind != TRI_YAML_LIST || space->first != NULL) return TRI_OK;
+  return tri_yaml_fail(space, "`space`",
+                       " must have at least 1 entry, for example [{name: optimizer.lr, values: 1e-4 1e-3 1e-2}]");
+}
+
+tri_status tri_objective_add_line(tri_status status, const tri_yaml *root) {
+  static const char before[] = "`space`: `";
+  char name[64], message[1500];
+  snprintf(message, sizeof message, "%s", tri_status_message());
+  if (strncmp(message, before, sizeof before - 1) != 0) return status;
+  const char *begin = message + sizeof before - 1;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(begin, "`"), begin);
+  return tri_fail(status, "%s (line %d)", message, entry_of(root, name)->line);
+}
+
 static bool is_of_optimizer(const char *name) { return strncmp(name, "optimizer.", 10) == 0; }
 
 /* Whether another value of the parameter is another loss after as many steps. */

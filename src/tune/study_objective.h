@@ -30,6 +30,12 @@ bool tri_objective_is_setting(const char *name);
  * of a validation loss trial.steps is then 0 where the file does not say it. */
 tri_status tri_objective_check(tri_study *study, const tri_yaml *root);
 
+/* A study of a loss has something to vary: said before the file is read, since the usual example is of speed. */
+tri_status tri_objective_check_space(const char *source, const tri_yaml *root);
+
+/* Puts the line of the parameter that a message begins with ("`space`: `NAME` ...") behind it; returns `status`. */
+tri_status tri_objective_add_line(tri_status status, const tri_yaml *root);
+
 /* The steps of a trial where the study does not say them: those of the run file, 0 if it counts epochs. */
 tri_status tri_objective_take_steps(tri_study *study, int64_t steps);
 

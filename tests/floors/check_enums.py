@@ -32,6 +32,7 @@ NEW_ROW = "new_value_of_the_list"
 # Enums that no code tells apart by a switch, because their values are only numbers of something.
 FREE = {
     "tri_batch_column": "a number of a column: rows of its two lists make its field, its memory and its copies",
+    "tri_objective_name": "where the numbers of losses of preferences begin, which have a table of their own",
     "tri_random_purpose": "a part of a random stream's key: every value is one more stream",
     "index_part": "counts through the three arrays of an .idx file",
     "tri_phase": "where a pass stands: its own if-chain, in one function",

@@ -19,7 +19,7 @@ def answers(folder, model):
     """One conversation for each question: what was said before is part of it."""
     found = []
     for question in QUESTIONS:
-        done = subprocess.run([TRIREME, "generate", model, "--chat", "--temperature", "0", "--tokens", "20"], cwd=folder, input=question + "\n",
+        done = subprocess.run([TRIREME, "generate", model, "--chat", "--temperature", "0", "--tokens", "30"], cwd=folder, input=question + "\n",
                               capture_output=True, text=True, errors="replace")
         assert done.returncode == 0, done.stderr
         found.append(done.stdout.strip())

@@ -118,6 +118,7 @@ def test_a_long_array_takes_no_memory(tmp_path):
 BAD = {
     "no answer": ([dict(instruction="a", output="b"), dict(instruction="c", input="", output="")], [],
                   "bad.jsonl line 2: `output` is empty: there is no answer to learn; remove the record, or give --skip-bad"),
+    "null": ([dict(instruction="a", output=None)], [], "line 1: `output` is null, and a record of the form alpaca needs it; remove the record, or give --skip-bad"),
     "two forms": ([dict(instruction="a", output="b", text="c")], [], "line 1: the record fits two forms, alpaca and text; choose with --form alpaca or --form text"),
     "half a form": ([dict(question="a", id=1)], [], "line 1: the record has `question` but not `answer`, which belong together (form question-answer); it has `question`, `id`"),
     "no form": ([dict(body="a")], [], "line 1: the record has `body`, which is not a known form"),
@@ -139,6 +140,23 @@ def test_refused(tmp_path, name):
     assert message in said and not (tmp_path / "out").exists()
 
 
+def test_an_element_of_an_array_is_named(tmp_path):
+    records = [dict(instruction="a", output="b")] * 6 + [dict(instruction="a", output="")]
+    (tmp_path / "bad.json").write_text(json.dumps(records))
+    chat = ["--chat", "--chat-template", tmp_path / "t.jinja", "--out", tmp_path / "out", tmp_path / "bad.json"]
+    assert "bad.json line 1: `output` is empty: there is no answer to learn; remove the record, or give --skip-bad (element 7 of the array)" in prepare(tmp_path, *chat, status=4)
+    said = prepare(tmp_path, "--skip-bad", "--validation", 0, *chat)
+    assert "; 1 was bad and skipped\n" in said and "(element 7 of the array)" in said
+    (tmp_path / "bad.json").write_text(json.dumps([dict(text="a"), dict(text=5)]))
+    assert "bad.json line 1: `text` is a number, not a string (element 2 of the array)" in prepare(tmp_path, "--out", tmp_path / "text", tmp_path / "bad.json", status=4)
+
+
+def test_an_input_that_is_not_there(tmp_path):
+    (tmp_path / "alpaca.jsonl").write_text("x")
+    said = prepare(tmp_path, "--chat", "--chat-template", "none", "--out", tmp_path / "out", tmp_path / "alpacca.jsonl", status=4)
+    assert f"cannot open {tmp_path}/alpacca.jsonl: No such file or directory; did you mean {tmp_path}/alpaca.jsonl?" in said
+
+
 def test_records_of_conversations_without_chat(tmp_path):
     for record, form in ((dict(messages=[]), "messages"), (dict(instruction="a", output="b"), "alpaca")):
         (tmp_path / "a.jsonl").write_text(lines([record]))
@@ -157,3 +175,10 @@ def test_tables_are_refused_with_what_converts_them(tmp_path, name, call):
     said = prepare(tmp_path, "--chat", "--chat-template", "none", "--out", tmp_path / "out", path, status=4)
     command = f"import pandas; pandas.{call.format(path)}.to_json('{path}.jsonl', orient='records', lines=True)"
     assert f"convert it to .jsonl: pip install pandas pyarrow; python3 -c \"{command}\"" in said
+
+
+def test_a_table_with_quotes_in_its_name(tmp_path):
+    """The command stays one that a shell and Python read."""
+    (tmp_path / "it's.parquet").write_bytes(b"PAR1")
+    said = prepare(tmp_path, "--out", tmp_path / "out", tmp_path / "it's.parquet", status=4)
+    assert "it's.parquet: .parquet files are not read" in said and "pandas.read_parquet('FILE').to_json('FILE.jsonl'" in said

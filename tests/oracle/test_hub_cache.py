@@ -189,6 +189,8 @@ def test_what_the_cache_has_not(made, tmp_path, hub):
     assert "its architecture is the preset `llama-3-405b`; as a name on the Hugging Face hub" in said
     said = ask(hub, "plan", "--model", "Qwen/Qwen3-0.6B", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 8, status=3).stderr
     assert "its architecture is the preset `qwen3-0.6b`" in said
+    said = ask(hub, "plan", "--model", "openai-community/gpt2", "--cluster", "dgx-h100", "--devices", 8, "--global-batch", 8, status=3).stderr
+    assert "its architecture is the preset `gpt2-124m`" in said
     said = ask(hub, "inspect", f"{NAME}@v7", status=4).stderr
     assert f"{NAME}@v7: the cache {root} has no revision `v7` of this model; name one that it has ({NAME}@COMMIT, see snapshots/ there), or download it: hf download {NAME} --revision v7" in said
     said = ask(hub, "inspect", f"{NAME}@{'a' * 40}", status=4).stderr
@@ -218,6 +220,25 @@ def test_links(made, tmp_path, hub):
     weights.unlink()
     said = ask(hub, "eval", NAME, made / "data/validation", status=4).stderr
     assert "model.safetensors" in said
+
+
+def test_a_snapshot_that_is_a_link(made, tmp_path, hub):
+    """Out of the model's own folder it is not followed; that folder itself may be one, as on another disk."""
+    root = hub / "models--Acme--Tiny-0.1B"
+    snapshot = root / "snapshots" / COMMIT
+    wanted = ask(hub, "inspect", NAME).stdout
+    root.rename(tmp_path / "elsewhere")
+    root.symlink_to(tmp_path / "elsewhere")
+    assert ask(hub, "inspect", NAME).stdout == wanted
+    snapshot.rename(tmp_path / "kept")
+    snapshot.symlink_to(made / "plain")
+    said = ask(hub, "inspect", NAME, status=4).stderr
+    assert f"{snapshot} is a link out of this model's snapshots, to {made}/plain; such a link is not followed" in said
+
+
+def test_addresses_of_the_hub(hub):
+    for given in (f"https://huggingface.co/{NAME}", f"hf://{NAME}", f"{NAME}/"):
+        assert f"; a model on the Hugging Face hub is named {NAME}" in ask(hub, "inspect", given, status=3).stderr
 
 
 def test_a_shard_that_is_missing(made, tmp_path, hub):

@@ -46,6 +46,15 @@ def test_the_file_runs_as_it_is(made, tmp_path, words, data, there):
     assert "first.yaml exists already; choose another name, or remove it" in again and (tmp_path / "first.yaml").read_text() == text
 
 
+def test_names_with_blanks(made, tmp_path):
+    (tmp_path / "my data: one").symlink_to(made / "corpus")
+    said = trireme("new", "my run", "--model", made / "tiny.yaml", "--data", "my data: one/train", cwd=tmp_path).stderr
+    assert "and then: trireme train 'my run.yaml'\n" in said
+    text = (tmp_path / "my run.yaml").read_text()
+    assert 'train: "my data: one/train"\n' in text and 'output: "runs/my run"\n' in text
+    trireme("train", "my run.yaml", "--dry-run", cwd=tmp_path)
+
+
 @pytest.mark.parametrize("layers", [24, 96])
 def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     """Twice the micro-batch does not fit into nine tenths of the memory, or would be more than the batch."""
@@ -75,6 +84,10 @@ def test_the_micro_batch_is_the_largest_that_fits(made, tmp_path, layers):
     (["a", "--model", "gpt2-demo", "--data", "corpus/train", "--lora"], 2, "new: --lora is for the folder of a trained model, and gpt2-demo has no weights"),
     (["a", "--model", "frontier-1t", "--data", "corpus/train"], 6, "frontier-1t does not fit: a rank takes"),
     (["a", "b", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: name one run"),
+    (["..", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `..` is not a name; name a run"),
+    (["", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: `` is not a name; name a run"),
+    (["a: b", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "new: the name of a run has no quotes, no `:`, `#`, `$` or backslashes, as `a: b` has"),
+    (["nowhere/a", "--model", "gpt2-demo", "--data", "corpus/train"], 2, "there is no folder nowhere for the run file"),
 ])
 def test_refused(made, tmp_path, words, status, message):
     (tmp_path / "corpus").symlink_to(made / "corpus")

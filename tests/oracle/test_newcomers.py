@@ -108,7 +108,7 @@ def test_names_of_files_to_export_to(made):
 
 @pytest.mark.parametrize("command, said", dict(
     chat="trireme generate RUN --chat", serve="there is no server", sft="fine-tuning is `trireme train` of a run file", finetune="`init: FOLDER`", pretrain="did you mean `train`?",
-    lora="an adapter is the section `adapter:`", dpo="preference training is `trireme train`", infer="did you mean `generate`?",
+    lora="an adapter is the section `adapter:`", dpo="learning from preferences is `trireme train` of a run file with data.preferences", infer="did you mean `generate`?",
     convert="for GGUF run llama.cpp's convert_hf_to_gguf.py", push="hf upload takes the folder", download="hf download NAME").items())
 def test_commands_of_other_programs(made, command, said):
     assert said in answer(made, command)
@@ -163,6 +163,8 @@ def test_help(made):
     said = answer(made, "help", "optimizer", status=0)
     assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
     assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
+    for word, there in (("fp8", "use precision: bf16"), ("serve", "there is no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "not supported"), ("gguf", "llama.cpp")):
+        assert there in answer(made, "help", word), word
     terminal, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))
     with subprocess.Popen([TRIREME, "help", "run"], stdout=there, stderr=there, stdin=subprocess.DEVNULL) as process:
@@ -175,12 +177,16 @@ def test_help(made):
     write(made, "studies.yaml")
     assert "cannot open runn.yaml: No such file or directory; did you mean run.yaml?" in answer(made, "train", "runn.yaml")
     assert "cannot open studys.yaml: No such file or directory; did you mean studies.yaml?" in answer(made, "tune", "studys.yaml")
+    assert answer(made, "eval", "runs/first", "corpus/trian").endswith("; did you mean corpus/train?\n")
+    assert answer(made, "eval", "runs/frist", "corpus/train").endswith("; did you mean runs/first?\n")
+    assert "`init` names no folder: modle (relative to the current directory); did you mean model?" in refused(made, "init=modle", "model=")
+    assert answer(made, "inspect", "runn.yaml").endswith("; did you mean run.yaml?\n")
 
 
 @pytest.mark.parametrize("setting, said", [
     ("precision=fp16", "must be one of fp32, bf16, fp64, not `fp16`; did you mean `bf16`?"), ("fp16=true", "use precision: bf16"), ("bf16=true", "it is precision: bf16"),
     ("neftune_noise_alpha=5", "(NEFTune) is not supported"), ("report_to=wandb", "examples/follow_metrics.py --wandb passes them on"), ("wandb.project=x", "examples/follow_metrics.py --wandb"),
-    ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is objective.name: cross_entropy, the next token"),
+    ("max_seq_length=512", "did you mean `data.sequence`?"), ("packing=true", "did you mean `data.packing`?"), ("loss=dpo", "the loss is objective.name: cross_entropy of the next token"),
 ])
 def test_keys_of_other_programs(made, setting, said):
     assert said in refused(made, setting)

@@ -8,14 +8,16 @@ from parity import trireme
 COMMANDS = {
     "chat": "talk with a model by: trireme generate RUN --chat", "serve": "there is no server; talk with a model by `trireme generate RUN --chat`",
     "infer": "did you mean `generate`?", "sft": "fine-tuning is `trireme train` of a run file with `init: FOLDER`", "finetune": "with `init: FOLDER`",
-    "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "preference training is `trireme train` of a run file with data.preferences and `objective: {name: dpo}`",
-    "grpo": "reinforcement learning is not supported; the nearest is preference training", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
+    "pretrain": "did you mean `train`?", "lora": "an adapter is the section `adapter:` of a run file", "dpo": "learning from preferences is `trireme train` of a run file with data.preferences and objective.name",
+    "grpo": "reinforcement learning and reward models are not supported; the nearest is to learn from preferences", "convert": "`trireme import` reads a Hugging Face folder, `trireme export` writes one; for GGUF",
     "push": "nothing is uploaded; hf upload takes the folder that `trireme export` writes", "download": "nothing is downloaded: hf download NAME",
+    "gguf": "llama.cpp's convert_hf_to_gguf.py", "init": "trireme new NAME --model M --data PREFIX",
 }
 KEYS = {
     "max_seq_length=5": "did you mean `data.sequence`?", "packing=true": "did you mean `data.packing`?", "num_train_epochs=3": "did you mean `optimizer.epochs`?",
     "num_epochs=3": "did you mean `optimizer.epochs`?", "report_to=wandb": "examples/follow_metrics.py --wandb passes them on", "wandb=true": "examples/follow_metrics.py --wandb",
-    "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is objective.name: cross_entropy, the next token",
+    "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo",
+    "assistant_only_loss=true": "trireme prepare --chat marks the answers", "use_dora=true": "DoRA and rsLoRA are not supported",
     "fp16=true": "fp16 is not supported; use precision: bf16", "tasks=mmlu": "trireme eval RUN --choices FILE",
 }
 
@@ -54,6 +56,8 @@ def test_keys(made, key):
     (["train", "run.yaml", "--report_to", "wandb"], "train: --report_to is not an option; every step is in metrics.jsonl"),
     (["eval", "run", "--tasks", "x"], "eval: --tasks is not an option; questions from a file: trireme eval RUN --choices FILE"),
     (["prepare", "--dataset_text_field", "x"], "`--dataset_text_field` is not an option of prepare; the key of the text is prepare's"),
+    (["prepare", "--max_seq_length", "5"], "`--max_seq_length` is not an option of prepare; it is `data.sequence` of a run file"),
+    (["prepare", "--packing"], "`--packing` is not an option of prepare; it is `data.packing` of a run file"),
 ])
 def test_options(arguments, answer):
     assert answer in trireme(*arguments, status=2).stderr

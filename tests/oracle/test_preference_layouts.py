@@ -63,7 +63,7 @@ def check(folder, model, layouts, loss, tolerance=1e-10, loss_tolerance=1e-10, d
     cross_entropy = 0.7 if loss in ("cpo", "simpo", "orpo") else 0.0
     tokens = draw_pairs(model, STEPS, LOSSES.index(loss) < PAIRED, whole_texts=loss == "orpo", **more)
     answers = run_on(folder, model, layouts, tokens, device, precision, objective=settings(loss, cross_entropy=cross_entropy))
-    compare(answers, layouts, tolerance, loss_tolerance, exact=True)
+    compare(answers, layouts, tolerance, loss_tolerance, exact="num_experts" not in model)
     one = numpy.fromfile(folder / "one.log-probs")
     assert (one < 0).sum() > 40
     for layout in layouts:

@@ -83,6 +83,21 @@ static tri_status find_names(plan *p) {
   TRI_TRY(tri_path_with(p->path, name, has_ending ? "" : ".yaml"));
   snprintf(base, sizeof base, "%s", slash == NULL ? name : slash + 1);
   if (has_ending) base[strlen(base) - 5] = '\0';
+  if (base[strspn(base, ".")] == '\0') {
+    return tri_fail(TRI_BAD_USAGE, "new: `%s` is not a name; name a run, for example first, whose file is first.yaml",
+                    name);
+  }
+  for (const char *at = name; *at != '\0'; at++) {
+    if ((unsigned char)*at >= ' ' && strchr("'\"\\`$:#", *at) == NULL) continue;
+    return tri_fail(TRI_BAD_USAGE, "new: the name of a run has no quotes, no `:`, `#`, `$` or backslashes, as `%s` has",
+                    name);
+  }
+  if (slash != NULL) {
+    char folder[TRI_PATH_BYTES];
+    snprintf(folder, sizeof folder, "%.*s", slash == name ? 1 : (int)(slash - name), name);
+    if (!tri_path_is_directory(folder))
+      return tri_fail(TRI_BAD_USAGE, "there is no folder %s for the run file", folder);
+  }
   TRI_TRY(tri_path_join(p->output, "runs", base));
   if (!tri_path_exists(p->path)) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "%s exists already; choose another name, or remove it", p->path);
@@ -148,11 +163,26 @@ static void put_head(const plan *p, FILE *to) {
   fprintf(to, "#\n# `trireme help run` says every key; --set KEY=VALUE changes one for a run.\n");
 }
 
+/* In quotes where a path has signs that YAML reads. */
+static void put_value(const char *key, const char *value, FILE *to) {
+  const bool plain = value[0] != '-' && strspn(value,
+                                               "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                               "./_-+=@") == strlen(value);
+  fprintf(to, "%s: %s", key, plain ? "" : "\"");
+  for (const char *at = value; *at != '\0'; at++) {
+    if (*at == '"' || *at == '\\') fputc('\\', to);
+    fputc(*at, to);
+  }
+  fprintf(to, plain ? "\n" : "\"\n");
+}
+
 static void put_file(const plan *p, FILE *to) {
   const double rate = rate_of(p);
   put_head(p, to);
-  fprintf(to, "%s: %s\n\ndata:\n  train: %s\n", p->fine_tunes ? "init" : "model", p->given->model, p->given->data);
-  if (p->validation[0] != '\0') fprintf(to, "  validation: %s\n", p->validation);
+  put_value(p->fine_tunes ? "init" : "model", p->given->model, to);
+  fprintf(to, "\ndata:\n");
+  put_value("  train", p->given->data, to);
+  if (p->validation[0] != '\0') put_value("  validation", p->validation, to);
   fprintf(to, "  sequence: %-22ld # tokens of a sample; the model has at most %ld\n\n", (long)p->sequence,
           (long)p->model.max_sequence);
   if (p->given->lora) {
@@ -175,7 +205,7 @@ static void put_file(const plan *p, FILE *to) {
   if (p->validation[0] != '\0') fprintf(to, "evaluation: {every: 50, sequences: 64}\n");
   fprintf(to, "checkpoint: {every: 100, keep: 2%s}\n", p->validation[0] != '\0' ? ", best: true" : "");
   if (p->has_mask) fprintf(to, "# samples: {chat: [\"Hello!\"]}        # what each checkpoint answers\n");
-  fprintf(to, "output: %s\n", p->output);
+  put_value("output", p->output, to);
 }
 
 /* ---- what fits --------------------------------------------------------------------------------------------------- */
@@ -241,7 +271,10 @@ static tri_status new_run(int count, char **arguments) {
   if (status == TRI_OK) status = find_micro_batch(p);
   if (status == TRI_OK) status = print_file(p, &text);
   if (status == TRI_OK) status = tri_file_replace(p->path, text, strlen(text));
-  if (status == TRI_OK) tri_log("%s is written; look it over, and then: trireme train %s", p->path, p->path);
+  if (status == TRI_OK) {
+    const char *quote = strpbrk(p->path, " ()&;|<>*?[]~!{}") != NULL ? "'" : "";
+    tri_log("%s is written; look it over, and then: trireme train %s%s%s", p->path, quote, p->path, quote);
+  }
   if (status == TRI_OK && p->ranks > 1) tri_log("  with -n %ld: a rank for each group of cores", (long)p->ranks);
   tri_free(text);
   tri_free(p);

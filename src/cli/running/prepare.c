@@ -13,9 +13,11 @@
 #include "config/config.h"
 #include "config/name_answers.h"
 #include "config/nearest_word.h"
+#include "config/yaml.h"
 #include "data/corpus_record.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"
+#include "run/run_config.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -202,6 +204,10 @@ static tri_status unknown_option(const char *name) {
   if (nearest != NULL) {
     return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; did you mean `%s`?", name, nearest);
   }
+  char key[NAME_BYTES];
+  if (tri_config_meant(tri_run_config_table(), name + strspn(name, "-"), key, sizeof key)) {
+    return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; it is `%s` of a run file", name, key);
+  }
   return tri_fail(TRI_BAD_USAGE, "`%s` is not an option of prepare; `trireme prepare --help` lists them", name);
 }
 
@@ -259,6 +265,7 @@ static tri_status prepare_parse(int count, char **words, const char **inputs, ar
     }
   }
   out->options.inputs = inputs;
+  for (int i = 0; i < out->options.num_inputs; i++) TRI_TRY(tri_yaml_look_for(inputs[i]));
   if (out->options.tokenizer == NULL) {
     return tri_fail(TRI_BAD_USAGE,
                     "--tokenizer is missing: gpt2:DIR, train:VOCAB, char, bytes, FILE.json or its folder");
@@ -309,13 +316,14 @@ static void print_summary(const char *out, bool chat, const tri_prepare_report *
           tri_format_bytes((double)counts->text_bytes, bytes, sizeof bytes), bytes_per_token(report));
   const double learnt = 100.0 * (double)counts->learnt_tokens / (double)counts->tokens;
   if (counts->preferences != TRI_PREFERENCES_NONE) {
-    tri_log("  of preferences: %.2f %% of the tokens are answers; %" PRId64 " records were bad and skipped", learnt,
-            counts->skipped_documents);
+    tri_log("  of preferences: %.2f %% of the tokens are answers; %" PRId64 " record%s bad and skipped", learnt,
+            counts->skipped_documents, counts->skipped_documents == 1 ? " was" : "s were");
   } else if (chat) {
-    tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " were bad and skipped",
-            learnt, counts->skipped_documents);
+    tri_log("  of conversations: %.2f %% of the tokens are answers, which are learnt; %" PRId64 " %s bad and skipped",
+            learnt, counts->skipped_documents, counts->skipped_documents == 1 ? "was" : "were");
   } else if (counts->skipped_documents > 0) {
-    tri_log("  %" PRId64 " documents were bad and skipped", counts->skipped_documents);
+    tri_log("  %" PRId64 " document%s bad and skipped", counts->skipped_documents,
+            counts->skipped_documents == 1 ? " was" : "s were");
   }
   if (report->skipped[0] != '\0') tri_log("  the first that was skipped: %s", report->skipped);
   tri_log("  training %" PRId64 " tokens, validation %" PRId64 " (%.2f %%)%s", counts->train_tokens,

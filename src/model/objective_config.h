@@ -1,10 +1,10 @@
 /* The section `objective` of a run file: what is learned from the data. */
-#ifndef TRI_RUN_OBJECTIVE_CONFIG_H
-#define TRI_RUN_OBJECTIVE_CONFIG_H
+#ifndef TRI_MODEL_OBJECTIVE_CONFIG_H
+#define TRI_MODEL_OBJECTIVE_CONFIG_H
 
 #include "config/config.h"
-#include "data/preference_source.h"
 #include "model/objective.h"
+#include "model/preference_losses.h"
 
 /* The next token, or a loss of preferences: TRI_OBJECTIVE_OF + its number in device/preference.h. */
 typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_OF } tri_objective_name;
@@ -30,11 +30,8 @@ tri_preference_loss tri_objective_preference_loss(const tri_objective_config *co
 /* The name in run files. */
 const char *tri_objective_config_name(const tri_objective_config *config);
 
-/* TRI_BAD_CONFIG names a key that does not go with the objective. */
-tri_status tri_objective_config_check(const tri_objective_config *config);
-
-/* What the engine trains. */
-tri_train_objective tri_objective_config_train(const tri_objective_config *config);
+/* After the keys were read: sets `trained`. TRI_BAD_CONFIG names a key that does not go with the objective. */
+tri_status tri_objective_config_finish(tri_objective_config *config);
 
 /* Labels that have a weight in the cross entropy beside a loss of preferences. */
 tri_preference_weights tri_objective_config_weights(const tri_objective_config *config);

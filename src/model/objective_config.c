@@ -1,6 +1,4 @@
-#include "run/objective_config.h"
-
-#include "model/preference_losses.h"
+#include "model/objective_config.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -75,7 +73,7 @@ typedef struct misplaced {
   bool changed, known;
 } misplaced;
 
-tri_status tri_objective_config_check(const tri_objective_config *c) {
+static tri_status check_keys(const tri_objective_config *c) {
   const bool preference = tri_objective_is_preference(c);
   const tri_preference_rules rules =
       preference ? tri_preference_rules_of(tri_objective_preference_loss(c)) : (tri_preference_rules){0};
@@ -119,8 +117,10 @@ tri_preference_weights tri_objective_config_weights(const tri_objective_config *
   return is_loss(config, TRI_PREFERENCE_ORPO) ? TRI_PREFERENCE_WEIGHTS_TEXTS : TRI_PREFERENCE_WEIGHTS_ANSWERS;
 }
 
-tri_train_objective tri_objective_config_train(const tri_objective_config *config) {
-  if (!tri_objective_is_preference(config)) return tri_objective_cross_entropy;
+tri_status tri_objective_config_finish(tri_objective_config *config) {
+  TRI_TRY(check_keys(config));
+  config->trained = tri_objective_cross_entropy;
+  if (!tri_objective_is_preference(config)) return TRI_OK;
   const tri_preference_settings settings = {.loss = (int32_t)tri_objective_preference_loss(config),
                                             .beta = config->beta,
                                             .label_smoothing = config->label_smoothing,
@@ -128,5 +128,6 @@ tri_train_objective tri_objective_config_train(const tri_objective_config *confi
                                             .desirable_weight = config->desirable_weight,
                                             .undesirable_weight = config->undesirable_weight,
                                             .discopop_tau = config->discopop_tau};
-  return tri_objective_preference(&settings, cross_entropy_weight(config));
+  config->trained = tri_objective_preference(&settings, cross_entropy_weight(config));
+  return TRI_OK;
 }
