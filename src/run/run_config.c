@@ -508,19 +508,19 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   }
   const char *whole = NULL;
   switch (c->data.documents) {
-    case TRI_DOCUMENTS_JOINED: whole = "data.documents: joined"; break;
+    case TRI_DOCUMENTS_JOINED: whole = "documents` joined"; break;
     case TRI_DOCUMENTS_MASKED:
     case TRI_DOCUMENTS_AUTO: break;
   }
   switch (c->data.packing) {
-    case TRI_PACKING_WINDOWS: whole = "data.packing: windows"; break;
+    case TRI_PACKING_WINDOWS: whole = "packing` windows"; break;
     case TRI_PACKING_DOCUMENTS:
     case TRI_PACKING_AUTO: break;
   }
   if (whole != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`%s` does not go with data.preferences, whose texts are whole and do not see each other; leave "
-                    "it out",
+                    "`data.%s does not go with data.preferences, whose texts are whole and do not see each other; "
+                    "leave it out",
                     whole);
   }
   if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {

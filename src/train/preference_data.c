@@ -14,9 +14,9 @@
 static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH_BYTES]) {
   char folder[TRI_PATH_BYTES];
   if (config->data.tokenizer[0] != '\0') {
-    TRI_TRY(tri_hub_resolve(config->data.tokenizer, folder));
-    memcpy(out, folder, TRI_PATH_BYTES);
-    return TRI_OK;
+    TRI_TRY(tri_hub_resolve(config->data.tokenizer, out));
+    if (tri_path_exists(out)) return TRI_OK;
+    return tri_fail(TRI_BAD_CONFIG, "`data.tokenizer`: there is no %s; name a tokenizer.json or its folder", out);
   }
   if (config->init[0] != '\0') {
     const tri_checkpoint_use use = {.settings_only = true};
@@ -30,10 +30,11 @@ static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH
                   config->data.preferences);
 }
 
-static tri_status prepare_some(const tri_run_config *config, const char *from, const char *prefix) {
+static tri_status prepare_some(const tri_run_config *config, const char *key, const char *from, const char *prefix) {
   char out[TRI_PATH_BYTES], tokenizer[TRI_PATH_BYTES];
   tri_prepare_report report = {0};
   if (from[0] == '\0' || !tri_run_config_prepares(from)) return TRI_OK;
+  if (!tri_path_exists(from)) return tri_fail(TRI_BAD_FILE, "`%s`: there is no file %s", key, from);
   TRI_TRY(find_tokenizer(config, tokenizer));
   memcpy(out, prefix, sizeof out);
   *strrchr(out, '/') = '\0';
@@ -46,11 +47,17 @@ static tri_status prepare_some(const tri_run_config *config, const char *from, c
                                        .force = true,
                                        .preferences = true};
   tri_log("preparing %s", from);
-  return tri_prepare(&options, &report);
+  const tri_status status = tri_prepare(&options, &report);
+  if (status == TRI_OK || strstr(tri_status_message(), "--skip-bad") == NULL) return status;
+  tri_saved_error bad = {TRI_OK, ""};
+  tri_error_save(&bad, status);
+  return tri_fail(status, "%s to `trireme prepare --preferences`, whose corpus data.preferences may name, too",
+                  bad.message);
 }
 
 tri_status tri_training_prepare_preferences(const tri_run_config *config) {
   if (!tri_objective_is_preference(&config->objective)) return TRI_OK;
-  TRI_TRY(prepare_some(config, config->data.preferences, config->data.train[0].path));
-  return prepare_some(config, config->data.validation_preferences, config->data.validation);
+  TRI_TRY(prepare_some(config, "data.preferences", config->data.preferences, config->data.train[0].path));
+  return prepare_some(config, "data.validation_preferences", config->data.validation_preferences,
+                      config->data.validation);
 }

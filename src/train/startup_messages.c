@@ -144,8 +144,8 @@ static void announce_held_out(const tri_training *t) {
   for (int64_t k = 0; k < t->config->data.num_train && identity->validation[0] != '\0'; k++) {
     if (strcmp(identity->train[k], identity->validation) != 0) continue;
     tri_warn(
-        "data.validation has the same content as %s, which the run trains on: its loss says nothing about other text",
-        t->config->data.train[k].path);
+        "data.validation%s has the same content as %s, which the run trains on: its loss says nothing about other text",
+        t->loop->of_preferences ? "_preferences" : "", t->config->data.train[k].path);
     return;
   }
 }

@@ -68,11 +68,12 @@ def wide(tmp_path_factory, made):
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_adapters(tmp_path, wide, name, precision):
     """The reference is the base: first rewards are exactly 0, the loss falls, and a run that was interrupted ends with the same bits."""
-    more = dict(adapter=ADAPTERS[name], precision=precision, optimizer=dict(steps=12, lr=2e-2, warmup=0), checkpoint=dict(every=4))
+    steps = 6 if precision == "fp64" else 12
+    more = dict(adapter=ADAPTERS[name], precision=precision, optimizer=dict(steps=steps, lr=2e-2, warmup=0, decay="constant"), checkpoint=dict(every=4))
     lines = runs.train(tmp_path / "whole", wide, DPO, **more)
     assert all(lines[0][f"rewards/{what}"] == 0 for what in ("chosen", "rejected", "margins", "accuracies"))
     assert abs(lines[0]["loss"] - 0.6931471805599453) <= (1e-15 if precision == "fp64" else 1e-7)
-    assert lines[-1]["loss"] < 0.9 * lines[0]["loss"] and lines[-1]["rewards/accuracies"] > 0.5
+    assert min(line["loss"] for line in lines[-3:]) < 0.9 * lines[0]["loss"] and lines[-1]["rewards/accuracies"] > 0.5
     runs.train(tmp_path / "parts", wide, DPO, ["--stop-at", 5], **more)
     runs.train(tmp_path / "parts", wide, DPO, **more)
     assert ended(tmp_path / "parts") == ended(tmp_path / "whole")
@@ -230,3 +231,171 @@ def test_more_samples_before_the_first_update(tmp_path, made):
     trireme("train", path)
     trireme("train", runs.write_run(tmp_path / "other", made, DPO, optimizer=dict(steps=3)))
     assert ended(tmp_path) == ended(tmp_path / "other")
+
+
+# ---- what a run file can get wrong -----------------------------------------------------------------------------------
+
+def typed(folder, *sets, status=0, words=()):
+    """The run file of the manual, beside `model` and `pairs.jsonl`, with --set for each of the rest."""
+    if not (folder / "run.yaml").exists():
+        (folder / "run.yaml").write_text("init: model\ndata: {preferences: pairs.jsonl, sequence: 34}\nobjective: {name: dpo, beta: 0.1}\n"
+                                         "optimizer: {global_batch: 8, steps: 2, lr: 1.0e-3}\noutput: out\n")
+    given = [word for one in sets for word in ("--set", one)]
+    return trireme("train", "run.yaml", *given, *words, status=status, cwd=folder)
+
+
+@pytest.fixture
+def here(tmp_path, made):
+    (tmp_path / "model").symlink_to(made / "model")
+    shutil.copy(made / "pairs.jsonl", tmp_path / "pairs.jsonl")
+    return tmp_path
+
+
+REFUSED = {
+    "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
+    "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `beta` under `objective:` must be above 0, not 0"),
+    "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be above 0, not -0.1"),
+    "beta that is none": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
+    "label_smoothing": (["objective.label_smoothing=0.1"], "`objective.label_smoothing` goes with robust, cpo, simpo and exo_pair, and objective.name is dpo; leave it out"),
+    "label_smoothing of a half": (["objective.name=robust", "objective.label_smoothing=0.5"], "`label_smoothing` under `objective:` must be at least 0 and below 0.5, not 0.5"),
+    "exo_pair without label_smoothing": (["objective.name=exo_pair"], "`objective.label_smoothing` must be above 0 with exo_pair; try 0.001"),
+    "sft_weight beside cpo": (["objective.name=cpo", "objective.sft_weight=0.1"], "`objective.sft_weight` goes with losses of pairs but cpo and simpo, which have cpo_alpha, and orpo, which has its own, and objective.name is cpo; leave it out"),
+    "sft_weight beside orpo": (["objective.name=orpo", "objective.sft_weight=0.1"], "and objective.name is orpo; leave it out"),
+    "cpo_alpha beside dpo": (["objective.cpo_alpha=0.5"], "`objective.cpo_alpha` goes with cpo and simpo; other losses of pairs have sft_weight, and objective.name is dpo; leave it out"),
+    "desirable_weight": (["objective.desirable_weight=2"], "`objective.desirable_weight` goes with kto and apo_zero_unpaired, and objective.name is dpo; leave it out"),
+    "nothing weighs": (["objective.name=kto", "objective.desirable_weight=0", "objective.undesirable_weight=0"], "`objective.desirable_weight` and objective.undesirable_weight are both 0: nothing is learned"),
+    "TRL's loss_type": (["objective.loss_type=sigmoid"], "`loss_type` is not a key of `objective:`; the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo;"),
+    "TRL's loss_weights": (["objective.loss_weights=1"], "loss_weights is dpo with objective.sft_weight"),
+    "TRL's ref_model": (["ref_model=x"], "the reference is the model as the run begins"),
+    "TRL's f_divergence_type": (["objective.f_divergence_type=js_divergence"], "divergences other than the reverse KL are not supported"),
+    "no objective": (["objective.name=cross_entropy", "objective.beta=0.1"], "`data.preferences` needs a loss of preferences: set objective.name, for example to dpo, or name text in data.train (line 2 of run.yaml)"),
+    "no preferences": (["data.preferences="], "`objective.name` is dpo, a loss of preferences, and data.preferences is empty; name a corpus of `trireme prepare --preferences`, or JSON lines (line 3 of run.yaml)"),
+    "data.train": (["data.train=text/train"], "--set data.train=text/train: `data.train` and data.preferences are both given; a run learns from one of them"),
+    "data.validation": (["data.validation=text/train"], "`data.validation` and data.preferences are both given; a run learns from one of them, and held-out pairs are data.validation_preferences"),
+    "ignore_token": (["data.ignore_token=3"], "`data.ignore_token` does not go with data.preferences; leave it out"),
+    "too_long: cut": (["data.too_long=cut"], "`data.too_long` cut does not go with data.preferences, whose answers are never cut; use refuse, drop or truncate_prompt (cuts the beginning of prompts)"),
+    "packing": (["data.packing=windows"], "--set data.packing=windows: `data.packing` windows does not go with data.preferences, whose texts are whole"),
+    "documents": (["data.documents=joined"], "`data.documents` joined does not go with data.preferences, whose texts are whole and do not see each other; leave it out"),
+    "dropout": (["adapter.rank=4", "adapter.dropout=0.1"], "`adapter.dropout` is 0.1: dropout makes the log-probabilities noisy that objective.name dpo compares; set it to 0, or allow it with objective.allow_dropout"),
+    "all too long": (["data.sequence=17", "data.too_long=drop"], "preferences/train: all 24 pairs are longer than data.sequence, 17 tokens; raise data.sequence"),
+    "too long": (["data.sequence=24"], "out/preferences/train: pair ", " tokens with its prompts, and data.sequence is 24; raise data.sequence, or set data.too_long to truncate_prompt (cuts the beginning of prompts) or drop"),
+}
+MISSING = {
+    "a missing file": (["data.preferences=nosuch.jsonl"], "`data.preferences`: there is no file nosuch.jsonl"),
+    "a missing held-out file": (["data.validation_preferences=nosuch.jsonl"], "`data.validation_preferences`: there is no file nosuch.jsonl"),
+    "a missing corpus": (["data.preferences=nosuch"], "cannot open nosuch.idx: No such file or directory (a corpus is named without .bin or .idx; `trireme prepare` makes one)"),
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *MISSING])
+def test_refused(here, name):
+    sets, *said = (REFUSED | MISSING)[name]
+    check(typed(here, *sets, status=3 if name in REFUSED else 4), *said)
+    assert not (here / "out/checkpoints").exists() and not (here / "out/reference.bin").exists()
+
+
+def test_a_line_of_the_file_is_named(here):
+    (here / "run.yaml").write_text("init: model\ndata: {preferences: pairs.jsonl, sequence: 34}\nobjective:\n  name: dpo\n  label_smoothing: 0.1\n"
+                                   "optimizer: {global_batch: 8, steps: 2, lr: 1.0e-3}\noutput: out\n")
+    check(typed(here, status=3), "`objective.label_smoothing` goes with robust", "run.yaml", "line 5")
+
+
+def test_other_corpora(here):
+    """A corpus of text, and one of labels where pairs are wanted; a run on text with a corpus of preferences."""
+    (here / "text.txt").write_text("abc abd\ncde\n" * 100)
+    trireme("prepare", "--tokenizer", "model", "--validation", 0, "--out", "text", "text.txt", cwd=here)
+    check(typed(here, "data.preferences=text/train", status=4), "text/train is not a corpus of preferences, which `trireme prepare --preferences` makes; texts and conversations are named in data.train")
+    runs.write_lines(here / "labels.jsonl", runs.labelled())
+    labels = "has answers with labels, and `objective.name` is a loss of pairs; use kto or apo_zero_unpaired, or prepare data that has chosen and rejected"
+    check(typed(here, "data.preferences=labels.jsonl", status=3), labels)
+    check(typed(here, "data.validation_preferences=labels.jsonl", "evaluation.every=1", status=3), labels)
+    trireme("prepare", "--preferences", "--tokenizer", "model", "--validation", 0, "--out", "pairs", "pairs.jsonl", cwd=here)
+    check(typed(here, "objective.name=cross_entropy", "data.preferences=", "data.train=pairs/train", status=4), "pairs/train is a corpus of preferences; name it in data.preferences")
+    typed(here, "data.preferences=pairs/train")
+    assert len(lines_of(here / "out")) == 2
+
+
+def test_no_tokenizer(here):
+    (here / "bare").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(here / "model" / name, here / "bare" / name)
+    check(typed(here, "init=bare", status=3), "`data.preferences`: pairs.jsonl is text, and the run names no tokenizer; set data.tokenizer to a tokenizer.json or its folder, or begin with a model")
+    check(typed(here, "init=bare", "data.tokenizer=nosuch", status=3), "`data.tokenizer`: there is no nosuch; name a tokenizer.json or its folder")
+    typed(here, "init=bare", "data.tokenizer=model")
+    assert len(lines_of(here / "out")) == 2
+
+
+def test_a_bad_record(here):
+    some = runs.records()
+    some[4]["rejected"] = some[4]["chosen"]
+    runs.write_lines(here / "pairs.jsonl", some)
+    check(typed(here, status=4), "pairs.jsonl line 5: `chosen` and `rejected` are the same answer", "or give --skip-bad to `trireme prepare --preferences`, whose corpus data.preferences may name, too")
+
+
+def test_too_long_is_counted(here):
+    """So that a mistake in data.sequence is seen; nothing of an answer is cut."""
+    rows = [2 * len(p) + len(c) + len(r) for p, c, r in runs.lines()]
+    over = sum(row > 24 for row in rows)
+    assert 0 < over < len(rows)
+    said = typed(here, "data.sequence=24", "data.too_long=drop").stderr
+    assert f"{over} pairs are longer than a sequence of 24 tokens and left out (data.too_long: drop)" in said and f"objective dpo: {len(rows) - over} pairs in " in said
+    said = typed(here, "data.sequence=24", "data.too_long=truncate_prompt", "output=cut").stderr
+    assert f"{over} pairs are longer than a sequence: the beginning of the prompts is cut (data.too_long: truncate_prompt)" in said
+    assert f"objective dpo: {len(rows)} pairs in " in said
+
+
+def test_dropout_that_is_allowed(here):
+    typed(here, "adapter.rank=4", "adapter.dropout=0.1", "objective.allow_dropout=true")
+    assert len(lines_of(here / "out")) == 2
+
+
+def test_kto_takes_pairs_and_labels(here):
+    said = typed(here, "objective.name=kto").stderr
+    assert f"objective kto: {2 * runs.LINES} answers in " in said
+    first = lines_of(here / "out")[0]
+    assert first["kl"] == 0 and "rewards/accuracies" not in first
+    runs.write_lines(here / "labels.jsonl", runs.labelled())
+    said = typed(here, "objective.name=kto", "data.preferences=labels.jsonl", "output=labels").stderr
+    assert f"objective kto: {runs.LINES} answers in " in said
+
+
+@pytest.mark.parametrize("loss", ["dpo", "kto", "orpo"])
+def test_held_out(here, loss):
+    """Losses and metrics of pairs that are held out; of the same pairs, those of training before any step."""
+    shutil.copy(here / "pairs.jsonl", here / "held.jsonl")
+    said = typed(here, f"objective.name={loss}", "data.validation_preferences=held.jsonl", "evaluation.every=1", "evaluation.sequences=1000", "optimizer.lr=1e-30", "optimizer.steps=3",
+                 "optimizer.weight_decay=0", "data.sequence=34" if loss != "kto" else "data.sequence=17", "optimizer.global_batch=24" if loss != "kto" else "optimizer.global_batch=48").stderr
+    assert "data.validation_preferences has the same content as out/preferences/train" in said
+    for line in lines_of(here / "out"):
+        assert line["validation_loss"] == pytest.approx(line["loss"], rel=1e-5)
+        for key in ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected"):
+            assert line["validation/" + key] == pytest.approx(line[key], rel=1e-5, abs=1e-9), key
+    assert (here / "out/reference-validation.bin").exists() == (loss != "orpo")
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_dry_runs(here, ranks):
+    """Nothing is written, and the memory is what a run takes."""
+    said = typed(here, words=["--dry-run", *ranks_words(ranks)]).stdout
+    assert "step program" in said and not (here / "out").exists()
+    typed(here, words=ranks_words(ranks))
+    assert len(lines_of(here / "out")) == 2
+
+
+def test_two_ranks_end_where_one_does(here):
+    """-n 2 on the same files, messages of one rank alone."""
+    check(typed(here, "data.preferences=nosuch.jsonl", status=4, words=["-n", 2]), "`data.preferences`: there is no file nosuch.jsonl")
+    typed(here, "precision=fp64", "device=reference", words=["-n", 2])
+    typed(here, "precision=fp64", "device=reference", "output=one")
+    for mine, other in zip(lines_of(here / "out"), lines_of(here / "one")):
+        assert mine["loss"] == pytest.approx(other["loss"], rel=1e-12)
+
+
+def test_what_changes_is_said(here):
+    """Between the steps of a run: a setting of the loss, and other data, which are refused by their own key."""
+    typed(here)
+    said = typed(here, "objective.beta=0.3", "optimizer.steps=3").stderr
+    assert "objective.beta was 0.1 and is 0.3 from here on" in said
+    runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
+    check(typed(here, "optimizer.steps=4", status=3), "data.preferences is out/preferences/train (", "allow it by name: --set allow_change=data.preferences")
+    check(typed(here, "optimizer.steps=4", "allow_change=data.preferences", status=4), "out/reference.bin is not of this run and its data (it says `data ")
