@@ -1,5 +1,7 @@
 #include "plan/report.h"
 
+#include "model/preference_losses.h"
+
 #include "base/format.h"
 #include "plan/accuracy.h"
 #include "plan/row_pairs.h"
@@ -217,6 +219,22 @@ static void print_overlap(const tri_simulation_request *request, const tri_predi
           overlap.hidden_s, overlap.slower_s);
 }
 
+/* What a loss of preferences does beside the steps that were simulated. */
+static void print_objective(const tri_train_objective *objective, FILE *to) {
+  if (objective == NULL || !objective->of_completions) return;
+  const tri_preference_rules rules = tri_preference_rules_of((tri_preference_loss)objective->preference.loss);
+  if (rules.reference) {
+    fprintf(
+        to,
+        "objective %s: before the first step one forward of all data, for the reference, which is not in this time\n",
+        rules.name);
+  }
+  if (rules.kl) {
+    fprintf(to, "objective %s: in each step one more forward, of mismatched answers, which is not in this time\n",
+            rules.name);
+  }
+}
+
 void tri_report_heading(const tri_simulation_request *request, FILE *to) {
   char size[32], sequence[32], devices[32];
   fprintf(to, "%s (%s parameters), sequences of %s tokens%s, on %s device%s of %s", request->model->name,
@@ -253,6 +271,7 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   print_uneven(&p->uneven, to);
   print_experts(&p->experts, to);
   print_row_pairs(request->layout, p->row_pairs, to);
+  print_objective(request->objective, to);
 }
 
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
