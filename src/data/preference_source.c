@@ -215,9 +215,12 @@ static tri_status number_labels(tri_preference_source *source) {
     text t;
     find_text(source->corpus, d, &t);
     if (t.prompt_tokens < 1 || t.answer_tokens < 1) {
-      return tri_fail(TRI_BAD_FILE,
-                      "%s: document %" PRId64 " has %s; prepare it again with `trireme prepare --preferences`",
-                      tri_corpus_name(source->corpus), d + 1, t.prompt_tokens < 1 ? "no prompt" : "no answer");
+      return tri_fail(
+          TRI_BAD_FILE,
+          "%s: text %" PRId64
+          " has %s; give each record a prompt and answers that are not empty, and prepare them again",
+          tri_corpus_name(source->corpus), d + 1,
+          t.prompt_tokens < 1 ? "no token before its answer, whose first token cannot be predicted then" : "no answer");
     }
     source->label_begins[d + 1] = source->label_begins[d] + t.answer_tokens;
   }

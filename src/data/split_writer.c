@@ -132,20 +132,20 @@ static tri_status add_preference(tri_split_writer *writer, const char *path, con
   return tri_corpus_writer_end_document(to);
 }
 
-/* KTO's loss compares desirable answers with undesirable ones: `what` has both. */
+/* KTO's loss compares desirable answers with undesirable ones: both are there; `what` says of which records. */
 static tri_status check_both(const char *what, int64_t desirable, int64_t documents, const char *cure) {
   if (desirable > 0 && desirable < documents) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "every `label` of the %" PRId64
-                  " %s is %s: training on labels (KTO) needs desirable and undesirable answers, true and false; %s",
-                  documents, what, desirable > 0 ? "true" : "false", cure);
+                  "every `label`%s is %s (%" PRId64
+                  " in all): training on labels (KTO) needs desirable and undesirable answers, true and false; %s",
+                  what, desirable > 0 ? "true" : "false", documents, cure);
 }
 
 static tri_status check_labels(const tri_split_writer *writer) {
   const tri_corpus_writer *train = writer->train;
   if (writer->preferences != TRI_PREFERENCES_LABELS) return TRI_OK;
-  TRI_TRY(check_both("records", writer->desirable, writer->documents, "add records of the other kind"));
-  return check_both("records that are not kept for validation", tri_corpus_writer_num_desirable(train),
+  TRI_TRY(check_both("", writer->desirable, writer->documents, "add records of the other kind"));
+  return check_both(" of the records that are not kept for validation", tri_corpus_writer_num_desirable(train),
                     tri_corpus_writer_num_documents(train), "give another --seed, or --validation 0");
 }
 

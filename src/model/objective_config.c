@@ -48,6 +48,13 @@ static const tri_config_key keys[] = {
 const tri_config_table tri_objective_table = {
     .noun = "objective", .keys = keys, .num_keys = sizeof keys / sizeof *keys};
 
+tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping) {
+  tri_yaml *value = NULL;
+  TRI_TRY(tri_yaml_make(tree, name, NULL, out_mapping));
+  TRI_TRY(tri_yaml_make(tree, name, name->text, &value));
+  return tri_yaml_put(tree, *out_mapping, "name", value);
+}
+
 tri_preference_loss tri_objective_preference_loss(const tri_objective_config *config) {
   return (tri_preference_loss)(config->name - (int)TRI_OBJECTIVE_OF);
 }

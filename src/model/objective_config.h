@@ -21,6 +21,9 @@ typedef struct tri_objective_config {
 /* The section's keys; offsets into tri_objective_config. */
 extern const tri_config_table tri_objective_table;
 
+/* The mapping that a name in the place of the section stands for: `objective: dpo`. */
+tri_status tri_objective_expand(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
+
 /* Whether the objective is a loss of preferences; if so, which. */
 static inline bool tri_objective_is_preference(const tri_objective_config *config) {
   return config->name >= TRI_OBJECTIVE_OF;

@@ -29,6 +29,7 @@ static const tri_config_key trained_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .table = &tri_objective_table,
      .offset = offsetof(tri_training_options, objective),
+     .expand = tri_objective_expand,
      .help = "what is learned"},
 };
 const tri_config_table tri_training_options_table = {

@@ -239,6 +239,7 @@ static const tri_config_key run_keys[] = {
      .type = TRI_CONFIG_SECTION,
      .table = &tri_objective_table,
      .offset = offsetof(tri_run_config, objective),
+     .expand = tri_objective_expand,
      .help = "what is learned from it: the next token, or preferences"},
     {.name = "layout",
      .type = TRI_CONFIG_SECTION,
@@ -467,9 +468,13 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
 
 /* Whether preferences are text that is prepared when the run begins, not a corpus. */
 bool tri_run_config_prepares(const char *preferences) {
+  static const char *const ends[] = {".jsonl", ".json", ".ndjson", ".jsonl.zst", ".json.zst", ".ndjson.zst"};
   const size_t length = strlen(preferences);
-  return (length > 6 && strcmp(preferences + length - 6, ".jsonl") == 0) ||
-         (length > 5 && strcmp(preferences + length - 5, ".json") == 0);
+  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+    const size_t end = strlen(ends[i]);
+    if (length > end && strcmp(preferences + length - end, ends[i]) == 0) return true;
+  }
+  return false;
 }
 
 /* The corpus of preferences: their own, or the one that the run makes of them. */

@@ -66,10 +66,19 @@ def made(tmp_path_factory):
     (root / "refs").mkdir()
     (root / "refs/main").write_text("a" * 40)
     trireme("prepare", "--chat", "--tokenizer", folder / "plain", "--validation", 0.1, "--out", folder / "tuning", ROOT / "examples/finetuning/facts.jsonl")
+    facts = [json.loads(line) for line in (ROOT / "examples/finetuning/facts.jsonl").read_text().splitlines()]
+
+    def said(role, text):
+        return [dict(role=role, content=text)]
+
+    pairs = [dict(prompt=said("user", fact["instruction"]), chosen=said("assistant", fact["output"]), rejected=said("assistant", "I do not know."))
+             for fact in facts]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    trireme("prepare", "--preferences", "--tokenizer", folder / "plain", "--validation", 0.1, "--out", folder / "pairs", folder / "pairs.jsonl")
     return folder
 
 
-@pytest.mark.parametrize("name", ["finetune", "finetune-lora", "finetune-qlora", "pretrain-owt"])
+@pytest.mark.parametrize("name", ["finetune", "finetune-lora", "finetune-qlora", "dpo-lora", "pretrain-owt"])
 def test_run_files(made, name):
     """As they are, but for their length and, without a GPU, their precision; pretrain-owt also with a smaller model."""
     path = ROOT / f"configs/runs/{name}.yaml"
@@ -84,4 +93,4 @@ def test_run_files(made, name):
     lines = [json.loads(line) for line in (made / "runs" / name / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 2 and all(line["loss"] > 0 for line in lines)
     for command in re.findall(r"^#   trireme prepare (.*)$", path.read_text(), re.M):
-        assert "--out tuning" in command or "--out owt" in command
+        assert any(f"--out {out}" in command for out in ("tuning", "owt", "pairs"))

@@ -266,14 +266,14 @@ def test_refused(name, tmp_path):
 @pytest.mark.parametrize("label", [True, False])
 def test_labels_of_one_kind(label, tmp_path):
     said = prepare(tmp_path, write(tmp_path / "a.jsonl", [one | dict(label=label) for one in labelled(9)]), status=4)
-    assert f"every `label` of the 9 records is {str(label).lower()}: training on labels (KTO) needs desirable and undesirable answers, true and false" in said
+    assert f"every `label` is {str(label).lower()} (9 in all): training on labels (KTO) needs desirable and undesirable answers, true and false" in said
     assert not (tmp_path / "out").exists()
 
 
 def test_labels_of_one_kind_in_training(tmp_path):
     records = [one | dict(label=i < 8) for i, one in enumerate(labelled(9))]
     said = prepare(tmp_path, "--validation", 0.001, write(tmp_path / "a.jsonl", records), status=4)
-    assert "every `label` of the 8 records that are not kept for validation is true: " in said and "give another --seed, or --validation 0" in said
+    assert "every `label` of the records that are not kept for validation is true (8 in all): " in said and "give another --seed, or --validation 0" in said
     prepare(tmp_path, "--validation", 0, tmp_path / "a.jsonl")
 
 
