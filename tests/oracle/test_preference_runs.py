@@ -261,7 +261,7 @@ def test_wrong_files_of_held_out_pairs(tmp_path, made):
 
 @pytest.mark.parametrize("name", FILES)
 def test_wrong_files_before_the_first_update(tmp_path, made, name):
-    """They are computed anew."""
+    """They are computed again."""
     path = runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=2))
     trireme("train", path)
     expected, file = ended(tmp_path), tmp_path / "run/reference.bin"
@@ -305,7 +305,7 @@ REFUSED = {
     "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
     "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `beta` under `objective:` must be above 0, not 0"),
     "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be above 0, not -0.1"),
-    "beta that is none": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
+    "beta that is no number": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
     "label_smoothing": (["objective.label_smoothing=0.1"], "`objective.label_smoothing` goes with robust, cpo, simpo and exo_pair, and objective.name is dpo; leave it out"),
     "label_smoothing of a half": (["objective.name=robust", "objective.label_smoothing=0.5"], "`label_smoothing` under `objective:` must be at least 0 and below 0.5, not 0.5"),
     "exo_pair without label_smoothing": (["objective.name=exo_pair"], "`objective.label_smoothing` must be above 0 with exo_pair; try 0.001"),
