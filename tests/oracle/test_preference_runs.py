@@ -89,6 +89,14 @@ def test_an_adapter_goes_on_from_factors(tmp_path, wide):
     assert lines[0]["logps/chosen"] != before[0]["logps/chosen"] and lines[0]["logps/rejected"] != before[0]["logps/rejected"]
 
 
+@pytest.mark.parametrize("name, layout", [("lora", dict()), ("lora", dict(tensor=2)), ("lora", dict(pipeline=2, micro_batch=2)), ("lora", dict(zero=3)), ("qlora", dict()),
+                                          ("qlora", dict(pipeline=2)), ("qlora", dict(zero=3))])
+def test_adapters_on_two_ranks(tmp_path, wide, name, layout):
+    """The base without factors has the bits of the base with factors whose product is 0."""
+    line, = runs.train(tmp_path, wide, DPO, ranks_words(2), adapter=ADAPTERS[name], layout=layout, precision="fp32", optimizer=dict(steps=1, warmup=0))
+    assert line["rewards/chosen"] == line["rewards/rejected"] == line["rewards/accuracies"] == 0
+
+
 def test_begins_with_a_run(tmp_path, made):
     """The reference is that run's model, of its newest checkpoint."""
     first = runs.train(tmp_path / "first", made, DPO, optimizer=dict(steps=4))
@@ -162,6 +170,33 @@ def test_two_ranks_are_asked_to_stop(tmp_path, many):
     assert len(lines_of(tmp_path / "run")) == 8
 
 
+def test_two_ranks_are_killed(tmp_path, many):
+    """The parent, one time while reference numbers are computed; its ranks end with it."""
+    trireme("train", long_run(tmp_path / "alone", many, DPO), "-n", 2)
+    path = long_run(tmp_path / "killed", many, DPO)
+    killed_in_reference(path, words=["-n", "2"])
+    for _ in range(600):
+        done = subprocess.run([TRIREME, "train", path, "-n", "2"], capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        assert "/LOCK" in done.stderr or "is in use" in done.stderr or "holds" in done.stderr or "running" in done.stderr, done.stderr
+        time.sleep(0.1)
+    assert ended(tmp_path / "killed") == ended(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("name", ["dpo", "kto"])
+def test_another_batch_goes_on_with_the_next_answers(tmp_path, made, name):
+    """Nothing is learnt, so that metrics tell which answers a step had, and which reference numbers."""
+    objective = runs.OBJECTIVES[name]
+    more = dict(optimizer=dict(lr=1e-30, warmup=0, weight_decay=0, steps=4), checkpoint=dict(every=1))
+    runs.train(tmp_path / "two", made, objective, ["--stop-at", 2], **more)
+    there = runs.train(tmp_path / "two", made, objective, ["--set", "optimizer.global_batch=4", "--set", "optimizer.steps=6"], **more)
+    whole = runs.train(tmp_path / "one", made, objective, ["--set", "optimizer.global_batch=4", "--set", "optimizer.steps=8"], **more)
+    for number in range(4):
+        for key in ("logps/chosen", "logps/rejected", "loss"):
+            assert there[2 + number].get(key) == pytest.approx(whole[4 + number].get(key), rel=1e-12), (number, key)
+
+
 # ---- the file of reference numbers -----------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
@@ -209,9 +244,24 @@ def test_wrong_files_after_steps(tmp_path, gone_on, name):
     assert len(lines_of(tmp_path / "here/run")) == 8
 
 
+def test_wrong_files_of_held_out_pairs(tmp_path, made):
+    """They are found, too, and said by their own name."""
+    path = runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=4), checkpoint=dict(every=2), data=dict(validation_preferences=str(made / "pairs.jsonl")),
+                          evaluation=dict(every=2))
+    trireme("train", path, "--stop-at", 2)
+    file = tmp_path / "run/reference-validation.bin"
+    right = file.read_bytes()
+    file.write_bytes(right[:-1] + b"!")
+    check(trireme("train", path, status=4), "/reference-validation.bin is not of this run and its data (its numbers are damaged); bring back")
+    file.unlink()
+    check(trireme("train", path, status=4), "/reference-validation.bin is missing: ")
+    file.write_bytes(right)
+    trireme("train", path)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_wrong_files_before_the_first_update(tmp_path, made, name):
-    """They are computed anew."""
+    """They are computed again."""
     path = runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=2))
     trireme("train", path)
     expected, file = ended(tmp_path), tmp_path / "run/reference.bin"
@@ -255,7 +305,7 @@ REFUSED = {
     "an unknown loss": (["objective.name=dpoo"], "--set objective.name=dpoo: `name` under `objective:` must be one of cross_entropy, dpo, ipo, hinge,", "not `dpoo`; did you mean `dpo`?"),
     "beta of 0": (["objective.beta=0"], "--set objective.beta=0: `beta` under `objective:` must be above 0, not 0"),
     "beta below 0": (["objective.beta=-0.1"], "`beta` under `objective:` must be above 0, not -0.1"),
-    "beta that is none": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
+    "beta that is no number": (["objective.beta=nan"], "`beta` under `objective:` must be a number, not `nan`"),
     "label_smoothing": (["objective.label_smoothing=0.1"], "`objective.label_smoothing` goes with robust, cpo, simpo and exo_pair, and objective.name is dpo; leave it out"),
     "label_smoothing of a half": (["objective.name=robust", "objective.label_smoothing=0.5"], "`label_smoothing` under `objective:` must be at least 0 and below 0.5, not 0.5"),
     "exo_pair without label_smoothing": (["objective.name=exo_pair"], "`objective.label_smoothing` must be above 0 with exo_pair; try 0.001"),
