@@ -259,7 +259,7 @@ def test_refused(name, tmp_path):
     said = prepare(tmp_path, path, status=4)
     assert f"bad.jsonl line 4: {message}" in said and not (tmp_path / "out").exists()
     said = prepare(tmp_path, "--skip-bad", "--validation", 0, path)
-    assert "1 records were bad and skipped" in said and f"the first that was skipped: {path} line 4: " in said
+    assert "1 record was bad and skipped" in said and f"the first that was skipped: {path} line 4: " in said
     assert len(read(tmp_path)[0]) == 12
 
 
