@@ -20,6 +20,7 @@
 #include "model/trainable_config.h"
 #include "optimizers/keys.h"
 #include "run/identity.h"
+#include "run/preference_keys.h"
 #include "schedule/layout_config.h"
 
 #include <assert.h>
@@ -466,113 +467,11 @@ tri_status tri_run_config_shares(const tri_run_config *c, tri_mixture_shares *ou
                   c->data.train[small].path, tri_status_message());
 }
 
-/* Whether preferences are text that is prepared when the run begins, not a corpus. */
-bool tri_run_config_prepares(const char *preferences) {
-  static const char *const ends[] = {".jsonl", ".json", ".ndjson", ".jsonl.zst", ".json.zst", ".ndjson.zst"};
-  const size_t length = strlen(preferences);
-  for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-    const size_t end = strlen(ends[i]);
-    if (length > end && strcmp(preferences + length - end, ends[i]) == 0) return true;
-  }
-  return false;
-}
-
-/* The corpus of preferences: their own, or the one that the run makes of them. */
-static tri_status find_preferences(const tri_run_config *c, const char *preferences, const char *folder,
-                                   char out[TRI_PATH_BYTES]) {
-  char made[TRI_PATH_BYTES];
-  if (!tri_run_config_prepares(preferences)) {
-    snprintf(out, TRI_PATH_BYTES, "%s", preferences);
-    return TRI_OK;
-  }
-  TRI_TRY(tri_path_join(made, c->output, folder));
-  return tri_path_join(out, made, "train");
-}
-
-static tri_status check_dropout(const tri_run_config *c) {
-  const double model = c->model.dropout, adapter = c->model.tuning.adapter.dropout;
-  if (c->objective.allow_dropout || (model == 0 && adapter == 0)) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` is %g: dropout makes the log-probabilities noisy that objective.name %s compares; set it to 0, "
-                  "or allow it with objective.allow_dropout",
-                  model > 0 ? "model.dropout" : "adapter.dropout", model > 0 ? model : adapter,
-                  tri_objective_config_name(&c->objective));
-}
-
-/* What goes with a corpus of text alone. */
-static tri_status check_preference_keys(const tri_run_config *c) {
-  const char *key = NULL;
-  if (c->data.num_train > 0) key = "data.train";
-  if (c->data.validation[0] != '\0') key = "data.validation";
-  if (key != NULL) {
-    return tri_fail(TRI_BAD_CONFIG, "`%s` and data.preferences are both given; a run learns from one of them%s", key,
-                    strcmp(key, "data.validation") == 0 ? ", and held-out pairs are data.validation_preferences" : "");
-  }
-  if (c->data.ignore_token >= 0) {
-    return tri_fail(TRI_BAD_CONFIG, "`data.ignore_token` does not go with data.preferences; leave it out");
-  }
-  const char *whole = NULL;
-  switch (c->data.documents) {
-    case TRI_DOCUMENTS_JOINED: whole = "documents` joined"; break;
-    case TRI_DOCUMENTS_MASKED:
-    case TRI_DOCUMENTS_AUTO: break;
-  }
-  switch (c->data.packing) {
-    case TRI_PACKING_WINDOWS: whole = "packing` windows"; break;
-    case TRI_PACKING_DOCUMENTS:
-    case TRI_PACKING_AUTO: break;
-  }
-  if (whole != NULL) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`data.%s does not go with data.preferences, whose texts are whole and do not see each other; "
-                    "leave it out",
-                    whole);
-  }
-  if (c->data.too_long == TRI_TOO_LONG_CUT || c->data.too_long == TRI_TOO_LONG_TRUNCATE) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`data.too_long` %s does not go with data.preferences, whose answers are never cut; use refuse, "
-                    "drop or truncate_prompt (cuts the beginning of prompts)",
-                    too_long_uses_word(c->data.too_long));
-  }
-  return check_dropout(c);
-}
-
-/* The corpus of preferences stands for `train` and `validation`, packed and with masked documents. */
-static tri_status finish_preferences(tri_run_config *c) {
-  const bool preference = tri_objective_is_preference(&c->objective);
-  if (preference && c->data.preferences[0] == '\0') {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`objective.name` is %s, a loss of preferences, and data.preferences is empty; name a corpus of "
-                    "`trireme prepare --preferences`, or JSON lines",
-                    tri_objective_config_name(&c->objective));
-  }
-  if (!preference && (c->data.preferences[0] != '\0' || c->data.validation_preferences[0] != '\0')) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`data.%s` needs a loss of preferences: set objective.name, for example to dpo, or name text in "
-                    "data.train",
-                    c->data.preferences[0] != '\0' ? "preferences" : "validation_preferences");
-  }
-  TRI_TRY(tri_objective_config_finish(&c->objective));
-  if (!preference) {
-    if (c->data.too_long != TRI_TOO_LONG_REFUSE && c->data.too_long != TRI_TOO_LONG_TRUNCATE_PROMPT) return TRI_OK;
-    return tri_fail(TRI_BAD_CONFIG, "`data.too_long` %s goes with data.preferences; use cut, truncate or drop",
-                    too_long_uses_word(c->data.too_long));
-  }
-  TRI_TRY(check_preference_keys(c));
-  c->data.documents = TRI_DOCUMENTS_MASKED;
-  c->data.packing = TRI_PACKING_DOCUMENTS;
-  if (c->data.too_long == TRI_TOO_LONG_AUTO) c->data.too_long = TRI_TOO_LONG_REFUSE;
-  c->data.num_train = 1;
-  TRI_TRY(find_preferences(c, c->data.preferences, "preferences", c->data.train[0].path));
-  if (c->data.validation_preferences[0] == '\0') return TRI_OK;
-  return find_preferences(c, c->data.validation_preferences, "validation-preferences", c->data.validation);
-}
-
 /* A source alone has all samples, and all labels, whatever its weights. */
 static tri_status finish_sources(tri_run_config *c) {
   tri_train_source *train = c->data.train;
   tri_mixture_shares shares;
-  TRI_TRY(finish_preferences(c));
+  TRI_TRY(tri_preference_keys_finish(c));
   if (c->data.num_train == 0) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train`");

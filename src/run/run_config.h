@@ -121,9 +121,6 @@ tri_status tri_run_config_load(const char *path, const char *const *overrides, i
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
 
-/* Whether `data.preferences` is text that the run prepares when it begins, by its name: JSON lines. */
-bool tri_run_config_prepares(const char *preferences);
-
 /* Sets optimizer.steps where optimizer.epochs are given: the epochs of `samples` samples, rounded up to whole steps. A
  * warm-up that is longer is shortened. */
 tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "data/prepare.h"
+#include "run/preference_keys.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ static tri_status find_tokenizer(const tri_run_config *config, char out[TRI_PATH
 static tri_status prepare_some(const tri_run_config *config, const char *key, const char *from, const char *prefix) {
   char out[TRI_PATH_BYTES], tokenizer[TRI_PATH_BYTES];
   tri_prepare_report report = {0};
-  if (from[0] == '\0' || !tri_run_config_prepares(from)) return TRI_OK;
+  if (from[0] == '\0' || !tri_preferences_are_text(from)) return TRI_OK;
   if (!tri_path_exists(from)) return tri_fail(TRI_BAD_FILE, "`%s`: there is no file %s", key, from);
   TRI_TRY(find_tokenizer(config, tokenizer));
   memcpy(out, prefix, sizeof out);

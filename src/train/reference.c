@@ -121,6 +121,17 @@ static bool fits(const tri_training *t, const tri_preference_source *source, con
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
+/* Whether the reference is still there after updates: as the base of an adapter whose factors are all that is trained,
+ * and began as nothing. */
+static bool is_still_there(const tri_training *t) {
+  const tri_adapter *adapter = &t->config->model.tuning.adapter;
+  return adapter->rank > 0 && adapter->train.count == 0 && t->config->adapter_from[0] == '\0';
+}
+
+static tri_policy policy_of(const tri_training *t) {
+  return t->progress.updates > 0 ? TRI_POLICY_REFERENCE : TRI_POLICY_TRAINED;
+}
+
 /* Sequences [first, first + count) of the source, in order, to where their labels belong. */
 static tri_status compute_some(tri_training *t, const tri_preference_source *source, int64_t first, int64_t count,
                                double *rows, double *numbers) {
@@ -128,7 +139,7 @@ static tri_status compute_some(tri_training *t, const tri_preference_source *sou
   for (int mismatched = 0; mismatched <= (source->options.mismatched ? 1 : 0); mismatched++) {
     const tri_preference_at at = {source, first, true, mismatched == 1};
     const tri_feed feed = tri_preference_feed(&at);
-    TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, TRI_POLICY_TRAINED, rows));
+    TRI_TRY(tri_engine_log_probs(t->engine, &feed, count, policy_of(t), rows));
     for (int64_t s = 0; s < count && numbers != NULL; s++)
       TRI_TRY(tri_preference_store(&at, s, rows + s * sequence, numbers));
   }
@@ -203,7 +214,8 @@ static tri_status check_first(tri_training *t, const tri_preference_source *sour
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE. After updates there is no other way to the numbers than the file of the run's beginning. */
+/* COLLECTIVE. After updates of the reference itself there is no other way to the numbers than the file of the run's
+ * beginning. */
 static tri_status refuse(const tri_training *t, const char *path, bool there, const char *why) {
   if (!there) {
     return tri_fail(TRI_BAD_FILE,
@@ -228,7 +240,7 @@ tri_status tri_reference_open(tri_training *t, const tri_preference_source *sour
     state[1] = state[0] && fits(t, source, path, fingerprint, why);
   }
   TRI_TRY(tri_broadcast(world, 0, sizeof state, state));
-  if (t->progress.updates > 0 && state[1] == 0) {
+  if (t->progress.updates > 0 && state[1] == 0 && !is_still_there(t)) {
     return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, path, state[0] > 0, why) : TRI_OK);
   }
   if (state[1] > 0) {
@@ -238,6 +250,10 @@ tri_status tri_reference_open(tri_training *t, const tri_preference_source *sour
     if (same) return TRI_OK;
     tri_reference_close(source, *out);
     *out = NULL;
+  }
+  if (t->progress.updates > 0) {
+    tri_log("%s %s; it is computed again, from the base of the adapter", path,
+            state[0] > 0 ? "is not of this run and its data" : "is missing");
   }
   TRI_TRY(compute(t, source, name, path, fingerprint));
   return tri_common_status(world, map_file(path, source, out));

@@ -79,6 +79,25 @@ def test_adapters(tmp_path, wide, name, precision):
     assert ended(tmp_path / "parts") == ended(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["lora", "qlora"])
+def test_reference_numbers_of_an_adapter_are_computed_again(tmp_path, wide, name):
+    """The base is there as long as nothing else is trained: with factors skipped its numbers have the bits of the run's beginning."""
+    more = dict(adapter=ADAPTERS[name], precision="fp32", optimizer=dict(steps=4, lr=2e-2, warmup=0))
+    runs.train(tmp_path, wide, DPO, ["--stop-at", 2], **more)
+    before = (tmp_path / "run/reference.bin").read_bytes()
+    (tmp_path / "run/reference.bin").unlink()
+    said = trireme("train", tmp_path / "run.yaml").stderr
+    assert "reference.bin is missing; it is computed again, from the base of the adapter" in said
+    assert (tmp_path / "run/reference.bin").read_bytes() == before
+
+
+def test_what_is_trained_beside_an_adapter_is_no_reference(tmp_path, wide):
+    more = dict(adapter=ADAPTERS["lora, trained beside"], precision="fp32", optimizer=dict(steps=4, lr=2e-2, warmup=0))
+    runs.train(tmp_path, wide, DPO, ["--stop-at", 2], **more)
+    (tmp_path / "run/reference.bin").unlink()
+    check(trireme("train", tmp_path / "run.yaml", status=4), "/reference.bin is missing: it has the log-probabilities of the reference")
+
+
 def test_an_adapter_goes_on_from_factors(tmp_path, wide):
     """With `adapter.from` the reference is the base and those factors."""
     more = dict(optimizer=dict(steps=4, lr=2e-2, warmup=0))

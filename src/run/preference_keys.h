@@ -1,0 +1,14 @@
+/* Keys of a run file for preferences, and what they say together. */
+#ifndef TRI_RUN_PREFERENCE_KEYS_H
+#define TRI_RUN_PREFERENCE_KEYS_H
+
+#include "run/run_config.h"
+
+/* After the keys were read: checks what goes with an objective and what does not. Of preferences the corpus stands for
+ * data.train and data.validation, packed and with masked documents. */
+tri_status tri_preference_keys_finish(tri_run_config *config);
+
+/* Whether `data.preferences` is text that the run prepares when it begins, by its name: JSON lines. */
+bool tri_preferences_are_text(const char *preferences);
+
+#endif
