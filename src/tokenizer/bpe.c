@@ -27,6 +27,7 @@ static size_t begin_word(tri_bpe *bpe, const char *word, size_t bytes) {
   for (size_t i = 0; i < bytes; i++) {
     int32_t id = bpe->vocabulary->byte_ids[(uint8_t)word[i]];
     bool is_unknown = id < 0;
+    if (is_unknown && bpe->unknown < 0) continue; /* dropped, as Hugging Face's tokenizers do */
     if (is_unknown && was_unknown && bpe->fuse_unknown) continue;
     was_unknown = is_unknown;
     bpe->ids[count++] = is_unknown ? bpe->unknown : id;

@@ -155,7 +155,8 @@ static tri_status encode_long_word(void *context, const char *word, size_t bytes
 static tri_status encode_plain(tri_encoder *encoder, const char *text, size_t bytes) {
   const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
   if (vocabulary->characters) return tri_splitter_run(&encoder->splitter, text, bytes, encode_long_word, encoder);
-  if (vocabulary->merge_count > 0 || encoder->tokenizer->pretokenizer.count > 0 || encoder->tokenizer->unknown >= 0) {
+  if (vocabulary->merge_count > 0 || encoder->tokenizer->pretokenizer.count > 0 || encoder->tokenizer->unknown >= 0 ||
+      encoder->tokenizer->missing_bytes > 0) {
     return tri_splitter_run(&encoder->splitter, text, bytes, encode_word, encoder);
   }
   TRI_TRY(reserve(encoder->out, bytes)); /* every byte is a token */

@@ -62,19 +62,19 @@ static int32_t find_end_of_text(const tri_tokenizer *tokenizer) {
   return -1;
 }
 
-/* Every text has ids: a token for each byte, or an unknown one. */
-static tri_status check_bytes(const tri_tokenizer *tokenizer, const char *file) {
+/* Bytes that have neither a token nor an unknown one are dropped from texts, as other programs do. */
+static void count_missing(tri_tokenizer *tokenizer, const char *file) {
+  int first = -1;
   for (int byte = 0; byte < 256 && tokenizer->unknown < 0; byte++) {
     if (tokenizer->vocabulary.byte_ids[byte] >= 0) continue;
-    char letter[5] = {0};
-    tri_utf8_encode(tri_byte_letter((uint8_t)byte), letter);
-    return tri_fail(
-        TRI_BAD_FILE,
-        "%s: the vocabulary has no token \"%s\" for the byte 0x%02X, so that not every text can be encoded; "
-        "a byte-level vocabulary needs all 256",
-        file, letter, (unsigned)byte);
+    if (first < 0) first = byte;
+    tokenizer->missing_bytes++;
   }
-  return TRI_OK;
+  if (tokenizer->missing_bytes == 0) return;
+  tri_log(
+      "%s: the vocabulary has no token for %d of the 256 bytes (the first is 0x%02X); they are dropped from texts, as "
+      "other programs do",
+      file, tokenizer->missing_bytes, (unsigned)first);
 }
 
 static tri_status end_characters(tri_tokenizer *tokenizer, const char *file) {
@@ -91,7 +91,11 @@ static tri_status end_characters(tri_tokenizer *tokenizer, const char *file) {
 
 tri_status tri_tokenizer_end(tri_tokenizer *tokenizer, const char *file) {
   TRI_TRY(tri_vocabulary_index(&tokenizer->vocabulary));
-  TRI_TRY(tokenizer->vocabulary.characters ? end_characters(tokenizer, file) : check_bytes(tokenizer, file));
+  if (tokenizer->vocabulary.characters) {
+    TRI_TRY(end_characters(tokenizer, file));
+  } else {
+    count_missing(tokenizer, file);
+  }
   tokenizer->named_end = tokenizer->end_of_text = find_end_of_text(tokenizer);
   tokenizer->end_source = "its name";
   if (tokenizer->named_end >= 0) tokenizer->ends[tokenizer->num_ends++] = tokenizer->named_end;

@@ -30,6 +30,7 @@ struct tri_tokenizer {
   const char *end_source;
   int32_t ends[TRI_MOST_ENDS];
   int num_ends;
+  int missing_bytes; /* of a byte-level vocabulary without an unknown token: bytes that have none, and are dropped */
   int32_t beginning[TRI_MOST_BEGINNING]; /* what its post_processor begins texts with */
   int num_beginning;
   const char *other_class; /* with which transformers cuts texts otherwise; NULL: it reads tokenizer.json as here */

@@ -515,3 +515,21 @@ def test_same_vocabulary_is_learnt_from_repetitive_text(tmp_path):
         ours = Tokenizer.from_file(str(tmp_path / "ours.json"))
         assert ours.get_vocab() == reference.get_vocab(), seed
         assert json.loads(ours.to_str())["model"]["merges"] == json.loads(reference.to_str())["model"]["merges"], seed
+
+
+def test_bytes_without_a_token_are_dropped(tmp_path):
+    """SmolLM2's vocabulary lacks 21 of them, and has no unknown token; merges go across the gap."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    chance = random.Random(3)
+    for lacking in (1, 21, 200):
+        left = [letter for letter in alphabet if letter not in set(chance.sample(alphabet, lacking))]
+        pairs = sorted({(a, b) for a, b in zip(chance.sample(left, 40), chance.sample(left, 40))})
+        vocabulary = {token: i for i, token in enumerate([*left, *dict.fromkeys(a + b for a, b in pairs)])}
+        reference = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs))
+        reference.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        reference.decoder = decoders.ByteLevel()
+        path = tmp_path / f"lacks-{lacking}.json"
+        reference.save(str(path))
+        texts = ["", "a", "hello world", *("".join(chr(chance.choice([chance.randint(32, 126), chance.randint(0xA0, 0x2FF), chance.randint(0x4E00, 0x4FFF)]))
+                                                   for _ in range(chance.randint(1, 80))) for _ in range(60))]
+        same_ids(path, reference, texts, tmp_path)
