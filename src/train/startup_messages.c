@@ -39,8 +39,9 @@ static void announce_preferences(const tri_training *t) {
           units, noun, TRI_PLURAL(units), (long)source->per_epoch, TRI_PLURAL(source->per_epoch),
           (long)source->options.sequence);
   if (source->left_out > 0) {
-    tri_warn("%ld %s%s longer than a sequence of %ld tokens and left out (data.too_long: drop)", (long)source->left_out,
-             noun, source->left_out == 1 ? " is" : "s are", (long)source->options.sequence);
+    tri_warn("%ld %s%s longer than a sequence of %ld tokens and left out (data.too_long: %s)", (long)source->left_out,
+             noun, source->left_out == 1 ? " is" : "s are", (long)source->options.sequence,
+             tri_run_config_too_long(source->options.too_long));
   }
   if (source->shortened > 0) {
     tri_log("%ld %s%s longer than a sequence: the beginning of the prompts is cut (data.too_long: truncate_prompt)",

@@ -93,11 +93,14 @@ def draw_run(chance):
     model = draw_model(chance)
     device, precision = chance.choice([("cpu", "fp32"), ("cpu", "fp32"), ("cpu", "bf16"), ("reference", "fp64")])
     steps = chance.randint(15, 30 if device == "reference" else 80)
-    return dict(model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
+    objective = chance.choice([None, None, None, "dpo", "kto", "simpo"])
+    if objective:
+        model.pop("dropout", None)
+    return dict(objective=objective, model=model, layout=draw_layout(chance, model), device=device, precision=precision, seed=chance.randrange(1 << 30), threads=1,
                 optimizer=dict(global_batch=BATCH, steps=steps, lr=1e-3, warmup=chance.choice([0, 5]), decay=chance.choice(["cosine", "constant"])),
                 average=dict(every=chance.choice([0, 0, 1, 3]), decay=chance.choice([0, 0.9]), after=chance.choice([0, 4])),
                 evaluation=dict(every=chance.choice([0, 4, 7]), batches=1), checkpoint=draw_checkpoint(chance),
-                max_restarts=chance.choice([0, 0, 1, 2]), weights=chance.choice([None, None, (3, 1)]))
+                max_restarts=chance.choice([0, 0, 1, 2]), weights=None if objective else chance.choice([None, None, (3, 1)]))
 
 
 def undisturbed_run(run):
@@ -106,13 +109,17 @@ def undisturbed_run(run):
 
 
 def write_run(path, run, corpus, output):
-    """With weights it trains on a mixture of both corpora that there are."""
+    """With weights it trains on a mixture of both corpora that there are; with an objective on their preferences."""
     run = dict(run)
-    weights = run.pop("weights")
+    weights, objective = run.pop("weights"), run.pop("objective")
     train = str(corpus / "train")
     if weights:
         train = [dict(path=str(corpus / name), weight=weight) for name, weight in zip(("train", "validation"), weights)]
-    whole = {**run, "data": dict(train=train, validation=str(corpus / "validation"), sequence=SEQUENCE), "output": str(output)}
+    data = dict(train=train, validation=str(corpus / "validation"), sequence=SEQUENCE)
+    if objective:
+        run["objective"] = dict(name=objective)
+        data = dict(preferences=str(corpus / "pairs/train"), validation_preferences=str(corpus / "pairs/validation"), sequence=SEQUENCE)
+    whole = {**run, "data": data, "output": str(output)}
     path.write_text(json.dumps(whole))
     return path
 
@@ -122,4 +129,4 @@ def words_of(run):
     changed = [f"{key}={value}" for key, value in layout.items() if value not in (1, False, 0, "none", "1f1b", "gather") and key != "bucket_bytes"]
     return (f"{model['family']} {model['num_layers']}x{model['hidden_size']} {run['device']} {run['precision']}, {run['optimizer']['steps']} steps, "
             f"{ranks_of(layout)} ranks ({','.join(changed) or 'plain'}), checkpoint {','.join(f'{k}={v}' for k, v in checkpoint.items())}"
-            f"{', a mixture' if run['weights'] else ''}{', an average' if run['average']['every'] else ''}")
+            f"{', ' + run['objective'] if run['objective'] else ''}{', a mixture' if run['weights'] else ''}{', an average' if run['average']['every'] else ''}")

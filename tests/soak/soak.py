@@ -206,6 +206,10 @@ def make_corpora(folder):
         text.write_text("".join(f"Line {i}: the {word} pull {i * 7919 % 1000} times.\n" for i in range(1500)))
         out.append(folder / f"corpus-{number}")
         subprocess.run([TRIREME, "prepare", "--tokenizer", "bytes", "--out", out[-1], text], check=True, capture_output=True)
+        pairs = folder / f"{number}.jsonl"
+        pairs.write_text("".join(json.dumps(dict(prompt=f"{i}:", chosen=f" {word[:2 + i % 5]}", rejected=f" {i * 7 % 90}")) + "\n" for i in range(400)))
+        subprocess.run([TRIREME, "prepare", "--preferences", "--tokenizer", "bytes", "--validation", "0.1", "--out", out[-1] / "pairs", pairs], check=True,
+                       capture_output=True)
     return out
 
 
