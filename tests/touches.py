@@ -65,7 +65,8 @@ TOUCHES = {
     "src/device/emulated": ["gpu/*", "oracle/test_gpu_choice.py", "oracle/test_device_faults.py", "oracle/test_kernel_check.py", "emulated/*"],
     "src/device/kinds": ["oracle/test_program_for_tests.py", "oracle/test_kernel_check.py"],
     "src/device/guarded": ["guarded/*", "oracle/test_attention.py", "comm/exchange-*"],
-    "src/device/preference.h": ["oracle/test_preference_losses.py"],
+    "src/device/completions.h": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
+    "src/device/preference.h": ["oracle/test_preference_losses.py", "oracle/test_preference_layouts.py"],
     "src/device/reference": [
         "oracle/test_attention.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_nf4.py",
         "oracle/test_optimizers.py", "gpu/kernel-check-*"],
@@ -81,6 +82,8 @@ TOUCHES = {
         "oracle/test_families.py", "oracle/test_config_keys.py", "oracle/test_parity.py", "oracle/test_expert_models.py", "oracle/test_model_folder.py",
         "oracle/test_lora.py", "oracle/test_extension_guides.py", "oracle/test_folders.py", "oracle/test_refused_there.py"],
     "src/model/preference_losses.c": ["oracle/test_preference_losses.py"],
+    "src/model/objective.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py", "oracle/test_each_layout.py"],
+    "src/model/objective_config.c": ["oracle/test_preference_training.py", "oracle/test_bad_input.py", "oracle/test_plan.py"],
     "src/ops": [
         "oracle/test_parity.py", "oracle/test_recompute.py", "oracle/test_each_layout.py", "oracle/test_families.py", "oracle/test_context.py", "oracle/test_experts.py",
         "oracle/test_expert_models.py", "oracle/test_lora.py", "oracle/test_layouts.py", "guarded/test_context.py",
@@ -93,7 +96,7 @@ TOUCHES = {
     "src/recovery": [
         "oracle/test_resume.py", "oracle/test_ranks.py", "oracle/test_damaged_checkpoints.py", "oracle/test_divergence.py", "oracle/test_output.py",
         "guarded/test_resume.py", "guarded/test_ranks.py"],
-    "src/report": ["oracle/test_run_messages.py", "oracle/test_newcomers.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
+    "src/report": ["oracle/test_run_messages.py", "oracle/test_preference_runs.py", "oracle/test_newcomers.py", "oracle/test_tensorboard.py", "oracle/test_follow_metrics.py", "oracle/test_ranks.py"],
     "src/run": ["oracle/test_output.py", "oracle/test_epochs.py", "oracle/test_bad_input.py", "oracle/test_extreme_numbers.py", "oracle/test_golden.py"],
     "src/schedule": [
         "oracle/test_layouts.py", "oracle/test_golden.py", "oracle/test_instructions.py", "oracle/test_parity.py",
@@ -104,6 +107,9 @@ TOUCHES = {
         "oracle/test_resume.py", "oracle/test_learning_rate.py", "oracle/test_divergence.py", "oracle/test_early_stop.py",
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_gemm_choices.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",
         "oracle/test_ranks.py", "oracle/test_run_messages.py", "guarded/test_resume.py"],
+    "src/train/preference.c": ["oracle/test_preference_*.py"],
+    "src/train/preference_data.c": ["oracle/test_preference_*.py"],
+    "src/train/reference.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py"],
     "src/tokenizer/folder.c": ["oracle/test_text_ends.py", "oracle/test_chat.py", "oracle/test_generate.py"],
     "src/tune": ["oracle/test_tune.py", "oracle/test_newcomers.py", "oracle/test_suggest.py", "oracle/test_plan_tuned.py", "guarded/test_tune.py"],
 
@@ -124,9 +130,11 @@ TOUCHES = {
     "docs/adding-an-activation.md": ["oracle/test_extension_guides.py", "oracle/test_docs_site.py"],
     "docs/adding-an-optimizer.md": ["oracle/test_extension_guides.py", "oracle/test_docs_site.py"],
     "docs/families.md": ["oracle/test_families.py", "oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
+    "docs/preferences.md": ["oracle/test_preference_pages.py", "oracle/test_docs_site.py"],
     "docs/validation.md": ["oracle/test_plan.py", "oracle/test_docs_site.py", "oracle/test_printed_commands.py"],
     "examples": ["oracle/test_install.py", "oracle/test_docs_site.py"],
     "src/cli/running/new.c": ["oracle/test_new.py", "oracle/test_options.py"],
+    "examples/preferences": ["oracle/test_preference_pages.py", "oracle/test_docs_site.py"],
     "examples/finetuning": ["oracle/test_finetuning.py", "oracle/test_docs_site.py"],
     "configs/runs": ["oracle/test_finetuning.py", "oracle/test_man_examples.py"],
     "docs/finetuning.md": ["oracle/test_finetuning.py", "oracle/test_docs_site.py"],

@@ -230,7 +230,7 @@ def test_wrong_files_after_steps(tmp_path, gone_on, name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_wrong_files_before_the_first_update(tmp_path, made, name):
-    """They are computed anew."""
+    """They are computed again."""
     path = runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=2))
     trireme("train", path)
     expected, file = ended(tmp_path), tmp_path / "run/reference.bin"
