@@ -163,6 +163,7 @@ CORE = {
         "checkpoint": ["oracle/test_early_stop.py::test_the_best_is_a_model"],
         "samples": [SAMPLES],
         "adapter": ["oracle/test_lora.py::test_gradients_of_factors_are_products[gpt2]"],
+        "objective": ["oracle/test_preference_training.py::test_ten_steps[dpo-fp64]", "oracle/test_preference_training.py::test_ten_steps[kto-fp64]"],
     },
     "promises": {
         "recompute": ["oracle/test_recompute.py::test_one_rank[olmo2]"],
