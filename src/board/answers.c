@@ -67,12 +67,21 @@ static tri_status locate_board_item(tri_board *board, int64_t number, tri_found_
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static json_t *last_of(const tri_series *s, tri_board_column column) {
-  for (int64_t i = s->count - 1; i >= 0; i--) {
-    double value = tri_series_value(s, column, i);
-    if (isfinite(value)) return json_real(value);
+static json_t *last_of(const tri_series *s, int64_t column) {
+  const float *values = tri_series_values(s, column);
+  for (int64_t i = values == NULL ? -1 : s->count - 1; i >= 0; i--) {
+    if (isfinite(values[i])) return json_real((double)values[i]);
   }
   return json_null();
+}
+
+/* The last value of each named number. */
+static json_t *named_of(const tri_series *s) {
+  json_t *out = json_object();
+  for (int64_t k = 0; k < s->num_named; k++) {
+    json_object_set_new(out, s->named[k].name, last_of(s, TRI_BOARD_COLUMNS + k));
+  }
+  return out;
 }
 
 /* The mean of the last few. */
@@ -163,6 +172,7 @@ static void list_metrics(const tri_series *s, json_t *out) {
   json_object_set_new(out, "mfu", recent_of(s, TRI_BOARD_MFU));
   json_object_set_new(out, "peak_bytes", tri_json_number(most_of(s, TRI_BOARD_PEAK_BYTES)));
   json_object_set_new(out, "bad_steps", last_of(s, TRI_BOARD_BAD_STEPS));
+  if (s->num_named > 0) json_object_set_new(out, "named", named_of(s));
   json_object_set_new(out, "rewinds", json_integer(s->rewinds));
   json_object_set_new(out, "odd_lines", json_integer(s->num_odd));
   json_object_set_new(out, "unread_bytes", json_integer(s->bytes - s->offset));
@@ -183,6 +193,7 @@ static void list_run(const tri_board_item *item, json_t *out) {
   json_object_set_new(out, "state", json_string(state));
   json_object_set_new(out, "reason", reason_of(item, state));
   json_object_set_new(out, "planned_steps", item->planned > 0 ? json_integer(item->planned) : json_null());
+  json_object_set_new(out, "objective", item->objective[0] != '\0' ? json_string(item->objective) : json_null());
   json_object_set_new(out, "quiet_s", tri_json_number(round(item->quiet_s)));
   json_object_set_new(out, "failed", json_boolean(item->failures != 0));
   json_object_set_new(out, "config", json_integer(item->config));
@@ -322,6 +333,9 @@ static void put_run(FILE *to, const curves *c, const tri_board_item *item, int64
   for (int column = 0; column < TRI_BOARD_COLUMNS; column++) {
     put_column(to, tri_board_column_name((tri_board_column)column), c->places, &c->buckets[column * points], points);
   }
+  for (int64_t k = 0; k < s->num_named; k++) {
+    put_column(to, s->named[k].name, c->places, &c->buckets[(TRI_BOARD_COLUMNS + k) * points], points);
+  }
   put_bad_steps(to, s, c->request->axis);
   put_checkpoints(to, item, c->request->axis);
   fprintf(to, "}");
@@ -352,7 +366,8 @@ tri_status tri_board_answer_series(tri_board *board, const tri_bucket_request *r
   tri_answer answer = {0};
   const size_t points = (size_t)request->points;
   TRI_TRY_GOTO(tri_alloc("curves", points, sizeof *c.places, &c.places), done);
-  TRI_TRY_GOTO(tri_alloc("curves", points * TRI_BOARD_COLUMNS, sizeof *c.buckets, &c.buckets), done);
+  TRI_TRY_GOTO(tri_alloc("curves", points * (TRI_BOARD_COLUMNS + TRI_BOARD_NAMED), sizeof *c.buckets, &c.buckets),
+               done);
   to = open_memstream(&answer.text, &answer.bytes);
   if (to == NULL) {
     status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: curves");

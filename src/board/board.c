@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A step takes 64 bytes of memory or so, and its line a dozen where somebody has written it to that end. */
+/* A step takes 64 bytes of memory or so, four more for each named number (TRI_BOARD_NAMED), and its line a dozen where
+ * somebody has written it to that end. */
 enum {
   SLICE_BYTES = 4 << 20,
   MOST_SUMMARY_BYTES = 1 << 18,
@@ -237,7 +238,10 @@ static void look_at_config(tri_board_item *item) {
   const int64_t version = version_in(item, "config.yaml");
   if (version == item->config) return;
   item->config = version;
-  item->planned = place_in(item, "config.yaml", relative) == TRI_OK ? tri_board_planned_steps(item->root, relative) : 0;
+  item->planned = 0;
+  item->objective[0] = '\0';
+  if (place_in(item, "config.yaml", relative) != TRI_OK) return;
+  tri_board_read_config(item->root, relative, &item->planned, item->objective);
 }
 
 static void look_at_failures(tri_board_item *item) {

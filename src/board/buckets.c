@@ -48,24 +48,30 @@ static int64_t bucket_of(const tri_bucket_request *r, double x) {
 void tri_series_buckets(const tri_series *s, const tri_bucket_request *request, tri_bucket_place *places,
                         tri_bucket *buckets) {
   tri_bucket_request r = *request;
-  mean means[TRI_BOARD_COLUMNS] = {{0}};
+  const float *values[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED];
+  bool smoothed[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED];
+  mean means[TRI_BOARD_COLUMNS + TRI_BOARD_NAMED] = {{0}};
+  const int64_t columns = TRI_BOARD_COLUMNS + s->num_named;
   memset(places, 0, (size_t)r.points * sizeof *places);
-  memset(buckets, 0, (size_t)r.points * TRI_BOARD_COLUMNS * sizeof *buckets);
+  memset(buckets, 0, (size_t)(r.points * columns) * sizeof *buckets);
   if (s->count == 0) return;
   if (isnan(r.from)) r.from = tri_series_place(s, r.axis, 0);
   if (isnan(r.to)) r.to = tri_series_place(s, r.axis, s->count - 1);
   const double keep = r.smoothing > 1 ? 1 - 1 / r.smoothing : 0;
+  for (int64_t c = 0; c < columns; c++) {
+    values[c] = tri_series_values(s, c);
+    smoothed[c] = keep > 0 && tri_series_is_noisy(s, c);
+  }
   for (int64_t i = 0; i < s->count; i++) {
     double x = tri_series_place(s, r.axis, i);
     int64_t at = bucket_of(&r, x);
     if (at >= 0) bucket_place_add(&places[at], x);
-    for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
-      if (s->columns[c] == NULL) continue;
-      double value = (double)s->columns[c][i];
+    for (int64_t c = 0; c < columns; c++) {
+      if (values[c] == NULL) continue;
+      double value = (double)values[c][i];
       if (!isfinite(value)) continue;
-      bool smoothed = keep > 0 && tri_board_column_is_noisy((tri_board_column)c);
-      double shown = smoothed ? mean_after(&means[c], keep, value) : value;
-      if (at >= 0) bucket_add(&buckets[c * r.points + at], value, shown, smoothed);
+      double shown = smoothed[c] ? mean_after(&means[c], keep, value) : value;
+      if (at >= 0) bucket_add(&buckets[c * r.points + at], value, shown, smoothed[c]);
     }
   }
 }

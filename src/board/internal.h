@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-enum { TRI_BOARD_REASON_BYTES = 600 };
+enum { TRI_BOARD_REASON_BYTES = 600, TRI_BOARD_OBJECTIVE_BYTES = 32 };
 
 typedef struct tri_board_checkpoint {
   int64_t step;
@@ -27,13 +27,14 @@ typedef struct tri_board_item {
   bool said_full;  /* that the series holds as much as it may */
   json_t *summary; /* NULL: the run has not ended */
   struct timespec summary_changed;
-  int64_t samples, config, failures;   /* another number whenever the file is; 0: there is none */
-  int64_t planned;                     /* optimizer.steps; 0: not known */
-  char reason[TRI_BOARD_REASON_BYTES]; /* of the last failure in failures.txt */
-  struct timespec failed;              /* when failures.txt was written */
-  bool locked;                         /* somebody writes there, or has died there */
-  struct timespec touched;             /* the lock */
-  double quiet_s;                      /* since somebody has written metrics, or touched the lock */
+  int64_t samples, config, failures;         /* another number whenever the file is; 0: there is none */
+  int64_t planned;                           /* optimizer.steps; 0: not known */
+  char objective[TRI_BOARD_OBJECTIVE_BYTES]; /* objective.name; "": cross_entropy, or not known */
+  char reason[TRI_BOARD_REASON_BYTES];       /* of the last failure in failures.txt */
+  struct timespec failed;                    /* when failures.txt was written */
+  bool locked;                               /* somebody writes there, or has died there */
+  struct timespec touched;                   /* the lock */
+  double quiet_s;                            /* since somebody has written metrics, or touched the lock */
   tri_board_checkpoint *checkpoints;
   int64_t num_checkpoints;
 } tri_board_item;
@@ -56,8 +57,10 @@ void tri_board_unlock(tri_board *board);
 
 /* At most that many bytes from a file's end; *cut says that there are more. Release *out with tri_free. */
 tri_status tri_board_read_end(const char *root, const char *relative, size_t most_bytes, char **out, bool *cut);
-/* The steps of the whole run by its config.yaml; 0 if it does not say. */
-int64_t tri_board_planned_steps(const char *root, const char *relative);
+/* What the board says of a config.yaml: the steps of the whole run, 0 if it does not say, and its objective, "" if that
+ * is cross_entropy or not said. */
+void tri_board_read_config(const char *root, const char *relative, int64_t *steps,
+                           char objective[TRI_BOARD_OBJECTIVE_BYTES]);
 /* The first sentence of what was added last to a failures.txt; "" if there is none. */
 void tri_board_reason(const char *root, const char *relative, char out[TRI_BOARD_REASON_BYTES]);
 

@@ -221,6 +221,28 @@ static int column_of(const char *text, size_t bytes, int *next) {
   return -1;
 }
 
+static bool is_of_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '.';
+}
+
+/* "a/b", "a/b/c" and so on. */
+static bool is_name(const char *text, size_t bytes) {
+  int64_t slashes = 0;
+  bool inside = false; /* of a part */
+  if (bytes >= TRI_BOARD_NAME_BYTES) return false;
+  for (size_t i = 0; i < bytes; i++) {
+    if (!is_of_name(text[i]) && (text[i] != '/' || !inside)) return false;
+    inside = text[i] != '/';
+    slashes += !inside;
+  }
+  return inside && slashes > 0;
+}
+
+static void take_named(tri_board_line *out, const char *key, size_t bytes, double value) {
+  if (out->num_named == TRI_BOARD_NAMED || !is_name(key, bytes)) return;
+  out->named[out->num_named++] = (tri_board_named){key, bytes, value};
+}
+
 bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
   rest r = {line, line + bytes};
   int next = 0;
@@ -228,6 +250,7 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
   out->step = out->tokens = 0;
   out->share = NULL;
   out->share_bytes = 0;
+  out->num_named = 0;
   for (int i = 0; i < TRI_BOARD_COLUMNS; i++) out->values[i] = NAN;
   if (!is_next(&r, '{')) return false;
   do {
@@ -251,6 +274,7 @@ bool tri_board_line_read(const char *line, size_t bytes, tri_board_line *out) {
     if (is_key(key, key_bytes, "tokens") && value.is_whole && value.whole > 0) out->tokens = value.whole;
     int column = column_of(key, key_bytes, &next);
     if (column >= 0) out->values[column] = value.value;
+    if (column < 0) take_named(out, key, key_bytes, value.value);
   } while (is_next(&r, ','));
   if (!is_next(&r, '}')) return false;
   pass_spaces(&r);

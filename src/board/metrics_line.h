@@ -21,6 +21,7 @@
   X(MFU, mfu, true)                                                                                                    \
   X(PEAK_BYTES, peak_bytes, false)                                                                                     \
   X(BAD_STEPS, bad_steps, false)                                                                                       \
+  X(KL, kl, true)                                                                                                      \
   X(ROUTER_LOSS, router_loss, true)                                                                                    \
   X(EXPERT_LOAD, expert_load, true)                                                                                    \
   X(EXPERT_EVENNESS, expert_evenness, true)                                                                            \
@@ -34,16 +35,27 @@
   X(SOURCE_8, source_8, false)
 #define TRI_BOARD_COLUMN_VALUE(VALUE, key, noisy) TRI_BOARD_##VALUE,
 typedef enum tri_board_column { TRI_BOARD_COLUMN_ROWS(TRI_BOARD_COLUMN_VALUE) } tri_board_column;
-enum { TRI_BOARD_COLUMNS = 20, TRI_BOARD_OWN_COLUMNS = 10 /* with a key of their own */, TRI_BOARD_SOURCES = 8 };
+enum { TRI_BOARD_COLUMNS = 21, TRI_BOARD_OWN_COLUMNS = 11 /* with a key of their own */, TRI_BOARD_SOURCES = 8 };
 
 /* The name in the file and on the page. */
 const char *tri_board_column_name(tri_board_column column);
 bool tri_board_column_is_noisy(tri_board_column column);
 
+/* A number under a name such as "rewards/chosen", whatever the name: parts of letters, digits, '_', '-' and '.', with a
+ * '/' between them. */
+enum { TRI_BOARD_NAMED = 24 /* of a line, and of a run */, TRI_BOARD_NAME_BYTES = 64 };
+typedef struct tri_board_named {
+  const char *name; /* in the line */
+  size_t bytes;     /* of the name, fewer than TRI_BOARD_NAME_BYTES */
+  double value;
+} tri_board_named;
+
 typedef struct tri_board_line {
   int64_t step, tokens;
   double values[TRI_BOARD_COLUMNS]; /* NaN if the line has none, or null */
-  const char *share;                /* where time went, an object as it is written in the line; NULL: it says nothing */
+  tri_board_named named[TRI_BOARD_NAMED];
+  int64_t num_named;
+  const char *share; /* where time went, an object as it is written in the line; NULL: it says nothing */
   size_t share_bytes;
 } tri_board_line;
 

@@ -33,22 +33,59 @@ static tri_status make_room(tri_series *s) {
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
     if (s->columns[c] != NULL) TRI_TRY(grow_column(s, sizeof *s->columns[c], &s->columns[c], &room));
   }
+  for (int64_t k = 0; k < s->num_named; k++) {
+    TRI_TRY(grow_column(s, sizeof *s->named[k].values, &s->named[k].values, &room));
+  }
   s->room = room;
   return TRI_OK;
 }
 
 /* Of steps that had no such value. */
-static tri_status begin_column(tri_series *s, int column) {
-  TRI_TRY(tri_alloc("the metrics of a run", (size_t)s->room, sizeof *s->columns[column], &s->columns[column]));
-  for (int64_t i = 0; i < s->count; i++) s->columns[column][i] = NAN;
+static tri_status begin_column(const tri_series *s, float **column) {
+  TRI_TRY(tri_alloc("the metrics of a run", (size_t)s->room, sizeof **column, column));
+  for (int64_t i = 0; i < s->count; i++) (*column)[i] = NAN;
   return TRI_OK;
 }
 
 static tri_status make_columns(tri_series *s, const tri_board_line *line) {
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
-    if (s->columns[c] == NULL && isfinite(line->values[c])) TRI_TRY(begin_column(s, c));
+    if (s->columns[c] == NULL && isfinite(line->values[c])) TRI_TRY(begin_column(s, &s->columns[c]));
   }
   return TRI_OK;
+}
+
+static bool is_named(const tri_series_named *column, const tri_board_named *number) {
+  return strncmp(column->name, number->name, number->bytes) == 0 && column->name[number->bytes] == '\0';
+}
+
+/* Most lines have the same names in the same order: the `likely`-th is looked at first. -1: there is none. */
+static int64_t named_column(const tri_series *s, const tri_board_named *number, int64_t likely) {
+  if (likely < s->num_named && is_named(&s->named[likely], number)) return likely;
+  for (int64_t k = 0; k < s->num_named; k++) {
+    if (is_named(&s->named[k], number)) return k;
+  }
+  return -1;
+}
+
+static tri_status make_named(tri_series *s, const tri_board_line *line) {
+  for (int64_t i = 0; i < line->num_named; i++) {
+    const tri_board_named *number = &line->named[i];
+    if (s->num_named == TRI_BOARD_NAMED || !isfinite(number->value) || named_column(s, number, i) >= 0) continue;
+    tri_series_named *column = &s->named[s->num_named];
+    TRI_TRY(begin_column(s, &column->values));
+    memcpy(column->name, number->name, number->bytes);
+    column->name[number->bytes] = '\0';
+    s->num_named++;
+  }
+  return TRI_OK;
+}
+
+static void add_named(tri_series *s, const tri_board_line *line, int64_t at) {
+  for (int64_t k = 0; k < s->num_named; k++) s->named[k].values[at] = NAN;
+  for (int64_t i = 0; i < line->num_named; i++) {
+    const int64_t column = named_column(s, &line->named[i], i);
+    if (column >= 0) s->named[column].values[at] = (float)line->named[i].value;
+  }
 }
 
 /* How many of the steps held come before this one. */
@@ -82,6 +119,7 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   }
   TRI_TRY(make_room(s));
   TRI_TRY(make_columns(s, line));
+  TRI_TRY(make_named(s, line));
   TRI_TRY(keep_share(s, line));
   int64_t at = s->count++;
   double step_s = line->values[TRI_BOARD_STEP_S];
@@ -92,6 +130,7 @@ static tri_status add_line(tri_series *s, const tri_board_line *line) {
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) {
     if (s->columns[c] != NULL) s->columns[c][at] = (float)line->values[c];
   }
+  add_named(s, line, at);
   return TRI_OK;
 }
 
@@ -99,11 +138,28 @@ double tri_series_value(const tri_series *s, tri_board_column column, int64_t i)
   return s->columns[column] == NULL ? NAN : (double)s->columns[column][i];
 }
 
+const float *tri_series_values(const tri_series *s, int64_t column) {
+  return column < TRI_BOARD_COLUMNS ? s->columns[column] : s->named[column - TRI_BOARD_COLUMNS].values;
+}
+
+bool tri_series_is_noisy(const tri_series *s, int64_t column) {
+  static const char held_out[] = "validation/";
+  if (column < TRI_BOARD_COLUMNS) return tri_board_column_is_noisy((tri_board_column)column);
+  return strncmp(s->named[column - TRI_BOARD_COLUMNS].name, held_out, sizeof held_out - 1) != 0;
+}
+
+static void drop_named(tri_series *s) {
+  for (int64_t k = 0; k < s->num_named; k++) tri_free(s->named[k].values);
+  memset(s->named, 0, sizeof s->named);
+  s->num_named = 0;
+}
+
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static void forget(tri_series *s) {
   if (s->offset > 0) s->rewinds++;
   s->count = s->num_odd = s->offset = 0;
+  drop_named(s); /* another run may have others */
   tri_free(s->share);
   s->share = NULL;
   s->tail_bytes = 0;
@@ -196,5 +252,6 @@ void tri_series_release(tri_series *s) {
   tri_free(s->seconds);
   tri_free(s->share);
   for (int c = 0; c < TRI_BOARD_COLUMNS; c++) tri_free(s->columns[c]);
+  drop_named(s);
   *s = (tri_series){0};
 }

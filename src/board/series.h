@@ -13,6 +13,12 @@
 
 enum { TRI_SERIES_TAIL_BYTES = 64 };
 
+/* Numbers under a name that only some kinds of training have. */
+typedef struct tri_series_named {
+  char name[TRI_BOARD_NAME_BYTES];
+  float *values;
+} tri_series_named;
+
 /* Starts as {.root = ..., .path = ...}. */
 typedef struct tri_series {
   const char *root;          /* a folder that others may write in, and outlives this */
@@ -20,7 +26,9 @@ typedef struct tri_series {
   /* [count], by rising step; seconds is how long the steps up to this one took together. */
   int64_t *steps, *tokens;
   double *seconds;
-  float *columns[TRI_BOARD_COLUMNS]; /* NULL until there is a value that is finite: most runs have no experts */
+  float *columns[TRI_BOARD_COLUMNS];       /* NULL until there is a value that is finite: most runs have no experts */
+  tri_series_named named[TRI_BOARD_NAMED]; /* the first names that came; others are passed over */
+  int64_t num_named;
   int64_t count, room;
   char *share;     /* where time went, by the last line that says it: JSON, or NULL */
   int64_t most;    /* of `count`: when it is reached nothing is read on; 0: no limit */
@@ -74,14 +82,19 @@ typedef struct tri_bucket_place {
   double first, last; /* of their places on the axis */
 } tri_bucket_place;
 
-/* LOCAL. places[points], and buckets[TRI_BOARD_COLUMNS][points] one column behind the other. An exponential mean begins
- * at the first step whatever is looked at, and counts what it has: after n values the k-th last weighs w^k / (sum of
- * all w^k), w = 1 - 1 / smoothing. */
+/* LOCAL. places[points], and buckets[TRI_BOARD_COLUMNS + num_named][points] one column behind the other. An exponential
+ * mean begins at the first step whatever is looked at, and counts what it has: after n values the k-th last weighs w^k
+ * / (sum of all w^k), w = 1 - 1 / smoothing. */
 void tri_series_buckets(const tri_series *series, const tri_bucket_request *request, tri_bucket_place *places,
                         tri_bucket *buckets);
 
 /* The i-th step's value in a column, or NaN. */
 double tri_series_value(const tri_series *series, tri_board_column column, int64_t i);
+
+/* The values of a column, or, from TRI_BOARD_COLUMNS on, of a named number [count]; NULL: there are none. */
+const float *tri_series_values(const tri_series *series, int64_t column);
+/* Whether a mean over many steps says more: not of what is measured rarely, on held-out samples. */
+bool tri_series_is_noisy(const tri_series *series, int64_t column);
 
 /* Where the i-th step lies. */
 double tri_series_place(const tri_series *series, tri_board_axis axis, int64_t i);

@@ -1,4 +1,4 @@
-/* What the words beside a run's metrics say: how many steps it is to make, and why it failed. */
+/* What the words beside a run's metrics say: how many steps it is to make, by which objective, and why it failed. */
 #include "board/internal.h"
 
 #include "base/memory.h"
@@ -36,28 +36,45 @@ static const char *line_after(const char *line) {
 
 /* ---- config.yaml ------------------------------------------------------------------------------------------------- */
 
-/* As a run writes it: `steps:` in the section `optimizer:`, where they follow from epochs as a comment. */
-static int64_t steps_in(const char *text) {
-  static const char *const keys[] = {"  steps: ", "  # steps: "};
+/* Behind "  KEY: " in a section, as a run writes it; NULL if it is not there. */
+static const char *value_in(const char *text, const char *section, const char *key) {
   bool inside = false;
   for (const char *line = text; line != NULL; line = line_after(line)) {
-    if (isalpha((unsigned char)*line)) inside = strncmp(line, "optimizer:", strlen("optimizer:")) == 0;
-    for (size_t i = 0; inside && i < sizeof keys / sizeof keys[0]; i++) {
-      if (strncmp(line, keys[i], strlen(keys[i])) != 0) continue;
-      long long steps = strtoll(line + strlen(keys[i]), NULL, 10);
-      return steps > 0 && steps <= INT64_C(1) << 53 ? steps : 0;
-    }
+    if (isalpha((unsigned char)*line)) inside = strncmp(line, section, strlen(section)) == 0;
+    if (inside && strncmp(line, key, strlen(key)) == 0) return line + strlen(key);
   }
-  return 0;
+  return NULL;
 }
 
-int64_t tri_board_planned_steps(const char *root, const char *relative) {
+/* Where they follow from epochs they stand as a comment. */
+static int64_t steps_in(const char *text) {
+  const char *value = value_in(text, "optimizer:", "  steps: ");
+  if (value == NULL) value = value_in(text, "optimizer:", "  # steps: ");
+  const long long steps = value == NULL ? 0 : strtoll(value, NULL, 10);
+  return steps > 0 && steps <= INT64_C(1) << 53 ? steps : 0;
+}
+
+static void copy_objective(const char *text, char out[TRI_BOARD_OBJECTIVE_BYTES]) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  const char *value = value_in(text, "objective:", "  name: ");
+  const size_t bytes = value == NULL ? 0 : strspn(value, letters);
+  out[0] = '\0';
+  if (bytes == 0 || bytes >= TRI_BOARD_OBJECTIVE_BYTES) return;
+  memcpy(out, value, bytes);
+  out[bytes] = '\0';
+  if (strcmp(out, "cross_entropy") == 0) out[0] = '\0';
+}
+
+void tri_board_read_config(const char *root, const char *relative, int64_t *steps,
+                           char objective[TRI_BOARD_OBJECTIVE_BYTES]) {
   char *text = NULL;
   size_t bytes = 0;
-  if (tri_file_read_below(root, relative, MOST_CONFIG_BYTES, &text, &bytes) != TRI_OK) return 0;
-  int64_t steps = steps_in(text);
+  *steps = 0;
+  objective[0] = '\0';
+  if (tri_file_read_below(root, relative, MOST_CONFIG_BYTES, &text, &bytes) != TRI_OK) return;
+  *steps = steps_in(text);
+  copy_objective(text, objective);
   tri_free(text);
-  return steps;
 }
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */

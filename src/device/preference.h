@@ -46,6 +46,8 @@
 
 #define TRI_PREFERENCE_VALUE(VALUE, ...) TRI_PREFERENCE_##VALUE,
 typedef enum tri_preference_loss { TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_VALUE) } tri_preference_loss;
+#define TRI_PREFERENCE_ONE_(...) +1
+enum { TRI_NUM_PREFERENCE_LOSSES = 0 TRI_PREFERENCE_LOSSES(TRI_PREFERENCE_ONE_) };
 
 typedef struct tri_preference_settings {
   int32_t loss; /* a tri_preference_loss */

@@ -301,6 +301,7 @@ tri_search_request tri_plan_options_search(const tri_plan_options *o) {
                               .sequence = o->sequence,
                               .precision = o->precision,
                               .optimizer = &o->trained.optimizer,
+                              .objective = &o->trained.objective.trained,
                               .masked = o->lengths != NULL,
                               .masked_attention_fraction = o->masked_attention_fraction,
                               .drawn = o->drawn.table,

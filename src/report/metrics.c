@@ -21,9 +21,10 @@ struct tri_metrics {
   tri_event_file *events;
   char path[TRI_PATH_BYTES];
   tri_step_metrics last;
-  double validation_loss; /* the last there was, or NaN */
-  int64_t steps_here;     /* written by this process */
-  double first_end_s;     /* when the first of them had ended */
+  double validation_loss;    /* the last there was, or NaN */
+  tri_named_metric accuracy; /* TRI_ACCURACY of `last`, which points to it if it has one */
+  int64_t steps_here;        /* written by this process */
+  double first_end_s;        /* when the first of them had ended */
 };
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -239,6 +240,36 @@ static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
+/* Under the names that they have in the file. */
+static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
+  for (int64_t i = 0; i < step->num_named; i++) {
+    const tri_scalar scalar = {step->named[i].name, step->named[i].value};
+    TRI_TRY(tri_event_file_scalars(metrics->events, step->step, &scalar, 1));
+  }
+  return TRI_OK;
+}
+
+static const tri_named_metric *find_named(const tri_step_metrics *step, const char *name) {
+  for (int64_t i = 0; i < step->num_named; i++) {
+    if (strcmp(step->named[i].name, name) == 0) return &step->named[i];
+  }
+  return NULL;
+}
+
+/* What a progress line says; all else is the caller's. */
+static void keep_last(tri_metrics *metrics, const tri_step_metrics *step) {
+  const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
+  metrics->last = *step;
+  metrics->last.sources = NULL;
+  metrics->last.num_sources = 0;
+  metrics->last.experts = NULL;
+  metrics->last.num_expert_layers = 0;
+  metrics->last.time = NULL;
+  metrics->last.named = &metrics->accuracy;
+  metrics->last.num_named = accuracy != NULL;
+  if (accuracy != NULL) metrics->accuracy = *accuracy;
+}
+
 tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) {
   errno = 0;
   print_line(metrics->lines, step);
@@ -259,14 +290,10 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   TRI_TRY(add_named_scalars(metrics, step));
   TRI_TRY(add_source_scalars(metrics, step));
   TRI_TRY(add_expert_scalars(metrics, step));
+  TRI_TRY(add_named_scalars(metrics, step));
 
   if (step->evaluated) metrics->validation_loss = step->validation_loss;
-  metrics->last = *step;
-  metrics->last.sources = NULL; /* the caller's */
-  metrics->last.num_sources = 0;
-  metrics->last.experts = NULL;
-  metrics->last.num_expert_layers = 0;
-  metrics->last.time = NULL;
+  keep_last(metrics, step);
   if (metrics->steps_here++ == 0) metrics->first_end_s = tri_clock_s();
   return TRI_OK;
 }
@@ -278,16 +305,25 @@ tri_status tri_metrics_sync(tri_metrics *metrics) {
 
 /* ---- the progress line ------------------------------------------------------------------------------------------ */
 
+enum { MOST_COLUMNS = 100 }; /* beyond which nothing is added to a progress line */
+
 char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
                                 char *buffer, size_t buffer_bytes) {
   char validation[40] = "", peak[40] = "", bad[40] = "", speed[32], left[32];
   if (!isnan(validation_loss)) snprintf(validation, sizeof validation, " val %.4f", validation_loss);
   if (isfinite(step->mfu)) snprintf(peak, sizeof peak, " %.0f%% of peak", 100 * step->mfu);
   if (step->bad_steps > 0) snprintf(bad, sizeof bad, " %lld bad", (long long)step->bad_steps);
+  const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
   snprintf(buffer, buffer_bytes, "step %lld/%lld loss %.4f%s lr %.2e %s tokens/s%s %s left%s", (long long)step->step,
            (long long)steps, step->loss, validation, step->lr,
            tri_format_count(step->tokens_per_s, speed, sizeof speed), peak,
            tri_format_seconds(left_s, left, sizeof left), bad);
+  const size_t bytes = strlen(buffer);
+  char more[32];
+  const int wide = accuracy == NULL ? 0 : snprintf(more, sizeof more, " accuracy %.2f", accuracy->value);
+  if (wide > 0 && bytes + (size_t)wide <= MOST_COLUMNS && bytes + (size_t)wide < buffer_bytes) {
+    memcpy(buffer + bytes, more, (size_t)wide + 1);
+  }
   return buffer;
 }
 

@@ -42,6 +42,10 @@ typedef struct tri_named_metric {
   double value;
 } tri_named_metric;
 
+/* The share of pairs whose chosen answer has the higher reward. */
+#define TRI_ACCURACY "rewards/accuracies"
+#define TRI_HELD_OUT_ACCURACY "validation/" TRI_ACCURACY
+
 /* One step. In the file a number that is not finite is null, and validation_loss stands only where evaluated is set. */
 typedef struct tri_step_metrics {
   int64_t step; /* 1 is the first                                              */
@@ -59,7 +63,7 @@ typedef struct tri_step_metrics {
   const tri_expert_metrics *experts; /* [num_expert_layers], of a model that has any; not read back */
   int64_t num_expert_layers;
   double router_loss;            /* the same */
-  const tri_named_metric *named; /* [num_named]; not read back */
+  const tri_named_metric *named; /* [num_named]; see tri_metrics_history for what is read back */
   int64_t num_named;
   const tri_timeline_shares *time; /* where the time of the steps went that were timed up to this one; NULL: of none */
 } tri_step_metrics;
@@ -85,8 +89,9 @@ void tri_metrics_progress(tri_metrics *metrics, int64_t steps);
 /* LOCAL. NULL is ignored; the files are released whatever the status. */
 tri_status tri_metrics_close(tri_metrics *metrics);
 
-/* The text of a progress line: step, losses, learning rate, tokens/s, share of peak, time left. A validation loss that
- * is NaN is left out, as is an mfu. Returns buffer. */
+/* The text of a progress line: step, losses, learning rate, tokens/s, share of peak, time left, and TRI_ACCURACY where
+ * the step has it and the line stays within 100 columns. A validation loss that is NaN is left out, as is an mfu.
+ * Returns buffer. */
 char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
                                 char *buffer, size_t buffer_bytes);
 
@@ -102,6 +107,7 @@ typedef struct tri_metrics_history {
   int64_t num_behind; /* of them, behind the last line that counts */
   int64_t num_later, later_first, later_last; /* lines of steps from end_step on, and their steps */
   bool scattered;                             /* some of them stand before a line that counts */
+  double accuracy, held_out_accuracy;         /* the last TRI_ACCURACY, and of held-out pairs; NaN: there is none */
 } tri_metrics_history;
 
 /* LOCAL. Reads the steps before end_step from a metrics.jsonl. Lines that are not whole, or out of order, are passed

@@ -29,10 +29,16 @@ static int64_t integer_of(const json_t *object, const char *key) {
 
 enum { LONGEST_LINE_BYTES = 1 << 20 };
 
-static bool parse_line(const tri_line *line, tri_step_metrics *out) {
+/* Of preferences; NaN: the line has none. */
+typedef struct accuracies {
+  double trained, held_out;
+} accuracies;
+
+static bool parse_line(const tri_line *line, tri_step_metrics *out, accuracies *accuracy) {
   json_t *object = line->too_long ? NULL : json_loadb(line->text, line->bytes, JSON_REJECT_DUPLICATES, NULL);
   bool good = json_is_object(object) && json_is_integer(json_object_get(object, "step"));
   if (good) {
+    *accuracy = (accuracies){real_of(object, TRI_ACCURACY), real_of(object, TRI_HELD_OUT_ACCURACY)};
     *out = (tri_step_metrics){
         .step = integer_of(object, "step"),
         .loss = real_of(object, "loss"),
@@ -71,9 +77,10 @@ typedef enum line_kind {
   LINE_IS_TORN,  /* the last one, without its newline */
 } line_kind;
 
-static line_kind kind_of(const tri_line *line, int64_t end_step, int64_t after, tri_step_metrics *step) {
+static line_kind kind_of(const tri_line *line, int64_t end_step, int64_t after, tri_step_metrics *step,
+                         accuracies *accuracy) {
   if (!line->ended) return LINE_IS_TORN;
-  if (!parse_line(line, step)) return LINE_IS_ODD;
+  if (!parse_line(line, step, accuracy)) return LINE_IS_ODD;
   if (step->step >= end_step) return LINE_IS_LATER;
   return step->step > after && step->step > 0 ? LINE_COUNTS : LINE_IS_ODD;
 }
@@ -107,7 +114,7 @@ static tri_status take_line(tri_metrics_history *history, int64_t *capacity, lin
 
 tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metrics_history *out) {
   tri_status status = TRI_OK;
-  tri_metrics_history history = {0};
+  tri_metrics_history history = {.accuracy = NAN, .held_out_accuracy = NAN};
   int64_t capacity = 0;
   tri_lines *lines = NULL;
   TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
@@ -117,7 +124,10 @@ tri_status tri_metrics_history_read(const char *path, int64_t end_step, tri_metr
     bool there = false;
     TRI_TRY_GOTO(tri_lines_next_any(lines, &line, &there), close_file);
     if (!there) break;
-    const line_kind kind = kind_of(&line, end_step, last_step(&history), &step);
+    accuracies accuracy = {NAN, NAN};
+    const line_kind kind = kind_of(&line, end_step, last_step(&history), &step, &accuracy);
+    if (kind == LINE_COUNTS && isfinite(accuracy.trained)) history.accuracy = accuracy.trained;
+    if (kind == LINE_COUNTS && isfinite(accuracy.held_out)) history.held_out_accuracy = accuracy.held_out;
     TRI_TRY_GOTO(take_line(&history, &capacity, kind, &step, line.end), close_file);
   }
   *out = history;
@@ -140,8 +150,9 @@ static tri_status copy_lines(const char *path, int64_t end_step, int64_t bytes, 
   TRI_TRY(tri_lines_open(path, LONGEST_LINE_BYTES, &lines));
   while (status == TRI_OK && there && line.end < bytes) {
     tri_step_metrics step;
+    accuracies accuracy;
     status = tri_lines_next_any(lines, &line, &there);
-    if (status != TRI_OK || !there || kind_of(&line, end_step, INT64_MIN, &step) != LINE_IS_LATER) continue;
+    if (status != TRI_OK || !there || kind_of(&line, end_step, INT64_MIN, &step, &accuracy) != LINE_IS_LATER) continue;
     status = tri_file_writer_copy(to, path, kept, line.first);
     kept = line.end;
   }

@@ -51,6 +51,8 @@ tri_status tri_run_summary_fill(const tri_metrics_history *history, tri_run_summ
   double *scratch = NULL;
   TRI_TRY(tri_alloc("the summary of a run", (size_t)history->count, sizeof *scratch, &scratch));
   fill_losses(history, summary);
+  summary->accuracy = history->accuracy;
+  summary->held_out_accuracy = history->held_out_accuracy;
   summary->tokens_per_s = median_of(history, offsetof(tri_step_metrics, tokens_per_s), scratch);
   summary->mfu = median_of(history, offsetof(tri_step_metrics, mfu), scratch);
   summary->step_s = median_of(history, offsetof(tri_step_metrics, step_s), scratch);
@@ -93,6 +95,10 @@ static json_t *summary_json(const tri_run_summary *s) {
   failed |= json_object_set_new(object, "validation_loss", tri_json_number(s->validation_loss));
   failed |= json_object_set_new(object, "best_validation_loss", tri_json_number(s->best_validation_loss));
   failed |= json_object_set_new(object, "best_validation_step", json_integer(s->best_validation_step));
+  if (isfinite(s->accuracy)) failed |= json_object_set_new(object, TRI_ACCURACY, json_real(s->accuracy));
+  if (isfinite(s->held_out_accuracy)) {
+    failed |= json_object_set_new(object, TRI_HELD_OUT_ACCURACY, json_real(s->held_out_accuracy));
+  }
   failed |= json_object_set_new(object, "ended_early", json_boolean(s->ended_early));
   failed |= json_object_set_new(object, "bad_steps", json_integer(s->bad_steps));
   failed |= json_object_set_new(object, "tokens", json_integer(s->tokens));

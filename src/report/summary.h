@@ -17,6 +17,7 @@ typedef struct tri_run_summary {
   double validation_loss;      /* the last one measured                                            */
   double best_validation_loss; /* and the step it was measured at, 0 if none was                   */
   int64_t best_validation_step;
+  double accuracy, held_out_accuracy; /* of a run on preferences, the last ones; NaN: there is none */
   int64_t tokens;
   double tokens_per_s; /* median over the steps, the first few not counted                 */
   double mfu;          /* median                                                           */

@@ -395,6 +395,7 @@ tri_status tri_recipe_plan(const tri_study *study, const tri_recipe *recipe, tri
 }
 
 tri_simulation_request tri_study_request(const tri_study *study, const tri_trial_plan *plan) {
+  const tri_train_objective *objective = &study->trained.objective.trained; /* without a run file it is not set */
   return (tri_simulation_request){.model = &study->model,
                                   .layout = &plan->layout,
                                   .cluster = &study->cluster,
@@ -404,6 +405,7 @@ tri_simulation_request tri_study_request(const tri_study *study, const tri_trial
                                   .assumed_sequence = study->assumed_sequence,
                                   .precision = study->precision,
                                   .optimizer = &plan->optimizer,
+                                  .objective = objective->append == NULL ? NULL : objective,
                                   .expert_imbalance = study->expert_imbalance};
 }
 
@@ -555,7 +557,8 @@ static tri_status take_run(tri_study *study) {
   if (status == TRI_OK) status = check_run(study, config, config + 1);
   if (status == TRI_OK) {
     study->model = config->model;
-    study->trained = (tri_training_options){.tuning = config->model.tuning, .optimizer = config->optimizer.settings};
+    study->trained = (tri_training_options){
+        .tuning = config->model.tuning, .optimizer = config->optimizer.settings, .objective = config->objective};
     study->precision = config->precision;
     study->warmup = config->optimizer.warmup;
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);

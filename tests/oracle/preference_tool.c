@@ -24,7 +24,7 @@
 static tri_preference_rules rules_of(int32_t loss) { return tri_preference_rules_of((tri_preference_loss)loss); }
 
 static void print_rules(void) {
-  for (int32_t i = 0; i <= TRI_PREFERENCE_APO_ZERO_UNPAIRED; i++) {
+  for (int32_t i = 0; i < TRI_NUM_PREFERENCE_LOSSES; i++) {
     const tri_preference_rules r = rules_of(i);
     printf("%s%s%s%s%s%s%s%s%s%s\n", r.name, r.paired ? " paired" : "", r.reference ? " reference" : "",
            r.label_smoothing ? " label_smoothing" : "", r.needs_label_smoothing ? " needs_label_smoothing" : "",
@@ -34,7 +34,7 @@ static void print_rules(void) {
 }
 
 static int loss_named(const char *name, int32_t *out) {
-  for (int32_t i = 0; i <= TRI_PREFERENCE_APO_ZERO_UNPAIRED; i++) {
+  for (int32_t i = 0; i < TRI_NUM_PREFERENCE_LOSSES; i++) {
     if (strcmp(rules_of(i).name, name) != 0) continue;
     *out = i;
     return 1;

@@ -824,6 +824,74 @@ def test_experts_and_sources(tmp_path):
         assert browser.said == []
 
 
+PREFERENCES = "objective:\n  name: {name}\n  beta: {beta}\noptimizer:\n  steps: 20\n"
+
+
+def preference_lines(steps, every):
+    """Lines of a run on pairs, as training writes them, with held-out numbers every few steps."""
+    for step in range(1, steps + 1):
+        named = {"rewards/chosen": step / 10, "rewards/rejected": -step / 10, "rewards/margins": step / 5, "rewards/accuracies": min(1, step / 16), "logps/chosen": -30.0, "logps/rejected": -50.0}
+        if step % every == 0:
+            named.update({"validation/" + name: value / 2 for name, value in named.items()}, validation_loss=0.5)
+        yield line_of(step, **named)
+
+
+@needs_chromium
+def test_preferences(tmp_path):
+    """Charts of every number with a name of the form a/b, held-out ones beside them; the objective and the held-out accuracy of a run; none of it for other runs."""
+    runs = tmp_path / "runs"
+    for name, beta in (("dpo", 0.1), ("ipo", 0.3)):
+        path = make_run(runs / name, 1)
+        path.write_text("".join(preference_lines(20, 5)))
+        (runs / name / "config.yaml").write_text(PREFERENCES.format(name=name, beta=beta))
+    make_run(runs / "plain", 20)
+    (runs / "plain/config.yaml").write_text(PREFERENCES.format(name="cross_entropy", beta=0.1))
+    later = make_run(runs / "later", 20, **{"a/b/accuracy": 0.25, "a/b/speed": 7, "<img src=x onerror=alert(1)>/x": 1, "n/" + "x" * 80: 1, "/": 1, "a/": 1, "sources/1": 1, "loss/loss": 3, "kl": 0.5})
+    with later.open("a") as file:
+        file.write(line_of(21, **{f"many/{i}": i for i in range(50)}) + '{"step": 22, "new/one": 1' + "\n" + line_of(23, **{"a/b/speed": "x", "a/b/accuracy": None}))
+    with board(runs) as b, Browser(tmp_path / "profile") as browser:
+        found = b.wait(lambda found: len(found["runs"]) == 4 and sorted(run["step"] for run in found["runs"]) == [20, 20, 20, 23])
+        listed = {run["name"]: run for run in found["runs"]}
+        assert {name: run["objective"] for name, run in listed.items()} == dict(dpo="dpo", ipo="ipo", plain=None, later=None)
+        assert listed["dpo"]["named"]["validation/rewards/accuracies"] == 0.5 and listed["dpo"]["named"]["rewards/margins"] == 4 and "named" not in listed["plain"]
+        assert listed["later"]["odd_lines"] == 1 and len(listed["later"]["named"]) == 24
+        assert {"a/b/accuracy", "a/b/speed", "sources/1", "loss/loss", "many/0", "many/19"} <= set(listed["later"]["named"]) and not any("<" in name or "xx" in name for name in listed["later"]["named"])
+        curves = {name: b.json("/api/series", runs=run["id"], points=4000)["runs"][0] for name, run in listed.items()}
+        assert curves["dpo"]["rewards/chosen"] == pytest.approx([step / 10 for step in range(1, 21)])
+        assert curves["dpo"]["validation/logps/chosen"] == [-15 if step % 5 == 0 else None for step in range(1, 21)]
+        assert not any("/" in key for key in curves["plain"]) and curves["later"]["kl"][:20] == [0.5] * 20
+
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#charts .card[id^=chart-named]').length === 8")
+        titles = browser.value("[...document.querySelectorAll('#charts .card:not([hidden])[id^=chart-named] h3')].map(e => e.textContent)")
+        assert sorted(titles) == ["Accuracy of rewards", "Log-probabilities of answers", "Rewards", "a/b", "a/b/accuracy", "loss", "many", "sources"]
+        count = {name: browser.value(f"document.querySelectorAll('[id=\"chart-named-{name}\"] .curve').length") for name in ("rewards", "rewards/accuracies", "logps", "a/b", "a/b/accuracy", "many")}
+        assert count == {"rewards": 12, "rewards/accuracies": 4, "logps": 8, "a/b": 1, "a/b/accuracy": 1, "many": 8}
+        assert browser.value("document.querySelectorAll('[id=\"chart-named-rewards\"] circle.mark').length") == 2 * 3 * 4
+        keys = browser.value("[...document.querySelectorAll('#chart-named-rewards .keys span')].map(e => e.textContent.trim())")
+        assert keys == ["chosen", "rejected", "margins", "chosen, held out", "rejected, held out", "margins, held out"]
+        browser.value("document.querySelector('[id=\"chart-named-rewards/accuracies\"] svg').focus()")
+        browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight", code="ArrowRight")
+        tip = browser.value("document.querySelector('#tip').innerText")
+        assert "dpo: accuracies" in tip and "%" in tip
+
+        head = browser.value("[...document.querySelectorAll('#table th')].map(e => e.textContent)")
+        assert "objective" in head and "val. accuracy" in head
+        rows = {row[0]: row for row in browser.value("[...document.querySelectorAll('#table tbody tr')].map(r => [...r.cells].map(c => c.textContent.trim()))")}
+        assert [rows[name][head.index("objective")] for name in ("dpo", "ipo", "plain")] == ["dpo", "ipo", ""]
+        assert [rows[name][head.index("val. accuracy")] for name in ("dpo", "ipo", "plain")] == ["50 %", "50 %", "–"]
+        differing = browser.value("[...document.querySelectorAll('#differences th[scope=row]')].map(e => e.textContent)")
+        assert {"objective.name", "objective.beta"} <= set(differing)
+
+        # Of runs without them there are no such charts and columns.
+        browser.value("[...document.querySelectorAll('#runs button')].forEach(e => e.textContent.includes('plain') || e.click())")
+        browser.wait("document.querySelectorAll('#charts .card:not([hidden])[id^=chart-named]').length === 0 && !document.querySelector('#chart-loss').hidden")
+        for name in ("dpo", "ipo", "later"):
+            shutil.rmtree(runs / name)
+        browser.wait("document.querySelectorAll('#table tbody tr').length === 1 && ![...document.querySelectorAll('#table th')].some(e => /objective|accuracy/.test(e.textContent))")
+        assert browser.said == []
+
+
 @needs_chromium
 def test_the_page_with_a_token(tmp_path):
     make_run(tmp_path / "runs/one", 20)

@@ -514,6 +514,20 @@ def test_reports(tmp_path):
     assert all(a["step_s"] <= b["step_s"] and a["memory"]["peak"] > b["memory"]["peak"] for a, b in zip(front, front[1:]))
 
 
+def test_objectives():
+    """A loss of preferences is priced as one of whole answers is computed, its logits twice, in `simulate` and in the search alike."""
+    question = ["--model", "gpt2-124m", "--cluster", "frontier", "--devices", 8, "--global-batch", 64]
+    layout = "data=8,micro_batch=8"
+    found = {}
+    for name in ("cross_entropy", "dpo"):
+        step = json.loads(run("simulate", *question, "--layout", layout, "--json", "--set", f"objective.name={name}"))["step_s"]
+        rows = json.loads(run("plan", *question, "--layout", layout + ",zero=0,recompute=none", "--json", "--set", f"objective.name={name}"))
+        assert rows[0]["step_s"] == pytest.approx(step, rel=1e-9)
+        found[name] = step
+    assert 1.05 < found["dpo"] / found["cross_entropy"] < 1.3
+    assert "objective.name" in run("plan", *question, "--set", "objective.name=no-such", status=3)
+
+
 def test_parts_of_a_report():
     """In this order, each once; of layouts that differ in one decision the three nearest, none twice and none of them the best."""
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 1024]

@@ -10,7 +10,7 @@ from test_layouts import BATCH, GEMMA2, GPT2, LLAMA, LAYOUTS, compare, name_of, 
 STEPS, SEQUENCE = 3, 23
 LOSSES = ("dpo", "ipo", "hinge", "robust", "sigmoid_norm", "apo_zero", "apo_down", "simpo", "cpo", "orpo", "exo_pair", "nca_pair", "bco_pair", "sppo_hard",
           "discopop", "kto", "apo_zero_unpaired")
-PAIRED = len(LOSSES) - 2
+SINGLE = ("kto", "apo_zero_unpaired")
 CONTEXT = [dict(context=2), dict(context=3), dict(context=2, exchange="heads"), dict(context=2, exchange="ring"), dict(context=4, exchange="ring"),
            dict(context=2, pipeline=2, schedule="zero-bubble"), dict(context=2, data=2, zero=3), dict(context=2, tensor=2, sequence_parallel=1),
            dict(context=2, recompute="full", micro_batch=4), dict(context=4, inner=2, micro_batch=2)]
@@ -61,7 +61,7 @@ def draw_pairs(model, steps, paired, seed=5, batch=BATCH, sequence=SEQUENCE, who
 
 def check(folder, model, layouts, loss, tolerance=1e-10, loss_tolerance=1e-10, device="reference", precision="fp64", **more):
     cross_entropy = 0.7 if loss in ("cpo", "simpo", "orpo") else 0.0
-    tokens = draw_pairs(model, STEPS, LOSSES.index(loss) < PAIRED, whole_texts=loss == "orpo", **more)
+    tokens = draw_pairs(model, STEPS, loss not in SINGLE, whole_texts=loss == "orpo", **more)
     answers = run_on(folder, model, layouts, tokens, device, precision, objective=settings(loss, cross_entropy=cross_entropy))
     compare(answers, layouts, tolerance, loss_tolerance, exact="num_experts" not in model)
     one = numpy.fromfile(folder / "one.log-probs")

@@ -123,6 +123,26 @@ def test_begins_with_a_run(tmp_path, made):
     assert second[0]["rewards/chosen"] == 0 and second[0]["logps/rejected"] != first[0]["logps/rejected"]
 
 
+# ---- what a run leaves -------------------------------------------------------------------------------------------------
+
+def test_what_a_run_leaves(tmp_path, made):
+    """TensorBoard has the numbers of metrics.jsonl under their names, summary.json the last accuracies; of another run there are none."""
+    lines = runs.train(tmp_path / "pairs", made, DPO, data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=4), optimizer=dict(steps=6))
+    summary = json.loads((tmp_path / "pairs/run/summary.json").read_text())
+    assert summary["rewards/accuracies"] == lines[-1]["rewards/accuracies"]
+    assert summary["validation/rewards/accuracies"] == lines[-1]["validation/rewards/accuracies"] and "validation/rewards/accuracies" not in lines[4]
+    named = {key for line in lines for key in line if "/" in key}
+    assert len(named) == 12
+    runs.train(tmp_path / "answers", made, KTO, data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=1), optimizer=dict(steps=1, warmup=0))
+    assert not any("accuracies" in key for key in json.loads((tmp_path / "answers/run/summary.json").read_text()))
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(tmp_path / "pairs/run"), size_guidance={accumulator.SCALARS: 0})
+    events.Reload()
+    assert {tag for tag in events.Tags()["scalars"] if "/" in tag} == named
+    for tag in named:
+        assert {scalar.step: scalar.value for scalar in events.Scalars(tag)} == pytest.approx({line["step"]: line[tag] for line in lines if tag in line}, rel=1e-6)
+
+
 # ---- kills -----------------------------------------------------------------------------------------------------------
 
 def long_run(folder, many, objective, **more):

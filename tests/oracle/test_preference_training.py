@@ -214,7 +214,7 @@ PRECISIONS = {"fp64": (1e-9, 1e-9, 1e-9), "fp32": (1e-4, 1e-3, 1e-2)}
 def test_ten_steps(tmp_path, made, loss, precision):
     objective, theirs = runs.OBJECTIVES[loss], STEPS_OF_TRL[loss]
     lines = runs.train(tmp_path, made, objective, precision=precision)
-    assert runs.order_of(tmp_path, objective) == theirs["order"], "samples come in another order: make_preference_training.py has to store their numbers again"
+    assert runs.order_of(tmp_path, objective) == theirs["order"], "samples come in another order: make_preference_training.py stores their numbers again"
     check_steps(lines, theirs["steps"], *PRECISIONS[precision])
 
 

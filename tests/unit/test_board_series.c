@@ -41,6 +41,15 @@ static double wanted_in(const json_t *object, tri_board_column column) {
   return real_in(json_array_get(sources, (size_t)(column - TRI_BOARD_SOURCE_1)), "share");
 }
 
+/* The last of that name in the line; NaN: it has none. */
+static double named_in(const tri_board_line *line, const char *name) {
+  for (int64_t i = line->num_named - 1; i >= 0; i--) {
+    const tri_board_named *number = &line->named[i];
+    if (strlen(name) == number->bytes && memcmp(name, number->name, number->bytes) == 0) return number->value;
+  }
+  return NAN;
+}
+
 /* Whether the fast reader took it; what it takes jansson takes, if `whole`, and the other way round. */
 static bool compare_line(const char *line, size_t bytes, bool whole) {
   char *copy = malloc(bytes > 0 ? bytes : 1); /* exactly as long, so that AddressSanitizer sees a read behind it */
@@ -65,6 +74,13 @@ static bool compare_line(const char *line, size_t bytes, bool whole) {
     json_t *wanted_share = json_object_get(object, "share");
     assert_true(json_is_object(wanted_share) ? json_equal(share, wanted_share) : share == NULL);
     json_decref(share);
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(object, key, value) {
+      const bool is_named = strcmp(key, "rewards/chosen") == 0 || strcmp(key, "validation/x_1/b.c-d") == 0;
+      if (!is_named) assert_true(isnan(named_in(&found, key)));
+      if (is_named) assert_true(near(named_in(&found, key), real_in(object, key)));
+    }
   }
   free(copy);
   json_decref(object);
@@ -93,6 +109,11 @@ static void reads_what_jansson_reads(void **state) {
       "{\"step\": 2, \"experts\": []}",
       "{\"step\": 2, \"share\": {\"compute\": 0.5, \"hidden\": {\"tensor\": 0}}, \"loss\": 1}",
       "{\"step\": 2, \"share\": 0.5}",
+      "{\"step\": 2, \"kl\": 0.5, \"rewards/chosen\": -1.5, \"x\": 1, \"validation/x_1/b.c-d\": 7, \"loss\": 2}",
+      "{\"step\": 2, \"rewards/chosen\": null, \"validation/x_1/b.c-d\": \"7\"}",
+      "{\"step\": 2, \"rewards/chosen\": [1], \"/\": 2, \"a/\": 3, \"/a\": 4, \"a//b\": 5, \"a b/c\": 6}",
+      "{\"step\": 2, \"<b>/c\": 1, \"a/b'c\": 2, \"a\\\"/b\": 3, \"\u00e9/b\": 4, \"rewards/chosen\": 5}",
+      "{\"step\": 2, \"a/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\": 1, \"kl\": 5}",
       "{\"step\": 4, \"loss\": true, \"x\": \"}\", \"y\": {\"]\": []}}",
       "{\"step\": 5.0, \"loss\": 3}",
       "{\"step\": 1e3}",
@@ -375,6 +396,49 @@ static void begins_columns_late(void **state) {
   assert_string_equal(f->series.share, "{\"a\": 1}");
 }
 
+static void put_named(const fixture *f, int step, const char *name, double value) {
+  FILE *to = fopen(f->path, "a");
+  assert_non_null(to);
+  fprintf(to, "{\"step\": %d, \"loss\": 1, \"b/first\": %d, \"%s\": %g}\n", step, step, name, value);
+  fclose(to);
+}
+
+/* Whatever they are called, up to a number of them; what a run before had is gone with its file. */
+static void holds_named_numbers(void **state) {
+  fixture *f = *state;
+  const tri_series *s = &f->series;
+  put_steps(f, "w", 1, 2000, 0);
+  read_all(f);
+  assert_int_equal(s->num_named, 0);
+  put_named(f, 2001, "a/second", 0.25);
+  put_named(f, 2002, "validation/a/second", -3);
+  put_named(f, 2003, "a/second", 1e60); /* more than a float holds */
+  put_steps(f, "a", 2004, 5000, 0);
+  read_all(f);
+  assert_int_equal(s->num_named, 3);
+  assert_string_equal(s->named[0].name, "b/first");
+  assert_string_equal(s->named[1].name, "a/second");
+  assert_string_equal(s->named[2].name, "validation/a/second");
+  for (int64_t i = 0; i < 5000; i++) {
+    assert_true(s->steps[i] >= 2001 && s->steps[i] <= 2003 ? s->named[0].values[i] == (float)s->steps[i]
+                                                           : isnan(s->named[0].values[i]));
+    assert_true(i == 2001 || isnan(s->named[2].values[i]));
+  }
+  assert_true(s->named[1].values[2000] == 0.25F && s->named[2].values[2001] == -3.0F);
+  assert_true(tri_series_is_noisy(s, TRI_BOARD_COLUMNS + 1) && !tri_series_is_noisy(s, TRI_BOARD_COLUMNS + 2));
+
+  put(f, "w", "");
+  for (int i = 1; i <= 2 * TRI_BOARD_NAMED; i++) {
+    char name[20];
+    snprintf(name, sizeof name, "n/%d", i);
+    put_named(f, i, name, i);
+  }
+  read_all(f);
+  assert_int_equal(s->count, 2 * TRI_BOARD_NAMED);
+  assert_int_equal(s->num_named, TRI_BOARD_NAMED);
+  assert_string_equal(s->named[TRI_BOARD_NAMED - 1].name, "n/23");
+}
+
 /* ---- columns of pixels ------------------------------------------------------------------------------------------- */
 
 enum { STEPS = 700, POINTS = 37 };
@@ -388,6 +452,8 @@ static void make_series(fixture *f, uint64_t seed) {
     double loss = (double)draw(&at) / 1e9;
     fprintf(to, draw(&at) % 10 == 0 ? "{\"step\": %d, \"loss\": null" : "{\"step\": %d, \"loss\": %.9g", step, loss);
     if (i % 50 == 0) fprintf(to, ", \"validation_loss\": %g", loss);
+    if (i % 3 == 0) fprintf(to, ", \"rewards/chosen\": %g", loss - 2);
+    if (i % 40 == 0) fprintf(to, ", \"validation/rewards/chosen\": %g", loss);
     fprintf(to, ", \"tokens\": %d, \"step_s\": %g, \"bad_steps\": %d}\n", 100 * step,
             0.1 + (double)(draw(&at) % 100) / 100, i / 100);
   }
@@ -411,7 +477,8 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
   double low = INFINITY, high = -INFINITY, sum = 0, wide = (r->to - r->from) / (double)r->points;
   int64_t count = 0, last = -1;
   for (int64_t i = 0; i < s->count; i++) {
-    double x = tri_series_place(s, r->axis, i), value = tri_series_value(s, (tri_board_column)c, i);
+    const float *values = tri_series_values(s, c);
+    double x = tri_series_place(s, r->axis, i), value = values == NULL ? NAN : (double)values[i];
     bool inside = x >= r->from + wide * (double)at - 1e-9 &&
                   (x < r->from + wide * (double)(at + 1) - 1e-9 || at == r->points - 1) && x <= r->to;
     if (!inside || !isfinite(value)) continue;
@@ -419,8 +486,8 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
   }
   assert_int_equal(b->count, count);
   if (count == 0) return;
-  bool noisy = tri_board_column_is_noisy((tri_board_column)c) && r->smoothing > 1;
-  double middle = noisy ? smoothed_at(s->columns[c], last, r->smoothing) : sum / (double)count;
+  bool noisy = tri_series_is_noisy(s, c) && r->smoothing > 1;
+  double middle = noisy ? smoothed_at(tri_series_values(s, c), last, r->smoothing) : sum / (double)count;
   assert_true(b->low == low && b->high == high);
   if (!(fabs(b->middle - middle) <= 1e-9 * (1 + fabs(middle))))
     fail_msg("column %d at %ld: %.12g, not %.12g", c, (long)at, b->middle, middle);
@@ -429,16 +496,17 @@ static void check_bucket(const tri_series *s, const tri_bucket_request *r, int64
 static void columns_are_what_lies_in_them(void **state) {
   fixture *f = *state;
   static tri_bucket_place places[POINTS];
-  static tri_bucket buckets[TRI_BOARD_COLUMNS * POINTS];
+  static tri_bucket buckets[(TRI_BOARD_COLUMNS + 2) * POINTS];
   /* Where columns begin at halves of steps or tokens nothing lies on a boundary; times do so by chance alone. */
   const tri_bucket_request requests[] = {{TRI_BOARD_AXIS_STEP, 0.25, 37 * 40 + 0.25, POINTS, 1},
                                          {TRI_BOARD_AXIS_TOKENS, 20050, 20050 + 37 * 1000, POINTS, 20},
                                          {TRI_BOARD_AXIS_TIME, 3.01234567, 200.7654321, POINTS, 3.5},
                                          {TRI_BOARD_AXIS_STEP, -1000.5, 10000000.5, POINTS, 1}};
   make_series(f, 77);
+  assert_int_equal(f->series.num_named, 2);
   for (size_t k = 0; k < sizeof requests / sizeof *requests; k++) {
     tri_series_buckets(&f->series, &requests[k], places, buckets);
-    for (int64_t i = 0; i < (int64_t)POINTS * TRI_BOARD_COLUMNS; i++) {
+    for (int64_t i = 0; i < (int64_t)POINTS * (TRI_BOARD_COLUMNS + 2); i++) {
       check_bucket(&f->series, &requests[k], i % POINTS, (int)(i / POINTS), &buckets[i]);
     }
   }
@@ -482,6 +550,7 @@ int main(void) {
       WITH_FILE(reads_no_link_and_no_pipe),
       WITH_FILE(does_not_depend_on_when_it_is_read),
       WITH_FILE(begins_columns_late),
+      WITH_FILE(holds_named_numbers),
       WITH_FILE(columns_are_what_lies_in_them),
       WITH_FILE(columns_at_the_ends),
   };

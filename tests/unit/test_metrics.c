@@ -308,6 +308,50 @@ static void test_progress_text(void **state) {
   assert_string_equal(text, "step 4/500 loss 4.2071 val 4.5000 lr 6.00e-04 12.3K tokens/s 9.0s left 2 bad");
 }
 
+static void test_progress_of_preferences(void **state) {
+  (void)state;
+  char text[256];
+  const tri_named_metric named[] = {{"rewards/chosen", 1}, {TRI_ACCURACY, 0.8125}};
+  tri_step_metrics s = step_of(4);
+  s.named = named;
+  s.num_named = 2;
+  tri_metrics_progress_text(&s, 500, NAN, 130, text, sizeof text);
+  assert_non_null(strstr(text, " 2m10s left accuracy 0.81"));
+  s.loss = 1e30; /* no room on the line */
+  tri_metrics_progress_text(&s, 500, 1.5, 130, text, sizeof text);
+  assert_null(strstr(text, "accuracy"));
+  s.loss = 1;
+  s.num_named = 1;
+  tri_metrics_progress_text(&s, 500, 1.5, 130, text, sizeof text);
+  assert_null(strstr(text, "accuracy"));
+}
+
+/* The last accuracy, and the last of held-out pairs, which fewer lines have. */
+static void test_summary_of_preferences(void **state) {
+  const place *p = *state;
+  tri_metrics *metrics = NULL;
+  assert_ok(tri_metrics_open(p->directory, 1, &metrics));
+  for (int64_t i = 1; i <= 5; i++) {
+    const tri_named_metric named[] = {{TRI_ACCURACY, 0.1 * (double)i}, {TRI_HELD_OUT_ACCURACY, 0.125 * (double)i}};
+    tri_step_metrics s = step_of(i);
+    s.named = named;
+    s.num_named = i == 3 ? 2 : 1;
+    assert_ok(tri_metrics_step(metrics, &s));
+  }
+  assert_ok(tri_metrics_close(metrics));
+  tri_metrics_history h = {0};
+  assert_ok(tri_metrics_history_read(p->lines, 5, &h));
+  assert_true(h.accuracy == 0.4 && h.held_out_accuracy == 0.375);
+  tri_run_summary s = {.seconds = 1};
+  assert_ok(tri_run_summary_fill(&h, &s));
+  tri_metrics_history_release(&h);
+  assert_ok(tri_run_summary_write(&s, p->other));
+  json_t *object = json_load_file(p->other, 0, NULL);
+  assert_true(json_real_value(json_object_get(object, TRI_ACCURACY)) == 0.4);
+  assert_true(json_real_value(json_object_get(object, TRI_HELD_OUT_ACCURACY)) == 0.375);
+  json_decref(object);
+}
+
 static void test_summary(void **state) {
   const place *p = *state;
   write_steps(p, 1, 9);
@@ -326,6 +370,8 @@ static void test_summary(void **state) {
   assert_non_null(object);
   assert_true(json_is_null(json_object_get(object, "seconds")));
   assert_true(json_is_null(json_object_get(object, "device")));
+  assert_null(json_object_get(object, TRI_ACCURACY));
+  assert_null(json_object_get(object, TRI_HELD_OUT_ACCURACY));
   assert_int_equal(json_integer_value(json_object_get(object, "peak_bytes_predicted")), 7);
   assert_string_equal(json_string_value(json_object_get(object, "version")), TRIREME_VERSION);
   json_decref(object);
@@ -385,7 +431,9 @@ int main(void) {
       IN_PLACE(test_places_that_cannot_be_written),
       IN_PLACE(test_a_full_disk_is_told),
       cmocka_unit_test(test_progress_text),
+      cmocka_unit_test(test_progress_of_preferences),
       IN_PLACE(test_summary),
+      IN_PLACE(test_summary_of_preferences),
       IN_PLACE(test_summary_of_nothing),
       IN_PLACE(test_curves_of_odd_histories),
   };

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { NUM_LOSSES = TRI_PREFERENCE_APO_ZERO_UNPAIRED + 1, NUM_DRAWS = 2000 };
+enum { NUM_LOSSES = TRI_NUM_PREFERENCE_LOSSES, NUM_DRAWS = 2000 };
 
 /* A loss of whichever kind, of one or both of two completions. */
 typedef struct problem {

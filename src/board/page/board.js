@@ -2,7 +2,7 @@
 /* The page of `trireme board`. It asks /api/list every two seconds, and for the curves of those runs alone that are shown
  * and have changed. Curves come as columns of pixels: least, greatest and middle of the steps of each. */
 
-const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12, MOST_SAMPLES = 50;
+const PERIOD_MS = 2000, POINTS = 320, RUNS_AT_ONCE = 8, MOST_BANDS = 8, MOST_IN_TIP = 14, MOST_WORDS = 12, MOST_SAMPLES = 50, MOST_NAMED_CHARTS = 24;
 const token = new URLSearchParams(location.search).get("token");
 const $ = (id) => document.getElementById(id);
 
@@ -153,7 +153,12 @@ const CHARTS = [
   { key: "expert_load", title: "Busiest expert's load", kind: "", unit: "times an even share" },
   { key: "expert_evenness", title: "Evenness of experts' loads", kind: "", unit: "1: all are equal" },
   { key: "router_loss", title: "Router loss", kind: "" },
+  { key: "kl", title: "KL to the reference", kind: "" },
 ];
+
+/* What is known of numbers under names such as "rewards/chosen"; of others the name is the title. */
+const NAMED_TITLES = { rewards: "Rewards", "rewards/accuracies": "Accuracy of rewards", logps: "Log-probabilities of answers" };
+const HELD_OUT = "validation/", HELD_OUT_ACCURACY = "validation/rewards/accuracies";
 
 /* How the curves of one run differ from one another. */
 const DASHES = ["none", "7 3", "2 2", "9 3 2 3", "4 2 1 2", "12 4", "1 3", "9 2 2 2 2 2"];
@@ -169,6 +174,37 @@ const middle_of = (value) => (Array.isArray(value) ? value[2] : value);
 function curves_of(spec) {
   return shown_runs().flatMap((run) => (spec.parts ?? [spec.key]).map((key, part) => ({ run, key, part, data: state.curves.get(run.id).data }))).filter(({ key, data }) => data[key]);
 }
+
+/* The chart of a named number: those of a group share one, but for accuracies, which have a scale of their own. */
+function named_place(name) {
+  const held = name.startsWith(HELD_OUT) && name.indexOf("/", HELD_OUT.length) > 0, own = held ? name.slice(HELD_OUT.length) : name, cut = own.lastIndexOf("/");
+  const accuracy = /^accurac(y|ies)$/.test(own.slice(cut + 1));
+  return { held, accuracy, group: accuracy ? own : own.slice(0, cut), leaf: own.slice(cut + 1) };
+}
+
+/* Adds to the charts what curves of runs that are shown have under such names: of a group up to as many as there are dashes. */
+function find_named_charts() {
+  for (const { id } of shown_runs()) {
+    for (const name of Object.keys(state.curves.get(id).data).filter((key) => key.includes("/"))) {
+      const { held, accuracy, group, leaf } = named_place(name);
+      let chart = charts.find(({ spec }) => spec.named && spec.group === group);
+      if (!chart && named_charts() >= MOST_NAMED_CHARTS) continue;
+      if (!chart) charts.push((chart = chart_card({ key: "named-" + group, group, named: [], leaves: [], parts: [], title: NAMED_TITLES[group] ?? group, kind: accuracy ? "share" : "", zero: accuracy })));
+      const { spec } = chart;
+      if (spec.parts.includes(name) || (!spec.leaves.includes(leaf) && spec.leaves.length === DASHES.length)) continue;
+      if (!spec.leaves.includes(leaf)) spec.leaves.push(leaf);
+      spec.parts.push(name);
+      spec.named.push({ held, dash: spec.leaves.indexOf(leaf), text: held ? leaf + ", held out" : leaf });
+    }
+  }
+}
+
+const named_charts = () => charts.filter(({ spec }) => spec.named).length;
+const is_held_out = (spec, part) => Boolean(spec.named?.[part].held);
+const dash_of = (spec, part) => DASHES[spec.named ? spec.named[part].dash : part];
+
+/* What a curve of several of one run is called. */
+const part_name = (spec, run, part) => (spec.named ? spec.named[part].text : source_name(run, part));
 
 /* The corpus by its file's name, as data.train has it. */
 function source_name(run, part) {
@@ -295,10 +331,10 @@ function draw_marks(svg, data, s, paint) {
 }
 
 function draw_curve(svg, spec, curve, s, banded) {
-  const { run, key, part, data } = curve, paint = colour(run.id);
+  const { run, key, part, data } = curve, paint = colour(run.id), sparse = spec.sparse || is_held_out(spec, part), dash = spec.parts ? dash_of(spec, part) : "none";
   if (banded && !spec.sparse && !spec.parts) svg.append(draw("path", { class: "band", d: band_path(data, key, s), fill: paint }));
-  svg.append(draw("path", { class: "curve", "data-run": run.id, d: line_path(data, key, s, spec.sparse), stroke: paint, "stroke-dasharray": part > 0 ? DASHES[part] : null }));
-  if (spec.sparse || data.x.length === 1) draw_points(svg, data, key, s, paint);
+  svg.append(draw("path", { class: "curve", "data-run": run.id, d: line_path(data, key, s, sparse), stroke: paint, "stroke-dasharray": dash === "none" ? null : dash }));
+  if (sparse || data.x.length === 1) draw_points(svg, data, key, s, paint);
   if (spec.key === "loss" && data.validation_loss && banded) {
     svg.append(draw("path", { class: "validation", d: line_path(data, "validation_loss", s, true), stroke: paint }));
     draw_points(svg, data, "validation_loss", s, paint);
@@ -318,10 +354,10 @@ function chart_card(spec) {
 /* Which dashes are which part; runs may have other sources under the same number. */
 function show_parts(chart) {
   const names = new Map();
-  for (const { run, part } of chart.curves) names.set(part, new Set([...(names.get(part) ?? []), source_name(run, part)]));
+  for (const { run, part } of chart.curves) names.set(part, new Set([...(names.get(part) ?? []), part_name(chart.spec, run, part)]));
   chart.keys.hidden = !chart.spec.parts;
   replace_if_other(chart.keys, JSON.stringify([...names].map(([part, of_runs]) => [part, ...of_runs])), () => [...names].sort(([a], [b]) => a - b).map(([part, of_runs]) => make("span", {},
-    draw("svg", { class: "dash", viewBox: "0 0 34 8", width: 34, height: 8, "aria-hidden": "true" }, draw("path", { d: "M0 4H34", "stroke-dasharray": DASHES[part] })), " " + [...of_runs].join(", "))));
+    draw("svg", { class: "dash", viewBox: "0 0 34 8", width: 34, height: 8, "aria-hidden": "true" }, draw("path", { d: "M0 4H34", "stroke-dasharray": dash_of(chart.spec, part) }), is_held_out(chart.spec, part) ? draw("circle", { cx: 17, cy: 4, r: 2.6, fill: "currentColor" }) : null), " " + [...of_runs].join(", "))));
 }
 
 function draw_chart(chart) {
@@ -362,7 +398,7 @@ function x_text(x) {
 function values_at(chart, x, y) {
   const { spec, scale } = chart, rows = [];
   for (const { run, key, part, data } of chart.curves) {
-    const i = nearest(data.x, x), value = i < 0 ? null : data[key][i], name = spec.parts ? `${run.name}: ${source_name(run, part)}` : run.name;
+    const i = nearest(data.x, x), value = i < 0 ? null : data[key][i], name = spec.parts ? `${run.name}: ${part_name(spec, run, part)}` : run.name;
     if (!known(middle_of(value)) || Math.abs(data.x[i] - x) > (scale.x1 - scale.x0) / 40) continue;
     rows.push({ run, name, value, steps: data.steps[i], far: y === null ? 0 : Math.abs(scale.y(middle_of(value)) - y) });
   }
@@ -490,11 +526,13 @@ const COLUMNS = [
   ["run", (r) => r.name, (r) => make("td", { class: "name" }, make("span", { class: "swatch", color: colour(r.id) }), "\u00a0" + r.name)],
   ["state", state_text, (r) => make("td", { class: "text state " + (STATE_CLASSES[r.state] ?? "") }, state_text(r))],
   ["step", (r) => r.step],
+  ["objective", (r) => r.objective ?? "", (r) => make("td", { class: "text" }, r.objective ?? "")],
   ["tokens", (r) => r.tokens, (r) => short(r.tokens)],
   ["time", (r) => r.seconds, (r) => clock(r.seconds)],
   ["loss", (r) => r.loss, (r) => value_text("loss", r.loss)],
   ["val. loss", (r) => r.validation_loss, (r) => value_text("loss", r.validation_loss)],
   ["best val. loss", (r) => r.best_validation_loss, (r) => value_text("loss", r.best_validation_loss)],
+  ["val. accuracy", (r) => r.named?.[HELD_OUT_ACCURACY], (r) => value_text("share", r.named?.[HELD_OUT_ACCURACY])],
   ["tokens/s", (r) => r.tokens_per_s, (r) => value_text("count", r.tokens_per_s)],
   ["step time", (r) => r.step_s, (r) => value_text("time", r.step_s)],
   ["MFU", (r) => r.mfu, (r) => (known(r.mfu) ? (100 * r.mfu).toFixed(1) + " %" : "–")],
@@ -505,7 +543,7 @@ const COLUMNS = [
 ];
 
 /* A column that no run has anything for takes no room. */
-const columns_of = (runs) => COLUMNS.filter(([, value], i) => i < 3 || runs.some((run) => known(value(run)) && (value(run) !== 0 || COLUMNS[i][0] !== "saved")));
+const columns_of = (runs) => COLUMNS.filter(([, value], i) => i < 3 || runs.some((run) => (known(value(run)) && (value(run) !== 0 || COLUMNS[i][0] !== "saved")) || (typeof value(run) === "string" && value(run) !== "")));
 
 function compare(a, b) {
   if (typeof a === "string" || typeof b === "string") return String(a).localeCompare(String(b), undefined, { numeric: true });
@@ -521,7 +559,7 @@ function show_table() {
   const column = COLUMNS.find(([name]) => name === state.sort.by) || COLUMNS[0];
   const runs = state.list.runs.filter(matches).sort((a, b) => compare(column[1](a), column[1](b)) * (state.sort.down ? -1 : 1));
   const columns = columns_of(state.list.runs);
-  replace_if_other($("table"), columns.map(([name]) => name).join(), () => [make("thead", {}, make("tr", {}, ...columns.map(([name], i) => make("th", { scope: "col", class: i < 2 ? "text" : null }, make("button", { type: "button", onclick: () => sort_by(name) }, name))))), make("tbody")]);
+  replace_if_other($("table"), columns.map(([name]) => name).join(), () => [make("thead", {}, make("tr", {}, ...columns.map(([name], i) => make("th", { scope: "col", class: i < 2 || name === "objective" ? "text" : null }, make("button", { type: "button", onclick: () => sort_by(name) }, name))))), make("tbody")]);
   $("table").tHead.querySelectorAll("th").forEach((th, i) => th.setAttribute("aria-sort", columns[i] !== column ? "none" : state.sort.down ? "descending" : "ascending"));
   $("table").tBodies[0].replaceChildren(...runs.map((run) => make("tr", {}, ...columns.map(([, value, cell]) => {
     const shown = cell ? cell(run) : String(value(run));
@@ -818,6 +856,7 @@ function show_status() {
 }
 
 function show_charts() {
+  find_named_charts();
   for (const chart of charts) draw_chart(chart);
 }
 

@@ -350,6 +350,7 @@ tri_status tri_against(const char *run, const tri_cluster *cluster, const char *
                                         .sequence = config->data.sequence,
                                         .precision = config->precision,
                                         .optimizer = &config->optimizer.settings,
+                                        .objective = &config->objective.trained,
                                         .masked = config->data.documents == TRI_DOCUMENTS_MASKED,
                                         .device = &device->description};
   if (c->request.masked) find_area(c);
