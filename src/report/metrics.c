@@ -215,6 +215,7 @@ static tri_status add_source_scalars(tri_metrics *metrics, const tri_step_metric
   return TRI_OK;
 }
 
+/* Under the names that they have in the file. */
 static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
   tri_scalar scalars[TRI_MOST_NAMED_METRICS];
   for (int64_t i = 0; i < step->num_named; i++) scalars[i] = (tri_scalar){step->named[i].name, step->named[i].value};
@@ -236,15 +237,6 @@ static tri_status add_expert_scalars(tri_metrics *metrics, const tri_step_metric
       scalars[k] = (tri_scalar){tags[k], values[k]};
     }
     TRI_TRY(tri_event_file_scalars(metrics->events, step->step, scalars, 3));
-  }
-  return TRI_OK;
-}
-
-/* Under the names that they have in the file. */
-static tri_status add_named_scalars(tri_metrics *metrics, const tri_step_metrics *step) {
-  for (int64_t i = 0; i < step->num_named; i++) {
-    const tri_scalar scalar = {step->named[i].name, step->named[i].value};
-    TRI_TRY(tri_event_file_scalars(metrics->events, step->step, &scalar, 1));
   }
   return TRI_OK;
 }
@@ -290,7 +282,6 @@ tri_status tri_metrics_step(tri_metrics *metrics, const tri_step_metrics *step) 
   TRI_TRY(add_named_scalars(metrics, step));
   TRI_TRY(add_source_scalars(metrics, step));
   TRI_TRY(add_expert_scalars(metrics, step));
-  TRI_TRY(add_named_scalars(metrics, step));
 
   if (step->evaluated) metrics->validation_loss = step->validation_loss;
   keep_last(metrics, step);
