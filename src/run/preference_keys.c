@@ -1,7 +1,6 @@
 #include "run/preference_keys.h"
 
 #include "base/file.h"
-#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>

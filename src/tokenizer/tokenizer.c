@@ -6,7 +6,6 @@
 #include "base/hub.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "tokenizer/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
