@@ -75,8 +75,21 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   return check_dropout(c);
 }
 
+/* The preferences' own path, which no other key has. */
+tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root) {
+  tri_yaml *data = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "data") : NULL, *none = NULL;
+  if (data == NULL || data->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  const tri_yaml *preferences = tri_yaml_find(data, "preferences"), *train = tri_yaml_find(data, "train");
+  if (preferences == NULL || preferences->kind != TRI_YAML_SCALAR || preferences->text[0] == '\0') return TRI_OK;
+  if (train != NULL && !tri_yaml_is_null(train)) return TRI_OK;
+  TRI_TRY(tri_yaml_make(tree, preferences, preferences->text, &none));
+  return tri_yaml_put(tree, data, "train", none);
+}
+
 tri_status tri_preference_keys_finish(tri_run_config *c) {
   const bool preference = tri_objective_is_preference(&c->objective);
+  const bool stands_in = c->data.num_train == 1 && strcmp(c->data.train[0].path, c->data.preferences) == 0;
+  if (stands_in) c->data.num_train = 0;
   if (preference && c->data.preferences[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
                     "`objective.name` is %s, a loss of preferences, and data.preferences is empty; name a corpus of "

@@ -2,7 +2,11 @@
 #ifndef TRI_RUN_PREFERENCE_KEYS_H
 #define TRI_RUN_PREFERENCE_KEYS_H
 
+#include "config/yaml.h"
 #include "run/run_config.h"
+
+/* Before the keys are read: data.train is not asked for beside data.preferences. */
+tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root);
 
 /* After the keys were read: checks what goes with an objective and what does not. Of preferences the corpus stands for
  * data.train and data.validation, packed and with masked documents. */

@@ -93,7 +93,7 @@ TABLE(source_table, source_keys);
 static const tri_config_key data_keys[] = {
     {KEY("train", data.train, TRI_CONFIG_LIST), .table = &source_table, .plain = "path", .in_line = true,
      .bytes = sizeof(tri_train_source), .count = offsetof(tri_run_config, data.num_train),
-     .range = {.low = 0, .high = TRI_MOST_SOURCES}, .derived = "asked for, if there are no preferences",
+     .range = {.low = 0, .high = TRI_MOST_SOURCES}, .example = "corpus/train",
      .help = "prefix of the .bin and .idx to train on, relative to the current directory, or several with weights"},
     {PATH("validation", data.validation), .fallback = "", .help = "prefix of the validation corpus; empty: none"},
     {PATH("preferences", data.preferences), .fallback = "",
@@ -680,6 +680,7 @@ static tri_status read_tree(tri_yaml_tree *tree, tri_yaml *root, const char *con
   TRI_TRY(choose_length(root, &written));
   const bool tied_is_said = says_tied(root);
   TRI_TRY(take_model_of_init(tree, root));
+  TRI_TRY(tri_preference_keys_stand_in(tree, root));
   TRI_TRY(tri_config_read(&run_table, tree, root, out));
   TRI_TRY(check_length(root, out));
   TRI_TRY(tri_model_finish(tri_yaml_find(root, "model"), &out->model));

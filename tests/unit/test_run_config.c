@@ -269,7 +269,8 @@ static void refuses_mixtures_that_say_nothing(void **state) {
   static const struct {
     const char *data, *message;
   } cases[] = {
-      {"[]", "`train` under `data:` at line 4 of run.yaml must have at least 1 entry, for example corpus/train"},
+      {"[]",
+       "`data.train` is missing; add `train:` under `data:`, for example `train: corpus/train` (line 4 of run.yaml)"},
       {"", "`train` under `data:` at line 4 of run.yaml has no value; it must be a path"},
       {"{path: a}",
        "`train` under `data:` at line 4 of run.yaml must be a text or a list of mappings of keys, not a "
@@ -446,6 +447,12 @@ static void any_model(tri_model *m, uint64_t *index) {
   any_experts(m, index);
 }
 
+/* Its settings at their defaults: others are refused without a loss of preferences. */
+static tri_objective_config plain_objective(void) {
+  EXPECT_OK(parse(LEAST, &other));
+  return other.objective;
+}
+
 static void any_run(tri_run_config *c, uint64_t *index) {
   memset(c, 0, sizeof *c);
   any_model(&c->model, index);
@@ -468,6 +475,7 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   snprintf(c->data.validation, sizeof c->data.validation, "%s", next(index, 2) == 0 ? "" : "~");
   snprintf(c->data.tokenizer, sizeof c->data.tokenizer, "%s", next(index, 2) == 0 ? "" : "C:\\t\"ok\"enizer.json");
   c->data.sequence = 1 + (int64_t)next(index, (uint64_t)c->model.max_sequence);
+  c->objective = plain_objective();
   c->data.documents = (tri_document_use)next(index, 2);
   c->data.packing = (tri_packing_use)next(index, 2);
   tri_layout *l = &c->layout; /* member by member: a whole struct would bring its own padding */
@@ -598,7 +606,7 @@ static void prints_what_others_read(void **state) {
       "      for entry in v: assert isinstance(entry['path'], str) and isinstance(entry['weight'], float)\n"
       "    else: yield k, v\n"
       "words = 'allow_change from name family model_type rope_layers residual type activation router_scoring train "
-      "validation tokenizer documents "
+      "validation preferences validation_preferences metric tokenizer documents "
       "packing too_long "
       "window_layers "
       "schedule balance "
