@@ -75,21 +75,33 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   return check_dropout(c);
 }
 
-/* The preferences' own path, which no other key has. */
+/* In the place of a corpus: a path that nobody has. */
+static const char stand_in[] = "(preferences)";
+
+static bool is_said(const tri_yaml *node) {
+  return node != NULL && node->kind == TRI_YAML_SCALAR && node->text[0] != '\0' && !tri_yaml_is_null(node);
+}
+
+/* Whether a file names preferences, or a loss of them. */
+static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
+  const tri_yaml *objective = tri_yaml_find(root, "objective");
+  if (objective != NULL && objective->kind == TRI_YAML_MAPPING) objective = tri_yaml_find(objective, "name");
+  if (is_said(objective) && strcmp(objective->text, "cross_entropy") != 0) return true;
+  return is_said(tri_yaml_find(data, "preferences"));
+}
+
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root) {
   tri_yaml *data = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "data") : NULL, *none = NULL;
-  if (data == NULL || data->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
-  const tri_yaml *preferences = tri_yaml_find(data, "preferences"), *train = tri_yaml_find(data, "train");
-  if (preferences == NULL || preferences->kind != TRI_YAML_SCALAR || preferences->text[0] == '\0') return TRI_OK;
+  if (data == NULL || data->kind != TRI_YAML_MAPPING || !wants_preferences(root, data)) return TRI_OK;
+  const tri_yaml *train = tri_yaml_find(data, "train");
   if (train != NULL && !tri_yaml_is_null(train)) return TRI_OK;
-  TRI_TRY(tri_yaml_make(tree, preferences, preferences->text, &none));
+  TRI_TRY(tri_yaml_make(tree, data, stand_in, &none));
   return tri_yaml_put(tree, data, "train", none);
 }
 
 tri_status tri_preference_keys_finish(tri_run_config *c) {
   const bool preference = tri_objective_is_preference(&c->objective);
-  const bool stands_in = c->data.num_train == 1 && strcmp(c->data.train[0].path, c->data.preferences) == 0;
-  if (stands_in) c->data.num_train = 0;
+  if (c->data.num_train == 1 && strcmp(c->data.train[0].path, stand_in) == 0) c->data.num_train = 0;
   if (preference && c->data.preferences[0] == '\0') {
     return tri_fail(TRI_BAD_CONFIG,
                     "`objective.name` is %s, a loss of preferences, and data.preferences is empty; name a corpus of "
