@@ -93,7 +93,7 @@ static tri_status run_log_probs(const problem *p, tri_queue *queue, char *const 
 }
 
 void cases_label_log_probs(checker *c, tri_dtype type) {
-  for (int i = 0; i < (is_quick(c) ? 4 : MOST_CASES); i++) {
+  for (int i = 0; i < (is_quick(c) ? 6 : MOST_CASES); i++) {
     problem p = problem_make(c, type);
     completions_call x = next_call(c, i);
     p.run = run_log_probs;
@@ -149,7 +149,7 @@ static tri_status run_factors(const problem *p, tri_queue *queue, char *const *m
 }
 
 void cases_label_factors(checker *c, tri_dtype type) {
-  for (int i = 0; i < (is_quick(c) ? 4 : MOST_CASES); i++) {
+  for (int i = 0; i < (is_quick(c) ? 6 : MOST_CASES); i++) {
     problem p = problem_make(c, type);
     completions_call x = next_call(c, i);
     p.run = run_factors;
