@@ -84,7 +84,7 @@ TRI_HOST_AND_GPU void tri_exact_term_add(tri_exact_sum *sum, double value) {
  * count for the last bit at most. *sum may not be used afterwards. */
 TRI_HOST_AND_GPU double tri_exact_value(tri_exact_sum *sum) {
   double value = 0;
-  if (sum->not_finite > 0) return value / value;
+  if (sum->not_finite > 0) return nan("");
   tri_exact_carry(sum);
   const int negative = sum->limbs[TRI_EXACT_SUM_LIMBS - 1] < 0;
   if (negative) {
