@@ -75,7 +75,7 @@ static tri_status check_preference_keys(const tri_run_config *c) {
   return check_dropout(c);
 }
 
-/* In the place of a corpus: a path that nobody has. */
+/* In the place of a corpus: a path that is not used. */
 static const char stand_in[] = "(preferences)";
 
 static bool is_said(const tri_yaml *node) {
@@ -91,7 +91,9 @@ static bool wants_preferences(const tri_yaml *root, const tri_yaml *data) {
 }
 
 tri_status tri_preference_keys_stand_in(tri_yaml_tree *tree, tri_yaml *root) {
-  tri_yaml *data = root->kind == TRI_YAML_MAPPING ? tri_yaml_find(root, "data") : NULL, *none = NULL;
+  tri_yaml *none = NULL;
+  if (root->kind != TRI_YAML_MAPPING) return TRI_OK; /* which the reader says */
+  tri_yaml *data = tri_yaml_find(root, "data");
   if (data == NULL || data->kind != TRI_YAML_MAPPING || !wants_preferences(root, data)) return TRI_OK;
   const tri_yaml *train = tri_yaml_find(data, "train");
   if (train != NULL && !tri_yaml_is_null(train)) return TRI_OK;
