@@ -29,7 +29,7 @@ def main():
     model = GPT2LMHeadModel(GPT2Config(attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
     if kind == "lora":
         from peft import LoraConfig, get_peft_model
-        model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=["c_attn", "c_proj", "c_fc"], fan_in_fan_out=True, task_type="CAUSAL_LM"))
+        model = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=["c_attn", "c_proj", "c_fc"], task_type="CAUSAL_LM"))
     args = DPOConfig(output_dir="/tmp/trl-out", use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
                      per_device_train_batch_size=pairs)
     data = Dataset.from_dict({"prompt": ["2 3"] * pairs, "chosen": ["4 5"] * pairs, "rejected": ["6"] * pairs})
