@@ -1,6 +1,6 @@
 /* Between the statistics of the loss and its gradient: from log-probabilities of labels to what each label's gradient
  * is multiplied by, where the loss is a function of whole completions (device/preference.h). For the host and for
- * kernels of GPUs, so that all devices have the same bits.
+ * kernels of GPUs: one formula for all devices, whose exponentials may differ in the last bit.
  *
  * The gradient of the logits is factor (p - onehot). Of a label of a completion the factor is minus the slope of the
  * loss with respect to the sum of the completion's log-probabilities; beside it the label may have a weight in the

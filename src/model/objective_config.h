@@ -10,7 +10,7 @@
 typedef enum tri_objective_name { TRI_OBJECTIVE_CROSS_ENTROPY, TRI_OBJECTIVE_OF } tri_objective_name;
 
 typedef struct tri_objective_config {
-  int name; /* a tri_objective_name */
+  int name; /* TRI_OBJECTIVE_CROSS_ENTROPY, or TRI_OBJECTIVE_OF + a tri_preference_loss */
   double beta, label_smoothing, simpo_gamma, discopop_tau;
   double cpo_alpha, sft_weight; /* of the cross entropy of chosen answers; cpo and simpo have the first */
   double desirable_weight, undesirable_weight;
