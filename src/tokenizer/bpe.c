@@ -76,6 +76,7 @@ static void look_up(const tri_bpe *bpe, int32_t left, int32_t right, uint32_t *r
 }
 
 static size_t merge_short(const tri_bpe *bpe, int32_t *ids, size_t count) {
+  if (count == 0) return 0; /* all bytes of the word were dropped */
   uint32_t ranks[SHORT_WORD];
   int32_t results[SHORT_WORD];
   for (size_t i = 0; i + 1 < count; i++) look_up(bpe, ids[i], ids[i + 1], &ranks[i], &results[i]);

@@ -185,21 +185,34 @@ static size_t spelled_bytes(const tri_vocabulary *vocabulary, int32_t id) {
   return vocabulary->tokens[id].byte ? 1 : vocabulary->tokens[id].bytes;
 }
 
-/* Of the tokens of a plain text, from `first` on: they spell it, perhaps with a space before it. */
+/* Whether a byte of a text has no token and no unknown one in its place. */
+static bool is_dropped(const tri_tokenizer *tokenizer, char byte) {
+  return tokenizer->missing_bytes > 0 && tokenizer->vocabulary.byte_ids[(uint8_t)byte] < 0;
+}
+
+/* Of the tokens of a plain text, from `first` on: they spell it without its dropped bytes, perhaps with a space before
+ * it. A dropped byte belongs to the token before it. */
 static tri_status add_plain_ends(tri_encoder *encoder, const char *text, size_t bytes, int64_t first) {
-  const tri_vocabulary *vocabulary = &encoder->tokenizer->vocabulary;
-  size_t total = 0, end = (size_t)(text - encoder->level);
+  const tri_tokenizer *tokenizer = encoder->tokenizer;
+  const tri_vocabulary *vocabulary = &tokenizer->vocabulary;
+  size_t total = 0, kept = 0, at = 0, begin = (size_t)(text - encoder->level);
   if (encoder->ends == NULL) return TRI_OK;
   for (int64_t i = first; i < encoder->out->count; i++) total += spelled_bytes(vocabulary, encoder->out->ids[i]);
-  bool spaced = !vocabulary->characters && total == bytes + 1 && bytes > 0 && text[0] != ' ';
-  if (total != bytes && !spaced) {
+  for (size_t i = 0; i < bytes; i++) kept += !is_dropped(tokenizer, text[i]);
+  bool spaced = !vocabulary->characters && total == kept + 1 && bytes > 0 && text[0] != ' ';
+  if (total != kept && !spaced) {
     return tri_fail(TRI_UNSUPPORTED,
                     "the tokenizer's tokens do not spell the text (it has an unk_token, or drops what its pattern does "
                     "not match), so the tokens of an answer are not known");
   }
+  while (at < bytes && is_dropped(tokenizer, text[at])) at++;
   for (int64_t i = first; i < encoder->out->count; i++) {
-    end += spelled_bytes(vocabulary, encoder->out->ids[i]) - (spaced && i == first);
-    TRI_TRY(add_end(encoder, end));
+    size_t left = spelled_bytes(vocabulary, encoder->out->ids[i]) - (spaced && i == first);
+    for (; left > 0; left--) {
+      at++;
+      while (at < bytes && is_dropped(tokenizer, text[at])) at++;
+    }
+    TRI_TRY(add_end(encoder, begin + at));
   }
   return TRI_OK;
 }

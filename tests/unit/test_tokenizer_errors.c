@@ -218,6 +218,19 @@ static void test_gpt2_files(void **state) {
   /* Bytes that have no token are dropped. */
   assert_ok(tri_tokenizer_parse_gpt2("encoder.json", "{\"a\": 0}", 8, "vocab.bpe", "", 0, &tokenizer));
   assert_ids(tokenizer, "bab", 1, IDS(0));
+  tri_encoder *dropping = NULL;
+  tri_token_list none = {0};
+  tri_token_ends ends = {0};
+  assert_ok(tri_encoder_create(tokenizer, &dropping));
+  assert_ok(tri_encoder_encode(dropping, "bcb", 3, 1, &none));
+  assert_int_equal(none.count, 0);
+  assert_ok(tri_encoder_encode_with_ends(dropping, "babca", 5, &none, &ends));
+  assert_int_equal(ends.count, 2);
+  assert_int_equal(ends.ends[0], 4);
+  assert_int_equal(ends.ends[1], 5);
+  tri_free(none.ids);
+  tri_free(ends.ends);
+  tri_encoder_destroy(dropping);
   tri_tokenizer_destroy(tokenizer);
   /* Without a merge, without an end of text, with line ends of another system: all right. */
   static const char merges[] = "#version: 0.2\r\nh e\r\n";
