@@ -102,7 +102,7 @@ CORE = {
         "scale": [OPS],
         "dropout": [OPS],
         "cross_entropy": [OPS],
-        "last_logits": [OPS],
+        "row_logits": [OPS],
         "route": [MIXTRAL],
         "dispatch": [MIXTRAL, layout("expert")],
         "arrive": [MIXTRAL, layout("expert")],

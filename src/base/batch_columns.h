@@ -39,14 +39,31 @@
  * inner_order  INNER: where the rows of the ranks that exchange heads lie
  * outer_order  ALL: of the keys that are gathered
  * send_rows    SENT: rank after rank, the rows of keys that each of the outer ranks needs; where documents are masked
- *              and keys are gathered */
+ *              and keys are gathered
+ *
+ * And of lists that generate:
+ *
+ * cache_rows   CACHED: the row of all pages' rows that gets a row's keys and values
+ * logit_rows   LOGITS: the rows whose logits are made
+ * pages        PAGES: the page of each TRI_PAGE_ROWS positions of each sequence */
 #define TRI_CUT_COLUMNS(X)                                                                                             \
   X(global_rows, int32_t, OWN)                                                                                         \
   X(inner_order, int32_t, INNER)                                                                                       \
   X(outer_order, int32_t, ALL)                                                                                         \
-  X(send_rows, int32_t, SENT)
+  X(send_rows, int32_t, SENT)                                                                                          \
+  X(cache_rows, int32_t, CACHED)                                                                                       \
+  X(logit_rows, int32_t, LOGITS)                                                                                       \
+  X(pages, int32_t, PAGES)
 
-typedef enum tri_cut_rows { TRI_CUT_ROWS_OWN, TRI_CUT_ROWS_INNER, TRI_CUT_ROWS_ALL, TRI_CUT_ROWS_SENT } tri_cut_rows;
+typedef enum tri_cut_rows {
+  TRI_CUT_ROWS_OWN,
+  TRI_CUT_ROWS_INNER,
+  TRI_CUT_ROWS_ALL,
+  TRI_CUT_ROWS_SENT,
+  TRI_CUT_ROWS_CACHED,
+  TRI_CUT_ROWS_LOGITS,
+  TRI_CUT_ROWS_PAGES
+} tri_cut_rows;
 
 #define TRI_COLUMN_OF_SAMPLE_(NAME, TYPE, BLANK, ROWS, WANTED) TRI_COLUMN_##NAME,
 #define TRI_COLUMN_OF_CUT_(NAME, TYPE, ROWS) TRI_COLUMN_##NAME,

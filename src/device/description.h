@@ -115,7 +115,14 @@ typedef struct tri_attention {
    * are those over the keys of all calls. */
   bool merge;
   bool accumulate; /* the backward adds to the gradients of q, k and v; else it writes all rows of them */
+
+  /* Keys are in pages (kernels.def): key_rows and first_key count the rows of the table of pages, and k_row ... v_head
+   * are the strides of the rows that are appended. For a call of attention_pages alone. */
+  bool paged;
 } tri_attention;
+
+/* Rows of a page of keys and values. */
+enum { TRI_PAGE_ROWS = 64 };
 
 /* Checks the numbers of a call. */
 tri_status tri_attention_check(const tri_attention *call);

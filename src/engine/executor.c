@@ -520,6 +520,11 @@ tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number)
   return tri_batch_make(executor->maker, &batch, &counts);
 }
 
+void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count) {
+  const tri_batch_counts counts = batch_counts(executor, number);
+  for (int64_t l = 0; l <= executor->num_lists; l++) counts.slice_begins[l] = l * count;
+}
+
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number) {
   const tri_memory_plan *plan = executor->plan;
   size_t offset = (size_t)number * plan->batch_bytes;

@@ -105,6 +105,8 @@ tri_batch tri_executor_host_batch(const tri_executor *executor, int64_t number);
  * (batch.h). */
 tri_sample tri_executor_sequence(const tri_executor *executor, int64_t i);
 tri_status tri_executor_make_batch(const tri_executor *executor, int64_t number);
+/* The caller makes the slices of the batch, `count` in each list, some of which may be empty. */
+void tri_executor_set_slices(tri_executor *executor, int64_t number, int64_t count);
 /* The run works on it. */
 void tri_executor_set_batch(const tri_executor *executor, int64_t number, tri_run *run);
 tri_status tri_executor_upload_batch(tri_executor *executor, int64_t number);

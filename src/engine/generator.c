@@ -6,26 +6,23 @@
 
 #include <string.h>
 
-/* What is appended is read in pieces of PIECE tokens of one sequence. What is left behind the last whole piece is read
- * as a piece that begins earlier, and whose first positions are computed again; where there is no such place, it is
- * filled up. A few tokens are read as they are, together with as many of other sequences up to SHORT_ROWS rows:
- * products of few rows are made row by row (tri_matmul.generating), so a sequence's bits do not depend on its company.
- */
-enum { PIECE = 128, SHORT = 16, SHORT_ROWS = 64 };
+/* What is appended is read in runs of up to RUN_ROWS rows: of each sequence in turn what there is room for. A row's
+ * bits do not depend on its company (tri_matmul.generating, attention_pages). */
+enum { RUN_ROWS = 256 };
 
 struct tri_generator {
   tri_model model;
   tri_device *device;
   tri_dtype precision;
   int64_t sequences, positions;
+  int64_t run_rows;   /* of a run, at most */
+  int64_t pages_each; /* of a sequence */
   tri_parameter_table *table;
   tri_op_list *list;
   tri_executor *executor;
-  int32_t *ids;            /* [sequences, positions], each so far */
-  int64_t *counts;         /* [sequences], of them */
-  int64_t *numbers, *held; /* [sequences], the cache's, of the run at hand */
-  int64_t *rows;           /* [sequences], where its logits go */
-  bool *appended;          /* [sequences], of those that are appended to: what has been read */
+  int32_t *ids;    /* [sequences, positions], each so far */
+  int64_t *counts; /* [sequences], of them */
+  int64_t *rows;   /* [sequences], where a run's logits go */
   tri_kv_cache cache;
   void *cache_memory;
   size_t cache_bytes;
@@ -35,19 +32,23 @@ struct tri_generator {
   double *logits;    /* [sequences, vocab_size] */
 };
 
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void set_sizes(tri_generator *generator) {
+  generator->run_rows = smaller(RUN_ROWS, generator->sequences * generator->positions);
+  generator->pages_each = (generator->positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS;
+}
+
 static size_t cache_layer_bytes(const tri_generator *generator) {
   const tri_model *model = &generator->model;
-  const int64_t rows = generator->sequences * generator->positions;
+  const int64_t rows = generator->sequences * generator->pages_each * TRI_PAGE_ROWS;
   return 2 * (size_t)(rows * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(generator->precision);
 }
 
 static tri_status create_cache(tri_generator *generator) {
   const tri_model *model = &generator->model;
   const size_t layer_bytes = cache_layer_bytes(generator);
-  generator->cache.sequences = generator->sequences;
-  generator->cache.capacity = generator->positions;
-  generator->cache.numbers = generator->numbers;
-  generator->cache.held = generator->held;
+  generator->cache.pages = generator->cache.table_pages = generator->sequences * generator->pages_each;
   generator->cache_bytes = layer_bytes * (size_t)model->num_layers;
   TRI_TRY(tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *generator->cache.layers,
                     &generator->cache.layers));
@@ -66,10 +67,7 @@ static tri_status create_sequences(tri_generator *generator) {
   TRI_TRY(tri_alloc("logits", logits, sizeof *generator->logits, &generator->logits));
   TRI_TRY(tri_alloc("the sequences", sequences * positions, sizeof *generator->ids, &generator->ids));
   TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->counts, &generator->counts));
-  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->numbers, &generator->numbers));
-  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->held, &generator->held));
-  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->rows, &generator->rows));
-  return tri_alloc("the sequences", sequences, sizeof *generator->appended, &generator->appended);
+  return tri_alloc("the sequences", sequences, sizeof *generator->rows, &generator->rows);
 }
 
 /* One length for all: a table of rotary positions goes by it. */
@@ -93,10 +91,12 @@ static tri_status prompt_of_all(const tri_generator *generator, const int64_t *p
 /* prompts NULL: of one token each. */
 static tri_status create_list(tri_generator *generator, const int64_t *prompts) {
   const tri_model *model = &generator->model;
-  int64_t piece = generator->positions < PIECE ? generator->positions : PIECE;
   tri_list_request list =
-      tri_list_request_whole(model, TRI_LIST_GENERATE, generator->sequences, piece, generator->precision);
+      tri_list_request_whole(model, TRI_LIST_GENERATE, 1, generator->run_rows, generator->precision);
   list.positions = generator->positions;
+  list.slots = generator->sequences;
+  list.logit_rows = smaller(generator->sequences, generator->run_rows);
+  list.table_pages = generator->sequences * generator->pages_each;
   list.prompt = 1;
   if (prompts != NULL) TRI_TRY(prompt_of_all(generator, prompts, &list.prompt));
   return tri_model_operations(model, &list, &generator->list);
@@ -109,6 +109,7 @@ static tri_status set_up(tri_generator *generator, const int64_t *prompts) {
   const tri_memory_request request =
       tri_memory_request_forward(&generator->list, generator->table->num_elements, &generator->device->description);
   TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
+  tri_executor_set_slices(generator->executor, 0, generator->sequences);
   TRI_TRY(create_sequences(generator));
   return create_cache(generator);
 }
@@ -138,6 +139,7 @@ tri_status tri_generator_plan(const tri_model *model, tri_dtype precision, int64
   generator->precision = precision;
   generator->sequences = sequences;
   generator->positions = positions;
+  set_sizes(generator);
   const tri_status status = plan_bytes(generator, device, out);
   tri_op_list_destroy(generator->list);
   tri_parameter_table_destroy(generator->table);
@@ -163,6 +165,7 @@ tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision
   generator->precision = precision;
   generator->sequences = sequences;
   generator->positions = positions;
+  set_sizes(generator);
   tri_status status = set_up(generator, prompts);
   if (status != TRI_OK) {
     tri_generator_destroy(generator);
@@ -176,10 +179,7 @@ void tri_generator_destroy(tri_generator *generator) {
   if (generator == NULL) return;
   tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
   tri_free(generator->cache.layers);
-  tri_free(generator->appended);
   tri_free(generator->rows);
-  tri_free(generator->held);
-  tri_free(generator->numbers);
   tri_free(generator->counts);
   tri_free(generator->ids);
   tri_free(generator->logits);
@@ -194,43 +194,52 @@ tri_executor *tri_generator_executor(tri_generator *generator) { return generato
 
 const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
 
-/* Of sequence number `b` of the run: its tokens from position `first` on, and who sees them. */
-static void fill_in(const tri_generator *generator, const tri_batch *host, int64_t b, int64_t length) {
-  const tri_op_windows *windows = &generator->list->windows;
-  const int64_t number = generator->numbers[b], first = generator->held[b], keys = number * generator->positions;
-  for (int64_t i = 0; i < length; i++) {
-    host->ids[b * length + i] = generator->ids[number * generator->positions + first + i];
-    host->positions[b * length + i] = (int32_t)(first + i);
-  }
-  for (int64_t w = 0; w < windows->count; w++) { /* a list of one slice of each sequence for each */
-    tri_attention_slice *slice = &host->slices[w * generator->sequences + b];
-    *slice = tri_slice_causal(b * length, length, keys, first + length);
-    if (windows->tokens[w] > 0) *slice = tri_slice_window(b * length, length, keys, first + length, windows->tokens[w]);
-  }
-}
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
 
-static void fill_batch(const tri_generator *generator, const tri_batch *host, int64_t count, int64_t length) {
+/* Rows of sequences so far, each behind the positions that it holds. */
+typedef struct run_parts {
+  tri_batch host;
+  int64_t rows, logit_rows, slices;
+  int64_t most_rows, positions; /* of a sequence */
+} run_parts;
+
+static run_parts begin_run(const tri_generator *generator) {
+  run_parts parts = {.host = tri_executor_host_batch(generator->executor, 0)};
   const int64_t slices = generator->list->windows.count * generator->sequences;
-  for (int64_t i = 0; i < slices; i++) host->slices[i] = (tri_attention_slice){0};
-  for (int64_t b = 0; b < count; b++) fill_in(generator, host, b, length);
+  for (int64_t i = 0; i < slices; i++) parts.host.slices[i] = (tri_attention_slice){0};
+  for (int64_t i = 0; i < generator->cache.table_pages; i++) parts.host.pages[i] = (int32_t)i;
+  return parts;
 }
 
-/* Runs `length` positions of `count` sequences, generator->numbers, each behind the positions that it holds; `valid` of
- * them are there. */
-static tri_status run_positions(tri_generator *generator, int64_t count, int64_t length, int64_t valid) {
-  tri_batch host = tri_executor_host_batch(generator->executor, 0);
+/* Its tokens [first, first + count). */
+static void add_rows(const tri_generator *generator, int64_t sequence, int64_t first, int64_t count, run_parts *to) {
+  const tri_op_windows *windows = &generator->list->windows;
+  const int64_t keys = sequence * generator->pages_each * TRI_PAGE_ROWS;
+  for (int64_t i = 0; i < count; i++) {
+    to->host.ids[to->rows + i] = generator->ids[sequence * generator->positions + first + i];
+    to->host.positions[to->rows + i] = (int32_t)(first + i);
+    to->host.cache_rows[to->rows + i] = (int32_t)(keys + first + i);
+  }
+  for (int64_t w = 0; w < windows->count; w++) {
+    tri_attention_slice *slice = &to->host.slices[w * generator->sequences + to->slices];
+    *slice = tri_slice_causal(to->rows, count, keys, first + count);
+    if (windows->tokens[w] > 0) *slice = tri_slice_window(to->rows, count, keys, first + count, windows->tokens[w]);
+  }
+  to->slices++;
+  to->rows += count;
+  if (count > to->most_rows) to->most_rows = count;
+  if (first + count > to->positions) to->positions = first + count;
+}
+
+static tri_status run_rows(tri_generator *generator, const run_parts *parts) {
   tri_run run = tri_executor_run(generator->executor, 0, 0);
-  run.batch = count;
-  run.sequence = length;
-  run.valid = valid;
+  run.batch = 1;
+  run.sequence = parts->rows;
   tri_executor_set_batch(generator->executor, 0, &run);
   run.cache = &generator->cache;
-  generator->cache.past = 0;
-  for (int64_t b = 0; b < count; b++) {
-    if (generator->held[b] > generator->cache.past) generator->cache.past = generator->held[b];
-  }
-  TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
-  fill_batch(generator, &host, count, length);
+  generator->cache.most_rows = parts->most_rows;
+  generator->cache.positions = parts->positions;
+  generator->cache.logit_rows = parts->logit_rows;
   TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
   TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
   const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
@@ -239,6 +248,8 @@ static tri_status run_positions(tri_generator *generator, int64_t count, int64_t
   tri_recorder_end(ticket);
   return status;
 }
+
+/* ---- sequences --------------------------------------------------------------------------------------------------- */
 
 int64_t tri_generator_length(const tri_generator *generator, int64_t sequence) { return generator->counts[sequence]; }
 
@@ -285,52 +296,24 @@ static tri_status read_logits(tri_generator *generator, int64_t count, const int
   return TRI_OK;
 }
 
-/* A piece of sequence number generator->numbers[0]. */
-static tri_status run_piece(tri_generator *generator, int64_t first, int64_t length) {
-  const int64_t left = generator->counts[generator->numbers[0]] - first;
-  generator->held[0] = first;
-  return run_positions(generator, 1, length, left < length ? left : length);
-}
-
-/* The last `count` tokens of a sequence. */
-static tri_status run_pieces(tri_generator *generator, int64_t sequence, int64_t count) {
-  const int64_t piece = generator->list->sequence, end = generator->counts[sequence];
-  int64_t first = end - count;
-  generator->numbers[0] = sequence;
-  for (; first + piece < end; first += piece) TRI_TRY(run_piece(generator, first, piece));
-  return run_piece(generator, end < piece ? 0 : end - piece, piece);
-}
-
-/* Of what is appended, from `first` on, sequences that get as few tokens as that, into the run at hand (a step takes
- * all). Returns how many they are. */
-static int64_t gather(tri_generator *generator, int64_t count, const int64_t *numbers, const int64_t *lengths,
-                      int64_t first) {
-  const int64_t most = lengths[first] == 1 ? count : SHORT_ROWS / lengths[first];
-  int64_t gathered = 0;
-  for (int64_t i = first; i < count && gathered < most; i++) {
-    if (generator->appended[i] || lengths[i] != lengths[first]) continue;
-    generator->appended[i] = true;
-    generator->rows[gathered] = i;
-    generator->numbers[gathered] = numbers[i];
-    generator->held[gathered++] = generator->counts[numbers[i]] - lengths[i];
-  }
-  return gathered;
-}
-
 /* Reads what has been put behind the sequences. */
 static tri_status read_appended(tri_generator *generator, int64_t count, const int64_t *numbers,
                                 const int64_t *lengths) {
-  for (int64_t i = 0; i < count; i++) generator->appended[i] = false;
-  for (int64_t i = 0; i < count; i++) {
-    if (generator->appended[i]) continue;
-    if (lengths[i] > SHORT) {
-      TRI_TRY(run_pieces(generator, numbers[i], lengths[i]));
-      TRI_TRY(read_logits(generator, 1, &i));
-    } else {
-      const int64_t together = gather(generator, count, numbers, lengths, i);
-      TRI_TRY(run_positions(generator, together, lengths[i], lengths[i]));
-      TRI_TRY(read_logits(generator, together, generator->rows));
+  int64_t done = 0; /* of sequence i */
+  for (int64_t i = 0; i < count;) {
+    TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
+    run_parts parts = begin_run(generator);
+    for (; i < count && parts.rows < generator->run_rows;) {
+      const int64_t rows = smaller(lengths[i] - done, generator->run_rows - parts.rows);
+      add_rows(generator, numbers[i], generator->counts[numbers[i]] - lengths[i] + done, rows, &parts);
+      done += rows;
+      if (done < lengths[i]) break;
+      parts.host.logit_rows[parts.logit_rows] = (int32_t)parts.rows - 1;
+      generator->rows[parts.logit_rows++] = i++;
+      done = 0;
     }
+    TRI_TRY(run_rows(generator, &parts));
+    if (parts.logit_rows > 0) TRI_TRY(read_logits(generator, parts.logit_rows, generator->rows));
   }
   return TRI_OK;
 }

@@ -34,8 +34,8 @@ static tri_status append_head(const tri_model *model, const tri_list_request *re
   TRI_TRY(tri_blocks_end(model, list, x, &head));
   switch (request->purpose) {
     case TRI_LIST_GENERATE:
-      return tri_op_last_logits(list, model->hidden_size, model->vocab_size, head.logits, head.hidden, head.weight,
-                                &logits);
+      return tri_op_row_logits(list, model->hidden_size, model->vocab_size, head.logits, head.hidden, head.weight,
+                               &logits);
     case TRI_LIST_TRAIN:
     case TRI_LIST_EVALUATE: break;
     case TRI_LIST_SCORE: list->scores = true; break;
@@ -178,6 +178,11 @@ tri_status tri_model_operations(const tri_model *model, const tri_list_request *
   list->prefill_tokens = prefill_tokens_of(request);
   list->weights_gathered = request->weights_gathered;
   list->generating = generates(request->purpose);
+  if (list->generating) {
+    list->most_slices = request->slots;
+    list->logit_rows = request->logit_rows;
+    list->table_pages = request->table_pages;
+  }
   list->sliced = request->shard.sequence_parallel && request->layers.first >= 0;
   tri_status status = look_at_parameters(model, request, list);
   if (status == TRI_OK) status = append_all(model, request, list);

@@ -16,7 +16,7 @@ typedef enum tri_list_purpose {
   TRI_LIST_TRAIN,    /* ends in the loss; backward follows  */
   TRI_LIST_EVALUATE, /* ends in the loss                    */
   TRI_LIST_SCORE,    /* ends in the loss, and has the loss of each label */
-  TRI_LIST_GENERATE, /* ends in the last position's logits  */
+  TRI_LIST_GENERATE, /* ends in the logits of some rows     */
 } tri_list_purpose;
 
 /* Description of a family. */
@@ -61,7 +61,9 @@ typedef struct tri_list_request {
   const tri_train_objective *objective; /* of a list that ends in a loss; NULL: cross entropy */
   int64_t batch, sequence;              /* number and length of a micro-batch's sequences */
   int64_t positions;                    /* most tokens of a sequence, >= `sequence`; more when generating */
-  int64_t prompt;                       /* generating: tokens of a sequence that are given */
+  int64_t prompt;                       /* generating: tokens of a sequence that are given, */
+  int64_t slots, logit_rows;            /* sequences that a run has rows of, and rows that have logits, at most, */
+  int64_t table_pages;                  /* and pages of all sequences' tables. batch is 1, and sequence the most rows */
   bool masked;                          /* attention stays inside documents, which may be as short as one token */
   double masked_attention_fraction;     /* attention fraction that masks leave; 0: not known, taken as 1 */
   tri_dtype type;                       /* of activations */

@@ -1,7 +1,7 @@
 /* Causal self-attention, exact, in tiles that never hold positions x positions (Dao et al. 2022).
  *
- * Training reads q, k and v from the input. In generation the new keys and values are appended to the run's cache and
- * the queries read the whole of that. */
+ * Training reads q, k and v from the input. In generation the new keys and values are appended to pages of the run's
+ * cache, and the queries read those. */
 #include "ops/attention.h"
 #include "device/kernels.h"
 #include "ops/context.h"
@@ -27,6 +27,7 @@ static tri_status op_attention_memory(const tri_op_call *call, const tri_device_
   const attention *at = call->attributes;
   tri_attention p = tri_attention_of(call, at->heads, at->scores, call->rows);
   if (!call->training) p.most_keys = at->positions;
+  p.paged = call->generating;
   TRI_TRY(device->attention_workspace(device, &p, &out->workspace_bytes));
   return TRI_OK;
 }
@@ -38,43 +39,21 @@ static void offsets(const tri_op_call *call, size_t *k, size_t *v) {
   *v = *k + (size_t)(at->heads.kv_heads * at->heads.head_dim) * tri_dtype_bytes(call->type);
 }
 
-/* From rows `stride` bytes apart to dense ones. */
-static tri_status copy_rows(const tri_run *run, int64_t row_bytes, int64_t stride, const char *from, char *to) {
-  tri_copy copy = {.to = to,
-                   .from = from,
-                   .to_side = TRI_SIDE_DEVICE,
-                   .from_side = TRI_SIDE_DEVICE,
-                   .rows = (size_t)run->sequence,
-                   .row_bytes = (size_t)row_bytes,
-                   .to_stride = (size_t)row_bytes,
-                   .from_stride = (size_t)stride};
-  return tri_queue_copy(run->queue, &copy);
-}
-
-/* Copies the new keys and values behind those of earlier positions and points the problem at the cache. */
-static tri_status extend_cache(tri_run *run, const tri_op_call *call, tri_attention *p, const char **k,
-                               const char **v) {
-  tri_kv_cache *cache = run->cache;
-  if (cache->past + run->sequence > cache->capacity) {
-    return tri_fail(TRI_BAD_CONFIG, "%ld positions do not fit into a cache of %ld", (long)(cache->past + run->sequence),
-                    (long)cache->capacity);
-  }
-  int64_t width = p->kv_heads * p->head_dim;
-  size_t element = tri_dtype_bytes(call->type);
-  char *keys = cache->layers[call->layer];
-  char *values = keys + (size_t)(cache->sequences * cache->capacity * width) * element;
-  for (int64_t b = 0; b < run->batch; b++) {
-    size_t from = (size_t)(b * run->sequence * p->k_row) * element;
-    size_t to = (size_t)((cache->numbers[b] * cache->capacity + cache->held[b]) * width) * element;
-    TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *k + from, keys + to));
-    TRI_TRY(copy_rows(run, width * (int64_t)element, p->k_row * (int64_t)element, *v + from, values + to));
-  }
-  p->most_queries = run->sequence;
-  p->most_keys = cache->past + run->sequence;
-  p->key_rows = cache->sequences * cache->capacity;
-  p->k_row = p->v_row = width;
-  *k = keys;
-  *v = values;
+/* The queries of some rows on pages of the cache, which get the rows' keys and values first. */
+static tri_status attend_pages(tri_run *run, const tri_op_call *call, tri_attention *p,
+                               const tri_attention_slice *slices, const char *q) {
+  const tri_kv_cache *cache = run->cache;
+  const int64_t elements = cache->pages * TRI_PAGE_ROWS * p->kv_heads * p->head_dim;
+  size_t k_offset = 0, v_offset = 0;
+  offsets(call, &k_offset, &v_offset);
+  char *keys = cache->layers[call->layer], *values = keys + (size_t)elements * tri_dtype_bytes(call->type);
+  p->paged = true;
+  p->key_rows = cache->table_pages * TRI_PAGE_ROWS;
+  p->most_queries = cache->most_rows;
+  p->most_keys = cache->positions;
+  TRI_KERNEL_CALL(run->queue, append_keys, p, run->cache_rows, q + k_offset, q + v_offset, keys, values);
+  TRI_KERNEL_CALL(run->queue, attention_pages, p, slices, run->pages, q, keys, values, run->slots[call->outputs[0]],
+                  run->workspace);
   return TRI_OK;
 }
 
@@ -83,14 +62,12 @@ static tri_status op_attention_forward(tri_run *run, const tri_op_call *call) {
   tri_attention p = tri_attention_of(call, at->heads, at->scores, tri_run_rows(run, call));
   const tri_attention_slice *slices = tri_attention_take_slices(run, call, 1, 0, &p);
   const char *q = run->slots[call->inputs[0]];
+  if (run->cache != NULL) return attend_pages(run, call, &p, slices, q);
   size_t k_offset = 0, v_offset = 0;
   offsets(call, &k_offset, &v_offset);
-  const char *k = q + k_offset;
-  const char *v = q + v_offset;
-  if (run->cache != NULL) TRI_TRY(extend_cache(run, call, &p, &k, &v));
   void *log_sum_exp = call->training ? run->slots[call->outputs[1]] : NULL;
-  TRI_KERNEL_CALL(run->queue, attention_forward, &p, slices, q, k, v, run->slots[call->outputs[0]], log_sum_exp,
-                  run->workspace);
+  TRI_KERNEL_CALL(run->queue, attention_forward, &p, slices, q, q + k_offset, q + v_offset,
+                  run->slots[call->outputs[0]], log_sum_exp, run->workspace);
   return TRI_OK;
 }
 

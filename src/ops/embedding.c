@@ -33,10 +33,10 @@ static tri_status op_embedding_forward(tri_run *run, const tri_op_call *call) {
   const embedding *at = call->attributes;
   bool has_positions = call->parameters[1] >= 0 && at->adds_positions;
   const void *position_table = has_positions ? first_position(call, run->parameters[call->parameters[1]].value) : NULL;
-  int64_t past = run->cache == NULL ? 0 : run->cache->past;
-  if (position_table != NULL && past + run->sequence > at->max_sequence) {
-    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld",
-                    (long)(past + run->sequence), (long)at->max_sequence);
+  int64_t positions = run->cache == NULL ? run->sequence : run->cache->positions;
+  if (position_table != NULL && positions > at->max_sequence) {
+    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the model's max_sequence of %ld", (long)positions,
+                    (long)at->max_sequence);
   }
   TRI_KERNEL_CALL(run->queue, embedding_forward, call->type, tri_all_rows(tri_run_rows(run, call)), at->width, run->ids,
                   at->first_id, at->table_rows, tri_stored_type(call->stored, call->type),

@@ -102,7 +102,8 @@ typedef struct tri_op_list {
   bool recomputable;      /* given to the next calls (op.h) */
   tri_dtype type;
   bool training;
-  bool generating;  /* given to the next calls */
+  bool generating;                 /* given to the next calls */
+  int64_t logit_rows, table_pages; /* generating: rows that have logits, at most, and pages of all sequences' tables */
   unsigned columns; /* of a sample that the batches have (base/batch_columns.h); TRI_COLUMNS_ALWAYS after create */
   bool scores;      /* the loss operation also writes the loss of each label: its output 0 [rows, 1] */
   const tri_op_parameter *parameters; /* [num_parameters], the family's, then LoRA factors; NULL: all are trained and

@@ -144,8 +144,9 @@ static inline tri_logits tri_logits_plain(void) { return (tri_logits){1, 0, -1};
 tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits,
                                 const tri_preference_settings *preference, int32_t hidden, int32_t weight);
 
-/* logits[B, V] (wide) of the last position of each sequence: the end of a list for generating. */
-tri_status tri_op_last_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
-                              int32_t weight, int32_t *out);
+/* logits[L, V] (wide) of the rows run->logit_rows, list->logit_rows of them at most: the end of a list for generating.
+ */
+tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                             int32_t weight, int32_t *out);
 
 #endif

@@ -89,10 +89,10 @@ static tri_status rotate(tri_run *run, const tri_op_call *call, const void *x, v
   const rope *at = call->attributes;
   int64_t rows = tri_run_rows(run, call);
   int64_t width = row_width(at->heads);
-  int64_t past = run->cache == NULL ? 0 : run->cache->past;
-  if (past + run->sequence > at->table.positions) {
-    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for",
-                    (long)(past + run->sequence), (long)at->table.positions);
+  int64_t positions = run->cache == NULL ? run->sequence : run->cache->positions;
+  if (positions > at->table.positions) {
+    return tri_fail(TRI_BAD_CONFIG, "position %ld is beyond the %ld that this program was made for", (long)positions,
+                    (long)at->table.positions);
   }
   if (x != y) TRI_KERNEL_CALL(run->queue, convert, rows * width, call->type, x, call->type, y);
   const char *cosine = run->constants[call->constant];

@@ -62,13 +62,15 @@ typedef struct tri_run_parameter {
   tri_run_copy *copy;      /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 
-/* Keys and values of earlier positions, for generation: of one layer, k then v, each [sequences, capacity, width]. A
- * run's batch has some of the sequences, whose numbers ascend. */
+/* Keys and values of earlier positions, for generation, in pages of TRI_PAGE_ROWS positions: of one layer the keys of
+ * all pages, then the values. A run has any rows of any sequences, those of one side by side. */
 typedef struct tri_kv_cache {
-  void **layers; /* [num_layers] */
-  int64_t sequences, capacity;
-  const int64_t *numbers, *held; /* [run->batch]: which sequence, and how many of its positions are there */
-  int64_t past;                  /* the most of them */
+  void **layers;       /* [num_layers] */
+  int64_t pages;       /* of a layer */
+  int64_t table_pages; /* of run->pages */
+  int64_t most_rows;   /* of a sequence in this run */
+  int64_t positions;   /* of the run's sequences, those before its rows and its rows: at most */
+  int64_t logit_rows;  /* of run->logit_rows */
 } tri_kv_cache;
 
 /* What an operation may touch while it runs. Filled in by the engine; slots and gradients are those of the micro-batch
@@ -88,8 +90,7 @@ struct tri_run {
   bool training;
   bool without_factors; /* LoRA factors add nothing: products are those of the base */
   bool recompute;       /* a forward runs again before its backward: sums over micro-batches must not be added twice */
-  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation one position of several */
-  int64_t valid;           /* generation: positions of `sequence` that are not padding */
+  int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation 1 and the number of rows */
   const tri_collectives *collectives;
   const tri_ranks *ranks;        /* for collectives */
   const void *received;          /* stage_input's rows, from the stage before                */

@@ -1,4 +1,4 @@
-/* A weight matrix as products read it; shared by `linear`, `cross_entropy` and `last_logits`.
+/* A weight matrix as products read it; shared by `linear`, `cross_entropy` and `row_logits`.
  *
  * The parameter itself is dense and wide. For products a device may need it packed in its own layout, and bf16
  * activations need it in bf16; both are made once after each update (`prepare`) and used by every micro-batch of a

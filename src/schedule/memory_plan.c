@@ -309,12 +309,14 @@ static size_t message_bytes(const tri_op_list *list) {
 static int64_t cut_rows(const tri_op_list *list, const tri_op_context *context, tri_cut_rows rows) {
   const int64_t joined = list->batch * tri_op_context_joined_rows(context, context->outer_rank);
   const bool gathers = tri_op_context_gathers(context);
-  if (context->ranks == 1) return 0;
   switch (rows) {
-    case TRI_CUT_ROWS_OWN: return list->batch * list->sequence;
+    case TRI_CUT_ROWS_OWN: return context->ranks > 1 ? list->batch * list->sequence : 0;
     case TRI_CUT_ROWS_INNER: return context->inner > 1 ? joined : 0;
     case TRI_CUT_ROWS_ALL: return gathers ? list->batch * context->tokens : 0;
     case TRI_CUT_ROWS_SENT: return gathers && context->masked ? context->outer * joined : 0;
+    case TRI_CUT_ROWS_CACHED: return list->generating ? list->batch * list->sequence : 0;
+    case TRI_CUT_ROWS_LOGITS: return list->logit_rows;
+    case TRI_CUT_ROWS_PAGES: return list->table_pages;
   }
   return 0;
 }

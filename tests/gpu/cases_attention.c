@@ -455,5 +455,115 @@ static void all_problems(checker *c, tri_dtype type, one *function) {
   if (!is_quick(c)) large_problems(c, type, function);
 }
 
+/* ---- pages: what a device makes of them is its own, so both kernels are tried together --------------------------- */
+
+typedef struct page_call {
+  tri_attention call;
+  int64_t appended; /* rows of k and v */
+  int slices, pages, cache_rows, q, k, v, out;
+} page_call;
+
+enum { CACHE = 1 }; /* a space: keys, then values */
+
+static size_t cache_bytes(const tri_attention *a) {
+  return (size_t)(a->key_rows * a->kv_heads * a->head_dim) * tri_dtype_bytes(a->type);
+}
+
+static tri_status spaces_of_pages(const problem *p, const tri_device_description *d, size_t bytes[NUM_SPACES]) {
+  const page_call *x = p->with;
+  bytes[CACHE] = 2 * cache_bytes(&x->call);
+  return d->attention_workspace(d, &x->call, &bytes[WORKSPACE]);
+}
+
+static tri_status run_pages(const problem *p, tri_queue *queue, char *const *memory) {
+  const page_call *x = p->with;
+  char *keys = AT(p->count + CACHE), *values = keys + cache_bytes(&x->call);
+  tri_attention append = x->call;
+  append.query_rows = x->appended;
+  TRI_TRY(KERNEL(queue, append_keys, &append, AT(x->cache_rows), AT(x->k), AT(x->v), keys, values));
+  return KERNEL(queue, attention_pages, &x->call, AT(x->slices), AT(x->pages), AT(x->q), keys, values, AT(x->out),
+                AT(p->count + WORKSPACE));
+}
+
+enum { MOST_PAGES = 12 };
+
+/* Sequences whose keys lie in drawn pages; the last queries of each are asked, under windows too. */
+static void one_paged(checker *c, tri_dtype type, const tri_attention *shape) {
+  page_call x = {.call = *shape};
+  tri_attention *a = &x.call;
+  int32_t pages[MOST_PAGES], cache_rows[MOST_PAGES * TRI_PAGE_ROWS];
+  slice_list l = {0};
+  int64_t table = 0, sequences = draw_from(c, 1, 3), appended = 0;
+  for (int32_t i = 0; i < MOST_PAGES; i++) pages[i] = i;
+  for (int i = MOST_PAGES - 1; i > 0; i--) {
+    const int64_t with = draw(c, i + 1);
+    const int32_t other = pages[with];
+    pages[with] = pages[i];
+    pages[i] = other;
+  }
+  for (int64_t s = 0; s < sequences; s++) {
+    const int64_t keys = draw_from(c, 1, 3 * TRI_PAGE_ROWS), queries = draw_bool(c) ? 1 : draw_from(c, 1, keys);
+    const int64_t first = table * TRI_PAGE_ROWS;
+    for (int64_t j = 0; j < keys; j++)
+      cache_rows[appended++] = pages[table + j / TRI_PAGE_ROWS] * TRI_PAGE_ROWS + (int32_t)(j % TRI_PAGE_ROWS);
+    append(&l, draw(c, 3) == 0 ? tri_slice_window(a->query_rows, queries, first, keys, draw_from(c, 1, keys + 9))
+                               : tri_slice_causal(a->query_rows, queries, first, keys));
+    table += (keys + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS;
+    a->query_rows += queries;
+  }
+  x.appended = appended;
+  a->key_rows = MOST_PAGES * TRI_PAGE_ROWS;
+  a->num_slices = l.count;
+  for (int i = 0; i < l.count; i++) {
+    if (l.slices[i].queries > a->most_queries) a->most_queries = l.slices[i].queries;
+    if (l.slices[i].keys > a->most_keys) a->most_keys = l.slices[i].keys;
+  }
+  a->q_head = a->k_head = a->v_head = a->out_head = a->head_dim;
+  a->q_row = a->heads * a->head_dim + draw(c, 2) * 5;
+  a->k_row = a->kv_heads * a->head_dim + draw(c, 2) * 3;
+  a->v_row = a->kv_heads * a->head_dim;
+  a->out_row = a->heads * a->head_dim;
+  problem p = problem_make(c, type);
+  p.run = run_pages;
+  p.spaces = spaces_of_pages;
+  p.with = &x;
+  x.slices = add_bytes(&p, "slices", l.slices, (size_t)l.count * sizeof l.slices[0]);
+  x.pages = add_bytes(&p, "pages", pages, sizeof pages);
+  x.cache_rows = add_bytes(&p, "cache_rows", cache_rows, (size_t)appended * sizeof *cache_rows);
+  x.q = add_array(&p, "q", type, a->query_rows * a->q_row);
+  x.k = add_array(&p, "k", type, appended * a->k_row);
+  x.v = add_array(&p, "v", type, appended * a->v_row);
+  fill(&p, x.q, matrix_of(a->query_rows, a->q_row, a->heads * a->head_dim), 0, 1.5);
+  fill(&p, x.k, matrix_of(appended, a->k_row, a->kv_heads * a->head_dim), 0, 1);
+  fill(&p, x.v, matrix_of(appended, a->v_row, a->kv_heads * a->head_dim), 0, 1);
+  x.out = add_array(&p, "out", type, a->query_rows * a->out_row);
+  writes(&p, x.out, matrix_of(a->query_rows, a->out_row, a->out_row), false);
+  set_tolerance(&p, x.out);
+  describe(&p, "%lld sequences in pages, %lld queries, H %lld/%lld, D %lld, cap %g", (long long)sequences,
+           (long long)a->query_rows, (long long)a->heads, (long long)a->kv_heads, (long long)a->head_dim, a->soft_cap);
+  check(&p);
+}
+
+void cases_attention_pages(checker *c, tri_dtype type) {
+  static const int64_t shapes[][3] = {{1, 1, 64}, {4, 2, 8},   {6, 1, 33}, {3, 3, 128},
+                                      {2, 2, 5},  {2, 1, 256}, {71, 1, 16}};
+  const int count = is_quick(c) ? 6 : 40;
+  for (int i = 0; i < count; i++) {
+    const int64_t *s = shapes[i % 7];
+    const tri_attention shape = {.type = type,
+                                 .out_type = type,
+                                 .gradient_type = type,
+                                 .heads = s[0],
+                                 .kv_heads = s[1],
+                                 .head_dim = s[2],
+                                 .scale = i % 4 == 0 ? 0.3 : 1 / sqrt((double)s[2]),
+                                 .soft_cap = draw_cap(c),
+                                 .paged = true};
+    one_paged(c, type, &shape);
+  }
+}
+
+void cases_append_keys(checker *c, tri_dtype type) { cases_attention_pages(c, type); }
+
 void cases_attention_forward(checker *c, tri_dtype type) { all_problems(c, type, one_forward); }
 void cases_attention_backward(checker *c, tri_dtype type) { all_problems(c, type, one_backward); }

@@ -163,6 +163,8 @@ typedef struct kernel_cases {
   X(matmul) \
   X(attention_forward) \
   X(attention_backward) \
+  X(append_keys) \
+  X(attention_pages) \
   X(grouped_matmul) \
   X(group_rows) \
   X(sum_rows) \

@@ -201,8 +201,8 @@ static tri_status logits_command(char **a) {
 /* A step of all sequences that have not ended; *going: whether there were any. */
 static tri_status step_rows(tri_generator *generator, int64_t rows, int64_t count, int64_t vocabulary,
                             const int32_t *tokens, const int32_t *plan, double *out, bool *going) {
-  int64_t numbers[64], one[64], live = 0;
-  const int32_t *ids[64];
+  int64_t numbers[512], one[512], live = 0;
+  const int32_t *ids[512];
   const double *logits = NULL;
   for (int64_t r = 0; r < rows; r++) {
     const int64_t at = tri_generator_length(generator, r);
@@ -229,8 +229,8 @@ static tri_status rows_command(char **a) {
   int32_t *tokens = NULL, *plan = NULL;
   double *out = NULL;
   const double *logits = NULL;
-  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[64], numbers[64];
-  const int32_t *ids[64];
+  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[512], numbers[512];
+  const int32_t *ids[512];
   size_t bytes = (size_t)(rows * count * model.vocab_size) * sizeof *out;
   bool going = true;
   TRI_TRY(read_array(a[7], (size_t)(rows * count) * sizeof *tokens, &tokens));

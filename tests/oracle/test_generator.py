@@ -83,14 +83,43 @@ def test_rows_of_families(tmp_path, name):
 @pytest.mark.parametrize("name", ["gpt2 wide", "llama wide"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_threads_and_vector_units(tmp_path, name, precision):
-    """The number of threads changes no bit, nor how many others there are: up to more than are multiplied at once."""
+    """The number of threads changes no bit, nor how many others there are: up to more than are read in one run."""
     weights = Weights(tmp_path, DENSE[name])
-    plan = numpy.array([[(1, 3, 5)[i % 3], 5] for i in range(64)], numpy.int32)
+    plan = numpy.array([[(1, 3, 5)[i % 3], 5] for i in range(300)], numpy.int32)
     ids = numpy.random.default_rng(5).integers(0, DENSE[name]["vocab_size"], (len(plan), 5))
     for unit in ("cpu", "cpu:avx2", "cpu:baseline"):
         one = rows_of(tmp_path, weights, unit, precision, ids, plan, 1)
-        for rows, threads in ((64, 2), (64, 5), (37, 1), (9, 3), (3, 2), (1, 4)):
+        for rows, threads in ((300, 5), (257, 2), (65, 2), (64, 5), (37, 1), (1, 4)):
             assert numpy.array_equal(rows_of(tmp_path, weights, unit, precision, ids[:rows], plan[:rows], threads), one[:rows], equal_nan=True)
+
+
+PIECED = {
+    "gpt2": dict(family="gpt2", num_layers=2, hidden_size=64, num_heads=4, vocab_size=149, max_sequence=300),
+    "llama": dict(family="llama", num_layers=2, hidden_size=72, num_heads=6, num_kv_heads=2, ffn_size=131, vocab_size=145, max_sequence=300),
+    "windows": dict(family="llama", num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=2, ffn_size=99, vocab_size=131, max_sequence=300, window=70),
+    "experts": {**test_expert_models.CASES["mixtral"][0], "max_sequence": 300},
+}
+
+
+@pytest.mark.parametrize("name", PIECED)
+@pytest.mark.parametrize("device, precision", [("cpu", "fp32"), ("cpu", "bf16"), ("cpu:baseline", "fp32"), ("reference", "fp64")])
+def test_pieces(tmp_path, name, device, precision):
+    """A position's logits have the bits that they have when everything before it is read at once, whatever the pieces are."""
+    model, count = PIECED[name], 300 if device != "reference" else 90
+    weights, tokens, out = Weights(tmp_path, model), tmp_path / "ids.bin", tmp_path / "logits.bin"
+    ids = numpy.random.default_rng(11).integers(0, model["vocab_size"], count).astype(numpy.int32)
+
+    def logits(piece, length):
+        ids[:length].tofile(tokens)
+        tool("logits", weights.model_file, device, precision, piece, length, weights.file, tokens, out)
+        return numpy.fromfile(out).reshape(-1, model["vocab_size"])
+
+    by_one = logits(1, count)
+    for piece in (7, 64, 70, count):
+        ends = numpy.minimum(numpy.arange(1, -(-count // piece) + 1) * piece, count) - 1
+        assert numpy.array_equal(logits(piece, count), by_one[ends]), piece
+    for length in (2, 17, 65, count - 3):
+        assert numpy.array_equal(logits(length, length)[0], by_one[length - 1]), length
 
 
 def test_positions_that_go_by_the_prompt(tmp_path):

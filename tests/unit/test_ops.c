@@ -513,15 +513,20 @@ static void test_loss_of_formed_logits(void **state) {
   end(&b);
 }
 
-static void test_formed_last_logits(void **state) {
+static void test_formed_row_logits(void **state) {
   (void)state;
   bench b;
   const int32_t x = begin_logits(&b);
   int32_t y = -1;
-  CHECK_OK(tri_op_last_logits(b.list, 5, 7, formed, x, 0, &y));
+  b.list->logit_rows = BATCH;
+  CHECK_OK(tri_op_row_logits(b.list, 5, 7, formed, x, 0, &y));
   lay_out(&b, false);
   tri_run run = new_run(&b);
-  run.valid = SEQUENCE - 1;
+  tri_kv_cache cache = {.logit_rows = BATCH};
+  int32_t rows[BATCH];
+  for (int i = 0; i < BATCH; i++) rows[i] = i * SEQUENCE + SEQUENCE - 2;
+  run.cache = &cache;
+  run.logit_rows = rows;
   CHECK_OK(tri_executor_prepare(b.executor));
   CHECK_OK(tri_executor_forward(b.executor, 0, &run));
   const double *h = hidden_of(&b), *got = run.slots[y];
@@ -665,7 +670,7 @@ int main(void) {
       cmocka_unit_test(test_biased_logits),
       cmocka_unit_test(test_logits_of_all),
       cmocka_unit_test(test_loss_of_formed_logits),
-      cmocka_unit_test(test_formed_last_logits),
+      cmocka_unit_test(test_formed_row_logits),
       cmocka_unit_test(test_residual),
       cmocka_unit_test(test_accumulation),
       cmocka_unit_test(test_capped_attention),

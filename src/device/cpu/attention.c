@@ -3,9 +3,8 @@
  *
  * Tasks are shared out as they come (dynamic), the largest first, and no task's result depends on another's; so a
  * result never depends on the number of threads, nor on how the work was cut:
- *  - forward: a slice and key/value head (of one query each: kernels/attention_step.c), or where there are too few of
- * them for the threads, parts of its query tiles; each part then packs the keys and values again, which costs a few
- * percent.
+ *  - forward: a slice and key/value head, or where there are too few of them for the threads, parts of its query
+ *    tiles; each part then packs the keys and values again, which costs a few percent.
  *  - backward: a slice and key/value head, or where seven products on all threads take less time than five on few of
  *    them, tiles.
  * Where slices share queries or keys, the rows of q or of the keys are cut in tiles, and a task takes a tile through
@@ -138,26 +137,6 @@ static void forward_gaps(const tri_attention_forward *job) {
   }
 }
 
-/* A step of generated text: each slice has one query, and statistics are not needed. */
-static bool is_step(const tri_attention_forward *job) {
-  const tri_attention *call = job->call;
-  return call->most_queries == 1 && !shares(call) && !call->merge && job->log_sum_exp == NULL;
-}
-
-static void forward_steps(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
-                          char *workspace) {
-  const tri_attention *call = job->call;
-  const size_t scratch = aligned(kernels->forward_scratch(call));
-  const int64_t tasks = job->num_slices * call->kv_heads;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (int64_t i = 0; i < tasks; i++) {
-    const tri_attention_slice *slice = &job->slices[i / call->kv_heads];
-    if (slice->queries == 0 || slice->keys == 0) continue;
-    kernels->forward_step(job, i / call->kv_heads, i % call->kv_heads,
-                          workspace + (size_t)omp_get_thread_num() * scratch);
-  }
-}
-
 static void forward_in_slices(const tri_attention_kernels *kernels, int threads, const tri_attention_forward *job,
                               char *workspace) {
   const tri_attention *call = job->call;
@@ -198,11 +177,7 @@ tri_status tri_attention_forward_with(const tri_attention_kernels *kernels, int 
     return TRI_OK;
   }
   if (!job.call->merge) forward_gaps(&job);
-  if (is_step(&job)) {
-    forward_steps(kernels, threads, &job, workspace);
-  } else {
-    forward_in_slices(kernels, threads, &job, workspace);
-  }
+  forward_in_slices(kernels, threads, &job, workspace);
   return TRI_OK;
 }
 

@@ -44,9 +44,6 @@ typedef struct tri_attention_kernels {
   /* If slices share queries: a tile of rows of q through all slices. */
   void (*forward_rows)(const tri_attention_forward *job, int64_t head, int64_t first, int64_t count, void *scratch);
 
-  /* For a slice of one query: all heads that share a key/value head. */
-  void (*forward_step)(const tri_attention_forward *job, int64_t slice, int64_t kv_head, void *scratch);
-
   void (*delta)(const tri_attention_backward *job, int64_t head, int64_t first, int64_t count);
   /* All three gradients of a slice, for a key/value head and the heads that share it. */
   void (*backward_whole)(const tri_attention_backward *job, int64_t slice, int64_t kv_head, void *scratch);
@@ -59,14 +56,6 @@ typedef struct tri_attention_kernels {
   void (*backward_queries)(const tri_attention_backward *job, int64_t begin, int64_t end, int64_t head, int64_t first,
                            int64_t count, void *scratch);
 } tri_attention_kernels;
-
-/* kernels/attention_step.c */
-#define TRI_ATTENTION_STEP(isa)                                                                                        \
-  void tri_cpu_attention_step_##isa(const tri_attention_forward *job, int64_t slice, int64_t kv_head, void *scratch);
-TRI_ATTENTION_STEP(baseline)
-TRI_ATTENTION_STEP(avx2)
-TRI_ATTENTION_STEP(avx512)
-TRI_ATTENTION_STEP(avx512bf16)
 
 extern const tri_attention_kernels tri_attention_floats_baseline, tri_attention_floats_avx2,
     tri_attention_floats_avx512, tri_attention_pairs_avx512bf16;

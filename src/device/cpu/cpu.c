@@ -14,10 +14,11 @@
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
-  void (*fill[14])(tri_device_kernels *table);
+  void (*fill[15])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
+  size_t (*pages_scratch)(const tri_attention *call);
 } variant;
 
 static bool always(void) { return true; }
@@ -45,7 +46,9 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_quantised_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_nf4_##isa(tri_device_kernels *);                                                                  \
   void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
-  void tri_cpu_table_grouping_##isa(tri_device_kernels *);
+  void tri_cpu_table_grouping_##isa(tri_device_kernels *);                                                             \
+  void tri_cpu_table_attention_pages_##isa(tri_device_kernels *);                                                      \
+  size_t tri_cpu_attention_pages_scratch_##isa(const tri_attention *);
 /* `plain`: the variant that this one shares what rounds nothing to bf16 with (cmake/cpu_kernels.cmake). */
 #define FILL(isa, plain)                                                                                               \
   {                                                                                                                    \
@@ -53,7 +56,7 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
         tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
         tri_cpu_table_matrices_##isa, tri_cpu_table_factored_##isa, tri_cpu_table_low_rank_##isa,                      \
         tri_cpu_table_quantised_##plain, tri_cpu_table_nf4_##plain, tri_cpu_table_router_##plain,                      \
-        tri_cpu_table_grouping_##isa                                                                                   \
+        tri_cpu_table_grouping_##isa, tri_cpu_table_attention_pages_##isa                                              \
   }
 
 DECLARE(baseline)
@@ -66,14 +69,15 @@ DECLARE(avx512bf16)
 /* Best last. */
 static const variant variants[] = {
     {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
-     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline},
+     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_attention_pages_scratch_baseline},
 #if defined(__x86_64__)
     {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
-     tri_cpu_few_rows_avx2},
+     tri_cpu_few_rows_avx2, tri_cpu_attention_pages_scratch_avx2},
     {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
-     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512},
+     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_attention_pages_scratch_avx512},
     {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
-     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16},
+     &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16,
+     tri_cpu_attention_pages_scratch_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -117,6 +121,11 @@ static const tri_attention_kernels *attention_of(const cpu_state *state, tri_dty
 }
 
 static tri_status attention_workspace(const tri_device_description *of, const tri_attention *call, size_t *bytes) {
+  if (call->paged) {
+    TRI_TRY(tri_attention_check(call));
+    *bytes = ((const cpu_state *)of->facts)->chosen->pages_scratch(call) * (size_t)of->threads;
+    return TRI_OK;
+  }
   return tri_attention_workspace_with(attention_of(of->facts, call->type), of->threads, call, bytes);
 }
 

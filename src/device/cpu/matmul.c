@@ -344,12 +344,14 @@ static tri_status run_gemm(const call *at) {
   return TRI_OK;
 }
 
-/* ---- few rows ---------------------------------------------------------------------------------------------------- */
+/* ---- rows of generated text -------------------------------------------------------------------------------------- */
 
-static void run_few(const call *at) {
+/* Rows [first, first + count): a result does not depend on how many there are. */
+static void run_few(const call *at, int64_t first, int64_t count) {
   const tri_matmul *p = at->product;
+  const char *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
   tri_cpu_few_rows job = {
-      .m = p->m,
+      .m = count,
       .n = p->n,
       .k = p->k,
       .lda = p->lda,
@@ -359,16 +361,16 @@ static void run_few(const call *at) {
       .c_type = p->c_type,
       .b_transposed = p->b_transposed,
       .accumulate = p->accumulate,
-      .a = (const float *)(const void *)at->a,
+      .a = (const float *)(const void *)a,
       .b = at->b,
       .bias = at->bias,
-      .c = at->c,
+      .c = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type),
       .parts = (float *)(void *)(at->workspace + at->plan->c_offset),
   };
   if (at->plan->stage_a) {
-    tri_cpu_rows widen = {.rows = p->m,
+    tri_cpu_rows widen = {.rows = count,
                           .columns = p->k,
-                          .from = at->a,
+                          .from = a,
                           .from_type = TRI_BF16,
                           .to_type = TRI_FP32,
                           .from_ld = p->lda,
@@ -379,6 +381,12 @@ static void run_few(const call *at) {
     job.lda = p->k;
   }
   at->state->options.few_rows(at->state->options.threads, &job);
+}
+
+static void run_generating(const call *at) {
+  const int64_t m = at->product->m;
+  for (int64_t first = 0; first < m; first += TRI_FEW_ROWS)
+    run_few(at, first, m - first < TRI_FEW_ROWS ? m - first : TRI_FEW_ROWS);
 }
 
 /* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
@@ -429,7 +437,7 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *given, const void 
   int before = tri_matmul_enter(at.state->options.threads);
   switch (plan->path) {
     case TRI_PATH_ZERO: run_zero(&at); break;
-    case TRI_PATH_SKINNY: run_few(&at); break;
+    case TRI_PATH_SKINNY: run_generating(&at); break;
     case TRI_PATH_GEMM: status = run_gemm(&at); break;
     case TRI_PATH_PRIMITIVE: status = run_primitive(&at); break;
   }

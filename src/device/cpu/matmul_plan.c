@@ -12,8 +12,8 @@
  *   transposed, c accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward
  *   of weights 108-150, or 55 for rows of 3072.
  * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
- * - few rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c, which reads b once at
- *   nearly the rate of memory, with the same bits for each number of rows. For such a list bf16 weights are packed
+ * - rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c, which reads b once at
+ *   nearly the rate of memory, 64 rows at a time, with the same bits for each number of rows. Its bf16 weights are packed
  * plain, since steps of generation and pieces of prompts read the same copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
  *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
@@ -235,19 +235,9 @@ static void lay_out_few(const tri_matmul *p, int64_t m, tri_matmul_plan *plan, s
   plan->c_offset = reserve(end, parts > 0, parts * m, p->n, TRI_FP32);
 }
 
-static bool may_be_few(const tri_matmul *p) { return p->generating && !p->a_transposed; }
-
-/* Who asks for the memory of many rows may come with few. */
-static size_t bytes_of_few(const tri_matmul *p) {
-  tri_matmul_plan unused = {0};
-  size_t end = 0;
-  lay_out_few(p, at_most(p->m, TRI_FEW_ROWS), &unused, &end);
-  return end;
-}
-
 static void plan_few(tri_matmul_plan *plan) {
   plan->path = TRI_PATH_SKINNY;
-  lay_out_few(&plan->product, plan->product.m, plan, &plan->workspace_bytes);
+  lay_out_few(&plan->product, at_most(plan->product.m, TRI_FEW_ROWS), plan, &plan->workspace_bytes);
 }
 
 /* The primitive where it is better than sgemm on fp32, or else sgemm. */
@@ -287,7 +277,7 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
     out->path = TRI_PATH_ZERO;
     return TRI_OK;
   }
-  if (may_be_few(product) && product->m <= TRI_FEW_ROWS) {
+  if (product->generating && !product->a_transposed) {
     plan_few(out);
     return TRI_OK;
   }
@@ -299,8 +289,6 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
       status = tri_fail_internal("the cpu plans no products of %s", tri_dtype_name(product->a_type));
       break;
   }
-  if (status == TRI_OK && may_be_few(product) && bytes_of_few(product) > out->workspace_bytes)
-    out->workspace_bytes = bytes_of_few(product);
   if (status != TRI_OK) tri_matmul_plan_release(out);
   return status;
 }

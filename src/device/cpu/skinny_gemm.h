@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* Most rows; with more, GEMMs that copy b into blocks are faster. */
+/* Most rows of a call; more are several calls. */
 enum { TRI_FEW_ROWS = 64 };
 
 /* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k]; b and c are fp32

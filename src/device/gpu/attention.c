@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+_Static_assert((int)ATTENTION_PAGE == (int)TRI_PAGE_ROWS, "kernels find a row's page");
 _Static_assert(sizeof(attention_slice) == sizeof(tri_attention_slice) &&
                    offsetof(attention_slice, to) == offsetof(tri_attention_slice, to),
                "kernels read the list as it is");
@@ -82,19 +83,56 @@ static attention_arguments arguments_of(const tri_attention *c, const tri_attent
 
 static int64_t tiles(int64_t rows) { return (rows + ATTENTION_OWN - 1) / ATTENTION_OWN; }
 
+static tri_status launch_forward(tri_queue *queue, const tri_attention *call, const attention_arguments *arguments) {
+  const form f = form_of(call);
+  const tri_gpu_shape shape = {.x = tiles(call->query_rows),
+                               .y = call->heads,
+                               .shared_bytes = shared_bytes(queue, call, &f, ATTENTION_FORWARD_ROWS)};
+  return tri_gpu_launch(queue, f.forward, call->type, shape, arguments, sizeof *arguments);
+}
+
 static tri_status gpu_attention_forward(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
                                         const void *q, const void *k, const void *v, void *out, void *log_sum_exp,
                                         void *workspace) {
   (void)workspace;
   TRI_TRY(check(call));
-  const form f = form_of(call);
   attention_arguments arguments = arguments_of(call, slices, q, k, v);
   arguments.out = out;
   arguments.log_sum_exp = log_sum_exp;
-  const tri_gpu_shape shape = {.x = tiles(call->query_rows),
-                               .y = call->heads,
-                               .shared_bytes = shared_bytes(queue, call, &f, ATTENTION_FORWARD_ROWS)};
-  return tri_gpu_launch(queue, f.forward, call->type, shape, &arguments, sizeof arguments);
+  return launch_forward(queue, call, &arguments);
+}
+
+/* ---- pages: rows one behind the other, of all heads each --------------------------------------------------------- */
+
+static tri_status gpu_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows, const void *k,
+                                  const void *v, void *keys, void *values) {
+  const int64_t width = call->kv_heads * call->head_dim;
+  tri_row_copy copy = {.rows = tri_all_rows(call->query_rows),
+                       .width = width,
+                       .from_type = call->type,
+                       .to_type = call->type,
+                       .from_stride = call->k_row,
+                       .to_stride = width};
+  if (call->k_head != call->head_dim || call->v_head != call->head_dim)
+    return tri_fail_internal("heads of keys that do not lie side by side");
+  TRI_KERNEL_CALL(queue, copy_rows, &copy, NULL, k, cache_rows, keys);
+  copy.from_stride = call->v_row;
+  TRI_KERNEL_CALL(queue, copy_rows, &copy, NULL, v, cache_rows, values);
+  return TRI_OK;
+}
+
+static tri_status gpu_attention_pages(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                      const int32_t *pages, const void *q, const void *keys, const void *values,
+                                      void *out, void *workspace) {
+  tri_attention dense = *call;
+  (void)workspace;
+  dense.k_row = dense.v_row = call->kv_heads * call->head_dim;
+  dense.k_head = dense.v_head = call->head_dim;
+  TRI_TRY(check(&dense));
+  attention_arguments arguments = arguments_of(&dense, slices, q, keys, values);
+  arguments.pages = pages;
+  arguments.out = out;
+  return launch_forward(queue, &dense, &arguments);
 }
 
 /* D of kernels/attention_backward.h: a number for each row of a head, first in the workspace. */
@@ -135,4 +173,6 @@ static tri_status gpu_attention_backward(tri_queue *queue, const tri_attention *
 void tri_gpu_fill_attention(tri_device_kernels *out) {
   out->attention_forward = gpu_attention_forward;
   out->attention_backward = gpu_attention_backward;
+  out->append_keys = gpu_append_keys;
+  out->attention_pages = gpu_attention_pages;
 }

@@ -87,6 +87,7 @@ typedef struct scratch {
   double *gradient_q;              /* [D] */
   int64_t *keys;                   /* [keys], or NULL: those from `first` on */
   int64_t first;
+  const int32_t *pages; /* which the keys' rows are in; NULL: rows lie one behind the other */
 } scratch;
 
 /* How many keys a row of q sees; which, in the order of the list, is in the scratch. */
@@ -101,7 +102,11 @@ static int64_t find_keys(const part *p, int64_t row, scratch *s) {
   return count;
 }
 
-static int64_t key_of(const scratch *s, int64_t j) { return s->keys != NULL ? s->keys[j] : s->first + j; }
+static int64_t key_of(const scratch *s, int64_t j) {
+  const int64_t row = s->keys != NULL ? s->keys[j] : s->first + j;
+  if (s->pages == NULL) return row;
+  return (int64_t)s->pages[row / TRI_PAGE_ROWS] * TRI_PAGE_ROWS + row % TRI_PAGE_ROWS;
+}
 
 static int64_t most_keys(const tri_attention *c) { return shares(c) ? c->key_rows : c->most_keys; }
 
@@ -194,21 +199,57 @@ static void clear_out(const forward *x) {
   }
 }
 
+static tri_status run_forward(const forward *x, const tri_attention_slice *slices, scratch *s) {
+  const tri_attention *call = x->call;
+  int64_t live = 0;
+  TRI_TRY(tri_attention_slices_check(call, slices, &live));
+  if (!call->merge) clear_out(x);
+  for (int64_t i = 0; i < num_parts(call, live); i++) {
+    const part p = part_of(call, slices, live, i);
+    for (int64_t h = 0; h < call->heads; h++)
+      for (int64_t t = 0; t < p.queries; t++) forward_row(x, &p, s, h, p.first_query + t);
+  }
+  return TRI_OK;
+}
+
 tri_status tri_reference_attention_forward(tri_queue *queue, const tri_attention *call,
                                            const tri_attention_slice *slices, const void *q, const void *k,
                                            const void *v, void *out, void *log_sum_exp, void *workspace) {
   (void)queue;
-  int64_t live = 0;
-  TRI_TRY(tri_attention_slices_check(call, slices, &live));
   const forward x = {call, q, k, v, out, log_sum_exp};
   scratch s = scratch_of(call, workspace);
-  if (!call->merge) clear_out(&x);
-  for (int64_t i = 0; i < num_parts(call, live); i++) {
-    const part p = part_of(call, slices, live, i);
-    for (int64_t h = 0; h < call->heads; h++)
-      for (int64_t t = 0; t < p.queries; t++) forward_row(&x, &p, &s, h, p.first_query + t);
+  return run_forward(&x, slices, &s);
+}
+
+/* ---- pages: rows one behind the other, of all heads each --------------------------------------------------------- */
+
+tri_status tri_reference_append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows,
+                                     const void *k, const void *v, void *keys, void *values) {
+  const int64_t width = call->kv_heads * call->head_dim;
+  (void)queue;
+  for (int64_t r = 0; r < call->query_rows; r++) {
+    for (int64_t g = 0; g < call->kv_heads; g++) {
+      const int64_t to = cache_rows[r] * width + g * call->head_dim;
+      for (int64_t d = 0; d < call->head_dim; d++) {
+        set(call->type, keys, to + d, get(call->type, k, index_k(call, g, r) + d));
+        set(call->type, values, to + d, get(call->type, v, index_v(call, g, r) + d));
+      }
+    }
   }
   return TRI_OK;
+}
+
+tri_status tri_reference_attention_pages(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
+                                         const int32_t *pages, const void *q, const void *keys, const void *values,
+                                         void *out, void *workspace) {
+  tri_attention dense = *call;
+  (void)queue;
+  dense.k_row = dense.v_row = call->kv_heads * call->head_dim;
+  dense.k_head = dense.v_head = call->head_dim;
+  const forward x = {&dense, q, keys, values, out, NULL};
+  scratch s = scratch_of(&dense, workspace);
+  s.pages = pages;
+  return run_forward(&x, slices, &s);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------------- */

@@ -5,15 +5,11 @@
 #define TRI_ATTENTION_NAME(cells, isa) TRI_ATTENTION_JOIN(cells, isa)
 #define TRI_ATTENTION_JOIN(cells, isa) tri_attention_##cells##_##isa
 
-#define TRI_ATTENTION_STEP_NAME(isa) TRI_ATTENTION_STEP_JOIN(isa)
-#define TRI_ATTENTION_STEP_JOIN(isa) tri_cpu_attention_step_##isa
-
 #define TRI_ATTENTION_TABLE                                                                                            \
   {                                                                                                                    \
     .forward_scratch = forward_scratch_bytes, .backward_scratch = backward_scratch_bytes, .forward = forward,          \
-    .forward_rows = forward_rows, .forward_step = TRI_ATTENTION_STEP_NAME(TRI_ISA), .delta = delta,                    \
-    .backward_whole = backward_whole, .backward_shared = backward_shared, .backward_keys = backward_keys,              \
-    .backward_queries = backward_queries,                                                                              \
+    .forward_rows = forward_rows, .delta = delta, .backward_whole = backward_whole,                                    \
+    .backward_shared = backward_shared, .backward_keys = backward_keys, .backward_queries = backward_queries,          \
   }
 
 #endif

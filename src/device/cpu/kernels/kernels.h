@@ -31,5 +31,8 @@ void TRI_KERNEL(table_quantised)(tri_device_kernels *table);
 void TRI_KERNEL(table_nf4)(tri_device_kernels *table);
 void TRI_KERNEL(table_router)(tri_device_kernels *table);
 void TRI_KERNEL(table_grouping)(tri_device_kernels *table);
+void TRI_KERNEL(table_attention_pages)(tri_device_kernels *table);
+/* Bytes of scratch memory of one thread. */
+size_t TRI_KERNEL(attention_pages_scratch)(const tri_attention *call);
 
 #endif

@@ -24,7 +24,7 @@ enum {
 };
 
 /* Rows of a block's own tile (of queries; of keys in attention_keys), and of the tiles that it meets. */
-enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16 };
+enum { ATTENTION_OWN = 64, ATTENTION_KEYS = 64, ATTENTION_OTHERS = 16, ATTENTION_PAGE = 64 };
 /* Bytes of a row of a tile, of the kernels named so. What a head has beyond it goes through the tiles in turn. */
 enum { ATTENTION_NARROW = 128, ATTENTION_WIDE = 256 };
 /* Rows of all tiles of a block, and bytes beside them (for finding slices). Rows lie 16 bytes further apart than they
@@ -44,6 +44,7 @@ typedef struct attention_slice {
 /* device/description.h, tri_attention. */
 typedef struct attention_arguments {
   const attention_slice *slices;
+  const int32_t *pages; /* of keys and values, ATTENTION_PAGE rows each; NULL: rows lie one behind the other */
   const void *q, *k, *v;
   void *out, *log_sum_exp;         /* log_sum_exp: or NULL, in the forward */
   const void *gradient_out, *sums; /* of the backward, as what follows; sums [heads, query_rows] of out x gradient */

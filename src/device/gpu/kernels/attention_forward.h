@@ -37,21 +37,26 @@ DEVICE void load_queries(forward *f, int32_t chunk, const int width) {
             f->p->query_rows - first, chunk_columns(f->p, chunk, width), f->q_aligned, ATTENTION_THREADS);
 }
 
+/* The row of the keys at hand, and of their values. A tile lies in one page: it begins at a multiple of KEYS. */
+DEVICE int64_t first_key_row(const forward *f) {
+  const int32_t row = f->walk.slice.first_key + f->walk.at;
+  if (f->p->pages == 0) return row;
+  return (int64_t)f->p->pages[row / ATTENTION_PAGE] * ATTENTION_PAGE + row % ATTENTION_PAGE;
+}
+
 /* And where they go through the tiles in chunks, the queries. */
 DEVICE void load_keys(forward *f, const int width) {
   const walk *w = &f->walk;
   if (walk_is_done(w)) return;
   if (w->chunks > 1) load_queries(f, w->chunk, width);
-  tile_load(f->k_tile, width + VECTOR, f->k + (int64_t)(w->slice.first_key + w->at) * f->p->k_row + w->chunk * width,
-            f->p->k_row, KEYS, width, w->end - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned,
-            ATTENTION_THREADS);
+  tile_load(f->k_tile, width + VECTOR, f->k + first_key_row(f) * f->p->k_row + w->chunk * width, f->p->k_row, KEYS,
+            width, w->end - w->at, chunk_columns(f->p, w->chunk, width), f->k_aligned, ATTENTION_THREADS);
 }
 
 DEVICE void load_values(forward *f, const int width) {
   const walk *w = &f->walk;
-  tile_load(f->v_tile, width + VECTOR, f->v + (int64_t)(w->slice.first_key + w->at) * f->p->v_row + f->part * width,
-            f->p->v_row, KEYS, width, w->end - w->at, chunk_columns(f->p, f->part, width), f->v_aligned,
-            ATTENTION_THREADS);
+  tile_load(f->v_tile, width + VECTOR, f->v + first_key_row(f) * f->p->v_row + f->part * width, f->p->v_row, KEYS,
+            width, w->end - w->at, chunk_columns(f->p, f->part, width), f->v_aligned, ATTENTION_THREADS);
 }
 
 DEVICE void add_scores(forward *f, const int width) {

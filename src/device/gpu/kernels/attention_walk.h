@@ -39,6 +39,7 @@ typedef struct walk {
   int32_t head, end_head;
   int32_t chunk, chunks; /* of what a head has, as it goes through the tiles */
   int32_t own_first, own_end;
+  int32_t step; /* `at` begins at a multiple of it: a power of 2 */
 } walk;
 
 DEVICE int walk_is_done(const walk *w) { return w->head >= w->end_head; }
@@ -53,7 +54,7 @@ DEVICE int walk_enter(walk *w, const attention_slice *slices, const int own_keys
     w->at = larger(first - s->to, 0);
     w->end = smaller(larger(end - s->from, 0), s->queries);
   } else { /* from the first key that the first own query sees to the last that the last sees */
-    w->at = first_seen(s, larger(w->own_first, s->first_query));
+    w->at = first_seen(s, larger(w->own_first, s->first_query)) & -w->step;
     w->end = end_seen(s, smaller(w->own_end, s->first_query + s->queries) - 1);
   }
   return w->at < w->end;
@@ -113,6 +114,7 @@ DEVICE walk walk_begin(const attention_arguments *p, const int own_keys, int32_t
   w.end_head = head + heads;
   w.own_first = first;
   w.own_end = end;
+  w.step = p->pages == 0 ? 1 : ATTENTION_PAGE;
   walk_settle(&w, p->slices, own_keys);
   return w;
 }

@@ -1,0 +1,93 @@
+/* The logits of some rows, for generation: out[L,V] = h[logit_rows] W^T, or what a bias, a scale and a cap make of that
+ * (tri_logits). */
+#include "device/kernels.h"
+#include "ops/weight.h"
+
+typedef struct row_logits {
+  tri_weight weight; /* stored [V, C] */
+  tri_logit_form form;
+  int64_t most_rows;
+} row_logits;
+
+static tri_matmul product_of(const tri_op_call *call, int64_t rows) {
+  const row_logits *at = call->attributes;
+  tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
+  product.c_type = tri_dtype_wide(call->type);
+  product.bias = call->parameters[1] >= 0;
+  return product;
+}
+
+/* The logits, and the rows that they are made from, side by side. */
+static tri_status op_row_logits_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
+                                      tri_shape outputs[TRI_OP_OUTPUTS]) {
+  (void)inputs;
+  const row_logits *at = call->attributes;
+  outputs[0] = (tri_shape){at->most_rows, at->weight.out, tri_dtype_wide(call->type)};
+  outputs[1] = (tri_shape){at->most_rows, at->weight.in, call->type};
+  return TRI_OK;
+}
+
+static tri_status op_row_logits_memory(const tri_op_call *call, const tri_device_description *device,
+                                       tri_op_memory *out) {
+  const row_logits *at = call->attributes;
+  tri_matmul product = product_of(call, at->most_rows);
+  return tri_weight_memory(call, device, &product, TRI_DIRECTION_FORWARD, out);
+}
+
+static tri_status op_row_logits_prepare(tri_run *run, const tri_op_call *call) {
+  const row_logits *at = call->attributes;
+  tri_matmul product = product_of(call, at->most_rows);
+  return tri_weight_prepare(run, call, &product, TRI_DIRECTION_FORWARD);
+}
+
+static tri_status op_row_logits_forward(tri_run *run, const tri_op_call *call) {
+  const row_logits *at = call->attributes;
+  const int64_t rows = run->cache->logit_rows;
+  tri_matmul product = product_of(call, rows);
+  const tri_row_copy copy = {.rows = tri_all_rows(rows),
+                             .width = at->weight.in,
+                             .from_type = call->type,
+                             .to_type = call->type,
+                             .from_stride = at->weight.in,
+                             .to_stride = at->weight.in};
+  const void *bias = product.bias ? run->parameters[call->parameters[1]].value : NULL;
+  void *logits = run->slots[call->outputs[0]], *gathered = run->slots[call->outputs[1]];
+  if (rows == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, copy_rows, &copy, run->logit_rows, run->slots[call->inputs[0]], NULL, gathered);
+  TRI_TRY(tri_weight_multiply(run, call, &product, TRI_DIRECTION_FORWARD, gathered, bias, logits, run->workspace));
+  if (at->form.scale == 1 && at->form.soft_cap == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product.m, at->weight.out, product.ldc, at->form, logits);
+  return TRI_OK;
+}
+
+static void op_row_logits_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const row_logits *at = call->attributes;
+  *out = (tri_cost){0};
+  if (pass != TRI_PASS_FORWARD) return;
+  out->flops = 2.0 * (double)at->most_rows * (double)at->weight.in * (double)at->weight.out;
+  out->bytes = (double)at->weight.in * (double)at->weight.out * (double)tri_dtype_bytes(call->type);
+}
+
+static const tri_op op_row_logits = {
+    .name = "row_logits",
+    .shape = op_row_logits_shape,
+    .memory = op_row_logits_memory,
+    .prepare = op_row_logits_prepare,
+    .forward = op_row_logits_forward,
+    .cost = op_row_logits_cost,
+};
+
+tri_status tri_op_row_logits(tri_op_list *list, int64_t width, int64_t vocab_size, tri_logits logits, int32_t hidden,
+                             int32_t weight, int32_t *out) {
+  const void *at = NULL;
+  row_logits attributes = {{width, vocab_size, TRI_WEIGHT_OUT_IN}, {logits.scale, logits.soft_cap}, list->logit_rows};
+  TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
+  tri_op_call call = tri_op_call_of(&op_row_logits, at);
+  call.inputs[0] = hidden;
+  call.parameters[0] = weight;
+  call.parameters[1] = logits.bias;
+  int32_t outputs[TRI_OP_OUTPUTS];
+  TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
+  *out = outputs[0];
+  return TRI_OK;
+}
