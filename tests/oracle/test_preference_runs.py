@@ -263,7 +263,7 @@ FILES = {
     "other numbers": (lambda raw: raw[:-16] + bytes(16), ["/reference.bin is not of this run and its data (its numbers are damaged); bring back"]),
     "something else": (lambda raw: b"text\n" * 1000, ["/reference.bin is not of this run and its data (it says `text`)"]),
     "another run's": (changed("run", "0123456789abcdef0123456789abcdef"), ["/reference.bin is not of this run and its data (it says `run 0123456789abcdef0123456789abcdef`); bring back the file of this run, or " + GONE]),
-    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["(it says `data 0123456789abcdef0123456789abcdef`)"]),
+    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["`data.preferences`: ", "/reference.bin has the reference's log-probabilities of other data (it says `data 0123456789abcdef0123456789abcdef`), and the reference is the model as this run began, before 4 updates; make `data` and `objective` what they were, or " + GONE]),
     "of another length": (changed("sequence", 99), ["(it says `sequence 99`)"]),
     "of fewer sequences": (changed("sequences", "8 of pairs"), ["(it says `sequences 8 of pairs`)"]),
 }
@@ -293,7 +293,7 @@ def test_wrong_files_of_held_out_pairs(tmp_path, made):
     file.write_bytes(right[:-1] + b"!")
     check(trireme("train", path, status=4), "/reference-validation.bin is not of this run and its data (its numbers are damaged); bring back")
     file.unlink()
-    check(trireme("train", path, status=4), "/reference-validation.bin is missing: ")
+    check(trireme("train", path, status=4), "`data.validation_preferences`: ", "/reference-validation.bin is missing, ", "; if not, bring the file back")
     file.write_bytes(right)
     trireme("train", path)
 
@@ -486,5 +486,44 @@ def test_what_changes_is_said(here):
     said = typed(here, "objective.beta=0.3", "optimizer.steps=3").stderr
     assert "objective.beta was 0.1 and is 0.3 from here on" in said
     runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
-    check(typed(here, "optimizer.steps=4", status=3), "data.preferences is out/preferences/train (", "allow it by name: --set allow_change=data.preferences")
-    check(typed(here, "optimizer.steps=4", "allow_change=data.preferences", status=4), "out/reference.bin is not of this run and its data (it says `data ")
+    step = "out/checkpoints/step-00000003"
+    gone = (f"; the reference is the model as the run began, before 3 updates, and without it there are no log-probabilities of other answers; make the keys "
+            f"equal, or begin a new run in another `output`, with `init: {step}`")
+    left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}
+    for allowed in ([], ["allow_change=data.preferences"]):
+        said = typed(here, "optimizer.steps=4", *allowed, status=3)
+        check(said, f"{step} does not go with this run: data.preferences is out/preferences/train (", gone)
+        assert "allow_change" not in said.stderr
+    runs.write_lines(here / "pairs.jsonl", runs.records())
+    check(typed(here, "optimizer.steps=4", "data.max_samples=9", "allow_change=data.max_samples", status=3), "data.max_samples is 0 there and 9 in this run", gone)
+    assert left == {name: (here / "out" / name).read_bytes() for name in left}
+    typed(here, "optimizer.steps=4")
+    typed(here, f"init={step}", "output=next", "data.max_samples=9")
+
+
+@pytest.mark.parametrize("name", ["orpo", "adapter"])
+def test_other_pairs_between_steps(here, name):
+    """Where there is no reference, or it is still there, a change that is allowed is made; numbers of the new pairs are computed."""
+    more = [f"objective.name={name}"] if name == "orpo" else ["adapter.rank=2"]
+    typed(here, *more)
+    runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
+    check(typed(here, *more, "optimizer.steps=4", status=3), "allow it by name: --set allow_change=data.preferences")
+    said = typed(here, *more, "optimizer.steps=4", "allow_change=data.preferences").stderr
+    assert "data.preferences changes from out/preferences/train (" in said and len(lines_of(here / "out")) == 4
+    if name == "orpo":
+        return
+    assert "out/reference.bin is not of this run and its data; it is computed again, from the base of the adapter" in said
+    typed(here, *more, "output=alone")
+    assert (here / "out/reference.bin").read_bytes()[1024:] == (here / "alone/reference.bin").read_bytes()[1024:]
+
+
+def test_held_out_pairs_are_named_late(here):
+    typed(here)
+    left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}
+    late = ["optimizer.steps=4", "data.validation_preferences=pairs.jsonl", "evaluation.every=1"]
+    check(typed(here, *late, status=4), "`data.validation_preferences`: out/reference-validation.bin is missing, which would have the log-probabilities of these pairs",
+          "the model as this run began, and 2 updates have been made since; if they are new to the run, leave the key out, or begin a new run")
+    assert left == {name: (here / "out" / name).read_bytes() for name in left}
+    typed(here, "optimizer.steps=3")
+    typed(here, "output=lora", "adapter.rank=2")
+    assert "validation/rewards/margins" in (typed(here, *late, "output=lora", "adapter.rank=2") and lines_of(here / "lora")[-1])
