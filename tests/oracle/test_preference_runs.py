@@ -201,10 +201,13 @@ def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, numb
     assert len(lines_of(tmp_path / "run")) == 8
 
 
-def test_two_ranks_are_asked_to_stop(tmp_path, many):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
+def test_two_ranks_are_asked_to_stop(tmp_path, many, number):
     path = long_run(tmp_path, many, DPO)
-    status, said = killed_in_reference(path, signal.SIGTERM, ["-n", "2"])
-    assert status in (130, -signal.SIGTERM), said
+    status, said = killed_in_reference(path, number, ["-n", "2"])
+    assert status == 130, said
+    assert ("before the first step; nothing is lost" if number == signal.SIGTERM else "stopped while reference.bin was computed; it begins again") in said
+    assert not (tmp_path / "run/reference.bin").exists()
     trireme("train", path, "-n", "2")
     assert len(lines_of(tmp_path / "run")) == 8
 
