@@ -239,6 +239,24 @@ def test_another_batch_goes_on_with_the_next_answers(tmp_path, made, name):
             assert there[2 + number].get(key) == pytest.approx(whole[4 + number].get(key), rel=1e-12), (number, key)
 
 
+def test_accuracies_beside_each_other(tmp_path, made):
+    """Those of the last step and of the last look at held-out pairs; a run without has an empty place, and a comparison without them no column."""
+    held_out = dict(data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=2), optimizer=dict(steps=3))
+    lines = {name: runs.train(tmp_path / name, made, runs.OBJECTIVES[name], **(held_out if name == "dpo" else dict(optimizer=dict(steps=2)))) for name in ("dpo", "orpo", "kto")}
+    folders = [tmp_path / name / "run" for name in lines]
+    found = json.loads(trireme("compare", *folders, "--json").stdout)
+    trained, looks = lines["dpo"][-1]["rewards/accuracies"], [line["validation/rewards/accuracies"] for line in lines["dpo"] if "validation/rewards/accuracies" in line]
+    assert found[0]["rewards/accuracies"] == trained and found[0]["validation/rewards/accuracies"] == looks[-1] and len(looks) == 2
+    assert found[1]["rewards/accuracies"] == lines["orpo"][-1]["rewards/accuracies"] and "validation/rewards/accuracies" not in found[1]
+    assert "rewards/accuracies" not in found[2]
+    table = trireme("compare", *folders, "--html", tmp_path / "page.html").stdout.splitlines()
+    assert table[0].endswith("  accuracy  held-out accuracy") and table[1].split()[-2:] == [f"{trained:.4f}", f"{looks[-1]:.4f}"]
+    assert table[2].split()[-1] == "-" and table[3].split()[-2:] == ["-", "-"]
+    assert f"<td>{trained:.4f}</td><td>{looks[-1]:.4f}</td></tr>" in (tmp_path / "page.html").read_text()
+    trireme("compare", folders[2], "--html", tmp_path / "page.html")
+    assert "accuracy" not in trireme("compare", folders[2]).stdout + (tmp_path / "page.html").read_text()
+
+
 # ---- the file of reference numbers -----------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
