@@ -61,7 +61,7 @@ typedef struct supervisor {
   double beat_s, limit_s;
   double ending_s, grace_s, settled_s, stopped_s, quiet_s, late_s; /* so long by this process's own clock */
   double touched_s;
-  bool wish_waits;             /* for the first step */
+  bool wish_waits;             /* for all ranks on their lines, or for the first step */
   char folder[TRI_PATH_BYTES]; /* for error messages that cannot be sent; "" if unused */
   char line[LINE_BYTES];
   size_t held;
@@ -431,7 +431,8 @@ static void take_wish(supervisor *a) {
   }
 }
 
-/* A scheduler's request, however often, never ends the job: before the first step it waits for it. */
+/* A scheduler's request, however often, never ends the job: it is passed on to ranks on their lines, and where one has
+ * none, as on another host, only after the first step, when the launcher's signal finds all of them ready. */
 static void take_request(supervisor *a) {
   if (a->ending->requested || a->ending->asked > 0) return;
   a->ending->requested = true;
@@ -482,7 +483,7 @@ static tri_status wait_some(supervisor *a, double wait_s) {
     if (polled[lines].revents != 0) take_signals(a);
   }
   tri_free(polled);
-  if (a->wish_waits && a->ending->steps >= 0) {
+  if (a->wish_waits && (a->ending->steps >= 0 || num_known(a) >= a->start->num_ranks)) {
     a->wish_waits = false;
     pass_wish_on(a);
   }

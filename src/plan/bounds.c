@@ -511,7 +511,9 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
 static double buffer_bytes(const tri_search_request *request, const tri_layout *layout, int64_t stage) {
   if (!request->system->planned) return request->system->context_bytes + request->system->bucket_bytes;
   if (layout->pipeline == 1) return 0;
-  int64_t stage_buffers = tri_program_stage_buffers(layout, tri_layout_micro_batches(layout, request->global_batch));
+  const tri_program_request step = {.layout = layout,
+                                    .micro_batches = tri_layout_micro_batches(layout, request->global_batch)};
+  int64_t stage_buffers = tri_program_stage_buffers(&step);
   bool ends = layout->virtual_stages == 1 && (stage == 0 || stage == layout->pipeline - 1);
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   double kinds = ends ? 2 : TRI_NUM_STAGE_BUFFER_KINDS;

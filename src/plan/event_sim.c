@@ -91,7 +91,9 @@ tri_status tri_event_sim_count_labels(tri_event_sim *walk, tri_stage_process *w,
   return tri_event_sim_communicate(walk, w, at, w->now, w->now + walk->stages->count_s);
 }
 
+/* Forwards alone find, or leave, what the step of the same weights prepares. */
 tri_status tri_event_sim_prepare(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
+  if (walk->stages->forward_only) return TRI_OK;
   return spend(walk, w, at, w->kind->prepare_s);
 }
 
@@ -200,14 +202,16 @@ tri_layout tri_event_sim_layout(const tri_stages *stages) {
   return tri_schedule_settle(request->layout, tri_layout_micro_batches(request->layout, request->global_batch));
 }
 
-tri_program_request tri_event_sim_program(const tri_layout *settled, const tri_stage_kind *kind, int64_t stage,
+tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_layout *settled, int64_t stage,
                                           int64_t micro_batches) {
+  const tri_stage_kind *kind = &stages->kinds[stages->kind_of[stage]];
   return (tri_program_request){.layout = settled,
                                .stage = stage,
                                .micro_batches = micro_batches,
                                .lists = (const tri_op_list *const *)kind->parts.lists,
                                .buckets = kind->parts.buckets,
-                               .tied_pair = kind->tied};
+                               .tied_pair = kind->tied,
+                               .forward_only = stages->forward_only};
 }
 
 tri_status tri_event_sim_run(tri_event_sim *walk, void *walkers, size_t bytes, tri_stage_process_run *run) {

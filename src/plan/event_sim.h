@@ -1,6 +1,6 @@
-/* Discrete-event simulation of a step. A stage process stands for the ranks of one stage and executes their
- * instructions, each with its time on a cluster; processes wait for each other's messages, and at collectives of
- * several stages.
+/* Discrete-event simulation of a step, or of its forwards alone (tri_stages.forward_only). A stage process stands for
+ * the ranks of one stage and executes their instructions, each with its time on a cluster; processes wait for each
+ * other's messages, and at collectives of several stages.
  *
  * There are two implementations with equal results. One executes the stages' step programs instruction by instruction,
  * and can draw a timeline (event_sim_program.c). The other executes their turns, forwards and backwards of
@@ -75,7 +75,7 @@ tri_status tri_event_sim_communicate(tri_event_sim *walk, tri_stage_process *w, 
 /* tri_schedule_settle of the layout, so that a shorter step has the same schedule. */
 tri_layout tri_event_sim_layout(const tri_stages *stages);
 /* The request for a stage's program. */
-tri_program_request tri_event_sim_program(const tri_layout *settled, const tri_stage_kind *kind, int64_t stage,
+tri_program_request tri_event_sim_program(const tri_stages *stages, const tri_layout *settled, int64_t stage,
                                           int64_t micro_batches);
 
 /* Executes a stage process until it ends or waits for another stage; sets *moved if it has executed anything. */

@@ -116,7 +116,7 @@ static tri_status create_programs(program_sim *walk) {
   for (int64_t s = 0; s < walk->base.stages->num_stages; s++) {
     program_process *w = &walk->walkers[s];
     TRI_TRY(tri_stage_process_create(&walk->base, s, &w->base));
-    tri_program_request of = tri_event_sim_program(&layout, w->base.kind, s, walk->micro_batches);
+    tri_program_request of = tri_event_sim_program(walk->base.stages, &layout, s, walk->micro_batches);
     TRI_TRY(tri_program_create(&of, &w->program));
     for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++) {
       if (w->program->stage_buffers[kind] > walk->most_stage_buffers)

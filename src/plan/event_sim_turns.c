@@ -87,7 +87,7 @@ static tri_status script_create(const tri_stages *stages, const tri_layout *layo
   tri_layout any = *layout; /* the groups of so few may be any: turns are the same in all */
   any.micro_batch_group = 0;
   any = tri_schedule_settle(&any, few);
-  tri_program_request of = tri_event_sim_program(&any, kind, stage, few);
+  tri_program_request of = tri_event_sim_program(stages, &any, stage, few);
   size_t duties = (size_t)layout->virtual_stages * TURN_KINDS * PLACES;
   TRI_TRY(tri_program_create(&of, &out->program));
   TRI_TRY(tri_alloc("a simulation", duties, sizeof *out->duties, &out->duties));
@@ -382,11 +382,8 @@ static void find_routes(const tri_layout *layout, int64_t stage, route *routes) 
 }
 
 static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
-  const tri_schedule *schedule = tri_schedule_of(layout->schedule);
-  tri_schedule_shape shape = tri_schedule_shape_of(layout, walk->micro_batches);
   int64_t stages = layout->pipeline, most = layout->virtual_stages * walk->micro_batches * (TURN_KINDS - 1);
   int64_t routes = layout->virtual_stages * TURN_KINDS, period = walk->probe == NULL ? 0 : walk->probe->period;
-  TRI_TRY(schedule->check(&shape));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * most), sizeof *walk->turns, &walk->turns));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes), sizeof *walk->routes, &walk->routes));
   TRI_TRY(tri_alloc("a simulation", (size_t)(stages * routes * period), sizeof *walk->notes, &walk->notes));
@@ -401,7 +398,8 @@ static tri_status create_walkers(turn_walk *walk, const tri_layout *layout) {
     find_routes(layout, s, w->routes);
     for (int way = 0; way < WAYS; way++) w->stage_buffers[way] = walk->parcels + (s * WAYS + way) * walk->stage_buffers;
     w->turns = (tri_turns){.turns = walk->turns + s * most, .capacity = most}; /* room enough: it never grows */
-    TRI_TRY(schedule->turns(&shape, s, &w->turns));
+    const tri_program_request of = tri_event_sim_program(walk->base.stages, layout, s, walk->micro_batches);
+    TRI_TRY(tri_program_turns(&of, &w->turns));
   }
   return TRI_OK;
 }
@@ -421,7 +419,8 @@ static tri_status create_channels(turn_walk *walk, const tri_layout *layout) {
 static tri_status create(turn_walk *walk) {
   const tri_stages *stages = walk->base.stages;
   const tri_layout layout = tri_event_sim_layout(stages);
-  walk->stage_buffers = tri_program_stage_buffers(&layout, walk->micro_batches);
+  const tri_program_request first = tri_event_sim_program(stages, &layout, 0, walk->micro_batches);
+  walk->stage_buffers = tri_program_stage_buffers(&first);
   TRI_TRY(tri_alloc("a simulation", (size_t)stages->num_kinds, sizeof *walk->scripts, &walk->scripts));
   for (int64_t k = 0; k < stages->num_kinds; k++) {
     TRI_TRY(script_create(stages, &layout, k, walk->micro_batches, &walk->scripts[k]));

@@ -1,7 +1,5 @@
 #include "plan/report.h"
 
-#include "model/preference_losses.h"
-
 #include "base/format.h"
 #include "plan/accuracy.h"
 #include "plan/row_pairs.h"
@@ -120,6 +118,10 @@ json_t *tri_report_json(const tri_simulation_request *request, const tri_predict
                         json_pack("{s:f, s:f, s:I, s:I}", "imbalance", imbalance_of(request), "rows", p->experts.rows,
                                   "room", (json_int_t)p->experts.room, "rounds", (json_int_t)p->experts.rounds));
   }
+  if (p->reference_s > 0) {
+    json_object_set_new(object, "preferences",
+                        json_pack("{s:f, s:f}", "mismatched_s", p->mismatched_s, "reference_s", p->reference_s));
+  }
   if (tri_plan_row_pairs_differ(request->layout, p->row_pairs)) {
     json_object_set_new(object, "context_row_pairs_by_prices", json_integer((json_int_t)p->row_pairs));
   }
@@ -219,19 +221,19 @@ static void print_overlap(const tri_simulation_request *request, const tri_predi
           overlap.hidden_s, overlap.slower_s);
 }
 
-/* What a loss of preferences does beside the steps that were simulated. */
-static void print_objective(const tri_train_objective *objective, FILE *to) {
-  if (objective == NULL || !objective->of_completions) return;
-  const tri_preference_rules rules = tri_preference_rules_of((tri_preference_loss)objective->preference.loss);
-  if (rules.reference) {
-    fprintf(
-        to,
-        "objective %s: before the first step one forward of all data, for the reference, which is not in this time\n",
-        rules.name);
+/* What a loss of preferences computes beside the step of its answers. */
+static void print_preferences(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {
+  const char *name = tri_step_preference_rules(request).name;
+  char batch[32];
+  if (p->mismatched_s > 0) {
+    fprintf(to, "objective %s: %.4f s of the step are a forward of mismatched answers\n", name, p->mismatched_s);
   }
-  if (rules.kl) {
-    fprintf(to, "objective %s: in each step one more forward, of mismatched answers, which is not in this time\n",
-            rules.name);
+  if (p->reference_s > 0) {
+    fprintf(to,
+            "objective %s: before the first step the reference's log-probabilities of all data, once: %.4f s for every "
+            "%s sequence%s\n",
+            name, p->reference_s, tri_format_grouped(request->global_batch, batch, sizeof batch),
+            TRI_PLURAL(request->global_batch));
   }
 }
 
@@ -271,7 +273,7 @@ void tri_report_speed(const tri_simulation_request *request, const tri_predictio
   print_uneven(&p->uneven, to);
   print_experts(&p->experts, to);
   print_row_pairs(request->layout, p->row_pairs, to);
-  print_objective(request->objective, to);
+  print_preferences(request, p, to);
 }
 
 void tri_report_memory_parts(const tri_simulation_request *request, const tri_prediction *p, FILE *to) {

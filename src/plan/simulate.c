@@ -63,7 +63,7 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   int64_t forwards = stages->num_stages * micro_batches * layout->virtual_stages;
   int64_t period = tri_schedule_period(layout, micro_batches), filled = 2 * layout->pipeline;
   const middle tries[] = {{filled, layout->virtual_stages > 1 ? period : 4}, {4 * filled, period}};
-  bool repeats = repeats_itself(layout->schedule) && forwards > SHORT_STEP;
+  bool repeats = (stages->forward_only || repeats_itself(layout->schedule)) && forwards > SHORT_STEP;
   for (int i = 0; i < 2 && repeats && !settled; i++) {
     TRI_TRY(extrapolate(stages, micro_batches, tries[i], out, &settled));
   }
@@ -72,6 +72,14 @@ static tri_status run_step(const tri_stages *stages, tri_step_sample *out) {
   tri_status status;
 #pragma omp critical(tri_long_step)
   status = tri_event_sim_turns(stages, micro_batches, NULL, out);
+  return status;
+}
+
+/* Of a global batch. */
+static tri_status run_forward(tri_stages *stages, tri_step_sample *out) {
+  stages->forward_only = true;
+  const tri_status status = run_step(stages, out);
+  stages->forward_only = false;
   return status;
 }
 
@@ -87,6 +95,12 @@ double tri_step_time_sum(const tri_step_time *time) {
   double sum = time->compute;
   for (int i = 0; i < TRI_STEP_AXES; i++) sum += time->along[tri_step_axis(i)];
   return sum + time->bubble + time->optimizer;
+}
+
+tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request) {
+  const tri_train_objective *objective = request->objective;
+  if (objective == NULL || !objective->of_completions) return (tri_preference_rules){0};
+  return tri_preference_rules_of((tri_preference_loss)objective->preference.loss);
 }
 
 double tri_step_area(const tri_simulation_request *request) {
@@ -122,6 +136,7 @@ double tri_step_hardware_flops(const tri_simulation_request *request) {
   const double forward = tri_model_forward_flops(request->model, request->sequence, tri_step_area(request));
   const double head = 2.0 * (double)request->model->hidden_size * (double)request->model->vocab_size;
   const double tokens = (double)request->global_batch * (double)request->sequence;
+  if (tri_step_preference_rules(request).kl) all += forward * tokens;
   switch (layout->recompute) {
     case TRI_RECOMPUTE_NONE: return all;
     case TRI_RECOMPUTE_EXPERTS: return all + again_of_experts(request);
@@ -175,6 +190,21 @@ static tri_expert_load expert_load(const tri_stages *stages) {
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* What a loss of preferences computes beside its step; the forward of mismatched answers belongs to that. */
+static tri_status add_preferences(tri_stages *stages, tri_step_sample *step, tri_prediction *out) {
+  const tri_preference_rules rules = tri_step_preference_rules(stages->request);
+  tri_step_sample forward;
+  if (!rules.reference) return TRI_OK;
+  TRI_TRY(run_forward(stages, &forward));
+  out->reference_s = forward.step_s;
+  if (!rules.kl) return TRI_OK;
+  out->reference_s = 2 * forward.step_s; /* of mismatched answers, too */
+  out->mismatched_s = forward.step_s;
+  step->step_s += forward.step_s;
+  for (int i = 0; i < TRI_TIME_PARTS; i++) tri_time_parts(&step->time)[i] += tri_time_parts(&forward.time)[i];
+  return TRI_OK;
+}
+
 tri_status tri_simulate_step(const tri_simulation_request *request, tri_prediction *out) {
   tri_stages stages = {0};
   tri_step_sample step;
@@ -186,6 +216,7 @@ tri_status tri_simulate_step(const tri_simulation_request *request, tri_predicti
   TRI_TRY(tri_document_imbalance_find(request, &drawn, &busiest));
   TRI_TRY(tri_stages_create(&busiest, &stages));
   tri_status status = run_step(&stages, &step);
+  if (status == TRI_OK) status = add_preferences(&stages, &step, &answer);
   answer.experts = expert_load(&stages);
   if (status == TRI_OK && drawn != NULL) status = tri_document_imbalance_of(&stages, request, drawn, &answer.uneven);
   tri_stages_destroy(&stages);
@@ -231,6 +262,25 @@ tri_status tri_simulate_overlap(const tri_simulation_request *request, const tri
   return TRI_OK;
 }
 
+/* The forward of mismatched answers, before the step that is drawn already. */
+static tri_status draw_forward(tri_stages *stages, tri_timeline *timeline) {
+  const int64_t micro_batches = tri_layout_micro_batches(stages->request->layout, stages->request->global_batch);
+  tri_step_sample forward;
+  tri_status status = TRI_OK;
+  stages->forward_only = true;
+  TRI_TRY_GOTO(tri_event_sim_programs(stages, micro_batches, NULL, &forward), done);
+  for (int r = 0; r < timeline->num_ranks; r++) {
+    for (int64_t i = 0; i < timeline->ranks[r].count; i++) {
+      timeline->ranks[r].events[i].begin_s += forward.step_s;
+      timeline->ranks[r].events[i].end_s += forward.step_s;
+    }
+  }
+  TRI_TRY_GOTO(tri_event_sim_programs(stages, micro_batches, timeline, &forward), done);
+done:
+  stages->forward_only = false;
+  return status;
+}
+
 tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_timeline **out) {
   tri_stages stages = {0};
   tri_timeline *timeline = NULL;
@@ -248,6 +298,7 @@ tri_status tri_simulate_timeline(const tri_simulation_request *request, tri_time
   TRI_TRY_GOTO(tri_event_sim_programs(&stages, tri_layout_micro_batches(request->layout, request->global_batch),
                                       timeline, &step),
                done);
+  if (tri_step_preference_rules(request).kl) TRI_TRY_GOTO(draw_forward(&stages, timeline), done);
   TRI_TRY_GOTO(tri_timeline_finish(timeline), done);
   *out = timeline;
   timeline = NULL;

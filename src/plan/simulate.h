@@ -10,6 +10,7 @@
 #define TRI_PLAN_SIMULATE_H
 
 #include "model/objective.h"
+#include "model/preference_losses.h"
 #include "ops/experts.h"
 #include "optimizers/optimizer.h"
 #include "plan/attention_fractions.h"
@@ -78,7 +79,10 @@ typedef struct tri_prediction {
   bool fits;
   tri_document_imbalance uneven;
   tri_expert_load experts; /* all 0 without experts */
-  int64_t row_pairs;       /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
+  double mismatched_s; /* of the step: the forward of mismatched answers before it, for losses with a KL divergence */
+  double reference_s;  /* not of the step: log-probabilities under the reference of as many sequences as a step has,
+                          which a run computes of all its data before the first step; 0: no reference */
+  int64_t row_pairs;   /* layout.context_row_pairs by these prices (row_pairs.h), or TRI_NO_ROW_PAIRS */
 } tri_prediction;
 
 /* Predicts time and memory; tri_simulate_step only the time: memory, fullest_stage, fits and row_pairs stay 0. */
@@ -109,8 +113,11 @@ double tri_model_num_parameters(const tri_model *model);
 /* The attention fraction that masks and windows leave, on average over the layers. */
 double tri_step_area(const tri_simulation_request *request);
 
-/* FLOPs of a step over all devices, without and with recompute. Attention counts the full square of positions, as in
- * published numbers (tri_model_flops_per_token), times the attention fraction. */
+/* What the objective's loss of preferences needs; nothing for cross entropy. */
+tri_preference_rules tri_step_preference_rules(const tri_simulation_request *request);
+
+/* FLOPs of a step over all devices, without and with recompute and the forward of mismatched answers. Attention counts
+ * the full square of positions, as in published numbers (tri_model_flops_per_token), times the attention fraction. */
 double tri_step_model_flops(const tri_simulation_request *request);
 double tri_step_hardware_flops(const tri_simulation_request *request);
 

@@ -32,6 +32,7 @@ typedef struct tri_stages {
   int64_t *kind_of; /* [num_stages] */
   double message_s, count_s, clip_all_s;
   bool messages_hold; /* a stage cannot compute while it sends */
+  bool forward_only;  /* what is simulated are forwards without a step, in the order of an evaluation */
   const double *more; /* of each micro-batch: by how much its attention is above the mean, as a share of it; or NULL */
 } tri_stages;
 

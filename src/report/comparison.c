@@ -154,6 +154,14 @@ tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_cour
   return tri_chart_close(&chart, path);
 }
 
+bool tri_comparison_has_accuracies(const tri_compared *runs, int64_t count) {
+  bool any = false;
+  for (int64_t r = 0; r < count; r++) {
+    any = any || isfinite(runs[r].summary->accuracy) || isfinite(runs[r].summary->held_out_accuracy);
+  }
+  return any;
+}
+
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static void write_number(FILE *to, const char *format, double value) {
@@ -162,7 +170,7 @@ static void write_number(FILE *to, const char *format, double value) {
   fputs("</td>", to);
 }
 
-static void write_row(const tri_compared *run, int64_t number, FILE *to) {
+static void write_row(const tri_compared *run, int64_t number, bool accuracies, FILE *to) {
   const tri_run_summary *s = run->summary;
   const double seconds = run->seconds[run->history->count - 1];
   char text[32];
@@ -179,10 +187,14 @@ static void write_row(const tri_compared *run, int64_t number, FILE *to) {
   fprintf(to, "<td>%s</td>", tri_format_count(s->tokens_per_s, text, sizeof text));
   write_number(to, "%.1f %%", 100 * s->mfu);
   fprintf(to, "<td>%s</td>", tri_format_seconds(seconds, text, sizeof text));
-  fprintf(to, "<td>%s</td></tr>\n", tri_format_bytes((double)s->peak_bytes_measured, text, sizeof text));
+  fprintf(to, "<td>%s</td>", tri_format_bytes((double)s->peak_bytes_measured, text, sizeof text));
+  if (accuracies) write_number(to, "%.4f", s->accuracy);
+  if (accuracies) write_number(to, "%.4f", s->held_out_accuracy);
+  fputs("</tr>\n", to);
 }
 
 static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
+  const bool accuracies = tri_comparison_has_accuracies(runs, count);
   tri_html_begin("Runs beside each other", to);
   for (int course = 0; course < TRI_NUM_COURSES; course++) {
     tri_chart chart;
@@ -195,9 +207,11 @@ static void write_page(const tri_compared *runs, int64_t count, FILE *to) {
       "<h2>In numbers</h2>\n<div class=\"wide\"><table><tr><th>run</th><th>model</th><th>steps</th><th>tokens</th>"
       "<th>loss</th><th>validation</th><th>best validation</th><th>tokens/s</th><th>MFU</th><th>time</th><th>memory of "
       "a "
-      "rank</th></tr>\n",
+      "rank</th>",
       to);
-  for (int64_t r = 0; r < count; r++) write_row(&runs[r], r, to);
+  if (accuracies) fputs("<th>accuracy</th><th>held-out accuracy</th>", to);
+  fputs("</tr>\n", to);
+  for (int64_t r = 0; r < count; r++) write_row(&runs[r], r, accuracies, to);
   fputs(
       "</table></div>\n<p>Curves are running means over a fortieth of a run's steps. Rates are medians over the steps "
       "behind the first few; time is that of steps, without evaluations and saves.</p>\n",

@@ -28,4 +28,7 @@ tri_status tri_comparison_draw(const tri_compared *runs, int64_t count, tri_cour
 /* LOCAL. A page with that picture over each course and a table; replaces the file at `path`. */
 tri_status tri_comparison_write_page(const tri_compared *runs, int64_t count, const char *path);
 
+/* Whether any of them is of preference pairs, and has accuracies. */
+bool tri_comparison_has_accuracies(const tri_compared *runs, int64_t count);
+
 #endif

@@ -15,6 +15,7 @@
 #include "config/nearest_word.h"
 #include "model/model_config.h"
 #include "run/learning_rate.h"
+#include "run/preference_keys.h"
 #include "run/resolve_auto.h"
 #include "tokenizer/tokenizer.h"
 
@@ -264,6 +265,10 @@ static const char *const of_samples[] = {"data.train",
                                          "seed",
                                          NULL};
 
+/* Those with which log-probabilities of answers are others. */
+static const char *const of_answers[] = {"data.preferences", "data.tokenizer",   "data.too_long",
+                                         "data.sequence",    "data.max_samples", NULL};
+
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
     if (strcmp(key, *list) == 0) return true;
@@ -295,6 +300,8 @@ typedef struct changes {
   size_t text_length, keys_length;
   bool fits;          /* the weights, in spite of them */
   bool other_samples; /* some of them is of the samples */
+  int64_t updates;    /* of the model that was the reference of preferences; 0: it is still there, or there is none */
+  bool other_answers; /* some of them is of the answers, and the reference is not there */
 } changes;
 
 /* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
@@ -306,7 +313,9 @@ static void add_text(char *to, size_t bytes, size_t *length, const char *between
 static void add_change(changes *c, const char *key, const char *there, const char *here) {
   char line[512];
   c->other_samples = c->other_samples || is_among(key, of_samples);
-  if (is_allowed(c->config->allow_change, key)) {
+  const bool fixed = c->updates > 0 && is_among(key, of_answers);
+  c->other_answers = c->other_answers || fixed;
+  if (!fixed && is_allowed(c->config->allow_change, key)) {
     tri_log("%s changes from %s to %s, as `allow_change` allows", key, there, here);
     return;
   }
@@ -740,6 +749,12 @@ static tri_status check_folder(const tri_checkpoint *checkpoint) {
   return tri_checkpoint_check_model(checkpoint, &model);
 }
 
+/* Updates after which the reference of a run on preferences is not there any more. */
+static int64_t updates_of_reference(const tri_run_config *config, const tri_checkpoint_state *state) {
+  if (state == NULL || !of_preferences(config) || tri_preferences_keep_reference(config)) return 0;
+  return (int64_t)json_integer_value(json_object_get(state->progress, "updates"));
+}
+
 /* All but the model, the tokenizer and the name. */
 static void compare_all(const tri_identity *identity, const tri_checkpoint_state *state, changes *c) {
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
@@ -756,6 +771,7 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   const json_t *said = state == NULL ? NULL : json_object_get(state->progress, "identity");
   changes c = {.config = config, .fits = true};
+  if (how != TRI_RESUME_WEIGHTS) c.updates = updates_of_reference(config, state);
   char samples[512];
   if (how == TRI_RESUME_WEIGHTS && tri_checkpoint_is_adapter(checkpoint)) {
     TRI_TRY(check_adapter(identity, config, folder));
@@ -783,6 +799,13 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
                     "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "
                     "take them from there: --set model=%s",
                     folder, c.text, folder);
+  }
+  if (c.other_answers) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "%s does not go with this run: %s; the reference is the model as the run began, before %" PRId64
+                    " updates, and without it there are no log-probabilities of other answers; make the keys equal, "
+                    "or begin a new run in another `output`, with `init: %s`",
+                    folder, c.text, c.updates, folder);
   }
   return tri_fail(TRI_BAD_CONFIG,
                   "%s does not go with this run: %s%s; make them equal, or, if the change is meant, allow it by name: "

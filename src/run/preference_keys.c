@@ -15,6 +15,13 @@ bool tri_preferences_are_text(const char *preferences) {
   return false;
 }
 
+bool tri_preferences_keep_reference(const tri_run_config *config) {
+  const tri_adapter *adapter = &config->model.tuning.adapter;
+  const tri_preference_loss loss = tri_objective_preference_loss(&config->objective);
+  if (!tri_preference_rules_of(loss).reference) return true;
+  return adapter->rank > 0 && adapter->train.count == 0 && config->adapter_from[0] == '\0';
+}
+
 /* The corpus of preferences: their own, or the one that the run makes of them. */
 static tri_status find_preferences(const tri_run_config *c, const char *preferences, const char *folder,
                                    char out[TRI_PATH_BYTES]) {

@@ -15,4 +15,8 @@ tri_status tri_preference_keys_finish(tri_run_config *config);
 /* Whether `data.preferences` is text that the run prepares when it begins, by its name: JSON lines. */
 bool tri_preferences_are_text(const char *preferences);
 
+/* Whether the reference's log-probabilities can be computed at any step of a run on preferences: its loss has no
+ * reference, or that is the base of an adapter whose factors are all that is trained, and began as nothing. */
+bool tri_preferences_keep_reference(const tri_run_config *config);
+
 #endif

@@ -557,15 +557,15 @@ static int64_t stage_buffers_for(const tri_layout *layout, int64_t period) {
   return (period > layout->pipeline ? period : layout->pipeline) + 1;
 }
 
-int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches) {
-  return stage_buffers_for(layout, tri_schedule_period(layout, micro_batches));
+int64_t tri_program_stage_buffers(const tri_program_request *request) {
+  const tri_layout *layout = request->layout;
+  if (request->forward_only) return stage_buffers_for(layout, layout->pipeline);
+  return stage_buffers_for(layout, tri_schedule_period(layout, request->micro_batches));
 }
 
 static tri_status build(const tri_program_request *request, const tri_turns *turns, tri_program *program) {
   building b = {.request = request, .program = program, .turns = turns, .postponed = -1};
-  const tri_layout *layout = request->layout;
-  b.stage_buffers = request->forward_only ? stage_buffers_for(layout, layout->pipeline)
-                                          : tri_program_stage_buffers(layout, request->micro_batches);
+  b.stage_buffers = tri_program_stage_buffers(request);
   size_t buckets = request->buckets == NULL ? 0 : (size_t)request->buckets->count;
   TRI_TRY(tri_alloc("a step program", 2 * buckets + 1, sizeof *b.reduced, &b.reduced));
   b.waited = b.reduced + buckets;
@@ -589,20 +589,24 @@ static tri_status forward_turns(const tri_program_request *request, tri_turns *o
   return TRI_OK;
 }
 
+tri_status tri_program_turns(const tri_program_request *request, tri_turns *out) {
+  const tri_schedule *schedule = tri_schedule_of(request->layout->schedule);
+  const tri_schedule_shape shape = tri_schedule_shape_of(request->layout, request->micro_batches);
+  if (request->forward_only) return forward_turns(request, out);
+  TRI_TRY(schedule->check(&shape));
+  return schedule->turns(&shape, request->stage, out);
+}
+
 tri_status tri_program_create(const tri_program_request *request, tri_program **out) {
   const tri_layout *layout = request->layout;
-  const tri_schedule *schedule = tri_schedule_of(layout->schedule);
-  tri_schedule_shape shape = tri_schedule_shape_of(layout, request->micro_batches);
   tri_program *program = NULL;
   tri_turns turns = {0};
   tri_status status = TRI_OK;
-  if (!request->forward_only) TRI_TRY(schedule->check(&shape));
   TRI_TRY(tri_alloc("a step program", 1, sizeof *program, &program));
   program->num_micro_batches = request->micro_batches;
   program->num_chunks = layout->virtual_stages;
-  program->split_backward = schedule->split_backward;
-  TRI_TRY_GOTO(request->forward_only ? forward_turns(request, &turns) : schedule->turns(&shape, request->stage, &turns),
-               done);
+  program->split_backward = tri_schedule_of(layout->schedule)->split_backward;
+  TRI_TRY_GOTO(tri_program_turns(request, &turns), done);
   TRI_TRY_GOTO(build(request, &turns, program), done);
   *out = program;
   program = NULL;

@@ -84,8 +84,10 @@ bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_t
 bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                              tri_message *out);
 
-/* The number of stage buffers of each kind in a training step. */
-int64_t tri_program_stage_buffers(const tri_layout *layout, int64_t micro_batches);
+/* The turns of a stage's program in order, and its number of stage buffers of each kind; lists and buckets do not
+ * matter to either. */
+tri_status tri_program_turns(const tri_program_request *request, tri_turns *out);
+int64_t tri_program_stage_buffers(const tri_program_request *request);
 
 /* Checks that the programs of all stages do not deadlock when run together, even if each send ends only after its
  * receive has been posted. TRI_INTERNAL if they do. */

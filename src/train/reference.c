@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/stop.h"
 #include "comm/agreement.h"
+#include "run/preference_keys.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -102,31 +103,33 @@ static void check_numbers(const tri_preference_source *source, const char *path,
   tri_reference_close(source, numbers);
 }
 
-/* On the first rank: whether the file is that of this source; else `why` says what is wrong with it. */
-static bool fits(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
-                 char why[WHY_BYTES]) {
+/* A file, as it was found. */
+typedef struct finding {
+  int64_t there, fits, of_other_data; /* it is this run's, but of other data */
+  char why[WHY_BYTES];                /* it does not fit; on the first rank */
+} finding;
+
+/* On the first rank. */
+static void find(const tri_training *t, const tri_preference_source *source, const char *path, const char *fingerprint,
+                 finding *out) {
   char ours[REFERENCE_HEAD_BYTES], theirs[REFERENCE_HEAD_BYTES + 1] = {0};
+  char *why = out->why;
   int file = -1;
   const size_t length = print_head(t, source, fingerprint, ours);
+  out->there = tri_path_exists(path);
   snprintf(why, WHY_BYTES, "it is cut off");
-  if (tri_file_open_plain(path, &file) != TRI_OK) return false;
+  if (!out->there || tri_file_open_plain(path, &file) != TRI_OK) return;
   const bool read_all = read(file, theirs, REFERENCE_HEAD_BYTES) == REFERENCE_HEAD_BYTES;
   close(file);
-  if (!read_all) return false;
+  if (!read_all) return;
   const char *difference = first_difference(ours, theirs);
   if (difference == NULL) check_numbers(source, path, theirs + length, why);
   if (difference != NULL) snprintf(why, WHY_BYTES, "it says `%s`", difference);
-  return why[0] == '\0';
+  out->fits = why[0] == '\0';
+  out->of_other_data = difference != NULL && strstr(theirs, strstr(ours, "\nrun ")) != NULL;
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
-
-/* Whether the reference is still there after updates: as the base of an adapter whose factors are all that is trained,
- * and began as nothing. */
-static bool is_still_there(const tri_training *t) {
-  const tri_adapter *adapter = &t->config->model.tuning.adapter;
-  return adapter->rank > 0 && adapter->train.count == 0 && t->config->adapter_from[0] == '\0';
-}
 
 static tri_policy policy_of(const tri_training *t) {
   return t->progress.updates > 0 ? TRI_POLICY_REFERENCE : TRI_POLICY_TRAINED;
@@ -214,36 +217,51 @@ static tri_status check_first(tri_training *t, const tri_preference_source *sour
 
 /* ---- both -------------------------------------------------------------------------------------------------------- */
 
-/* COLLECTIVE. After updates of the reference itself there is no other way to the numbers than the file of the run's
- * beginning. */
-static tri_status refuse(const tri_training *t, const char *path, bool there, const char *why) {
-  if (!there) {
+/* After updates of the reference itself there is no other way to the numbers than the file of the run's beginning. */
+static tri_status refuse(const tri_training *t, const tri_preference_source *source, const char *path,
+                         const finding *found) {
+  const bool held_out = source == &t->data.validation_preferences;
+  const long updates = (long)t->progress.updates;
+  if (found->of_other_data) {
+    return tri_fail(TRI_BAD_FILE,
+                    "`%s`: %s has the reference's log-probabilities of other data (%s), and the reference is the model "
+                    "as this run began, before %ld updates; %s, or begin a new run with `init` in a new output",
+                    held_out ? "data.validation_preferences" : "data.preferences", path, found->why, updates,
+                    held_out ? "name the pairs of before, or none" : "make `data` and `objective` what they were");
+  }
+  if (!found->there && held_out) {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "`data.validation_preferences`: %s is missing, which would have the log-probabilities of these pairs "
+        "under the reference, the model as this run began, and %ld updates have been made since; if they "
+        "are new to the run, leave the key out, or begin a new run with `init` in a new output; if not, "
+        "bring the file back",
+        path, updates);
+  }
+  if (!found->there) {
     return tri_fail(TRI_BAD_FILE,
                     "%s is missing: it has the log-probabilities of the reference, the model as this run began, and "
                     "%ld updates have been made since; bring it back, or begin a new run with `init` in a new output",
-                    path, (long)t->progress.updates);
+                    path, updates);
   }
   return tri_fail(TRI_BAD_FILE,
                   "%s is not of this run and its data (%s); bring back the file of this run, or begin a new "
                   "run with `init` in a new output",
-                  path, why);
+                  path, found->why);
 }
 
 tri_status tri_reference_open(tri_training *t, const tri_preference_source *source, const char *name,
                               const char *fingerprint, const double **out) {
   const tri_group *world = &t->mesh.world;
-  char path[TRI_PATH_BYTES], why[WHY_BYTES] = "";
-  int64_t state[2] = {0, 0}; /* it is there, and fits */
+  char path[TRI_PATH_BYTES];
+  finding found = {0};
   TRI_TRY(tri_path_join(path, t->config->output, name));
-  if (tri_training_is_rank0(t)) {
-    state[0] = tri_path_exists(path);
-    state[1] = state[0] && fits(t, source, path, fingerprint, why);
+  if (tri_training_is_rank0(t)) find(t, source, path, fingerprint, &found);
+  TRI_TRY(tri_broadcast(world, 0, sizeof found, &found));
+  if (t->progress.updates > 0 && found.fits == 0 && !tri_preferences_keep_reference(t->config)) {
+    return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, source, path, &found) : TRI_OK);
   }
-  TRI_TRY(tri_broadcast(world, 0, sizeof state, state));
-  if (t->progress.updates > 0 && state[1] == 0 && !is_still_there(t)) {
-    return tri_first_rank_status(world, tri_training_is_rank0(t) ? refuse(t, path, state[0] > 0, why) : TRI_OK);
-  }
-  if (state[1] > 0) {
+  if (found.fits > 0) {
     bool same = true;
     TRI_TRY(tri_common_status(world, map_file(path, source, out)));
     if (t->progress.updates == 0) TRI_TRY(check_first(t, source, *out, &same));
@@ -253,7 +271,7 @@ tri_status tri_reference_open(tri_training *t, const tri_preference_source *sour
   }
   if (t->progress.updates > 0) {
     tri_log("%s %s; it is computed again, from the base of the adapter", path,
-            state[0] > 0 ? "is not of this run and its data" : "is missing");
+            found.there > 0 ? "is not of this run and its data" : "is missing");
   }
   TRI_TRY(compute(t, source, name, path, fingerprint));
   return tri_common_status(world, map_file(path, source, out));

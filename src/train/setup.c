@@ -85,6 +85,7 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   }
   tri_engine_set_averaging(t->engine,
                            (tri_averaging){t->progress.highest_lr, t->progress.average_weights, t->progress.averaged});
+  if (t->loop->begin != NULL && !tri_training_is_over(t)) TRI_TRY(t->loop->begin(t));
   return tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? open_files(t, resume) : TRI_OK);
 }
 
@@ -104,6 +105,5 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(
       world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
-  TRI_TRY(resume_run(t, resume));
-  return t->loop->begin == NULL || tri_training_is_over(t) ? TRI_OK : t->loop->begin(t);
+  return resume_run(t, resume);
 }

@@ -154,7 +154,8 @@ tri_observer tri_observe_samples;    /* writes samples of a new checkpoint (samp
 struct tri_train_loop {
   const char *name;
   bool of_preferences; /* whether its objectives are losses of preferences */
-  /* COLLECTIVE, once the run is open and before its first step. NULL: there is nothing to do. */
+  /* COLLECTIVE, once the run's state is loaded, before its output's files are changed and its first step. NULL: there
+   * is nothing to do. */
   tri_status (*begin)(tri_training *t);
   /* COLLECTIVE. One step of the engine on the next samples. */
   tri_status (*step)(tri_training *t, double lr, tri_step *out);

@@ -528,6 +528,29 @@ def test_objectives():
     assert "objective.name" in run("plan", *question, "--set", "objective.name=no-such", status=3)
 
 
+def test_forwards_of_preferences(tmp_path):
+    """What is computed beside the step of the answers: forwards of the same layout, in order over the stages; with free communication and equal ones
+    p - 1 wait for the first. KTO's of mismatched answers is part of the step, the reference's of all data is told."""
+    more = ["--set", "objective.name="]
+    for stages, micro_batches in ((1, 4), (4, 8), (4, 600)):
+        dpo, kto, none = [simulate(tmp_path, MODEL, IDEAL, stages, micro_batches, more[0], more[1] + name, pipeline=stages, balance="layers")
+                          for name in ("dpo", "kto", "simpo")]
+        one = simulate(tmp_path, MODEL, IDEAL, stages, stages, more[0], more[1] + "dpo", pipeline=stages, balance="layers")["preferences"]["reference_s"]
+        assert dpo["preferences"]["mismatched_s"] == 0 and "preferences" not in none
+        assert dpo["preferences"]["reference_s"] == pytest.approx(one * (micro_batches + stages - 1) / (2 * stages - 1), rel=0.02)
+        assert kto["preferences"]["reference_s"] == pytest.approx(2 * dpo["preferences"]["reference_s"], rel=1e-9)
+        assert kto["step_s"] - dpo["step_s"] == pytest.approx(kto["preferences"]["mismatched_s"], rel=0.05)
+        assert sum(kto["time"].values()) == pytest.approx(kto["step_s"], rel=1e-9)
+    question = ["--model", "gpt2-124m", "--cluster", "frontier", "--devices", 8, "--global-batch", 64, "--layout", "data=8,micro_batch=8", "--set", "objective.name=kto"]
+    text, found = run("simulate", *question, "--timeline", tmp_path / "t.json"), json.loads(run("simulate", *question, "--json"))
+    extra = found["preferences"]
+    assert f"objective kto: {extra['mismatched_s']:.4f} s of the step are a forward of mismatched answers\n" in text
+    assert f"log-probabilities of all data, once: {extra['reference_s']:.4f} s for every 64 sequences\n" in text
+    drawn = [event for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if event["ph"] == "X"]
+    assert [event["name"] for event in drawn].count("forward") == 2
+    assert max(event["ts"] + event["dur"] for event in drawn) == pytest.approx(1e6 * found["step_s"], rel=1e-3)
+
+
 def test_parts_of_a_report():
     """In this order, each once; of layouts that differ in one decision the three nearest, none twice and none of them the best."""
     words = [*FRONTIER, "--devices", 1024, "--global-batch", 1024]

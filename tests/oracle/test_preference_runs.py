@@ -201,10 +201,13 @@ def test_asked_to_stop_while_reference_numbers_are_computed(tmp_path, many, numb
     assert len(lines_of(tmp_path / "run")) == 8
 
 
-def test_two_ranks_are_asked_to_stop(tmp_path, many):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
+def test_two_ranks_are_asked_to_stop(tmp_path, many, number):
     path = long_run(tmp_path, many, DPO)
-    status, said = killed_in_reference(path, signal.SIGTERM, ["-n", "2"])
-    assert status in (130, -signal.SIGTERM), said
+    status, said = killed_in_reference(path, number, ["-n", "2"])
+    assert status == 130, said
+    assert ("before the first step; nothing is lost" if number == signal.SIGTERM else "stopped while reference.bin was computed; it begins again") in said
+    assert not (tmp_path / "run/reference.bin").exists()
     trireme("train", path, "-n", "2")
     assert len(lines_of(tmp_path / "run")) == 8
 
@@ -236,6 +239,24 @@ def test_another_batch_goes_on_with_the_next_answers(tmp_path, made, name):
             assert there[2 + number].get(key) == pytest.approx(whole[4 + number].get(key), rel=1e-12), (number, key)
 
 
+def test_accuracies_beside_each_other(tmp_path, made):
+    """Those of the last step and of the last look at held-out pairs; a run without has an empty place, and a comparison without them no column."""
+    held_out = dict(data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=2), optimizer=dict(steps=3))
+    lines = {name: runs.train(tmp_path / name, made, runs.OBJECTIVES[name], **(held_out if name == "dpo" else dict(optimizer=dict(steps=2)))) for name in ("dpo", "orpo", "kto")}
+    folders = [tmp_path / name / "run" for name in lines]
+    found = json.loads(trireme("compare", *folders, "--json").stdout)
+    trained, looks = lines["dpo"][-1]["rewards/accuracies"], [line["validation/rewards/accuracies"] for line in lines["dpo"] if "validation/rewards/accuracies" in line]
+    assert found[0]["rewards/accuracies"] == trained and found[0]["validation/rewards/accuracies"] == looks[-1] and len(looks) == 2
+    assert found[1]["rewards/accuracies"] == lines["orpo"][-1]["rewards/accuracies"] and "validation/rewards/accuracies" not in found[1]
+    assert "rewards/accuracies" not in found[2]
+    table = trireme("compare", *folders, "--html", tmp_path / "page.html").stdout.splitlines()
+    assert table[0].endswith("  accuracy  held-out accuracy") and table[1].split()[-2:] == [f"{trained:.4f}", f"{looks[-1]:.4f}"]
+    assert table[2].split()[-1] == "-" and table[3].split()[-2:] == ["-", "-"]
+    assert f"<td>{trained:.4f}</td><td>{looks[-1]:.4f}</td></tr>" in (tmp_path / "page.html").read_text()
+    trireme("compare", folders[2], "--html", tmp_path / "page.html")
+    assert "accuracy" not in trireme("compare", folders[2]).stdout + (tmp_path / "page.html").read_text()
+
+
 # ---- the file of reference numbers -----------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
@@ -263,7 +284,7 @@ FILES = {
     "other numbers": (lambda raw: raw[:-16] + bytes(16), ["/reference.bin is not of this run and its data (its numbers are damaged); bring back"]),
     "something else": (lambda raw: b"text\n" * 1000, ["/reference.bin is not of this run and its data (it says `text`)"]),
     "another run's": (changed("run", "0123456789abcdef0123456789abcdef"), ["/reference.bin is not of this run and its data (it says `run 0123456789abcdef0123456789abcdef`); bring back the file of this run, or " + GONE]),
-    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["(it says `data 0123456789abcdef0123456789abcdef`)"]),
+    "of other data": (changed("data", "0123456789abcdef0123456789abcdef"), ["`data.preferences`: ", "/reference.bin has the reference's log-probabilities of other data (it says `data 0123456789abcdef0123456789abcdef`), and the reference is the model as this run began, before 4 updates; make `data` and `objective` what they were, or " + GONE]),
     "of another length": (changed("sequence", 99), ["(it says `sequence 99`)"]),
     "of fewer sequences": (changed("sequences", "8 of pairs"), ["(it says `sequences 8 of pairs`)"]),
 }
@@ -293,7 +314,7 @@ def test_wrong_files_of_held_out_pairs(tmp_path, made):
     file.write_bytes(right[:-1] + b"!")
     check(trireme("train", path, status=4), "/reference-validation.bin is not of this run and its data (its numbers are damaged); bring back")
     file.unlink()
-    check(trireme("train", path, status=4), "/reference-validation.bin is missing: ")
+    check(trireme("train", path, status=4), "`data.validation_preferences`: ", "/reference-validation.bin is missing, ", "; if not, bring the file back")
     file.write_bytes(right)
     trireme("train", path)
 
@@ -486,5 +507,44 @@ def test_what_changes_is_said(here):
     said = typed(here, "objective.beta=0.3", "optimizer.steps=3").stderr
     assert "objective.beta was 0.1 and is 0.3 from here on" in said
     runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
-    check(typed(here, "optimizer.steps=4", status=3), "data.preferences is out/preferences/train (", "allow it by name: --set allow_change=data.preferences")
-    check(typed(here, "optimizer.steps=4", "allow_change=data.preferences", status=4), "out/reference.bin is not of this run and its data (it says `data ")
+    step = "out/checkpoints/step-00000003"
+    gone = (f"; the reference is the model as the run began, before 3 updates, and without it there are no log-probabilities of other answers; make the keys "
+            f"equal, or begin a new run in another `output`, with `init: {step}`")
+    left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}
+    for allowed in ([], ["allow_change=data.preferences"]):
+        said = typed(here, "optimizer.steps=4", *allowed, status=3)
+        check(said, f"{step} does not go with this run: data.preferences is out/preferences/train (", gone)
+        assert "allow_change" not in said.stderr
+    runs.write_lines(here / "pairs.jsonl", runs.records())
+    check(typed(here, "optimizer.steps=4", "data.max_samples=9", "allow_change=data.max_samples", status=3), "data.max_samples is 0 there and 9 in this run", gone)
+    assert left == {name: (here / "out" / name).read_bytes() for name in left}
+    typed(here, "optimizer.steps=4")
+    typed(here, f"init={step}", "output=next", "data.max_samples=9")
+
+
+@pytest.mark.parametrize("name", ["orpo", "adapter"])
+def test_other_pairs_between_steps(here, name):
+    """Where there is no reference, or it is still there, a change that is allowed is made; numbers of the new pairs are computed."""
+    more = [f"objective.name={name}"] if name == "orpo" else ["adapter.rank=2"]
+    typed(here, *more)
+    runs.write_lines(here / "pairs.jsonl", runs.records()[:20])
+    check(typed(here, *more, "optimizer.steps=4", status=3), "allow it by name: --set allow_change=data.preferences")
+    said = typed(here, *more, "optimizer.steps=4", "allow_change=data.preferences").stderr
+    assert "data.preferences changes from out/preferences/train (" in said and len(lines_of(here / "out")) == 4
+    if name == "orpo":
+        return
+    assert "out/reference.bin is not of this run and its data; it is computed again, from the base of the adapter" in said
+    typed(here, *more, "output=alone")
+    assert (here / "out/reference.bin").read_bytes()[1024:] == (here / "alone/reference.bin").read_bytes()[1024:]
+
+
+def test_held_out_pairs_are_named_late(here):
+    typed(here)
+    left = {name: (here / "out" / name).read_bytes() for name in ("reference.bin", "metrics.jsonl", "run.json", "config.yaml")}
+    late = ["optimizer.steps=4", "data.validation_preferences=pairs.jsonl", "evaluation.every=1"]
+    check(typed(here, *late, status=4), "`data.validation_preferences`: out/reference-validation.bin is missing, which would have the log-probabilities of these pairs",
+          "the model as this run began, and 2 updates have been made since; if they are new to the run, leave the key out, or begin a new run")
+    assert left == {name: (here / "out" / name).read_bytes() for name in left}
+    typed(here, "optimizer.steps=3")
+    typed(here, "output=lora", "adapter.rank=2")
+    assert "validation/rewards/margins" in (typed(here, *late, "output=lora", "adapter.rank=2") and lines_of(here / "lora")[-1])

@@ -129,6 +129,26 @@ static void check_same(const tri_simulation_request *request, const char *what, 
            expected.step_s, expected.time.bubble);
 }
 
+/* Forwards alone, in both ways, and as the part of a step with a loss that needs them. */
+static void check_forwards(tri_simulation_request *request, tri_stages *stages, tri_step_sample step) {
+  const tri_preference_settings settings = {.loss = TRI_PREFERENCE_KTO, .beta = 0.1};
+  const tri_train_objective kto = tri_objective_preference(&settings, 0);
+  const int64_t micro_batches = tri_layout_micro_batches(request->layout, request->global_batch);
+  tri_step_sample turns, programs;
+  tri_prediction whole;
+  stages->forward_only = true;
+  CHECK_OK(tri_event_sim_turns(stages, micro_batches, NULL, &turns));
+  CHECK_OK(tri_event_sim_programs(stages, micro_batches, NULL, &programs));
+  stages->forward_only = false;
+  check_same(request, "turn by turn a forward", &turns, programs, 1e-9);
+  assert_true(programs.time.compute < step.time.compute && programs.time.optimizer == 0);
+  request->objective = &kto;
+  CHECK_OK(tri_simulate_step(request, &whole));
+  assert_true(fabs(whole.mismatched_s - programs.step_s) <= 1e-9 * step.step_s);
+  assert_true(fabs(whole.reference_s - 2 * programs.step_s) <= 1e-9 * step.step_s);
+  assert_true(fabs(tri_step_time_sum(&whole.time) - whole.step_s) <= 1e-9 * whole.step_s);
+}
+
 static void test_turns(void **state) {
   (void)state;
   draws d = {tri_random_stream(1, TRI_RANDOM_TEST, 11), 0};
@@ -152,6 +172,7 @@ static void test_turns(void **state) {
     check_same(&request, "turn by turn it", &turns, programs, 1e-9);
     CHECK_OK(tri_simulate_step(&request, &whole));
     check_same(&request, "without its middle it", &(tri_step_sample){whole.step_s, whole.time}, programs, 1e-9);
+    check_forwards(&request, &stages, programs);
     tri_stages_destroy(&stages);
     legal++;
   }

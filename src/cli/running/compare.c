@@ -117,8 +117,10 @@ static int name_width(const tri_compared *runs, int64_t count) {
 
 static void print_table(const tri_compared *runs, int64_t count) {
   const int width = name_width(runs, count);
-  printf("%-*s  %9s  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s\n", width, "run", "steps", "tokens", "loss",
-         "validation", "best validation", "tokens/s", "MFU", "time", "memory");
+  const bool accuracies = tri_comparison_has_accuracies(runs, count);
+  printf("%-*s  %9s  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s%s\n", width, "run", "steps", "tokens", "loss",
+         "validation", "best validation", "tokens/s", "MFU", "time", "memory",
+         accuracies ? "  accuracy  held-out accuracy" : "");
   for (int64_t r = 0; r < count; r++) {
     const tri_run_summary *s = runs[r].summary;
     char tokens[32], loss[32], validation[32], best[40] = "-", rate[32], mfu[32] = "-", seconds[32], memory[32];
@@ -126,24 +128,34 @@ static void print_table(const tri_compared *runs, int64_t count) {
       snprintf(best, sizeof best, "%.4f @ %lld", s->best_validation_loss, (long long)s->best_validation_step);
     }
     if (isfinite(s->mfu)) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * s->mfu);
-    printf("%-*s  %9lld  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s\n", width, runs[r].name, (long long)s->steps,
+    printf("%-*s  %9lld  %8s  %10s  %10s  %18s  %9s  %7s  %8s  %11s", width, runs[r].name, (long long)s->steps,
            tri_format_count((double)s->tokens, tokens, sizeof tokens), number_text(loss, sizeof loss, "", s->loss),
            number_text(validation, sizeof validation, "", s->validation_loss), best,
            tri_format_count(s->tokens_per_s, rate, sizeof rate), mfu,
            tri_format_seconds(runs[r].seconds[runs[r].history->count - 1], seconds, sizeof seconds),
            tri_format_bytes((double)s->peak_bytes_measured, memory, sizeof memory));
+    if (accuracies) {
+      printf("  %8s  %17s", number_text(loss, sizeof loss, "", s->accuracy),
+             number_text(validation, sizeof validation, "", s->held_out_accuracy));
+    }
+    putchar('\n');
   }
 }
 
 static json_t *run_json(const tri_compared *run) {
   const tri_run_summary *s = run->summary;
-  return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:f, s:I, s:I}", "run", run->name, "model",
-                   run->model, "steps", (json_int_t)s->steps, "tokens", (json_int_t)s->tokens, "loss",
-                   tri_json_number(s->loss), "validation_loss", tri_json_number(s->validation_loss),
-                   "best_validation_loss", tri_json_number(s->best_validation_loss), "best_validation_step",
-                   (json_int_t)s->best_validation_step, "tokens_per_s", tri_json_number(s->tokens_per_s), "mfu",
-                   tri_json_number(s->mfu), "seconds", run->seconds[run->history->count - 1], "bad_steps",
-                   (json_int_t)s->bad_steps, "peak_bytes", (json_int_t)s->peak_bytes_measured);
+  json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:o, s:o, s:f, s:I, s:I}", "run", run->name,
+                             "model", run->model, "steps", (json_int_t)s->steps, "tokens", (json_int_t)s->tokens,
+                             "loss", tri_json_number(s->loss), "validation_loss", tri_json_number(s->validation_loss),
+                             "best_validation_loss", tri_json_number(s->best_validation_loss), "best_validation_step",
+                             (json_int_t)s->best_validation_step, "tokens_per_s", tri_json_number(s->tokens_per_s),
+                             "mfu", tri_json_number(s->mfu), "seconds", run->seconds[run->history->count - 1],
+                             "bad_steps", (json_int_t)s->bad_steps, "peak_bytes", (json_int_t)s->peak_bytes_measured);
+  if (isfinite(s->accuracy)) json_object_set_new(object, TRI_ACCURACY, json_real(s->accuracy));
+  if (isfinite(s->held_out_accuracy)) {
+    json_object_set_new(object, TRI_HELD_OUT_ACCURACY, json_real(s->held_out_accuracy));
+  }
+  return object;
 }
 
 static tri_status print_json(const tri_compared *runs, int64_t count) {
@@ -193,7 +205,7 @@ const tri_command tri_command_compare = {
         "usage: trireme compare RUN RUN... [--svg FILE] [--by step|tokens|time] [--html FILE] [--json]\n"
         "\n"
         "RUN is a run's output folder; the run may still go on. Prints last losses, rates (medians) and memory of\n"
-        "each.\n"
+        "each, and where runs learn from preference pairs the last accuracies.\n"
         "\n"
         "  --svg FILE          draw all losses in one picture\n"
         "  --by step           what lies along its lower axis: step, tokens, or time (of steps alone)\n"
