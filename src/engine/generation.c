@@ -141,6 +141,7 @@ tri_status tri_written_begin(tri_generation *g, const char *prompt, size_t bytes
   }
   /* Nothing to begin with: the end of the text before. */
   if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
+  out->prompt_key = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
   return tri_decoder_create(g->tokenizer, bytes == 0, &out->decoder);
 }
 
@@ -204,6 +205,7 @@ static tri_status take_next(tri_generation *g, tri_written *w, const double *log
     tri_penalise_repetition(logits, g->model.vocab_size, w->tokens.ids, w->tokens.count, g->penalty, g->penalised);
     logits = g->penalised;
   }
+  sampling.prompt = w->prompt_key;
   sampling.sample = w->sample;
   const int32_t id = tri_sample_token(logits, g->model.vocab_size, &sampling, w->tokens.count, g->scratch);
   if (is_end(g, id)) return finish(w, TRI_TEXT_END);

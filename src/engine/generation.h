@@ -71,6 +71,7 @@ typedef struct tri_written {
   size_t prompt_bytes;
   int64_t number;        /* of the prompt */
   uint64_t sample;       /* of those of one prompt */
+  uint64_t prompt_key;   /* tri_sampling.prompt: the hash of the prompt's tokens, unless a caller sets another */
   tri_token_list tokens; /* the prompt's, and those made */
   int64_t wanted, made;  /* tokens */
   int64_t nameless;      /* those that the tokenizer does not know */
