@@ -12,7 +12,7 @@ typedef enum tri_random_purpose {
   TRI_RANDOM_INIT = 1,    /* stream: index in the parameter table;  index: global element     */
   TRI_RANDOM_DROPOUT = 2, /* stream: step and operation;            index: global element     */
   TRI_RANDOM_ORDER = 3,   /* stream: epoch;                         index: sample             */
-  TRI_RANDOM_SAMPLE = 4,  /* stream: position in the generated text                           */
+  TRI_RANDOM_SAMPLE = 4,  /* stream: prompt, within it sample;      index: place in the text  */
   TRI_RANDOM_TEST = 5,
   TRI_RANDOM_SPLIT = 6, /* training or validation;              index: document               */
   TRI_RANDOM_TUNE = 7,  /* stream: of what is drawn;            index: trial                  */

@@ -6,6 +6,12 @@ tri_random_key tri_random_stream(uint64_t seed, tri_random_purpose purpose, uint
   return tri_philox_key(seed, purpose, stream);
 }
 
+tri_random_key tri_random_substream(tri_random_key key, tri_random_purpose purpose, uint64_t index) {
+  uint32_t words[4];
+  tri_random_block(key, index, words);
+  return tri_philox_key((uint64_t)words[1] << 32 | words[0], purpose, (uint64_t)words[3] << 32 | words[2]);
+}
+
 void tri_random_block(tri_random_key key, uint64_t block, uint32_t out[4]) { tri_philox_block(key, block, out); }
 
 uint32_t tri_random_u32(tri_random_key key, uint64_t index) {

@@ -8,6 +8,10 @@
 /* The key of a stream. */
 tri_random_key tri_random_stream(uint64_t seed, tri_random_purpose purpose, uint64_t stream);
 
+/* The key of stream number `index` among those of a key: for what is told apart by more than one number. It is
+ * drawn, of 128 bits: two that are equal are as good as impossible. */
+tri_random_key tri_random_substream(tri_random_key key, tri_random_purpose purpose, uint64_t index);
+
 /* Four 32-bit words at a block index. */
 void tri_random_block(tri_random_key key, uint64_t block, uint32_t out[4]);
 

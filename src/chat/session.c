@@ -24,6 +24,7 @@ struct tri_chat_session {
   bool has_pattern;
   tri_chat_span *answers;
   int64_t num_answers, answer_room;
+  bool is_text; /* the whole is not rendered */
 };
 
 tri_status tri_chat_session_create(const tri_chat_format *format, tri_chat_session **out) {
@@ -321,6 +322,7 @@ static tri_status check_answers(const tri_chat_session *session) {
 static tri_status answer(tri_chat_session *session, json_t *root, const tri_chat_reading *how) {
   tri_chat_conversation c;
   TRI_TRY(tri_chat_conversation_read(&session->arena, root, how, &c));
+  session->is_text = c.text.kind == TRI_CHAT_STRING || session->format->template == NULL;
   if (c.text.kind == TRI_CHAT_STRING) return take_text(session, c.text);
   if (session->format->template == NULL) return join_plain(session, &c);
   TRI_TRY(tri_chat_session_render(session, &c, c.num_messages, false, &session->whole));
@@ -345,7 +347,8 @@ tri_status tri_chat_session_parse(tri_chat_session *session, const char *path, i
 }
 
 static void give(const tri_chat_session *session, tri_chat_answered *out) {
-  *out = (tri_chat_answered){session->whole.text, session->whole.bytes, session->answers, session->num_answers};
+  *out = (tri_chat_answered){session->whole.text, session->whole.bytes, session->answers, session->num_answers,
+                             session->is_text};
 }
 
 tri_status tri_chat_session_read(tri_chat_session *session, const char *path, int64_t line, const tri_chat_reading *how,

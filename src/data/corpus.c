@@ -450,6 +450,18 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
                   other->bin.path, its->vocab_size, its->tokenizer);
 }
 
+bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer) {
+  const tri_corpus_record *record = &corpus->record;
+  int count = 0;
+  const int32_t *beginning = tokenizer == NULL ? NULL : tri_tokenizer_beginning(tokenizer, &count);
+  if (count == 0 || record->corpus[0] == '\0' || record->mask[0] != '\0' || record->num_beginning > 0) return false;
+  tri_log(
+      "the documents of %.*s do not begin with token %d, with which `generate` and `eval` begin texts, as the "
+      "tokenizer's post_processor says; `trireme prepare` puts it there now",
+      prefix_length(corpus), corpus->bin.path, (int)beginning[0]);
+  return true;
+}
+
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size) {
   int64_t own = corpus->record.vocab_size;
   if (own == 0 || !tri_tokenizer_leaves_gap(own, vocab_size)) return false;

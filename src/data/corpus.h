@@ -64,6 +64,10 @@ tri_status tri_corpus_check_same_tokenizer(const tri_corpus *corpus, const tri_c
  * if so, logs a line. */
 bool tri_corpus_say_vocabulary(const tri_corpus *corpus, int64_t vocab_size);
 
+/* Whether its texts lack the tokens with which the tokenizer (NULL: none) begins one, by its record: corpora are older
+ * than that, or their tokenizer.json has been changed. If so, logs a line. */
+bool tri_corpus_say_beginning(const tri_corpus *corpus, const tri_tokenizer *tokenizer);
+
 /* Copies tokens [first, first + count) of the stream of all documents. An id outside [0, vocab_size) is TRI_BAD_FILE
  * and the message says at which position, and that the corpus was made with another tokenizer than the model's. */
 tri_status tri_corpus_read(const tri_corpus *corpus, int64_t first, int64_t count, int64_t vocab_size, int32_t *out);

@@ -65,6 +65,20 @@ static tri_status read_preferences(const char *path, const json_t *root, tri_cor
   return read_fingerprint(path, root, "labels", out->labels);
 }
 
+static tri_status read_beginning(const char *path, const json_t *root, tri_corpus_record *out) {
+  const json_t *list = json_object_get(root, "beginning");
+  if (list == NULL) return TRI_OK;
+  const size_t count = json_array_size(list);
+  bool good = count > 0 && count <= TRI_MOST_BEGINNING;
+  for (size_t i = 0; i < count && good; i++) {
+    const json_t *id = json_array_get(list, i);
+    good = json_is_integer(id) && json_integer_value(id) >= 0 && json_integer_value(id) <= INT32_MAX;
+    if (good) out->beginning[out->num_beginning++] = (int32_t)json_integer_value(id);
+  }
+  if (good) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: \"beginning\" must be a list of 1 to %d tokens" HINT, path, TRI_MOST_BEGINNING);
+}
+
 static tri_status read_members(const char *path, const json_t *root, tri_corpus_record *out) {
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "%s: the file must hold a JSON object" HINT, path);
   TRI_TRY(read_version(path, root));
@@ -79,6 +93,7 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   out->end_of_text = -1;
   if (json_object_get(root, "end_of_text") != NULL)
     TRI_TRY(read_count(path, root, "end_of_text", 0, &out->end_of_text));
+  TRI_TRY(read_beginning(path, root, out));
   const json_int_t version = json_integer_value(json_object_get(root, "version"));
   if (version >= MASKED_VERSION) {
     TRI_TRY(read_fingerprint(path, root, "mask", out->mask));
@@ -128,6 +143,11 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
     json_object_set_new(root, "tokenizer_before", json_string(record->tokenizer_before));
   }
   if (record->end_of_text >= 0) json_object_set_new(root, "end_of_text", json_integer(record->end_of_text));
+  if (record->num_beginning > 0) {
+    json_t *list = json_array();
+    for (int i = 0; i < record->num_beginning; i++) json_array_append_new(list, json_integer(record->beginning[i]));
+    json_object_set_new(root, "beginning", list);
+  }
   if (masked) {
     json_object_set_new(root, "mask", json_string(record->mask));
     json_object_set_new(root, "learnt_tokens", json_integer(record->learnt_tokens));

@@ -7,7 +7,10 @@
  *    "tokenizer": "04af...",    the fingerprint of the tokenizer that made the ids
  *    "vocab_size": 50257,       its size
  *    "end_of_text": 50256,      the token at the end of each document; older records lack it, and the tokenizer knows
- * it "generation": "77d0..."}   the fingerprint of all that was written together: both corpora and the tokenizer
+ *                               it
+ *    "beginning": [1],          the tokens that each document begins with, as the tokenizer's post_processor has it;
+ *                               without it: none
+ *    "generation": "77d0..."}   the fingerprint of all that was written together: both corpora and the tokenizer
  *
  * "tokenizer_before" is the fingerprint that older records have for the same tokenizer
  * (tri_tokenizer_fingerprint_before), if it differs; so corpora with old and new records can be recognised as belonging
@@ -28,6 +31,7 @@
 
 #include "data/corpus.h"
 #include "data/fingerprint.h"
+#include "tokenizer/tokenizer.h"
 
 #define TRI_CORPUS_RECORD_SUFFIX ".corpus.json"
 
@@ -39,6 +43,8 @@ typedef struct tri_corpus_record {
   tri_preferences preferences;
   int64_t tokens, documents, vocab_size, learnt_tokens;
   int64_t end_of_text; /* -1: not known */
+  int32_t beginning[TRI_MOST_BEGINNING];
+  int num_beginning;
 } tri_corpus_record;
 
 /* "pairs" or "labels"; "" for none. */

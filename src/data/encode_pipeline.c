@@ -121,11 +121,15 @@ static tri_status encode_piece(const tri_encode_pipeline *pipeline, tri_encoder 
     TRI_TRY(name_element(piece, tri_piece_text_get(&s->block, piece, pipeline->key, &text)));
   }
   int64_t text_bytes = (int64_t)text.bytes;
-  tri_status status = piece->begins_document ? tri_encoder_encode(encoder, text.text, text.bytes, 0, &s->ids)
-                                             : tri_encoder_encode_rest(encoder, text.text, text.bytes, 0, &s->ids);
+  const bool empty_document = s->block.json && text_bytes == 0;
+  tri_status status = TRI_OK;
+  if (!piece->begins_document) {
+    status = tri_encoder_encode_rest(encoder, text.text, text.bytes, 0, &s->ids);
+  } else if (!empty_document) {
+    status = tri_encoder_encode_text(encoder, text.text, text.bytes, 0, &s->ids);
+  }
   tri_piece_text_release(&text);
   TRI_TRY(status);
-  bool empty_document = s->block.json && text_bytes == 0;
   if (piece->ends_document && !empty_document) {
     TRI_TRY(append_id(&s->ids, tri_tokenizer_end_of_text(pipeline->tokenizer)));
   }
@@ -157,7 +161,8 @@ static void mark_tokens(const tri_chat_answered *c, const tri_token_ends *ends, 
 static tri_status encode_text(worker *w, slot *s, const tri_chat_answered *c) {
   int64_t before = s->ids.count;
   w->ends.count = 0;
-  TRI_TRY(tri_encoder_encode_with_ends(w->encoder, c->text, c->bytes, &s->ids, &w->ends));
+  TRI_TRY(c->is_text ? tri_encoder_encode_text_with_ends(w->encoder, c->text, c->bytes, &s->ids, &w->ends)
+                     : tri_encoder_encode_with_ends(w->encoder, c->text, c->bytes, &s->ids, &w->ends));
   TRI_TRY(tri_grow("the mask of a block", 1, s->ids.count, &s->mask_room, &s->mask));
   mark_tokens(c, &w->ends, s->mask + before);
   return TRI_OK;

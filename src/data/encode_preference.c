@@ -11,7 +11,6 @@
 #include <string.h>
 
 struct tri_preference_encoder {
-  const tri_tokenizer *tokenizer;
   tri_encoder *encoder;
   tri_preference_session *session;
   tri_token_list prompt;
@@ -22,7 +21,6 @@ tri_status tri_preference_encoder_create(const tri_chat_format *format, const tr
   tri_status status = TRI_OK;
   tri_preference_encoder *encoder = NULL;
   TRI_TRY(tri_alloc("an encoder of preferences", 1, sizeof *encoder, &encoder));
-  encoder->tokenizer = tokenizer;
   TRI_TRY_GOTO(tri_encoder_create(tokenizer, &encoder->encoder), destroy_encoder);
   TRI_TRY_GOTO(tri_preference_session_create(format, &encoder->session), destroy_encoder);
   *out = encoder;
@@ -40,15 +38,11 @@ void tri_preference_encoder_destroy(tri_preference_encoder *encoder) {
   tri_free(encoder);
 }
 
-static tri_status encode_text(const tri_preference_encoder *encoder, tri_preference_text text, bool begins,
+static tri_status encode_text(tri_preference_encoder *encoder, tri_preference_text text, bool begins,
                               tri_token_list *out) {
-  int count = 0;
-  const int32_t *beginning = tri_tokenizer_beginning(encoder->tokenizer, &count);
-  for (int i = 0; begins && i < count; i++) {
-    TRI_TRY(tri_grow("the ids of a preference", sizeof *out->ids, out->count, &out->capacity, &out->ids));
-    out->ids[out->count++] = beginning[i];
-  }
-  return text.bytes == 0 ? TRI_OK : tri_encoder_encode(encoder->encoder, text.text, text.bytes, 1, out);
+  const char *given = text.bytes == 0 ? "" : text.text;
+  if (begins) return tri_encoder_encode_text(encoder->encoder, given, text.bytes, 1, out);
+  return tri_encoder_encode(encoder->encoder, given, text.bytes, 1, out);
 }
 
 static int64_t common_ids(const tri_token_list *prompt, const int32_t *ids, int64_t count) {

@@ -324,17 +324,15 @@ static void say_end(const prepare *p) {
           tri_tokenizer_end_source(p->tokenizer));
 }
 
-/* The same for the tokens that begin a text. */
+/* The same for the tokens that a document begins with. */
 static void say_beginning(const prepare *p) {
   int count = 0;
   size_t bytes = 0;
   const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &count);
   if (count == 0 || tri_prepare_learns(p->options)) return;
   const char *token = tri_tokenizer_token(p->tokenizer, beginning[0], &bytes);
-  tri_log(
-      "documents begin as they stand; other programs would begin them with %.*s (%d), as the tokenizer's "
-      "post_processor says",
-      (int)bytes, token, (int)beginning[0]);
+  tri_log("each document begins with %.*s (%d)%s, from the tokenizer's post_processor", (int)bytes, token,
+          (int)beginning[0], count > 1 ? " and other tokens" : "");
 }
 
 static tri_status make_tokenizer(prepare *p) {
@@ -435,6 +433,11 @@ destroy_input:
   return status;
 }
 
+static void put_beginning(const prepare *p, tri_corpus_record *out) {
+  const int32_t *beginning = tri_tokenizer_beginning(p->tokenizer, &out->num_beginning);
+  memcpy(out->beginning, beginning, (size_t)out->num_beginning * sizeof *beginning);
+}
+
 /* What the record of one of the two corpora tells, but for the generation. */
 static tri_status prepare_describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
   tri_corpus *corpus = NULL;
@@ -447,6 +450,7 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
       .vocab_size = p->report.vocab_size,
       .end_of_text = is_masked(p->options) ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
   };
+  if (!is_masked(p->options)) put_beginning(p, out);
   memcpy(out->corpus, tri_corpus_tokens_fingerprint(corpus), sizeof out->corpus);
   memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
   memcpy(out->labels, tri_corpus_labels_fingerprint(corpus), sizeof out->labels);

@@ -128,20 +128,26 @@ static tri_status add_token(tri_token_list *list, int32_t id) {
   return TRI_OK;
 }
 
-tri_status tri_written_begin(tri_generation *g, const char *prompt, size_t bytes, int64_t wanted, tri_written *out) {
+tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out) {
+  if (prompt->rendered) return tri_encoder_encode(encoder, prompt->text, prompt->bytes, 1, out);
+  return tri_encoder_encode_text(encoder, prompt->text, prompt->bytes, 1, out);
+}
+
+tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_t wanted, tri_written *out) {
   const tri_generation_request *given = g->request;
   const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
-  *out = (tri_written){.prompt = prompt,
-                       .prompt_bytes = bytes,
+  *out = (tri_written){.prompt = prompt->text,
+                       .prompt_bytes = prompt->bytes,
                        .wanted = wanted,
                        .text = {.stops = given->stops, .num_stops = given->num_stops}};
-  TRI_TRY(tri_encoder_encode(g->encoder, prompt, bytes, 1, &out->tokens));
+  TRI_TRY(tri_prompt_encode(g->encoder, prompt, &out->tokens));
   if (out->tokens.count == 0 && end < 0) {
     return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
   }
   /* Nothing to begin with: the end of the text before. */
   if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
-  return tri_decoder_create(g->tokenizer, bytes == 0, &out->decoder);
+  out->prompt_key = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
+  return tri_decoder_create(g->tokenizer, prompt->bytes == 0, &out->decoder);
 }
 
 void tri_written_release(tri_written *written) {
@@ -204,6 +210,7 @@ static tri_status take_next(tri_generation *g, tri_written *w, const double *log
     tri_penalise_repetition(logits, g->model.vocab_size, w->tokens.ids, w->tokens.count, g->penalty, g->penalised);
     logits = g->penalised;
   }
+  sampling.prompt = w->prompt_key;
   sampling.sample = w->sample;
   const int32_t id = tri_sample_token(logits, g->model.vocab_size, &sampling, w->tokens.count, g->scratch);
   if (is_end(g, id)) return finish(w, TRI_TEXT_END);

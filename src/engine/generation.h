@@ -61,6 +61,12 @@ tri_status tri_generation_load(tri_generation *generation, int64_t sequences, in
                                const int64_t *prompts);
 void tri_generation_close(tri_generation *generation);
 
+typedef struct tri_prompt {
+  const char *text; /* with a NUL behind it, and perhaps others inside */
+  size_t bytes;
+  bool rendered; /* by a chat template */
+} tri_prompt;
+
 typedef enum tri_text_end { TRI_TEXT_GOES_ON, TRI_TEXT_LENGTH, TRI_TEXT_STOP, TRI_TEXT_END } tri_text_end;
 /* "length", "stop" or "end". */
 const char *tri_text_end_name(tri_text_end end);
@@ -71,6 +77,7 @@ typedef struct tri_written {
   size_t prompt_bytes;
   int64_t number;        /* of the prompt */
   uint64_t sample;       /* of those of one prompt */
+  uint64_t prompt_key;   /* tri_sampling.prompt: the hash of the prompt's tokens, unless a caller sets another */
   tri_token_list tokens; /* the prompt's, and those made */
   int64_t wanted, made;  /* tokens */
   int64_t nameless;      /* those that the tokenizer does not know */
@@ -82,8 +89,10 @@ typedef struct tri_written {
   bool streams; /* each piece is written to standard output as soon as it is certain */
 } tri_written;
 
-tri_status tri_written_begin(tri_generation *generation, const char *prompt, size_t bytes, int64_t wanted,
-                             tri_written *out);
+/* A text behind a prompt, which begins as the tokenizer's post_processor has it; one that is rendered by a chat
+ * template is read as it stands, since the template prints those tokens where the model is to see them. */
+tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out);
+tri_status tri_written_begin(tri_generation *generation, const tri_prompt *prompt, int64_t wanted, tri_written *out);
 void tri_written_release(tri_written *written);
 
 /* Writes `count` texts side by side to their ends; as many as there was room asked for, at most. The first `held`

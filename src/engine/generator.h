@@ -62,9 +62,14 @@ typedef struct tri_sampling {
   int64_t top_k;      /* 0 is all */
   double top_p;       /* 1 is all */
   double min_p; /* what has less than this share of the most likely one's probability is left out; 0: nothing is */
+  /* What a text's draws are a function of. */
   uint64_t seed;
-  uint64_t sample; /* of one seed the draws of another text: 0, 1 ... */
+  uint64_t prompt; /* a number of the text's prompt: tri_sampling_prompt, or another that a caller has for it */
+  uint64_t sample; /* of those of one prompt: 0, 1 ... */
 } tri_sampling;
+
+/* The hash of a prompt's tokens: which seed gives which text depends on it, so it does not change. */
+uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count);
 
 /* Draws a token: a function of the logits, the options and the position alone. `scratch` holds vocab_size entries. */
 typedef struct tri_candidate {

@@ -1,6 +1,7 @@
 /* Drawing the next token: temperature, then the k most likely, then the smallest set of them that holds probability p
  * (Holtzman et al. 2020), then those that have a share of the most likely one's (min-p, Nguyen et al. 2024): in the
  * order in which transformers has them. Ties go to the lower id, so a seed gives the same text everywhere. */
+#include "base/fnv1a.h"
 #include "base/random.h"
 #include "engine/generator.h"
 
@@ -83,6 +84,10 @@ static choice choose_kept_tokens(ranking *r, const tri_sampling *sampling, doubl
   return c;
 }
 
+uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count) {
+  return tri_fnv1a_numbers(TRI_FNV1A_BEGIN, ids, (size_t)count);
+}
+
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch) {
   int32_t top = most_likely(logits, vocab_size);
@@ -94,7 +99,8 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
   }
   ranking r = rank(scratch, vocab_size);
   const choice c = choose_kept_tokens(&r, sampling, all);
-  tri_random_key key = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->sample);
+  const tri_random_key prompt = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->prompt);
+  const tri_random_key key = tri_random_substream(prompt, TRI_RANDOM_SAMPLE, sampling->sample);
   double draw = tri_random_uniform(key, (uint64_t)position) * c.total;
   for (int64_t i = 0; i < c.kept; i++) {
     draw -= ranked(&r, i)->weight;

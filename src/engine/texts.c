@@ -3,22 +3,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* Prompts that do not begin as the tokenizer's post_processor has it. */
-static void say_beginning(const tri_texts *t) {
-  int count = 0;
-  const tri_tokenizer *tokenizer = t->generation->tokenizer;
-  const int32_t *beginning = tri_tokenizer_beginning(tokenizer, &count);
-  size_t bytes = 0;
-  bool missing = false;
-  for (int64_t i = 0; i < t->count && count > 0; i++) missing = missing || t->list[i].tokens.ids[0] != beginning[0];
-  if (!missing || t->generation->request->quiet) return;
-  const char *token = tri_tokenizer_token(tokenizer, beginning[0], &bytes);
-  tri_log(
-      "prompts are read as they stand; other programs would begin them with %.*s (%d), as the tokenizer's "
-      "post_processor says: --prompt '%.*s...' does",
-      (int)bytes, token, (int)beginning[0], (int)bytes, token);
-}
-
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out) {
   const int64_t samples = request->samples > 0 ? request->samples : 1, count = request->num_prompts * samples;
   *out = (tri_texts){.generation = generation, .asked = *request, .samples = samples};
@@ -27,12 +11,10 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
     const tri_prompt *prompt = &request->prompts[i / samples];
     tri_written *text = &out->list[i];
     out->count = i + 1;
-    TRI_TRY(
-        tri_written_begin(generation, prompt->text, prompt->bytes, request->tokens > 0 ? request->tokens : 0, text));
+    TRI_TRY(tri_written_begin(generation, prompt, request->tokens > 0 ? request->tokens : 0, text));
     text->number = i / samples;
     text->sample = (uint64_t)(i % samples);
   }
-  say_beginning(out);
   return TRI_OK;
 }
 

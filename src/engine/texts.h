@@ -7,11 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct tri_prompt {
-  char *text; /* with a NUL behind it, and perhaps others inside */
-  size_t bytes;
-} tri_prompt;
-
 typedef struct tri_texts_request {
   const tri_prompt *prompts; /* [num_prompts]; they outlive the texts */
   int64_t num_prompts;

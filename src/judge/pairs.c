@@ -71,20 +71,6 @@ static tri_status add_id(tri_token_list *out, int32_t id) {
   return TRI_OK;
 }
 
-/* A text that says the beginning itself does not get it twice. */
-static bool begins_itself(const tri_pair_encoder *encoder, const char *text, size_t bytes) {
-  size_t length = 0;
-  const char *token = tri_tokenizer_token(encoder->tokenizer, encoder->beginning[encoder->num_beginning - 1], &length);
-  return length > 0 && length <= bytes && memcmp(text, token, length) == 0;
-}
-
-static tri_status encode(tri_pair_encoder *encoder, const char *text, size_t bytes, tri_token_list *out) {
-  if (encoder->num_beginning > 0 && !begins_itself(encoder, text, bytes)) {
-    for (int i = 0; i < encoder->num_beginning; i++) TRI_TRY(add_id(out, encoder->beginning[i]));
-  }
-  return tri_encoder_encode(encoder->encoder, text, bytes, 1, out);
-}
-
 /* The token that stands for a context that has none. */
 static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
   *out = encoder->num_beginning > 0 ? encoder->beginning[encoder->num_beginning - 1]
@@ -94,19 +80,19 @@ static tri_status find_start(const tri_pair_encoder *encoder, int32_t *out) {
                   "the context is empty, and the tokenizer has no token that texts begin with: give a text");
 }
 
+/* Behind the beginning of a text, or without one behind that token, which is not there twice either. */
 static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out,
                                int64_t *count) {
   int32_t start = -1;
-  const int64_t first = out->count;
+  const int64_t first = out->count, before = encoder->num_beginning > 0 ? encoder->num_beginning : 1;
   TRI_TRY(find_start(encoder, &start));
-  TRI_TRY(add_id(out, start));
-  TRI_TRY(tri_encoder_encode(encoder->encoder, text->text, text->bytes, 1, out));
-  /* One that begins so itself is not given a second one. */
-  if (out->count > first + 1 && out->ids[first + 1] == start) {
+  if (encoder->num_beginning == 0) TRI_TRY(add_id(out, start));
+  TRI_TRY(tri_encoder_encode_text(encoder->encoder, text->text, text->bytes, 1, out));
+  if (encoder->num_beginning == 0 && out->count > first + 1 && out->ids[first + 1] == start) {
     out->count--;
     memmove(out->ids + first, out->ids + first + 1, (size_t)(out->count - first) * sizeof *out->ids);
   }
-  *count = out->count - first - 1;
+  *count = out->count - first - before;
   return TRI_OK;
 }
 
@@ -123,8 +109,8 @@ tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *cont
   if (stem == 0) {
     status = encode_alone(encoder, &whole, out, count);
   } else {
-    status = encode(encoder, whole.text, stem, &encoder->context);
-    if (status == TRI_OK) status = encode(encoder, whole.text, whole.bytes, out);
+    status = tri_encoder_encode_text(encoder->encoder, whole.text, stem, 1, &encoder->context);
+    if (status == TRI_OK) status = tri_encoder_encode_text(encoder->encoder, whole.text, whole.bytes, 1, out);
     *count = out->count - first - encoder->context.count;
   }
   tri_judge_text_release(&whole);
@@ -134,7 +120,7 @@ tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *cont
 tri_status tri_pair_encode_prompt(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out) {
   const int64_t first = out->count;
   int32_t start = -1;
-  TRI_TRY(encode(encoder, text->text, text->bytes, out));
+  TRI_TRY(tri_encoder_encode_text(encoder->encoder, text->text, text->bytes, 1, out));
   if (out->count > first) return TRI_OK;
   TRI_TRY(find_start(encoder, &start));
   return add_id(out, start);

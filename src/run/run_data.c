@@ -108,6 +108,10 @@ static tri_status open_training(const opening *o, tri_identity *identity, tri_ru
   for (int64_t k = 0; k < config->data.num_train && !said; k++) {
     said = tri_corpus_say_vocabulary(out->train_corpora[k], config->model.vocab_size);
   }
+  said = false;
+  for (int64_t k = 0; k < config->data.num_train && !said; k++) {
+    said = tri_corpus_say_beginning(out->train_corpora[k], o->tokenizer);
+  }
   return TRI_OK;
 }
 

@@ -298,3 +298,43 @@ tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, 
                                         tri_token_ends *ends) {
   return encode_text(encoder, text, bytes, true, false, out, ends);
 }
+
+/* ---- whole texts ------------------------------------------------------------------------------------------------- */
+
+/* How many tokens of the beginning, the last of them, a text of `count` tokens says itself. */
+static int64_t own_beginning(const tri_tokenizer *tokenizer, const int32_t *ids, int64_t count) {
+  const int64_t most = tokenizer->num_beginning;
+  int64_t same = count < most ? count : most;
+  while (same > 0 && memcmp(tokenizer->beginning + most - same, ids, (size_t)same * sizeof *ids) != 0) same--;
+  return same;
+}
+
+static tri_status encode_whole(tri_encoder *encoder, const char *text, size_t bytes, bool specials, tri_token_list *out,
+                               tri_token_ends *ends) {
+  const tri_tokenizer *tokenizer = encoder->tokenizer;
+  const int64_t first = out->count;
+  TRI_TRY(encode_text(encoder, text, bytes, specials, false, out, ends));
+  if (tokenizer->num_beginning == 0) return TRI_OK;
+  TRI_TRY(reserve(out, (size_t)tokenizer->num_beginning));
+  const int64_t count = out->count - first;
+  const int64_t before = tokenizer->num_beginning - own_beginning(tokenizer, out->ids + first, count);
+  memmove(out->ids + first + before, out->ids + first, (size_t)count * sizeof *out->ids);
+  memcpy(out->ids + first, tokenizer->beginning, (size_t)before * sizeof *out->ids);
+  out->count += before;
+  for (int64_t i = 0; ends != NULL && i < before; i++) {
+    TRI_TRY(tri_grow("the ends of tokens", sizeof *ends->ends, ends->count, &ends->capacity, &ends->ends));
+    memmove(ends->ends + ends->count - count + 1, ends->ends + ends->count - count, (size_t)count * sizeof *ends->ends);
+    ends->ends[ends->count++ - count] = 0;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,
+                                   tri_token_list *out) {
+  return encode_whole(encoder, text, bytes, specials != 0, out, NULL);
+}
+
+tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
+                                             tri_token_ends *ends) {
+  return encode_whole(encoder, text, bytes, true, out, ends);
+}

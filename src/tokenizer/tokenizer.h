@@ -49,7 +49,7 @@ bool tri_tokenizer_leaves_gap(int64_t size, int64_t model_vocab_size);
 int32_t tri_tokenizer_end_of_text(const tri_tokenizer *tokenizer);
 /* Where that is said: "tokenizer_config.json", or "its name". */
 const char *tri_tokenizer_end_source(const tri_tokenizer *tokenizer);
-/* What its post_processor begins texts with, as other programs have it: no encoder does. */
+/* What its post_processor begins texts with; what it puts behind them belongs to no prompt, and is not read. */
 enum { TRI_MOST_BEGINNING = 8 };
 const int32_t *tri_tokenizer_beginning(const tri_tokenizer *tokenizer, int *count);
 /* Says in a line if the folder names a class with which transformers cuts texts otherwise than tokenizer.json has it.
@@ -95,6 +95,11 @@ void tri_encoder_destroy(tri_encoder *encoder);
  * (its encode_special_tokens). Added tokens that are not special are found in either case. */
 tri_status tri_encoder_encode(tri_encoder *encoder, const char *text, size_t bytes, int specials, tri_token_list *out);
 
+/* The same for a whole text, as the tokenizer's post_processor begins one: behind tri_tokenizer_beginning, of which
+ * nothing is there twice where the text says it itself. */
+tri_status tri_encoder_encode_text(tri_encoder *encoder, const char *text, size_t bytes, int specials,
+                                   tri_token_list *out);
+
 /* The same for text that goes on where that of an earlier call ended: no space is put before it. */
 tri_status tri_encoder_encode_rest(tri_encoder *encoder, const char *text, size_t bytes, int specials,
                                    tri_token_list *out);
@@ -110,6 +115,9 @@ typedef struct tri_token_ends {
  * that drops what it does not match) is TRI_UNSUPPORTED if it does. */
 tri_status tri_encoder_encode_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
                                         tri_token_ends *ends);
+/* The same for a whole text, as tri_encoder_encode_text: tokens that are put before it end where it begins. */
+tri_status tri_encoder_encode_text_with_ends(tri_encoder *encoder, const char *text, size_t bytes, tri_token_list *out,
+                                             tri_token_ends *ends);
 
 /* Writes the tokenizer as a tokenizer.json that Hugging Face `tokenizers` loads to the same ids. One that was read from
  * a tokenizer.json is written as it was, byte for byte. */

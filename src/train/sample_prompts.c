@@ -10,7 +10,7 @@ static tri_status keep(tri_sample_prompts *to, const char *text, size_t bytes, c
   char *copy = NULL;
   TRI_TRY(tri_alloc("the prompt of a sample", bytes + 1, 1, &copy));
   memcpy(copy, text, bytes);
-  to->list[to->count] = (tri_prompt){copy, bytes};
+  to->list[to->count] = (tri_prompt){.text = copy, .bytes = bytes, .rendered = message != NULL};
   to->messages[to->count++] = message;
   return TRI_OK;
 }
@@ -63,6 +63,6 @@ tri_status tri_sample_prompts_make(const tri_run_config *config, const char *tok
 }
 
 void tri_sample_prompts_release(tri_sample_prompts *prompts) {
-  for (int64_t i = 0; i < prompts->count; i++) tri_free(prompts->list[i].text);
+  for (int64_t i = 0; i < prompts->count; i++) tri_free((void *)prompts->list[i].text);
   prompts->count = 0;
 }

@@ -58,7 +58,7 @@ static tri_status check_prompts(const tri_run_config *config, const tri_sample_p
   int64_t first = 0;
   for (int64_t i = 0; i < prompts->count; i++) {
     tri_token_list tokens = {.ids = NULL};
-    const tri_status status = tri_encoder_encode(encoder, prompts->list[i].text, prompts->list[i].bytes, 1, &tokens);
+    const tri_status status = tri_prompt_encode(encoder, &prompts->list[i], &tokens);
     const int64_t count = tokens.count;
     tri_free(tokens.ids);
     TRI_TRY(status);
@@ -99,7 +99,8 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
   return status;
 }
 
-/* A prompt has no more tokens than bytes, with one for what a tokenizer puts before it. */
+/* A prompt has no more tokens than bytes, with one for the space that a tokenizer puts before it, and those that it
+ * begins texts with. */
 tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out) {
   const int64_t prompts = config->samples.num_prompts, count = tri_num_samples(config);
   const int64_t model = config->model.max_sequence;
@@ -108,7 +109,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_dev
   if (count == 0) return TRI_OK;
   for (int64_t i = 0; i < count; i++) {
     const char *text = i < prompts ? config->samples.prompts[i].text : config->samples.chat[i - prompts].text;
-    const int64_t more = 1 + config->samples.tokens + (i < prompts ? 0 : TRI_SAMPLE_TEMPLATE_BYTES);
+    const int64_t more =
+        1 + TRI_MOST_BEGINNING + config->samples.tokens + (i < prompts ? 0 : TRI_SAMPLE_TEMPLATE_BYTES);
     const int64_t length = (int64_t)strlen(text) + more;
     if (length > positions) positions = length < model ? length : model;
   }

@@ -77,6 +77,30 @@ def test_samples_and_batches(folder):
     assert text_of(folder, "the ", 12, "--ignore-end") == alone[0]["text"]
 
 
+def first_words(folder, prompts, tmp_path, seed):
+    """By prompt the first letter of each of 400 samples."""
+    (tmp_path / "two.jsonl").write_text("".join(json.dumps(dict(prompt=p)) + "\n" for p in prompts))
+    lines = lines_of(generate(folder, "--prompts", tmp_path / "two.jsonl", "--tokens", 1, "--samples", 400, "--batch", 64, "--json", "--ignore-end",
+                              "--temperature", 4, "--seed", seed))
+    assert [line["number"] for line in lines] == [i for i in range(len(prompts)) for _ in range(400)]
+    return [[line["text"] for line in lines if line["number"] == i] for i in range(len(prompts))]
+
+
+def test_prompts_are_drawn_apart(folder, tmp_path):
+    """The first letters of two prompts are equal as often as their frequencies say; one prompt given twice has the same texts, and where
+    in the file a prompt stands does not matter."""
+    equal = expected = spread = 0
+    for seed in range(1, 4):
+        one, two, again = first_words(folder, ["the sea is", "the oar is", "the sea is"], tmp_path, seed)
+        assert one == again and len(set(one)) > 5
+        share = sum(one.count(letter) * two.count(letter) for letter in set(one)) / 400**2
+        equal += sum(a == b for a, b in zip(one, two))
+        expected += 400 * share
+        spread += 400 * share * (1 - share)
+    assert abs(equal - expected) < 5 * spread**0.5, (equal, expected)
+    assert first_words(folder, ["the oar is", "the sea is"], tmp_path, 3) == [two, one]
+
+
 def test_many_prompts(folder, tmp_path):
     prompts = ["the sea", "pulled in ti", "a", "oars of the trireme are pulled in time, and the sea", "é \" \\"]
     (tmp_path / "p.txt").write_text("\n".join(prompts[:4]) + "\n\n")

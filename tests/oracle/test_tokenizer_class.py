@@ -8,7 +8,8 @@ import pytest
 import test_text_ends as ends
 import test_ties as ties
 import tokenizer_families
-from parity import trireme
+import tokenizers
+from parity import trireme, yaml_of
 
 TEXTS = ["Hello 1234 world  don't cafe\u0301 x=12;\n\n  y", " lead", "a</s> b</s>c <s>d", "a  1", "I'LL 3.14159\tz\r\n\r\n end  "]
 DIGITS = dict(type="Sequence", pretokenizers=[dict(type="Digits", individual_digits=True), tokenizer_families.bytes_of("gpt2")["pre_tokenizer"]])
@@ -144,23 +145,84 @@ BEGINNINGS = {  # a post_processor, and the id that tokenizers puts before "ab"
 made = ties.made  # tied and untied models
 
 
+def written(model, prompt, *more):
+    """What a model writes behind a prompt, drawn: a function of the prompt's tokens."""
+    done = trireme("generate", model, "--prompt", prompt, "--tokens", 12, "--ignore-end", "--samples", 3, "--json", *more)
+    return [json.loads(line)["text"] for line in done.stdout.splitlines()]
+
+
 @pytest.mark.parametrize("case", BEGINNINGS)
 def test_what_texts_begin_with(made, tmp_path, case):
-    """Documents and prompts begin as they stand, which a line says; a prompt that says the token itself has it."""
+    """Documents and prompts begin with it, once; what a post_processor puts behind them is not there."""
     processor, expected = BEGINNINGS[case]
     folder = ends.folder_of(tmp_path / "tokenizer")
     (folder / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json() | dict(post_processor=processor)))
-    (tmp_path / "text.txt").write_text("ab\n")
+    (tmp_path / "text.txt").write_text("ab\n\ncd\n")
     token = {ends.IM_START: "<|im_start|>", ends.IM_END: "<|im_end|>"}.get(expected)
-    said = trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "text.txt").stderr
-    assert said.count("documents begin as they stand") == (expected is not None)
-    assert expected is None or f"would begin them with {token} ({expected})" in said
-    shutil.copytree(made / "tied", tmp_path / "model")
-    shutil.copy(folder / "tokenizer.json", tmp_path / "model")
-    for prompt, told in (("ab", expected is not None), (f"{token}ab", False)):
-        said = trireme("generate", tmp_path / "model", "--prompt", prompt, "--tokens", 1, "--ignore-end", errors="replace").stderr
-        assert said.count("prompts are read as they stand") == told
-        assert not told or f"--prompt '{token}...' does" in said
+    said = trireme("prepare", "--tokenizer", folder, "--documents", "blank", "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "text.txt").stderr
+    assert said.count("each document begins with") == (expected is not None)
+    assert expected is None or f"each document begins with {token} ({expected}), from the tokenizer's post_processor\n" in said
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    begins = theirs.encode("ab").ids[:1] if expected else []
+    assert begins == ([expected] if expected else [])
+    record = json.loads((tmp_path / "corpus/train.corpus.json").read_text())
+    assert record.get("beginning", []) == begins
+    ids = ends.tokens_of(tmp_path / "corpus/train")
+    documents = [bytes(part).decode() for part in b"".join(bytes([min(i, 255)]) for i in ids).split(b"\xff") if part]
+    assert len(documents) == 2  # no other token of more than a byte
+    assert ids == [i for text in documents for i in begins + theirs.encode(text, add_special_tokens=False).ids + [ends.DOCUMENT]]
+    plain, model = tmp_path / "plain", tmp_path / "model"
+    for path in (plain, model):
+        shutil.copytree(made / "tied", path)
+        (path / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json()))
+    shutil.copy(folder / "tokenizer.json", model)
+    assert written(model, "ab") == written(plain, (token or "") + "ab")  # of which no tokenizer begins texts
+    if expected:
+        assert written(model, "ab") == written(model, f"{token}ab") != written(plain, "ab")
+        assert written(model, "") == written(plain, token)
+
+
+def test_a_chat_template_prints_it(made, tmp_path):
+    """Once where a template prints it; what a template does not print is not there, in training and in answers."""
+    template = "{{% for m in messages %}}{0}[{{{{ m.content }}}}]{{% endfor %}}"
+    texts = {}
+    for name, printed in (("with", "<|im_start|>"), ("without", "")):
+        for begins in (True, False):
+            model = tmp_path / f"{name}-{begins}"
+            shutil.copytree(made / "tied", model)
+            document = ends.tokenizer_json() | dict(post_processor=BEGINNINGS["a template"][0] if begins else None)
+            (model / "tokenizer.json").write_text(json.dumps(document))
+            (model / "chat_template.jinja").write_text(template.format(printed))
+            done = trireme("generate", model, "--chat", "--json", "--tokens", 12, "--ignore-end", input="ab\n")
+            texts[name, begins] = json.loads(done.stdout)["text"]
+        assert texts[name, True] == texts[name, False]
+    assert texts["with", True] == written(tmp_path / "with-True", "[ab]")[0] and texts["without", True] == written(tmp_path / "without-False", "[ab]")[0]
+    # Records that no template renders begin with it.
+    (tmp_path / "chat.jsonl").write_text(json.dumps(dict(prompt="ab", completion="cd")) + "\n")
+    trireme("prepare", "--chat", "--chat-template", "none", "--tokenizer", tmp_path / "with-True", "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    assert ends.tokens_of(tmp_path / "corpus/train") == [ends.IM_START, *b"abcd", ends.DOCUMENT]
+    assert list((tmp_path / "corpus/train.mask").read_bytes()[-6:]) == [0, 0, 0, 1, 1, 1]
+
+
+def test_a_corpus_without_it(tmp_path):
+    """A corpus that was made before, or elsewhere, is what it was; a run says what its documents lack."""
+    folder = ends.folder_of(tmp_path / "tokenizer")
+    (folder / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json() | dict(post_processor=BEGINNINGS["a template"][0])))
+    (tmp_path / "text.txt").write_text("ab\n" * 200)
+    trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "text.txt")
+    run = dict(model=ends.TINY, data=dict(train=str(tmp_path / "corpus/train"), sequence=16), layout=dict(micro_batch=2),
+               optimizer=dict(global_batch=2, steps=1, lr=1e-3))
+    path = tmp_path / "corpus/train.corpus.json"
+    record = json.loads(path.read_text())
+    assert record.pop("beginning") == [ends.IM_START]
+    for lacks in (False, True):
+        if lacks:
+            path.write_text(json.dumps(record))
+        (tmp_path / "run.yaml").write_text(yaml_of(run | dict(output=str(tmp_path / f"run-{lacks}"))))
+        said = trireme("train", tmp_path / "run.yaml")
+        assert (said.stdout + said.stderr).count(f"do not begin with token {ends.IM_START}, with which `generate` and `eval` begin texts") == lacks
+    path.write_text(json.dumps(record | dict(beginning="<s>")))
+    assert '"beginning" must be a list of 1 to 8 tokens' in trireme("train", tmp_path / "run.yaml", status=4).stderr
 
 
 def test_an_end_that_begins_texts(tmp_path):
@@ -175,6 +237,6 @@ def test_an_end_that_begins_texts(tmp_path):
         (folder / "tokenizer_config.json").write_text(json.dumps(dict(tokenizer_class="GPT2Tokenizer", add_bos_token=add, bos_token=dict(content="</s>"), eos_token="</s>")))
         out = tmp_path / f"corpus-{add}"
         said = trireme("prepare", "--tokenizer", folder, "--validation", 0, "--out", out, tmp_path / "text.txt").stderr
-        assert said.count("would begin them with </s> (256)") == add
+        assert said.count("each document begins with </s> (256)") == add
         written = json.loads((out / "tokenizer.json").read_text())["post_processor"]
         assert (written["single"][0]["SpecialToken"]["id"] == "</s>" and written["special_tokens"]["</s>"]["ids"] == [256]) if add else written is None

@@ -64,6 +64,40 @@ static void test_the_seed_decides(void **state) {
   assert_true(of_samples > 50);
 }
 
+/* The first words of two prompts are equal as often as those of independent draws: here a third of the time, and not to
+ * be told from a third by five standard deviations. */
+static void test_prompts_are_drawn_apart(void **state) {
+  (void)state;
+  enum { TEXTS = 9000, SAMPLES = 10 };
+  const double logits[3] = {0, 0, 0};
+  const int32_t ids[2][3] = {{5, 6, 7}, {5, 6, 8}};
+  tri_candidate scratch[3];
+  int equal = 0, of_samples = 0, of_positions = 0;
+  for (uint64_t i = 0; i < TEXTS; i++) {
+    tri_sampling first = {.temperature = 1, .top_p = 1, .seed = i / SAMPLES, .sample = i % SAMPLES}, second = first;
+    first.prompt = tri_sampling_prompt(ids[0], 3);
+    second.prompt = tri_sampling_prompt(ids[1], 3);
+    const int32_t drawn = tri_sample_token(logits, 3, &first, 3, scratch);
+    equal += drawn == tri_sample_token(logits, 3, &second, 3, scratch);
+    of_positions += drawn == tri_sample_token(logits, 3, &first, 4, scratch);
+    first.sample += SAMPLES;
+    of_samples += drawn == tri_sample_token(logits, 3, &first, 3, scratch);
+  }
+  const double most = 5 * sqrt(TEXTS * (1 / 3.0) * (2 / 3.0));
+  assert_true(fabs(equal - TEXTS / 3.0) < most);
+  assert_true(fabs(of_samples - TEXTS / 3.0) < most);
+  assert_true(fabs(of_positions - TEXTS / 3.0) < most);
+}
+
+/* FNV-1a of the ids' bytes, the lowest first, as it is worked out elsewhere: on every machine the same. */
+static void test_number_of_a_prompt(void **state) {
+  (void)state;
+  const int32_t ids[] = {1, 256, 100000, -1};
+  assert_true(tri_sampling_prompt(ids, 0) == UINT64_C(14695981039346656037));
+  assert_true(tri_sampling_prompt(ids, 4) == UINT64_C(18030886244614887868));
+  assert_true(tri_sampling_prompt(ids, 1) != tri_sampling_prompt(ids + 1, 1));
+}
+
 static void test_far_logits(void **state) {
   (void)state;
   const double logits[3] = {-1e6, 1e6, -INFINITY};
@@ -88,6 +122,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_frequencies),
       cmocka_unit_test(test_the_seed_decides),
+      cmocka_unit_test(test_prompts_are_drawn_apart),
+      cmocka_unit_test(test_number_of_a_prompt),
       cmocka_unit_test(test_far_logits),
       cmocka_unit_test(test_repetition),
   };

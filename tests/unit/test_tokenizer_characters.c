@@ -87,6 +87,56 @@ static void test_where_tokens_end(void **state) {
   tri_tokenizer_destroy(tokenizer);
 }
 
+/* With a post_processor that begins texts with <unk> and <s>, and puts </s> behind them, which is no part of a prompt.
+ */
+static json_t *beginning_document(void) {
+  json_t *root = characters_document();
+  json_t *token = json_pack("{s:i, s:s, s:b, s:b}", "id", 1, "content", "<s>", "special", 1, "normalized", 0);
+  json_array_append_new(json_object_get(root, "added_tokens"), token);
+  json_object_set_new(
+      root, "post_processor",
+      json_pack("{s:s, s:[{s:{s:s}}, {s:{s:s}}, {s:{s:s}}, {s:{s:s}}], s:{s:{s:[i]}, s:{s:[i]}, s:{s:[i]}}}", "type",
+                "TemplateProcessing", "single", "SpecialToken", "id", "<unk>", "SpecialToken", "id", "<s>", "Sequence",
+                "id", "A", "SpecialToken", "id", "</s>", "special_tokens", "<unk>", "ids", 0, "<s>", "ids", 1, "</s>",
+                "ids", 2));
+  return root;
+}
+
+static void assert_whole(tri_encoder *encoder, const char *text, const int32_t *wanted, const size_t *wanted_ends) {
+  tri_token_list list = {0}, both = {0};
+  tri_token_ends ends = {0};
+  assert_ok(tri_encoder_encode(encoder, "b", 1, 1, &list)); /* behind what is there */
+  const int64_t first = list.count;
+  assert_ok(tri_encoder_encode_text(encoder, text, strlen(text), 1, &list));
+  assert_ok(tri_encoder_encode_text_with_ends(encoder, text, strlen(text), &both, &ends));
+  int64_t count = 0;
+  for (; wanted[count] >= 0; count++) assert_int_equal(list.ids[first + count], wanted[count]);
+  assert_int_equal(list.count - first, count);
+  assert_int_equal(both.count, count);
+  assert_int_equal(ends.count, count);
+  assert_memory_equal(both.ids, wanted, (size_t)count * sizeof *wanted);
+  assert_memory_equal(ends.ends, wanted_ends, (size_t)count * sizeof *wanted_ends);
+  tri_free(list.ids);
+  tri_free(both.ids);
+  tri_free(ends.ends);
+}
+
+static void test_what_a_text_begins_with(void **state) {
+  (void)state;
+  tri_tokenizer *tokenizer = NULL;
+  tri_encoder *encoder = NULL;
+  assert_ok(parse_document(beginning_document(), &tokenizer));
+  assert_ok(tri_encoder_create(tokenizer, &encoder));
+  assert_whole(encoder, "", IDS(0, 1, -1), (size_t[]){0, 0});
+  assert_whole(encoder, "ab", IDS(0, 1, SPACE_A, B, -1), (size_t[]){0, 0, 1, 2});
+  /* What the text says itself, all of it or its end, is not there twice. */
+  assert_whole(encoder, "<s>ab", IDS(0, 1, SPACE_A, B, -1), (size_t[]){0, 3, 4, 5});
+  assert_whole(encoder, "<s><s>", IDS(0, 1, 1, -1), (size_t[]){0, 3, 6});
+  assert_whole(encoder, "a<s>", IDS(0, 1, SPACE_A, 1, -1), (size_t[]){0, 0, 1, 4});
+  tri_encoder_destroy(encoder);
+  tri_tokenizer_destroy(tokenizer);
+}
+
 /* The texts that ids add, each behind a bar, and at the end what was held back. */
 static void assert_text(const tri_tokenizer *tokenizer, bool begins, const int32_t *ids, const char *wanted) {
   tri_decoder *decoder = NULL;
@@ -187,6 +237,7 @@ int main(void) {
       cmocka_unit_test(test_ids),
       cmocka_unit_test(test_the_rest_of_a_text),
       cmocka_unit_test(test_where_tokens_end),
+      cmocka_unit_test(test_what_a_text_begins_with),
       cmocka_unit_test(test_text_comes_in_characters),
       cmocka_unit_test(test_changed_documents),
       cmocka_unit_test(test_a_text_without_any_token),

@@ -74,7 +74,8 @@ static tri_status render_chat(chat *c, tri_written *out) {
   if (root == NULL) return out_of_memory();
   tri_status status = tri_chat_session_prompt(c->session, root, &text, &bytes);
   if (status == TRI_OK) {
-    status = tri_written_begin(c->generation, text, bytes, given->tokens > 0 ? given->tokens : USUAL_ANSWER, out);
+    const tri_prompt prompt = {.text = text, .bytes = bytes, .rendered = true};
+    status = tri_written_begin(c->generation, &prompt, given->tokens > 0 ? given->tokens : USUAL_ANSWER, out);
   }
   json_decref(root);
   return status;

@@ -24,7 +24,7 @@ tri_status tri_prompts_add(tri_prompts *prompts, const char *text, size_t bytes)
   char *copy = NULL;
   TRI_TRY(tri_alloc("a prompt", bytes + 1, 1, &copy));
   if (bytes > 0) memcpy(copy, text, bytes);
-  prompts->list[prompts->count++] = (tri_prompt){copy, bytes};
+  prompts->list[prompts->count++] = (tri_prompt){.text = copy, .bytes = bytes};
   return TRI_OK;
 }
 
@@ -137,7 +137,7 @@ tri_status tri_prompts_add_lines(tri_prompts *prompts, const char *path) {
 }
 
 void tri_prompts_release(tri_prompts *prompts) {
-  for (int64_t i = 0; i < prompts->count; i++) tri_free(prompts->list[i].text);
+  for (int64_t i = 0; i < prompts->count; i++) tri_free((void *)prompts->list[i].text);
   tri_free(prompts->list);
   *prompts = (tri_prompts){0};
 }
