@@ -3,7 +3,7 @@
 #ifndef TRI_JUDGE_ANSWERS_H
 #define TRI_JUDGE_ANSWERS_H
 
-#include "engine/generator.h"
+#include "generation/generator.h"
 #include "judge/lines.h"
 #include "tokenizer/tokenizer.h"
 

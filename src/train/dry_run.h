@@ -2,7 +2,7 @@
 #define TRI_TRAIN_DRY_RUN_H
 
 #include "engine/engine.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 
 #include <stdio.h>
 

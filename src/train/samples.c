@@ -16,7 +16,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/agreement.h"
 #include "data/same_tokenizer.h"
-#include "engine/texts.h"
+#include "generation/texts.h"
 #include "train/sample_prompts.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define TRI_TRAIN_STARTUP_CHECKS_H
 
 #include "engine/engine.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 #include "run/run_config.h"
 #include "run/run_data.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/folder_lock.h"
 #include "engine/engine.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 #include "recovery/save.h"
 #include "recovery/snapshot.h"
 #include "recovery/watchdog.h"

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "device/device.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 
 #include <omp.h>
 #include <stdio.h>

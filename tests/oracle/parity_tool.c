@@ -23,7 +23,7 @@
 #include "checkpoint/model_source.h"
 #include "device/queue.h"
 #include "engine/engine.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 #include "model/model_config.h"
 
 #include <inttypes.h>

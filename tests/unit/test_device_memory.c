@@ -4,8 +4,8 @@
 #include "base/memory.h"
 #include "device/kernels.h"
 #include "engine/executor.h"
-#include "engine/generator.h"
 #include "engine/peak.h"
+#include "generation/generator.h"
 #include "model/family.h"
 
 #include <math.h>

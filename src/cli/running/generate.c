@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
 #include "cli/running/prompts.h"
-#include "engine/texts.h"
+#include "generation/texts.h"
 #include "options/options.h"
 
 #include <errno.h>

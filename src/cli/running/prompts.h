@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUNNING_PROMPTS_H
 #define TRI_CLI_RUNNING_PROMPTS_H
 
-#include "engine/generation.h"
+#include "generation/generation.h"
 
 /* Starts as {0}. */
 typedef struct tri_prompts {

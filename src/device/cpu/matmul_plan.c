@@ -13,8 +13,8 @@
  *   of weights 108-150, or 55 for rows of 3072.
  * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
  * - rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c, which reads b once at
- *   nearly the rate of memory, 64 rows at a time, with the same bits for each number of rows. Its bf16 weights are packed
- * plain, since steps of generation and pieces of prompts read the same copy.
+ *   nearly the rate of memory, 64 rows at a time, with the same bits for each number of rows. Its bf16 weights are
+ * packed plain, since steps of generation and pieces of prompts read the same copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
  *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
  * - bf16, native: the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps

@@ -1,4 +1,4 @@
-#include "engine/generation_settings.h"
+#include "generation/generation_settings.h"
 
 #include "base/file.h"
 #include "base/json_kind.h"

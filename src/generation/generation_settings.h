@@ -1,7 +1,7 @@
 /* What a folder's generation_config.json says of how its model is drawn from. What ends a text the tokenizer knows
  * (tri_tokenizer_ends). */
-#ifndef TRI_ENGINE_GENERATION_SETTINGS_H
-#define TRI_ENGINE_GENERATION_SETTINGS_H
+#ifndef TRI_GENERATION_GENERATION_SETTINGS_H
+#define TRI_GENERATION_GENERATION_SETTINGS_H
 
 #include "base/status.h"
 

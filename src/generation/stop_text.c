@@ -1,4 +1,4 @@
-#include "engine/stop_text.h"
+#include "generation/stop_text.h"
 
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-#include "engine/texts.h"
+#include "generation/texts.h"
 
 #include "base/log.h"
 #include "base/memory.h"

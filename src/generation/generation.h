@@ -5,13 +5,13 @@
  * tokens that there are positions for, and once none is left, the last half of what it saw is read again, at positions
  * from 0 on. Sliding by one token at a time would mean another position for every key in the cache, so all would have
  * to be read again for each token; half a context is the price of one reading for many tokens. */
-#ifndef TRI_ENGINE_GENERATION_H
-#define TRI_ENGINE_GENERATION_H
+#ifndef TRI_GENERATION_GENERATION_H
+#define TRI_GENERATION_GENERATION_H
 
 #include "checkpoint/merged.h"
-#include "engine/generator.h"
 #include "engine/model_options.h"
-#include "engine/stop_text.h"
+#include "generation/generator.h"
+#include "generation/stop_text.h"
 #include "tokenizer/tokenizer.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-#include "engine/generator.h"
+#include "generation/generator.h"
 
 #include "base/flight_recorder.h"
 #include "base/memory.h"

@@ -1,8 +1,8 @@
 /* Texts of some prompts: as many side by side as there is room for, one batch behind the other. */
-#ifndef TRI_ENGINE_TEXTS_H
-#define TRI_ENGINE_TEXTS_H
+#ifndef TRI_GENERATION_TEXTS_H
+#define TRI_GENERATION_TEXTS_H
 
-#include "engine/generation.h"
+#include "generation/generation.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  * caller names get a token each (tri_generator_append_each). Those share one pass over the weights, which is what a
  * token costs. What a sequence's logits are does not depend on the others: to the bit on devices whose
  * products of few rows promise that (tri_matmul.generating: `cpu` in fp32 and bf16, `reference`). */
-#ifndef TRI_ENGINE_GENERATOR_H
-#define TRI_ENGINE_GENERATOR_H
+#ifndef TRI_GENERATION_GENERATOR_H
+#define TRI_GENERATION_GENERATOR_H
 
 #include "device/device.h"
 #include "engine/executor.h"

@@ -1,11 +1,11 @@
-#include "engine/generation.h"
+#include "generation/generation.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "data/same_tokenizer.h"
-#include "engine/generation_settings.h"
 #include "engine/weights.h"
+#include "generation/generation_settings.h"
 #include "tokenizer/utf8.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* Text that ends before the first of some strings, whichever pieces it comes in. A piece of text is certain, and may be
  * shown, once it can no longer be the beginning of one of them. The text stops at the first byte with which one of the
  * strings is there; of several that end with it the longest is meant. */
-#ifndef TRI_ENGINE_STOP_TEXT_H
-#define TRI_ENGINE_STOP_TEXT_H
+#ifndef TRI_GENERATION_STOP_TEXT_H
+#define TRI_GENERATION_STOP_TEXT_H
 
 #include "base/status.h"
 

@@ -3,7 +3,7 @@
  * order in which transformers has them. Ties go to the lower id, so a seed gives the same text everywhere. */
 #include "base/fnv1a.h"
 #include "base/random.h"
-#include "engine/generator.h"
+#include "generation/generator.h"
 
 #include <math.h>
 #include <string.h>
