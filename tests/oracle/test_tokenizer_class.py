@@ -204,6 +204,25 @@ def test_a_chat_template_prints_it(made, tmp_path):
     assert list((tmp_path / "corpus/train.mask").read_bytes()[-6:]) == [0, 0, 0, 1, 1, 1]
 
 
+def test_samples_of_a_run_begin_with_it(tmp_path):
+    """As `generate` of the checkpoint has it, which reads what the template prints as it stands."""
+    folder = ends.folder_of(tmp_path / "tokenizer")
+    (folder / "tokenizer.json").write_text(json.dumps(ends.tokenizer_json() | dict(post_processor=BEGINNINGS["a template"][0])))
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}[{{ m.content }}]{% endfor %}")
+    (tmp_path / "chat.jsonl").write_text((json.dumps(dict(messages=[dict(role="user", content="ab"), dict(role="assistant", content="cd")])) + "\n") * 50)
+    trireme("prepare", "--chat", "--tokenizer", folder, "--validation", 0, "--out", tmp_path / "corpus", tmp_path / "chat.jsonl")
+    run = dict(model=ends.TINY, data=dict(train=str(tmp_path / "corpus/train"), sequence=16), layout=dict(micro_batch=2), checkpoint=dict(every=1),
+               optimizer=dict(global_batch=2, steps=1, lr=1e-3), output=str(tmp_path / "run"), samples=dict(prompts=["ab", ""], chat=["ab"], tokens=5))
+    (tmp_path / "run.yaml").write_text(yaml_of(run))
+    trireme("train", tmp_path / "run.yaml")
+    lines = [json.loads(line) for line in (tmp_path / "run/samples.jsonl").read_text().splitlines()]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/tokenizer.json").write_text(json.dumps(ends.tokenizer_json()))
+    for line, prompt in zip(lines, ("<|im_start|>ab", "<|im_start|>", "[ab]"), strict=True):
+        done = trireme("generate", tmp_path / "run", "--tokenizer", tmp_path / "plain/tokenizer.json", "--prompt", prompt, "--tokens", 5, "--seed", 1234, "--json")
+        assert json.loads(done.stdout)["text"] == line["text"], prompt
+
+
 def test_a_corpus_without_it(tmp_path):
     """A corpus that was made before, or elsewhere, is what it was; a run says what its documents lack."""
     folder = ends.folder_of(tmp_path / "tokenizer")
