@@ -1,347 +1,491 @@
 #include "generation/generator.h"
 
-#include "base/flight_recorder.h"
 #include "base/memory.h"
-#include "model/family.h"
+#include "generation/pages.h"
+#include "generation/scheduler.h"
+#include "generation/sequence.h"
 
+#include <omp.h>
 #include <string.h>
 
-/* What is appended is read in runs of up to RUN_ROWS rows: of each sequence in turn what there is room for. A row's
- * bits do not depend on its company (tri_matmul.generating, attention_pages). */
-enum { RUN_ROWS = 256 };
+/* What a step reads of a sequence, and what comes of it. */
+typedef struct reading {
+  tri_sequence *of;            /* NULL: it was released since */
+  int64_t logits, first_logit; /* rows of the run's logits */
+  bool samples;
+  tri_status status;
+  tri_sampled sampled;
+} reading;
 
 struct tri_generator {
-  tri_model model;
-  tri_device *device;
-  tri_dtype precision;
-  int64_t sequences, positions;
-  int64_t run_rows;   /* of a run, at most */
-  int64_t pages_each; /* of a sequence */
-  tri_parameter_table *table;
-  tri_op_list *list;
-  tri_executor *executor;
-  int32_t *ids;    /* [sequences, positions], each so far */
-  int64_t *counts; /* [sequences], of them */
-  int64_t *rows;   /* [sequences], where a run's logits go */
-  tri_kv_cache cache;
-  void *cache_memory;
-  size_t cache_bytes;
-  tri_device_event uploaded; /* the batch */
-  bool prepared;
-  void *wide_logits; /* [sequences, vocab_size], host */
-  double *logits;    /* [sequences, vocab_size] */
+  tri_runner *runner;
+  tri_runner_sizes sizes;
+  tri_pages *pages;
+  tri_dtype logits_type;
+  int64_t vocab_size;
+  tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released in this step */
+  int64_t count, capacity;
+  tri_generator_counts counts;
+
+  /* Of the step at hand. */
+  tri_schedule_entry *entries; /* [room] */
+  tri_sequence **of;           /* [room]: whose entries they are */
+  int64_t room;
+  int32_t *holders; /* [sizes.pages] */
+  reading *reads;   /* [num_reads <= sizes.sequences] */
+  int64_t num_reads;
+  int threads;
+  tri_sampling_scratch *scratch; /* [threads] */
 };
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static void set_sizes(tri_generator *generator) {
-  generator->run_rows = smaller(RUN_ROWS, generator->sequences * generator->positions);
-  generator->pages_each = (generator->positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS;
-}
-
-static size_t cache_layer_bytes(const tri_generator *generator) {
-  const tri_model *model = &generator->model;
-  const int64_t rows = generator->sequences * generator->pages_each * TRI_PAGE_ROWS;
-  return 2 * (size_t)(rows * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(generator->precision);
-}
-
-static tri_status create_cache(tri_generator *generator) {
-  const tri_model *model = &generator->model;
-  const size_t layer_bytes = cache_layer_bytes(generator);
-  generator->cache.pages = generator->cache.table_pages = generator->sequences * generator->pages_each;
-  generator->cache_bytes = layer_bytes * (size_t)model->num_layers;
-  TRI_TRY(tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *generator->cache.layers,
-                    &generator->cache.layers));
-  TRI_TRY(tri_device_memory_create(generator->device, generator->cache_bytes, &generator->cache_memory));
-  for (int64_t layer = 0; layer < model->num_layers; layer++) {
-    generator->cache.layers[layer] = (char *)generator->cache_memory + (size_t)layer * layer_bytes;
+static tri_status create_scratch(tri_generator *g) {
+  const size_t vocabulary = (size_t)g->vocab_size;
+  TRI_TRY(tri_alloc("logits", (size_t)g->threads, sizeof *g->scratch, &g->scratch));
+  for (int i = 0; i < g->threads; i++) {
+    TRI_TRY(tri_alloc("candidates", vocabulary, sizeof *g->scratch[i].candidates, &g->scratch[i].candidates));
+    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].logits, &g->scratch[i].logits));
+    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].penalised, &g->scratch[i].penalised));
   }
   return TRI_OK;
 }
 
-/* What the host keeps of the sequences. */
-static tri_status create_sequences(tri_generator *generator) {
-  const size_t sequences = (size_t)generator->sequences, positions = (size_t)generator->positions;
-  const size_t logits = sequences * (size_t)generator->model.vocab_size;
-  TRI_TRY(tri_alloc("logits", logits, sizeof(double), &generator->wide_logits));
-  TRI_TRY(tri_alloc("logits", logits, sizeof *generator->logits, &generator->logits));
-  TRI_TRY(tri_alloc("the sequences", sequences * positions, sizeof *generator->ids, &generator->ids));
-  TRI_TRY(tri_alloc("the sequences", sequences, sizeof *generator->counts, &generator->counts));
-  return tri_alloc("the sequences", sequences, sizeof *generator->rows, &generator->rows);
+static tri_status set_up(tri_generator *g) {
+  TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
+  TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
+  TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
+  return create_scratch(g);
 }
 
-/* One length for all: a table of rotary positions goes by it. */
-static tri_status prompt_of_all(const tri_generator *generator, const int64_t *prompts, int64_t *out) {
-  const tri_rope_scaling *scaling = &generator->model.rope_scaling;
-  int64_t least = prompts[0], most = prompts[0];
-  for (int64_t i = 1; i < generator->sequences; i++) {
-    if (prompts[i] < least) least = prompts[i];
-    if (prompts[i] > most) most = prompts[i];
-  }
-  if (!tri_rope_can_share(scaling, least, most)) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "prompts of %ld to %ld tokens side by side: with rope_scaling `dynamic` positions beyond %ld go by "
-                    "the length of each prompt; generate for prompts of one length, or one after the other",
-                    (long)least, (long)most, (long)scaling->original_max_sequence);
-  }
-  *out = most;
-  return TRI_OK;
-}
-
-/* prompts NULL: of one token each. */
-static tri_status create_list(tri_generator *generator, const int64_t *prompts) {
-  const tri_model *model = &generator->model;
-  tri_list_request list =
-      tri_list_request_whole(model, TRI_LIST_GENERATE, 1, generator->run_rows, generator->precision);
-  list.positions = generator->positions;
-  list.slots = generator->sequences;
-  list.logit_rows = smaller(generator->sequences, generator->run_rows);
-  list.table_pages = generator->sequences * generator->pages_each;
-  list.prompt = 1;
-  if (prompts != NULL) TRI_TRY(prompt_of_all(generator, prompts, &list.prompt));
-  return tri_model_operations(model, &list, &generator->list);
-}
-
-static tri_status set_up(tri_generator *generator, const int64_t *prompts) {
-  TRI_TRY(tri_device_supports(generator->device, generator->precision));
-  TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
-  TRI_TRY(create_list(generator, prompts));
-  const tri_memory_request request =
-      tri_memory_request_forward(&generator->list, generator->table->num_elements, &generator->device->description);
-  TRI_TRY(tri_executor_create(generator->table, &request, generator->device, NULL, &generator->executor));
-  tri_executor_set_slices(generator->executor, 0, generator->sequences);
-  TRI_TRY(create_sequences(generator));
-  return create_cache(generator);
-}
-
-static tri_status plan_bytes(tri_generator *generator, const tri_device *device, tri_generator_need *out) {
-  const size_t sequences = (size_t)generator->sequences, vocabulary = (size_t)generator->model.vocab_size;
-  tri_memory_plan *plan = NULL;
-  TRI_TRY(tri_parameter_table_create(&generator->model, NULL, &generator->table));
-  TRI_TRY(create_list(generator, NULL));
-  const tri_memory_request request =
-      tri_memory_request_forward(&generator->list, generator->table->num_elements, &device->description);
-  TRI_TRY(tri_memory_plan_create(&request, &plan));
-  *out = (tri_generator_need){
-      .device_bytes =
-          plan->device_bytes - plan->queue_bytes + cache_layer_bytes(generator) * (size_t)generator->model.num_layers,
-      .host_bytes = plan->host_bytes + sequences * (2 * vocabulary * sizeof(double) +
-                                                    (size_t)generator->positions * sizeof *generator->ids)};
-  tri_memory_plan_destroy(plan);
-  return TRI_OK;
-}
-
-tri_status tri_generator_plan(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                              const tri_device *device, tri_generator_need *out) {
-  tri_generator *generator = NULL;
-  TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
-  generator->model = *model;
-  generator->precision = precision;
-  generator->sequences = sequences;
-  generator->positions = positions;
-  set_sizes(generator);
-  const tri_status status = plan_bytes(generator, device, out);
-  tri_op_list_destroy(generator->list);
-  tri_parameter_table_destroy(generator->table);
-  tri_free(generator);
-  return status;
-}
-
-tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
-                                tri_device *device, tri_generator **out) {
-  return tri_generator_create_many(model, precision, 1, positions, &prompt, device, out);
-}
-
-tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                                     const int64_t *prompts, tri_device *device, tri_generator **out) {
-  tri_generator *generator = NULL;
-  if (sequences < 1 || (sequences > 1 && positions > INT32_MAX / sequences)) {
-    return tri_fail(TRI_BAD_USAGE, "%ld sequences of %ld positions side by side are more than can be numbered",
-                    (long)sequences, (long)positions);
-  }
-  TRI_TRY(tri_alloc("a generator", 1, sizeof *generator, &generator));
-  generator->model = *model;
-  generator->device = device;
-  generator->precision = precision;
-  generator->sequences = sequences;
-  generator->positions = positions;
-  set_sizes(generator);
-  tri_status status = set_up(generator, prompts);
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out) {
+  tri_generator *g = NULL;
+  TRI_TRY(tri_alloc("a generator", 1, sizeof *g, &g));
+  g->runner = runner;
+  g->sizes = *tri_runner_sizes_of(runner);
+  g->logits_type = tri_dtype_wide(precision);
+  g->vocab_size = model->vocab_size;
+  g->threads = (int)smaller(tri_runner_threads(runner), g->sizes.sequences);
+  const tri_status status = set_up(g);
   if (status != TRI_OK) {
-    tri_generator_destroy(generator);
+    tri_generator_destroy(g);
     return status;
   }
-  *out = generator;
+  *out = g;
   return TRI_OK;
 }
 
-void tri_generator_destroy(tri_generator *generator) {
-  if (generator == NULL) return;
-  tri_device_memory_destroy(generator->device, generator->cache_memory, generator->cache_bytes);
-  tri_free(generator->cache.layers);
-  tri_free(generator->rows);
-  tri_free(generator->counts);
-  tri_free(generator->ids);
-  tri_free(generator->logits);
-  tri_free(generator->wide_logits);
-  tri_executor_destroy(generator->executor);
-  tri_op_list_destroy(generator->list);
-  tri_parameter_table_destroy(generator->table);
-  tri_free(generator);
-}
-
-tri_executor *tri_generator_executor(tri_generator *generator) { return generator->executor; }
-
-const tri_parameter_table *tri_generator_parameters(const tri_generator *generator) { return generator->table; }
-
-/* ---- a run ------------------------------------------------------------------------------------------------------- */
-
-/* Rows of sequences so far, each behind the positions that it holds. */
-typedef struct run_parts {
-  tri_batch host;
-  int64_t rows, logit_rows, slices;
-  int64_t most_rows, positions; /* of a sequence */
-} run_parts;
-
-static run_parts begin_run(const tri_generator *generator) {
-  run_parts parts = {.host = tri_executor_host_batch(generator->executor, 0)};
-  const int64_t slices = generator->list->windows.count * generator->sequences;
-  for (int64_t i = 0; i < slices; i++) parts.host.slices[i] = (tri_attention_slice){0};
-  for (int64_t i = 0; i < generator->cache.table_pages; i++) parts.host.pages[i] = (int32_t)i;
-  return parts;
-}
-
-/* Its tokens [first, first + count). */
-static void add_rows(const tri_generator *generator, int64_t sequence, int64_t first, int64_t count, run_parts *to) {
-  const tri_op_windows *windows = &generator->list->windows;
-  const int64_t keys = sequence * generator->pages_each * TRI_PAGE_ROWS;
-  for (int64_t i = 0; i < count; i++) {
-    to->host.ids[to->rows + i] = generator->ids[sequence * generator->positions + first + i];
-    to->host.positions[to->rows + i] = (int32_t)(first + i);
-    to->host.cache_rows[to->rows + i] = (int32_t)(keys + first + i);
+void tri_generator_destroy(tri_generator *g) {
+  if (g == NULL) return;
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] != NULL) tri_sequence_destroy(g->list[i], g->pages);
   }
-  for (int64_t w = 0; w < windows->count; w++) {
-    tri_attention_slice *slice = &to->host.slices[w * generator->sequences + to->slices];
-    *slice = tri_slice_causal(to->rows, count, keys, first + count);
-    if (windows->tokens[w] > 0) *slice = tri_slice_window(to->rows, count, keys, first + count, windows->tokens[w]);
+  for (int i = 0; i < g->threads && g->scratch != NULL; i++) {
+    tri_free(g->scratch[i].candidates);
+    tri_free(g->scratch[i].logits);
+    tri_free(g->scratch[i].penalised);
   }
-  to->slices++;
-  to->rows += count;
-  if (count > to->most_rows) to->most_rows = count;
-  if (first + count > to->positions) to->positions = first + count;
+  tri_free(g->scratch);
+  tri_free(g->reads);
+  tri_free(g->holders);
+  tri_free(g->of);
+  tri_free(g->entries);
+  tri_free(g->list);
+  tri_pages_destroy(g->pages);
+  tri_free(g);
 }
 
-static tri_status run_rows(tri_generator *generator, const run_parts *parts) {
-  tri_run run = tri_executor_run(generator->executor, 0, 0);
-  run.batch = 1;
-  run.sequence = parts->rows;
-  tri_executor_set_batch(generator->executor, 0, &run);
-  run.cache = &generator->cache;
-  generator->cache.most_rows = parts->most_rows;
-  generator->cache.positions = parts->positions;
-  generator->cache.logit_rows = parts->logit_rows;
-  TRI_TRY(tri_executor_upload_batch(generator->executor, 0));
-  TRI_TRY(tri_queue_mark(generator->device->queue, &generator->uploaded));
-  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
-  const uint64_t ticket = tri_recorder_begin(&record); /* a run that waits for its samples sees that they come */
-  const tri_status status = tri_executor_forward(generator->executor, 0, &run);
-  tri_recorder_end(ticket);
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
+
+/* At the end of the list. */
+static tri_status enlist(tri_generator *g, tri_sequence *s) {
+  if (g->count == g->capacity) {
+    const int64_t room = 2 * g->capacity + 64;
+    TRI_TRY(tri_realloc("sequences", (size_t)room, sizeof(tri_sequence *), &g->list));
+    g->capacity = room;
+  }
+  s->place = g->count;
+  g->list[g->count++] = s;
+  return TRI_OK;
+}
+
+static tri_status check(const tri_generator *g, const tri_sequence *s, const tri_sequence_options *options) {
+  const int64_t longest = smaller(s->count + options->wanted, g->sizes.positions);
+  for (int64_t i = 0; i < s->count; i++) {
+    if (s->ids[i] >= 0 && s->ids[i] < g->vocab_size) continue;
+    return tri_fail(TRI_BAD_USAGE, "token %ld is %d, and the model's vocabulary has 0 to %ld", (long)i, (int)s->ids[i],
+                    (long)g->vocab_size - 1);
+  }
+  if (s->count < 1) return tri_fail(TRI_BAD_USAGE, "a sequence of no tokens: nothing follows from nothing");
+  if (options->scored >= s->count || options->scored + (options->wanted > 0 ? 1 : 0) > g->sizes.positions)
+    return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
+                    (long)options->scored, (long)s->count);
+  if (options->scored > 0 && s->count - 1 > g->sizes.positions)
+    return tri_fail(TRI_BAD_USAGE, "a sequence of %ld tokens to score is longer than the %ld positions", (long)s->count,
+                    (long)g->sizes.positions);
+  if (tri_schedule_fits(longest, TRI_PAGE_ROWS, g->sizes.pages)) return TRI_OK;
+  return tri_fail(TRI_BAD_USAGE,
+                  "a sequence of %ld tokens and %ld to be written takes %ld positions, and the cache has %ld pages of "
+                  "%d: give it more (--cache), or write less",
+                  (long)s->count, (long)options->wanted, (long)longest, (long)g->sizes.pages, (int)TRI_PAGE_ROWS);
+}
+
+/* What the sequence has to read now: where all that is wanted are scores, not the last token. */
+static void set_target(tri_sequence *s, const tri_sequence_options *options) {
+  s->options = *options;
+  s->sampled = 0;
+  s->finish = TRI_FINISH_NONE;
+  s->target = s->count - (options->scored > 0 && options->wanted == 0 ? 1 : 0);
+}
+
+/* What is held of the tokens whose logits are wanted is read again, over what is there, which is the same. */
+static void give_back_rows(tri_generator *g, tri_sequence *s) {
+  const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
+  if (s->held <= most) return;
+  while (s->num_pages * TRI_PAGE_ROWS >= most + TRI_PAGE_ROWS) tri_pages_release(g->pages, s->pages[--s->num_pages]);
+  s->held = most;
+  if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* kept ones are found again */
+}
+
+static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {
+  TRI_TRY(check(g, s, options));
+  set_target(s, options);
+  tri_sequence_slide(s, g->pages, g->sizes.positions);
+  give_back_rows(g, s);
+  return enlist(g, s);
+}
+
+static tri_status create_sequence(const int32_t *ids, int64_t count, tri_sequence **out) {
+  TRI_TRY(tri_alloc("a sequence", 1, sizeof **out, out));
+  (*out)->copied = -1;
+  return tri_sequence_append(*out, ids, count);
+}
+
+tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t count, const tri_sequence_options *options,
+                               tri_sequence **out) {
+  tri_sequence *s = NULL;
+  tri_status status = create_sequence(ids, count, &s);
+  if (status == TRI_OK) status = begin(g, s, options);
+  if (status == TRI_OK) *out = s;
+  if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
   return status;
 }
 
-/* ---- sequences --------------------------------------------------------------------------------------------------- */
-
-int64_t tri_generator_length(const tri_generator *generator, int64_t sequence) { return generator->counts[sequence]; }
-
-/* What the cache holds is written over before anybody sees it. */
-void tri_generator_restart(tri_generator *generator) {
-  memset(generator->counts, 0, (size_t)generator->sequences * sizeof *generator->counts);
-}
-
-void tri_generator_restart_one(tri_generator *generator, int64_t sequence) { generator->counts[sequence] = 0; }
-
-static tri_status check_room(const tri_generator *generator, int64_t sequence, int64_t count) {
-  if (sequence < 0 || sequence >= generator->sequences) {
-    return tri_fail_internal("sequence %ld of %ld", (long)sequence, (long)generator->sequences);
+/* Full pages are shared; of the last one a copy is made when the other begins to read. */
+static tri_status share(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
+  const int64_t whole = from->held / TRI_PAGE_ROWS;
+  for (int64_t i = 0; i < whole; i++) {
+    TRI_TRY(tri_sequence_add_page(to, from->pages[i]));
+    tri_pages_hold(g->pages, from->pages[i]);
   }
-  if (count >= 1 && generator->counts[sequence] + count <= generator->positions) return TRI_OK;
-  return tri_fail_internal("%ld tokens do not fit behind %ld of %ld", (long)count, (long)generator->counts[sequence],
-                           (long)generator->positions);
-}
-
-static tri_status prepare(tri_generator *generator) {
-  if (generator->prepared) return TRI_OK;
-  TRI_TRY(tri_executor_prepare(generator->executor));
-  generator->prepared = true;
+  to->offset = from->offset;
+  to->held = whole * TRI_PAGE_ROWS;
+  to->kept = from->kept;
+  to->prefix = from->prefix;
+  to->slid = from->slid;
+  if (from->held == to->held || from->num_pages <= whole) return TRI_OK;
+  to->copied = from->pages[whole];
+  to->held = from->held;
+  tri_pages_hold(g->pages, to->copied);
   return TRI_OK;
 }
 
-/* The list ends in the logits, of `count` sequences: of sequence i, row rows[i] of all. */
-static tri_status read_logits(tri_generator *generator, int64_t count, const int64_t *rows) {
-  const tri_op_call *last = &generator->list->calls[generator->list->num_calls - 1];
-  const tri_run run = tri_executor_run(generator->executor, 0, 0);
-  const tri_dtype wide = tri_dtype_wide(generator->precision);
-  const int64_t vocabulary = generator->model.vocab_size;
-  TRI_TRY(tri_queue_download_now(generator->device->queue, generator->wide_logits, run.slots[last->outputs[0]],
-                                 (size_t)(count * vocabulary) * tri_dtype_bytes(wide)));
+tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const tri_sequence_options *options,
+                              tri_sequence **out) {
+  tri_sequence *s = NULL;
+  if (from->finish == TRI_FINISH_NONE) return tri_fail_internal("a fork of a sequence that has not come to its end");
+  tri_status status = create_sequence(from->ids, from->count, &s);
+  if (status == TRI_OK) status = share(g, from, s);
+  if (status == TRI_OK) status = begin(g, s, options);
+  if (status == TRI_OK) *out = s;
+  if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
+  return status;
+}
+
+tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t *ids, int64_t count,
+                                const tri_sequence_options *options) {
+  if (s->finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not come to its end is extended");
+  TRI_TRY(tri_sequence_append(s, ids, count));
+  g->list[s->place] = NULL; /* behind all others */
+  return begin(g, s, options);
+}
+
+void tri_generator_cancel(tri_generator *g, tri_sequence *s) {
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    if (g->reads[i].of == s) g->reads[i].of = NULL;
+  }
+  g->list[s->place] = NULL;
+  tri_sequence_destroy(s, g->pages);
+}
+
+void tri_generator_forget(tri_generator *g) {
+  tri_pages_forget(g->pages);
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] != NULL) tri_sequence_drop_pages(g->list[i], g->pages);
+  }
+}
+
+tri_generator_counts tri_generator_count(const tri_generator *g) {
+  tri_generator_counts counts = g->counts;
+  counts.free_pages = tri_pages_free(g->pages);
+  for (int64_t i = 0; i < g->count; i++) counts.sequences += g->list[i] != NULL;
+  return counts;
+}
+
+/* ---- a step: who reads what -------------------------------------------------------------------------------------- */
+
+static void forget_released(tri_generator *g) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] == NULL) continue;
+    g->list[i]->place = count;
+    g->list[count++] = g->list[i];
+  }
+  g->count = count;
+}
+
+/* Pages that others have read: as far as they go before the first token whose logits are wanted. */
+static tri_status find_pages(tri_generator *g, tri_sequence *s) {
+  const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
+  while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {
+    const int32_t page = tri_pages_find(g->pages, &s->prefix, s->ids + s->offset + s->held);
+    if (page < 0) return TRI_OK;
+    TRI_TRY(tri_sequence_add_page(s, page));
+    s->held += TRI_PAGE_ROWS;
+    s->kept++;
+    g->counts.found_rows += TRI_PAGE_ROWS;
+  }
+  return TRI_OK;
+}
+
+static tri_status reserve_entries(tri_generator *g) {
+  if (g->room >= g->count) return TRI_OK;
+  g->room = 0;
+  TRI_TRY(tri_realloc("sequences", (size_t)g->capacity, sizeof *g->entries, &g->entries));
+  TRI_TRY(tri_realloc("sequences", (size_t)g->capacity, sizeof(tri_sequence *), &g->of));
+  g->room = g->capacity;
+  return TRI_OK;
+}
+
+/* Of those that wait and hold nothing, no more than could begin. */
+static tri_status list_entries(tri_generator *g, int64_t *out) {
+  int64_t count = 0, waiting = 0;
+  TRI_TRY(reserve_entries(g));
+  for (int64_t i = 0; i < g->count; i++) {
+    tri_sequence *s = g->list[i];
+    const bool ended = s->finish != TRI_FINISH_NONE;
+    if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));
+    if (s->num_pages == 0 && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences))) continue;
+    waiting += !ended && !s->has_place;
+    if (s->copied >= 0) { /* held, too */
+      TRI_TRY(tri_sequence_add_page(s, s->copied));
+      s->num_pages--;
+    }
+    g->of[count] = s;
+    g->entries[count++] = (tri_schedule_entry){.unread = ended ? 0 : s->target - s->offset - s->held,
+                                               .held = s->held,
+                                               .wants_logits = tri_sequence_wants_logits(s),
+                                               .has_place = s->has_place,
+                                               .num_pages = s->num_pages,
+                                               .pages = s->pages,
+                                               .num_holds = s->num_pages + (s->copied >= 0 ? 1 : 0)};
+  }
+  *out = count;
+  return TRI_OK;
+}
+
+/* Whether anybody has rows, or gave its pages so that there will be some. */
+static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
+  bool preempted = false, rows = false;
+  TRI_TRY(list_entries(g, count));
+  memcpy(g->holders, tri_pages_holders(g->pages), (size_t)g->sizes.pages * sizeof *g->holders);
+  const tri_schedule_limits limits = {.rows = g->sizes.rows,
+                                      .logit_rows = g->sizes.logit_rows,
+                                      .places = g->sizes.sequences,
+                                      .page_rows = TRI_PAGE_ROWS,
+                                      .free_pages = tri_pages_free(g->pages),
+                                      .holders = g->holders};
+  tri_schedule_rows(&limits, g->entries, *count);
+  for (int64_t i = 0; i < *count; i++) {
+    preempted = preempted || g->entries[i].preempted;
+    rows = rows || g->entries[i].rows > 0;
+    if (g->entries[i].preempted) {
+      tri_sequence_drop_pages(g->of[i], g->pages);
+      g->counts.preempted++;
+    }
+    g->of[i]->has_place = g->entries[i].has_place;
+  }
+  *again = preempted && !rows;
+  return TRI_OK;
+}
+
+/* ---- a step: the run --------------------------------------------------------------------------------------------- */
+
+/* Pages for its next rows; the first of them may be a copy. */
+static tri_status take_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
+  while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
+    const int32_t page = tri_pages_take(g->pages);
+    if (page < 0) return tri_fail_internal("a page that the scheduler counted is not there");
+    TRI_TRY(tri_sequence_add_page(s, page));
+    if (s->copied < 0) continue;
+    TRI_TRY(tri_runner_copy_page(g->runner, s->copied, page));
+    tri_pages_release(g->pages, s->copied);
+    s->copied = -1;
+  }
+  return TRI_OK;
+}
+
+/* How many of the next `rows` tokens have logits. */
+static int64_t logits_of(const tri_sequence *s, int64_t rows) {
+  const int64_t silent = s->target - s->offset - s->held - tri_sequence_wants_logits(s);
+  return silent < 0 ? rows : rows > silent ? rows - silent : 0;
+}
+
+/* Reads the rows that the scheduler gave. */
+static tri_status run(tri_generator *g, int64_t count, const void **logits) {
+  int64_t rows = 0, made = 0;
+  TRI_TRY(tri_runner_begin(g->runner));
   for (int64_t i = 0; i < count; i++) {
-    double *to = generator->logits + rows[i] * vocabulary;
-    if (wide == TRI_FP32) {
-      const float *from = (const float *)generator->wide_logits + i * vocabulary;
-      for (int64_t t = 0; t < vocabulary; t++) to[t] = (double)from[t];
-    } else {
-      memcpy(to, (const double *)generator->wide_logits + i * vocabulary, (size_t)vocabulary * sizeof *to);
+    tri_sequence *s = g->of[i];
+    if (g->entries[i].rows == 0) continue;
+    TRI_TRY(take_pages(g, s, g->entries[i].rows));
+    const tri_runner_rows of = {.ids = s->ids + s->offset + s->held,
+                                .first = s->held,
+                                .count = g->entries[i].rows,
+                                .pages = s->pages,
+                                .logits = logits_of(s, g->entries[i].rows)};
+    TRI_TRY(tri_runner_add(g->runner, &of));
+    s->held += of.count;
+    rows += of.count;
+    g->reads[g->num_reads++] = (reading){.of = s,
+                                         .logits = of.logits,
+                                         .first_logit = made,
+                                         .samples = s->options.wanted > 0 && s->offset + s->held == s->target};
+    made += of.logits;
+  }
+  if (rows == 0) return tri_fail_internal("%ld sequences wait, and none can be read", (long)count);
+  g->counts.steps++;
+  g->counts.rows += rows;
+  return tri_runner_run(g->runner, logits);
+}
+
+/* Full pages can be found from now on. */
+static void keep_pages(tri_generator *g, tri_sequence *s) {
+  for (; (s->kept + 1) * TRI_PAGE_ROWS <= s->held; s->kept++) {
+    int32_t *page = &s->pages[s->kept];
+    const int32_t kept = tri_pages_keep(g->pages, *page, &s->prefix, s->ids + s->offset + s->kept * TRI_PAGE_ROWS);
+    if (kept == *page) continue;
+    tri_pages_release(g->pages, *page);
+    *page = kept;
+  }
+}
+
+/* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
+
+static const char *row_of(const tri_generator *g, const void *logits, int64_t row) {
+  return (const char *)logits + (size_t)(row * g->vocab_size) * tri_dtype_bytes(g->logits_type);
+}
+
+/* Of the tokens behind the rows, those that were given. */
+static void score_rows(const tri_generator *g, const reading *r, const void *logits) {
+  const tri_sequence *s = r->of;
+  const int64_t first = s->offset + s->held - r->logits + 1, begin = s->count - s->options.scored;
+  for (int64_t i = 0; i < r->logits && first + i < s->count; i++)
+    s->options.scores[first + i - begin] =
+        tri_log_prob(row_of(g, logits, r->first_logit + i), g->logits_type, g->vocab_size, s->ids[first + i]);
+}
+
+static tri_status sample(const tri_generator *g, reading *r, const void *logits, int thread) {
+  const tri_sequence *s = r->of;
+  return tri_sample_next(row_of(g, logits, r->first_logit + r->logits - 1), g->logits_type, g->vocab_size,
+                         &s->options.sampling, s->ids, s->count, &s->options.wish, &g->scratch[thread], &r->sampled);
+}
+
+/* Each sequence has its own logits: threads share them out. */
+static void evaluate(tri_generator *g, const void *logits) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(g->threads)
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    reading *r = &g->reads[i];
+    if (r->of->options.scored > 0 && r->of->sampled == 0) score_rows(g, r, logits);
+    if (r->samples) r->status = sample(g, r, logits, omp_get_thread_num());
+  }
+}
+
+static tri_status end_sequence(tri_sequence *s, tri_finish finish) {
+  s->finish = finish;
+  s->has_place = false;
+  return s->options.observer.done == NULL ? TRI_OK : s->options.observer.done(s->options.observer.context, s);
+}
+
+static bool ends_with(const tri_sequence *s, int32_t id) {
+  for (int i = 0; i < s->options.num_ends; i++) {
+    if (s->options.ends[i] == id) return true;
+  }
+  return false;
+}
+
+static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled) {
+  const tri_sequence_observer *observer = &s->options.observer;
+  bool stop = false;
+  TRI_TRY(tri_sequence_append(s, &sampled->id, 1));
+  s->sampled++;
+  if (observer->token != NULL) TRI_TRY(observer->token(observer->context, s, sampled, &stop));
+  if (ends_with(s, sampled->id)) return end_sequence(s, TRI_FINISH_END);
+  if (stop) return end_sequence(s, TRI_FINISH_STOP);
+  if (s->sampled == s->options.wanted) return end_sequence(s, TRI_FINISH_LENGTH);
+  s->target = s->count;
+  tri_sequence_slide(s, g->pages, g->sizes.positions);
+  return TRI_OK;
+}
+
+/* A sequence whose logits are not finite ends; the step says what was wrong, in this thread's words. */
+static tri_status fail_sequence(tri_generator *g, reading *r, const void *logits) {
+  const tri_status status = sample(g, r, logits, 0);
+  r->of->finish = TRI_FINISH_FAILED;
+  r->of->has_place = false;
+  return status;
+}
+
+static tri_status tell_all(tri_generator *g, const void *logits) {
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    reading *r = &g->reads[i];
+    if (r->of == NULL) continue;
+    if (r->status != TRI_OK) return fail_sequence(g, r, logits);
+    if (r->samples) {
+      TRI_TRY(take_sample(g, r->of, &r->sampled));
+    } else if (r->of->offset + r->of->held == r->of->target) {
+      TRI_TRY(end_sequence(r->of, TRI_FINISH_READ));
     }
   }
   return TRI_OK;
 }
 
-/* Reads what has been put behind the sequences. */
-static tri_status read_appended(tri_generator *generator, int64_t count, const int64_t *numbers,
-                                const int64_t *lengths) {
-  int64_t done = 0; /* of sequence i */
-  for (int64_t i = 0; i < count;) {
-    TRI_TRY(tri_device_event_wait(&generator->uploaded)); /* what host memory held before is there */
-    run_parts parts = begin_run(generator);
-    for (; i < count && parts.rows < generator->run_rows;) {
-      const int64_t rows = smaller(lengths[i] - done, generator->run_rows - parts.rows);
-      add_rows(generator, numbers[i], generator->counts[numbers[i]] - lengths[i] + done, rows, &parts);
-      done += rows;
-      if (done < lengths[i]) break;
-      parts.host.logit_rows[parts.logit_rows] = (int32_t)parts.rows - 1;
-      generator->rows[parts.logit_rows++] = i++;
-      done = 0;
-    }
-    TRI_TRY(run_rows(generator, &parts));
-    if (parts.logit_rows > 0) TRI_TRY(read_logits(generator, parts.logit_rows, generator->rows));
+static bool any_left(const tri_generator *g) {
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] != NULL && g->list[i]->finish == TRI_FINISH_NONE) return true;
   }
+  return false;
+}
+
+tri_status tri_generator_step(tri_generator *g, bool *more) {
+  const void *logits = NULL;
+  int64_t count = 0;
+  forget_released(g);
+  g->num_reads = 0;
+  *more = any_left(g);
+  if (!*more) return TRI_OK;
+  for (bool again = true; again;) TRI_TRY(schedule(g, &count, &again));
+  TRI_TRY(run(g, count, &logits));
+  for (int64_t i = 0; i < g->num_reads; i++) keep_pages(g, g->reads[i].of);
+  evaluate(g, logits);
+  TRI_TRY(tell_all(g, logits));
+  g->num_reads = 0;
+  *more = any_left(g);
   return TRI_OK;
 }
 
-static void put_behind(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count) {
-  int64_t *held = &generator->counts[sequence];
-  memcpy(generator->ids + sequence * generator->positions + *held, ids, (size_t)count * sizeof *ids);
-  *held += count;
-}
-
-tri_status tri_generator_append_each(tri_generator *generator, int64_t count, const int64_t *numbers,
-                                     const int32_t *const *ids, const int64_t *lengths, const double **logits) {
-  for (int64_t i = 0; i < count; i++) {
-    if (i > 0 && numbers[i] <= numbers[i - 1]) return tri_fail_internal("sequences that do not ascend");
-    TRI_TRY(check_room(generator, numbers[i], lengths[i]));
-  }
-  TRI_TRY(prepare(generator));
-  for (int64_t i = 0; i < count; i++) put_behind(generator, numbers[i], ids[i], lengths[i]);
-  TRI_TRY(read_appended(generator, count, numbers, lengths));
-  *logits = generator->logits;
+tri_status tri_generator_run(tri_generator *g) {
+  bool more = true;
+  while (more) TRI_TRY(tri_generator_step(g, &more));
   return TRI_OK;
-}
-
-tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
-                                   const double **logits) {
-  return tri_generator_append_each(generator, 1, &sequence, &ids, &count, logits);
-}
-
-tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits) {
-  return tri_generator_append_to(generator, 0, ids, count, logits);
 }

@@ -1,88 +1,98 @@
-/* Text generation: the model's operations without a backward, one sequence or several at a time, with a cache of keys
- * and values.
+/* Writing text: sequences of tokens that are read, sampled from, continued and scored, as many side by side as there is
+ * room for, whenever they come. Everything that writes text is made of these verbs.
  *
- * Several sequences are by themselves: each begins with a prompt of its own length, and then as many of them as the
- * caller names get a token each (tri_generator_append_each). Those share one pass over the weights, which is what a
- * token costs. What a sequence's logits are does not depend on the others: to the bit on devices whose
- * products of few rows promise that (tri_matmul.generating: `cpu` in fp32 and bf16, `reference`). */
+ * A sequence is begun with its tokens and waits for a place. From step to step it reads what it has not read, then gets
+ * a token a step until it has as many as were wanted, one ends it, or its observer says so; a sequence behind it takes
+ * its place at once. What it has read stays in pages (pages.h), which a later sequence that begins alike finds, until
+ * it is released. Where pages run out, the sequence that came last reads its tokens again later.
+ *
+ * What a sequence's tokens are depends on its own tokens and options alone: on no other sequence, no step, no page, no
+ * thread (runner.h says where that holds to the bit).
+ *
+ * A sequence longer than the positions there are goes on with its end: of a prompt the last tokens that there are
+ * positions for are read; once none is left, the last half of what was there is read again, at positions from 0 on. */
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H
 
-#include "device/device.h"
-#include "engine/executor.h"
-#include "model/model.h"
-#include "model/parameters.h"
+#include "generation/runner.h"
+#include "generation/sampling.h"
 
 typedef struct tri_generator tri_generator;
+typedef struct tri_sequence tri_sequence;
 
-/* For sequences of up to `positions` tokens, of which the first `prompt` are there to begin with: where a model's
- * rotary positions depend on the length (tri_rope_table), that is what they go by. Parameters are zero until they are
- * written into tri_generator_executor's values. Release with tri_generator_destroy. */
-tri_status tri_generator_create(const tri_model *model, tri_dtype precision, int64_t positions, int64_t prompt,
-                                tri_device *device, tri_generator **out);
-/* For up to `sequences` of them side by side; prompts[sequences] are the lengths of theirs. TRI_UNSUPPORTED if they
- * differ and rotary positions go by them. */
-tri_status tri_generator_create_many(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                                     const int64_t *prompts, tri_device *device, tri_generator **out);
+typedef enum tri_finish {
+  TRI_FINISH_NONE,      /* it goes on                                                     */
+  TRI_FINISH_READ,      /* all is read or scored, and nothing was to be sampled           */
+  TRI_FINISH_LENGTH,    /* it has the tokens that were wanted                             */
+  TRI_FINISH_END,       /* a token of `ends`, which is its last one                       */
+  TRI_FINISH_STOP,      /* its observer stopped it                                        */
+  TRI_FINISH_CANCELLED, /* tri_generator_cancel                                           */
+  TRI_FINISH_FAILED     /* its logits were not finite; the generator's step says so       */
+} tri_finish;
+/* "none", "read", "length", "end", "stop", "cancelled", "failed". */
+const char *tri_finish_name(tri_finish finish);
+
+/* What is told of a sequence, between steps, in the order in which sequences were begun. Either may be NULL. */
+typedef struct tri_sequence_observer {
+  void *context;
+  /* A token was sampled, one that ends the sequence among them; *stop may be set. */
+  tri_status (*token)(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop);
+  /* It has come to an end, which tri_sequence_finish says. It may be continued, forked or released, also from here. */
+  tri_status (*done)(void *context, tri_sequence *sequence);
+} tri_sequence_observer;
+
+typedef struct tri_sequence_options {
+  tri_sampling sampling;
+  const int32_t *ends; /* [num_ends], tokens that end the sequence; they outlive it */
+  int num_ends;
+  int64_t wanted;         /* tokens to sample; 0: none */
+  tri_sampling_wish wish; /* of each of them */
+  int64_t scored;         /* of how many of the last given tokens log-probabilities are wanted */
+  double *scores;         /* [scored], which receives them; it outlives the sequence's reading */
+  tri_sequence_observer observer;
+} tri_sequence_options;
+
+/* On a runner, which it does not own, and whose pages are the generator's alone. Release with tri_generator_destroy,
+ * which releases all sequences. */
+tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
-/* The memory that tri_generator_create_many takes of a device that has its queue already, without taking it, whatever
- * the lengths of the prompts are. */
-typedef struct tri_generator_need {
-  size_t device_bytes, host_bytes;
-} tri_generator_need;
-tri_status tri_generator_plan(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
-                              const tri_device *device, tri_generator_need *out);
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
-tri_executor *tri_generator_executor(tri_generator *generator);
-const tri_parameter_table *tri_generator_parameters(const tri_generator *generator);
+/* A sequence that begins with these tokens, which are copied. TRI_BAD_USAGE if it can never fit. The caller releases it
+ * (tri_generator_cancel). */
+tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
+                               const tri_sequence_options *options, tri_sequence **out);
+/* Another that begins with all tokens of a sequence that has come to an end, and shares what is read of them. */
+tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from, const tri_sequence_options *options,
+                              tri_sequence **out);
+/* A sequence that has come to an end goes on: with these tokens behind it, and then as the options say. */
+tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence, const int32_t *ids, int64_t count,
+                                const tri_sequence_options *options);
+/* Ends a sequence, wherever it is, and releases it. */
+void tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
 
-/* Appends `count` tokens to sequence 0, or to another, and returns the logits [vocab_size] that follow the last of them
- * (host memory, valid until the next call). */
-tri_status tri_generator_append(tri_generator *generator, const int32_t *ids, int64_t count, const double **logits);
-tri_status tri_generator_append_to(tri_generator *generator, int64_t sequence, const int32_t *ids, int64_t count,
-                                   const double **logits);
+/* One run of the model; *more says whether any sequence has not come to its end. */
+tri_status tri_generator_step(tri_generator *generator, bool *more);
+/* Steps until none is left. */
+tri_status tri_generator_run(tri_generator *generator);
 
-/* The same for `count` sequences, whose numbers ascend: lengths[i] tokens, ids[i], to sequence numbers[i]. Where they
- * are few, and as many for each, they share a pass over the weights: steps of one token, short prompts. Sequences that
- * are not named (they have ended, or have not begun) stay as they are. *logits are [count, vocab_size], in that order.
- */
-tri_status tri_generator_append_each(tri_generator *generator, int64_t count, const int64_t *numbers,
-                                     const int32_t *const *ids, const int64_t *lengths, const double **logits);
+/* The weights have changed: nothing that was read before is used any more; sequences read their tokens again. */
+void tri_generator_forget(tri_generator *generator);
 
-/* Tokens of a sequence so far. */
-int64_t tri_generator_length(const tri_generator *generator, int64_t sequence);
+/* ---- what a sequence has ----------------------------------------------------------------------------------------- */
 
-/* All sequences are empty again, or one is. */
-void tri_generator_restart(tri_generator *generator);
-void tri_generator_restart_one(tri_generator *generator, int64_t sequence);
+/* All its tokens, [*count]; valid until the next verb. */
+const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count);
+int64_t tri_sequence_sampled(const tri_sequence *sequence); /* tokens since it was begun or extended */
+tri_finish tri_sequence_finish(const tri_sequence *sequence);
+bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than the positions */
 
-typedef struct tri_sampling {
-  double temperature; /* 0 takes the most likely token */
-  int64_t top_k;      /* 0 is all */
-  double top_p;       /* 1 is all */
-  double min_p; /* what has less than this share of the most likely one's probability is left out; 0: nothing is */
-  /* What a text's draws are a function of. */
-  uint64_t seed;
-  uint64_t prompt; /* a number of the text's prompt: tri_sampling_prompt, or another that a caller has for it */
-  uint64_t sample; /* of those of one prompt: 0, 1 ... */
-} tri_sampling;
-
-/* The hash of a prompt's tokens: which seed gives which text depends on it, so it does not change. */
-uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count);
-
-/* Draws a token: a function of the logits, the options and the position alone. `scratch` holds vocab_size entries. */
-typedef struct tri_candidate {
-  double weight;
-  int32_t id;
-} tri_candidate;
-int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
-                         tri_candidate *scratch);
-
-/* What has been said is less likely to be said again (Keskar et al. 2019, as transformers has it): the logits of the
- * tokens `ids` are divided by the penalty where they are above 0 and multiplied with it below. All of them are written
- * to `out`, [vocab_size]. */
-void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,
-                             double penalty, double *out);
+/* Rows read so far, and steps: what a benchmark and a test look at. */
+typedef struct tri_generator_counts {
+  int64_t steps, rows, found_rows, preempted; /* found: of prompts, those that were in pages already */
+  int64_t free_pages, sequences;              /* now */
+} tri_generator_counts;
+tri_generator_counts tri_generator_count(const tri_generator *generator);
 
 #endif

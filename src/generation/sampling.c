@@ -1,11 +1,15 @@
 /* Drawing the next token: temperature, then the k most likely, then the smallest set of them that holds probability p
  * (Holtzman et al. 2020), then those that have a share of the most likely one's (min-p, Nguyen et al. 2024): in the
  * order in which transformers has them. Ties go to the lower id, so a seed gives the same text everywhere. */
+#include "generation/sampling.h"
+
 #include "base/fnv1a.h"
 #include "base/random.h"
-#include "generation/generator.h"
+
+#include "base/status.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* Candidates by falling weight, as far as anybody asks: a heap in front, and behind it those that were taken from it,
@@ -88,25 +92,117 @@ uint64_t tri_sampling_prompt(const int32_t *ids, int64_t count) {
   return tri_fnv1a_numbers(TRI_FNV1A_BEGIN, ids, (size_t)count);
 }
 
-int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
-                         tri_candidate *scratch) {
-  int32_t top = most_likely(logits, vocab_size);
-  if (sampling->temperature <= 0.0) return top;
+/* Uniform in [0, 1): of a position in a sample of a prompt. */
+static double uniform_of(const tri_sampling *sampling, int64_t position) {
+  const tri_random_key prompt = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->prompt);
+  const tri_random_key key = tri_random_substream(prompt, TRI_RANDOM_SAMPLE, sampling->sample);
+  return tri_random_uniform(key, (uint64_t)position);
+}
+
+static bool cuts_off(const tri_sampling *sampling) {
+  return sampling->top_k > 0 || sampling->top_p < 1.0 || sampling->min_p > 0;
+}
+
+/* From the whole distribution, in the order of the ids. */
+static tri_candidate draw_from_all(const tri_candidate *candidates, int64_t count, double draw) {
+  int64_t last = 0;
+  for (int64_t i = 0; i < count; i++) {
+    if (candidates[i].weight > 0) last = i;
+    draw -= candidates[i].weight;
+    if (draw < 0) return candidates[i];
+  }
+  return candidates[last];
+}
+
+/* A token, and the logarithm of the share that it had of what it was drawn from. */
+static tri_likely draw_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
+                             tri_candidate *scratch) {
+  const int32_t top = most_likely(logits, vocab_size);
+  if (sampling->temperature <= 0.0) return (tri_likely){top, 0};
   double all = 0;
   for (int64_t i = 0; i < vocab_size; i++) {
     scratch[i] = (tri_candidate){exp((logits[i] - logits[top]) / sampling->temperature), (int32_t)i};
     all += scratch[i].weight;
   }
+  const double uniform = uniform_of(sampling, position);
+  if (!cuts_off(sampling)) {
+    const tri_candidate drawn = draw_from_all(scratch, vocab_size, uniform * all);
+    return (tri_likely){drawn.id, log(drawn.weight / all)};
+  }
   ranking r = rank(scratch, vocab_size);
   const choice c = choose_kept_tokens(&r, sampling, all);
-  const tri_random_key prompt = tri_random_stream(sampling->seed, TRI_RANDOM_SAMPLE, sampling->prompt);
-  const tri_random_key key = tri_random_substream(prompt, TRI_RANDOM_SAMPLE, sampling->sample);
-  double draw = tri_random_uniform(key, (uint64_t)position) * c.total;
+  double draw = uniform * c.total;
   for (int64_t i = 0; i < c.kept; i++) {
     draw -= ranked(&r, i)->weight;
-    if (draw < 0) return ranked(&r, i)->id;
+    if (draw < 0) return (tri_likely){ranked(&r, i)->id, log(ranked(&r, i)->weight / c.total)};
   }
-  return ranked(&r, c.kept - 1)->id;
+  const tri_candidate *last = ranked(&r, c.kept - 1);
+  return (tri_likely){last->id, log(last->weight / c.total)};
+}
+
+int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
+                         tri_candidate *scratch) {
+  return draw_token(logits, vocab_size, sampling, position, scratch).id;
+}
+
+/* ---- probabilities of the model ---------------------------------------------------------------------------------- */
+
+static double logit_at(const void *logits, tri_dtype type, int64_t i) {
+  return type == TRI_FP32 ? (double)((const float *)logits)[i] : ((const double *)logits)[i];
+}
+
+static double log_sum_exp(const void *logits, tri_dtype type, int64_t count) {
+  double most = -INFINITY, sum = 0;
+  for (int64_t i = 0; i < count; i++) most = fmax(most, logit_at(logits, type, i));
+  for (int64_t i = 0; i < count; i++) sum += exp(logit_at(logits, type, i) - most);
+  return most + log(sum);
+}
+
+double tri_log_prob(const void *logits, tri_dtype type, int64_t vocab_size, int32_t id) {
+  return logit_at(logits, type, id) - log_sum_exp(logits, type, vocab_size);
+}
+
+/* The `wanted` likeliest, by falling logits, then by id: few, so each is put in its place. */
+static void find_likeliest(const double *logits, int64_t vocab_size, int64_t wanted, double log_sum, tri_likely *out) {
+  int64_t found = 0;
+  for (int64_t i = 0; i < vocab_size; i++) {
+    if (found == wanted && !(logits[i] - log_sum > out[found - 1].log_prob)) continue;
+    int64_t at = found < wanted ? found++ : found - 1;
+    for (; at > 0 && logits[i] - log_sum > out[at - 1].log_prob; at--) out[at] = out[at - 1];
+    out[at] = (tri_likely){(int32_t)i, logits[i] - log_sum};
+  }
+}
+
+static tri_status read_logits(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position, double *to) {
+  for (int64_t i = 0; i < vocab_size; i++) {
+    to[i] = logit_at(logits, type, i);
+    if (isfinite(to[i])) continue;
+    return tri_fail(TRI_DIVERGED,
+                    "behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has diverged, "
+                    "or its numbers are beyond the precision",
+                    (long)position, (long)i, to[i]);
+  }
+  return TRI_OK;
+}
+
+tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
+                           const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
+                           const tri_sampling_scratch *scratch, tri_sampled *out) {
+  const double *from = scratch->logits;
+  TRI_TRY(read_logits(logits, type, vocab_size, count, scratch->logits));
+  if (sampling->repetition_penalty != 1) {
+    tri_penalise_repetition(from, vocab_size, ids, count, sampling->repetition_penalty, scratch->penalised);
+    from = scratch->penalised;
+  }
+  const tri_likely drawn = draw_token(from, vocab_size, sampling, count, scratch->candidates);
+  out->id = drawn.id;
+  out->sampled_log_prob = drawn.log_prob;
+  if (!wish->log_prob && wish->likeliest == 0) return TRI_OK;
+  const double log_sum = log_sum_exp(scratch->logits, TRI_FP64, vocab_size);
+  out->log_prob = scratch->logits[drawn.id] - log_sum;
+  find_likeliest(scratch->logits, vocab_size, wish->likeliest < vocab_size ? wish->likeliest : vocab_size, log_sum,
+                 out->likeliest);
+  return TRI_OK;
 }
 
 void tri_penalise_repetition(const double *logits, int64_t vocab_size, const int32_t *ids, int64_t count,

@@ -13,7 +13,10 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
     out->count = i + 1;
     TRI_TRY(tri_written_begin(generation, prompt, request->tokens > 0 ? request->tokens : 0, text));
     text->number = i / samples;
-    text->sample = (uint64_t)(i % samples);
+    text->sampling.sample = (uint64_t)(i % samples);
+    text->wish = request->wish;
+    if (request->prompt_scores && i % samples == 0 && text->prompt_tokens > 1)
+      TRI_TRY(tri_alloc("scores", (size_t)text->prompt_tokens - 1, sizeof *text->prompt_scores, &text->prompt_scores));
   }
   return TRI_OK;
 }
@@ -39,30 +42,97 @@ static tri_status check_dynamic(const tri_texts *t) {
   return TRI_OK;
 }
 
-tri_status tri_texts_load(tri_texts *t) {
+/* The pages of the cache that bytes say, or all that the texts side by side can take. */
+static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
+  const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision);
+  const int64_t copied = t->samples > 1 ? 2 : 0; /* the last pages of prompts, which their samples copy */
+  const int64_t all = (sizes->positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS * t->batch + copied;
+  sizes->pages = all;
+  if (t->asked.cache_bytes == 0) return TRI_OK;
+  const size_t pages = t->asked.cache_bytes / page;
+  if (pages < 1) {
+    return tri_fail(TRI_BAD_USAGE, "--cache: %zu bytes do not hold a page of %d positions, which takes %zu",
+                    t->asked.cache_bytes, (int)TRI_PAGE_ROWS, page);
+  }
+  if (pages < (size_t)all) sizes->pages = (int64_t)pages;
+  return TRI_OK;
+}
+
+tri_status tri_texts_sizes(tri_texts *t, tri_runner_sizes *out) {
   const int64_t context = t->asked.context, model = t->generation->model.max_sequence;
   const int64_t most = context > 0 && context < model ? context : model;
-  int64_t positions = 1, *lengths = NULL;
+  int64_t positions = 1, prompt = 1;
   if (context > model)
     tri_log("--context %ld is beyond the model's %ld positions, which are used", (long)context, (long)model);
   TRI_TRY(check_dynamic(t));
   t->batch = t->asked.batch < t->count ? t->asked.batch : t->count;
-  TRI_TRY(tri_alloc("texts", (size_t)t->batch, sizeof *lengths, &lengths));
   for (int64_t i = 0; i < t->count; i++) {
     tri_written *text = &t->list[i];
     text->wanted = tokens_wanted(t, text, most);
-    const int64_t length = text->tokens.count + text->wanted, prompt = text->tokens.count;
+    const int64_t length = text->prompt_tokens + text->wanted;
     if (length > positions) positions = length < most ? length : most;
-    if (i < t->batch) lengths[i] = prompt < most ? prompt : most;
+    if (text->prompt_tokens > prompt) prompt = text->prompt_tokens < most ? text->prompt_tokens : most;
   }
-  const tri_status status = tri_generation_load(t->generation, t->batch, positions, lengths);
-  tri_free(lengths);
-  return status;
+  *out = tri_runner_sizes_for(t->batch, positions);
+  out->prompt = prompt;
+  return choose_pages(t, out);
 }
 
-tri_status tri_texts_write(tri_texts *t, int64_t first, int64_t *count) {
-  *count = t->count - first < t->batch ? t->count - first : t->batch;
-  return tri_generation_write(t->generation, t->list + first, *count, 0);
+tri_status tri_texts_load(tri_texts *t) {
+  tri_runner_sizes sizes;
+  TRI_TRY(tri_texts_sizes(t, &sizes));
+  return tri_generation_load(t->generation, &sizes);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* Those of a prompt that has been read. */
+static tri_status start_samples(void *context, tri_sequence *prompt) {
+  tri_written *first = context;
+  const tri_texts *t = first->context;
+  for (int64_t i = 0; i < t->samples; i++) TRI_TRY(tri_written_start(first + i, prompt));
+  tri_generator_cancel(t->generation->generator, prompt);
+  return TRI_OK;
+}
+
+/* A prompt with several samples is read once, and what follows from it many times. */
+static tri_status read_prompt(const tri_texts *t, tri_written *first) {
+  tri_sequence *sequence = NULL;
+  const tri_sequence_options options = {.scored = first->prompt_scores == NULL ? 0 : first->prompt_tokens - 1,
+                                        .scores = first->prompt_scores,
+                                        .observer = {.context = first, .done = start_samples}};
+  return tri_generator_begin(t->generation->generator, first->tokens.ids, first->tokens.count, &options, &sequence);
+}
+
+/* Prompts, as long as there is or will soon be a place for one: what waits holds what was read of its prompt. */
+static tri_status start_texts(tri_texts *t) {
+  while (t->started < t->count && t->started - t->ended < 2 * t->batch) {
+    tri_written *first = &t->list[t->started];
+    t->started += t->samples;
+    TRI_TRY(t->samples > 1 ? read_prompt(t, first) : tri_written_start(first, NULL));
+  }
+  return TRI_OK;
+}
+
+static tri_status take_ended(void *context, tri_written *written) {
+  tri_texts *t = context;
+  (void)written;
+  t->ended++;
+  for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
+    if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
+  }
+  return start_texts(t);
+}
+
+tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_written *written), void *context) {
+  t->done = done;
+  t->context = context;
+  for (int64_t i = 0; i < t->count; i++) {
+    t->list[i].done = take_ended;
+    t->list[i].context = t;
+  }
+  TRI_TRY(start_texts(t));
+  return tri_generator_run(t->generation->generator);
 }
 
 void tri_texts_release(tri_texts *t) {

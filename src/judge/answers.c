@@ -5,7 +5,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 #include <utf8proc.h>
 
@@ -130,57 +129,17 @@ tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *aske
 
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
-/* Ends the text before the first of the words that end an answer; whether there is one. */
-static bool cut(const tri_answer_rule *rule, tri_judge_text *text) {
-  char *first = NULL;
-  for (int i = 0; i < TRI_ANSWER_STOPS && rule->until[i] != NULL; i++) {
-    char *found = strstr(text->text, rule->until[i]);
-    if (found != NULL && (first == NULL || found < first)) first = found;
-  }
-  if (first == NULL) return false;
-  *first = '\0';
-  text->bytes = (size_t)(first - text->text);
-  return true;
+int tri_answer_stops(const tri_answer_rule *rule) {
+  int count = 0;
+  while (count < TRI_ANSWER_STOPS && rule->until[count] != NULL) count++;
+  return count;
 }
 
 /* A NUL that a token spells is left out: texts end with one. */
-static tri_status add_token(const tri_tokenizer *tokenizer, int32_t id, tri_judge_text *text) {
-  size_t bytes = 0;
-  const char *token = tri_tokenizer_token(tokenizer, id, &bytes);
-  TRI_TRY(tri_realloc("an answer", text->bytes + bytes + 1, 1, &text->text));
+tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out) {
+  TRI_TRY(tri_alloc("an answer", bytes + 1, 1, &out->text));
   for (size_t i = 0; i < bytes; i++) {
-    if (token[i] != '\0') text->text[text->bytes++] = token[i];
-  }
-  text->text[text->bytes] = '\0';
-  return TRI_OK;
-}
-
-static tri_status check_logits(const double *logits, int64_t vocabulary) {
-  for (int64_t i = 0; i < vocabulary; i++) {
-    if (isfinite(logits[i])) continue;
-    return tri_fail(TRI_DIVERGED,
-                    "the model's logits are not finite numbers: it has diverged, or they are beyond the precision");
-  }
-  return TRI_OK;
-}
-
-tri_status tri_answer_make(tri_generator *generator, const tri_tokenizer *tokenizer, int64_t vocabulary,
-                           const tri_answer_rule *rule, const tri_token_list *prompt, int64_t room,
-                           tri_judge_text *out) {
-  const tri_sampling likeliest = {.temperature = 0};
-  const int32_t end = tri_tokenizer_end_of_text(tokenizer);
-  const int64_t read = prompt->count < room ? prompt->count : room;
-  const double *logits = NULL;
-  tri_generator_restart(generator);
-  TRI_TRY(tri_strdup("", &out->text));
-  TRI_TRY(tri_generator_append(generator, prompt->ids + prompt->count - read, read, &logits));
-  for (int64_t made = 0; made < rule->tokens; made++) {
-    TRI_TRY(check_logits(logits, vocabulary));
-    const int32_t id = tri_sample_token(logits, vocabulary, &likeliest, made, NULL);
-    if (id == end) break;
-    TRI_TRY(add_token(tokenizer, id, out));
-    if (cut(rule, out)) break;
-    if (made + 1 < rule->tokens) TRI_TRY(tri_generator_append(generator, &id, 1, &logits));
+    if (text[i] != '\0') out->text[out->bytes++] = text[i];
   }
   return TRI_OK;
 }

@@ -3,9 +3,10 @@
 #ifndef TRI_JUDGE_ANSWERS_H
 #define TRI_JUDGE_ANSWERS_H
 
-#include "generation/generator.h"
 #include "judge/lines.h"
-#include "tokenizer/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef struct tri_asked {
   int64_t line; /* of the file, from 1 */
@@ -38,11 +39,9 @@ typedef struct tri_answer_rule {
 tri_status tri_answer_matches(const tri_answer_rule *rule, const tri_asked *asked, const tri_judge_text *text,
                               bool *out);
 
-/* LOCAL. The model's likeliest token, again and again, behind the prompt, of which the last `room` tokens are read.
- * Stops at `end` (-1: there is no such token), at rule->until and after rule->tokens; *out is released by
- * tri_judge_text_release in any case. */
-tri_status tri_answer_make(tri_generator *generator, const tri_tokenizer *tokenizer, int64_t vocabulary,
-                           const tri_answer_rule *rule, const tri_token_list *prompt, int64_t room,
-                           tri_judge_text *out);
+/* How many texts end an answer. */
+int tri_answer_stops(const tri_answer_rule *rule);
+/* What a model wrote, to be compared; *out is {0} before, and released by tri_judge_text_release in any case. */
+tri_status tri_answer_text(const char *text, size_t bytes, tri_judge_text *out);
 
 #endif

@@ -118,7 +118,7 @@ static void print_device(const tri_device *device, FILE *to) {
 }
 
 /* What samples take comes and goes; the rest stays. */
-static void print_memory(const tri_memory_plan *plan, const tri_generator_need *samples, FILE *to) {
+static void print_memory(const tri_memory_plan *plan, const tri_runner_need *samples, FILE *to) {
   const size_t samples_bytes = samples->device_bytes + samples->host_bytes;
   const struct {
     const char *name;
@@ -150,8 +150,8 @@ static void print_memory(const tri_memory_plan *plan, const tri_generator_need *
   }
 }
 
-tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device,
-                       const tri_generator_need *samples, FILE *to) {
+tri_status tri_dry_run(const tri_engine_options *options, int rank, tri_device *device, const tri_runner_need *samples,
+                       FILE *to) {
   tri_parts parts = {0};
   tri_memory_plan *plan = NULL;
   tri_status status = TRI_OK;

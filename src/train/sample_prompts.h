@@ -3,7 +3,7 @@
 #define TRI_TRAIN_SAMPLE_PROMPTS_H
 
 #include "chat/session.h"
-#include "generation/generation.h"
+#include "generation/written.h"
 #include "run/run_config.h"
 
 enum { TRI_MOST_SAMPLE_PROMPTS = 2 * TRI_MOST_SAMPLES };

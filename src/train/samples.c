@@ -101,11 +101,11 @@ tri_status tri_training_check_samples(const tri_run_config *config, const char *
 
 /* A prompt has no more tokens than bytes, with one for the space that a tokenizer puts before it, and those that it
  * begins texts with. */
-tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out) {
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out) {
   const int64_t prompts = config->samples.num_prompts, count = tri_num_samples(config);
   const int64_t model = config->model.max_sequence;
   int64_t positions = 1;
-  *out = (tri_generator_need){0};
+  *out = (tri_runner_need){0};
   if (count == 0) return TRI_OK;
   for (int64_t i = 0; i < count; i++) {
     const char *text = i < prompts ? config->samples.prompts[i].text : config->samples.chat[i - prompts].text;
@@ -114,7 +114,8 @@ tri_status tri_training_plan_samples(const tri_run_config *config, const tri_dev
     const int64_t length = (int64_t)strlen(text) + more;
     if (length > positions) positions = length < model ? length : model;
   }
-  return tri_generator_plan(&config->model, config->precision, count < BATCH ? count : BATCH, positions, device, out);
+  const tri_runner_sizes sizes = tri_runner_sizes_for(count < BATCH ? count : BATCH, positions);
+  return tri_runner_plan(&config->model, config->precision, &sizes, device, out);
 }
 
 /* ---- the texts of a checkpoint ----------------------------------------------------------------------------------- */
@@ -130,7 +131,6 @@ typedef struct samples {
 static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
   tri_run_config *config = t->config;
   const int64_t count = tri_num_samples(config);
-  int64_t written = 0;
   const int length = snprintf(s->folder, sizeof s->folder, "%s/checkpoints/step-%08ld", config->output, (long)step);
   if (length < 0 || (size_t)length >= sizeof s->folder) return tri_fail_internal("the path of a checkpoint");
   TRI_TRY(tri_sample_prompts_make(config, t->data.tokenizer, &s->prompts));
@@ -153,8 +153,7 @@ static tri_status make_texts(tri_training *t, int64_t step, samples *s) {
   TRI_TRY(tri_generation_open(&s->request, &s->generation));
   TRI_TRY(tri_texts_begin(&s->generation, &texts, &s->texts));
   TRI_TRY(tri_texts_load(&s->texts));
-  for (int64_t i = 0; i < count; i += written) TRI_TRY(tri_texts_write(&s->texts, i, &written));
-  return TRI_OK;
+  return tri_texts_write(&s->texts, NULL, NULL);
 }
 
 static tri_status put_line(const samples *s, int64_t number, FILE *to) {

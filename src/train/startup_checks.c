@@ -113,7 +113,7 @@ static tri_status plan_own(const tri_engine_options *options, tri_device *device
                   .on_device = plan->device_bytes,
                   .device_has = device->info.memory_bytes};
     const size_t snapshots = beside->snapshots ? snapshot_bytes(plan, &options->mesh->world) : 0;
-    const tri_generator_need *samples = &beside->samples;
+    const tri_runner_need *samples = &beside->samples;
     out->samples = samples->device_bytes + samples->host_bytes;
     out->total += snapshots + out->samples;
     out->on_node += snapshots + samples->host_bytes + (device->info.host_memory ? samples->device_bytes : 0);

@@ -3,7 +3,7 @@
 #define TRI_TRAIN_STARTUP_CHECKS_H
 
 #include "engine/engine.h"
-#include "generation/generator.h"
+#include "generation/runner.h"
 #include "run/run_config.h"
 #include "run/run_data.h"
 
@@ -13,8 +13,8 @@ tri_status tri_startup_check_agreement(const tri_mesh *mesh, const tri_run_confi
 
 /* Memory that a rank needs in addition to its engine's. */
 typedef struct tri_startup_memory {
-  bool snapshots;             /* the run takes snapshots */
-  tri_generator_need samples; /* on the first rank */
+  bool snapshots;          /* the run takes snapshots */
+  tri_runner_need samples; /* on the first rank */
 } tri_startup_memory;
 
 /* COLLECTIVE. Plans every rank's memory without allocating it, adds `more`, and sums the ranks of each node.

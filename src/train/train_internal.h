@@ -5,7 +5,7 @@
 
 #include "base/folder_lock.h"
 #include "engine/engine.h"
-#include "generation/generator.h"
+#include "generation/runner.h"
 #include "recovery/save.h"
 #include "recovery/snapshot.h"
 #include "recovery/watchdog.h"
@@ -122,7 +122,7 @@ tri_status tri_training_finish_ended(tri_training *t);
  */
 tri_status tri_training_check_samples(const tri_run_config *config, const char *tokenizer);
 /* LOCAL. The most memory that the first rank needs for generating samples; {0} without samples. */
-tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_generator_need *out);
+tri_status tri_training_plan_samples(const tri_run_config *config, const tri_device *device, tri_runner_need *out);
 /* COLLECTIVE. Writes samples of the newest complete checkpoint, unless it has some. */
 tri_status tri_training_sample(tri_training *t);
 /* LOCAL, on the first rank. Removes samples of steps that will be repeated from the file, and adds those of checkpoints

@@ -48,7 +48,7 @@ static tri_status trainer_train(tri_training *t, const char *resume) {
 
 static tri_status dry_run(tri_training *t, int rank) {
   const tri_engine_options options = tri_training_engine_options(t->config, NULL);
-  tri_generator_need samples = {0};
+  tri_runner_need samples = {0};
   if (rank == 0) TRI_TRY(tri_training_plan_samples(t->config, t->device, &samples));
   return tri_dry_run(&options, rank, t->device, &samples, stdout);
 }

@@ -1,14 +1,14 @@
 /* How fast text is generated, and how near that comes to reading the weights once for each token:
  *
- *   bench_generate [PRECISION [SEQUENCES [TOKENS [DEVICE [THREADS]]]]]      for example: bench_generate bf16 8 300 cpu
- * 2
+ *   bench_generate [PRECISION [SEQUENCES [TOKENS [DEVICE [THREADS [SHAPE [PROMPT]]]]]]]
+ *   for example: bench_generate bf16 8 300 cpu 2 llama
  *
- * GPT-2 124M's shape with random weights; prompts of 8 tokens, the most likely token each time (300 of them, fp32, one
- * sequence, device cpu, all threads). Prints one line of JSON: tokens/s of all sequences together and of the prompts'
- * end on, milliseconds of a step, what the weights of a step have in bytes as the products read them, the rate at which
- * that many bytes are read (GB/s), and beside it those of plain reading and of memcpy on as many threads in the same
- * minute. Machines are noisy: read the shares, and the median of several. bench_generate.py runs it in turns with
- * transformers.
+ * GPT-2 124M's shape (gpt2), or that of SmolLM2 135M (llama), with random weights; prompts of 8 tokens, the most likely
+ * token each time (300 of them, fp32, one sequence, device cpu, all threads). Prints one line of JSON: tokens/s of all
+ * sequences together and of the prompts' end on, milliseconds of a step, what the weights of a step have in bytes as
+ * the products read them, the rate at which that many bytes are read (GB/s), and beside it those of plain reading and
+ * of memcpy on as many threads in the same minute. Machines are noisy: read the shares, and the median of several.
+ * bench_generate.py runs it in turns with transformers.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -24,26 +24,42 @@ enum { PROMPT = 8, READ_FLOATS = 96 << 20, TURNS = 3 };
 
 typedef struct settings {
   tri_dtype precision;
-  int64_t sequences, tokens;
+  int64_t sequences, tokens, prompt;
   const char *device;
   int threads;
+  const tri_model *shape;
 } settings;
 
 typedef struct rates {
   double read, copy; /* bytes a second */
 } rates;
 
-static const tri_model shape = {.family = TRI_FAMILY_GPT2,
-                                .num_layers = 12,
-                                .hidden_size = 768,
-                                .num_heads = 12,
-                                .vocab_size = 50257,
-                                .max_sequence = 1024,
+static const tri_model gpt2 = {.family = TRI_FAMILY_GPT2,
+                               .num_layers = 12,
+                               .hidden_size = 768,
+                               .num_heads = 12,
+                               .vocab_size = 50257,
+                               .max_sequence = 1024,
+                               .norm_eps = 1e-5,
+                               .init_std = 0.02,
+                               .rope_theta = 10000,
+                               .rope_scaling.factor = 1,
+                               .attention_bias = true,
+                               .tied = true};
+
+/* That of SmolLM2 135M. */
+static const tri_model llama = {.family = TRI_FAMILY_LLAMA,
+                                .num_layers = 30,
+                                .hidden_size = 576,
+                                .num_heads = 9,
+                                .num_kv_heads = 3,
+                                .ffn_size = 1536,
+                                .vocab_size = 49152,
+                                .max_sequence = 2048,
                                 .norm_eps = 1e-5,
                                 .init_std = 0.02,
-                                .rope_theta = 10000,
+                                .rope_theta = 100000,
                                 .rope_scaling.factor = 1,
-                                .attention_bias = true,
                                 .tied = true};
 
 /* As eight runs of memory side by side, fetched ahead: one alone is not read as fast as memory can. */
@@ -92,9 +108,9 @@ static void measure_rates(float *memory, int threads, rates *best) {
   }
 }
 
-static void fill_weights(tri_generator *generator) {
-  const tri_parameter_table *table = tri_generator_parameters(generator);
-  float *values = tri_executor_values(tri_generator_executor(generator));
+static void fill_weights(tri_runner *runner) {
+  const tri_parameter_table *table = tri_runner_parameters(runner);
+  float *values = tri_executor_values(tri_runner_executor(runner));
   uint32_t state = 1;
   for (int64_t i = 0; i < table->num_elements; i++) {
     state = state * 1664525u + 1013904223u;
@@ -102,49 +118,28 @@ static void fill_weights(tri_generator *generator) {
   }
 }
 
-static int32_t likeliest(const double *logits) {
-  const tri_sampling greedy = {.temperature = 0};
-  return tri_sample_token(logits, shape.vocab_size, &greedy, 0, NULL);
-}
-
-/* A place for each sequence in what is appended. */
-typedef struct appended {
-  int64_t *numbers, *lengths;
-  const int32_t **tokens;
-  int32_t *ids; /* [sequences, PROMPT] */
-} appended;
-
-static tri_status create_appended(int64_t sequences, appended *out) {
-  TRI_TRY(tri_alloc("numbers", (size_t)sequences, sizeof *out->numbers, &out->numbers));
-  TRI_TRY(tri_alloc("lengths", (size_t)sequences, sizeof *out->lengths, &out->lengths));
-  TRI_TRY(tri_alloc("tokens", (size_t)sequences, sizeof *out->tokens, &out->tokens));
-  return tri_alloc("ids", (size_t)sequences * PROMPT, sizeof *out->ids, &out->ids);
-}
-
-/* Appends to all sequences; ids are then the likeliest that follow, one for each. */
-static tri_status append(tri_generator *generator, const settings *s, int64_t length, appended *to) {
-  const double *logits = NULL;
-  for (int64_t i = 0; i < s->sequences; i++) {
-    to->numbers[i] = i;
-    to->lengths[i] = length;
-    to->tokens[i] = to->ids + i * length;
-  }
-  TRI_TRY(tri_generator_append_each(generator, s->sequences, to->numbers, to->tokens, to->lengths, &logits));
-  for (int64_t i = 0; i < s->sequences; i++) to->ids[i] = likeliest(logits + i * shape.vocab_size);
-  return TRI_OK;
-}
-
-/* All sequences by `tokens` each; *steps_s is the time of what comes behind the prompts. */
-static tri_status write_tokens(tri_generator *generator, const settings *s, appended *at, double *prompts_s,
+/* All sequences by `tokens` each, the likeliest ones; *steps_s is the time of what comes behind the prompts. */
+static tri_status write_tokens(tri_generator *generator, const settings *s, int64_t tokens, double *prompts_s,
                                double *steps_s) {
-  for (int64_t i = 0; i < s->sequences * PROMPT; i++)
-    at->ids[i] = (int32_t)((i / PROMPT * 131 + i % PROMPT * 7919) % shape.vocab_size);
+  const tri_sequence_options options = {.sampling = {.repetition_penalty = 1}, .wanted = tokens};
+  tri_sequence **sequences = NULL;
+  int32_t *ids = NULL;
+  bool more = true;
+  TRI_TRY(tri_alloc("sequences", (size_t)s->sequences, sizeof(tri_sequence *), &sequences));
+  TRI_TRY(tri_alloc("ids", (size_t)s->prompt, sizeof *ids, &ids));
   const double begin_s = tri_clock_s();
-  TRI_TRY(append(generator, s, PROMPT, at));
+  for (int64_t i = 0; i < s->sequences; i++) {
+    for (int64_t j = 0; j < s->prompt; j++) ids[j] = (int32_t)((i * 131 + j * 7919 + tokens) % s->shape->vocab_size);
+    TRI_TRY(tri_generator_begin(generator, ids, s->prompt, &options, &sequences[i]));
+  }
+  while (more && tri_sequence_sampled(sequences[s->sequences - 1]) == 0) TRI_TRY(tri_generator_step(generator, &more));
   const double prompts_end_s = tri_clock_s();
-  for (int64_t made = 1; made < s->tokens; made++) TRI_TRY(append(generator, s, 1, at));
+  while (more) TRI_TRY(tri_generator_step(generator, &more));
   *prompts_s = prompts_end_s - begin_s;
   *steps_s = tri_clock_s() - prompts_end_s;
+  for (int64_t i = 0; i < s->sequences; i++) tri_generator_cancel(generator, sequences[i]);
+  tri_free(ids);
+  tri_free(sequences);
   return TRI_OK;
 }
 
@@ -160,45 +155,36 @@ static void print(const settings *s, const rates *r, int64_t parameters, double 
       1e3 * steps_s / steps, bytes / 1e6, rate / 1e9, r->read / 1e9, r->copy / 1e9, rate / r->read);
 }
 
-static tri_status measure(const settings *s, tri_generator *generator) {
+static tri_status measure(const settings *s, tri_runner *runner, tri_generator *generator) {
   const int threads = s->threads == 0 ? omp_get_num_procs() : s->threads;
   float *memory = NULL;
-  appended at = {0};
   rates best = {0};
   double prompts_s = 0, steps_s = 0;
   TRI_TRY(tri_alloc("memory to read", READ_FLOATS, sizeof *memory, &memory));
-  TRI_TRY(create_appended(s->sequences, &at));
   for (int64_t i = 0; i < READ_FLOATS; i++) memory[i] = 1.0f;
   measure_rates(memory, threads, &best);
-  const settings warm = {s->precision, s->sequences, 4, s->device, s->threads};
-  TRI_TRY(write_tokens(generator, &warm, &at, &prompts_s, &steps_s));
-  tri_generator_restart(generator);
-  TRI_TRY(write_tokens(generator, s, &at, &prompts_s, &steps_s));
+  TRI_TRY(write_tokens(generator, s, 4, &prompts_s, &steps_s));
+  TRI_TRY(write_tokens(generator, s, s->tokens, &prompts_s, &steps_s));
   measure_rates(memory, threads, &best);
-  print(s, &best, tri_generator_parameters(generator)->num_elements, prompts_s, steps_s);
-  tri_free(at.numbers);
-  tri_free(at.lengths);
-  tri_free(at.tokens);
-  tri_free(at.ids);
+  print(s, &best, tri_runner_parameters(runner)->num_elements, prompts_s, steps_s);
   tri_free(memory);
   return TRI_OK;
 }
 
 static tri_status run(const settings *s) {
-  tri_model model = shape;
+  tri_model model = *s->shape;
   tri_device *device = NULL;
+  tri_runner *runner = NULL;
   tri_generator *generator = NULL;
-  int64_t *prompts = NULL;
+  const tri_runner_sizes sizes = tri_runner_sizes_for(s->sequences, s->prompt + s->tokens);
   TRI_TRY(tri_model_complete(&model));
   TRI_TRY(tri_device_create(s->device, s->threads, &device));
-  TRI_TRY(tri_alloc("prompts", (size_t)s->sequences, sizeof *prompts, &prompts));
-  for (int64_t i = 0; i < s->sequences; i++) prompts[i] = PROMPT;
-  TRI_TRY(
-      tri_generator_create_many(&model, s->precision, s->sequences, PROMPT + s->tokens, prompts, device, &generator));
-  fill_weights(generator);
-  TRI_TRY(measure(s, generator));
-  tri_free(prompts);
+  TRI_TRY(tri_runner_create(&model, s->precision, &sizes, device, &runner));
+  TRI_TRY(tri_generator_create(&model, s->precision, runner, &generator));
+  fill_weights(runner);
+  TRI_TRY(measure(s, runner, generator));
   tri_generator_destroy(generator);
+  tri_runner_destroy(runner);
   tri_device_destroy(device);
   return TRI_OK;
 }
@@ -210,6 +196,8 @@ int main(int count, char **arguments) {
       .tokens = count > 3 ? atoll(arguments[3]) : 300,
       .device = count > 4 ? arguments[4] : "cpu",
       .threads = count > 5 ? atoi(arguments[5]) : 0,
+      .shape = count > 6 && strcmp(arguments[6], "llama") == 0 ? &llama : &gpt2,
+      .prompt = count > 7 ? atoll(arguments[7]) : PROMPT,
   };
   tri_status status = run(&s);
   if (status != TRI_OK) fprintf(stderr, "bench_generate: %s\n", tri_status_message());

@@ -23,7 +23,7 @@
 #include "checkpoint/model_source.h"
 #include "device/queue.h"
 #include "engine/engine.h"
-#include "generation/generator.h"
+#include "generation/runner.h"
 #include "model/model_config.h"
 
 #include <inttypes.h>
@@ -170,93 +170,127 @@ static tri_status gradients_command(char **a) {
   return TRI_OK;
 }
 
-static tri_status logits_command(char **a) {
+/* A runner whose sequence i has pages of its own, behind those of sequence i - 1. */
+typedef struct writing {
   tri_model model;
-  TRI_TRY(tri_model_load(a[0], &model));
-  tri_device *device = NULL;
-  tri_generator *generator = NULL;
+  tri_device *device;
+  tri_runner *runner;
+  tri_dtype wide;
+  int64_t pages_each;
+  int32_t *pages; /* [sequences, pages_each] */
+} writing;
+
+static tri_status open_writing(const char *model, const char *kind, int threads, tri_dtype precision, int64_t sequences,
+                               int64_t positions, int64_t prompt, const char *weights, writing *out) {
+  tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
+  sizes.prompt = prompt;
+  TRI_TRY(tri_model_load(model, &out->model));
+  TRI_TRY(tri_device_create(kind, threads, &out->device));
+  TRI_TRY(tri_runner_create(&out->model, precision, &sizes, out->device, &out->runner));
+  out->wide = tri_dtype_wide(precision);
+  out->pages_each = sizes.pages / sequences;
+  TRI_TRY(tri_alloc("pages", (size_t)sizes.pages, sizeof *out->pages, &out->pages));
+  for (int64_t i = 0; i < sizes.pages; i++) out->pages[i] = (int32_t)i;
+  return set_weights(tri_runner_parameters(out->runner), weights, tri_runner_executor(out->runner));
+}
+
+static void close_writing(writing *w) {
+  tri_free(w->pages);
+  tri_runner_destroy(w->runner);
+  tri_device_destroy(w->device);
+}
+
+static void put_logits(const writing *w, const void *logits, int64_t row, double *out) {
+  const int64_t vocabulary = w->model.vocab_size;
+  for (int64_t i = 0; i < vocabulary; i++)
+    out[i] = w->wide == TRI_FP32 ? (double)((const float *)logits)[row * vocabulary + i]
+                                 : ((const double *)logits)[row * vocabulary + i];
+}
+
+static tri_status add_rows(const writing *w, int64_t sequence, const int32_t *ids, int64_t first, int64_t count,
+                           int64_t with_logits) {
+  return tri_runner_add(w->runner, &(tri_runner_rows){.ids = ids + first,
+                                                      .first = first,
+                                                      .count = count,
+                                                      .pages = w->pages + sequence * w->pages_each,
+                                                      .logits = with_logits});
+}
+
+static tri_status logits_command(char **a) {
+  writing w = {0};
   int32_t *tokens = NULL;
   double *out = NULL;
-  tri_dtype precision = precision_of(a[2]);
-  int64_t piece = atoll(a[3]), count = atoll(a[4]), made = 0;
-  TRI_TRY(tri_device_create(a[1], 0, &device));
-  TRI_TRY(tri_generator_create(&model, precision, count, piece < count ? piece : count, device, &generator));
-  TRI_TRY(set_weights(tri_generator_parameters(generator), a[5], tri_generator_executor(generator)));
+  const void *logits = NULL;
+  const int64_t piece = atoll(a[3]), count = atoll(a[4]);
+  int64_t made = 0;
+  TRI_TRY(open_writing(a[0], a[1], 0, precision_of(a[2]), 1, count, piece < count ? piece : count, a[5], &w));
   TRI_TRY(read_array(a[6], (size_t)count * sizeof *tokens, &tokens));
-  TRI_TRY(tri_alloc("logits", (size_t)(count * model.vocab_size), sizeof *out, &out));
+  TRI_TRY(tri_alloc("logits", (size_t)(count * w.model.vocab_size), sizeof *out, &out));
+  const int64_t most = tri_runner_sizes_of(w.runner)->rows;
   for (int64_t first = 0; first < count; first += piece) {
-    const double *logits = NULL;
-    int64_t size = count - first < piece ? count - first : piece;
-    TRI_TRY(tri_generator_append(generator, tokens + first, size, &logits));
-    memcpy(out + made++ * model.vocab_size, logits, (size_t)model.vocab_size * sizeof *out);
+    const int64_t end = count - first < piece ? count : first + piece;
+    for (int64_t at = first; at < end; at += most) {
+      const int64_t rows = end - at < most ? end - at : most;
+      TRI_TRY(tri_runner_begin(w.runner));
+      TRI_TRY(add_rows(&w, 0, tokens, at, rows, at + rows == end));
+      TRI_TRY(tri_runner_run(w.runner, &logits));
+    }
+    put_logits(&w, logits, 0, out + made++ * w.model.vocab_size);
   }
-  TRI_TRY(tri_file_replace(a[7], out, (size_t)(made * model.vocab_size) * sizeof *out));
+  TRI_TRY(tri_file_replace(a[7], out, (size_t)(made * w.model.vocab_size) * sizeof *out));
   tri_free(out);
   tri_free(tokens);
-  tri_generator_destroy(generator);
-  tri_device_destroy(device);
+  close_writing(&w);
   return TRI_OK;
 }
 
-/* A step of all sequences that have not ended; *going: whether there were any. */
-static tri_status step_rows(tri_generator *generator, int64_t rows, int64_t count, int64_t vocabulary,
-                            const int32_t *tokens, const int32_t *plan, double *out, bool *going) {
-  int64_t numbers[512], one[512], live = 0;
-  const int32_t *ids[512];
-  const double *logits = NULL;
+/* Runs of all sequences that have not ended: first their prompts, then a token of each. */
+static tri_status write_rows(const writing *w, int64_t rows, int64_t count, const int32_t *tokens, const int32_t *plan,
+                             int64_t *read, double *out, bool *going) {
+  const int64_t most = tri_runner_sizes_of(w->runner)->rows;
+  const void *logits = NULL;
+  int64_t used = 0, made = 0, *whose = NULL;
+  *going = false;
+  TRI_TRY(tri_alloc("rows", (size_t)rows, sizeof *whose, &whose));
+  TRI_TRY(tri_runner_begin(w->runner));
   for (int64_t r = 0; r < rows; r++) {
-    const int64_t at = tri_generator_length(generator, r);
-    if (at >= plan[2 * r + 1]) continue;
-    numbers[live] = r;
-    one[live] = 1;
-    ids[live++] = tokens + r * count + at;
+    const int64_t wanted = read[r] == 0 ? plan[2 * r] : 1;
+    if (read[r] >= plan[2 * r + 1] || used + wanted > most) continue;
+    TRI_TRY(add_rows(w, r, tokens + r * count, read[r], wanted, 1));
+    read[r] += wanted;
+    used += wanted;
+    whose[made++] = r;
   }
-  *going = live > 0;
-  if (live == 0) return TRI_OK;
-  TRI_TRY(tri_generator_append_each(generator, live, numbers, ids, one, &logits));
-  for (int64_t i = 0; i < live; i++) {
-    const int64_t at = tri_generator_length(generator, numbers[i]) - 1;
-    memcpy(out + (numbers[i] * count + at) * vocabulary, logits + i * vocabulary, (size_t)vocabulary * sizeof *out);
-  }
+  *going = made > 0;
+  if (made > 0) TRI_TRY(tri_runner_run(w->runner, &logits));
+  for (int64_t i = 0; i < made; i++)
+    put_logits(w, logits, i, out + (whose[i] * count + read[whose[i]] - 1) * w->model.vocab_size);
+  tri_free(whose);
   return TRI_OK;
 }
 
 static tri_status rows_command(char **a) {
-  tri_model model;
-  TRI_TRY(tri_model_load(a[0], &model));
-  tri_device *device = NULL;
-  tri_generator *generator = NULL;
+  writing w = {0};
   int32_t *tokens = NULL, *plan = NULL;
+  int64_t *read = NULL, prompt = 1;
   double *out = NULL;
-  const double *logits = NULL;
-  int64_t rows = atoll(a[4]), count = atoll(a[5]), prompts[512], numbers[512];
-  const int32_t *ids[512];
-  size_t bytes = (size_t)(rows * count * model.vocab_size) * sizeof *out;
+  const int64_t rows = atoll(a[4]), count = atoll(a[5]);
   bool going = true;
   TRI_TRY(read_array(a[7], (size_t)(rows * count) * sizeof *tokens, &tokens));
   TRI_TRY(read_array(a[8], (size_t)(rows * 2) * sizeof *plan, &plan));
-  for (int64_t r = 0; r < rows; r++) prompts[r] = plan[2 * r];
-  TRI_TRY(tri_device_create(a[1], atoi(a[3]), &device));
-  TRI_TRY(tri_generator_create_many(&model, precision_of(a[2]), rows, count, prompts, device, &generator));
-  TRI_TRY(set_weights(tri_generator_parameters(generator), a[6], tri_generator_executor(generator)));
+  for (int64_t r = 0; r < rows; r++) prompt = plan[2 * r] > prompt ? plan[2 * r] : prompt;
+  TRI_TRY(open_writing(a[0], a[1], atoi(a[3]), precision_of(a[2]), rows, count, prompt, a[6], &w));
+  const size_t bytes = (size_t)(rows * count * w.model.vocab_size) * sizeof *out;
   TRI_TRY(tri_alloc("logits", bytes, 1, &out));
+  TRI_TRY(tri_alloc("rows", (size_t)rows, sizeof *read, &read));
   memset(out, 0xff, bytes);
-  for (int64_t r = 0; r < rows; r++) {
-    numbers[r] = r;
-    ids[r] = tokens + r * count;
-  }
-  TRI_TRY(tri_generator_append_each(generator, rows, numbers, ids, prompts, &logits));
-  for (int64_t r = 0; r < rows; r++) {
-    memcpy(out + (r * count + prompts[r] - 1) * model.vocab_size, logits + r * model.vocab_size,
-           (size_t)model.vocab_size * sizeof *out);
-  }
-  while (going) TRI_TRY(step_rows(generator, rows, count, model.vocab_size, tokens, plan, out, &going));
+  while (going) TRI_TRY(write_rows(&w, rows, count, tokens, plan, read, out, &going));
   TRI_TRY(tri_file_replace(a[9], out, bytes));
+  tri_free(read);
   tri_free(out);
   tri_free(plan);
   tri_free(tokens);
-  tri_generator_destroy(generator);
-  tri_device_destroy(device);
+  close_writing(&w);
   return TRI_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "device/kernels.h"
 #include "engine/executor.h"
 #include "engine/peak.h"
-#include "generation/generator.h"
+#include "generation/runner.h"
 #include "model/family.h"
 
 #include <math.h>
@@ -36,23 +36,34 @@ static tri_model small_model(tri_family family) {
 static void use_generator(tri_device *device, tri_dtype type) {
   for (int family = TRI_FAMILY_GPT2; family <= TRI_FAMILY_LLAMA; family++) {
     tri_model model = small_model((tri_family)family);
-    tri_generator *generator = NULL;
-    const double *logits = NULL;
-    size_t before = device->memory_bytes, cache = 2 * 2 * 40 * 16 * tri_dtype_bytes(type);
-    CHECK_OK(tri_generator_create(&model, type, 40, 3, device, &generator));
+    tri_runner *runner = NULL;
+    const void *logits = NULL;
+    const tri_runner_sizes sizes = tri_runner_sizes_for(1, 40);
+    size_t before = device->memory_bytes, cache = 2 * 2 * TRI_PAGE_ROWS * 16 * tri_dtype_bytes(type);
+    tri_runner_need need;
+    CHECK_OK(tri_runner_plan(&model, type, &sizes, device, &need));
+    CHECK_OK(tri_runner_create(&model, type, &sizes, device, &runner));
+    assert_int_equal(device->memory_bytes, before + need.device_bytes); /* as planned, to the byte */
+    assert_int_equal(need.cache_bytes, cache);
     /* The parameters and the cache of keys and values at least. */
     assert_true(device->memory_bytes >= before + cache + 20 * 16 * tri_dtype_bytes(type));
-    CHECK_OK(tri_generator_append(generator, (const int32_t[]){1, 2, 3}, 3, &logits));
-    tri_generator_destroy(generator);
+    CHECK_OK(tri_runner_begin(runner));
+    CHECK_OK(tri_runner_add(
+        runner,
+        &(tri_runner_rows){.ids = (const int32_t[]){1, 2, 3}, .count = 3, .pages = (const int32_t[]){0}, .logits = 1}));
+    CHECK_OK(tri_runner_run(runner, &logits));
+    tri_runner_destroy(runner);
     assert_int_equal(device->memory_bytes, before);
   }
 }
 
 static void use_cacheless_generator(tri_device *device, tri_dtype type) {
   tri_model model = small_model(TRI_FAMILY_GPT2);
-  tri_generator *generator = NULL;
-  CHECK_FAILS(tri_generator_create(&model, type, (int64_t)1 << 50, 1, device, &generator), TRI_OUT_OF_MEMORY, "");
-  assert_null(generator);
+  tri_runner *runner = NULL;
+  tri_runner_sizes sizes = tri_runner_sizes_for(1, 40);
+  sizes.pages = (int64_t)1 << 24;
+  CHECK_FAILS(tri_runner_create(&model, type, &sizes, device, &runner), TRI_OUT_OF_MEMORY, "");
+  assert_null(runner);
 }
 
 /* A small model's list of operations with memory under it. */

@@ -1,6 +1,6 @@
 /* Drawing tokens: against probabilities worked out by hand, and frequencies over many positions. */
 #include "check.h"
-#include "generation/generator.h"
+#include "generation/sampling.h"
 
 #include <math.h>
 

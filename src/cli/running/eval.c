@@ -33,7 +33,10 @@ typedef struct eval_arguments {
   const char *documents, *packing; /* NULL: as it was trained */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
-  bool ruled; /* something of the rule was given */
+  int64_t samples; /* answers to each question */
+  double temperature;
+  int64_t seed;
+  bool ruled; /* something of how answers are made or compared was given */
   bool all_checkpoints;
   const char *svg;
   bool json;
@@ -49,6 +52,9 @@ enum {
   OPTION_CHOICES,
   OPTION_ANSWERS,
   OPTION_TOKENS,
+  OPTION_SAMPLES,
+  OPTION_TEMPERATURE,
+  OPTION_SEED,
   OPTION_UNTIL,
   OPTION_STRIP,
   OPTION_IGNORE_CASE,
@@ -75,6 +81,9 @@ static tri_status take_rule(int result, eval_arguments *out, bool *taken) {
   out->ruled = out->ruled || *taken;
   switch (result) {
     case OPTION_TOKENS: return tri_option_int("--tokens", optarg, 1, 1 << 24, &rule->tokens);
+    case OPTION_SAMPLES: return tri_option_int("--samples", optarg, 1, 1 << 20, &out->samples);
+    case OPTION_TEMPERATURE: return tri_option_double("--temperature", optarg, 0.0, 1e6, &out->temperature);
+    case OPTION_SEED: return tri_option_int("--seed", optarg, 0, INT64_MAX, &out->seed);
     case OPTION_UNTIL: return add_until(optarg, rule);
     case OPTION_STRIP: rule->strip = true; return TRI_OK;
     case OPTION_IGNORE_CASE: rule->ignore_case = true; return TRI_OK;
@@ -93,6 +102,9 @@ static const struct option eval_options[] = {
     {"choices", required_argument, NULL, OPTION_CHOICES},
     {"answers", required_argument, NULL, OPTION_ANSWERS},
     {"tokens", required_argument, NULL, OPTION_TOKENS},
+    {"samples", required_argument, NULL, OPTION_SAMPLES},
+    {"temperature", required_argument, NULL, OPTION_TEMPERATURE},
+    {"seed", required_argument, NULL, OPTION_SEED},
     {"until", required_argument, NULL, OPTION_UNTIL},
     {"strip", no_argument, NULL, OPTION_STRIP},
     {"ignore-case", no_argument, NULL, OPTION_IGNORE_CASE},
@@ -137,10 +149,13 @@ static tri_status check_questions(const eval_arguments *given) {
     return tri_fail(TRI_BAD_USAGE, "eval: --all-checkpoints and --svg go with --choices FILE");
   }
   if (given->answers == NULL && given->ruled) {
-    return tri_fail(TRI_BAD_USAGE, "eval: --tokens, --until, --strip and --ignore-... go with --answers FILE");
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: --tokens, --samples, --temperature, --seed, --until, --strip and --ignore-... go with "
+                    "--answers FILE");
   }
-  if (given->answers != NULL && given->batch > 0) {
-    return tri_fail(TRI_BAD_USAGE, "eval: --batch is not for --answers, which are written one at a time");
+  if (given->answers != NULL && given->samples > 1 && given->temperature == 0) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --samples %" PRId64 " at --temperature 0 are all the same answer",
+                    given->samples);
   }
   if (given->svg == NULL || given->all_checkpoints) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE, "eval: --svg draws quality over steps; it goes with --all-checkpoints");
@@ -649,12 +664,16 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .json = given->json,
                                     .all_checkpoints = given->all_checkpoints,
                                     .svg = given->svg,
-                                    .rule = given->rule};
+                                    .rule = given->rule,
+                                    .samples = given->samples,
+                                    .temperature = given->temperature,
+                                    .seed = (uint64_t)given->seed};
   return given->choices != NULL ? tri_eval_choices(&asked) : tri_eval_answers(&asked);
 }
 
 static tri_status eval_run(int count, char **arguments) {
-  eval_arguments parsed = {.model = tri_model_options_default(), .rule = {.tokens = 64}};
+  eval_arguments parsed = {
+      .model = tri_model_options_default(), .rule = {.tokens = 64}, .samples = 1, .temperature = -1, .seed = 1234};
   TRI_TRY(eval_parse(count, arguments, &parsed));
   if (parsed.rule.until[0] == NULL) parsed.rule.until[0] = "\n\n";
   if (asks(&parsed)) return ask_questions(&parsed);
@@ -705,6 +724,11 @@ const tri_command tri_command_eval = {
         "text that\n"
         "                      the model finds likeliest, token by token, is one of them (exact_match)\n"
         "  --tokens N          of an answer at most (64)\n"
+        "  --samples K         answers to each question, drawn each by itself (1): their mean (avg@K), and the share "
+        "of\n"
+        "                      questions with a right one (pass@K)\n"
+        "  --temperature T     of answers: 0 the likeliest token each time (0; with several samples 1)\n"
+        "  --seed N            of what is drawn (1234)\n"
         "  --until TEXT        an answer ends before it (an empty line); may be given several times\n"
         "  --strip             spaces around an answer do not count; nor, with --ignore-case, --ignore-punctuation "
         "and\n"

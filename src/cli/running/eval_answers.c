@@ -3,47 +3,46 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/running/eval_questions.h"
-#include "engine/weights.h"
+#include "generation/texts.h"
 #include "options/json.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { USUAL_BATCH = 8 };
 
 typedef struct session {
   const tri_eval_questions *asked;
   tri_asked_list questions;
-  tri_model model;
-  tri_merged weights;
-  tri_tokenizer *tokenizer;
-  tri_pair_encoder *encoder;
-  tri_device *device;
-  tri_generator *generator;
-  tri_token_list *prompts; /* [questions.count] */
-  int64_t room;            /* tokens of a prompt that are read */
+  tri_generation_request request;
+  tri_generation generation;
+  tri_prompt *prompts; /* [questions.count] */
+  tri_texts texts;
   json_t *results;
-  int64_t right;
+  json_t *written; /* of the question at hand, several samples: each answer */
+  int64_t right;   /* answers */
+  int64_t solved;  /* questions with a right answer */
+  int64_t right_here;
+  double shares, squares; /* sums over questions of the share of right answers */
 } session;
 
-/* As many positions as the longest prompt and an answer take. */
-static tri_status encode_prompts(session *s) {
-  const int64_t positions = s->model.max_sequence, tokens = s->asked->rule.tokens;
-  int64_t longest = 1, shortened = 0, first = 0;
+/* Prompts leave room for an answer: what is longer loses its beginning. */
+static tri_status shorten_prompts(session *s) {
+  const int64_t positions = s->generation.model.max_sequence, tokens = s->asked->rule.tokens;
+  int64_t shortened = 0, first = 0;
   if (tokens >= positions) {
     return tri_fail(TRI_BAD_USAGE,
                     "--tokens %" PRId64 " leaves nothing of the model's %" PRId64 " positions to a prompt", tokens,
                     positions);
   }
-  s->room = positions - tokens;
-  TRI_TRY(tri_alloc("prompts", (size_t)s->questions.count, sizeof *s->prompts, &s->prompts));
-  for (int64_t i = 0; i < s->questions.count; i++) {
-    const tri_asked *a = &s->questions.list[i];
-    TRI_TRY(tri_pair_encode_prompt(s->encoder, &a->prompt, &s->prompts[i]));
-    if (s->prompts[i].count > longest) longest = s->prompts[i].count;
-    if (s->prompts[i].count <= s->room) continue;
-    if (shortened++ == 0) first = a->line;
+  for (int64_t i = 0; i < s->texts.count; i++) {
+    tri_written *text = &s->texts.list[i];
+    if (text->prompt_tokens <= positions - tokens) continue;
+    tri_written_keep_last(text, positions - tokens);
+    if (i % s->texts.samples == 0 && shortened++ == 0) first = s->questions.list[text->number].line;
   }
-  if (longest < s->room) s->room = longest;
   if (shortened == 0) return TRI_OK;
   tri_warn("%s line %" PRId64 ": with an answer the prompt is longer than the model's %" PRId64
            " positions, and its beginning is left out; so it is with %" PRId64 " of %" PRId64 " prompts of the file",
@@ -51,76 +50,128 @@ static tri_status encode_prompts(session *s) {
   return TRI_OK;
 }
 
+static tri_status begin_texts(session *s) {
+  const size_t count = (size_t)s->questions.count;
+  TRI_TRY(tri_alloc("prompts", count, sizeof *s->prompts, &s->prompts));
+  for (size_t i = 0; i < count; i++) {
+    const tri_judge_text *prompt = &s->questions.list[i].prompt;
+    s->prompts[i] = (tri_prompt){.text = prompt->text, .bytes = prompt->bytes};
+  }
+  const tri_texts_request request = {.prompts = s->prompts,
+                                     .num_prompts = s->questions.count,
+                                     .samples = s->asked->samples,
+                                     .batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH,
+                                     .tokens = s->asked->rule.tokens};
+  TRI_TRY(tri_texts_begin(&s->generation, &request, &s->texts));
+  TRI_TRY(shorten_prompts(s));
+  return tri_texts_load(&s->texts);
+}
+
 static tri_status answers_set_up(session *s) {
-  const tri_model_options *options = s->asked->options;
-  const tri_checkpoint_use use = tri_model_options_use(options);
-  TRI_TRY(tri_asked_read(s->asked->file, &s->questions));
-  TRI_TRY(tri_merged_open(s->asked->model, options->base, &use, &s->model, &s->weights));
-  TRI_TRY(tri_eval_tokenizer(&s->weights, &s->model, options, &s->tokenizer, &s->encoder));
-  TRI_TRY(encode_prompts(s));
-  TRI_TRY(tri_device_create(options->device, (int)options->threads, &s->device));
-  TRI_TRY(tri_generator_create(&s->model, options->precision, s->room + s->asked->rule.tokens, s->room, s->device,
-                               &s->generator));
-  return tri_weights_load(&s->weights, tri_generator_parameters(s->generator), tri_generator_executor(s->generator));
+  const tri_eval_questions *asked = s->asked;
+  const double usual = asked->samples > 1 ? 1 : 0;
+  s->request = (tri_generation_request){.checkpoint = asked->model,
+                                        .num_stops = tri_answer_stops(&asked->rule),
+                                        .temperature = asked->temperature >= 0 ? asked->temperature : usual,
+                                        .top_k = 0,
+                                        .top_p = 1,
+                                        .min_p = 0,
+                                        .repetition_penalty = 1,
+                                        .seed = asked->seed,
+                                        .quiet = true,
+                                        .model = *asked->options};
+  memcpy(s->request.stops, asked->rule.until, (size_t)s->request.num_stops * sizeof *s->request.stops);
+  TRI_TRY(tri_asked_read(asked->file, &s->questions));
+  TRI_TRY(tri_generation_open(&s->request, &s->generation));
+  return begin_texts(s);
 }
 
 /* What the model wrote need not be UTF-8: then null stands for it. */
-static void note(session *s, const tri_asked *a, const tri_judge_text *text, bool right) {
+static json_t *json_of_answer(const tri_judge_text *text) {
   json_t *written = json_string(text->text);
-  json_array_append_new(s->results, json_pack("{s:I, s:o, s:b}", "line", (json_int_t)a->line, "text",
-                                              written == NULL ? json_null() : written, "exact_match", right));
-  s->right += right;
+  return written == NULL ? json_null() : written;
 }
 
-static tri_status ask(session *s, int64_t i) {
-  const tri_asked *a = &s->questions.list[i];
+/* A line of the results when all samples of a question are there. */
+static void end_question(session *s, const tri_asked *a) {
+  const int64_t samples = s->texts.samples;
+  const double share = (double)s->right_here / (double)samples;
+  json_t *line = json_pack("{s:I}", "line", (json_int_t)a->line);
+  if (samples == 1) {
+    json_object_set(line, "text", json_array_get(s->written, 0));
+    json_object_set_new(line, "exact_match", json_boolean(s->right_here > 0));
+  } else {
+    json_object_set(line, "texts", s->written);
+    json_object_set_new(line, "right", json_integer((json_int_t)s->right_here));
+  }
+  json_array_append_new(s->results, line);
+  json_array_clear(s->written);
+  s->right += s->right_here;
+  s->solved += s->right_here > 0;
+  s->shares += share;
+  s->squares += share * share;
+  s->right_here = 0;
+}
+
+static tri_status take_answer(void *context, tri_written *written) {
+  session *s = context;
+  const tri_asked *a = &s->questions.list[written->number];
+  const int64_t last = s->texts.samples - 1;
   tri_judge_text text = {0};
   bool right = false;
-  tri_status status =
-      tri_answer_make(s->generator, s->tokenizer, s->model.vocab_size, &s->asked->rule, &s->prompts[i], s->room, &text);
+  tri_status status = tri_answer_text(written->text.text, written->text.bytes, &text);
   if (status == TRI_OK) status = tri_answer_matches(&s->asked->rule, a, &text, &right);
-  if (status == TRI_OK) note(s, a, &text, right);
+  if (status == TRI_OK) {
+    json_t *answer = json_of_answer(&text);
+    if (last > 0) answer = json_copy(answer); /* an array holds each once */
+    json_array_append_new(s->written, answer);
+    s->right_here += right;
+    if ((int64_t)written->sampling.sample == last) end_question(s, a);
+  }
   tri_judge_text_release(&text);
+  tri_log_progress("%5.1f %%", 100.0 * (double)(s->texts.told + 1) / (double)s->texts.count);
   return status;
 }
 
 static tri_status answers_report(session *s) {
-  const double n = (double)s->questions.count, share = (double)s->right / n;
-  const double error = n < 2 ? NAN : sqrt(share * (1 - share) / (n - 1));
+  const double n = (double)s->questions.count, share = s->shares / n, samples = (double)s->texts.samples;
+  const double error = n < 2 ? NAN : sqrt(fmax(s->squares / n - share * share, 0) / (n - 1));
+  const double solved = (double)s->solved / n;
   if (s->asked->json) {
-    json_t *object = json_pack("{s:I, s:f, s:o, s:O}", "questions", (json_int_t)s->questions.count, "exact_match",
-                               share, "exact_match_stderr", tri_json_number(error), "results", s->results);
+    json_t *object = json_pack("{s:I, s:f, s:o}", "questions", (json_int_t)s->questions.count, "exact_match", share,
+                               "exact_match_stderr", tri_json_number(error));
+    if (samples > 1) {
+      json_object_set_new(object, "samples", json_integer((json_int_t)s->texts.samples));
+      json_object_set_new(object, "avg_at_k", json_real(share));
+      json_object_set_new(object, "pass_at_k", json_real(solved));
+    }
+    json_object_set(object, "results", s->results);
     return tri_print_json(object);
   }
   printf("questions       %" PRId64 "\nexact_match     %.4f", s->questions.count, share);
   if (isfinite(error)) printf(" +- %.4f", error);
   putchar('\n');
+  if (samples > 1)
+    printf("avg@%-11" PRId64 " %.4f\npass@%-10" PRId64 " %.4f\n", s->texts.samples, share, s->texts.samples, solved);
   return TRI_OK;
 }
 
-static tri_status ask_all(session *s) {
-  tri_status status = TRI_OK;
-  for (int64_t i = 0; i < s->questions.count && status == TRI_OK; i++) {
-    status = ask(s, i);
-    tri_log_progress("%5.1f %%", 100.0 * (double)(i + 1) / (double)s->questions.count);
-  }
-  tri_log_progress_end();
-  return status;
-}
-
 tri_status tri_eval_answers(const tri_eval_questions *asked) {
-  session s = {.asked = asked, .results = json_array()};
-  tri_status status = answers_set_up(&s);
-  if (status == TRI_OK) status = ask_all(&s);
-  if (status == TRI_OK) status = answers_report(&s);
-  json_decref(s.results);
-  for (int64_t i = 0; i < s.questions.count && s.prompts != NULL; i++) tri_free(s.prompts[i].ids);
-  tri_free(s.prompts);
-  tri_generator_destroy(s.generator);
-  tri_device_destroy(s.device);
-  tri_pair_encoder_destroy(s.encoder);
-  tri_tokenizer_destroy(s.tokenizer);
-  tri_merged_close(&s.weights);
-  tri_asked_release(&s.questions);
+  session *s = NULL;
+  TRI_TRY(tri_alloc("a session", 1, sizeof *s, &s));
+  s->asked = asked;
+  s->results = json_array();
+  s->written = json_array();
+  tri_status status = answers_set_up(s);
+  if (status == TRI_OK) status = tri_texts_write(&s->texts, take_answer, s);
+  tri_log_progress_end();
+  if (status == TRI_OK) status = answers_report(s);
+  json_decref(s->results);
+  json_decref(s->written);
+  tri_texts_release(&s->texts);
+  tri_generation_close(&s->generation);
+  tri_free(s->prompts);
+  tri_asked_release(&s->questions);
+  tri_free(s);
   return status;
 }

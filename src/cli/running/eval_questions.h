@@ -15,6 +15,9 @@ typedef struct tri_eval_questions {
   bool all_checkpoints; /* evaluate all checkpoints of a run */
   const char *svg;      /* with all_checkpoints: path of a picture; or NULL */
   tri_answer_rule rule; /* by which answers are judged */
+  int64_t samples;      /* answers to each question */
+  double temperature;   /* of answers; below 0: 0 for one, 1 for several */
+  uint64_t seed;
 } tri_eval_questions;
 
 /* Evaluates which choice the model finds most likely, and prints the results. */

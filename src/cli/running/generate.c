@@ -208,7 +208,8 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   if (t->given->json) return print_json(&t->generation, text);
   if (text->streams) return TRI_OK;
   if (t->prompts.count > 1) printf("--- prompt %ld", (long)text->number + 1);
-  if (t->texts.samples > 1) printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sample + 1);
+  if (t->texts.samples > 1)
+    printf("%s sample %ld", t->prompts.count > 1 ? "," : "---", (long)text->sampling.sample + 1);
   fputs(" ---\n", stdout);
   fwrite(text->prompt, 1, text->prompt_bytes, stdout);
   fwrite(text->text.text, 1, text->text.bytes, stdout);
@@ -216,16 +217,12 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
   return TRI_OK;
 }
 
-static tri_status write_batch(generate_texts *t, int64_t first) {
-  const tri_written *texts = t->texts.list + first;
-  int64_t count = 0;
-  TRI_TRY(tri_texts_write(&t->texts, first, &count));
-  for (int64_t i = 0; i < count; i++) {
-    t->made += texts[i].made;
-    t->nameless += texts[i].nameless;
-    t->decoded += texts[i].decoded;
-    TRI_TRY(print_text(t, &texts[i]));
-  }
+static tri_status take_text(void *context, tri_written *text) {
+  generate_texts *t = context;
+  t->made += text->made;
+  t->nameless += text->nameless;
+  t->decoded += text->decoded;
+  TRI_TRY(print_text(t, text));
   return fflush(stdout) == 0 ? TRI_OK
                              : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
 }
@@ -252,7 +249,6 @@ static tri_status judge(const generate_texts *t) {
 }
 
 static tri_status write_texts(generate_texts *t) {
-  tri_status status = TRI_OK;
   const bool streams = t->texts.count == 1 && !t->given->json;
   const double begin_s = tri_clock_s();
   if (streams) {
@@ -260,7 +256,7 @@ static tri_status write_texts(generate_texts *t) {
     fwrite(t->texts.list[0].prompt, 1, t->texts.list[0].prompt_bytes, stdout);
     fflush(stdout);
   }
-  for (int64_t i = 0; i < t->texts.count && status == TRI_OK; i += t->texts.batch) status = write_batch(t, i);
+  const tri_status status = tri_texts_write(&t->texts, take_text, t);
   if (streams) fputc('\n', stdout);
   TRI_TRY(status);
   const double took_s = tri_clock_s() - begin_s;

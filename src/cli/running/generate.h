@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUNNING_GENERATE_H
 #define TRI_CLI_RUNNING_GENERATE_H
 
-#include "generation/generation.h"
+#include "generation/written.h"
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 

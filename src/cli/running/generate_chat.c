@@ -25,8 +25,7 @@ typedef struct chat {
   char turn_end[TRI_TURN_END_BYTES];
   const char *stops[TRI_MOST_STOPS];
   int num_stops;
-  tri_token_list held; /* what the generator has read */
-  bool forgot;         /* somebody has been told */
+  bool forgot; /* somebody has been told */
   bool terminal;
 } chat;
 
@@ -99,30 +98,13 @@ static tri_status begin_answer(chat *c, tri_written *out) {
   for (;;) {
     TRI_TRY(render_chat(c, out));
     const int64_t room = out->wanted < positions / 4 ? out->wanted : positions / 4;
-    if (out->tokens.count + room <= positions || !forget_oldest(c)) return TRI_OK;
+    if (out->prompt_tokens + room <= positions || !forget_oldest(c)) return TRI_OK;
     tri_written_release(out);
     *out = (tri_written){.prompt = NULL};
   }
 }
 
 /* ---- an answer --------------------------------------------------------------------------------------------------- */
-
-/* How many of the tokens the generator holds: all that it has, or none. */
-static int64_t tokens_held(const chat *c, const tri_written *answer) {
-  const tri_token_list *next = &answer->tokens;
-  const int64_t held = c->held.count;
-  if (held == 0 || held >= next->count || next->count > c->generation->positions) return 0;
-  return memcmp(c->held.ids, next->ids, (size_t)held * sizeof *next->ids) == 0 ? held : 0;
-}
-
-/* Of a text that outgrew the positions nothing is known of what the generator holds. */
-static void keep_held(chat *c, tri_written *answer) {
-  const int64_t held = tri_generator_length(c->generation->generator, 0);
-  tri_free(c->held.ids);
-  c->held = answer->tokens;
-  c->held.count = answer->tokens.count > c->generation->positions ? 0 : held;
-  answer->tokens = (tri_token_list){.ids = NULL};
-}
 
 static tri_status print_answer(const chat *c, const tri_written *answer) {
   if (!c->given->json) {
@@ -145,8 +127,7 @@ static tri_status answer_with(chat *c, tri_written *answer) {
   answer->text.stops = c->stops;
   answer->text.num_stops = c->num_stops;
   answer->streams = !c->given->json;
-  TRI_TRY(tri_generation_write(c->generation, answer, 1, tokens_held(c, answer)));
-  keep_held(c, answer);
+  TRI_TRY(tri_written_write(answer));
   TRI_TRY(print_answer(c, answer));
   return say(c, "assistant", answer->text.text, answer->text.bytes);
 }
@@ -182,13 +163,14 @@ static tri_status converse(chat *c) {
 static tri_status chat_set_up(chat *c) {
   tri_generation *g = c->generation;
   const tri_generate_arguments *given = c->given;
-  const int64_t most = given->context > 0 ? given->context : USUAL_POSITIONS, prompt = 1;
+  const int64_t most = given->context > 0 ? given->context : USUAL_POSITIONS;
   const int64_t positions = most < g->model.max_sequence ? most : g->model.max_sequence;
   TRI_TRY(chat_format(c));
   c->messages = json_array();
   if (c->messages == NULL) return out_of_memory();
   if (given->system != NULL) TRI_TRY(say(c, "system", given->system, strlen(given->system)));
-  TRI_TRY(tri_generation_load(g, 1, positions, &prompt));
+  const tri_runner_sizes sizes = tri_runner_sizes_for(1, positions);
+  TRI_TRY(tri_generation_load(g, &sizes));
   c->terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
   if (c->terminal) tri_log("write a message and a newline; /quit or the end of input (Ctrl-D) ends the conversation");
   return TRI_OK;
@@ -201,7 +183,6 @@ tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation
   c->generation = generation;
   tri_status status = chat_set_up(c);
   if (status == TRI_OK) status = converse(c);
-  tri_free(c->held.ids);
   json_decref(c->messages);
   tri_chat_session_destroy(c->session);
   tri_chat_format_release(&c->format);

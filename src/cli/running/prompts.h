@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUNNING_PROMPTS_H
 #define TRI_CLI_RUNNING_PROMPTS_H
 
-#include "generation/generation.h"
+#include "generation/written.h"
 
 /* Starts as {0}. */
 typedef struct tri_prompts {

@@ -1,0 +1,253 @@
+#include "generation/runner.h"
+
+#include "base/flight_recorder.h"
+#include "base/memory.h"
+#include "model/family.h"
+
+#include <omp.h>
+
+enum { USUAL_ROWS = 256, USUAL_LOGIT_ROWS = 64 };
+
+struct tri_runner {
+  tri_model model;
+  tri_device *device;
+  tri_dtype precision;
+  tri_runner_sizes sizes;
+  int64_t pages_each; /* of a sequence, at most */
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_executor *executor;
+  tri_kv_cache cache;
+  void *cache_memory;
+  size_t cache_bytes;
+  tri_device_event uploaded; /* the batch */
+  bool prepared;
+  void *logits; /* [logit_rows, vocab_size], host */
+
+  /* The run that is being made. */
+  tri_batch host;
+  int64_t rows, sequences;
+};
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t pages_of(int64_t positions) { return (positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS; }
+
+tri_runner_sizes tri_runner_sizes_for(int64_t sequences, int64_t positions) {
+  const int64_t all = positions > INT32_MAX / sequences ? INT32_MAX : sequences * positions;
+  const int64_t rows = smaller(larger(USUAL_ROWS, sequences), all);
+  return (tri_runner_sizes){.sequences = sequences,
+                            .positions = positions,
+                            .rows = rows,
+                            .logit_rows = smaller(larger(USUAL_LOGIT_ROWS, sequences), rows),
+                            .pages = positions > INT32_MAX / sequences ? INT32_MAX : sequences * pages_of(positions),
+                            .prompt = 1};
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t page_layer_bytes(const tri_model *model, tri_dtype precision) {
+  return 2 * (size_t)(TRI_PAGE_ROWS * model->num_kv_heads * model->head_dim) * tri_dtype_bytes(precision);
+}
+
+size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision) {
+  return page_layer_bytes(model, precision) * (size_t)model->num_layers;
+}
+
+static tri_status create_cache(tri_runner *runner) {
+  const tri_model *model = &runner->model;
+  const size_t layer_bytes = page_layer_bytes(model, runner->precision) * (size_t)runner->sizes.pages;
+  runner->cache.pages = runner->sizes.pages;
+  runner->cache.table_pages = runner->sizes.sequences * runner->pages_each;
+  runner->cache_bytes = layer_bytes * (size_t)model->num_layers;
+  TRI_TRY(
+      tri_alloc("the cache's layers", (size_t)model->num_layers, sizeof *runner->cache.layers, &runner->cache.layers));
+  TRI_TRY(tri_device_memory_create(runner->device, runner->cache_bytes, &runner->cache_memory));
+  for (int64_t layer = 0; layer < model->num_layers; layer++)
+    runner->cache.layers[layer] = (char *)runner->cache_memory + (size_t)layer * layer_bytes;
+  return TRI_OK;
+}
+
+static tri_status create_list(tri_runner *runner) {
+  const tri_runner_sizes *sizes = &runner->sizes;
+  tri_list_request list = tri_list_request_whole(&runner->model, TRI_LIST_GENERATE, 1, sizes->rows, runner->precision);
+  list.positions = sizes->positions;
+  list.slots = sizes->sequences;
+  list.logit_rows = sizes->logit_rows;
+  list.table_pages = sizes->sequences * runner->pages_each;
+  list.prompt = sizes->prompt;
+  return tri_model_operations(&runner->model, &list, &runner->list);
+}
+
+static size_t logits_bytes(const tri_runner *runner) {
+  const size_t count = (size_t)(runner->sizes.logit_rows * runner->model.vocab_size);
+  return count * tri_dtype_bytes(tri_dtype_wide(runner->precision));
+}
+
+static tri_status set_up(tri_runner *runner) {
+  TRI_TRY(tri_device_supports(runner->device, runner->precision));
+  TRI_TRY(tri_parameter_table_create(&runner->model, NULL, &runner->table));
+  TRI_TRY(create_list(runner));
+  const tri_memory_request request =
+      tri_memory_request_forward(&runner->list, runner->table->num_elements, &runner->device->description);
+  TRI_TRY(tri_executor_create(runner->table, &request, runner->device, NULL, &runner->executor));
+  tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
+  TRI_TRY(tri_alloc("logits", logits_bytes(runner), 1, &runner->logits));
+  return create_cache(runner);
+}
+
+static tri_status plan_bytes(tri_runner *runner, const tri_device *device, tri_runner_need *out) {
+  tri_memory_plan *plan = NULL;
+  TRI_TRY(tri_parameter_table_create(&runner->model, NULL, &runner->table));
+  TRI_TRY(create_list(runner));
+  const tri_memory_request request =
+      tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
+  TRI_TRY(tri_memory_plan_create(&request, &plan));
+  out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
+  out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes;
+  out->host_bytes = plan->host_bytes + logits_bytes(runner);
+  tri_memory_plan_destroy(plan);
+  return TRI_OK;
+}
+
+static tri_status make(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes, tri_runner **out) {
+  const int64_t pages_each = pages_of(sizes->positions);
+  if (sizes->sequences < 1 || pages_each > INT32_MAX / TRI_PAGE_ROWS / sizes->sequences ||
+      sizes->pages > INT32_MAX / TRI_PAGE_ROWS) {
+    return tri_fail(TRI_BAD_USAGE, "%ld sequences of %ld positions side by side are more than can be numbered",
+                    (long)sizes->sequences, (long)sizes->positions);
+  }
+  TRI_TRY(tri_alloc("a runner", 1, sizeof **out, out));
+  **out = (tri_runner){.model = *model, .precision = precision, .sizes = *sizes, .pages_each = pages_each};
+  return TRI_OK;
+}
+
+tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
+                           const tri_device *device, tri_runner_need *out) {
+  tri_runner *runner = NULL;
+  TRI_TRY(make(model, precision, sizes, &runner));
+  const tri_status status = plan_bytes(runner, device, out);
+  tri_runner_destroy(runner);
+  return status;
+}
+
+tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
+                             tri_device *device, tri_runner **out) {
+  tri_runner *runner = NULL;
+  TRI_TRY(make(model, precision, sizes, &runner));
+  runner->device = device;
+  const tri_status status = set_up(runner);
+  if (status != TRI_OK) {
+    tri_runner_destroy(runner);
+    return status;
+  }
+  *out = runner;
+  return TRI_OK;
+}
+
+void tri_runner_destroy(tri_runner *runner) {
+  if (runner == NULL) return;
+  if (runner->device != NULL) tri_device_memory_destroy(runner->device, runner->cache_memory, runner->cache_bytes);
+  tri_free(runner->cache.layers);
+  tri_free(runner->logits);
+  tri_executor_destroy(runner->executor);
+  tri_op_list_destroy(runner->list);
+  tri_parameter_table_destroy(runner->table);
+  tri_free(runner);
+}
+
+const tri_runner_sizes *tri_runner_sizes_of(const tri_runner *runner) { return &runner->sizes; }
+int tri_runner_threads(const tri_runner *runner) {
+  return runner->device->info.host_memory ? runner->device->description.threads : omp_get_max_threads();
+}
+tri_executor *tri_runner_executor(tri_runner *runner) { return runner->executor; }
+const tri_parameter_table *tri_runner_parameters(const tri_runner *runner) { return runner->table; }
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+tri_status tri_runner_begin(tri_runner *runner) {
+  const int64_t slices = runner->list->windows.count * runner->sizes.sequences;
+  if (!runner->prepared) TRI_TRY(tri_executor_prepare(runner->executor));
+  runner->prepared = true;
+  TRI_TRY(tri_device_event_wait(&runner->uploaded)); /* what host memory held before is there */
+  runner->host = tri_executor_host_batch(runner->executor, 0);
+  for (int64_t i = 0; i < slices; i++) runner->host.slices[i] = (tri_attention_slice){0};
+  runner->rows = runner->sequences = 0;
+  runner->cache.most_rows = runner->cache.positions = runner->cache.logit_rows = 0;
+  return TRI_OK;
+}
+
+static tri_status check_rows(const tri_runner *runner, const tri_runner_rows *rows) {
+  const tri_runner_sizes *sizes = &runner->sizes;
+  const bool fits = rows->count >= 1 && runner->rows + rows->count <= sizes->rows && rows->first >= 0 &&
+                    rows->first + rows->count <= sizes->positions && runner->sequences < sizes->sequences &&
+                    rows->logits <= rows->count && runner->cache.logit_rows + rows->logits <= sizes->logit_rows;
+  if (fits) return TRI_OK;
+  return tri_fail_internal("%ld rows from position %ld on, %ld of them with logits, do not fit into a run",
+                           (long)rows->count, (long)rows->first, (long)rows->logits);
+}
+
+tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows) {
+  const tri_op_windows *windows = &runner->list->windows;
+  const tri_batch *host = &runner->host;
+  const int64_t table = runner->sequences * runner->pages_each, keys = rows->first + rows->count;
+  TRI_TRY(check_rows(runner, rows));
+  for (int64_t i = 0; i < pages_of(keys); i++) host->pages[table + i] = rows->pages[i];
+  for (int64_t i = 0; i < rows->count; i++) {
+    const int64_t at = rows->first + i, row = runner->rows + i;
+    host->ids[row] = rows->ids[i];
+    host->positions[row] = (int32_t)at;
+    host->cache_rows[row] = rows->pages[at / TRI_PAGE_ROWS] * TRI_PAGE_ROWS + (int32_t)(at % TRI_PAGE_ROWS);
+  }
+  for (int64_t i = rows->count - rows->logits; i < rows->count; i++)
+    host->logit_rows[runner->cache.logit_rows++] = (int32_t)(runner->rows + i);
+  for (int64_t w = 0; w < windows->count; w++) {
+    tri_attention_slice *slice = &host->slices[w * runner->sizes.sequences + runner->sequences];
+    *slice = windows->tokens[w] > 0
+                 ? tri_slice_window(runner->rows, rows->count, table * TRI_PAGE_ROWS, keys, windows->tokens[w])
+                 : tri_slice_causal(runner->rows, rows->count, table * TRI_PAGE_ROWS, keys);
+  }
+  runner->sequences++;
+  runner->rows += rows->count;
+  runner->cache.most_rows = larger(runner->cache.most_rows, rows->count);
+  runner->cache.positions = larger(runner->cache.positions, keys);
+  return TRI_OK;
+}
+
+static tri_status forward(tri_runner *runner, tri_run *run) {
+  run->batch = 1;
+  run->sequence = runner->rows;
+  tri_executor_set_batch(runner->executor, 0, run);
+  run->cache = &runner->cache;
+  TRI_TRY(tri_executor_upload_batch(runner->executor, 0));
+  TRI_TRY(tri_queue_mark(runner->device->queue, &runner->uploaded));
+  return tri_executor_forward(runner->executor, 0, run);
+}
+
+tri_status tri_runner_run(tri_runner *runner, const void **logits) {
+  const tri_op_call *last = &runner->list->calls[runner->list->num_calls - 1];
+  const size_t row_bytes = (size_t)runner->model.vocab_size * tri_dtype_bytes(tri_dtype_wide(runner->precision));
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
+  tri_run run = tri_executor_run(runner->executor, 0, 0);
+  const uint64_t ticket = tri_recorder_begin(&record); /* a run that waits for its samples sees that they come */
+  tri_status status = forward(runner, &run);
+  if (status == TRI_OK && runner->cache.logit_rows > 0)
+    status = tri_queue_download_now(runner->device->queue, runner->logits, run.slots[last->outputs[0]],
+                                    (size_t)runner->cache.logit_rows * row_bytes);
+  tri_recorder_end(ticket);
+  *logits = runner->logits;
+  return status;
+}
+
+tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {
+  const size_t half = page_layer_bytes(&runner->model, runner->precision) / 2;
+  const size_t values = half * (size_t)runner->sizes.pages;
+  for (int64_t layer = 0; layer < runner->model.num_layers; layer++) {
+    char *base = runner->cache.layers[layer];
+    for (int part = 0; part < 2; part++) {
+      char *of = base + (part == 0 ? 0 : values);
+      TRI_TRY(tri_queue_move(runner->device->queue, of + (size_t)to * half, of + (size_t)from * half, half));
+    }
+  }
+  return TRI_OK;
+}

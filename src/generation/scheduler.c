@@ -1,0 +1,118 @@
+#include "generation/scheduler.h"
+
+#include <stddef.h>
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* A step so far. */
+typedef struct scheduling {
+  const tri_schedule_limits *limits;
+  tri_schedule_entry *entries;
+  int64_t count, oldest;                        /* the first that has a place; -1: none has */
+  int64_t rows, logit_rows, free_pages, places; /* that are left */
+} scheduling;
+
+static int64_t pages_for(const scheduling *s, int64_t positions) {
+  return (positions + s->limits->page_rows - 1) / s->limits->page_rows;
+}
+
+/* Of the entry's first `rows` unread tokens, those that have logits. */
+static int64_t logits_of(const tri_schedule_entry *e, int64_t rows) {
+  return larger(0, rows - larger(0, e->unread - e->wants_logits));
+}
+
+static int64_t pages_of(const scheduling *s, const tri_schedule_entry *e) {
+  return e->rows == 0 ? e->num_pages : larger(e->num_pages, pages_for(s, e->held + e->rows));
+}
+
+/* How many more rows the entry could get, of `most` in all. */
+static int64_t room_for(const scheduling *s, const tri_schedule_entry *e, int64_t most) {
+  const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
+  const int64_t rows = smaller(smaller(most, e->unread) - e->rows, smaller(s->rows, of_pages));
+  return larger(0, rows - larger(0, logits_of(e, e->rows + rows) - logits_of(e, e->rows) - s->logit_rows));
+}
+
+static void give(scheduling *s, tri_schedule_entry *e, int64_t rows) {
+  if (rows > 0) s->free_pages -= larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
+  s->rows -= rows;
+  s->logit_rows -= logits_of(e, e->rows + rows) - logits_of(e, e->rows);
+  e->rows += rows;
+}
+
+static void preempt(scheduling *s, tri_schedule_entry *e) {
+  for (int64_t i = 0; i < e->num_holds; i++) {
+    if (--s->limits->holders[e->pages[i]] == 0) s->free_pages++;
+  }
+  if (e->has_place) s->places++;
+  e->num_pages = e->num_holds = 0;
+  e->has_place = false;
+  e->preempted = true;
+}
+
+/* Who gives its pages to entry `number`: the last that arrived, if it is behind it or has nothing to read; anybody to
+ * the oldest. */
+static tri_schedule_entry *find_victim(const scheduling *s, int64_t number) {
+  for (int64_t i = s->count - 1; i >= 0; i--) {
+    tri_schedule_entry *e = &s->entries[i];
+    if (i == number || e->num_holds == 0 || e->rows > 0) continue;
+    if (i > number || number == s->oldest || e->unread == 0) return e;
+  }
+  return NULL;
+}
+
+/* A row at least, if others' pages can be had for it; else, where it holds another page to copy, it does without. */
+static void read_on(scheduling *s, int64_t number) {
+  tri_schedule_entry *e = &s->entries[number];
+  if (e->rows > 0 || e->preempted) return;
+  int64_t rows = room_for(s, e, 1);
+  while (rows == 0 && s->rows > 0 && s->logit_rows > 0) {
+    tri_schedule_entry *victim = find_victim(s, number);
+    if (victim == NULL && e->num_holds > e->num_pages) preempt(s, e);
+    if (victim == NULL) return;
+    preempt(s, victim);
+    rows = room_for(s, e, 1);
+  }
+  give(s, e, rows);
+}
+
+/* Once admitted it reads to its end, so what is read is to fit with a token behind it; the only one has all pages. */
+static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
+  return s->places > 0 && (alone || pages_for(s, e->held + e->unread + 1) - e->num_pages <= s->free_pages);
+}
+
+void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count) {
+  scheduling s = {limits, entries, count, -1, limits->rows, limits->logit_rows, limits->free_pages, limits->places};
+  for (int64_t i = 0; i < count; i++) {
+    entries[i].rows = 0;
+    entries[i].preempted = false;
+    s.places -= entries[i].has_place;
+    if (s.oldest < 0 && entries[i].has_place) s.oldest = i;
+  }
+  if (s.oldest >= 0) read_on(&s, s.oldest);
+  for (int64_t i = 0; i < count; i++) {
+    if (entries[i].has_place && entries[i].unread == 1) read_on(&s, i);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    if (!entries[i].has_place || entries[i].unread <= 1) continue;
+    const int64_t rows = room_for(&s, &entries[i], entries[i].unread);
+    if (rows > 0) give(&s, &entries[i], rows);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    tri_schedule_entry *e = &entries[i];
+    if (e->has_place || e->unread == 0) continue;
+    if (e->preempted || !may_begin(&s, e, s.oldest < 0)) break;
+    e->has_place = true;
+    s.places--;
+    if (s.oldest < 0) { /* the only one: what it needs, others give */
+      s.oldest = i;
+      read_on(&s, i);
+    }
+    const int64_t rows = room_for(&s, e, e->unread);
+    if (rows > 0) give(&s, e, rows);
+  }
+}
+
+bool tri_schedule_fits(int64_t positions, int64_t page_rows, int64_t pages) {
+  return (positions + page_rows - 1) / page_rows <= pages;
+}

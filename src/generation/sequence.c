@@ -1,0 +1,78 @@
+#include "generation/sequence.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+const char *tri_finish_name(tri_finish finish) {
+  switch (finish) {
+    case TRI_FINISH_NONE: return "none";
+    case TRI_FINISH_READ: return "read";
+    case TRI_FINISH_LENGTH: return "length";
+    case TRI_FINISH_END: return "end";
+    case TRI_FINISH_STOP: return "stop";
+    case TRI_FINISH_CANCELLED: return "cancelled";
+    case TRI_FINISH_FAILED: return "failed";
+  }
+  return "?";
+}
+
+const int32_t *tri_sequence_ids(const tri_sequence *sequence, int64_t *count) {
+  *count = sequence->count;
+  return sequence->ids;
+}
+
+int64_t tri_sequence_sampled(const tri_sequence *sequence) { return sequence->sampled; }
+tri_finish tri_sequence_finish(const tri_sequence *sequence) { return sequence->finish; }
+bool tri_sequence_has_slid(const tri_sequence *sequence) { return sequence->slid; }
+
+tri_status tri_sequence_append(tri_sequence *s, const int32_t *ids, int64_t count) {
+  if (s->count + count > s->capacity) {
+    const int64_t room = 2 * s->capacity + count + 64;
+    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *s->ids, &s->ids));
+    s->capacity = room;
+  }
+  if (count > 0) memcpy(s->ids + s->count, ids, (size_t)count * sizeof *ids);
+  s->count += count;
+  return TRI_OK;
+}
+
+tri_status tri_sequence_add_page(tri_sequence *s, int32_t page) {
+  if (s->num_pages == s->pages_room) {
+    const int64_t room = 2 * s->pages_room + 8;
+    TRI_TRY(tri_realloc("pages", (size_t)room, sizeof *s->pages, &s->pages));
+    s->pages_room = room;
+  }
+  s->pages[s->num_pages++] = page;
+  return TRI_OK;
+}
+
+/* The last first: of kept pages the earliest are of most use. */
+void tri_sequence_drop_pages(tri_sequence *s, tri_pages *pages) {
+  while (s->num_pages > 0) tri_pages_release(pages, s->pages[--s->num_pages]);
+  if (s->copied >= 0) tri_pages_release(pages, s->copied);
+  s->copied = -1;
+  s->held = s->kept = 0;
+  s->prefix = TRI_PREFIX_NONE;
+}
+
+void tri_sequence_slide(tri_sequence *s, tri_pages *pages, int64_t positions) {
+  const bool read = s->held > 0 || s->offset > 0;
+  if (s->target - s->offset <= positions) return;
+  s->offset = s->target - (read ? (positions + 1) / 2 : positions);
+  s->slid = true;
+  tri_sequence_drop_pages(s, pages);
+}
+
+/* Scores are of the last given tokens, each from the logits behind the one before it. */
+int64_t tri_sequence_wants_logits(const tri_sequence *s) {
+  const int64_t samples = s->options.wanted > 0 ? 1 : 0;
+  return s->sampled == 0 ? s->options.scored + samples : samples;
+}
+
+void tri_sequence_destroy(tri_sequence *s, tri_pages *pages) {
+  tri_sequence_drop_pages(s, pages);
+  tri_free(s->pages);
+  tri_free(s->ids);
+  tri_free(s);
+}

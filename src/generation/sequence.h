@@ -1,0 +1,38 @@
+/* A sequence of the generator: for generation/ only. */
+#ifndef TRI_GENERATION_SEQUENCE_H
+#define TRI_GENERATION_SEQUENCE_H
+
+#include "generation/generator.h"
+#include "generation/pages.h"
+
+struct tri_sequence {
+  tri_sequence_options options;
+  int32_t *ids; /* [count] */
+  int64_t count, capacity;
+  int64_t sampled;
+  int64_t target; /* tokens to read before the next is sampled, or all is done */
+  tri_finish finish;
+  bool slid;
+  int64_t place; /* in the generator's list */
+
+  /* What is read: tokens [offset, offset + held), at positions from 0 on. */
+  int64_t offset, held;
+  bool has_place;
+  int32_t *pages; /* [num_pages] */
+  int64_t num_pages, pages_room;
+  int64_t kept; /* full pages that others can find, or were found */
+  tri_prefix prefix;
+  int32_t copied; /* a page of another sequence, held, of which the last page is to be a copy; -1: none */
+};
+
+tri_status tri_sequence_append(tri_sequence *sequence, const int32_t *ids, int64_t count);
+tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
+/* Nothing is held any more. */
+void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
+/* Where it is longer than `positions`, it goes on from a later token. */
+void tri_sequence_slide(tri_sequence *sequence, tri_pages *pages, int64_t positions);
+/* Of the tokens that are left to read, how many, the last ones, have logits. */
+int64_t tri_sequence_wants_logits(const tri_sequence *sequence);
+void tri_sequence_destroy(tri_sequence *sequence, tri_pages *pages);
+
+#endif

@@ -1,0 +1,207 @@
+#include "generation/written.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/write_fault.h"
+#include "tokenizer/utf8.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static tri_status add_token(tri_token_list *list, int32_t id) {
+  if (list->count == list->capacity) {
+    const int64_t room = 2 * list->capacity + 64;
+    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *list->ids, &list->ids));
+    list->capacity = room;
+  }
+  list->ids[list->count++] = id;
+  return TRI_OK;
+}
+
+tri_status tri_prompt_encode(tri_encoder *encoder, const tri_prompt *prompt, tri_token_list *out) {
+  if (prompt->rendered) return tri_encoder_encode(encoder, prompt->text, prompt->bytes, 1, out);
+  return tri_encoder_encode_text(encoder, prompt->text, prompt->bytes, 1, out);
+}
+
+tri_status tri_written_begin(tri_generation *g, const tri_prompt *prompt, int64_t wanted, tri_written *out) {
+  const tri_generation_request *given = g->request;
+  const int32_t end = tri_tokenizer_end_of_text(g->tokenizer);
+  *out = (tri_written){.generation = g,
+                       .prompt = prompt->text,
+                       .prompt_bytes = prompt->bytes,
+                       .wanted = wanted,
+                       .sampling = g->sampling,
+                       .text = {.stops = given->stops, .num_stops = given->num_stops}};
+  TRI_TRY(tri_prompt_encode(g->encoder, prompt, &out->tokens));
+  if (out->tokens.count == 0 && end < 0) {
+    return tri_fail(TRI_BAD_USAGE, "generate: the prompt is empty; begin it with --prompt TEXT");
+  }
+  /* Nothing to begin with: the end of the text before. */
+  if (out->tokens.count == 0) TRI_TRY(add_token(&out->tokens, end));
+  out->prompt_tokens = out->tokens.count;
+  out->sampling.prompt = tri_sampling_prompt(out->tokens.ids, out->tokens.count);
+  return tri_decoder_create(g->tokenizer, prompt->bytes == 0, &out->decoder);
+}
+
+void tri_written_keep_last(tri_written *w, int64_t count) {
+  memmove(w->tokens.ids, w->tokens.ids + w->tokens.count - count, (size_t)count * sizeof *w->tokens.ids);
+  w->tokens.count = w->prompt_tokens = count;
+  w->sampling.prompt = tri_sampling_prompt(w->tokens.ids, count);
+}
+
+void tri_written_release(tri_written *written) {
+  tri_free(written->tokens.ids);
+  tri_free(written->sampled);
+  tri_free(written->prompt_scores);
+  tri_decoder_destroy(written->decoder);
+  tri_stop_text_release(&written->text);
+}
+
+static tri_status show(tri_written *w) {
+  if (!w->streams) return TRI_OK;
+  fwrite(w->text.text + w->shown, 1, w->text.certain - w->shown, stdout);
+  w->shown = w->text.certain;
+  return fflush(stdout) == 0 ? TRI_OK
+                             : tri_fail(TRI_IO_FAILED, "cannot write to standard output: %s", tri_write_fault(errno));
+}
+
+static tri_status take_piece(tri_written *w, const char *piece, size_t bytes) {
+  w->decoded += bytes;
+  TRI_TRY(tri_stop_text_add(&w->text, piece, bytes));
+  return bytes == 0 ? TRI_OK : show(w);
+}
+
+/* ---- what the generator tells ------------------------------------------------------------------------------------ */
+
+static tri_status note_sample(tri_written *w, const tri_sampled *sampled) {
+  const int64_t count = w->tokens.count - w->prompt_tokens;
+  if (!w->wish.log_prob && w->wish.likeliest == 0) return TRI_OK;
+  if (count == w->sampled_room) {
+    const int64_t room = 2 * w->sampled_room + 64;
+    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *w->sampled, &w->sampled));
+    w->sampled_room = room;
+  }
+  w->sampled[count] = *sampled;
+  return TRI_OK;
+}
+
+static bool ends_text(const tri_written *w, int32_t id) {
+  const tri_generation *g = w->generation;
+  for (int i = 0; i < g->num_ends; i++) {
+    if (g->ends[i] == id) return true;
+  }
+  return false;
+}
+
+static tri_status take_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+  tri_written *w = context;
+  const char *piece = NULL;
+  size_t bytes = 0;
+  (void)sequence;
+  TRI_TRY(note_sample(w, sampled));
+  TRI_TRY(add_token(&w->tokens, sampled->id));
+  if (ends_text(w, sampled->id)) return TRI_OK;
+  w->made++;
+  w->nameless += sampled->id >= tri_tokenizer_vocab_size(w->generation->tokenizer);
+  TRI_TRY(tri_decoder_next(w->decoder, sampled->id, &piece, &bytes));
+  TRI_TRY(take_piece(w, piece, bytes));
+  *stop = w->text.stop != NULL;
+  return TRI_OK;
+}
+
+/* With the beginning of a letter that the last tokens left unfinished. */
+static tri_status end_text(tri_written *w, tri_finish finish) {
+  const char *piece = NULL;
+  size_t bytes = 0;
+  tri_decoder_end(w->decoder, &piece, &bytes);
+  TRI_TRY(take_piece(w, piece, bytes));
+  w->finish = w->text.stop != NULL ? TRI_FINISH_STOP : finish;
+  tri_stop_text_end(&w->text);
+  return show(w);
+}
+
+static void say_slid(tri_generation *g) {
+  if (!g->slid && !g->request->quiet) {
+    tri_log("the text is longer than the %ld positions; it continues from its last tokens, at least %ld of them",
+            (long)g->positions, (long)(g->positions + 1) / 2);
+  }
+  g->slid = true;
+}
+
+static tri_status take_end(void *context, tri_sequence *sequence) {
+  tri_written *w = context;
+  if (tri_sequence_has_slid(sequence)) say_slid(w->generation);
+  const tri_finish finish = tri_sequence_finish(sequence);
+  tri_generator_cancel(w->generation->generator, sequence);
+  TRI_TRY(end_text(w, finish));
+  return w->done == NULL ? TRI_OK : w->done(w->context, w);
+}
+
+tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
+  const tri_generation *g = w->generation;
+  const tri_sequence_options options = {.sampling = w->sampling,
+                                        .ends = g->ends,
+                                        .num_ends = g->num_ends,
+                                        .wanted = w->wanted,
+                                        .wish = w->wish,
+                                        .scored = w->prompt_scores == NULL ? 0 : w->prompt_tokens - 1,
+                                        .scores = w->prompt_scores,
+                                        .observer = {.context = w, .token = take_token, .done = take_end}};
+  tri_sequence *sequence = NULL;
+  if (prompt != NULL) return tri_generator_fork(g->generator, prompt, &options, &sequence);
+  return tri_generator_begin(g->generator, w->tokens.ids, w->tokens.count, &options, &sequence);
+}
+
+tri_status tri_written_write(tri_written *w) {
+  bool more = true;
+  TRI_TRY(tri_written_start(w, NULL));
+  while (more && w->finish == TRI_FINISH_NONE) TRI_TRY(tri_generator_step(w->generation->generator, &more));
+  return TRI_OK;
+}
+
+/* ---- as JSON ----------------------------------------------------------------------------------------------------- */
+
+json_t *tri_json_text(const char *text, size_t bytes) {
+  static const char unknown[] = "\xEF\xBF\xBD"; /* U+FFFD */
+  char *clean = NULL;
+  size_t length = 0;
+  if (tri_alloc("a text", 3 * bytes + 1, 1, &clean) != TRI_OK) return NULL;
+  for (size_t at = 0; at < bytes;) {
+    const size_t valid = tri_utf8_valid_bytes(text + at, bytes - at);
+    memcpy(clean + length, text + at, valid);
+    length += valid;
+    at += valid;
+    if (at == bytes) break;
+    at += tri_utf8_invalid_bytes(text + at, bytes - at);
+    memcpy(clean + length, unknown, 3);
+    length += 3;
+  }
+  json_t *json = json_stringn(clean, length);
+  tri_free(clean);
+  return json;
+}
+
+json_t *tri_written_json(const tri_written *w) {
+  json_t *text = tri_json_text(w->text.text, w->text.bytes);
+  json_t *stop = w->text.stop == NULL ? json_null() : tri_json_text(w->text.stop, strlen(w->text.stop));
+  return json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
+                   tri_finish_name(w->finish), "stop", stop);
+}
+
+/* Of the checkpoint; null if the folder is not a checkpoint. */
+static json_t *json_of_step(const tri_generation *g) {
+  const tri_checkpoint_state *state = tri_checkpoint_get_state(g->weights.named);
+  return state == NULL ? json_null() : json_integer(state->step);
+}
+
+json_t *tri_generation_json(const tri_generation *g, const tri_written *w) {
+  json_t *line = json_pack("{s:o, s:I, s:I, s:o}", "step", json_of_step(g), "number", (json_int_t)w->number, "sample",
+                           (json_int_t)w->sampling.sample, "prompt", tri_json_text(w->prompt, w->prompt_bytes));
+  json_t *rest = tri_written_json(w);
+  const bool whole = line != NULL && rest != NULL && json_object_update(line, rest) == 0;
+  json_decref(rest);
+  if (whole) return line;
+  json_decref(line);
+  return NULL;
+}

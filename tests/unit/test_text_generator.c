@@ -1,0 +1,325 @@
+/* Writing text: a sequence's tokens and probabilities, to the bit, whatever comes beside it: arrivals, forks,
+ * continuations, cancelled ones, small pools in which sequences are preempted, pieces of any size, threads. */
+#include "check.h"
+
+#include "base/random.h"
+#include "generation/generator.h"
+
+#include <math.h>
+
+enum { MOST_TEXTS = 24, MOST_TOKENS = 190, PROMPTS = 3, VOCAB = 61, POSITIONS = 150 };
+
+static tri_model make_model(tri_family family, int64_t window) {
+  tri_model model = {.family = family,
+                     .num_layers = 2,
+                     .hidden_size = 32,
+                     .num_heads = 4,
+                     .num_kv_heads = family == TRI_FAMILY_LLAMA ? 2 : 4,
+                     .ffn_size = 48,
+                     .vocab_size = VOCAB,
+                     .max_sequence = POSITIONS,
+                     .window = window,
+                     .norm_eps = 1e-5,
+                     .init_std = 0.02,
+                     .rope_theta = 10000,
+                     .rope_scaling.factor = 1,
+                     .attention_bias = family == TRI_FAMILY_GPT2,
+                     .tied = true};
+  if (family == TRI_FAMILY_GPT2) model.ffn_size = model.num_kv_heads = 0;
+  CHECK_OK(tri_model_complete(&model));
+  return model;
+}
+
+typedef struct world {
+  tri_device *device;
+  tri_runner *runner;
+  tri_generator *generator;
+} world;
+
+static double uniform(uint64_t stream, uint64_t i) {
+  return tri_random_uniform(tri_random_stream(5, TRI_RANDOM_TEST, stream), i);
+}
+
+static int64_t below(uint64_t stream, uint64_t i, int64_t end) { return (int64_t)(uniform(stream, i) * (double)end); }
+
+static world make_world(const char *kind, int threads, tri_dtype type, const tri_model *model,
+                        const tri_runner_sizes *sizes) {
+  world w = {0};
+  CHECK_OK(tri_device_create(kind, threads, &w.device));
+  CHECK_OK(tri_runner_create(model, type, sizes, w.device, &w.runner));
+  CHECK_OK(tri_generator_create(model, type, w.runner, &w.generator));
+  const int64_t count = tri_runner_parameters(w.runner)->num_elements;
+  void *values = tri_executor_values(tri_runner_executor(w.runner));
+  for (int64_t i = 0; i < count; i++) {
+    const double value = (uniform(1, (uint64_t)i) - 0.5) * 0.8;
+    if (type == TRI_FP64) {
+      ((double *)values)[i] = value;
+    } else {
+      ((float *)values)[i] = (float)value;
+    }
+  }
+  return w;
+}
+
+static void free_world(world *w) {
+  tri_generator_destroy(w->generator);
+  tri_runner_destroy(w->runner);
+  tri_device_destroy(w->device);
+}
+
+/* What is asked of a text, and what came of it. */
+typedef struct text {
+  int64_t prompt, wanted, arrival, scored;
+  uint64_t sample;
+  int64_t cancelled; /* after that many tokens; 0: never */
+  int32_t ids[MOST_TOKENS];
+  tri_sequence *sequence;
+  world *in;
+  int32_t made[MOST_TOKENS];
+  double log_probs[MOST_TOKENS], sampled[MOST_TOKENS], scores[MOST_TOKENS];
+  int64_t count;
+  tri_finish finish;
+} text;
+
+static tri_status take_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+  text *t = context;
+  (void)sequence;
+  t->made[t->count] = sampled->id;
+  t->log_probs[t->count] = sampled->log_prob;
+  t->sampled[t->count++] = sampled->sampled_log_prob;
+  *stop = sampled->id == 7;
+  return TRI_OK;
+}
+
+static tri_status take_end(void *context, tri_sequence *sequence) {
+  text *t = context;
+  t->finish = tri_sequence_finish(sequence);
+  tri_generator_cancel(t->in->generator, sequence);
+  t->sequence = NULL;
+  return TRI_OK;
+}
+
+static tri_sequence_options options_of(text *t) {
+  static const int32_t ends[] = {3};
+  return (tri_sequence_options){.sampling = {.temperature = t->sample % 3 == 0 ? 0 : 0.9,
+                                             .top_k = t->sample % 3 == 1 ? 9 : 0,
+                                             .top_p = 1,
+                                             .repetition_penalty = t->sample % 2 == 0 ? 1 : 1.2,
+                                             .seed = 4,
+                                             .prompt = (uint64_t)t->prompt,
+                                             .sample = t->sample},
+                                .ends = ends,
+                                .num_ends = 1,
+                                .wanted = t->wanted,
+                                .wish = {.log_prob = true},
+                                .scored = t->scored,
+                                .scores = t->scores,
+                                .observer = {.context = t, .token = take_token, .done = take_end}};
+}
+
+/* Prompts of a few kinds, some the same, some with the same beginning. */
+static void draw_texts(text *texts, uint64_t seed) {
+  memset(texts, 0, MOST_TEXTS * sizeof *texts);
+  for (uint64_t i = 0; i < MOST_TEXTS; i++) {
+    const int64_t kind = below(100 + seed, 10 * i, PROMPTS), length = 1 + below(100 + seed, 10 * i + 1, 140);
+    texts[i].prompt = length;
+    texts[i].wanted = 1 + below(100 + seed, 10 * i + 2, 40);
+    texts[i].arrival = below(100 + seed, 10 * i + 3, 30);
+    texts[i].sample = (uint64_t)below(100 + seed, 10 * i + 4, 5);
+    texts[i].cancelled = uniform(100 + seed, 10 * i + 5) < 0.2 ? 1 + below(100 + seed, 10 * i + 6, 9) : 0;
+    texts[i].scored = uniform(100 + seed, 10 * i + 7) < 0.3 ? below(100 + seed, 10 * i + 8, length) : 0;
+    for (int64_t j = 0; j < length; j++)
+      texts[i].ids[j] = (int32_t)below(200 + (uint64_t)kind, (uint64_t)j, VOCAB);
+  }
+}
+
+static void run_alone(const char *kind, tri_dtype type, const tri_model *model, text *t) {
+  const tri_runner_sizes sizes = tri_runner_sizes_for(1, POSITIONS);
+  world w = make_world(kind, 1, type, model, &sizes);
+  const tri_sequence_options options = options_of(t);
+  t->in = &w;
+  CHECK_OK(tri_generator_begin(w.generator, t->ids, t->prompt, &options, &t->sequence));
+  CHECK_OK(tri_generator_run(w.generator));
+  free_world(&w);
+}
+
+/* All of them, in runs of few rows, in few pages, beginning when they arrive. */
+static void run_together(const char *kind, tri_dtype type, const tri_model *model, text *texts, uint64_t seed) {
+  tri_runner_sizes sizes = tri_runner_sizes_for(1 + below(300, 10 * seed, 6), POSITIONS);
+  sizes.rows = sizes.sequences + below(300, 10 * seed + 1, 90);
+  sizes.logit_rows = sizes.sequences + below(300, 10 * seed + 2, sizes.rows - sizes.sequences + 1);
+  sizes.pages = 3 + below(300, 10 * seed + 3, 8);
+  world w = make_world(kind, 1 + (int)below(300, 10 * seed + 4, 3), type, model, &sizes);
+  bool more = true;
+  for (int64_t now = 0; more || now < 40; now++) {
+    for (int i = 0; i < MOST_TEXTS; i++) {
+      if (texts[i].arrival != now) continue;
+      const tri_sequence_options options = options_of(&texts[i]);
+      texts[i].in = &w;
+      CHECK_OK(tri_generator_begin(w.generator, texts[i].ids, texts[i].prompt, &options, &texts[i].sequence));
+    }
+    CHECK_OK(tri_generator_step(w.generator, &more));
+    for (int i = 0; i < MOST_TEXTS; i++) {
+      text *t = &texts[i];
+      if (t->sequence == NULL || t->cancelled == 0 || t->count < t->cancelled) continue;
+      tri_generator_cancel(w.generator, t->sequence);
+      t->sequence = NULL;
+    }
+  }
+  const tri_generator_counts counts = tri_generator_count(w.generator);
+  assert_int_equal(counts.sequences, 0);
+  assert_int_equal(counts.free_pages, sizes.pages);
+  free_world(&w);
+}
+
+static void compare(const text *got, const text *wanted) {
+  const size_t count = (size_t)got->count;
+  if (got->cancelled == 0) {
+    assert_int_equal(got->count, wanted->count);
+    assert_int_equal(got->finish, wanted->finish);
+  }
+  assert_true(got->count <= wanted->count);
+  assert_memory_equal(got->made, wanted->made, count * sizeof *got->made);
+  assert_memory_equal(got->log_probs, wanted->log_probs, count * sizeof *got->log_probs);
+  assert_memory_equal(got->sampled, wanted->sampled, count * sizeof *got->sampled);
+  if (got->count > 0) assert_memory_equal(got->scores, wanted->scores, sizeof got->scores);
+}
+
+static void check_bits(const char *kind, tri_dtype type, tri_family family, int64_t window, uint64_t seed) {
+  const tri_model model = make_model(family, window);
+  text *texts = calloc(MOST_TEXTS, sizeof *texts), *alone = calloc(MOST_TEXTS, sizeof *alone);
+  draw_texts(texts, seed);
+  memcpy(alone, texts, MOST_TEXTS * sizeof *texts);
+  run_together(kind, type, &model, texts, seed);
+  for (int i = 0; i < MOST_TEXTS; i++) {
+    run_alone(kind, type, &model, &alone[i]);
+    compare(&texts[i], &alone[i]);
+  }
+  free(texts);
+  free(alone);
+}
+
+static void test_bits(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < 12; seed++) {
+    check_bits("cpu", TRI_FP32, TRI_FAMILY_GPT2, 0, seed);
+    check_bits("cpu", TRI_BF16, TRI_FAMILY_LLAMA, seed % 2 == 0 ? 0 : 37, seed + 20);
+  }
+  check_bits("cpu:baseline", TRI_FP32, TRI_FAMILY_LLAMA, 50, 41);
+  check_bits("reference", TRI_FP64, TRI_FAMILY_LLAMA, 0, 42);
+}
+
+/* ---- forks and continuations ------------------------------------------------------------------------------------- */
+
+/* A prompt that is read once and forked, and an answer that is continued, beside one piece. */
+static void test_forks(void **state) {
+  (void)state;
+  const tri_model model = make_model(TRI_FAMILY_LLAMA, 0);
+  for (int64_t length = 1; length < 140; length += length < 60 ? 23 : 1 + length % 5) {
+    tri_runner_sizes sizes = tri_runner_sizes_for(3, POSITIONS);
+    sizes.pages = length % 2 == 0 ? 9 : 4;
+    world w = make_world("cpu", 2, TRI_FP32, &model, &sizes);
+    text texts[4] = {{0}}, alone[4];
+    tri_sequence *prompt = NULL;
+    for (uint64_t i = 0; i < 4; i++) {
+      texts[i] = (text){.prompt = length, .wanted = 9, .sample = i};
+      for (int64_t j = 0; j < length; j++) texts[i].ids[j] = (int32_t)below(200, (uint64_t)j, VOCAB);
+    }
+    memcpy(alone, texts, sizeof texts);
+    CHECK_OK(tri_generator_begin(w.generator, texts[0].ids, length, &(tri_sequence_options){0}, &prompt));
+    CHECK_OK(tri_generator_run(w.generator));
+    assert_int_equal(tri_sequence_finish(prompt), TRI_FINISH_READ);
+    const int64_t read = tri_generator_count(w.generator).rows;
+    for (int i = 0; i < 4; i++) {
+      const tri_sequence_options options = options_of(&texts[i]);
+      texts[i].in = &w;
+      CHECK_OK(tri_generator_fork(w.generator, prompt, &options, &texts[i].sequence));
+    }
+    CHECK_OK(tri_generator_run(w.generator));
+    if (sizes.pages == 9) assert_true(tri_generator_count(w.generator).rows - read <= 4 * 9); /* none is read again */
+    for (int i = 0; i < 4; i++) {
+      run_alone("cpu", TRI_FP32, &model, &alone[i]);
+      compare(&texts[i], &alone[i]);
+    }
+    /* The prompt goes on: with the first text's tokens, all of whose probabilities are asked for. */
+    double scores[MOST_TOKENS] = {0};
+    const text *first = &texts[0];
+    if (first->count > 0) {
+      CHECK_OK(tri_generator_extend(w.generator, prompt, first->made, first->count,
+                                    &(tri_sequence_options){.scored = first->count, .scores = scores}));
+      CHECK_OK(tri_generator_run(w.generator));
+      assert_memory_equal(scores, first->log_probs, (size_t)first->count * sizeof *scores);
+    }
+    tri_generator_cancel(w.generator, prompt);
+    free_world(&w);
+  }
+}
+
+/* ---- bad input --------------------------------------------------------------------------------------------------- */
+
+static void test_refusals(void **state) {
+  (void)state;
+  const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
+  tri_runner_sizes sizes = tri_runner_sizes_for(2, POSITIONS);
+  sizes.pages = 1;
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  tri_sequence *s = NULL;
+  const int32_t ids[70] = {0}, beyond[] = {1, VOCAB};
+  CHECK_FAILS(tri_generator_begin(w.generator, ids, 70, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
+              "a sequence of 70 tokens and 9 to be written takes 79 positions, and the cache has 1 pages of 64");
+  CHECK_FAILS(tri_generator_begin(w.generator, beyond, 2, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
+              "token 1 is 61, and the model's vocabulary has 0 to 60");
+  CHECK_FAILS(tri_generator_begin(w.generator, ids, 0, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
+              "a sequence of no tokens");
+  CHECK_FAILS(tri_generator_begin(w.generator, ids, 5, &(tri_sequence_options){.scored = 5}, &s), TRI_BAD_USAGE,
+              "5 tokens of 5 cannot be scored");
+  assert_null(s);
+  assert_int_equal(tri_generator_count(w.generator).free_pages, 1);
+  free_world(&w);
+}
+
+/* Many texts, a third of them cancelled: all is as it was. */
+static void test_nothing_is_left(void **state) {
+  (void)state;
+  const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
+  tri_runner_sizes sizes = tri_runner_sizes_for(8, POSITIONS);
+  sizes.pages = 14;
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  enum { ALL = 3000, WAITING = 20 };
+  text *texts = calloc(WAITING, sizeof *texts);
+  int64_t begun = 0;
+  bool more = true;
+  while (more || begun < ALL) {
+    for (int i = 0; i < WAITING && begun < ALL; i++) {
+      text *t = &texts[i];
+      if (t->sequence != NULL) continue;
+      *t = (text){.prompt = 1 + below(400, (uint64_t)begun, 80), .wanted = 1 + below(401, (uint64_t)begun, 6),
+                  .sample = (uint64_t)begun, .cancelled = begun % 3 == 0 ? 1 + begun % 4 : 0, .in = &w};
+      for (int64_t j = 0; j < t->prompt; j++) t->ids[j] = (int32_t)below(402, (uint64_t)(begun + j), VOCAB);
+      const tri_sequence_options options = options_of(t);
+      CHECK_OK(tri_generator_begin(w.generator, t->ids, t->prompt, &options, &t->sequence));
+      begun++;
+    }
+    CHECK_OK(tri_generator_step(w.generator, &more));
+    for (int i = 0; i < WAITING; i++) {
+      if (texts[i].sequence == NULL || texts[i].cancelled == 0 || texts[i].count < texts[i].cancelled) continue;
+      tri_generator_cancel(w.generator, texts[i].sequence);
+      texts[i].sequence = NULL;
+    }
+  }
+  const tri_generator_counts counts = tri_generator_count(w.generator);
+  assert_int_equal(counts.sequences, 0);
+  assert_int_equal(counts.free_pages, sizes.pages);
+  free(texts);
+  free_world(&w);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_forks),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_nothing_is_left),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
