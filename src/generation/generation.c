@@ -1,7 +1,6 @@
 #include "generation/generation.h"
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "data/same_tokenizer.h"
 #include "engine/weights.h"
 #include "generation/generation_settings.h"

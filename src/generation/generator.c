@@ -172,7 +172,7 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
 }
 
 /* Full pages are shared; of the last one a copy is made when the other begins to read. */
-static tri_status share(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
+static tri_status share_pages(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
   const int64_t whole = from->held / TRI_PAGE_ROWS;
   for (int64_t i = 0; i < whole; i++) {
     TRI_TRY(tri_sequence_add_page(to, from->pages[i]));
@@ -195,7 +195,7 @@ tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const 
   tri_sequence *s = NULL;
   if (from->finish == TRI_FINISH_NONE) return tri_fail_internal("a fork of a sequence that has not come to its end");
   tri_status status = create_sequence(from->ids, from->count, &s);
-  if (status == TRI_OK) status = share(g, from, s);
+  if (status == TRI_OK) status = share_pages(g, from, s);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
   if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);

@@ -7,7 +7,7 @@
 
 /* Numbers of pages link lists; -1 ends one. */
 typedef struct page_state {
-  int32_t before, after;  /* among those that nobody holds, by when they were released */
+  int32_t before, after;  /* among unused ones, by when they were released */
   int32_t next_in_bucket; /* of kept ones */
   bool kept;
   tri_prefix parent, prefix; /* kept: of its beginning, and of its end */
@@ -20,7 +20,7 @@ struct tri_pages {
   int32_t *ids;      /* [count, rows]: of kept ones */
   int32_t *buckets;  /* [num_buckets], a power of 2 */
   uint64_t num_buckets;
-  int32_t oldest, newest; /* of those that nobody holds: the first to be given out again */
+  int32_t oldest, newest; /* of unused ones: the first to be given out again */
   tri_prefix last_prefix;
 };
 
@@ -63,7 +63,7 @@ int64_t tri_pages_count(const tri_pages *p) { return p->count; }
 int64_t tri_pages_free(const tri_pages *p) { return p->free; }
 const int32_t *tri_pages_holders(const tri_pages *p) { return p->holders; }
 
-/* ---- those that nobody holds ------------------------------------------------------------------------------------- */
+/* ---- unused pages ------------------------------------------------------------------------------------- */
 
 static void unlink_page(tri_pages *p, int32_t page) {
   const page_state *s = &p->state[page];

@@ -1,9 +1,9 @@
 /* The pool of pages of keys and values: who holds which page, and which full pages hold what, so that a text that
  * begins like an earlier one reads what is new alone.
  *
- * A page belongs to everybody that holds it. One that is full may be kept: it is then found by the tokens of its
- * positions and by the page before it, as long as nobody needs its place. Pages that nobody holds are given out again,
- * those that hold nothing first, then of the kept ones the one that was released longest ago. Nothing here is device
+ * A page belongs to all that hold it. One that is full may be kept: it is then found by the tokens of its
+ * positions and by the page before it, as long as its place is not needed. Unused pages are given out again,
+ * the empty ones first, then of the kept ones the one that was released longest ago. Nothing here is device
  * memory: a page is a number. */
 #ifndef TRI_GENERATION_PAGES_H
 #define TRI_GENERATION_PAGES_H
@@ -20,12 +20,12 @@ tri_status tri_pages_create(int64_t count, int64_t rows, tri_pages **out);
 void tri_pages_destroy(tri_pages *pages);
 
 int64_t tri_pages_count(const tri_pages *pages);
-/* Those that nobody holds. */
+/* Unused ones. */
 int64_t tri_pages_free(const tri_pages *pages);
 /* By how many a page is held: [count]. */
 const int32_t *tri_pages_holders(const tri_pages *pages);
 
-/* A page that nobody holds, now held once; -1 if there is none. What it held is forgotten. */
+/* An unused page, now held once; -1 if there is none. What it held is forgotten. */
 int32_t tri_pages_take(tri_pages *pages);
 void tri_pages_hold(tri_pages *pages, int32_t page);
 void tri_pages_release(tri_pages *pages, int32_t page);

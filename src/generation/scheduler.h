@@ -30,11 +30,11 @@ typedef struct tri_schedule_limits {
   int64_t rows, logit_rows; /* of a step, at most */
   int64_t places;           /* sequences that are read in turns, <= logit_rows */
   int64_t page_rows;        /* positions of a page */
-  int64_t free_pages;       /* that nobody holds */
+  int64_t free_pages;       /* that are unused */
   int32_t *holders;         /* [pages]: by how many a page is held; scratch, changed as sequences are preempted */
 } tri_schedule_limits;
 
-/* Decides for all entries. Where nobody has a row, somebody was preempted, and the next decision gives some. */
+/* Decides for all entries. Where none has a row, one was preempted, and the next decision gives some. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
 /* Whether a sequence of that many positions can ever be read by itself in that many pages. */

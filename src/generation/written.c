@@ -94,7 +94,7 @@ static bool ends_text(const tri_written *w, int32_t id) {
   return false;
 }
 
-static tri_status take_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
+static tri_status take_written_token(void *context, tri_sequence *sequence, const tri_sampled *sampled, bool *stop) {
   tri_written *w = context;
   const char *piece = NULL;
   size_t bytes = 0;
@@ -129,7 +129,7 @@ static void say_slid(tri_generation *g) {
   g->slid = true;
 }
 
-static tri_status take_end(void *context, tri_sequence *sequence) {
+static tri_status end_written(void *context, tri_sequence *sequence) {
   tri_written *w = context;
   if (tri_sequence_has_slid(sequence)) say_slid(w->generation);
   const tri_finish finish = tri_sequence_finish(sequence);
@@ -147,7 +147,7 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .wish = w->wish,
                                         .scored = w->prompt_scores == NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
-                                        .observer = {.context = w, .token = take_token, .done = take_end}};
+                                        .observer = {.context = w, .token = take_written_token, .done = end_written}};
   tri_sequence *sequence = NULL;
   if (prompt != NULL) return tri_generator_fork(g->generator, prompt, &options, &sequence);
   return tri_generator_begin(g->generator, w->tokens.ids, w->tokens.count, &options, &sequence);

@@ -128,8 +128,7 @@ static void draw_texts(text *texts, uint64_t seed) {
     texts[i].sample = (uint64_t)below(100 + seed, 10 * i + 4, 5);
     texts[i].cancelled = uniform(100 + seed, 10 * i + 5) < 0.2 ? 1 + below(100 + seed, 10 * i + 6, 9) : 0;
     texts[i].scored = uniform(100 + seed, 10 * i + 7) < 0.3 ? below(100 + seed, 10 * i + 8, length) : 0;
-    for (int64_t j = 0; j < length; j++)
-      texts[i].ids[j] = (int32_t)below(200 + (uint64_t)kind, (uint64_t)j, VOCAB);
+    for (int64_t j = 0; j < length; j++) texts[i].ids[j] = (int32_t)below(200 + (uint64_t)kind, (uint64_t)j, VOCAB);
   }
 }
 
@@ -293,8 +292,11 @@ static void test_nothing_is_left(void **state) {
     for (int i = 0; i < WAITING && begun < ALL; i++) {
       text *t = &texts[i];
       if (t->sequence != NULL) continue;
-      *t = (text){.prompt = 1 + below(400, (uint64_t)begun, 80), .wanted = 1 + below(401, (uint64_t)begun, 6),
-                  .sample = (uint64_t)begun, .cancelled = begun % 3 == 0 ? 1 + begun % 4 : 0, .in = &w};
+      *t = (text){.prompt = 1 + below(400, (uint64_t)begun, 80),
+                  .wanted = 1 + below(401, (uint64_t)begun, 6),
+                  .sample = (uint64_t)begun,
+                  .cancelled = begun % 3 == 0 ? 1 + begun % 4 : 0,
+                  .in = &w};
       for (int64_t j = 0; j < t->prompt; j++) t->ids[j] = (int32_t)below(402, (uint64_t)(begun + j), VOCAB);
       const tri_sequence_options options = options_of(t);
       CHECK_OK(tri_generator_begin(w.generator, t->ids, t->prompt, &options, &t->sequence));
