@@ -117,12 +117,13 @@ static tri_status check(const tri_generator *g, const tri_sequence *s, const tri
                     (long)g->vocab_size - 1);
   }
   if (s->count < 1) return tri_fail(TRI_BAD_USAGE, "a sequence of no tokens: nothing follows from nothing");
-  if (options->scored >= s->count || options->scored + (options->wanted > 0 ? 1 : 0) > g->sizes.positions)
+  if (options->scored > 0 && s->count > g->sizes.positions + (options->wanted > 0 ? 0 : 1))
+    return tri_fail(TRI_BAD_USAGE,
+                    "%ld tokens whose log-probabilities are asked for are longer than the %ld positions there are",
+                    (long)s->count, (long)g->sizes.positions);
+  if (options->scored >= s->count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
                     (long)options->scored, (long)s->count);
-  if (options->scored > 0 && s->count - 1 > g->sizes.positions)
-    return tri_fail(TRI_BAD_USAGE, "a sequence of %ld tokens to score is longer than the %ld positions", (long)s->count,
-                    (long)g->sizes.positions);
   if (tri_schedule_fits(longest, TRI_PAGE_ROWS, g->sizes.pages)) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
                   "a sequence of %ld tokens and %ld to be written takes %ld positions, and the cache has %ld pages of "

@@ -17,6 +17,7 @@ tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *
     text->wish = request->wish;
     if (request->prompt_scores && i % samples == 0 && text->prompt_tokens > 1)
       TRI_TRY(tri_alloc("scores", (size_t)text->prompt_tokens - 1, sizeof *text->prompt_scores, &text->prompt_scores));
+    text->prompt_log_probs = out->list[i - i % samples].prompt_scores;
   }
   return TRI_OK;
 }

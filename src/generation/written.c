@@ -1,5 +1,6 @@
 #include "generation/written.h"
 
+#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/write_fault.h"
@@ -145,7 +146,7 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .num_ends = g->num_ends,
                                         .wanted = w->wanted,
                                         .wish = w->wish,
-                                        .scored = w->prompt_scores == NULL ? 0 : w->prompt_tokens - 1,
+                                        .scored = w->prompt_scores == NULL || prompt != NULL ? 0 : w->prompt_tokens - 1,
                                         .scores = w->prompt_scores,
                                         .observer = {.context = w, .token = take_written_token, .done = end_written}};
   tri_sequence *sequence = NULL;
@@ -182,11 +183,59 @@ json_t *tri_json_text(const char *text, size_t bytes) {
   return json;
 }
 
+static json_t *json_of_ids(const int32_t *ids, int64_t count) {
+  json_t *out = json_array();
+  for (int64_t i = 0; i < count; i++) json_array_append_new(out, json_integer(ids[i]));
+  return out;
+}
+
+/* Of the first token of a prompt nothing is known. */
+static json_t *json_of_prompt_scores(const tri_written *w) {
+  json_t *out = json_array();
+  json_array_append_new(out, json_null());
+  for (int64_t i = 0; i + 1 < w->prompt_tokens; i++)
+    json_array_append_new(out, tri_json_number(w->prompt_log_probs[i]));
+  return out;
+}
+
+static json_t *json_of_likeliest(const tri_written *w, const tri_sampled *sampled) {
+  json_t *out = json_array();
+  for (int64_t i = 0; i < w->wish.likeliest && i < w->generation->model.vocab_size; i++) {
+    const tri_likely *likely = &sampled->likeliest[i];
+    size_t bytes = 0;
+    const char *token = tri_tokenizer_token(w->generation->tokenizer, likely->id, &bytes);
+    json_array_append_new(out, json_pack("{s:i, s:o, s:o}", "id", (int)likely->id, "token",
+                                         token == NULL ? json_null() : tri_json_text(token, bytes), "logprob",
+                                         tri_json_number(likely->log_prob)));
+  }
+  return out;
+}
+
+static json_t *json_of_log_probs(const tri_written *w) {
+  json_t *model = json_array(), *sampled = json_array(), *top = json_array();
+  for (int64_t i = 0; i < w->tokens.count - w->prompt_tokens; i++) {
+    json_array_append_new(model, tri_json_number(w->sampled[i].log_prob));
+    json_array_append_new(sampled, tri_json_number(w->sampled[i].sampled_log_prob));
+    if (w->wish.likeliest > 0) json_array_append_new(top, json_of_likeliest(w, &w->sampled[i]));
+  }
+  json_t *out = json_pack("{s:o, s:o}", "model", model, "sampled", sampled);
+  if (w->prompt_log_probs != NULL || w->prompt_tokens == 1)
+    json_object_set_new(out, "prompt", json_of_prompt_scores(w));
+  json_object_set(out, "top", w->wish.likeliest > 0 ? top : json_null());
+  json_decref(top);
+  return out;
+}
+
 json_t *tri_written_json(const tri_written *w) {
   json_t *text = tri_json_text(w->text.text, w->text.bytes);
   json_t *stop = w->text.stop == NULL ? json_null() : tri_json_text(w->text.stop, strlen(w->text.stop));
-  return json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
-                   tri_finish_name(w->finish), "stop", stop);
+  json_t *out = json_pack("{s:o, s:I, s:s, s:o}", "text", text, "tokens", (json_int_t)w->made, "finish",
+                          tri_finish_name(w->finish), "stop", stop);
+  if (out == NULL || !w->wish.log_prob) return out;
+  json_object_set_new(out, "prompt_ids", json_of_ids(w->tokens.ids, w->prompt_tokens));
+  json_object_set_new(out, "ids", json_of_ids(w->tokens.ids + w->prompt_tokens, w->tokens.count - w->prompt_tokens));
+  json_object_set_new(out, "logprobs", json_of_log_probs(w));
+  return out;
 }
 
 /* Of the checkpoint; null if the folder is not a checkpoint. */

@@ -14,12 +14,6 @@ typedef struct tri_prompt {
   bool rendered; /* by a chat template */
 } tri_prompt;
 
-/* A token of a text. */
-typedef struct tri_written_token {
-  tri_sampled sampled;
-  size_t begin; /* where its bytes begin among those of all tokens */
-} tri_written_token;
-
 typedef struct tri_written tri_written;
 struct tri_written {
   tri_generation *generation;
@@ -35,7 +29,9 @@ struct tri_written {
   tri_sampling_wish wish; /* of each token */
   tri_sampled *sampled;   /* [tokens.count - prompt_tokens], where there is a wish */
   int64_t sampled_room;
-  double *prompt_scores; /* [prompt_tokens - 1]: log-probabilities of the prompt's tokens; NULL: not asked for */
+  double *prompt_scores; /* [prompt_tokens - 1]: log-probabilities of the prompt's tokens but the first, which it reads
+                            itself; NULL: it does not */
+  const double *prompt_log_probs; /* the same, its own or those of the prompt's first sample */
   tri_decoder *decoder;
   tri_stop_text text;
   size_t shown; /* bytes of it */
@@ -63,7 +59,9 @@ tri_status tri_written_write(tri_written *written);
 /* A line of samples.jsonl: {"step", "number", "sample", "prompt"} and what tri_written_json has; the step is the
  * checkpoint's, and null if the folder is not one. NULL if there is no memory. */
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
-/* {"text", "tokens", "finish"} and, where one ended it, "stop": bytes that are not UTF-8 are U+FFFD in it. */
+/* {"text", "tokens", "finish", "stop"}: bytes that are not UTF-8 are U+FFFD in it. Where log-probabilities were asked
+ * for, "prompt_ids" and "ids" too, of which the last may be the token that ended the text, and "logprobs", aligned with
+ * them: {"model", "sampled", "prompt", "top"}. */
 json_t *tri_written_json(const tri_written *written);
 json_t *tri_json_text(const char *text, size_t bytes);
 

@@ -25,6 +25,26 @@ tri_status tri_option_int(const char *option, const char *text, int64_t low, int
   return TRI_OK;
 }
 
+tri_status tri_option_bytes(const char *option, const char *text, size_t *out) {
+  static const struct {
+    const char *name;
+    double bytes;
+  } units[] = {{"", 1},       {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
+               {"K", 0x1p10}, {"M", 0x1p20}, {"G", 0x1p30},   {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9}};
+  char *end = NULL;
+  const double number = strtod(text, &end);
+  while (end != text && *end == ' ') end++;
+  for (size_t i = 0; i < sizeof units / sizeof *units && end != text; i++) {
+    if (strcmp(end, units[i].name) != 0) continue;
+    const double bytes = number * units[i].bytes;
+    if (!(bytes >= 1 && bytes < 0x1p62))
+      return tri_fail(TRI_BAD_USAGE, "%s must be at least a byte, not %s", option, text);
+    *out = (size_t)bytes;
+    return TRI_OK;
+  }
+  return tri_fail(TRI_BAD_USAGE, "%s takes a number of bytes, as 512MiB or 4GiB, not `%s`", option, text);
+}
+
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out) {
   char *end = NULL;
   double value = strtod(text, &end);

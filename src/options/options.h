@@ -6,10 +6,13 @@
 #include "config/config.h"
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* A whole number in [low, high]. `option` is as the user writes it ("--tokens"). */
 tri_status tri_option_int(const char *option, const char *text, int64_t low, int64_t high, int64_t *out);
+/* A size in memory: a whole number of bytes, or of KiB, MiB or GiB ("512MiB"; also KB, MB, GB of 1000), above 0. */
+tri_status tri_option_bytes(const char *option, const char *text, size_t *out);
 tri_status tri_option_double(const char *option, const char *text, double low, double high, double *out);
 
 /* The number of `text` among the words; which there are, and the one that was probably meant, if it is not among them.

@@ -3,9 +3,11 @@ strings beside a search in the whole text, several texts side by side beside eac
 out."""
 import json
 import re
+import shutil
 import subprocess
 
 import pytest
+import torch
 from parity import TRIREME, trireme, yaml_of
 
 POSITIONS = 32
@@ -232,3 +234,88 @@ def test_chat_options(folder, tmp_path):
     said = generate(bare, "--chat", status=4, input=b"a\n").stderr
     assert b"there is no chat template" in said and b"--chat-template none" not in said  # which a conversation cannot go by
     assert b"give one with --chat-template FILE" in generate(bare, "--chat", "--chat-template", "none", status=2, input=b"a\n").stderr
+
+
+# ---- log-probabilities, caches and plans ----------------------------------------------------------------------------------------
+
+
+def logits_of(folder, ids):
+    """[ids, vocabulary], of the folder's model, in double."""
+    import models
+    from safetensors.torch import load_file
+
+    model = dict(MODEL, norm_eps=1e-5)
+    tensors = {f"transformer.{name.removeprefix('transformer.')}": tensor.double() for name, tensor in load_file(str(folder / "model.safetensors")).items()}
+    with torch.no_grad():
+        return models.logits(model, tensors, torch.tensor([ids]))[0]
+
+
+@pytest.mark.parametrize("more", [(), ("--temperature", 0.7, "--top-k", 9), ("--temperature", 0), ("--stop", " "), ("--samples", 3)])
+def test_log_probabilities(folder, more):
+    """Aligned with the ids one to one: of the model at temperature 1, and of what was sampled from."""
+    words = ("--prompt", "the oars ", "--tokens", 12, "--json", "--ignore-end", "--logprobs", 4, "--device", "reference", "--precision", "fp64")
+    for line in lines_of(generate(folder, *words, *more)):
+        prompt, ids, given = line["prompt_ids"], line["ids"], line["logprobs"]
+        assert prompt == list(b"the oars ") and len(given["model"]) == len(given["sampled"]) == len(given["top"]) == len(ids)
+        expected = torch.log_softmax(logits_of(folder, prompt + ids), -1)
+        of_model = [expected[len(prompt) - 1 + i, token].item() for i, token in enumerate(ids)]
+        assert given["model"] == pytest.approx(of_model, abs=1e-10)
+        assert given["prompt"][0] is None
+        assert given["prompt"][1:] == pytest.approx([expected[i, token].item() for i, token in enumerate(prompt[1:])], abs=1e-10)
+        for i, top in enumerate(given["top"]):
+            values, tokens = expected[len(prompt) - 1 + i].topk(4)
+            assert [likely["id"] for likely in top] == tokens.tolist()
+            assert [likely["logprob"] for likely in top] == pytest.approx(values.tolist(), abs=1e-10)
+        if "--top-k" in more:
+            kept = (logits_of(folder, prompt + ids)[len(prompt) - 1 : -1] / 0.7).topk(9)
+            shares = [torch.log_softmax(values, -1)[tokens.tolist().index(token)].item() for values, tokens, token in zip(*kept, ids)]
+            assert given["sampled"] == pytest.approx(shares, abs=1e-10)
+        elif more == ("--temperature", 0):
+            assert given["sampled"] == [0] * len(ids)
+        else:
+            assert given["sampled"] == pytest.approx(of_model, abs=1e-10)
+        if "--stop" in more:
+            assert line["finish"] == "stop" and " " not in line["text"] and ids[-1] == ord(" ")
+
+
+def test_the_token_that_ends_a_text_is_among_its_ids(folder, tmp_path):
+    """With its log-probability, and not in the text."""
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    (other / "generation_config.json").write_text(json.dumps({"eos_token_id": ord(" ")}))
+    line = lines_of(generate(other, "--prompt", "the oars", "--tokens", 50, "--json", "--logprobs", 0))[0]
+    assert line["finish"] == "end" and " " not in line["text"] and line["ids"][-1] == ord(" ")
+    assert len(line["ids"]) == line["tokens"] + 1 == len(line["logprobs"]["model"])
+    assert line["logprobs"]["top"] is None
+
+
+def test_small_caches_write_the_same(folder, tmp_path):
+    """Whatever the cache holds: where it is full, texts are read again later."""
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("".join(f"the {word} of\n" for word in ("sea", "oars", "trireme", "time", "dark and wide", "oars are pulled in time")))
+    words = ("--prompts", prompts, "--samples", 3, "--tokens", 16, "--json", "--logprobs", 2, "--ignore-end")
+    whole = generate(folder, *words).stdout
+    page = 2 * 64 * 2 * 32 * 4  # keys and values, positions, layers, width, fp32
+    for cache, batch in ((page, 8), (2 * page, 5), (3 * page, 40)):
+        assert generate(folder, *words, "--cache", cache, "--batch", batch).stdout == whole
+    for threads in (1, 3):
+        assert generate(folder, *words, "--threads", threads, "--batch", 300).stdout == whole
+
+
+def test_dry_run(folder):
+    plan = generate(folder, "--prompt", "the ", "--samples", 4, "--tokens", 28, "--dry-run").stdout.decode()
+    assert "4 texts, 4 side by side, of 32 positions at most" in plan and "6 pages of 64 positions" in plan
+    page = 2 * 64 * 2 * 32 * 4
+    assert f"{6 * page} bytes" in next(line for line in plan.splitlines() if line.strip().startswith("cache"))
+
+
+def test_refusals(folder):
+    for words, message in (
+        (("--cache", 100), "--cache: 100 bytes do not hold a page of 64 positions, which takes 32768"),
+        (("--cache", "much"), "--cache takes a number of bytes, as 512MiB or 4GiB, not `much`"),
+        (("--logprobs", 3), "--logprobs 3 are printed as JSON: give --json, too"),
+        (("--logprobs", 21, "--json"), "--logprobs must be from 0 to 20, not 21"),
+    ):
+        assert message in generate(folder, "--prompt", "a", *words, status=2).stderr.decode()
+    long = "the oars " * 9
+    assert "longer than the 32 positions" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()

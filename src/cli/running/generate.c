@@ -37,6 +37,9 @@ enum {
   OPTION_REPETITION,
   OPTION_SEED,
   OPTION_JSON,
+  OPTION_LOGPROBS,
+  OPTION_CACHE,
+  OPTION_DRY_RUN,
   OPTION_CHAT,
   OPTION_SYSTEM,
   OPTION_CHAT_TEMPLATE,
@@ -60,6 +63,9 @@ static const struct option generate_options[] = {
     {"repetition-penalty", required_argument, NULL, OPTION_REPETITION},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"json", no_argument, NULL, OPTION_JSON},
+    {"logprobs", required_argument, NULL, OPTION_LOGPROBS},
+    {"cache", required_argument, NULL, OPTION_CACHE},
+    {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
     {"chat", no_argument, NULL, OPTION_CHAT},
     {"system", required_argument, NULL, OPTION_SYSTEM},
     {"chat-template", required_argument, NULL, OPTION_CHAT_TEMPLATE},
@@ -127,6 +133,9 @@ static tri_status take_option(int result, char **arguments, tri_generate_argumen
     case OPTION_STOP: return add_stop(out, optarg);
     case OPTION_IGNORE_END: out->request.ignore_end = true; return TRI_OK;
     case OPTION_JSON: out->json = true; return TRI_OK;
+    case OPTION_LOGPROBS: return tri_option_int("--logprobs", optarg, 0, TRI_MOST_LIKELY, &out->logprobs);
+    case OPTION_CACHE: return tri_option_bytes("--cache", optarg, &out->cache_bytes);
+    case OPTION_DRY_RUN: out->dry_run = true; return TRI_OK;
     default: break;
   }
   TRI_TRY(take_sampling(result, out, &taken));
@@ -142,6 +151,13 @@ static tri_status check_together(const tri_generate_arguments *given) {
     return tri_fail(TRI_BAD_USAGE,
                     "generate: --chat reads what is said from standard input, a line at a time, and "
                     "takes no --prompt, --prompt-file, --prompts or --samples");
+  }
+  if (given->logprobs >= 0 && !given->json) {
+    return tri_fail(TRI_BAD_USAGE, "generate: --logprobs %ld are printed as JSON: give --json, too",
+                    (long)given->logprobs);
+  }
+  if (given->chat && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
+    return tri_fail(TRI_BAD_USAGE, "generate: --logprobs, --cache and --dry-run are not for --chat");
   }
   if (!given->chat && (given->system != NULL || given->chat_template != NULL || given->num_chat_sets > 0)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --system, --chat-template and --chat-set go with --chat");
@@ -265,6 +281,38 @@ static tri_status write_texts(generate_texts *t) {
   return judge(t);
 }
 
+/* What writing the texts would take, to the byte of the device's memory. */
+static tri_status print_plan(generate_texts *t) {
+  const tri_model_options *options = &t->given->request.model;
+  tri_device *device = NULL;
+  tri_runner_sizes sizes;
+  tri_runner_need need;
+  TRI_TRY(tri_texts_sizes(&t->texts, &sizes));
+  TRI_TRY(tri_device_create(options->device, (int)options->threads, &device));
+  const tri_status status = tri_runner_plan(&t->generation.model, options->precision, &sizes, device, &need);
+  tri_device_destroy(device);
+  TRI_TRY(status);
+  const struct {
+    const char *name;
+    size_t bytes;
+  } rows[] = {{"cache", need.cache_bytes},
+              {"weights and the rest", need.device_bytes - need.cache_bytes},
+              {"device memory", need.device_bytes},
+              {"host memory", need.host_bytes},
+              {"all", need.device_bytes + need.host_bytes}};
+  printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->texts.count, TRI_PLURAL(t->texts.count),
+         (long)t->texts.batch, (long)sizes.positions);
+  printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
+         (int)TRI_PAGE_ROWS, (long)sizes.rows);
+  printf("memory plan:\n");
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    char text[32];
+    printf("  %-22s %16zu bytes  %s\n", rows[i].name, rows[i].bytes,
+           tri_format_bytes((double)rows[i].bytes, text, sizeof text));
+  }
+  return TRI_OK;
+}
+
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
   t->given = given;
   TRI_TRY(tri_generation_open(&given->request, &t->generation));
@@ -277,8 +325,12 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
       .batch = given->batch,
       .tokens = given->tokens,
       .context = given->context,
+      .cache_bytes = given->cache_bytes,
+      .wish = {.log_prob = given->logprobs >= 0, .likeliest = given->logprobs > 0 ? given->logprobs : 0},
+      .prompt_scores = given->logprobs >= 0,
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
+  if (given->dry_run) return print_plan(t);
   TRI_TRY(tri_texts_load(&t->texts));
   return write_texts(t);
 }
@@ -286,6 +338,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
 static tri_status generate_run(int count, char **arguments) {
   tri_generate_arguments parsed = {
       .batch = 8,
+      .logprobs = -1,
       .request = {.top_k = -1,
                   .temperature = -1,
                   .top_p = -1,
@@ -332,6 +385,11 @@ const tri_command tri_command_generate = {
         "  --samples N         texts of each prompt, each drawn by itself (1)\n"
         "  --batch N           texts that are written side by side (8)\n"
         "  --json              a line of JSON for each text: step, number, sample, prompt, text, tokens, finish, stop\n"
+        "  --logprobs N        with --json, ids and log-probabilities of all tokens, in the model's own distribution "
+        "and in\n"
+        "                      the one that was sampled from, and the N likeliest tokens of each place (0 to 20)\n"
+        "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"
+        "  --dry-run           print the memory that it takes, and write nothing\n"
         "  --stop TEXT         ends a text before TEXT; may be given again\n"
         "  --ignore-end        a text does not end with the token that ends one\n"
         "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"
