@@ -283,7 +283,7 @@ def test_the_token_that_ends_a_text_is_among_its_ids(folder, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(folder, other)
     (other / "generation_config.json").write_text(json.dumps({"eos_token_id": ord(" ")}))
-    line = lines_of(generate(other, "--prompt", "the oars", "--tokens", 50, "--json", "--logprobs", 0))[0]
+    line = lines_of(generate(other, "--prompt", "the oa", "--tokens", 50, "--temperature", 0, "--json", "--logprobs", 0))[0]
     assert line["finish"] == "end" and " " not in line["text"] and line["ids"][-1] == ord(" ")
     assert len(line["ids"]) == line["tokens"] + 1 == len(line["logprobs"]["model"])
     assert line["logprobs"]["top"] is None
