@@ -191,11 +191,12 @@ static tri_status share_pages(tri_generator *g, const tri_sequence *from, tri_se
   return TRI_OK;
 }
 
-tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const tri_sequence_options *options,
-                              tri_sequence **out) {
+tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const int32_t *ids, int64_t count,
+                              const tri_sequence_options *options, tri_sequence **out) {
   tri_sequence *s = NULL;
   if (from->finish == TRI_FINISH_NONE) return tri_fail_internal("a fork of a sequence that has not come to its end");
   tri_status status = create_sequence(from->ids, from->count, &s);
+  if (status == TRI_OK) status = tri_sequence_append(s, ids, count);
   if (status == TRI_OK) status = share_pages(g, from, s);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;

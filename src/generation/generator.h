@@ -63,9 +63,10 @@ void tri_generator_destroy(tri_generator *generator);
  * (tri_generator_cancel). */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
-/* Another that begins with all tokens of a sequence that has come to an end, and shares what is read of them. */
-tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from, const tri_sequence_options *options,
-                              tri_sequence **out);
+/* Another that begins with all tokens of a sequence that has come to an end, and shares what is read of them, and has
+ * these [count] behind them. */
+tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from, const int32_t *ids, int64_t count,
+                              const tri_sequence_options *options, tri_sequence **out);
 /* A sequence that has come to an end goes on: with these tokens behind it, and then as the options say. */
 tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options);

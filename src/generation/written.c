@@ -150,7 +150,7 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
                                         .scores = w->prompt_scores,
                                         .observer = {.context = w, .token = take_written_token, .done = end_written}};
   tri_sequence *sequence = NULL;
-  if (prompt != NULL) return tri_generator_fork(g->generator, prompt, &options, &sequence);
+  if (prompt != NULL) return tri_generator_fork(g->generator, prompt, NULL, 0, &options, &sequence);
   return tri_generator_begin(g->generator, w->tokens.ids, w->tokens.count, &options, &sequence);
 }
 

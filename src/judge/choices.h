@@ -3,7 +3,7 @@
 #ifndef TRI_JUDGE_CHOICES_H
 #define TRI_JUDGE_CHOICES_H
 
-#include "engine/scorer.h"
+#include "generation/scorer.h"
 #include "judge/pairs.h"
 #include "judge/questions.h"
 

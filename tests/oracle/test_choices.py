@@ -277,13 +277,31 @@ def test_bad_answers(model, tmp_path, line, words):
 
 
 @pytest.mark.parametrize("more, words", [
-    (["--choices", "x"], "one at a time"), (["--batch", 2], "written one at a time"), (["--until", ""], "--until is empty"),
+    (["--choices", "x"], "one at a time"), (["--samples", 3, "--temperature", 0], "are all the same answer"), (["--until", ""], "--until is empty"),
     (["--tokens", 5000], "leaves nothing of the model's"), (["--svg", "x"], "go with --choices"), (["corpus"], "and nothing else"),
 ])
 def test_bad_usage_of_answers(model, tmp_path, more, words):
     path = write_lines(tmp_path / "rows.jsonl", [dict(prompt="a", answer="b")])
     done = trireme("eval", model, "--answers", path, *more)
     assert done.returncode == 2 and words in done.stderr, done.stderr
+
+
+def test_several_answers(model, tmp_path):
+    """Counted by hand: the mean of the right ones (avg@k), and the questions with any (pass@k). The batch and the cache change none."""
+    rows = [dict(prompt=prompt, answer=["e", "a", "t", "o", " "]) for prompt in ("a", "the q", "some", "b c d", "e")]
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    words = ("eval", model, "--answers", path, "--tokens", 1, "--samples", 40, "--seed", 3, "--json")
+    got = json.loads(trireme(*words).stdout)
+    right = [sum(text in row["answer"] for text in result["texts"]) for row, result in zip(rows, got["results"])]
+    assert [result["right"] for result in got["results"]] == right and got["samples"] == 40
+    assert got["avg_at_k"] == got["exact_match"] == pytest.approx(sum(right) / 200)
+    assert got["pass_at_k"] == pytest.approx(sum(some > 0 for some in right) / 5)
+    for more in (["--batch", 1], ["--batch", 64, "--threads", 3]):
+        assert json.loads(trireme(*words, *more).stdout) == got
+    said = trireme(*words[:-1]).stdout
+    assert f"avg@40          {sum(right) / 200:.4f}" in said and "pass@40" in said
+    one = json.loads(trireme("eval", model, "--answers", path, "--tokens", 1, "--json").stdout)
+    assert "samples" not in one and [result["text"] for result in one["results"]]
 
 
 def test_long_prompts(model, tmp_path):

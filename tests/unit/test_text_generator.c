@@ -232,7 +232,7 @@ static void test_forks(void **state) {
     for (int i = 0; i < 4; i++) {
       const tri_sequence_options options = options_of(&texts[i]);
       texts[i].in = &w;
-      CHECK_OK(tri_generator_fork(w.generator, prompt, &options, &texts[i].sequence));
+      CHECK_OK(tri_generator_fork(w.generator, prompt, NULL, 0, &options, &texts[i].sequence));
     }
     CHECK_OK(tri_generator_run(w.generator));
     if (sizes.pages == 9) assert_true(tri_generator_count(w.generator).rows - read <= 4 * 9); /* none is read again */

@@ -712,7 +712,7 @@ const tri_command tri_command_eval = {
         "probabilities, beside each one's own.\n"
         "\n"
         "  --sequence T        tokens of context at most; as in training unless given\n"
-        "  --batch B           windows at a time\n"
+        "  --batch B           windows at a time; of questions, texts side by side (16 choices, 8 answers)\n"
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"

@@ -101,7 +101,7 @@ static void end_question(session *s, const tri_asked *a) {
     json_object_set(line, "text", json_array_get(s->written, 0));
     json_object_set_new(line, "exact_match", json_boolean(s->right_here > 0));
   } else {
-    json_object_set(line, "texts", s->written);
+    json_object_set_new(line, "texts", json_copy(s->written));
     json_object_set_new(line, "right", json_integer((json_int_t)s->right_here));
   }
   json_array_append_new(s->results, line);
@@ -122,9 +122,7 @@ static tri_status take_answer(void *context, tri_written *written) {
   tri_status status = tri_answer_text(written->text.text, written->text.bytes, &text);
   if (status == TRI_OK) status = tri_answer_matches(&s->asked->rule, a, &text, &right);
   if (status == TRI_OK) {
-    json_t *answer = json_of_answer(&text);
-    if (last > 0) answer = json_copy(answer); /* an array holds each once */
-    json_array_append_new(s->written, answer);
+    json_array_append_new(s->written, json_of_answer(&text));
     s->right_here += right;
     if ((int64_t)written->sampling.sample == last) end_question(s, a);
   }

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { BATCH_TOKENS = 2048, LEAST_SEQUENCE = 512, SEQUENCE_UNIT = 64 };
+enum { USUAL_BATCH = 16 };
 
 typedef struct session {
   const tri_eval_questions *asked;
@@ -78,16 +78,11 @@ static tri_status take_questions(session *s, const tri_merged *weights, const tr
                   tri_checkpoint_path(weights->named));
 }
 
-/* Sequences that hold the longest text, and no more of them at a time than there are tokens for. */
+/* As many texts side by side as `--batch` says. */
 static tri_status create_scorer(const session *s, const tri_model *model, tri_scorer **out) {
-  int64_t sequence = (s->set.longest + SEQUENCE_UNIT - 1) / SEQUENCE_UNIT * SEQUENCE_UNIT, all = 0;
-  if (sequence < LEAST_SEQUENCE) sequence = LEAST_SEQUENCE;
-  if (sequence > model->max_sequence) sequence = model->max_sequence;
-  for (int64_t i = 0; i < s->set.num_texts; i++) all += s->set.texts[i].count - 1;
-  int64_t batch = s->asked->batch > 0 ? s->asked->batch : BATCH_TOKENS / sequence;
-  const int64_t needed = (all + sequence - 1) / sequence;
-  if (batch > needed && s->asked->batch == 0) batch = needed;
-  return tri_scorer_create(model, s->asked->options->precision, batch < 1 ? 1 : batch, sequence, s->device, out);
+  const int64_t batch = s->asked->batch > 0 ? s->asked->batch : USUAL_BATCH;
+  return tri_scorer_create(model, s->asked->options->precision, batch < s->set.num_texts ? batch : s->set.num_texts,
+                           s->set.longest, s->device, out);
 }
 
 static void show_progress(int64_t done, int64_t all) {

@@ -1,0 +1,144 @@
+#include "generation/scorer.h"
+
+#include "base/memory.h"
+#include "generation/generator.h"
+
+struct tri_scorer {
+  tri_runner *runner;
+  tri_generator *generator;
+};
+
+tri_status tri_scorer_create(const tri_model *model, tri_dtype precision, int64_t sequences, int64_t positions,
+                             tri_device *device, tri_scorer **out) {
+  const tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
+  tri_scorer *scorer = NULL;
+  TRI_TRY(tri_alloc("a scorer", 1, sizeof *scorer, &scorer));
+  tri_status status = tri_runner_create(model, precision, &sizes, device, &scorer->runner);
+  if (status == TRI_OK) status = tri_generator_create(model, precision, scorer->runner, &scorer->generator);
+  if (status != TRI_OK) {
+    tri_scorer_destroy(scorer);
+    return status;
+  }
+  *out = scorer;
+  return TRI_OK;
+}
+
+void tri_scorer_destroy(tri_scorer *scorer) {
+  if (scorer == NULL) return;
+  tri_generator_destroy(scorer->generator);
+  tri_runner_destroy(scorer->runner);
+  tri_free(scorer);
+}
+
+tri_executor *tri_scorer_executor(tri_scorer *scorer) { return tri_runner_executor(scorer->runner); }
+const tri_parameter_table *tri_scorer_parameters(const tri_scorer *scorer) {
+  return tri_runner_parameters(scorer->runner);
+}
+
+/* ---- texts that begin alike -------------------------------------------------------------------------------------- */
+
+typedef struct scoring scoring;
+
+/* Texts [first, first + count) of the list, and the tokens that they share before any that is scored. */
+typedef struct group {
+  scoring *of;
+  int64_t first, count, shared;
+} group;
+
+struct scoring {
+  tri_generator *generator;
+  const tri_scored_text *texts; /* [count] */
+  int64_t count, most;          /* most: texts that wait or are read at a time */
+  group *groups;                /* [num_groups] */
+  int64_t num_groups, started, texts_started, ended;
+  void (*progress)(int64_t done, int64_t all);
+};
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t shared_tokens(const tri_scored_text *a, const tri_scored_text *b) {
+  const int64_t most = smaller(a->first, b->first) - 1;
+  int64_t count = 0;
+  while (count < most && a->ids[count] == b->ids[count]) count++;
+  return count;
+}
+
+/* Texts that share all that is before their scored tokens, but for the last of it, whose logits are the first ones. */
+static void make_groups(scoring *s) {
+  for (int64_t i = 0; i < s->count;) {
+    group *g = &s->groups[s->num_groups++];
+    *g = (group){s, i, 1, s->texts[i].first - 1};
+    for (i++; i < s->count; i++, g->count++) {
+      const int64_t shared = shared_tokens(&s->texts[g->first], &s->texts[i]);
+      if (shared == 0 || shared < smaller(s->texts[g->first].first, s->texts[i].first) - 1) break;
+      g->shared = smaller(g->shared, shared);
+    }
+  }
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static tri_status start_groups(scoring *s);
+
+static tri_status end_scored(void *context, tri_sequence *sequence) {
+  scoring *s = context;
+  tri_generator_cancel(s->generator, sequence);
+  if (s->progress != NULL) s->progress(s->ended + 1, s->count);
+  s->ended++;
+  return start_groups(s);
+}
+
+static tri_sequence_options scored_options(scoring *s, const tri_scored_text *text) {
+  return (tri_sequence_options){
+      .scored = text->count - text->first, .scores = text->out, .observer = {.context = s, .done = end_scored}};
+}
+
+static tri_status fork_texts(void *context, tri_sequence *shared) {
+  const group *g = context;
+  scoring *s = g->of;
+  for (int64_t i = g->first; i < g->first + g->count; i++) {
+    const tri_scored_text *text = &s->texts[i];
+    const tri_sequence_options options = scored_options(s, text);
+    tri_sequence *sequence = NULL;
+    TRI_TRY(
+        tri_generator_fork(s->generator, shared, text->ids + g->shared, text->count - g->shared, &options, &sequence));
+  }
+  tri_generator_cancel(s->generator, shared);
+  return TRI_OK;
+}
+
+static tri_status start_group(scoring *s, group *g) {
+  const tri_scored_text *text = &s->texts[g->first];
+  tri_sequence *sequence = NULL;
+  if (g->count == 1) {
+    const tri_sequence_options options = scored_options(s, text);
+    return tri_generator_begin(s->generator, text->ids, text->count, &options, &sequence);
+  }
+  const tri_sequence_options options = {.observer = {.context = g, .done = fork_texts}};
+  return tri_generator_begin(s->generator, text->ids, g->shared, &options, &sequence);
+}
+
+static tri_status start_groups(scoring *s) {
+  while (s->started < s->num_groups && s->texts_started - s->ended < s->most) {
+    group *g = &s->groups[s->started++];
+    s->texts_started += g->count;
+    TRI_TRY(start_group(s, g));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_scorer_score(tri_scorer *scorer, const tri_scored_text *texts, int64_t count,
+                            void (*progress)(int64_t done, int64_t all)) {
+  scoring s = {.generator = scorer->generator,
+               .texts = texts,
+               .count = count,
+               .most = 2 * tri_runner_sizes_of(scorer->runner)->sequences,
+               .progress = progress};
+  if (count == 0) return TRI_OK;
+  TRI_TRY(tri_alloc("texts", (size_t)count, sizeof *s.groups, &s.groups));
+  make_groups(&s);
+  tri_status status = start_groups(&s);
+  if (status == TRI_OK) status = tri_generator_run(s.generator);
+  tri_free(s.groups);
+  return status;
+}
