@@ -8,15 +8,16 @@
 
 enum { PIECE_ELEMENTS = 1 << 18 };
 
-/* From fp64 to the executor's wide type, and to where its values lie. */
-static tri_status put_piece(const tri_executor *executor, const double *from, int64_t count, float *narrow, char *to) {
+/* From fp64 to the parameter's type, and to where its values lie. */
+static tri_status put_piece(const tri_executor *executor, tri_dtype type, const double *from, int64_t count,
+                            float *narrow, char *to) {
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
-  const tri_dtype wide = tri_dtype_wide(executor->type);
-  const size_t bytes = (size_t)count * tri_dtype_bytes(wide);
-  const void *values = from;
-  if (wide == TRI_FP32) {
+  const size_t bytes = (size_t)count * tri_dtype_bytes(type);
+  const void *values = type == TRI_FP64 ? (const void *)from : narrow;
+  if (type == TRI_FP32) {
     for (int64_t i = 0; i < count; i++) narrow[i] = (float)from[i];
-    values = narrow;
+  } else if (type == TRI_BF16) {
+    for (int64_t i = 0; i < count; i++) ((uint16_t *)(void *)narrow)[i] = tri_bf16_of((float)from[i]);
   }
   if (memory != NULL) return memory->write(memory->context, to, values, bytes);
   memcpy(to, values, bytes);
@@ -25,37 +26,38 @@ static tri_status put_piece(const tri_executor *executor, const double *from, in
 
 /* Elements [first, first + count) of a tensor on disk. */
 static tri_status load_pieces(const tri_merged *weights, const tri_parameter *on_disk, const tri_low_rank *factors,
-                              const tri_executor *executor, int64_t first, int64_t count, double *wide, float *narrow,
-                              char *to, uint64_t *sum) {
-  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+                              const tri_executor *executor, tri_dtype type, int64_t first, int64_t count, double *wide,
+                              float *narrow, char *to, uint64_t *sum) {
+  const size_t element = tri_dtype_bytes(type);
   for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
     const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
     const tri_checkpoint_slice slice = {.first = first + done, .count = piece, .data = wide};
     TRI_TRY(tri_merged_read_part(weights, on_disk, factors, TRI_FP64, &slice, sum));
-    TRI_TRY(put_piece(executor, wide, piece, narrow, to + (size_t)done * element));
+    TRI_TRY(put_piece(executor, type, wide, piece, narrow, to + (size_t)done * element));
   }
   return TRI_OK;
 }
 
 static tri_status load_runs(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                            const tri_executor *executor, double *wide, float *narrow, char *to, uint64_t *sum) {
+                            const tri_executor *executor, tri_dtype type, double *wide, float *narrow, char *to,
+                            uint64_t *sum) {
   const tri_parameter on_disk = tri_parameter_on_disk(tensor);
   const int64_t count = tri_parameter_global_count(tensor), length = tri_parameter_run_length(tensor);
-  const size_t element = tri_dtype_bytes(tri_dtype_wide(executor->type));
+  const size_t element = tri_dtype_bytes(type);
   for (int64_t i = 0; i * length < count; i++) {
-    TRI_TRY(load_pieces(weights, &on_disk, factors, executor, tri_parameter_run(tensor, i), length, wide, narrow,
+    TRI_TRY(load_pieces(weights, &on_disk, factors, executor, type, tri_parameter_run(tensor, i), length, wide, narrow,
                         to + (size_t)(i * length) * element, sum));
   }
   return TRI_OK;
 }
 
 static tri_status load_merged(const tri_merged *weights, const tri_parameter *tensor, const tri_low_rank *factors,
-                              const tri_executor *executor, char *to, uint64_t *sum) {
+                              const tri_executor *executor, tri_dtype type, char *to, uint64_t *sum) {
   double *wide = NULL;
   float *narrow = NULL;
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *wide, &wide));
   tri_status status = tri_alloc("a piece of a tensor", PIECE_ELEMENTS, sizeof *narrow, &narrow);
-  if (status == TRI_OK) status = load_runs(weights, tensor, factors, executor, wide, narrow, to, sum);
+  if (status == TRI_OK) status = load_runs(weights, tensor, factors, executor, type, wide, narrow, to, sum);
   tri_free(narrow);
   tri_free(wide);
   return status;
@@ -64,7 +66,7 @@ static tri_status load_merged(const tri_merged *weights, const tri_parameter *te
 /* `values` are those of the whole parameter. */
 static tri_status load_tensor(const tri_merged *weights, const tri_parameter *parameter, int64_t number,
                               const tri_executor *executor, char *values, uint64_t *sum) {
-  const tri_dtype wide = tri_dtype_wide(executor->type);
+  const tri_dtype type = tri_stored_type(parameter->stored, executor->type);
   int64_t first = 0;
   tri_low_rank factors;
   const tri_parameter tensor = tri_parameter_tensor(parameter, number, &first);
@@ -72,18 +74,18 @@ static tri_status load_tensor(const tri_merged *weights, const tri_parameter *pa
   const tri_checkpoint *from = tri_merged_source(weights, tensor.name);
   tri_checkpoint_slice slice = {.part = &tensor,
                                 .count = tri_parameter_global_count(&tensor),
-                                .data = values + (size_t)first * tri_dtype_bytes(wide),
+                                .data = values + (size_t)first * tri_dtype_bytes(type),
                                 .memory = tri_executor_memory(executor)};
   TRI_TRY(tri_merged_factors(weights, &on_disk, &factors));
   tri_status status = TRI_OK;
   if (!tri_low_rank_is_plain(&factors)) {
-    status = load_merged(weights, &tensor, &factors, executor, slice.data, sum);
+    status = load_merged(weights, &tensor, &factors, executor, type, slice.data, sum);
   } else {
-    status = tri_checkpoint_read_part(from, tensor.name, wide, on_disk.num_dims, on_disk.shape, &slice, sum);
+    status = tri_checkpoint_read_part(from, tensor.name, type, on_disk.num_dims, on_disk.shape, &slice, sum);
   }
   tri_low_rank_release(&factors);
   TRI_TRY(status);
-  return tri_checkpoint_check_finite(from, &tensor, wide, &slice);
+  return tri_checkpoint_check_finite(from, &tensor, type, &slice);
 }
 
 /* Whether the tensor on disk ends with it. */

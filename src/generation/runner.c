@@ -3,8 +3,11 @@
 #include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "model/family.h"
+#include "model/trainable.h"
 
 #include <omp.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { USUAL_ROWS = 256, USUAL_LOGIT_ROWS = 64 };
 
@@ -84,12 +87,25 @@ static size_t logits_bytes(const tri_runner *runner) {
   return count * tri_dtype_bytes(tri_dtype_wide(runner->precision));
 }
 
+/* Nothing is trained: what products read is kept in the type that they read it in, and nowhere else. */
+static tri_status create_table(tri_runner *runner) {
+  tri_trainable_words *freeze = &runner->model.tuning.freeze;
+  runner->model.tuning = (tri_trainable){.freeze = {.count = 1}};
+  snprintf(freeze->words[0].text, sizeof freeze->words[0].text, "*");
+  return tri_parameter_table_create(&runner->model, NULL, &runner->table);
+}
+
+static tri_memory_request memory_request(tri_runner *runner, const tri_device_description *device) {
+  tri_memory_request request = tri_memory_request_forward(&runner->list, runner->table->num_elements, device);
+  memcpy(request.num_frozen, runner->table->num_frozen, sizeof request.num_frozen);
+  return request;
+}
+
 static tri_status set_up(tri_runner *runner) {
   TRI_TRY(tri_device_supports(runner->device, runner->precision));
-  TRI_TRY(tri_parameter_table_create(&runner->model, NULL, &runner->table));
+  TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
-  const tri_memory_request request =
-      tri_memory_request_forward(&runner->list, runner->table->num_elements, &runner->device->description);
+  const tri_memory_request request = memory_request(runner, &runner->device->description);
   TRI_TRY(tri_executor_create(runner->table, &request, runner->device, NULL, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
   TRI_TRY(tri_alloc("logits", logits_bytes(runner), 1, &runner->logits));
@@ -98,10 +114,9 @@ static tri_status set_up(tri_runner *runner) {
 
 static tri_status plan_bytes(tri_runner *runner, const tri_device *device, tri_runner_need *out) {
   tri_memory_plan *plan = NULL;
-  TRI_TRY(tri_parameter_table_create(&runner->model, NULL, &runner->table));
+  TRI_TRY(create_table(runner));
   TRI_TRY(create_list(runner));
-  const tri_memory_request request =
-      tri_memory_request_forward(&runner->list, runner->table->num_elements, &device->description);
+  const tri_memory_request request = memory_request(runner, &device->description);
   TRI_TRY(tri_memory_plan_create(&request, &plan));
   out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
   out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes;

@@ -10,6 +10,7 @@
  * of memcpy on as many threads in the same minute. Machines are noisy: read the shares, and the median of several.
  * bench_generate.py runs it in turns with transformers.
  */
+#include "../unit/runner_weights.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "device/device.h"
@@ -108,14 +109,10 @@ static void measure_rates(float *memory, int threads, rates *best) {
   }
 }
 
-static void fill_weights(tri_runner *runner) {
-  const tri_parameter_table *table = tri_runner_parameters(runner);
-  float *values = tri_executor_values(tri_runner_executor(runner));
-  uint32_t state = 1;
-  for (int64_t i = 0; i < table->num_elements; i++) {
-    state = state * 1664525u + 1013904223u;
-    values[i] = ((float)(state >> 8) / 8388608.0f - 1.0f) * 0.03f;
-  }
+static double drawn_weight(const void *context, int64_t number) {
+  const uint32_t state = (uint32_t)number * 2654435761u;
+  (void)context;
+  return ((double)(state >> 8) / 8388608.0 - 1.0) * 0.03;
 }
 
 /* All sequences by `tokens` each, the likeliest ones; *steps_s is the time of what comes behind the prompts. */
@@ -143,6 +140,14 @@ static tri_status write_tokens(tri_generator *generator, const settings *s, int6
   return TRI_OK;
 }
 
+static int64_t num_parameters(const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  if (tri_parameter_table_create(model, NULL, &table) != TRI_OK) return 0;
+  const int64_t count = table->num_elements;
+  tri_parameter_table_destroy(table);
+  return count;
+}
+
 static void print(const settings *s, const rates *r, int64_t parameters, double prompts_s, double steps_s) {
   const double steps = (double)(s->tokens - 1), sequences = (double)s->sequences;
   const double bytes = (double)parameters * (double)tri_dtype_bytes(s->precision), rate = bytes * steps / steps_s;
@@ -155,7 +160,7 @@ static void print(const settings *s, const rates *r, int64_t parameters, double 
       1e3 * steps_s / steps, bytes / 1e6, rate / 1e9, r->read / 1e9, r->copy / 1e9, rate / r->read);
 }
 
-static tri_status measure(const settings *s, tri_runner *runner, tri_generator *generator) {
+static tri_status measure(const settings *s, const tri_model *model, tri_generator *generator) {
   const int threads = s->threads == 0 ? omp_get_num_procs() : s->threads;
   float *memory = NULL;
   rates best = {0};
@@ -166,7 +171,7 @@ static tri_status measure(const settings *s, tri_runner *runner, tri_generator *
   TRI_TRY(write_tokens(generator, s, 4, &prompts_s, &steps_s));
   TRI_TRY(write_tokens(generator, s, s->tokens, &prompts_s, &steps_s));
   measure_rates(memory, threads, &best);
-  print(s, &best, tri_runner_parameters(runner)->num_elements, prompts_s, steps_s);
+  print(s, &best, num_parameters(model), prompts_s, steps_s);
   tri_free(memory);
   return TRI_OK;
 }
@@ -181,8 +186,8 @@ static tri_status run(const settings *s) {
   TRI_TRY(tri_device_create(s->device, s->threads, &device));
   TRI_TRY(tri_runner_create(&model, s->precision, &sizes, device, &runner));
   TRI_TRY(tri_generator_create(&model, s->precision, runner, &generator));
-  fill_weights(runner);
-  TRI_TRY(measure(s, runner, generator));
+  TRI_TRY(put_runner_weights(runner, &model, drawn_weight, NULL));
+  TRI_TRY(measure(s, &model, generator));
   tri_generator_destroy(generator);
   tri_runner_destroy(runner);
   tri_device_destroy(device);

@@ -18,6 +18,7 @@
  *       the first COUNT samples of a corpus: int32 inputs, labels and positions of each. Prints {"per_epoch"}.
  *
  * Flat arrays are float64 in files whatever the precision. */
+#include "../unit/runner_weights.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
@@ -180,6 +181,8 @@ typedef struct writing {
   int32_t *pages; /* [sequences, pages_each] */
 } writing;
 
+static double weight_of(const void *values, int64_t number) { return ((const double *)values)[number]; }
+
 static tri_status open_writing(const char *model, const char *kind, int threads, tri_dtype precision, int64_t sequences,
                                int64_t positions, int64_t prompt, const char *weights, writing *out) {
   tri_runner_sizes sizes = tri_runner_sizes_for(sequences, positions);
@@ -191,7 +194,14 @@ static tri_status open_writing(const char *model, const char *kind, int threads,
   out->pages_each = sizes.pages / sequences;
   TRI_TRY(tri_alloc("pages", (size_t)sizes.pages, sizeof *out->pages, &out->pages));
   for (int64_t i = 0; i < sizes.pages; i++) out->pages[i] = (int32_t)i;
-  return set_weights(tri_runner_parameters(out->runner), weights, tri_runner_executor(out->runner));
+  double *values = NULL;
+  tri_parameter_table *table = NULL;
+  TRI_TRY(tri_parameter_table_create(&out->model, NULL, &table));
+  TRI_TRY(read_array(weights, (size_t)table->num_elements * sizeof *values, &values));
+  TRI_TRY(put_runner_weights(out->runner, &out->model, weight_of, values));
+  tri_parameter_table_destroy(table);
+  tri_free(values);
+  return TRI_OK;
 }
 
 static void close_writing(writing *w) {

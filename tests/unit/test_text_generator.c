@@ -1,6 +1,7 @@
 /* Writing text: a sequence's tokens and probabilities, to the bit, whatever comes beside it: arrivals, forks,
  * continuations, cancelled ones, small pools in which sequences are preempted, pieces of any size, threads. */
 #include "check.h"
+#include "runner_weights.h"
 
 #include "base/random.h"
 #include "generation/generator.h"
@@ -42,22 +43,18 @@ static double uniform(uint64_t stream, uint64_t i) {
 
 static int64_t below(uint64_t stream, uint64_t i, int64_t end) { return (int64_t)(uniform(stream, i) * (double)end); }
 
+static double drawn_weight(const void *context, int64_t number) {
+  (void)context;
+  return (uniform(1, (uint64_t)number) - 0.5) * 0.8;
+}
+
 static world make_world(const char *kind, int threads, tri_dtype type, const tri_model *model,
                         const tri_runner_sizes *sizes) {
   world w = {0};
   CHECK_OK(tri_device_create(kind, threads, &w.device));
   CHECK_OK(tri_runner_create(model, type, sizes, w.device, &w.runner));
   CHECK_OK(tri_generator_create(model, type, w.runner, &w.generator));
-  const int64_t count = tri_runner_parameters(w.runner)->num_elements;
-  void *values = tri_executor_values(tri_runner_executor(w.runner));
-  for (int64_t i = 0; i < count; i++) {
-    const double value = (uniform(1, (uint64_t)i) - 0.5) * 0.8;
-    if (type == TRI_FP64) {
-      ((double *)values)[i] = value;
-    } else {
-      ((float *)values)[i] = (float)value;
-    }
-  }
+  CHECK_OK(put_runner_weights(w.runner, model, drawn_weight, NULL));
   return w;
 }
 
