@@ -22,6 +22,7 @@ enum {
   BLOCK = 48,         /* outputs whose sums are stored together              */
   FAR_BLOCK = 512,    /* the same, while all rows of a are in registers      */
   LONGEST = 768,      /* of a part of k in which lanes are summed            */
+  FAR_AHEAD = 1024,   /* bytes of each stream that are fetched beforehand    */
   TASKS_EACH = 4,     /* of a thread, at least                               */
   ALONE_OUTPUTS = 8,  /* of b in registers at once, where a has only one row */
   MOST = 8,           /* rows or outputs in registers                        */
@@ -129,10 +130,27 @@ static void multiply_columns(int threads, const tri_cpu_few_rows *job) {
 /* ---- b is [n, k] ------------------------------------------------------------------------------------------------- */
 
 /* Lanes l and l ^ by of x are added, in the lanes whose bit `by` is not set, and of y in the others. */
+#define FROM(l, by) (((l) & (by)) != 0 ? LANES + (l) : (l))
+#define ACROSS(l, by) (((l) & (by)) != 0 ? LANES + ((l) ^ (by)) : (l) ^ (by))
+#define FOUR(which, l, by) which(l, by), which(l + 1, by), which(l + 2, by), which(l + 3, by)
+#if TRI_VECTOR_BYTES == 64
+#define ALL_LANES(which, by) FOUR(which, 0, by), FOUR(which, 4, by), FOUR(which, 8, by), FOUR(which, 12, by)
+#elif TRI_VECTOR_BYTES == 32
+#define ALL_LANES(which, by) FOUR(which, 0, by), FOUR(which, 4, by)
+#else
+#define ALL_LANES(which, by) FOUR(which, 0, by)
+#endif
+#define MERGE(by)                                                                                                      \
+  __builtin_shufflevector(x, y, ALL_LANES(FROM, by)) + __builtin_shufflevector(x, y, ALL_LANES(ACROSS, by))
+
 INLINE vf merge_lanes(vf x, vf y, int by) {
-  vi set;
-  for (int l = 0; l < LANES; l++) set[l] = (l & by) != 0 ? -1 : 0;
-  return vf_select(set, y, x) + (vf)vi_swap((vi)vf_select(set, x, y), by);
+#if TRI_VECTOR_BYTES == 64
+  if (by == 8) return MERGE(8);
+#endif
+#if TRI_VECTOR_BYTES >= 32
+  if (by == 4) return MERGE(4);
+#endif
+  return by == 2 ? MERGE(2) : MERGE(1);
 }
 
 /* Half as many vectors, of which each has the sums of two, or of one alone both halves of it added. */
@@ -158,13 +176,26 @@ INLINE vf sums_of_lanes(vf *x, int count) {
 
 INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
 
-/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of
- * each. Adds to sums [r * pitch + j * stride]. */
+/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of each.
+ * Adds to sums[j * stride][row]. What lies `ahead` elements further in b is fetched for later. */
 typedef struct group {
   const float *a;
   const void *b;
-  int64_t lda, next_b, vectors, rest, pitch, stride;
+  int64_t lda, next_b, vectors, rest, ahead, stride;
 } group;
+
+/* Sums of one output and ROWS rows. */
+typedef float sums_of_rows __attribute__((vector_size(ROWS * sizeof(float)), aligned(4), may_alias));
+
+INLINE sums_of_rows every_row(vf sums) {
+#if TRI_VECTOR_BYTES == 64
+  return __builtin_shufflevector(sums, sums, 0, 2, 4, 6, 8, 10, 12, 14);
+#elif TRI_VECTOR_BYTES == 32
+  return __builtin_shufflevector(sums, sums, 0, 2, 4, 6);
+#else
+  return sums;
+#endif
+}
 
 /* GCC would read an operand from memory for each use of it, where loads are dearer than products. */
 INLINE vf in_register(vf x) {
@@ -179,57 +210,62 @@ INLINE vf in_register(vf x) {
 }
 
 INLINE void add_vector(tri_dtype type, const group *of, const float *a, const void *b, int64_t i, int64_t count,
-                       int rows, int outputs, vf (*total)[MOST]) {
+                       int rows, int outputs, bool fetch, vf (*total)[MOST]) {
   vf values[ALONE_OUTPUTS];
-  UNROLL for (int j = 0; j < outputs; j++) values[j] = vf_get(type, b, j * of->next_b + i, count);
+  UNROLL for (int j = 0; j < outputs; j++) {
+    const int64_t at = j * of->next_b + i;
+    values[j] = vf_get(type, b, at, count);
+    if (fetch) __builtin_prefetch((const char *)b + (size_t)(at + of->ahead) * tri_dtype_bytes(type));
+  }
   UNROLL for (int r = 0; r < rows; r++) {
     const vf x = in_register(vf_get(TRI_FP32, a, r * of->lda + i, count));
     UNROLL for (int j = 0; j < outputs; j++) total[j][r] += x * values[j];
   }
 }
 
-INLINE void multiply_group(tri_dtype type, const group *of, int rows, int outputs, float *sums) {
+INLINE void multiply_group(tri_dtype type, const group *of, int rows, int outputs, bool fetch, float *sums) {
   vf total[ALONE_OUTPUTS][MOST];
   UNROLL for (int j = 0; j < outputs; j++) { UNROLL for (int r = 0; r < rows; r++) total[j][r] = (vf){0}; }
   const int64_t whole = of->vectors * LANES;
-  for (int64_t i = 0; i < whole; i += LANES) add_vector(type, of, of->a, of->b, i, LANES, rows, outputs, total);
-  if (of->rest > 0) add_vector(type, of, of->a, of->b, whole, of->rest, rows, outputs, total);
+  for (int64_t i = 0; i < whole; i += LANES) add_vector(type, of, of->a, of->b, i, LANES, rows, outputs, fetch, total);
+  if (of->rest > 0) add_vector(type, of, of->a, of->b, whole, of->rest, rows, outputs, fetch, total);
   if (rows == 1) {
-    vf alone[MOST];
     const int all = power_of_two(outputs), some = all < LANES ? all : LANES;
     UNROLL for (int j = 0; j < all; j += some) {
+      vf alone[MOST];
       UNROLL for (int l = 0; l < some; l++) alone[l] = j + l < outputs ? total[j + l][0] : (vf){0};
       const vf sum = sums_of_lanes(alone, some);
-      UNROLL for (int l = 0; l < some; l++) if (j + l < outputs) sums[(j + l) * of->stride] += sum[l * (LANES / some)];
+      UNROLL for (int l = 0; l < some; l++)
+        if (j + l < outputs) sums[(j + l) * of->stride] += sum[l * (LANES / some)];
     }
     return;
   }
   UNROLL for (int j = 0; j < outputs; j++) {
-    const int all = power_of_two(rows);
-    float lanes[LANES] __attribute__((aligned(64)));
-    UNROLL for (int r = rows; r < all; r++) total[j][r] = (vf){0};
-    vf_store(TRI_FP32, lanes, 0, sums_of_lanes(total[j], all));
-    UNROLL for (int r = 0; r < rows; r++) sums[r * of->pitch + j * of->stride] += lanes[r * (LANES / all)];
+    UNROLL for (int r = rows; r < ROWS; r++) total[j][r] = (vf){0};
+    *(sums_of_rows *)(sums + j * of->stride) += every_row(sums_of_lanes(total[j], ROWS));
   }
 }
 
 typedef void group_function(const group *of, float *sums);
 
 /* Functions of their own, so that each loop has all registers for itself. */
-#define GROUP(type, rows, name, outputs)                                                                               \
+#define GROUP(type, rows, name, outputs, fetch)                                                                        \
   __attribute__((noinline)) static void group_##type##_##rows##_##name(const group *of, float *sums) {                 \
     const group own = *of;                                                                                             \
-    multiply_group(TRI_##type, &own, rows, outputs, sums);                                                             \
+    multiply_group(TRI_##type, &own, rows, outputs, fetch, sums);                                                      \
   }
 #define GROUPS_OF(rows)                                                                                                \
-  GROUP(FP32, rows, one, 1)                                                                                            \
-  GROUP(BF16, rows, one, 1)                                                                                            \
-  GROUP(FP32, rows, most, rows == 1 ? ALONE_OUTPUTS : OUTPUTS)                                                         \
-  GROUP(BF16, rows, most, rows == 1 ? ALONE_OUTPUTS : OUTPUTS)
+  GROUP(FP32, rows, one, 1, false)                                                                                     \
+  GROUP(BF16, rows, one, 1, false)                                                                                     \
+  GROUP(FP32, rows, most, OUTPUTS, true)                                                                               \
+  GROUP(BF16, rows, most, OUTPUTS, true)
 #define NAMES_OF(type, rows)                                                                                           \
   { group_##type##_##rows##_one, group_##type##_##rows##_most }
 
-GROUPS_OF(1)
+GROUP(FP32, 1, one, 1, false)
+GROUP(BF16, 1, one, 1, false)
+GROUP(FP32, 1, most, ALONE_OUTPUTS, false)
+GROUP(BF16, 1, most, ALONE_OUTPUTS, false)
 GROUPS_OF(2)
 GROUPS_OF(3)
 GROUPS_OF(4)
@@ -247,13 +283,17 @@ GROUPS_OF(8)
 #define ALL_NAMES(type)                                                                                                \
   { NAMES_OF(type, 1), NAMES_OF(type, 2), NAMES_OF(type, 3), NAMES_OF(type, 4) }
 #endif
+GROUP(FP32, ROWS, near, OUTPUTS, false)
+GROUP(BF16, ROWS, near, OUTPUTS, false)
 
 /* A block of outputs, and the part of k at hand. */
 typedef struct outputs_block {
   const tri_cpu_few_rows *job;
   group_function *const (*functions)[2]; /* by rows, less one, and whether they take several outputs */
+  group_function *near;                  /* of ROWS rows and several outputs, which fetches nothing          */
   int64_t first, count;                  /* of b's rows                                              */
-  float *sums;                           /* [m, of.pitch]                                            */
+  float *sums;                           /* [count, pitch] by outputs and rows                       */
+  int64_t pitch;
   const char *b;                         /* its first row in this part                               */
   int64_t next_bytes;                    /* between b's rows                                         */
   group of;
@@ -279,11 +319,11 @@ INLINE void add_group(const outputs_block *in, int64_t row, int64_t rows, int64_
   group of = in->of;
   of.a += row * of.lda;
   of.b = in->b + output * in->next_bytes;
-  in->functions[rows - 1][several](&of, in->sums + row * of.pitch + output);
+  in->functions[rows - 1][several](&of, in->sums + output * in->pitch + row);
 }
 
 static void set_stride(outputs_block *in, int64_t stride) {
-  in->of.stride = stride;
+  in->of.stride = stride * in->pitch;
   in->of.next_b = stride * in->job->ldb;
 }
 
@@ -293,6 +333,7 @@ static void multiply_far(outputs_block *in) {
   const int64_t parts = divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
   const int64_t run = in->count / together;
   set_stride(in, run);
+  in->of.ahead = FAR_AHEAD / (int64_t)tri_dtype_bytes(job->b_type);
   for (int64_t i = 0; i < run; i++) {
     for (int64_t part = 0; part < parts; part++) {
       if (parts > 1 || i == 0) set_part(in, part);
@@ -305,43 +346,71 @@ static void multiply_far(outputs_block *in) {
   }
 }
 
+/* The last FETCHING groups of rows fetch what comes next, the same outputs in the next part of k or the next block. */
 static void multiply_near(outputs_block *in) {
+  enum { FETCHING = 4 };
   const tri_cpu_few_rows *job = in->job;
+  const int64_t parts = divide_up(job->k, LONGEST);
   set_stride(in, 1);
-  for (int64_t part = 0; part < divide_up(job->k, LONGEST); part++) {
+  for (int64_t part = 0; part < parts; part++) {
+    const int64_t begin = part_begin(job->k, part), next = part_begin(job->k, part + 1);
     set_part(in, part);
+    in->of.ahead = part + 1 < parts ? next - begin : BLOCK * job->ldb - begin;
     for (int64_t row = 0; row < job->m; row += ROWS) {
       const int64_t rows = smaller(ROWS, job->m - row), together = rows == 1 ? ALONE_OUTPUTS : OUTPUTS;
+      const int64_t left = (job->m - row - 1) / ROWS;
       int64_t j = 0;
-      for (; j + together <= in->count; j += together) add_group(in, row, rows, j, true);
+      for (; j + together <= in->count; j += together) {
+        const bool fetch = j / OUTPUTS % FETCHING == left;
+        if (rows == ROWS && !fetch) {
+          group of = in->of;
+          of.a += row * of.lda;
+          of.b = in->b + j * in->next_bytes;
+          in->near(&of, in->sums + j * in->pitch + row);
+        } else {
+          add_group(in, row, rows, j, true);
+        }
+      }
       for (; j < in->count; j++) add_group(in, row, rows, j, false);
     }
+  }
+}
+
+/* Sums [in->count, in->pitch] and what they begin with, to c. */
+static void store_outputs(const outputs_block *in) {
+  float row[FAR_BLOCK] __attribute__((aligned(64)));
+  for (int64_t r = 0; r < in->job->m; r++) {
+    begin_sums(in->job, r, 1, in->first, in->count, row, FAR_BLOCK);
+    for (int64_t j = 0; j < in->count; j++) row[j] += in->sums[j * in->pitch + r];
+    store_sums(in->job, r, 1, in->first, in->count, row, FAR_BLOCK);
   }
 }
 
 /* Outputs [first, end). */
 static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t end) {
   static group_function *const floats[][2] = ALL_NAMES(FP32), *const narrow[][2] = ALL_NAMES(BF16);
-  float sums[TRI_MOST_ROWS * BLOCK] __attribute__((aligned(64)));
+  float sums[BLOCK * (TRI_MOST_ROWS + ROWS)] __attribute__((aligned(64)));
   const bool few = job->m <= ROWS;
   const int64_t block = few ? FAR_BLOCK : BLOCK;
   for (; first < end; first += block) {
     outputs_block in = {
         .job = job,
         .functions = job->b_type == TRI_BF16 ? narrow : floats,
+        .near = job->b_type == TRI_BF16 ? group_BF16_ROWS_near : group_FP32_ROWS_near,
         .first = first,
         .count = smaller(block, end - first),
         .sums = sums,
+        .pitch = job->m == 1 ? 1 : few ? ROWS : divide_up(job->m, ROWS) * ROWS + ROWS,
         .next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type),
-        .of = {.lda = job->lda, .pitch = block},
+        .of = {.lda = job->lda},
     };
-    begin_sums(job, 0, job->m, first, in.count, sums, block);
+    memset(sums, 0, (size_t)(in.count * in.pitch) * sizeof(float));
     if (few) {
       multiply_far(&in);
     } else {
       multiply_near(&in);
     }
-    store_sums(job, 0, job->m, first, in.count, sums, block);
+    store_outputs(&in);
   }
 }
 
