@@ -176,8 +176,8 @@ INLINE vf sums_of_lanes(vf *x, int count) {
 
 INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
 
-/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of each.
- * Adds to sums[j * stride][row]. What lies `ahead` elements further in b is fetched for later. */
+/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of
+ * each. Adds to sums[j * stride][row]. What lies `ahead` elements further in b is fetched for later. */
 typedef struct group {
   const float *a;
   const void *b;
@@ -235,8 +235,7 @@ INLINE void multiply_group(tri_dtype type, const group *of, int rows, int output
       vf alone[MOST];
       UNROLL for (int l = 0; l < some; l++) alone[l] = j + l < outputs ? total[j + l][0] : (vf){0};
       const vf sum = sums_of_lanes(alone, some);
-      UNROLL for (int l = 0; l < some; l++)
-        if (j + l < outputs) sums[(j + l) * of->stride] += sum[l * (LANES / some)];
+      UNROLL for (int l = 0; l < some; l++) if (j + l < outputs) sums[(j + l) * of->stride] += sum[l * (LANES / some)];
     }
     return;
   }
@@ -294,8 +293,8 @@ typedef struct outputs_block {
   int64_t first, count;                  /* of b's rows                                              */
   float *sums;                           /* [count, pitch] by outputs and rows                       */
   int64_t pitch;
-  const char *b;                         /* its first row in this part                               */
-  int64_t next_bytes;                    /* between b's rows                                         */
+  const char *b;      /* its first row in this part                               */
+  int64_t next_bytes; /* between b's rows                                         */
   group of;
 } outputs_block;
 
@@ -400,7 +399,9 @@ static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t
         .first = first,
         .count = smaller(block, end - first),
         .sums = sums,
-        .pitch = job->m == 1 ? 1 : few ? ROWS : divide_up(job->m, ROWS) * ROWS + ROWS,
+        .pitch = job->m == 1 ? 1
+                 : few       ? ROWS
+                             : divide_up(job->m, ROWS) * ROWS + ROWS,
         .next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type),
         .of = {.lda = job->lda},
     };

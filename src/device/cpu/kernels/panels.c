@@ -13,8 +13,10 @@
 
 enum {
   VECTORS = TRI_PANEL / LANES,
-  DEPTH = 256,     /* of a part of a panel that is copied: 48 KiB */
-  TASKS_EACH = 4,  /* of a thread, at least                       */
+  DEPTH = 256,    /* of a part of a panel that is copied: 48 KiB */
+  TASKS_EACH = 4, /* of a thread, at least                       */
+  LINE = 64,      /* bytes                                      */
+  PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* of a task, at least, where rows are split   */
 #if TRI_VECTOR_BYTES == 64
   ROWS = 8, /* whose sums are in registers ...         */
@@ -34,10 +36,13 @@ typedef enum panel_kind {
   HALVES, /* a is fp32, the panel has pairs, which are widened  */
 } panel_kind;
 
-/* Rows of a from some k on. */
+/* Rows of a from some k on. Meanwhile what comes next of b is fetched: rows of a panel from `next` on, or NULL, that
+ * lie `next_bytes` apart. */
 typedef struct rows_of_a {
   const void *first;
   int64_t ld, count;
+  const char *next;
+  int64_t next_bytes;
 } rows_of_a;
 
 INLINE vf add_pair(vf sum, uint32_t a, vf b) {
@@ -88,14 +93,21 @@ INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows,
 /* `rows` rows from `row` on, times `wide` vectors of columns of a panel, `depth` deep; to sums [rows, TRI_PANEL], or,
  * if `add`, on from them. */
 INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int rows, const float *b, int wide,
-                           int64_t depth, bool add, float *sums) {
+                           int64_t depth, bool add, const char *next, float *sums) {
   vf sum[ROWS][VECTORS];
   UNROLL for (int r = 0; r < rows; r++) {
     UNROLL for (int v = 0; v < wide; v++) sum[r][v] =
         add ? vf_load(TRI_FP32, sums, r * TRI_PANEL + v * LANES) : (vf){0};
   }
   const int64_t steps = kind == FLOATS ? depth : depth / 2;
-  for (int64_t step = 0; step < steps; step++, b += TRI_PANEL) add_step(kind, a, row, rows, step, 2, b, wide, sum);
+  if (kind == FLOATS && next != NULL) {
+    for (int64_t step = 0; step < steps; step++, b += TRI_PANEL, next += a->next_bytes) {
+      __builtin_prefetch(next, 0, 2);
+      add_step(kind, a, row, rows, step, 2, b, wide, sum);
+    }
+  } else {
+    for (int64_t step = 0; step < steps; step++, b += TRI_PANEL) add_step(kind, a, row, rows, step, 2, b, wide, sum);
+  }
   if (kind != FLOATS && depth % 2 != 0) add_step(kind, a, row, rows, steps, 1, b, wide, sum);
   UNROLL for (int r = 0; r < rows; r++) {
     UNROLL for (int v = 0; v < wide; v++) vf_store(TRI_FP32, sums, r * TRI_PANEL + v * LANES, sum[r][v]);
@@ -105,24 +117,26 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
 /* All rows of a; sums [a->count, TRI_PANEL]. */
 INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, int64_t depth, bool add, float *sums) {
   if (a->count == 1) {
-    multiply_strip(kind, a, 0, 1, b, VECTORS, depth, add, sums);
+    multiply_strip(kind, a, 0, 1, b, VECTORS, depth, add, NULL, sums);
     return;
   }
+  int64_t fetched = 0;
   for (int64_t v = 0; v < VECTORS; v += WIDE) {
     for (int64_t row = 0; row < a->count; row += ROWS) {
       float *to = sums + row * TRI_PANEL + v * LANES;
       const float *from = b + v * LANES;
+      const char *next = a->next != NULL && fetched < PANEL_LINES ? a->next + LINE * fetched++ : NULL;
       switch (smaller(ROWS, a->count - row)) {
-        case 1: multiply_strip(kind, a, row, 1, from, WIDE, depth, add, to); break;
-        case 2: multiply_strip(kind, a, row, 2, from, WIDE, depth, add, to); break;
-        case 3: multiply_strip(kind, a, row, 3, from, WIDE, depth, add, to); break;
+        case 1: multiply_strip(kind, a, row, 1, from, WIDE, depth, add, NULL, to); break;
+        case 2: multiply_strip(kind, a, row, 2, from, WIDE, depth, add, NULL, to); break;
+        case 3: multiply_strip(kind, a, row, 3, from, WIDE, depth, add, NULL, to); break;
 #if TRI_VECTOR_BYTES == 64
-        case 4: multiply_strip(kind, a, row, 4, from, WIDE, depth, add, to); break;
-        case 5: multiply_strip(kind, a, row, 5, from, WIDE, depth, add, to); break;
-        case 6: multiply_strip(kind, a, row, 6, from, WIDE, depth, add, to); break;
-        case 7: multiply_strip(kind, a, row, 7, from, WIDE, depth, add, to); break;
+        case 4: multiply_strip(kind, a, row, 4, from, WIDE, depth, add, NULL, to); break;
+        case 5: multiply_strip(kind, a, row, 5, from, WIDE, depth, add, NULL, to); break;
+        case 6: multiply_strip(kind, a, row, 6, from, WIDE, depth, add, NULL, to); break;
+        case 7: multiply_strip(kind, a, row, 7, from, WIDE, depth, add, NULL, to); break;
 #endif
-        default: multiply_strip(kind, a, row, ROWS, from, WIDE, depth, add, to); break;
+        default: multiply_strip(kind, a, row, ROWS, from, WIDE, depth, add, next, to); break;
       }
     }
   }
@@ -140,7 +154,7 @@ static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t 
   const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);
   const float *b = (const float *)job->b + panel * TRI_PANEL * divide_up(job->k, 2);
   const int64_t element = job->pairs ? 2 : 4;
-  const rows_of_a a = {(const char *)job->a + row * job->lda * element, job->lda, rows};
+  const rows_of_a a = {(const char *)job->a + row * job->lda * element, job->lda, rows, NULL, 0};
   begin_sums(job, row, rows, first, count, total, TRI_PANEL);
   if (job->pairs) {
     multiply_panel(PAIRS, &a, b, job->k, false, sums);
@@ -168,6 +182,16 @@ INLINE void copy_panel(tri_dtype type, const tri_cpu_few_rows *job, int64_t at, 
   }
 }
 
+/* What is copied after row `at` of b in the panel from column `first` on. */
+static const char *after(const tri_cpu_few_rows *job, int64_t at, int64_t first) {
+  if (at >= job->k) {
+    at = 0;
+    first += TRI_PANEL;
+  }
+  if (first >= job->n) return NULL;
+  return (const char *)job->b + (size_t)(at * job->ldb + first) * tri_dtype_bytes(job->b_type);
+}
+
 static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_t row, int64_t rows) {
   float sums[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
   float total[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
@@ -184,7 +208,8 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
       } else {
         copy_panel(TRI_FP32, job, at, depth, first, count, copy);
       }
-      const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows};
+      const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows, after(job, at + depth, first),
+                           job->ldb * (int64_t)tri_dtype_bytes(job->b_type)};
       multiply_panel(FLOATS, &a, copy, depth, at > begin, sums);
     }
     for (int64_t r = 0; r < rows; r++) add_sums(count, sums + r * TRI_PANEL, total + r * TRI_PANEL);
