@@ -6,9 +6,9 @@
  * gets DEPTH products in their order, and is stored. Then the sums of the parts are added up. More rows: panels.c.
  *
  * b as [n, k] (by outputs), for any number of rows: vectors of sums of some rows and outputs stay in registers over a
- * part of k, then their lanes are added. While all rows of a are in registers at once, b is read as a few streams, each
- * of which runs through memory of its own: streams side by side would come to the end of a page together. With more
- * rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache until all have met.
+ * part of k, then their lanes are added. Few rows of a meet each number of b at once, and b is read as a few streams,
+ * each of which runs through memory of its own: streams side by side would come to the end of a page together. With
+ * more rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache until all have met.
  *
  * A sum is made in the order of k, in parts that k alone decides, or in such parts in the order of k's vectors and then
  * of the lanes, whatever rows or columns it is computed beside: so bits depend neither on threads nor on the number of
@@ -20,7 +20,7 @@ enum {
   AHEAD = 16 * LANES, /* columns of each that are fetched beforehand         */
   SUMS = 8192,        /* of all rows of a that are made at once: 32 KiB      */
   BLOCK = 48,         /* outputs whose sums are stored together              */
-  FAR_BLOCK = 512,    /* the same, while all rows of a are in registers      */
+  FAR_BLOCK = 512,    /* the same, for few rows of a                         */
   LONGEST = 768,      /* of a part of k in which lanes are summed            */
   FAR_AHEAD = 1024,   /* bytes of each stream that are fetched beforehand    */
   TASKS_EACH = 4,     /* of a thread, at least                               */
@@ -326,7 +326,20 @@ static void set_stride(outputs_block *in, int64_t stride) {
   in->of.next_b = stride * in->job->ldb;
 }
 
-/* All rows of a are in registers: the outputs of a group lie far apart. */
+/* All rows of a, with one output or OUTPUTS of them, ALONE_OUTPUTS for a row alone. */
+static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
+  const int64_t m = in->job->m;
+  for (int64_t row = 0; row < m; row += ROWS) {
+    const int64_t rows = smaller(ROWS, m - row);
+    if (rows > 1 || m == 1 || !several) {
+      add_group(in, row, rows, output, several);
+    } else {
+      for (int64_t j = 0; j < OUTPUTS; j++) add_group(in, row, 1, output + j * run, false);
+    }
+  }
+}
+
+/* Few rows of a: what is read of b meets all of them, and the outputs of a group lie far apart. */
 static void multiply_far(outputs_block *in) {
   const tri_cpu_few_rows *job = in->job;
   const int64_t parts = divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
@@ -336,20 +349,21 @@ static void multiply_far(outputs_block *in) {
   for (int64_t i = 0; i < run; i++) {
     for (int64_t part = 0; part < parts; part++) {
       if (parts > 1 || i == 0) set_part(in, part);
-      add_group(in, 0, job->m, i, true);
+      add_all_rows(in, i, run, true);
     }
   }
   for (int64_t part = 0; part < parts; part++) {
     set_part(in, part);
-    for (int64_t i = run * together; i < in->count; i++) add_group(in, 0, job->m, i, false);
+    for (int64_t i = run * together; i < in->count; i++) add_all_rows(in, i, 0, false);
   }
 }
 
-/* The last FETCHING groups of rows fetch what comes next, the same outputs in the next part of k or the next block. */
+/* The last groups of rows, up to FETCHING of them, fetch what comes next, the same outputs in the next part of k or the
+ * next block. */
 static void multiply_near(outputs_block *in) {
   enum { FETCHING = 4 };
   const tri_cpu_few_rows *job = in->job;
-  const int64_t parts = divide_up(job->k, LONGEST);
+  const int64_t parts = divide_up(job->k, LONGEST), fetching = smaller(FETCHING, divide_up(job->m, ROWS));
   set_stride(in, 1);
   for (int64_t part = 0; part < parts; part++) {
     const int64_t begin = part_begin(job->k, part), next = part_begin(job->k, part + 1);
@@ -360,7 +374,7 @@ static void multiply_near(outputs_block *in) {
       const int64_t left = (job->m - row - 1) / ROWS;
       int64_t j = 0;
       for (; j + together <= in->count; j += together) {
-        const bool fetch = j / OUTPUTS % FETCHING == left;
+        const bool fetch = j / OUTPUTS % fetching == left;
         if (rows == ROWS && !fetch) {
           group of = in->of;
           of.a += row * of.lda;
@@ -389,7 +403,7 @@ static void store_outputs(const outputs_block *in) {
 static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t end) {
   static group_function *const floats[][2] = ALL_NAMES(FP32), *const narrow[][2] = ALL_NAMES(BF16);
   float sums[BLOCK * (TRI_MOST_ROWS + ROWS)] __attribute__((aligned(64)));
-  const bool few = job->m <= ROWS;
+  const bool few = job->m <= TRI_FEW_ROWS;
   const int64_t block = few ? FAR_BLOCK : BLOCK;
   for (; first < end; first += block) {
     outputs_block in = {
@@ -399,9 +413,7 @@ static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t
         .first = first,
         .count = smaller(block, end - first),
         .sums = sums,
-        .pitch = job->m == 1 ? 1
-                 : few       ? ROWS
-                             : divide_up(job->m, ROWS) * ROWS + ROWS,
+        .pitch = job->m == 1 ? 1 : divide_up(job->m, ROWS) * ROWS + (few ? 0 : ROWS),
         .next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type),
         .of = {.lda = job->lda},
     };

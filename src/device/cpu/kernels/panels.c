@@ -13,17 +13,18 @@
 
 enum {
   VECTORS = TRI_PANEL / LANES,
-  DEPTH = 256,    /* of a part of a panel that is copied: 48 KiB */
-  TASKS_EACH = 4, /* of a thread, at least                       */
-  LINE = 64,      /* bytes                                      */
+  DEPTH = 256,     /* of a part of a panel that is copied: 48 KiB */
+  TASKS_EACH = 4,  /* of a thread, at least                       */
+  MOST_WHOLE = 12, /* rows that are multiplied with a whole panel */
+  LINE = 64,       /* bytes                                      */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* of a task, at least, where rows are split   */
 #if TRI_VECTOR_BYTES == 64
   ROWS = 8, /* whose sums are in registers ...         */
   WIDE = 3, /* ... in that many vectors of columns     */
 #elif TRI_VECTOR_BYTES == 32
-  ROWS = 4,
-  WIDE = 3,
+  ROWS = 6,
+  WIDE = 2,
 #else
   ROWS = 4,
   WIDE = 2,
@@ -114,6 +115,16 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
   }
 }
 
+/* Few rows of a, each with a whole panel: which is read in one run, and widened anew for each. */
+INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, float *sums) {
+  enum { AT_ONCE = VECTORS > 6 ? 1 : 2 };
+  int64_t row = 0;
+  for (; row + AT_ONCE <= a->count; row += AT_ONCE)
+    multiply_strip(HALVES, a, row, AT_ONCE, b, VECTORS, depth, false, NULL, sums + row * TRI_PANEL);
+  for (; row < a->count; row++)
+    multiply_strip(HALVES, a, row, 1, b, VECTORS, depth, false, NULL, sums + row * TRI_PANEL);
+}
+
 /* All rows of a; sums [a->count, TRI_PANEL]. */
 INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, int64_t depth, bool add, float *sums) {
   if (a->count == 1) {
@@ -130,9 +141,11 @@ INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, 
         case 1: multiply_strip(kind, a, row, 1, from, WIDE, depth, add, NULL, to); break;
         case 2: multiply_strip(kind, a, row, 2, from, WIDE, depth, add, NULL, to); break;
         case 3: multiply_strip(kind, a, row, 3, from, WIDE, depth, add, NULL, to); break;
-#if TRI_VECTOR_BYTES == 64
+#if TRI_VECTOR_BYTES >= 32
         case 4: multiply_strip(kind, a, row, 4, from, WIDE, depth, add, NULL, to); break;
         case 5: multiply_strip(kind, a, row, 5, from, WIDE, depth, add, NULL, to); break;
+#endif
+#if TRI_VECTOR_BYTES == 64
         case 6: multiply_strip(kind, a, row, 6, from, WIDE, depth, add, NULL, to); break;
         case 7: multiply_strip(kind, a, row, 7, from, WIDE, depth, add, NULL, to); break;
 #endif
@@ -148,6 +161,28 @@ static void add_sums(int64_t count, const float *from, float *to) {
 
 /* ---- packed ------------------------------------------------------------------------------------------------------ */
 
+/* Steps [step, step + count) of a panel of pairs, in fp32. */
+static void widen_panel(const float *pairs, int64_t count, float *to) {
+  for (int64_t step = 0; step < count; step++, pairs += TRI_PANEL, to += 2 * TRI_PANEL) {
+    UNROLL for (int v = 0; v < VECTORS; v++) {
+      const vf both = vf_load(TRI_FP32, pairs, v * LANES);
+      vf_store(TRI_FP32, to, v * LANES, half_of(both, 0));
+      vf_store(TRI_FP32, to, TRI_PANEL + v * LANES, half_of(both, 1));
+    }
+  }
+}
+
+/* As HALVES, in the same order; for many rows it pays to widen a panel once. */
+static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
+  float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
+  for (int64_t at = 0; at < k; at += DEPTH, b += DEPTH / 2 * TRI_PANEL) {
+    const int64_t depth = smaller(DEPTH, k - at);
+    const rows_of_a part = {(const float *)a->first + at, a->ld, a->count, NULL, 0};
+    widen_panel(b, divide_up(depth, 2), wide);
+    multiply_panel(FLOATS, &part, wide, depth, at > 0, sums);
+  }
+}
+
 static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t row, int64_t rows) {
   float sums[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
   float total[TRI_MOST_ROWS * TRI_PANEL] __attribute__((aligned(64)));
@@ -158,6 +193,10 @@ static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t 
   begin_sums(job, row, rows, first, count, total, TRI_PANEL);
   if (job->pairs) {
     multiply_panel(PAIRS, &a, b, job->k, false, sums);
+  } else if (VECTORS > WIDE && rows > MOST_WHOLE) {
+    multiply_widened(&a, b, job->k, sums);
+  } else if (VECTORS > WIDE) {
+    multiply_whole(&a, b, job->k, sums);
   } else {
     multiply_panel(HALVES, &a, b, job->k, false, sums);
   }
