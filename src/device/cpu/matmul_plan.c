@@ -233,10 +233,11 @@ static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
   const tri_matmul *p = &plan->product;
   const int64_t rows = at_most(p->m, TRI_MOST_ROWS), few = at_most(p->m, TRI_FEW_ROWS);
   const int64_t parts = p->b_packed ? 0 : tri_few_rows_parts(p->k, p->b_transposed);
+  const bool bf16 = p->a_type == TRI_BF16;
   bool pairs = false;
   plan->path = TRI_PATH_SKINNY;
   if (p->b_packed) TRI_TRY(tri_cpu_matmul_pairs(state, &pairs));
-  plan->stage_a = p->a_type == TRI_BF16 ? !pairs : rows > few && aliases(p->lda);
+  plan->stage_a = bf16 ? !pairs : rows > few && aliases(p->lda);
   plan->a_offset = reserve(&plan->workspace_bytes, plan->stage_a, rows, p->k + TRI_STAGE_GAP, TRI_FP32);
   plan->c_offset = reserve(&plan->workspace_bytes, parts > 0, parts * few, p->n, TRI_FP32);
   return TRI_OK;

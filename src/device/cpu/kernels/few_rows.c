@@ -403,13 +403,13 @@ static void store_outputs(const outputs_block *in) {
 static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t end) {
   static group_function *const floats[][2] = ALL_NAMES(FP32), *const narrow[][2] = ALL_NAMES(BF16);
   float sums[BLOCK * (TRI_MOST_ROWS + ROWS)] __attribute__((aligned(64)));
-  const bool few = job->m <= TRI_FEW_ROWS;
+  const bool few = job->m <= TRI_FEW_ROWS, bf16 = job->b_type == TRI_BF16;
   const int64_t block = few ? FAR_BLOCK : BLOCK;
   for (; first < end; first += block) {
     outputs_block in = {
         .job = job,
-        .functions = job->b_type == TRI_BF16 ? narrow : floats,
-        .near = job->b_type == TRI_BF16 ? group_BF16_ROWS_near : group_FP32_ROWS_near,
+        .functions = bf16 ? narrow : floats,
+        .near = bf16 ? group_BF16_ROWS_near : group_FP32_ROWS_near,
         .first = first,
         .count = smaller(block, end - first),
         .sums = sums,

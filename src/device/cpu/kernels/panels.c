@@ -58,37 +58,48 @@ INLINE vf add_pair(vf sum, uint32_t a, vf b) {
 
 INLINE vf half_of(vf pairs, int which) { return (vf)(which == 0 ? (vu)pairs << 16 : (vu)pairs & 0xffff0000u); }
 
+/* Number `at` of each of these rows, times `wide` vectors of columns. */
+INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, const vf *values, int wide,
+                         vf (*sum)[VECTORS]) {
+  const float *from = (const float *)a->first + row * a->ld + at;
+  UNROLL for (int r = 0; r < rows; r++) {
+    UNROLL for (int v = 0; v < wide; v++) sum[r][v] += vf_splat(from[r * a->ld]) * values[v];
+  }
+}
+
 /* One step along k, or two where the panel has pairs: the last of these lacks its second if `halves` is 1. */
 INLINE void add_step(panel_kind kind, const rows_of_a *a, int64_t row, int rows, int64_t step, int halves,
                      const float *b, int wide, vf (*sum)[VECTORS]) {
+  vf values[VECTORS];
   switch (kind) {
     case FLOATS:
-    case HALVES: {
-      const int turns = kind == FLOATS ? 1 : halves;
-      const int64_t at = kind == FLOATS ? step : 2 * step;
-      UNROLL for (int half = 0; half < turns; half++) {
-        const float *from = (const float *)a->first + row * a->ld + at + half;
-        vf values[VECTORS];
-        UNROLL for (int v = 0; v < wide; v++) {
-          values[v] = vf_load(TRI_FP32, b, v * LANES);
-          if (kind == HALVES) values[v] = half_of(values[v], half);
-        }
-        UNROLL for (int r = 0; r < rows; r++) {
-          UNROLL for (int v = 0; v < wide; v++) sum[r][v] += vf_splat(from[r * a->ld]) * values[v];
-        }
+      UNROLL for (int v = 0; v < wide; v++) values[v] = vf_load(TRI_FP32, b, v * LANES);
+      add_products(a, row, rows, step, values, wide, sum);
+      break;
+    case HALVES:
+      UNROLL for (int half = 0; half < halves; half++) {
+        UNROLL for (int v = 0; v < wide; v++) values[v] = half_of(vf_load(TRI_FP32, b, v * LANES), half);
+        add_products(a, row, rows, 2 * step + half, values, wide, sum);
       }
       break;
-    }
-    case PAIRS: {
-      const uint16_t *from = (const uint16_t *)a->first + row * a->ld + 2 * step;
+    case PAIRS:
       UNROLL for (int r = 0; r < rows; r++) {
         uint32_t pair = 0;
-        memcpy(&pair, from + r * a->ld, (size_t)halves * sizeof(uint16_t));
+        memcpy(&pair, (const uint16_t *)a->first + (row + r) * a->ld + 2 * step, (size_t)halves * sizeof(uint16_t));
         UNROLL for (int v = 0; v < wide; v++) sum[r][v] = add_pair(sum[r][v], pair, vf_load(TRI_FP32, b, v * LANES));
       }
       break;
-    }
   }
+}
+
+/* Numbers of a row of a in a step. */
+INLINE int64_t step_length(panel_kind kind) {
+  switch (kind) {
+    case FLOATS: return 1;
+    case PAIRS:
+    case HALVES: break;
+  }
+  return 2;
 }
 
 /* `rows` rows from `row` on, times `wide` vectors of columns of a panel, `depth` deep; to sums [rows, TRI_PANEL], or,
@@ -100,8 +111,8 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
     UNROLL for (int v = 0; v < wide; v++) sum[r][v] =
         add ? vf_load(TRI_FP32, sums, r * TRI_PANEL + v * LANES) : (vf){0};
   }
-  const int64_t steps = kind == FLOATS ? depth : depth / 2;
-  if (kind == FLOATS && next != NULL) {
+  const int64_t steps = depth / step_length(kind);
+  if (next != NULL) {
     for (int64_t step = 0; step < steps; step++, b += TRI_PANEL, next += a->next_bytes) {
       __builtin_prefetch(next, 0, 2);
       add_step(kind, a, row, rows, step, 2, b, wide, sum);
@@ -109,13 +120,13 @@ INLINE void multiply_strip(panel_kind kind, const rows_of_a *a, int64_t row, int
   } else {
     for (int64_t step = 0; step < steps; step++, b += TRI_PANEL) add_step(kind, a, row, rows, step, 2, b, wide, sum);
   }
-  if (kind != FLOATS && depth % 2 != 0) add_step(kind, a, row, rows, steps, 1, b, wide, sum);
+  if (depth % step_length(kind) != 0) add_step(kind, a, row, rows, steps, 1, b, wide, sum);
   UNROLL for (int r = 0; r < rows; r++) {
     UNROLL for (int v = 0; v < wide; v++) vf_store(TRI_FP32, sums, r * TRI_PANEL + v * LANES, sum[r][v]);
   }
 }
 
-/* Few rows of a, each with a whole panel: which is read in one run, and widened anew for each. */
+/* Few rows of a, each with a whole panel: which is read in one run, and widened again for each. */
 INLINE void multiply_whole(const rows_of_a *a, const float *b, int64_t depth, float *sums) {
   enum { AT_ONCE = VECTORS > 6 ? 1 : 2 };
   int64_t row = 0;
@@ -175,12 +186,14 @@ static void widen_panel(const float *pairs, int64_t count, float *to) {
 /* As HALVES, in the same order; for many rows it pays to widen a panel once. */
 static void multiply_widened(const rows_of_a *a, const float *b, int64_t k, float *sums) {
   float wide[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
-  for (int64_t at = 0; at < k; at += DEPTH, b += DEPTH / 2 * TRI_PANEL) {
+  int64_t at = 0;
+  do {
     const int64_t depth = smaller(DEPTH, k - at);
     const rows_of_a part = {(const float *)a->first + at, a->ld, a->count, NULL, 0};
-    widen_panel(b, divide_up(depth, 2), wide);
+    widen_panel(b + at / 2 * TRI_PANEL, divide_up(depth, 2), wide);
     multiply_panel(FLOATS, &part, wide, depth, at > 0, sums);
-  }
+    at += DEPTH;
+  } while (at < k);
 }
 
 static void multiply_packed(const tri_cpu_few_rows *job, int64_t panel, int64_t row, int64_t rows) {
@@ -237,20 +250,23 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
   float copy[DEPTH * TRI_PANEL] __attribute__((aligned(64)));
   const int64_t first = panel * TRI_PANEL, count = smaller(TRI_PANEL, job->n - first);
   const int64_t parts = tri_few_rows_parts(job->k, false);
+  const int64_t next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type);
   begin_sums(job, row, rows, first, count, total, TRI_PANEL);
   for (int64_t part = 0; part < parts; part++) {
     const int64_t begin = job->k * part / parts, end = job->k * (part + 1) / parts;
-    for (int64_t at = begin; at < end; at += DEPTH) {
+    int64_t at = begin;
+    do { /* k is 1 at least: there is something in each part */
       const int64_t depth = smaller(DEPTH, end - at);
+      const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows, after(job, at + depth, first),
+                           next_bytes};
       if (job->b_type == TRI_BF16) {
         copy_panel(TRI_BF16, job, at, depth, first, count, copy);
       } else {
         copy_panel(TRI_FP32, job, at, depth, first, count, copy);
       }
-      const rows_of_a a = {(const float *)job->a + row * job->lda + at, job->lda, rows, after(job, at + depth, first),
-                           job->ldb * (int64_t)tri_dtype_bytes(job->b_type)};
       multiply_panel(FLOATS, &a, copy, depth, at > begin, sums);
-    }
+      at += DEPTH;
+    } while (at < end);
     for (int64_t r = 0; r < rows; r++) add_sums(count, sums + r * TRI_PANEL, total + r * TRI_PANEL);
   }
   store_sums(job, row, rows, first, count, total, TRI_PANEL);
