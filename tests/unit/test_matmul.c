@@ -289,17 +289,27 @@ static void check_few(tri_device *device, tri_dtype a, tri_dtype b, tri_dtype c)
     for (int sample = 0; sample < SAMPLES; sample++) {
       tri_matmul p = random_product(variant & ~1, a, b, c);
       p.generating = true;
-      run_and_check(device, &p, p.m > TRI_FEW_ROWS && b != a);
+      run_and_check(device, &p, false);
     }
   }
 }
 
+static const char *const units[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu"};
+enum { NUM_UNITS = sizeof units / sizeof units[0] };
+
+/* NULL where this CPU lacks the unit. `native`: with products of pairs of bf16, where the unit has them. */
+static tri_device *device_of_unit(int unit, int threads, bool native) {
+  tri_device *device = NULL;
+  if (tri_device_create(units[unit], threads, &device) != TRI_OK) return NULL;
+  tri_cpu_matmul_state_of(&device->description)->options.bf16 = native ? TRI_CPU_BF16_NATIVE : TRI_CPU_BF16_WIDENED;
+  return device;
+}
+
 static void test_few_rows(void **unused) {
   (void)unused;
-  static const char *const units[] = {"cpu:baseline", "cpu:avx2", "cpu:avx512", "cpu"};
-  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-    tri_device *device = NULL;
-    if (tri_device_create(units[i], 1 + (int)i, &device) != TRI_OK) continue; /* not of this CPU */
+  for (int unit = 0; unit < NUM_UNITS; unit++) {
+    tri_device *device = device_of_unit(unit, 1 + unit, false);
+    if (device == NULL) continue; /* not of this CPU */
     check_few(device, TRI_FP32, TRI_FP32, TRI_FP32);
     check_few(device, TRI_BF16, TRI_BF16, TRI_BF16);
     check_few(device, TRI_BF16, TRI_FP32, TRI_FP32);
@@ -307,37 +317,134 @@ static void test_few_rows(void **unused) {
   }
 }
 
-/* Weights of generated text are packed as they lie, in bf16. */
+/* Weights of generated text are packed in panels, in bf16: a product reads what matmul_pack has made of fp32 or bf16.
+ */
+static void check_panels(tri_device *device, tri_dtype plain_type, tri_dtype c) {
+  for (int variant = 0; variant < NUM_VARIANTS; variant += 2) {
+    tri_matmul p = random_product(variant, TRI_BF16, TRI_BF16, c);
+    p.generating = true;
+    tri_matmul plain = p, packed = p;
+    plain.b_type = plain_type;
+    packed.b_packed = true;
+    problem x = problem_create(&plain);
+    size_t bytes = 0, workspace_bytes = 0;
+    CHECK_OK(tri_cpu_matmul_packed(&device->description, &p, &bytes));
+    assert_true((int64_t)bytes >= 2 * p.n * p.k);
+    guarded panels = guarded_create(bytes, 64);
+    CHECK_OK(tri_cpu_matmul_pack(device->queue, &p, plain_type, x.b.data, panels.data));
+    CHECK_OK(tri_cpu_matmul_workspace(&device->description, &packed, &workspace_bytes));
+    guarded workspace = guarded_create(workspace_bytes, 64);
+    CHECK_OK(tri_cpu_matmul(device->queue, &packed, x.a.data, panels.data, x.bias.data, x.c.data, workspace.data));
+    check_result(&x, plain_type == TRI_FP32);
+    guarded_destroy(&workspace);
+    guarded_destroy(&panels);
+    problem_destroy(&x);
+  }
+}
+
 static void test_few_rows_packed(void **unused) {
   (void)unused;
-  tri_device *device = device_with(2, TRI_CPU_BF16_WIDENED, false);
-  for (int turned = 0; turned < 2; turned++) {
-    const int64_t n = 83, k = 35, gap = 5, rows = turned != 0 ? n : k, columns = turned != 0 ? k : n;
-    const tri_matmul p = {.m = 3,
-                          .n = n,
-                          .k = k,
-                          .lda = k,
-                          .ldb = columns + gap,
-                          .ldc = n,
-                          .a_type = TRI_BF16,
-                          .b_type = TRI_BF16,
-                          .c_type = TRI_FP32,
-                          .b_transposed = turned != 0,
-                          .generating = true};
-    guarded plain = matrix_create(TRI_FP32, rows, columns, p.ldb);
-    size_t bytes = 0;
-    CHECK_OK(tri_cpu_matmul_packed(&device->description, &p, &bytes));
-    assert_int_equal(bytes, 2 * n * k);
-    guarded packed = guarded_create(bytes, 2);
-    CHECK_OK(tri_cpu_matmul_pack(device->queue, &p, TRI_FP32, plain.data, packed.data));
-    for (int64_t i = 0; i < rows * columns; i++) {
-      const double was = get(TRI_FP32, plain.data, i / columns * p.ldb + i % columns);
-      assert_true(fabs(get(TRI_BF16, packed.data, i) - was) <= fabs(was) / 256);
+  for (int unit = 0; unit < NUM_UNITS; unit++) {
+    for (int native = 0; native < 2; native++) {
+      tri_device *device = device_of_unit(unit, 1 + unit, native != 0);
+      if (device == NULL) continue;
+      check_panels(device, TRI_FP32, TRI_FP32);
+      check_panels(device, TRI_BF16, TRI_BF16);
+      tri_device_destroy(device);
     }
-    guarded_destroy(&packed);
-    guarded_destroy(&plain);
   }
-  tri_device_destroy(device);
+}
+
+/* ---- rows of generated text: the same bits in any company -------------------------------------------------------- */
+
+/* A product's operands for the most rows. */
+typedef struct rows_problem {
+  problem x;
+  guarded panels;
+} rows_problem;
+
+/* `m` of its rows, from row `first` on. */
+static void rows_result(tri_device *device, const rows_problem *of, int64_t first, int64_t m, char *c) {
+  tri_matmul p = of->x.product;
+  p.m = m;
+  size_t bytes = 0;
+  CHECK_OK(tri_cpu_matmul_workspace(&device->description, &p, &bytes));
+  guarded workspace = guarded_create(bytes, 64);
+  const char *a = of->x.a.data + (size_t)(first * p.lda) * tri_dtype_bytes(p.a_type);
+  const void *b = p.b_packed ? of->panels.data : of->x.b.data;
+  CHECK_OK(tri_cpu_matmul(device->queue, &p, a, b, of->x.bias.data, c, workspace.data));
+  guarded_destroy(&workspace);
+}
+
+static void check_company(tri_device *one, tri_device *three, const tri_matmul *product, bool packed) {
+  static const int64_t counts[] = {1, 2, 3, 8, 9, 16, 17, 63, 64, 65, 130, 256, 257};
+  enum { COUNTS = sizeof counts / sizeof counts[0], MOST = 257 };
+  tri_matmul p = *product;
+  p.m = MOST;
+  p.generating = true;
+  rows_problem of = {.x = problem_create(&p)};
+  of.x.product.b_packed = packed;
+  size_t bytes = 0;
+  if (packed) CHECK_OK(tri_cpu_matmul_packed(&one->description, &p, &bytes));
+  of.panels = guarded_create(bytes, 64);
+  if (packed) CHECK_OK(tri_cpu_matmul_pack(one->queue, &p, p.b_type, of.x.b.data, of.panels.data));
+  char *together = NULL, *alone = NULL, text[200];
+  CHECK_OK(tri_alloc("c", of.x.c.bytes, 1, &alone));
+  CHECK_OK(tri_alloc("c", of.x.c.bytes, 1, &together));
+  const size_t pitch = (size_t)p.ldc * tri_dtype_bytes(p.c_type), row = (size_t)p.n * tri_dtype_bytes(p.c_type);
+  memcpy(alone, of.x.c_before, of.x.c.bytes);
+  for (int64_t i = 0; i < MOST; i++) rows_result(one, &of, i, 1, alone + (size_t)i * pitch);
+  for (int which = 0; which < 2 * COUNTS; which++) {
+    const int64_t m = counts[which / 2];
+    memcpy(together, of.x.c_before, of.x.c.bytes);
+    rows_result(which % 2 == 0 ? one : three, &of, 0, m, together);
+    for (int64_t i = 0; i < m; i++) {
+      if (memcmp(together + (size_t)i * pitch, alone + (size_t)i * pitch, row) == 0) continue;
+      fail_msg("%s: row %lld has other bits beside %lld rows, with %d threads", describe(&p, text, sizeof text),
+               (long long)i, (long long)m, which % 2 == 0 ? 1 : 3);
+    }
+  }
+  tri_free(together);
+  tri_free(alone);
+  guarded_destroy(&of.panels);
+  problem_destroy(&of.x);
+}
+
+/* Of b's two layouts, in the types that runs have, in bf16 also packed; sums begin with nothing, a bias or c. */
+static void check_companies(int unit, bool native) {
+  static const tri_dtype types[][3] = {
+      {TRI_FP32, TRI_FP32, TRI_FP32}, {TRI_BF16, TRI_BF16, TRI_BF16}, {TRI_BF16, TRI_FP32, TRI_BF16}};
+  static const int64_t shapes[][2] = {{97, 61}, {51, 805}, {150, 1601}};
+  tri_device *one = device_of_unit(unit, 1, native), *three = device_of_unit(unit, 3, native);
+  if (one == NULL || three == NULL) return;
+  for (int which = 0; which < 3 * 2 * (SANITIZED ? 1 : 3); which++) {
+    const tri_dtype *type = types[which % 3];
+    const bool turned = which / 3 % 2 != 0;
+    const int64_t n = shapes[which / 6][0], k = shapes[which / 6][1];
+    const tri_matmul p = {.n = n,
+                          .k = k,
+                          .lda = k + 3,
+                          .ldb = (turned ? k : n) + 5,
+                          .ldc = n + 1,
+                          .a_type = type[0],
+                          .b_type = type[1],
+                          .c_type = type[2],
+                          .b_transposed = turned,
+                          .bias = (which + which / 6) % 3 == 1,
+                          .accumulate = (which + which / 6) % 3 == 2};
+    check_company(one, three, &p, false);
+    if (type[1] == TRI_BF16) check_company(one, three, &p, true);
+  }
+  tri_device_destroy(three);
+  tri_device_destroy(one);
+}
+
+static void test_company(void **unused) {
+  (void)unused;
+  for (int unit = 0; unit < NUM_UNITS; unit++) {
+    check_companies(unit, false);
+    check_companies(unit, true);
+  }
 }
 
 /* Longer than a chunk of rows or of depth, in every position. */
@@ -616,6 +723,7 @@ int main(void) {
       cmocka_unit_test_setup(test_depth_rests, begin_test),
       cmocka_unit_test_setup(test_few_rows, begin_test),
       cmocka_unit_test_setup(test_few_rows_packed, begin_test),
+      cmocka_unit_test_setup(test_company, begin_test),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

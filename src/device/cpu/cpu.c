@@ -18,6 +18,8 @@ typedef struct variant {
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
+  tri_pack_panels pack_panels;
+  bool has_pairs;
   size_t (*pages_scratch)(const tri_attention *call);
 } variant;
 
@@ -69,15 +71,17 @@ DECLARE(avx512bf16)
 /* Best last. */
 static const variant variants[] = {
     {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
-     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_attention_pages_scratch_baseline},
+     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, false,
+     tri_cpu_attention_pages_scratch_baseline},
 #if defined(__x86_64__)
     {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
-     tri_cpu_few_rows_avx2, tri_cpu_attention_pages_scratch_avx2},
+     tri_cpu_few_rows_avx2, tri_cpu_pack_panels_avx2, false, tri_cpu_attention_pages_scratch_avx2},
     {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
-     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_attention_pages_scratch_avx512},
+     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_pack_panels_avx512, false,
+     tri_cpu_attention_pages_scratch_avx512},
     {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
      &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16,
-     tri_cpu_attention_pages_scratch_avx512bf16},
+     tri_cpu_pack_panels_avx512bf16, true, tri_cpu_attention_pages_scratch_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -196,7 +200,11 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
   state->chosen = chosen;
   fill_kernels(chosen, &state->kernels);
   const int threads = request->threads <= 0 ? omp_get_num_procs() : request->threads;
-  tri_cpu_matmul_options options = {.threads = threads, .copy_rows = chosen->copy_rows, .few_rows = chosen->few_rows};
+  tri_cpu_matmul_options options = {.threads = threads,
+                                    .copy_rows = chosen->copy_rows,
+                                    .few_rows = chosen->few_rows,
+                                    .pack_panels = chosen->pack_panels,
+                                    .has_pairs = chosen->has_pairs};
   tri_status status = tri_cpu_matmul_state_create(&options, &state->matmul);
   if (status != TRI_OK) {
     tri_free(state);

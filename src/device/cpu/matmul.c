@@ -43,22 +43,12 @@ tri_status tri_cpu_matmul_check(const tri_matmul *p) {
       p->bias && p->accumulate ? ", bias and accumulate" : "");
 }
 
-/* What generation has packed is plain. */
-static tri_matmul as_it_lies(const tri_matmul *product) {
-  tri_matmul out = *product;
-  if (!product->generating || !product->b_packed) return out;
-  out.b_packed = false;
-  out.ldb = product->b_transposed ? product->k : product->n;
-  return out;
-}
-
 tri_status tri_cpu_matmul_workspace(const tri_device_description *of, const tri_matmul *product, size_t *bytes) {
-  const tri_matmul plain = as_it_lies(product);
   tri_matmul_plan *plan = NULL;
-  TRI_TRY(tri_cpu_matmul_check(&plain));
+  TRI_TRY(tri_cpu_matmul_check(product));
   *bytes = 0;
   if (product->m == 0 || product->n == 0) return TRI_OK;
-  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), &plain, &plan));
+  TRI_TRY(tri_matmul_plan_find(tri_cpu_matmul_state_of(of), product, &plan));
   *bytes = plan->workspace_bytes;
   return TRI_OK;
 }
@@ -88,20 +78,18 @@ tri_status tri_cpu_matmul_pack(tri_queue *queue, const tri_matmul *product, tri_
   return tri_matmul_pack_into(tri_cpu_matmul_state_of(&queue->device->description), product, b_plain_type, b, packed);
 }
 
-static void pack_plain(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type, const void *b,
-                       void *packed) {
-  const int64_t row = p->b_transposed ? p->k : p->n;
-  const tri_cpu_rows job = {
-      .rows = p->b_transposed ? p->n : p->k,
-      .columns = row,
-      .from = b,
-      .from_type = plain_type,
-      .from_ld = p->ldb,
-      .to = packed,
-      .to_type = p->b_type,
-      .to_ld = row,
+static void pack_panels(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type, const void *b,
+                        void *packed) {
+  const tri_cpu_panels job = {
+      .n = p->n,
+      .k = p->k,
+      .ldb = p->ldb,
+      .b_type = plain_type,
+      .b_transposed = p->b_transposed,
+      .b = b,
+      .panels = packed,
   };
-  state->options.copy_rows(state->options.threads, &job);
+  state->options.pack_panels(state->options.threads, &job);
 }
 
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
@@ -115,7 +103,7 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
   }
   bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
   if (product->generating) {
-    pack_plain(state, product, b_plain_type, b, packed);
+    pack_panels(state, product, b_plain_type, b, packed);
     return TRI_OK;
   }
   tri_onednn_primitive once = {0};
@@ -349,7 +337,7 @@ static tri_status run_gemm(const call *at) {
 /* Rows [first, first + count): a result does not depend on how many there are. */
 static void run_few(const call *at, int64_t first, int64_t count) {
   const tri_matmul *p = at->product;
-  const char *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
+  const void *a = at->a + (size_t)(first * p->lda) * tri_dtype_bytes(p->a_type);
   tri_cpu_few_rows job = {
       .m = count,
       .n = p->n,
@@ -360,8 +348,10 @@ static void run_few(const call *at, int64_t first, int64_t count) {
       .b_type = p->b_type,
       .c_type = p->c_type,
       .b_transposed = p->b_transposed,
+      .b_packed = p->b_packed,
+      .pairs = p->a_type == TRI_BF16 && !at->plan->stage_a,
       .accumulate = p->accumulate,
-      .a = (const float *)(const void *)a,
+      .a = a,
       .b = at->b,
       .bias = at->bias,
       .c = at->c + (size_t)(first * p->ldc) * tri_dtype_bytes(p->c_type),
@@ -371,22 +361,22 @@ static void run_few(const call *at, int64_t first, int64_t count) {
     tri_cpu_rows widen = {.rows = count,
                           .columns = p->k,
                           .from = a,
-                          .from_type = TRI_BF16,
+                          .from_type = p->a_type,
                           .to_type = TRI_FP32,
                           .from_ld = p->lda,
-                          .to_ld = p->k,
+                          .to_ld = p->k + TRI_STAGE_GAP,
                           .to = at->workspace + at->plan->a_offset};
     at->state->options.copy_rows(at->state->options.threads, &widen);
     job.a = widen.to;
-    job.lda = p->k;
+    job.lda = widen.to_ld;
   }
   at->state->options.few_rows(at->state->options.threads, &job);
 }
 
 static void run_generating(const call *at) {
   const int64_t m = at->product->m;
-  for (int64_t first = 0; first < m; first += TRI_FEW_ROWS)
-    run_few(at, first, m - first < TRI_FEW_ROWS ? m - first : TRI_FEW_ROWS);
+  for (int64_t first = 0; first < m; first += TRI_MOST_ROWS)
+    run_few(at, first, m - first < TRI_MOST_ROWS ? m - first : TRI_MOST_ROWS);
 }
 
 /* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
@@ -411,9 +401,8 @@ static void run_zero(const call *at) {
   at->state->options.copy_rows(at->state->options.threads, &job);
 }
 
-tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *given, const void *a, const void *b, const void *bias,
+tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const void *a, const void *b, const void *bias,
                           void *c, void *workspace) {
-  const tri_matmul plain = as_it_lies(given), *product = &plain;
   tri_matmul_plan *plan = NULL;
   tri_status status = TRI_OK;
   TRI_TRY(tri_cpu_matmul_check(product));

@@ -17,6 +17,8 @@ typedef struct tri_cpu_matmul_options {
   int threads;
   tri_rows_copy copy_rows; /* of the chosen vector unit */
   tri_few_rows few_rows;   /* of the chosen vector unit */
+  tri_pack_panels pack_panels;
+  bool has_pairs; /* few_rows has products of pairs of bf16 */
   tri_cpu_bf16 bf16;
   bool pack_fp32; /* pack fp32 weights in oneDNN's layout; matmul_plan.c says why this is off */
 } tri_cpu_matmul_options;
@@ -28,6 +30,9 @@ void tri_cpu_matmul_state_destroy(tri_cpu_matmul_state *state);
 /* *native: whether bf16 products use the CPU's bf16 instructions, rather than fp32 ones; *ratio is the measured speed
  * of the former over the latter, 0 if there is nothing to measure. */
 tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double *ratio);
+
+/* *pairs: whether rows of generated text are multiplied with packed weights by the CPU's products of pairs of bf16. */
+tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs);
 
 /* The state of a device (cpu.c). */
 tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of);

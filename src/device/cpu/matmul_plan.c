@@ -12,9 +12,9 @@
  *   transposed, c accumulated) the three give 169-206, 158-182 and 158-195, and the inner_product primitive's backward
  *   of weights 108-150, or 55 for rows of 3072.
  * - fp32, 2 to 31 rows (text generation in a batch): the primitive, 1.2 to 1.5 times as fast as sgemm there.
- * - rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c, which reads b once at
- *   nearly the rate of memory, 64 rows at a time, with the same bits for each number of rows. Its bf16 weights are
- * packed plain, since steps of generation and pieces of prompts read the same copy.
+ * - rows of generated text (tri_matmul.generating): none of the two, but kernels/few_rows.c and kernels/panels.c, which
+ *   read b once at nearly the rate of memory while rows are few, and give a row the same bits for each number of rows.
+ *   Weights in bf16 are packed in panels, which all numbers of rows read; weights in fp32 have no second copy.
  * - fp32, b packed: the primitive on a blocked b. Off by default (pack_fp32), since over a whole step it was 2 % slower
  *   than sgemm, packing both directions costs 2.4 % more at 1024 tokens, and they are two more copies of the weights.
  * - bf16, native: the primitive, b blocked where it is packed. A transposed a (gradients of weights) or one with gaps
@@ -227,17 +227,20 @@ static bool is_reference(const tri_matmul_plan *plan) {
   return starts_with(plan->multiply[0].implementation, "ref") || starts_with(plan->multiply[1].implementation, "ref");
 }
 
-/* Where few rows, m of them, have their copies; *end is behind all. */
-static void lay_out_few(const tri_matmul *p, int64_t m, tri_matmul_plan *plan, size_t *end) {
-  const int64_t parts = tri_few_rows_parts(p->k, p->b_transposed);
-  plan->stage_a = p->a_type == TRI_BF16;
-  plan->a_offset = reserve(end, plan->stage_a, m, p->k, TRI_FP32);
-  plan->c_offset = reserve(end, parts > 0, parts * m, p->n, TRI_FP32);
-}
-
-static void plan_few(tri_matmul_plan *plan) {
+/* Rows of generated text. In fp32 a is copied where many of its rows would begin in the same sets of the cache. A
+ * product of fewer rows never wants more memory. */
+static tri_status plan_few(tri_cpu_matmul_state *state, tri_matmul_plan *plan) {
+  const tri_matmul *p = &plan->product;
+  const int64_t rows = at_most(p->m, TRI_MOST_ROWS), few = at_most(p->m, TRI_FEW_ROWS);
+  const int64_t parts = p->b_packed ? 0 : tri_few_rows_parts(p->k, p->b_transposed);
+  const bool bf16 = p->a_type == TRI_BF16;
+  bool pairs = false;
   plan->path = TRI_PATH_SKINNY;
-  lay_out_few(&plan->product, at_most(plan->product.m, TRI_FEW_ROWS), plan, &plan->workspace_bytes);
+  if (p->b_packed) TRI_TRY(tri_cpu_matmul_pairs(state, &pairs));
+  plan->stage_a = bf16 ? !pairs : rows > few && aliases(p->lda);
+  plan->a_offset = reserve(&plan->workspace_bytes, plan->stage_a, rows, p->k + TRI_STAGE_GAP, TRI_FP32);
+  plan->c_offset = reserve(&plan->workspace_bytes, parts > 0, parts * few, p->n, TRI_FP32);
+  return TRI_OK;
 }
 
 /* The primitive where it is better than sgemm on fp32, or else sgemm. */
@@ -278,8 +281,9 @@ tri_status tri_matmul_plan_make(tri_cpu_matmul_state *state, const tri_matmul *p
     return TRI_OK;
   }
   if (product->generating && !product->a_transposed) {
-    plan_few(out);
-    return TRI_OK;
+    status = plan_few(state, out);
+    if (status != TRI_OK) tri_matmul_plan_release(out);
+    return status;
   }
   switch (product->a_type) {
     case TRI_BF16: status = plan_bf16(state, out); break;
@@ -329,7 +333,7 @@ tri_status tri_matmul_packing_make(tri_cpu_matmul_state *state, const tri_matmul
   bool wanted = state->options.pack_fp32;
   if (p->generating) {
     if (p->a_type == TRI_BF16 && p->b_type == TRI_BF16 && !p->a_transposed)
-      out->bytes = (size_t)(p->k * p->n) * tri_dtype_bytes(TRI_BF16);
+      out->bytes = (size_t)tri_panels_elements(p->n, p->k) * tri_dtype_bytes(TRI_BF16);
     return TRI_OK;
   }
   if (p->a_type == TRI_BF16) TRI_TRY(tri_cpu_matmul_bf16(state, &wanted, NULL));

@@ -215,3 +215,11 @@ tri_status tri_cpu_matmul_bf16(tri_cpu_matmul_state *state, bool *native, double
   if (ratio != NULL) *ratio = state->bf16_ratio;
   return TRI_OK;
 }
+
+/* The CPUs with a matrix unit make products of pairs at half of the rate of fp32 ones. */
+tri_status tri_cpu_matmul_pairs(tri_cpu_matmul_state *state, bool *pairs) {
+  bool native = false;
+  TRI_TRY(tri_cpu_matmul_bf16(state, &native, NULL));
+  *pairs = native && state->options.has_pairs && !tri_onednn_matrix_unit();
+  return TRI_OK;
+}

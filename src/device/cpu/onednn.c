@@ -228,11 +228,13 @@ static dnnl_status_t product_create(dnnl_engine_t engine, const tri_onednn_produ
   return status;
 }
 
+bool tri_onednn_matrix_unit(void) {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
+}
+
 int tri_onednn_product_threads(tri_dtype type, int64_t k, int threads) {
   enum { KEPT_DEPTH = 1024, MOST_THREADS = 15 };
-  dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  bool matrix_unit = (isa & dnnl_cpu_isa_avx512_core_amx) == dnnl_cpu_isa_avx512_core_amx;
-  bool cuts = matrix_unit && type == TRI_BF16 && k > KEPT_DEPTH;
+  bool cuts = tri_onednn_matrix_unit() && type == TRI_BF16 && k > KEPT_DEPTH;
   return cuts && threads > MOST_THREADS ? MOST_THREADS : threads;
 }
 

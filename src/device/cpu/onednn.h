@@ -45,6 +45,9 @@ typedef struct tri_onednn_product {
   int64_t m, n, k; /* for messages, and n for the bias */
 } tri_onednn_product;
 
+/* Whether the CPU has a matrix unit (AMX) that oneDNN uses. */
+bool tri_onednn_matrix_unit(void);
+
 /* The number of threads, at most `threads`, for which a product of depth k must be created so that its result does not
  * depend on the number of threads. On a matrix unit (AMX) oneDNN divides k of bf16 products among threads if there are
  * 16 or more and each gets 1024 of it; a primitive that was created for 15 threads runs on 15. */

@@ -1,5 +1,6 @@
-/* Skinny GEMMs: products of few rows, as in generating text. They are bound by reading b, which is read once, in place.
- * Compiled once for each vector unit (kernels/few_rows.c). */
+/* Products of generated text: steps of few rows, bound by reading b, and pieces of prompts, up to some hundred rows. A
+ * row's result has the same bits whatever rows it is computed beside. Compiled once for each vector unit
+ * (kernels/few_rows.c, kernels/panels.c). */
 #ifndef TRI_DEVICE_CPU_SKINNY_GEMM_H
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
 
@@ -7,34 +8,57 @@
 
 #include <stdbool.h>
 
-/* Most rows of a call; more are several calls. */
-enum { TRI_FEW_ROWS = 64 };
+enum {
+  TRI_FEW_ROWS = 16,   /* up to that many read a b of [k, n] where it lies; more, from copies of its panels */
+  TRI_MOST_ROWS = 256, /* of a call; more are several calls                                                 */
+  TRI_PANEL = 48,      /* columns of a panel: whole vectors of every unit                                   */
+};
 
-/* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k]; b and c are fp32
- * or bf16. m <= TRI_FEW_ROWS. Sums are in fp32, in an order that depends only on k: the result of a row depends neither
- * on the other rows nor on the number of threads. */
+/* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32 or bf16;
+ * or, if b_packed, panels in bf16, which tri_pack_panels made. c is fp32 or bf16. m <= TRI_MOST_ROWS. Sums are in fp32,
+ * in an order that depends only on k and on which of the three b is: the result of a row depends neither on the other
+ * rows nor on the number of threads. */
 typedef struct tri_cpu_few_rows {
   int64_t m, n, k;
   int64_t lda, ldb, ldc;
   tri_dtype b_type, c_type;
-  bool b_transposed, accumulate;
-  const float *a;
+  bool b_transposed, b_packed, accumulate;
+  bool pairs; /* b_packed only: a is bf16, and multiplied with the CPU's products of pairs; otherwise a is fp32 */
+  const void *a;
   const void *b;
   const float *bias; /* or NULL */
   void *c;
-  float *parts; /* [tri_few_rows_parts, m, n]: scratch; used if b is [k, n] */
+  float *parts; /* [tri_few_rows_parts, m, n]: scratch; used if b is [k, n] and m <= TRI_FEW_ROWS */
 } tri_cpu_few_rows;
 
 /* The number of parts in which sums over k are made if b is [k, n]; each part of b is contiguous in memory. */
 static inline int64_t tri_few_rows_parts(int64_t k, bool b_transposed) { return b_transposed ? 0 : k < 256 ? 1 : 4; }
 
+/* Panels: [n / TRI_PANEL, rounded up][k / 2, rounded up][TRI_PANEL][2] in bf16; what is beyond n or k is 0. */
+typedef struct tri_cpu_panels {
+  int64_t n, k, ldb;
+  tri_dtype b_type; /* fp32 or bf16 */
+  bool b_transposed;
+  const void *b;
+  void *panels;
+} tri_cpu_panels;
+
+static inline int64_t tri_panels_elements(int64_t n, int64_t k) {
+  return (n + TRI_PANEL - 1) / TRI_PANEL * TRI_PANEL * ((k + 1) / 2 * 2);
+}
+
 typedef void (*tri_few_rows)(int threads, const tri_cpu_few_rows *job);
+typedef void (*tri_pack_panels)(int threads, const tri_cpu_panels *job);
 
 void tri_cpu_few_rows_baseline(int threads, const tri_cpu_few_rows *job);
+void tri_cpu_pack_panels_baseline(int threads, const tri_cpu_panels *job);
 #if defined(__x86_64__)
 void tri_cpu_few_rows_avx2(int threads, const tri_cpu_few_rows *job);
 void tri_cpu_few_rows_avx512(int threads, const tri_cpu_few_rows *job);
 void tri_cpu_few_rows_avx512bf16(int threads, const tri_cpu_few_rows *job);
+void tri_cpu_pack_panels_avx2(int threads, const tri_cpu_panels *job);
+void tri_cpu_pack_panels_avx512(int threads, const tri_cpu_panels *job);
+void tri_cpu_pack_panels_avx512bf16(int threads, const tri_cpu_panels *job);
 #endif
 
 #endif

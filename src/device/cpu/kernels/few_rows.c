@@ -1,68 +1,41 @@
-/* c = a b for few rows of a. All time goes into reading b, so b is read in runs of memory as long as can be, once, and
- * what is done with a number of b while it is in a register is done for all rows.
+/* c = a b for rows of generated text, b as it lies. For few rows all time goes into reading b, so b is read in runs of
+ * memory as long as can be, once, and what is done with a number of b while it is in a register is done for all rows.
  *
- * b as [k, n] (weights by inputs): a task has some of b's rows, whole, and keeps its sums of all rows of a in the
- * cache. It takes DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded, gets DEPTH products in
- * their order, and is stored. Then the sums of the parts are added up. b as [n, k] (by outputs): a task has some of b's
- * rows and takes a few at a time; vectors of sums stay in registers, and lanes are added at the end.
+ * b as [k, n] (weights by inputs), for up to TRI_FEW_ROWS rows: a task has some of b's rows, whole, and keeps its sums
+ * of all rows of a in the cache. It takes DEPTH rows of b at a time, as DEPTH streams: each vector of sums is loaded,
+ * gets DEPTH products in their order, and is stored. Then the sums of the parts are added up. More rows: panels.c.
  *
- * A sum is made in the order of k, in parts that k alone decides, or in that of k's vectors and then of the lanes,
- * whatever rows or columns it is computed beside: so bits depend neither on threads nor on the number of rows. */
-#include "device/cpu/kernels/kernels.h"
-#include "device/cpu/kernels/vector.h"
-#include "device/cpu/skinny_gemm.h"
+ * b as [n, k] (by outputs), for any number of rows: vectors of sums of some rows and outputs stay in registers over a
+ * part of k, then their lanes are added. Few rows of a meet each number of b at once, and b is read as a few streams,
+ * each of which runs through memory of its own: streams side by side would come to the end of a page together. With
+ * more rows of a, BLOCK outputs stay in the L2 cache and ROWS rows of a in the L1 cache until all have met.
+ *
+ * A sum is made in the order of k, in parts that k alone decides, or in such parts in the order of k's vectors and then
+ * of the lanes, whatever rows or columns it is computed beside: so bits depend neither on threads nor on the number of
+ * rows. */
+#include "device/cpu/kernels/row_sums.h"
 
 enum {
-  DEPTH = 8,          /* of b's rows [k, n] at once                                             */
-  AHEAD = 16 * LANES, /* columns of each that are fetched beforehand */
-  SUMS = 8192,        /* of all rows of a that are made at once: 32 KiB                         */
-  BLOCK = 48,         /* outputs whose sums are stored together: a multiple of all groups below */
-  TASKS_EACH = 4,     /* of a thread, at least                                                  */
+  DEPTH = 8,          /* of b's rows [k, n] at once                          */
+  AHEAD = 16 * LANES, /* columns of each that are fetched beforehand         */
+  SUMS = 8192,        /* of all rows of a that are made at once: 32 KiB      */
+  BLOCK = 48,         /* outputs whose sums are stored together              */
+  FAR_BLOCK = 512,    /* the same, for few rows of a                         */
+  LONGEST = 768,      /* of a part of k in which lanes are summed            */
+  FAR_AHEAD = 1024,   /* bytes of each stream that are fetched beforehand    */
+  TASKS_EACH = 4,     /* of a thread, at least                               */
+  ALONE_OUTPUTS = 8,  /* of b in registers at once, where a has only one row */
+  MOST = 8,           /* rows or outputs in registers                        */
 #if TRI_VECTOR_BYTES == 64
-  TOGETHER = 2,      /* vectors of DEPTH rows of b     */
-  MOST_ROWS = 8,     /* of a in registers at once ...  */
-  MOST_OUTPUTS = 3,  /* ... with that many rows of b   */
-  ALONE_OUTPUTS = 8, /* of b, where a has only one row */
+  TOGETHER = 2, /* vectors of DEPTH rows of b                  */
+  ROWS = 8,     /* of a in registers at once ...               */
+  OUTPUTS = 3,  /* ... with that many rows of b                */
 #else
   TOGETHER = 1,
-  MOST_ROWS = 4,
-  MOST_OUTPUTS = 2,
-  ALONE_OUTPUTS = 6,
+  ROWS = 4,
+  OUTPUTS = 2,
 #endif
 };
-
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* c[m, columns [first, first + count)] gets sums [m, pitch]. */
-static void store_sums(const tri_cpu_few_rows *job, int64_t first, int64_t count, const float *sums, int64_t pitch) {
-  for (int64_t r = 0; r < job->m; r++) {
-    const int64_t to = r * job->ldc + first;
-    if (job->c_type == TRI_BF16) {
-      FOR_VECTORS(i, some, 0, count,
-                  { vf_put(TRI_BF16, job->c, to + i, some, vf_get(TRI_FP32, sums + r * pitch, i, some)); });
-    } else {
-      memcpy((float *)job->c + to, sums + r * pitch, (size_t)count * sizeof(float));
-    }
-  }
-}
-
-/* What sums begin with. */
-static void begin_sums(const tri_cpu_few_rows *job, int64_t first, int64_t count, float *sums, int64_t pitch) {
-  for (int64_t r = 0; r < job->m; r++) {
-    const int64_t from = r * job->ldc + first;
-    float *row = sums + r * pitch;
-    if (job->accumulate && job->c_type == TRI_BF16) {
-      FOR_VECTORS(i, some, 0, count, { vf_put(TRI_FP32, row, i, some, vf_get(TRI_BF16, job->c, from + i, some)); });
-    } else if (job->accumulate) {
-      memcpy(row, (const float *)job->c + from, (size_t)count * sizeof(float));
-    } else if (job->bias != NULL) {
-      memcpy(row, job->bias + first, (size_t)count * sizeof(float));
-    } else {
-      memset(row, 0, (size_t)count * sizeof(float));
-    }
-  }
-}
 
 /* ---- b is [k, n] ------------------------------------------------------------------------------------------------- */
 
@@ -78,7 +51,7 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
       __builtin_prefetch((const char *)job->b + (size_t)(i + v * LANES + ahead) * tri_dtype_bytes(type));
   }
   for (int64_t r = 0; r < job->m; r++) {
-    const float *a = job->a + r * job->lda + at;
+    const float *a = (const float *)job->a + r * job->lda + at;
     vf sum[TOGETHER];
     for (int64_t v = 0; v < vectors; v++) sum[v] = vf_get(TRI_FP32, sums, r * pitch + v * LANES, count);
     for (int64_t d = 0; d < depth; d++)
@@ -128,14 +101,14 @@ static void multiply_part(const tri_cpu_few_rows *job, int64_t part, int64_t fir
 static void join_parts(const tri_cpu_few_rows *job, int64_t first, int64_t count) {
   const int64_t parts = tri_few_rows_parts(job->k, false);
   float sums[TRI_FEW_ROWS * BLOCK] __attribute__((aligned(64)));
-  begin_sums(job, first, count, sums, BLOCK);
+  begin_sums(job, 0, job->m, first, count, sums, BLOCK);
   for (int64_t r = 0; r < job->m; r++) {
     for (int64_t part = 0; part < parts; part++) {
       const float *from = job->parts + (part * job->m + r) * job->n + first;
       for (int64_t i = 0; i < count; i++) sums[r * BLOCK + i] += from[i];
     }
   }
-  store_sums(job, first, count, sums, BLOCK);
+  store_sums(job, 0, job->m, first, count, sums, BLOCK);
 }
 
 /* Whole rows of b, or where parts are too few for the threads, some of their columns. */
@@ -156,64 +129,301 @@ static void multiply_columns(int threads, const tri_cpu_few_rows *job) {
 
 /* ---- b is [n, k] ------------------------------------------------------------------------------------------------- */
 
-INLINE float sum_of_lanes(vf x) {
-  for (int by = LANES / 2; by > 0; by /= 2) x += (vf)vi_swap((vi)x, by);
+/* Lanes l and l ^ by of x are added, in the lanes whose bit `by` is not set, and of y in the others. */
+#define FROM(l, by) (((l) & (by)) != 0 ? LANES + (l) : (l))
+#define ACROSS(l, by) (((l) & (by)) != 0 ? LANES + ((l) ^ (by)) : (l) ^ (by))
+#define FOUR(which, l, by) which(l, by), which(l + 1, by), which(l + 2, by), which(l + 3, by)
+#if TRI_VECTOR_BYTES == 64
+#define ALL_LANES(which, by) FOUR(which, 0, by), FOUR(which, 4, by), FOUR(which, 8, by), FOUR(which, 12, by)
+#elif TRI_VECTOR_BYTES == 32
+#define ALL_LANES(which, by) FOUR(which, 0, by), FOUR(which, 4, by)
+#else
+#define ALL_LANES(which, by) FOUR(which, 0, by)
+#endif
+#define MERGE(by)                                                                                                      \
+  __builtin_shufflevector(x, y, ALL_LANES(FROM, by)) + __builtin_shufflevector(x, y, ALL_LANES(ACROSS, by))
+
+INLINE vf merge_lanes(vf x, vf y, int by) {
+#if TRI_VECTOR_BYTES == 64
+  if (by == 8) return MERGE(8);
+#endif
+#if TRI_VECTOR_BYTES >= 32
+  if (by == 4) return MERGE(4);
+#endif
+  return by == 2 ? MERGE(2) : MERGE(1);
+}
+
+/* Half as many vectors, of which each has the sums of two, or of one alone both halves of it added. */
+INLINE int halve(vf *x, int count, int by) {
+  if (count == 1) x[0] += (vf)vi_swap((vi)x[0], by);
+  UNROLL for (int i = 0; i < count / 2; i++) x[i] = merge_lanes(x[i], x[i + count / 2], by);
+  return count > 1 ? count / 2 : 1;
+}
+
+/* The sums of lanes of `count` vectors, a power of two up to LANES: vector i's is in lane i * LANES / count. Each is
+ * made in one order, of halves, whatever the count. */
+INLINE vf sums_of_lanes(vf *x, int count) {
+#if TRI_VECTOR_BYTES == 64
+  count = halve(x, count, 8);
+#endif
+#if TRI_VECTOR_BYTES >= 32
+  count = halve(x, count, 4);
+#endif
+  count = halve(x, count, 2);
+  halve(x, count, 1);
   return x[0];
 }
 
-/* `rows` rows of a from `row` on, with `outputs` rows of b from `output` on: adds to sums[r][j]. */
-INLINE void multiply_group(tri_dtype type, const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t output,
-                           int64_t outputs, float *sums) {
-  vf total[MOST_ROWS][ALONE_OUTPUTS];
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < outputs; j++) total[r][j] = (vf){0};
-  FOR_VECTORS(i, count, 0, job->k, {
-    vf b[ALONE_OUTPUTS];
-    for (int64_t j = 0; j < outputs; j++) {
-      const int64_t at = (output + j) * job->ldb + i;
-      b[j] = vf_get(type, job->b, at, count);
-      __builtin_prefetch((const char *)job->b + (size_t)(at + outputs * job->ldb) * tri_dtype_bytes(type));
-    }
-    for (int64_t r = 0; r < rows; r++) {
-      const vf a = vf_get(TRI_FP32, job->a, (row + r) * job->lda + i, count);
-      for (int64_t j = 0; j < outputs; j++) total[r][j] += a * b[j];
-    }
-  });
-  for (int64_t r = 0; r < rows; r++)
-    for (int64_t j = 0; j < outputs; j++) sums[(row + r) * BLOCK + j] += sum_of_lanes(total[r][j]);
+INLINE int power_of_two(int count) { return count > 4 ? 8 : count > 2 ? 4 : count; }
+
+/* `rows` rows of a, `outputs` rows of b that lie `next_b` apart; `vectors` whole vectors and `rest` more numbers of
+ * each. Adds to sums[j * stride][row]. What lies `ahead` elements further in b is fetched for later. */
+typedef struct group {
+  const float *a;
+  const void *b;
+  int64_t lda, next_b, vectors, rest, ahead, stride;
+} group;
+
+/* Sums of one output and ROWS rows. */
+typedef float sums_of_rows __attribute__((vector_size(ROWS * sizeof(float)), aligned(4), may_alias));
+
+INLINE sums_of_rows every_row(vf sums) {
+#if TRI_VECTOR_BYTES == 64
+  return __builtin_shufflevector(sums, sums, 0, 2, 4, 6, 8, 10, 12, 14);
+#elif TRI_VECTOR_BYTES == 32
+  return __builtin_shufflevector(sums, sums, 0, 2, 4, 6);
+#else
+  return sums;
+#endif
 }
 
-/* All rows of a: as many at once as registers hold, then half as many, down to one. */
-INLINE void multiply_rows(tri_dtype type, const tri_cpu_few_rows *job, int64_t output, int64_t outputs, float *sums) {
-  int64_t row = 0;
-  for (; row + MOST_ROWS <= job->m; row += MOST_ROWS) multiply_group(type, job, row, MOST_ROWS, output, outputs, sums);
-  for (; row + 2 <= job->m; row += 2) multiply_group(type, job, row, 2, output, outputs, sums);
-  for (; row < job->m; row++) multiply_group(type, job, row, 1, output, outputs, sums);
+/* GCC would read an operand from memory for each use of it, where loads are dearer than products. */
+INLINE vf in_register(vf x) {
+#if defined(__AVX512F__)
+  __asm__("" : "+v"(x));
+#elif defined(__x86_64__)
+  __asm__("" : "+x"(x));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(x));
+#endif
+  return x;
 }
 
-INLINE void multiply_block(tri_dtype type, const tri_cpu_few_rows *job, int64_t first, int64_t count, float *sums) {
-  int64_t j = 0;
-  if (job->m == 1) {
-    for (; j + ALONE_OUTPUTS <= count; j += ALONE_OUTPUTS)
-      multiply_group(type, job, 0, 1, first + j, ALONE_OUTPUTS, sums + j);
-  } else {
-    for (; j + MOST_OUTPUTS <= count; j += MOST_OUTPUTS) multiply_rows(type, job, first + j, MOST_OUTPUTS, sums + j);
+INLINE void add_vector(tri_dtype type, const group *of, const float *a, const void *b, int64_t i, int64_t count,
+                       int rows, int outputs, bool fetch, vf (*total)[MOST]) {
+  vf values[ALONE_OUTPUTS];
+  UNROLL for (int j = 0; j < outputs; j++) {
+    const int64_t at = j * of->next_b + i;
+    values[j] = vf_get(type, b, at, count);
+    if (fetch) __builtin_prefetch((const char *)b + (size_t)(at + of->ahead) * tri_dtype_bytes(type));
   }
-  for (; j < count; j++) multiply_rows(type, job, first + j, 1, sums + j);
+  UNROLL for (int r = 0; r < rows; r++) {
+    const vf x = in_register(vf_get(TRI_FP32, a, r * of->lda + i, count));
+    UNROLL for (int j = 0; j < outputs; j++) total[j][r] += x * values[j];
+  }
+}
+
+INLINE void multiply_group(tri_dtype type, const group *of, int rows, int outputs, bool fetch, float *sums) {
+  vf total[ALONE_OUTPUTS][MOST];
+  UNROLL for (int j = 0; j < outputs; j++) { UNROLL for (int r = 0; r < rows; r++) total[j][r] = (vf){0}; }
+  const int64_t whole = of->vectors * LANES;
+  for (int64_t i = 0; i < whole; i += LANES) add_vector(type, of, of->a, of->b, i, LANES, rows, outputs, fetch, total);
+  if (of->rest > 0) add_vector(type, of, of->a, of->b, whole, of->rest, rows, outputs, fetch, total);
+  if (rows == 1) {
+    const int all = power_of_two(outputs), some = all < LANES ? all : LANES;
+    UNROLL for (int j = 0; j < all; j += some) {
+      vf alone[MOST];
+      UNROLL for (int l = 0; l < some; l++) alone[l] = j + l < outputs ? total[j + l][0] : (vf){0};
+      const vf sum = sums_of_lanes(alone, some);
+      UNROLL for (int l = 0; l < some; l++) if (j + l < outputs) sums[(j + l) * of->stride] += sum[l * (LANES / some)];
+    }
+    return;
+  }
+  UNROLL for (int j = 0; j < outputs; j++) {
+    UNROLL for (int r = rows; r < ROWS; r++) total[j][r] = (vf){0};
+    *(sums_of_rows *)(sums + j * of->stride) += every_row(sums_of_lanes(total[j], ROWS));
+  }
+}
+
+typedef void group_function(const group *of, float *sums);
+
+/* Functions of their own, so that each loop has all registers for itself. */
+#define GROUP(type, rows, name, outputs, fetch)                                                                        \
+  __attribute__((noinline)) static void group_##type##_##rows##_##name(const group *of, float *sums) {                 \
+    const group own = *of;                                                                                             \
+    multiply_group(TRI_##type, &own, rows, outputs, fetch, sums);                                                      \
+  }
+#define GROUPS_OF(rows)                                                                                                \
+  GROUP(FP32, rows, one, 1, false)                                                                                     \
+  GROUP(BF16, rows, one, 1, false)                                                                                     \
+  GROUP(FP32, rows, most, OUTPUTS, true)                                                                               \
+  GROUP(BF16, rows, most, OUTPUTS, true)
+#define NAMES_OF(type, rows)                                                                                           \
+  { group_##type##_##rows##_one, group_##type##_##rows##_most }
+
+GROUP(FP32, 1, one, 1, false)
+GROUP(BF16, 1, one, 1, false)
+GROUP(FP32, 1, most, ALONE_OUTPUTS, false)
+GROUP(BF16, 1, most, ALONE_OUTPUTS, false)
+GROUPS_OF(2)
+GROUPS_OF(3)
+GROUPS_OF(4)
+#if TRI_VECTOR_BYTES == 64
+GROUPS_OF(5)
+GROUPS_OF(6)
+GROUPS_OF(7)
+GROUPS_OF(8)
+#define ALL_NAMES(type)                                                                                                \
+  {                                                                                                                    \
+    NAMES_OF(type, 1), NAMES_OF(type, 2), NAMES_OF(type, 3), NAMES_OF(type, 4), NAMES_OF(type, 5), NAMES_OF(type, 6),  \
+        NAMES_OF(type, 7), NAMES_OF(type, 8)                                                                           \
+  }
+#else
+#define ALL_NAMES(type)                                                                                                \
+  { NAMES_OF(type, 1), NAMES_OF(type, 2), NAMES_OF(type, 3), NAMES_OF(type, 4) }
+#endif
+GROUP(FP32, ROWS, near, OUTPUTS, false)
+GROUP(BF16, ROWS, near, OUTPUTS, false)
+
+/* A block of outputs, and the part of k at hand. */
+typedef struct outputs_block {
+  const tri_cpu_few_rows *job;
+  group_function *const (*functions)[2]; /* by rows, less one, and whether they take several outputs */
+  group_function *near;                  /* of ROWS rows and several outputs, which fetches nothing          */
+  int64_t first, count;                  /* of b's rows                                              */
+  float *sums;                           /* [count, pitch] by outputs and rows                       */
+  int64_t pitch;
+  const char *b;      /* its first row in this part                               */
+  int64_t next_bytes; /* between b's rows                                         */
+  group of;
+} outputs_block;
+
+/* Where part `part` of k begins: with a whole vector. */
+static int64_t part_begin(int64_t k, int64_t part) {
+  const int64_t parts = divide_up(k, LONGEST), vectors = divide_up(k, LANES);
+  return smaller(k, vectors * part / parts * LANES);
+}
+
+static void set_part(outputs_block *in, int64_t part) {
+  const tri_cpu_few_rows *job = in->job;
+  const int64_t begin = part_begin(job->k, part), length = part_begin(job->k, part + 1) - begin;
+  in->of.a = (const float *)job->a + begin;
+  in->b = (const char *)job->b + (size_t)(in->first * job->ldb + begin) * tri_dtype_bytes(job->b_type);
+  in->of.vectors = length / LANES;
+  in->of.rest = length % LANES;
+}
+
+/* `rows` rows from `row` on, with one output of the block, `output`, or several. */
+INLINE void add_group(const outputs_block *in, int64_t row, int64_t rows, int64_t output, bool several) {
+  group of = in->of;
+  of.a += row * of.lda;
+  of.b = in->b + output * in->next_bytes;
+  in->functions[rows - 1][several](&of, in->sums + output * in->pitch + row);
+}
+
+static void set_stride(outputs_block *in, int64_t stride) {
+  in->of.stride = stride * in->pitch;
+  in->of.next_b = stride * in->job->ldb;
+}
+
+/* All rows of a, with one output or OUTPUTS of them, ALONE_OUTPUTS for a row alone. */
+static void add_all_rows(const outputs_block *in, int64_t output, int64_t run, bool several) {
+  const int64_t m = in->job->m;
+  for (int64_t row = 0; row < m; row += ROWS) {
+    const int64_t rows = smaller(ROWS, m - row);
+    if (rows > 1 || m == 1 || !several) {
+      add_group(in, row, rows, output, several);
+    } else {
+      for (int64_t j = 0; j < OUTPUTS; j++) add_group(in, row, 1, output + j * run, false);
+    }
+  }
+}
+
+/* Few rows of a: what is read of b meets all of them, and the outputs of a group lie far apart. */
+static void multiply_far(outputs_block *in) {
+  const tri_cpu_few_rows *job = in->job;
+  const int64_t parts = divide_up(job->k, LONGEST), together = job->m == 1 ? ALONE_OUTPUTS : OUTPUTS;
+  const int64_t run = in->count / together;
+  set_stride(in, run);
+  in->of.ahead = FAR_AHEAD / (int64_t)tri_dtype_bytes(job->b_type);
+  for (int64_t i = 0; i < run; i++) {
+    for (int64_t part = 0; part < parts; part++) {
+      if (parts > 1 || i == 0) set_part(in, part);
+      add_all_rows(in, i, run, true);
+    }
+  }
+  for (int64_t part = 0; part < parts; part++) {
+    set_part(in, part);
+    for (int64_t i = run * together; i < in->count; i++) add_all_rows(in, i, 0, false);
+  }
+}
+
+/* The last groups of rows, up to FETCHING of them, fetch what comes next, the same outputs in the next part of k or the
+ * next block. */
+static void multiply_near(outputs_block *in) {
+  enum { FETCHING = 4 };
+  const tri_cpu_few_rows *job = in->job;
+  const int64_t parts = divide_up(job->k, LONGEST), fetching = smaller(FETCHING, divide_up(job->m, ROWS));
+  set_stride(in, 1);
+  for (int64_t part = 0; part < parts; part++) {
+    const int64_t begin = part_begin(job->k, part), next = part_begin(job->k, part + 1);
+    set_part(in, part);
+    in->of.ahead = part + 1 < parts ? next - begin : BLOCK * job->ldb - begin;
+    for (int64_t row = 0; row < job->m; row += ROWS) {
+      const int64_t rows = smaller(ROWS, job->m - row), together = rows == 1 ? ALONE_OUTPUTS : OUTPUTS;
+      const int64_t left = (job->m - row - 1) / ROWS;
+      int64_t j = 0;
+      for (; j + together <= in->count; j += together) {
+        const bool fetch = j / OUTPUTS % fetching == left;
+        if (rows == ROWS && !fetch) {
+          group of = in->of;
+          of.a += row * of.lda;
+          of.b = in->b + j * in->next_bytes;
+          in->near(&of, in->sums + j * in->pitch + row);
+        } else {
+          add_group(in, row, rows, j, true);
+        }
+      }
+      for (; j < in->count; j++) add_group(in, row, rows, j, false);
+    }
+  }
+}
+
+/* Sums [in->count, in->pitch] and what they begin with, to c. */
+static void store_outputs(const outputs_block *in) {
+  float row[FAR_BLOCK] __attribute__((aligned(64)));
+  for (int64_t r = 0; r < in->job->m; r++) {
+    begin_sums(in->job, r, 1, in->first, in->count, row, FAR_BLOCK);
+    for (int64_t j = 0; j < in->count; j++) row[j] += in->sums[j * in->pitch + r];
+    store_sums(in->job, r, 1, in->first, in->count, row, FAR_BLOCK);
+  }
 }
 
 /* Outputs [first, end). */
 static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t end) {
-  float sums[TRI_FEW_ROWS * BLOCK] __attribute__((aligned(64)));
-  for (; first < end; first += BLOCK) {
-    const int64_t count = smaller(BLOCK, end - first);
-    begin_sums(job, first, count, sums, BLOCK);
-    if (job->b_type == TRI_BF16) {
-      multiply_block(TRI_BF16, job, first, count, sums);
+  static group_function *const floats[][2] = ALL_NAMES(FP32), *const narrow[][2] = ALL_NAMES(BF16);
+  float sums[BLOCK * (TRI_MOST_ROWS + ROWS)] __attribute__((aligned(64)));
+  const bool few = job->m <= TRI_FEW_ROWS, bf16 = job->b_type == TRI_BF16;
+  const int64_t block = few ? FAR_BLOCK : BLOCK;
+  for (; first < end; first += block) {
+    outputs_block in = {
+        .job = job,
+        .functions = bf16 ? narrow : floats,
+        .near = bf16 ? group_BF16_ROWS_near : group_FP32_ROWS_near,
+        .first = first,
+        .count = smaller(block, end - first),
+        .sums = sums,
+        .pitch = job->m == 1 ? 1 : divide_up(job->m, ROWS) * ROWS + (few ? 0 : ROWS),
+        .next_bytes = job->ldb * (int64_t)tri_dtype_bytes(job->b_type),
+        .of = {.lda = job->lda},
+    };
+    memset(sums, 0, (size_t)(in.count * in.pitch) * sizeof(float));
+    if (few) {
+      multiply_far(&in);
     } else {
-      multiply_block(TRI_FP32, job, first, count, sums);
+      multiply_near(&in);
     }
-    store_sums(job, first, count, sums, BLOCK);
+    store_outputs(&in);
   }
 }
 
@@ -226,7 +436,9 @@ static void multiply_all_outputs(int threads, const tri_cpu_few_rows *job) {
 }
 
 void TRI_KERNEL(few_rows)(int threads, const tri_cpu_few_rows *job) {
-  if (job->b_transposed) {
+  if (job->b_packed || (!job->b_transposed && job->m > TRI_FEW_ROWS)) {
+    TRI_KERNEL(multiply_panels)(threads, job);
+  } else if (job->b_transposed) {
     multiply_all_outputs(threads, job);
   } else {
     multiply_columns(threads, job);

@@ -1,0 +1,54 @@
+/* What products of generated text share: how their sums begin, and how they are stored. */
+#ifndef TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
+#define TRI_DEVICE_CPU_KERNELS_ROW_SUMS_H
+
+#include "device/cpu/kernels/kernels.h"
+#include "device/cpu/kernels/vector.h"
+#include "device/cpu/skinny_gemm.h"
+
+/* Before a loop of a constant number of turns whose values stay in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* c[rows [row, row + rows), columns [first, first + count)] gets sums [rows, pitch]. */
+INLINE void store_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
+                       const float *sums, int64_t pitch) {
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t to = (row + r) * job->ldc + first;
+    if (job->c_type == TRI_BF16) {
+      FOR_VECTORS(i, some, 0, count,
+                  { vf_put(TRI_BF16, job->c, to + i, some, vf_get(TRI_FP32, sums + r * pitch, i, some)); });
+    } else {
+      memcpy((float *)job->c + to, sums + r * pitch, (size_t)count * sizeof(float));
+    }
+  }
+}
+
+/* What sums begin with. */
+INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, int64_t first, int64_t count,
+                       float *sums, int64_t pitch) {
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t from = (row + r) * job->ldc + first;
+    float *to = sums + r * pitch;
+    if (job->accumulate && job->c_type == TRI_BF16) {
+      FOR_VECTORS(i, some, 0, count, { vf_put(TRI_FP32, to, i, some, vf_get(TRI_BF16, job->c, from + i, some)); });
+    } else if (job->accumulate) {
+      memcpy(to, (const float *)job->c + from, (size_t)count * sizeof(float));
+    } else if (job->bias != NULL) {
+      memcpy(to, job->bias + first, (size_t)count * sizeof(float));
+    } else {
+      memset(to, 0, (size_t)count * sizeof(float));
+    }
+  }
+}
+
+/* panels.c: products of packed panels, and of more than TRI_FEW_ROWS rows with a b of [k, n]. */
+void TRI_KERNEL(multiply_panels)(int threads, const tri_cpu_few_rows *job);
+
+#endif
