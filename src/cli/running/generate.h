@@ -11,7 +11,7 @@ typedef struct tri_generate_arguments {
   tri_generation_request request;
   const char *prompt, *prompt_file, *prompts; /* at most one */
   int64_t tokens, samples, batch, context;
-  int64_t logprobs; /* -1: not asked for; else so many of the likeliest tokens, too */
+  int64_t logprobs; /* -1: not asked for; else how many of the likeliest tokens, too */
   size_t cache_bytes;
   bool json, chat, dry_run;
   const char *system, *chat_template;
