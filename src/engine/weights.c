@@ -109,6 +109,7 @@ tri_status tri_weights_load(const tri_merged *weights, const tri_parameter_table
   uint64_t sum = 0;
   TRI_TRY(tri_queue_finish(executor->device->queue)); /* the host writes to its arrays */
   for (int64_t i = 0; i < table->num_entries; i++) {
+    executor->parameters[i].packed = false;
     if (!table->entries[i].alias) TRI_TRY(load_entry(weights, table, i, executor, &sum));
   }
   return TRI_OK;

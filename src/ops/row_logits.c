@@ -14,6 +14,7 @@ static tri_matmul product_of(const tri_op_call *call, int64_t rows) {
   tri_matmul product = tri_weight_product(call, &at->weight, TRI_DIRECTION_FORWARD, rows);
   product.c_type = tri_dtype_wide(call->type);
   product.bias = call->parameters[1] >= 0;
+  product.b_unpacked = true; /* rows of it may be those of tokens */
   return product;
 }
 

@@ -59,6 +59,7 @@ typedef struct tri_run_parameter {
   void *gradient;
   int64_t matrices, count; /* of a parameter in 4 bits: how many matrices one after the other, and elements of each */
   bool gradient_written;   /* in this step: the first backward writes, the others add */
+  bool packed;             /* `value` is packed where it lies (weight.c), since its values were written */
   tri_run_copy *copy;      /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 

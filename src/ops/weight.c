@@ -68,13 +68,28 @@ tri_matmul tri_weight_gradient(const tri_op_call *call, const tri_weight *weight
   };
 }
 
+/* Whether a weight of a list that generates is packed where it lies: nothing else reads it, nothing changes it, and its
+ * packed form takes as many bytes. */
+static tri_status packs_in_place(const tri_op_call *call, const tri_device_description *device,
+                                 const tri_matmul *product, bool *out) {
+  size_t bytes = 0;
+  *out = false;
+  if (!product->generating || product->b_unpacked || !tri_op_is_frozen(call, 0)) return TRI_OK;
+  if (call->stored != TRI_STORED_NARROW || product->b_type == tri_dtype_wide(product->b_type)) return TRI_OK;
+  TRI_TRY(device->matmul_packed(device, product, &bytes));
+  *out = bytes == (size_t)(product->k * product->n) * tri_dtype_bytes(product->b_type);
+  return TRI_OK;
+}
+
 /* Whether the device wants the weight packed for this product. Where it does not, the product reads the parameter
- * itself, in the type that it is kept in. */
+ * itself, in the type that it is kept in. *packed_bytes: of a buffer for it, 0 where it is packed in place. */
 static tri_status choose_form(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                               tri_matmul *out, size_t *packed_bytes) {
   const bool stays = product->b_unpacked || tri_op_is_frozen(call, 0);
   *packed_bytes = 0;
   *out = *product;
+  TRI_TRY(packs_in_place(call, device, product, &out->b_packed));
+  if (out->b_packed) return TRI_OK;
   if (!stays) TRI_TRY(device->matmul_packed(device, product, packed_bytes));
   out->b_packed = *packed_bytes > 0;
   if (!out->b_packed) out->b_type = tri_stored_type(call->stored, product->b_type);
@@ -169,12 +184,21 @@ static bool written_already(const tri_run *run, const tri_op_call *call, const t
   return whole;
 }
 
+static tri_status pack_in_place(tri_run *run, const tri_op_call *call, const tri_matmul *product) {
+  tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  if (parameter->packed) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, matmul_pack, product, product->b_type, parameter->value, parameter->value);
+  parameter->packed = true;
+  return TRI_OK;
+}
+
 /* One matrix, or several that lie one behind the other. */
 static tri_status prepare(tri_run *run, const tri_op_call *call, const tri_matmul *product, int64_t matrices,
                           tri_direction direction) {
   tri_matmul chosen;
   size_t packed_bytes = 0, wide = tri_dtype_bytes(tri_dtype_wide(product->b_type));
   TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
+  if (chosen.b_packed && packed_bytes == 0) return pack_in_place(run, call, product);
   if (!chosen.b_packed || holder(&run->queue->device->description, direction) != direction) return TRI_OK;
   const char *value = run->parameters[call->parameters[0]].value;
   char *buffer = buffer_of(run, call, direction);
@@ -196,8 +220,8 @@ tri_status tri_weight_multiply(tri_run *run, const tri_op_call *call, const tri_
   tri_matmul chosen;
   size_t packed_bytes = 0;
   TRI_TRY(choose_form(call, &run->queue->device->description, product, &chosen, &packed_bytes));
-  const void *b = chosen.b_packed ? buffer_of(run, call, direction) : NULL;
-  if (!chosen.b_packed) TRI_TRY(find_plain(run, call, product, 1, &b, &workspace));
+  const void *b = chosen.b_packed && packed_bytes > 0 ? buffer_of(run, call, direction) : NULL;
+  if (packed_bytes == 0) TRI_TRY(find_plain(run, call, product, 1, &b, &workspace));
   TRI_KERNEL_CALL(run->queue, matmul, &chosen, x, b, bias, y, workspace);
   return TRI_OK;
 }

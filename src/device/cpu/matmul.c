@@ -2,6 +2,7 @@
  * carry it out. */
 #include "device/cpu/matmul.h"
 
+#include "base/memory.h"
 #include "device/cpu/matmul_plan.h"
 
 #include <string.h>
@@ -92,6 +93,17 @@ static void pack_panels(const tri_cpu_matmul_state *state, const tri_matmul *p, 
   state->options.pack_panels(state->options.threads, &job);
 }
 
+static tri_status pack_in_place(const tri_cpu_matmul_state *state, const tri_matmul *p, tri_dtype plain_type,
+                                void *packed) {
+  const size_t bytes = (size_t)(p->k * p->n) * tri_dtype_bytes(plain_type);
+  void *copy = NULL;
+  TRI_TRY(tri_alloc("a copy of a weight", bytes, 1, &copy));
+  memcpy(copy, packed, bytes);
+  pack_panels(state, p, plain_type, copy, packed);
+  tri_free(copy);
+  return TRI_OK;
+}
+
 tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *product, tri_dtype b_plain_type,
                                 const void *b, void *packed) {
   tri_matmul_packing *packing = NULL;
@@ -102,6 +114,7 @@ tri_status tri_matmul_pack_into(tri_cpu_matmul_state *state, const tri_matmul *p
                              tri_dtype_name(b_plain_type), tri_dtype_name(product->b_type));
   }
   bool dense = product->ldb == (product->b_transposed ? product->k : product->n);
+  if (product->generating && b == packed) return pack_in_place(state, product, b_plain_type, packed);
   if (product->generating) {
     pack_panels(state, product, b_plain_type, b, packed);
     return TRI_OK;

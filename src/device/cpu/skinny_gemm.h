@@ -11,7 +11,7 @@
 enum {
   TRI_FEW_ROWS = 16,   /* up to that many read a b of [k, n] where it lies; more, from copies of its panels */
   TRI_MOST_ROWS = 256, /* of a call; more are several calls                                                 */
-  TRI_PANEL = 48,      /* columns of a panel: whole vectors of every unit                                   */
+  TRI_PANEL = 64,      /* columns of a panel: whole vectors of every unit                                   */
 };
 
 /* c[m,n] = a[m,k] b + `bias` [n], or + c (accumulate), or + 0. b is [k,n], or, if b_transposed, [n,k], in fp32 or bf16;

@@ -13,15 +13,15 @@
 
 enum {
   VECTORS = TRI_PANEL / LANES,
-  DEPTH = 256,     /* of a part of a panel that is copied: 48 KiB */
+  DEPTH = 256,     /* of a part of a panel that is copied: 64 KiB */
   TASKS_EACH = 4,  /* of a thread, at least                       */
   MOST_WHOLE = 12, /* rows that are multiplied with a whole panel */
   LINE = 64,       /* bytes                                      */
   PANEL_LINES = TRI_PANEL * 4 / LINE,
   SPLIT_ROWS = 32, /* of a task, at least, where rows are split   */
 #if TRI_VECTOR_BYTES == 64
-  ROWS = 8, /* whose sums are in registers ...         */
-  WIDE = 3, /* ... in that many vectors of columns     */
+  ROWS = 6, /* whose sums are in registers ...         */
+  WIDE = 4, /* ... in that many vectors of columns     */
 #elif TRI_VECTOR_BYTES == 32
   ROWS = 6,
   WIDE = 2,
@@ -155,10 +155,6 @@ INLINE void multiply_panel(panel_kind kind, const rows_of_a *a, const float *b, 
 #if TRI_VECTOR_BYTES >= 32
         case 4: multiply_strip(kind, a, row, 4, from, WIDE, depth, add, NULL, to); break;
         case 5: multiply_strip(kind, a, row, 5, from, WIDE, depth, add, NULL, to); break;
-#endif
-#if TRI_VECTOR_BYTES == 64
-        case 6: multiply_strip(kind, a, row, 6, from, WIDE, depth, add, NULL, to); break;
-        case 7: multiply_strip(kind, a, row, 7, from, WIDE, depth, add, NULL, to); break;
 #endif
         default: multiply_strip(kind, a, row, ROWS, from, WIDE, depth, add, next, to); break;
       }
