@@ -319,3 +319,14 @@ def test_refusals(folder):
         assert message in generate(folder, "--prompt", "a", *words, status=2).stderr.decode()
     long = "the oars " * 9
     assert "longer than the 32 positions" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
+
+
+def test_a_closed_pipe_is_said(folder):
+    """What is not read any more ends, and says why."""
+    for tokens, more in ((100000, ()), (30, ("--json", "--samples", 3))):
+        writing = subprocess.Popen([TRIREME, "generate", str(folder), "--prompt", "the ", "--tokens", str(tokens), *map(str, more)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        writing.stdout.read(1) if not more else None
+        writing.stdout.close()
+        said = writing.stderr.read().decode()
+        assert writing.wait(timeout=100) != 0 and "cannot write to standard output" in said, said

@@ -12,6 +12,7 @@
 #include "options/options.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +350,7 @@ static tri_status generate_run(int count, char **arguments) {
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
   generate_texts *texts = NULL;
+  signal(SIGPIPE, SIG_IGN); /* what cannot be written is said */
   TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
   const tri_status status = generate_texts_of(texts, &parsed);
   tri_texts_release(&texts->texts);
