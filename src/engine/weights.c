@@ -13,11 +13,16 @@ static tri_status put_piece(const tri_executor *executor, tri_dtype type, const 
                             float *narrow, char *to) {
   const tri_checkpoint_memory *memory = tri_executor_memory(executor);
   const size_t bytes = (size_t)count * tri_dtype_bytes(type);
-  const void *values = type == TRI_FP64 ? (const void *)from : narrow;
-  if (type == TRI_FP32) {
-    for (int64_t i = 0; i < count; i++) narrow[i] = (float)from[i];
-  } else if (type == TRI_BF16) {
-    for (int64_t i = 0; i < count; i++) ((uint16_t *)(void *)narrow)[i] = tri_bf16_of((float)from[i]);
+  const void *values = narrow;
+  switch (type) {
+    case TRI_FP64: values = from; break;
+    case TRI_FP32:
+      for (int64_t i = 0; i < count; i++) narrow[i] = (float)from[i];
+      break;
+    case TRI_BF16:
+      for (int64_t i = 0; i < count; i++) ((uint16_t *)(void *)narrow)[i] = tri_bf16_of((float)from[i]);
+      break;
+    case TRI_INT32: return tri_fail_internal("weights of %s", tri_dtype_name(type));
   }
   if (memory != NULL) return memory->write(memory->context, to, values, bytes);
   memcpy(to, values, bytes);

@@ -148,7 +148,13 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
 /* ---- probabilities of the model ---------------------------------------------------------------------------------- */
 
 static double logit_at(const void *logits, tri_dtype type, int64_t i) {
-  return type == TRI_FP32 ? (double)((const float *)logits)[i] : ((const double *)logits)[i];
+  switch (type) {
+    case TRI_FP32: return (double)((const float *)logits)[i];
+    case TRI_FP64: return ((const double *)logits)[i];
+    case TRI_BF16:
+    case TRI_INT32: break; /* logits are wide */
+  }
+  return NAN;
 }
 
 static double log_sum_exp(const void *logits, tri_dtype type, int64_t count) {

@@ -78,7 +78,6 @@ static tri_status answers_set_up(session *s) {
                                         .min_p = 0,
                                         .repetition_penalty = 1,
                                         .seed = asked->seed,
-                                        .quiet = true,
                                         .model = *asked->options};
   memcpy(s->request.stops, asked->rule.until, (size_t)s->request.num_stops * sizeof *s->request.stops);
   TRI_TRY(tri_asked_read(asked->file, &s->questions));

@@ -268,7 +268,7 @@ static tri_status attention_pages(tri_queue *queue, const tri_attention *call, c
 INLINE void append_row(tri_dtype type, const tri_attention *call, int64_t row, int64_t to, const void *k, const void *v,
                        void *keys, void *values) {
   const int64_t width = call->head_dim, page = to / PAGE, at = to % PAGE;
-  const size_t element = type == TRI_BF16 ? sizeof(uint16_t) : sizeof(float);
+  const size_t element = tri_dtype_bytes(type);
   for (int64_t g = 0; g < call->kv_heads; g++) {
     const int64_t base = (page * call->kv_heads + g) * width * PAGE, from = row * call->k_row + g * call->k_head;
     for (int64_t d = 0; d < width; d++) {
