@@ -37,8 +37,8 @@ tri_status tri_option_bytes(const char *option, const char *text, size_t *out) {
   for (size_t i = 0; i < sizeof units / sizeof *units && end != text; i++) {
     if (strcmp(end, units[i].name) != 0) continue;
     const double bytes = number * units[i].bytes;
-    if (!(bytes >= 1 && bytes < 0x1p62))
-      return tri_fail(TRI_BAD_USAGE, "%s must be at least a byte, not %s", option, text);
+    if (!(bytes >= 1)) return tri_fail(TRI_BAD_USAGE, "%s must be at least a byte, not %s", option, text);
+    if (!(bytes < 0x1p60)) return tri_fail(TRI_BAD_USAGE, "%s: %s is more than any memory", option, text);
     *out = (size_t)bytes;
     return TRI_OK;
   }
