@@ -9,9 +9,9 @@
  * library sets `environ` after it. So it is set for a second start of the program.
  *
  * On two threads of a virtual EPYC with two cores, 2026-11-27, medians of five rounds' ratios to what 10000 spins give
- * (docs/performance.md has the numbers): 1000 is as fast alone and 1.9 (writing text) and 1.5 times (training) as fast
- * beside two busy processes; 100 and OMP_WAIT_POLICY=passive gain more there, and lose 11 and 5 % (writing text) or
- * 14 % (training, passive) alone. */
+ * (docs/performance.md has the numbers): 1000 is as fast alone (5 % slower writing in bf16) and 1.9 (writing text)
+ * and 1.5 times (training) as fast beside two busy processes; 100 and OMP_WAIT_POLICY=passive gain more there, and lose
+ * 11 and 5 % (writing text) or 14 % (training, passive) alone. */
 #define SPINS "1000"
 
 void tri_spin_limit(char **arguments) {

