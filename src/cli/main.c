@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/spin.h"
 #include "base/status.h"
 #include "base/stop.h"
 #include "base/write_fault.h"
@@ -41,20 +42,6 @@ static const tri_command *const commands[] = {
 static const tri_commands all = {commands, sizeof commands / sizeof commands[0]};
 
 static tri_status help_run(int count, char **arguments) { return tri_help_run(&all, count, arguments); }
-
-/* Threads that wait for the next loop spin, by default for milliseconds; where other programs want the same cores, each
- * wait then costs a time slice of the system, and training is several times slower. A short spin loses nothing if
- * no other rank is there. GNU's OpenMP reads this before main begins, so it is set for a second start of the program,
- * unless the user has set something of the kind. */
-static void limit_spinning(char **arguments) {
-  if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) return;
-  if (setenv("GOMP_SPINCOUNT", "10000", 1) != 0) return;
-  char path[4096]; /* by its own name, which is what process lists show */
-  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-  if (length <= 0) return;
-  path[length] = '\0';
-  execv(path, arguments); /* comes back only if it failed: then without */
-}
 
 /* OpenMP takes OMP_NUM_THREADS at its word: 100000 threads end the program where the first loop asks for them, before
  * `threads` of a run file is read. More than the machine has cores are of no use to anybody. What is not a number of
@@ -148,7 +135,7 @@ int main(int count, char **arguments) {
   signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
   open_standard_files();
   limit_threads();
-  limit_spinning(arguments);
+  tri_spin_limit(arguments);
   const char *launched = getenv(TRI_LAUNCHED);
   if (launched != NULL) {
     tri_log_mark_lines(strcmp(launched, "terminal") == 0);

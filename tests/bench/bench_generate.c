@@ -13,6 +13,7 @@
 #include "../unit/runner_weights.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/spin.h"
 #include "device/device.h"
 #include "generation/generator.h"
 
@@ -195,6 +196,7 @@ static tri_status run(const settings *s) {
 }
 
 int main(int count, char **arguments) {
+  tri_spin_limit(arguments);
   const settings s = {
       .precision = count > 1 && strcmp(arguments[1], "bf16") == 0 ? TRI_BF16 : TRI_FP32,
       .sequences = count > 2 ? atoll(arguments[2]) : 1,

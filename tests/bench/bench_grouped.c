@@ -8,6 +8,7 @@
  * the ratio. */
 #include "base/clock.h"
 #include "base/random.h"
+#include "base/spin.h"
 #include "device/kernels.h"
 
 #include <stdio.h>
@@ -176,6 +177,7 @@ static tri_status run(const char *name, int threads) {
 }
 
 int main(int count, char **arguments) {
+  tri_spin_limit(arguments);
   const tri_status status = run(count > 1 ? arguments[1] : "cpu", count > 2 ? atoi(arguments[2]) : 0);
   if (status != TRI_OK) fprintf(stderr, "bench_grouped: %s\n", tri_status_message());
   return tri_status_exit(status);
