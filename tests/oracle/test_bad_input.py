@@ -309,6 +309,15 @@ def test_threads_of_the_environment(tmp_path, made, threads, said):
         assert done.stderr.count("warning: OMP_NUM_THREADS") == (said is not None) and (said or "") in done.stderr, (words, done.stderr)
 
 
+@pytest.mark.parametrize("asked,spins", [({}, "1000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")])
+def test_spins_of_threads_that_wait(asked, spins):
+    """What GNU's OpenMP says that it has read: the program's own number, unless the user has set something of the kind."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run([TRIREME, "--version"], capture_output=True, text=True, timeout=60, env={**environment, **asked, "OMP_DISPLAY_ENV": "verbose"})
+    said = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+    assert done.returncode == 0 and (not said or said[-1] == spins), done.stderr  # another OpenMP does not say it
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))
 
