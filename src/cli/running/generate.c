@@ -282,38 +282,6 @@ static tri_status write_texts(generate_texts *t) {
   return judge(t);
 }
 
-/* What writing the texts would take, to the byte of the device's memory. */
-static tri_status print_plan(generate_texts *t) {
-  const tri_model_options *options = &t->given->request.model;
-  tri_device *device = NULL;
-  tri_runner_sizes sizes;
-  tri_runner_need need;
-  TRI_TRY(tri_texts_sizes(&t->texts, &sizes));
-  TRI_TRY(tri_device_create(options->device, (int)options->threads, &device));
-  const tri_status status = tri_runner_plan(&t->generation.model, options->precision, &sizes, device, &need);
-  tri_device_destroy(device);
-  TRI_TRY(status);
-  const struct {
-    const char *name;
-    size_t bytes;
-  } rows[] = {{"cache", need.cache_bytes},
-              {"weights and the rest", need.device_bytes - need.cache_bytes},
-              {"device memory", need.device_bytes},
-              {"host memory", need.host_bytes},
-              {"all", need.device_bytes + need.host_bytes}};
-  printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->texts.count, TRI_PLURAL(t->texts.count),
-         (long)t->texts.batch, (long)sizes.positions);
-  printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
-         (int)TRI_PAGE_ROWS, (long)sizes.rows);
-  printf("memory plan:\n");
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    char text[32];
-    printf("  %-22s %16zu bytes  %s\n", rows[i].name, rows[i].bytes,
-           tri_format_bytes((double)rows[i].bytes, text, sizeof text));
-  }
-  return TRI_OK;
-}
-
 static tri_status generate_texts_of(generate_texts *t, const tri_generate_arguments *given) {
   t->given = given;
   TRI_TRY(tri_generation_open(&given->request, &t->generation));
@@ -331,7 +299,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
       .prompt_scores = given->logprobs >= 0,
   };
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
-  if (given->dry_run) return print_plan(t);
+  if (given->dry_run) return tri_generate_plan(&t->texts);
   TRI_TRY(tri_texts_load(&t->texts));
   return write_texts(t);
 }

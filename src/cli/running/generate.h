@@ -2,7 +2,7 @@
 #ifndef TRI_CLI_RUNNING_GENERATE_H
 #define TRI_CLI_RUNNING_GENERATE_H
 
-#include "generation/written.h"
+#include "generation/texts.h"
 
 enum { TRI_MOST_CHAT_SETS = 64 };
 
@@ -19,6 +19,8 @@ typedef struct tri_generate_arguments {
   int num_chat_sets;
 } tri_generate_arguments;
 
+/* Prints what writing the texts would take, to the byte of the device's memory (cli/running/generate_plan.c). */
+tri_status tri_generate_plan(tri_texts *texts);
 /* A conversation on standard input and output (cli/running/generate_chat.c). */
 tri_status tri_generate_chat(const tri_generate_arguments *given, tri_generation *generation);
 

@@ -1,0 +1,264 @@
+/* One run of the model: who reads what, the run, and what comes of it. */
+#include "base/memory.h"
+#include "generation/generator_internal.h"
+
+#include <omp.h>
+#include <string.h>
+
+/* ---- a step: who reads what -------------------------------------------------------------------------------------- */
+
+static void forget_released(tri_generator *g) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] == NULL) continue;
+    g->list[i]->place = count;
+    g->list[count++] = g->list[i];
+  }
+  g->count = count;
+}
+
+/* Pages that others have read: as far as they go before the first token whose logits are wanted. */
+static tri_status find_pages(tri_generator *g, tri_sequence *s) {
+  const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
+  while (s->copied < 0 && s->held == s->kept * TRI_PAGE_ROWS && s->held + TRI_PAGE_ROWS <= most) {
+    const int32_t page = tri_pages_find(g->pages, &s->prefix, s->ids + s->offset + s->held);
+    if (page < 0) return TRI_OK;
+    TRI_TRY(tri_sequence_add_page(s, page));
+    s->held += TRI_PAGE_ROWS;
+    s->kept++;
+    g->counts.found_rows += TRI_PAGE_ROWS;
+  }
+  return TRI_OK;
+}
+
+static tri_status reserve_entries(tri_generator *g) {
+  if (g->room >= g->count) return TRI_OK;
+  g->room = 0;
+  TRI_TRY(tri_realloc("sequences", (size_t)g->capacity, sizeof *g->entries, &g->entries));
+  TRI_TRY(tri_realloc("sequences", (size_t)g->capacity, sizeof(tri_sequence *), &g->of));
+  g->room = g->capacity;
+  return TRI_OK;
+}
+
+/* Of those that wait and hold nothing, no more than could begin. */
+static tri_status list_entries(tri_generator *g, int64_t *out) {
+  int64_t count = 0, waiting = 0;
+  TRI_TRY(reserve_entries(g));
+  for (int64_t i = 0; i < g->count; i++) {
+    tri_sequence *s = g->list[i];
+    const bool ended = s->finish != TRI_FINISH_NONE;
+    if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));
+    if (s->num_pages == 0 && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences))) continue;
+    waiting += !ended && !s->has_place;
+    if (s->copied >= 0) { /* held, too */
+      TRI_TRY(tri_sequence_add_page(s, s->copied));
+      s->num_pages--;
+    }
+    g->of[count] = s;
+    g->entries[count++] = (tri_schedule_entry){.unread = ended ? 0 : s->target - s->offset - s->held,
+                                               .held = s->held,
+                                               .wants_logits = tri_sequence_wants_logits(s),
+                                               .has_place = s->has_place,
+                                               .num_pages = s->num_pages,
+                                               .pages = s->pages,
+                                               .num_holds = s->num_pages + (s->copied >= 0 ? 1 : 0)};
+  }
+  *out = count;
+  return TRI_OK;
+}
+
+/* Whether anybody has rows, or gave its pages so that there will be some. */
+static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
+  bool preempted = false, rows = false;
+  TRI_TRY(list_entries(g, count));
+  memcpy(g->holders, tri_pages_holders(g->pages), (size_t)g->sizes.pages * sizeof *g->holders);
+  const tri_schedule_limits limits = {.rows = g->sizes.rows,
+                                      .logit_rows = g->sizes.logit_rows,
+                                      .places = g->sizes.sequences,
+                                      .page_rows = TRI_PAGE_ROWS,
+                                      .free_pages = tri_pages_free(g->pages),
+                                      .holders = g->holders};
+  tri_schedule_rows(&limits, g->entries, *count);
+  for (int64_t i = 0; i < *count; i++) {
+    preempted = preempted || g->entries[i].preempted;
+    rows = rows || g->entries[i].rows > 0;
+    if (g->entries[i].preempted) {
+      tri_sequence_drop_pages(g->of[i], g->pages);
+      g->counts.preempted++;
+    }
+    g->of[i]->has_place = g->entries[i].has_place;
+  }
+  *again = preempted && !rows;
+  return TRI_OK;
+}
+
+/* ---- a step: the run --------------------------------------------------------------------------------------------- */
+
+/* Pages for its next rows; the first of them may be a copy. */
+static tri_status take_pages(tri_generator *g, tri_sequence *s, int64_t rows) {
+  while (s->num_pages * TRI_PAGE_ROWS < s->held + rows) {
+    const int32_t page = tri_pages_take(g->pages);
+    if (page < 0) return tri_fail_internal("a page that the scheduler counted is not there");
+    TRI_TRY(tri_sequence_add_page(s, page));
+    if (s->copied < 0) continue;
+    TRI_TRY(tri_runner_copy_page(g->runner, s->copied, page));
+    tri_pages_release(g->pages, s->copied);
+    s->copied = -1;
+  }
+  return TRI_OK;
+}
+
+/* How many of the next `rows` tokens have logits. */
+static int64_t logits_of(const tri_sequence *s, int64_t rows) {
+  const int64_t silent = s->target - s->offset - s->held - tri_sequence_wants_logits(s);
+  return silent < 0 ? rows : rows > silent ? rows - silent : 0;
+}
+
+/* Reads the rows that the scheduler gave. */
+static tri_status run(tri_generator *g, int64_t count, const void **logits) {
+  int64_t rows = 0, made = 0;
+  TRI_TRY(tri_runner_begin(g->runner));
+  for (int64_t i = 0; i < count; i++) {
+    tri_sequence *s = g->of[i];
+    if (g->entries[i].rows == 0) continue;
+    TRI_TRY(take_pages(g, s, g->entries[i].rows));
+    const tri_runner_rows of = {.ids = s->ids + s->offset + s->held,
+                                .first = s->held,
+                                .count = g->entries[i].rows,
+                                .pages = s->pages,
+                                .logits = logits_of(s, g->entries[i].rows)};
+    TRI_TRY(tri_runner_add(g->runner, &of));
+    s->held += of.count;
+    rows += of.count;
+    g->reads[g->num_reads++] = (tri_reading){.of = s,
+                                             .logits = of.logits,
+                                             .first_logit = made,
+                                             .samples = s->options.wanted > 0 && s->offset + s->held == s->target};
+    made += of.logits;
+  }
+  if (rows == 0) return tri_fail_internal("%ld sequences wait, and none can be read", (long)count);
+  g->counts.steps++;
+  g->counts.rows += rows;
+  return tri_runner_run(g->runner, logits);
+}
+
+/* Full pages can be found from now on. */
+static void keep_pages(tri_generator *g, tri_sequence *s) {
+  for (; (s->kept + 1) * TRI_PAGE_ROWS <= s->held; s->kept++) {
+    int32_t *page = &s->pages[s->kept];
+    const int32_t kept = tri_pages_keep(g->pages, *page, &s->prefix, s->ids + s->offset + s->kept * TRI_PAGE_ROWS);
+    if (kept == *page) continue;
+    tri_pages_release(g->pages, *page);
+    *page = kept;
+  }
+}
+
+/* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
+
+static const char *row_of(const tri_generator *g, const void *logits, int64_t row) {
+  return (const char *)logits + (size_t)(row * g->vocab_size) * tri_dtype_bytes(g->logits_type);
+}
+
+/* Of the tokens behind the rows, those that were given. */
+static void score_rows(const tri_generator *g, const tri_reading *r, const void *logits) {
+  const tri_sequence *s = r->of;
+  const int64_t first = s->offset + s->held - r->logits + 1, begin = s->count - s->options.scored;
+  for (int64_t i = 0; i < r->logits && first + i < s->count; i++)
+    s->options.scores[first + i - begin] =
+        tri_log_prob(row_of(g, logits, r->first_logit + i), g->logits_type, g->vocab_size, s->ids[first + i]);
+}
+
+static tri_status sample(const tri_generator *g, tri_reading *r, const void *logits, int thread) {
+  const tri_sequence *s = r->of;
+  return tri_sample_next(row_of(g, logits, r->first_logit + r->logits - 1), g->logits_type, g->vocab_size,
+                         &s->options.sampling, s->ids, s->count, &s->options.wish, &g->scratch[thread], &r->sampled);
+}
+
+/* Each sequence has its own logits: threads share them out. */
+static void evaluate(tri_generator *g, const void *logits) {
+#pragma omp parallel for schedule(dynamic, 1) num_threads(g->threads)
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    tri_reading *r = &g->reads[i];
+    if (r->of->options.scored > 0 && r->of->sampled == 0) score_rows(g, r, logits);
+    if (r->samples) r->status = sample(g, r, logits, omp_get_thread_num());
+  }
+}
+
+static tri_status end_sequence(tri_sequence *s, tri_finish finish) {
+  s->finish = finish;
+  s->has_place = false;
+  return s->options.observer.done == NULL ? TRI_OK : s->options.observer.done(s->options.observer.context, s);
+}
+
+static bool ends_with(const tri_sequence *s, int32_t id) {
+  for (int i = 0; i < s->options.num_ends; i++) {
+    if (s->options.ends[i] == id) return true;
+  }
+  return false;
+}
+
+static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled) {
+  const tri_sequence_observer *observer = &s->options.observer;
+  bool stop = false;
+  TRI_TRY(tri_sequence_append(s, &sampled->id, 1));
+  s->sampled++;
+  if (observer->token != NULL) TRI_TRY(observer->token(observer->context, s, sampled, &stop));
+  if (ends_with(s, sampled->id)) return end_sequence(s, TRI_FINISH_END);
+  if (stop) return end_sequence(s, TRI_FINISH_STOP);
+  if (s->sampled == s->options.wanted) return end_sequence(s, TRI_FINISH_LENGTH);
+  s->target = s->count;
+  tri_sequence_slide(s, g->pages, g->sizes.positions);
+  return TRI_OK;
+}
+
+/* A sequence whose logits are not finite ends; the step says what was wrong, in this thread's words. */
+static tri_status fail_sequence(tri_generator *g, tri_reading *r, const void *logits) {
+  const tri_status status = sample(g, r, logits, 0);
+  r->of->finish = TRI_FINISH_FAILED;
+  r->of->has_place = false;
+  return status;
+}
+
+static tri_status tell_all(tri_generator *g, const void *logits) {
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    tri_reading *r = &g->reads[i];
+    if (r->of == NULL) continue;
+    if (r->status != TRI_OK) return fail_sequence(g, r, logits);
+    if (r->samples) {
+      TRI_TRY(take_sample(g, r->of, &r->sampled));
+    } else if (r->of->offset + r->of->held == r->of->target) {
+      TRI_TRY(end_sequence(r->of, TRI_FINISH_READ));
+    }
+  }
+  return TRI_OK;
+}
+
+static bool any_left(const tri_generator *g) {
+  for (int64_t i = 0; i < g->count; i++) {
+    if (g->list[i] != NULL && g->list[i]->finish == TRI_FINISH_NONE) return true;
+  }
+  return false;
+}
+
+tri_status tri_generator_step(tri_generator *g, bool *more) {
+  const void *logits = NULL;
+  int64_t count = 0;
+  forget_released(g);
+  g->num_reads = 0;
+  *more = any_left(g);
+  if (!*more) return TRI_OK;
+  for (bool again = true; again;) TRI_TRY(schedule(g, &count, &again));
+  TRI_TRY(run(g, count, &logits));
+  for (int64_t i = 0; i < g->num_reads; i++) keep_pages(g, g->reads[i].of);
+  evaluate(g, logits);
+  TRI_TRY(tell_all(g, logits));
+  g->num_reads = 0;
+  *more = any_left(g);
+  return TRI_OK;
+}
+
+tri_status tri_generator_run(tri_generator *g) {
+  bool more = true;
+  while (more) TRI_TRY(tri_generator_step(g, &more));
+  return TRI_OK;
+}
