@@ -112,7 +112,6 @@ static void give_back_rows(tri_generator *g, tri_sequence *s) {
 }
 
 static tri_status begin(tri_generator *g, tri_sequence *s, const tri_sequence_options *options) {
-  TRI_TRY(check(g, s, options));
   set_target(s, options);
   tri_sequence_slide(s, g->pages, g->sizes.positions);
   give_back_rows(g, s);
@@ -129,6 +128,7 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
                                tri_sequence **out) {
   tri_sequence *s = NULL;
   tri_status status = create_sequence(ids, count, &s);
+  if (status == TRI_OK) status = check(g, s, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
   if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
@@ -161,6 +161,7 @@ tri_status tri_generator_fork(tri_generator *g, const tri_sequence *from, const 
   tri_status status = create_sequence(from->ids, from->count, &s);
   if (status == TRI_OK) status = tri_sequence_append(s, ids, count);
   if (status == TRI_OK) status = share_pages(g, from, s);
+  if (status == TRI_OK) status = check(g, s, options);
   if (status == TRI_OK) status = begin(g, s, options);
   if (status == TRI_OK) *out = s;
   if (status != TRI_OK && s != NULL) tri_sequence_destroy(s, g->pages);
@@ -171,6 +172,11 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
                                 const tri_sequence_options *options) {
   if (s->finish == TRI_FINISH_NONE) return tri_fail_internal("a sequence that has not come to its end is extended");
   TRI_TRY(tri_sequence_append(s, ids, count));
+  const tri_status status = check(g, s, options);
+  if (status != TRI_OK) {
+    s->count -= count; /* it stays as it was */
+    return status;
+  }
   g->list[s->place] = NULL; /* behind all others */
   return begin(g, s, options);
 }

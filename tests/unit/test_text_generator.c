@@ -270,6 +270,20 @@ static void test_refusals(void **state) {
   CHECK_FAILS(tri_generator_begin(w.generator, ids, 5, &(tri_sequence_options){.scored = 5}, &s), TRI_BAD_USAGE,
               "5 tokens of 5 cannot be scored");
   assert_null(s);
+  /* What cannot be continued stays as it was. */
+  CHECK_OK(tri_generator_begin(w.generator, ids, 60, &(tri_sequence_options){0}, &s));
+  CHECK_OK(tri_generator_run(w.generator));
+  CHECK_FAILS(tri_generator_extend(w.generator, s, ids, 9, &(tri_sequence_options){.wanted = 1}), TRI_BAD_USAGE,
+              "a sequence of 69 tokens and 1 to be written takes 70 positions");
+  int64_t count = 0;
+  tri_sequence_ids(s, &count);
+  assert_int_equal(count, 60);
+  CHECK_OK(tri_generator_extend(w.generator, s, ids, 2,
+                                &(tri_sequence_options){.sampling.repetition_penalty = 1, .wanted = 2}));
+  CHECK_OK(tri_generator_run(w.generator));
+  assert_int_equal(tri_sequence_sampled(s), 2);
+  tri_generator_cancel(w.generator, s);
+  assert_int_equal(tri_generator_count(w.generator).sequences, 0);
   assert_int_equal(tri_generator_count(w.generator).free_pages, 1);
   free_world(&w);
 }
