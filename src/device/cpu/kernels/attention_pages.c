@@ -75,7 +75,8 @@ INLINE void score_some(tri_dtype type, const task *t, int64_t row, int64_t pairs
     vf k[VECTORS];
     for (int64_t v = 0; v < VECTORS; v++) k[v] = vf_load(type, t->job->keys, keys + d * PAGE + key + v * LANES);
     for (int64_t r = 0; r < pairs; r++)
-      for (int64_t v = 0; v < VECTORS; v++) sum[r][v] += t->q[(row + r) * t->pitch + d] * k[v];
+      for (int64_t v = 0; v < VECTORS; v++)
+        sum[r][v] = vf_fma(vf_splat(t->q[(row + r) * t->pitch + d]), k[v], sum[r][v]);
   }
   for (int64_t r = 0; r < pairs; r++)
     for (int64_t v = 0; v < VECTORS; v++) vf_store(TRI_FP32, t->scores, (row + r) * PAGE + key + v * LANES, sum[r][v]);
@@ -133,7 +134,8 @@ INLINE void add_some(tri_dtype type, const task *t, int64_t row, int64_t pairs, 
     for (int64_t v = 0; v < vectors; v++)
       value[v] = vf_get(type, t->job->values, values + j * width + d + v * LANES, some);
     for (int64_t r = 0; r < pairs; r++)
-      for (int64_t v = 0; v < vectors; v++) out[r][v] += t->scores[(row + r) * PAGE + j] * value[v];
+      for (int64_t v = 0; v < vectors; v++)
+        out[r][v] = vf_fma(vf_splat(t->scores[(row + r) * PAGE + j]), value[v], out[r][v]);
   }
   for (int64_t r = 0; r < pairs; r++)
     for (int64_t v = 0; v < vectors; v++) vf_store(TRI_FP32, t->out, (row + r) * t->pitch + d + v * LANES, out[r][v]);

@@ -55,7 +55,7 @@ INLINE void add_vectors(tri_dtype type, const tri_cpu_few_rows *job, int64_t at,
     vf sum[TOGETHER];
     for (int64_t v = 0; v < vectors; v++) sum[v] = vf_get(TRI_FP32, sums, r * pitch + v * LANES, count);
     for (int64_t d = 0; d < depth; d++)
-      for (int64_t v = 0; v < vectors; v++) sum[v] += a[d] * b[d][v];
+      for (int64_t v = 0; v < vectors; v++) sum[v] = vf_fma(vf_splat(a[d]), b[d][v], sum[v]);
     for (int64_t v = 0; v < vectors; v++) vf_put(TRI_FP32, sums, r * pitch + v * LANES, count, sum[v]);
   }
 }
@@ -219,7 +219,7 @@ INLINE void add_vector(tri_dtype type, const group *of, const float *a, const vo
   }
   UNROLL for (int r = 0; r < rows; r++) {
     const vf x = in_register(vf_get(TRI_FP32, a, r * of->lda + i, count));
-    UNROLL for (int j = 0; j < outputs; j++) total[j][r] += x * values[j];
+    UNROLL for (int j = 0; j < outputs; j++) total[j][r] = vf_fma(x, values[j], total[j][r]);
   }
 }
 

@@ -63,7 +63,7 @@ INLINE void add_products(const rows_of_a *a, int64_t row, int rows, int64_t at, 
                          vf (*sum)[VECTORS]) {
   const float *from = (const float *)a->first + row * a->ld + at;
   UNROLL for (int r = 0; r < rows; r++) {
-    UNROLL for (int v = 0; v < wide; v++) sum[r][v] += vf_splat(from[r * a->ld]) * values[v];
+    UNROLL for (int v = 0; v < wide; v++) sum[r][v] = vf_fma(vf_splat(from[r * a->ld]), values[v], sum[r][v]);
   }
 }
 

@@ -31,6 +31,18 @@ typedef uint16_t vh_memory __attribute__((vector_size(TRI_VECTOR_BYTES / 2), ali
 
 INLINE vf vf_splat(float x) { return x - (vf){0}; }
 
+/* a b + c, rounded once where the unit can: said, since whether a compiler joins a product and a sum depends on what
+ * stands beside them, and the bits of a result must not. */
+INLINE vf vf_fma(vf a, vf b, vf c) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+  return a * b + c;
+#endif
+}
+
 INLINE vf vf_from_bf16(vh x) {
 #if defined(__AVX512F__)
   vu bits = (vu)_mm512_cvtepu16_epi32((__m256i)x);
