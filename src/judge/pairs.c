@@ -116,12 +116,3 @@ tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *cont
   tri_judge_text_release(&whole);
   return status;
 }
-
-tri_status tri_pair_encode_prompt(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out) {
-  const int64_t first = out->count;
-  int32_t start = -1;
-  TRI_TRY(tri_encoder_encode_text(encoder->encoder, text->text, text->bytes, 1, out));
-  if (out->count > first) return TRI_OK;
-  TRI_TRY(find_start(encoder, &start));
-  return add_id(out, start);
-}

@@ -19,9 +19,6 @@ void tri_pair_encoder_destroy(tri_pair_encoder *encoder);
 tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *context, const tri_judge_text *continuation,
                            tri_token_list *out, int64_t *count);
 
-/* Appends the tokens of a text that is by itself. */
-tri_status tri_pair_encode_prompt(tri_pair_encoder *encoder, const tri_judge_text *text, tri_token_list *out);
-
 /* Code points of UTF-8. */
 int64_t tri_judge_characters(const tri_judge_text *text);
 
