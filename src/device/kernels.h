@@ -29,6 +29,7 @@
 #include "device/completions.h"
 #include "device/description.h"
 #include "device/dropout.h"
+#include "device/logit_query.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 

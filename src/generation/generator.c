@@ -3,22 +3,11 @@
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static tri_status create_scratch(tri_generator *g) {
-  const size_t vocabulary = (size_t)g->vocab_size;
-  TRI_TRY(tri_alloc("logits", (size_t)g->threads, sizeof *g->scratch, &g->scratch));
-  for (int i = 0; i < g->threads; i++) {
-    TRI_TRY(tri_alloc("candidates", vocabulary, sizeof *g->scratch[i].candidates, &g->scratch[i].candidates));
-    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].logits, &g->scratch[i].logits));
-    TRI_TRY(tri_alloc("logits", vocabulary, sizeof *g->scratch[i].penalised, &g->scratch[i].penalised));
-  }
-  return TRI_OK;
-}
-
 static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
-  return create_scratch(g);
+  return tri_alloc("queries", (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries);
 }
 
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out) {
@@ -49,6 +38,7 @@ void tri_generator_destroy(tri_generator *g) {
     tri_free(g->scratch[i].penalised);
   }
   tri_free(g->scratch);
+  tri_free(g->queries);
   tri_free(g->reads);
   tri_free(g->holders);
   tri_free(g->of);

@@ -12,7 +12,9 @@ typedef struct tri_reading {
   tri_sequence *of;            /* NULL: it was released since */
   int64_t logits, first_logit; /* rows of the run's logits */
   bool samples;
-  tri_status status;
+  int64_t first_query;               /* of the run's */
+  const void *copy;                  /* of the last row of logits */
+  int64_t failed_row, failed_behind; /* a row of logits that is not finite, and the tokens before it; -1: none */
   tri_sampled sampled;
 } tri_reading;
 
@@ -33,8 +35,14 @@ struct tri_generator {
   int32_t *holders;   /* [sizes.pages] */
   tri_reading *reads; /* [num_reads <= sizes.sequences] */
   int64_t num_reads;
+  tri_logit_query *queries; /* [sizes.logit_rows] */
   int threads;
-  tri_sampling_scratch *scratch; /* [threads] */
+  tri_sampling_scratch *scratch; /* [threads]; NULL until the host samples */
 };
+
+/* Of all readings: the scores, and the tokens that were sampled. */
+tri_status tri_generator_answer(tri_generator *generator);
+/* The error of a reading that has failed. */
+tri_status tri_generator_say_not_finite(tri_generator *generator, const tri_reading *reading);
 
 #endif

@@ -1,8 +1,8 @@
 /* One run of the model: who reads what, the run, and what comes of it. */
+#include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
 
-#include <omp.h>
 #include <string.h>
 
 /* ---- a step: who reads what -------------------------------------------------------------------------------------- */
@@ -115,7 +115,7 @@ static int64_t logits_of(const tri_sequence *s, int64_t rows) {
 }
 
 /* Reads the rows that the scheduler gave. */
-static tri_status run(tri_generator *g, int64_t count, const void **logits) {
+static tri_status run(tri_generator *g, int64_t count) {
   int64_t rows = 0, made = 0;
   TRI_TRY(tri_runner_begin(g->runner));
   for (int64_t i = 0; i < count; i++) {
@@ -133,13 +133,14 @@ static tri_status run(tri_generator *g, int64_t count, const void **logits) {
     g->reads[g->num_reads++] = (tri_reading){.of = s,
                                              .logits = of.logits,
                                              .first_logit = made,
+                                             .failed_row = -1,
                                              .samples = s->options.wanted > 0 && s->offset + s->held == s->target};
     made += of.logits;
   }
   if (rows == 0) return tri_fail_internal("%ld sequences wait, and none can be read", (long)count);
   g->counts.steps++;
   g->counts.rows += rows;
-  return tri_runner_run(g->runner, logits);
+  return tri_runner_run(g->runner);
 }
 
 /* Full pages can be found from now on. */
@@ -154,35 +155,6 @@ static void keep_pages(tri_generator *g, tri_sequence *s) {
 }
 
 /* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
-
-static const char *row_of(const tri_generator *g, const void *logits, int64_t row) {
-  return (const char *)logits + (size_t)(row * g->vocab_size) * tri_dtype_bytes(g->logits_type);
-}
-
-/* Of the tokens behind the rows, those that were given. */
-static void score_rows(const tri_generator *g, const tri_reading *r, const void *logits) {
-  const tri_sequence *s = r->of;
-  const int64_t first = s->offset + s->held - r->logits + 1, begin = s->count - s->options.scored;
-  for (int64_t i = 0; i < r->logits && first + i < s->count; i++)
-    s->options.scores[first + i - begin] =
-        tri_log_prob(row_of(g, logits, r->first_logit + i), g->logits_type, g->vocab_size, s->ids[first + i]);
-}
-
-static tri_status sample(const tri_generator *g, tri_reading *r, const void *logits, int thread) {
-  const tri_sequence *s = r->of;
-  return tri_sample_next(row_of(g, logits, r->first_logit + r->logits - 1), g->logits_type, g->vocab_size,
-                         &s->options.sampling, s->ids, s->count, &s->options.wish, &g->scratch[thread], &r->sampled);
-}
-
-/* Each sequence has its own logits: threads share them out. */
-static void evaluate(tri_generator *g, const void *logits) {
-#pragma omp parallel for schedule(dynamic, 1) num_threads(g->threads)
-  for (int64_t i = 0; i < g->num_reads; i++) {
-    tri_reading *r = &g->reads[i];
-    if (r->of->options.scored > 0 && r->of->sampled == 0) score_rows(g, r, logits);
-    if (r->samples) r->status = sample(g, r, logits, omp_get_thread_num());
-  }
-}
 
 static tri_status end_sequence(tri_sequence *s, tri_finish finish) {
   s->finish = finish;
@@ -211,19 +183,19 @@ static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampl
   return TRI_OK;
 }
 
-/* A sequence whose logits are not finite ends; the step says what was wrong, in this thread's words. */
-static tri_status fail_sequence(tri_generator *g, tri_reading *r, const void *logits) {
-  const tri_status status = sample(g, r, logits, 0);
+/* A sequence whose logits are not finite ends; the step says what was wrong. */
+static tri_status fail_sequence(tri_generator *g, tri_reading *r) {
+  const tri_status status = tri_generator_say_not_finite(g, r);
   r->of->finish = TRI_FINISH_FAILED;
   r->of->has_place = false;
   return status;
 }
 
-static tri_status tell_all(tri_generator *g, const void *logits) {
+static tri_status tell_all(tri_generator *g) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     tri_reading *r = &g->reads[i];
     if (r->of == NULL) continue;
-    if (r->status != TRI_OK) return fail_sequence(g, r, logits);
+    if (r->failed_row >= 0) return fail_sequence(g, r);
     if (r->samples) {
       TRI_TRY(take_sample(g, r->of, &r->sampled));
     } else if (r->of->offset + r->of->held == r->of->target) {
@@ -240,18 +212,26 @@ static bool any_left(const tri_generator *g) {
   return false;
 }
 
+/* A training run that waits for its samples sees in the record that they come. */
+static tri_status run_and_answer(tri_generator *g, int64_t count) {
+  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
+  const uint64_t ticket = tri_recorder_begin(&record);
+  tri_status status = run(g, count);
+  if (status == TRI_OK) status = tri_generator_answer(g);
+  tri_recorder_end(ticket);
+  return status;
+}
+
 tri_status tri_generator_step(tri_generator *g, bool *more) {
-  const void *logits = NULL;
   int64_t count = 0;
   forget_released(g);
   g->num_reads = 0;
   *more = any_left(g);
   if (!*more) return TRI_OK;
   for (bool again = true; again;) TRI_TRY(schedule(g, &count, &again));
-  TRI_TRY(run(g, count, &logits));
+  TRI_TRY(run_and_answer(g, count));
   for (int64_t i = 0; i < g->num_reads; i++) keep_pages(g, g->reads[i].of);
-  evaluate(g, logits);
-  TRI_TRY(tell_all(g, logits));
+  TRI_TRY(tell_all(g));
   g->num_reads = 0;
   *more = any_left(g);
   return TRI_OK;

@@ -1,7 +1,7 @@
 #include "generation/runner.h"
 
-#include "base/flight_recorder.h"
 #include "base/memory.h"
+#include "device/kernels.h"
 #include "model/family.h"
 #include "model/trainable.h"
 
@@ -25,7 +25,9 @@ struct tri_runner {
   size_t cache_bytes;
   tri_device_event uploaded; /* the batch */
   bool prepared;
-  void *logits; /* [logit_rows, vocab_size], host */
+  void *logits;                   /* [logit_rows, vocab_size], host; NULL: the host reads the device's */
+  void *queries, *device_queries; /* of a run, and their answers (query_bytes): host memory, and device memory */
+  const void *made;               /* the run's logits, device memory */
 
   /* The run that is being made. */
   tri_batch host;
@@ -82,9 +84,24 @@ static tri_status create_list(tri_runner *runner) {
   return tri_model_operations(&runner->model, &list, &runner->list);
 }
 
-static size_t logits_bytes(const tri_runner *runner) {
-  const size_t count = (size_t)(runner->sizes.logit_rows * runner->model.vocab_size);
-  return count * tri_dtype_bytes(tri_dtype_wide(runner->precision));
+static size_t row_bytes(const tri_runner *runner) {
+  return (size_t)runner->model.vocab_size * tri_dtype_bytes(tri_dtype_wide(runner->precision));
+}
+
+/* Those that are copied to the host. */
+static size_t logits_bytes(const tri_runner *runner, const tri_device *device) {
+  return device->info.host_access ? 0 : (size_t)runner->sizes.logit_rows * row_bytes(runner);
+}
+
+/* Queries, behind them the numbers, and behind those the ids. */
+static size_t numbers_offset(const tri_runner *runner) {
+  return (size_t)runner->sizes.logit_rows * sizeof(tri_logit_query);
+}
+static size_t ids_offset(const tri_runner *runner) {
+  return numbers_offset(runner) + (size_t)runner->sizes.logit_rows * TRI_LOGIT_NUMBERS * sizeof(double);
+}
+static size_t query_bytes(const tri_runner *runner) {
+  return ids_offset(runner) + (size_t)runner->sizes.logit_rows * sizeof(int32_t);
 }
 
 /* Nothing is trained: what products read is kept in the type that they read it in, and nowhere else. */
@@ -108,7 +125,10 @@ static tri_status set_up(tri_runner *runner) {
   const tri_memory_request request = memory_request(runner, &runner->device->description);
   TRI_TRY(tri_executor_create(runner->table, &request, runner->device, NULL, &runner->executor));
   tri_executor_set_slices(runner->executor, 0, runner->sizes.sequences);
-  TRI_TRY(tri_alloc("logits", logits_bytes(runner), 1, &runner->logits));
+  if (logits_bytes(runner, runner->device) > 0)
+    TRI_TRY(tri_device_host_create(runner->device, logits_bytes(runner, runner->device), &runner->logits));
+  TRI_TRY(tri_device_host_create(runner->device, query_bytes(runner), &runner->queries));
+  TRI_TRY(tri_device_memory_create(runner->device, query_bytes(runner), &runner->device_queries));
   return create_cache(runner);
 }
 
@@ -119,8 +139,8 @@ static tri_status plan_bytes(tri_runner *runner, const tri_device *device, tri_r
   const tri_memory_request request = memory_request(runner, &device->description);
   TRI_TRY(tri_memory_plan_create(&request, &plan));
   out->cache_bytes = tri_runner_page_bytes(&runner->model, runner->precision) * (size_t)runner->sizes.pages;
-  out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes;
-  out->host_bytes = plan->host_bytes + logits_bytes(runner);
+  out->device_bytes = plan->device_bytes - plan->queue_bytes + out->cache_bytes + query_bytes(runner);
+  out->host_bytes = plan->host_bytes + query_bytes(runner) + logits_bytes(runner, device);
   tri_memory_plan_destroy(plan);
   return TRI_OK;
 }
@@ -162,9 +182,13 @@ tri_status tri_runner_create(const tri_model *model, tri_dtype precision, const 
 
 void tri_runner_destroy(tri_runner *runner) {
   if (runner == NULL) return;
-  if (runner->device != NULL) tri_device_memory_destroy(runner->device, runner->cache_memory, runner->cache_bytes);
+  if (runner->device != NULL) {
+    tri_device_memory_destroy(runner->device, runner->cache_memory, runner->cache_bytes);
+    tri_device_memory_destroy(runner->device, runner->device_queries, query_bytes(runner));
+    tri_device_host_destroy(runner->device, runner->queries, query_bytes(runner));
+    tri_device_host_destroy(runner->device, runner->logits, logits_bytes(runner, runner->device));
+  }
   tri_free(runner->cache.layers);
-  tri_free(runner->logits);
   tri_executor_destroy(runner->executor);
   tri_op_list_destroy(runner->list);
   tri_parameter_table_destroy(runner->table);
@@ -239,19 +263,38 @@ static tri_status forward(tri_runner *runner, tri_run *run) {
   return tri_executor_forward(runner->executor, 0, run);
 }
 
-tri_status tri_runner_run(tri_runner *runner, const void **logits) {
+tri_status tri_runner_run(tri_runner *runner) {
   const tri_op_call *last = &runner->list->calls[runner->list->num_calls - 1];
-  const size_t row_bytes = (size_t)runner->model.vocab_size * tri_dtype_bytes(tri_dtype_wide(runner->precision));
-  const tri_record record = tri_record_make(TRI_RECORD_WORK, "write text");
   tri_run run = tri_executor_run(runner->executor, 0, 0);
-  const uint64_t ticket = tri_recorder_begin(&record); /* a run that waits for its samples sees that they come */
-  tri_status status = forward(runner, &run);
-  if (status == TRI_OK && runner->cache.logit_rows > 0)
-    status = tri_queue_download_now(runner->device->queue, runner->logits, run.slots[last->outputs[0]],
-                                    (size_t)runner->cache.logit_rows * row_bytes);
-  tri_recorder_end(ticket);
-  *logits = runner->logits;
+  const tri_status status = forward(runner, &run);
+  runner->made = run.slots[last->outputs[0]];
   return status;
+}
+
+tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                            const double **numbers) {
+  tri_queue *queue = runner->device->queue;
+  char *host = runner->queries, *device = runner->device_queries;
+  const size_t first = numbers_offset(runner);
+  *numbers = (const double *)(void *)(host + first);
+  *ids = (const int32_t *)(void *)(host + ids_offset(runner));
+  if (count == 0) return TRI_OK;
+  memcpy(host, queries, (size_t)count * sizeof *queries);
+  TRI_TRY(tri_queue_upload(queue, device, host, (size_t)count * sizeof *queries));
+  TRI_KERNEL_CALL(queue, query_logits, runner->precision, count, runner->model.vocab_size, runner->model.vocab_size,
+                  runner->made, (const tri_logit_query *)(void *)device,
+                  (int32_t *)(void *)(device + ids_offset(runner)), (double *)(void *)(device + first));
+  return tri_queue_download_now(queue, host + first, device + first, query_bytes(runner) - first);
+}
+
+tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out) {
+  const size_t offset = (size_t)first * row_bytes(runner);
+  const char *made = (const char *)runner->made + offset;
+  *out = made;
+  if (runner->logits == NULL) return tri_queue_finish(runner->device->queue);
+  *out = (char *)runner->logits + offset;
+  return tri_queue_download_now(runner->device->queue, (char *)runner->logits + offset, made,
+                                (size_t)count * row_bytes(runner));
 }
 
 tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to) {

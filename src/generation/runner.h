@@ -8,6 +8,7 @@
 #define TRI_GENERATION_RUNNER_H
 
 #include "device/device.h"
+#include "device/logit_query.h"
 #include "engine/executor.h"
 #include "model/model.h"
 #include "model/parameters.h"
@@ -55,11 +56,19 @@ typedef struct tri_runner_rows {
   int64_t logits;       /* how many of the last rows have logits */
 } tri_runner_rows;
 
-/* A run: begun, given rows of each sequence at most once, in turn, and run. The logits of the rows that have any,
- * [rows, vocab_size], of tri_dtype_wide, are host memory, valid until the next run. */
+/* A run: begun, given rows of each sequence at most once, in turn, and run. The logits of the rows that have any stay
+ * on the device until the next run: row i of them is the i-th that has. */
 tri_status tri_runner_begin(tri_runner *runner);
 tri_status tri_runner_add(tri_runner *runner, const tri_runner_rows *rows);
-tri_status tri_runner_run(tri_runner *runner, const void **logits);
+tri_status tri_runner_run(tri_runner *runner);
+
+/* Asks `count` <= logit_rows queries of the run's logits: ids [count] and numbers [count, TRI_LOGIT_NUMBERS], in host
+ * memory that is valid until the next query. */
+tri_status tri_runner_query(tri_runner *runner, const tri_logit_query *queries, int64_t count, const int32_t **ids,
+                            const double **numbers);
+/* Rows [first, first + count) of the run's logits, [count, vocab_size], of tri_dtype_wide, in host memory that is valid
+ * until the next run: a copy of them, where the device's memory is its own. */
+tri_status tri_runner_logits(tri_runner *runner, int64_t first, int64_t count, const void **out);
 
 /* The page `to` gets what `from` holds, in all layers. */
 tri_status tri_runner_copy_page(tri_runner *runner, int32_t from, int32_t to);

@@ -145,6 +145,18 @@ int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sam
   return draw_token(logits, vocab_size, sampling, position, scratch).id;
 }
 
+bool tri_sampling_is_whole(const tri_sampling *sampling) {
+  return sampling->repetition_penalty == 1 && (sampling->temperature <= 0 || !cuts_off(sampling));
+}
+
+tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row) {
+  const bool draws = sampling->temperature > 0;
+  return (tri_logit_query){.temperature = draws ? sampling->temperature : 0,
+                           .uniform = draws ? uniform_of(sampling, position) : 0,
+                           .row = (int32_t)row,
+                           .given = -1};
+}
+
 /* ---- probabilities of the model ---------------------------------------------------------------------------------- */
 
 static double logit_at(const void *logits, tri_dtype type, int64_t i) {
@@ -157,45 +169,51 @@ static double logit_at(const void *logits, tri_dtype type, int64_t i) {
   return NAN;
 }
 
-static double log_sum_exp(const void *logits, tri_dtype type, int64_t count) {
-  double most = -INFINITY, sum = 0;
-  for (int64_t i = 0; i < count; i++) most = fmax(most, logit_at(logits, type, i));
-  for (int64_t i = 0; i < count; i++) sum += exp(logit_at(logits, type, i) - most);
-  return most + log(sum);
-}
-
-double tri_log_prob(const void *logits, tri_dtype type, int64_t vocab_size, int32_t id) {
-  return logit_at(logits, type, id) - log_sum_exp(logits, type, vocab_size);
-}
-
-/* The `wanted` likeliest, by falling logits, then by id: few, so each is put in its place. */
-static void find_likeliest(const double *logits, int64_t vocab_size, int64_t wanted, double log_sum, tri_likely *out) {
+void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
+                            double log_prob, tri_likely *out) {
+  const double log_sum = logit_at(logits, type, id) - log_prob;
   int64_t found = 0;
-  for (int64_t i = 0; i < vocab_size; i++) {
-    if (found == wanted && !(logits[i] - log_sum > out[found - 1].log_prob)) continue;
+  if (wanted > vocab_size) wanted = vocab_size;
+  for (int64_t i = 0; i < vocab_size && wanted > 0; i++) { /* few, so each is put in its place */
+    const double of_this = logit_at(logits, type, i) - log_sum;
+    if (found == wanted && !(of_this > out[found - 1].log_prob)) continue;
     int64_t at = found < wanted ? found++ : found - 1;
-    for (; at > 0 && logits[i] - log_sum > out[at - 1].log_prob; at--) out[at] = out[at - 1];
-    out[at] = (tri_likely){(int32_t)i, logits[i] - log_sum};
+    for (; at > 0 && of_this > out[at - 1].log_prob; at--) out[at] = out[at - 1];
+    out[at] = (tri_likely){(int32_t)i, of_this};
   }
 }
 
-static tri_status read_logits(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position, double *to) {
+tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position) {
   for (int64_t i = 0; i < vocab_size; i++) {
-    to[i] = logit_at(logits, type, i);
-    if (isfinite(to[i])) continue;
+    const double logit = logit_at(logits, type, i);
+    if (isfinite(logit)) continue;
     return tri_fail(TRI_DIVERGED,
                     "behind %ld tokens the model's logits are not finite (that of token %ld is %g): it has diverged, "
                     "or its numbers are beyond the precision",
-                    (long)position, (long)i, to[i]);
+                    (long)position, (long)i, logit);
   }
   return TRI_OK;
+}
+
+/* The log-probability of the token, and the entropy, in the model's own distribution. */
+static void look_up(const double *logits, int64_t vocab_size, tri_sampled *out) {
+  double most = -INFINITY, sum = 0, spread = 0;
+  for (int64_t i = 0; i < vocab_size; i++) most = fmax(most, logits[i]);
+  for (int64_t i = 0; i < vocab_size; i++) {
+    const double less = logits[i] - most, weight = exp(less);
+    sum += weight;
+    if (weight > 0) spread += weight * less;
+  }
+  out->log_prob = logits[out->id] - most - log(sum);
+  out->entropy = log(sum) - spread / sum;
 }
 
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
                            const tri_sampling_scratch *scratch, tri_sampled *out) {
   const double *from = scratch->logits;
-  TRI_TRY(read_logits(logits, type, vocab_size, count, scratch->logits));
+  TRI_TRY(tri_sampling_check(logits, type, vocab_size, count));
+  for (int64_t i = 0; i < vocab_size; i++) scratch->logits[i] = logit_at(logits, type, i);
   if (sampling->repetition_penalty != 1) {
     tri_penalise_repetition(from, vocab_size, ids, count, sampling->repetition_penalty, scratch->penalised);
     from = scratch->penalised;
@@ -204,10 +222,8 @@ tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_siz
   out->id = drawn.id;
   out->sampled_log_prob = drawn.log_prob;
   if (!wish->log_prob && wish->likeliest == 0) return TRI_OK;
-  const double log_sum = log_sum_exp(scratch->logits, TRI_FP64, vocab_size);
-  out->log_prob = scratch->logits[drawn.id] - log_sum;
-  find_likeliest(scratch->logits, vocab_size, wish->likeliest < vocab_size ? wish->likeliest : vocab_size, log_sum,
-                 out->likeliest);
+  look_up(scratch->logits, vocab_size, out);
+  tri_sampling_likeliest(logits, type, vocab_size, wish->likeliest, out->id, out->log_prob, out->likeliest);
   return TRI_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "device/dtype.h"
+#include "device/logit_query.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,11 +40,12 @@ enum { TRI_MOST_LIKELY = 20 };
 typedef struct tri_sampled {
   int32_t id;
   double log_prob;         /* in the model's own distribution */
+  double entropy;          /* of that distribution */
   double sampled_log_prob; /* in the one that it was drawn from: 0 at temperature 0 */
   tri_likely likeliest[TRI_MOST_LIKELY];
 } tri_sampled;
 
-/* What to look up beside the token: its log_prob, and how many of the likeliest. */
+/* What to look up beside the token: its log_prob and the entropy, and how many of the likeliest. */
 typedef struct tri_sampling_wish {
   bool log_prob;
   int64_t likeliest;
@@ -55,14 +57,22 @@ typedef struct tri_sampling_scratch {
   double *logits, *penalised;
 } tri_sampling_scratch;
 
+/* Whether tokens are drawn from the whole of the model's distribution: then the device does it (tri_sampling_query),
+ * and else the host, from a copy of the logits (tri_sample_next). */
+bool tri_sampling_is_whole(const tri_sampling *sampling);
+/* The query for the token behind `position` tokens, from row `row` of the logits. */
+tri_logit_query tri_sampling_query(const tri_sampling *sampling, int64_t position, int64_t row);
+
 /* Draws a token: a function of the logits [vocab_size], the options and the number of tokens before it alone. Behind
  * the tokens `ids`, [count], which a penalty makes less likely. TRI_DIVERGED if a logit is not finite. */
 tri_status tri_sample_next(const void *logits, tri_dtype type, int64_t vocab_size, const tri_sampling *sampling,
                            const int32_t *ids, int64_t count, const tri_sampling_wish *wish,
                            const tri_sampling_scratch *scratch, tri_sampled *out);
-
-/* The logarithm of a given token's probability in the model's own distribution. */
-double tri_log_prob(const void *logits, tri_dtype type, int64_t vocab_size, int32_t id);
+/* Checks logits behind `position` tokens: TRI_DIVERGED, with the first that is not finite. */
+tri_status tri_sampling_check(const void *logits, tri_dtype type, int64_t vocab_size, int64_t position);
+/* The `wanted` likeliest tokens, given the log-probability of token `id`: by falling logits, then by id. */
+void tri_sampling_likeliest(const void *logits, tri_dtype type, int64_t vocab_size, int64_t wanted, int32_t id,
+                            double log_prob, tri_likely *out);
 
 int32_t tri_sample_token(const double *logits, int64_t vocab_size, const tri_sampling *sampling, int64_t position,
                          tri_candidate *scratch);

@@ -212,13 +212,14 @@ static json_t *json_of_likeliest(const tri_written *w, const tri_sampled *sample
 }
 
 static json_t *json_of_log_probs(const tri_written *w) {
-  json_t *model = json_array(), *sampled = json_array(), *top = json_array();
+  json_t *model = json_array(), *sampled = json_array(), *entropy = json_array(), *top = json_array();
   for (int64_t i = 0; i < w->tokens.count - w->prompt_tokens; i++) {
     json_array_append_new(model, tri_json_number(w->sampled[i].log_prob));
     json_array_append_new(sampled, tri_json_number(w->sampled[i].sampled_log_prob));
+    json_array_append_new(entropy, tri_json_number(w->sampled[i].entropy));
     if (w->wish.likeliest > 0) json_array_append_new(top, json_of_likeliest(w, &w->sampled[i]));
   }
-  json_t *out = json_pack("{s:o, s:o}", "model", model, "sampled", sampled);
+  json_t *out = json_pack("{s:o, s:o, s:o}", "model", model, "sampled", sampled, "entropy", entropy);
   if (w->prompt_log_probs != NULL || w->prompt_tokens == 1)
     json_object_set_new(out, "prompt", json_of_prompt_scores(w));
   json_object_set(out, "top", w->wish.likeliest > 0 ? top : json_null());

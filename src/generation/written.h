@@ -61,7 +61,7 @@ tri_status tri_written_write(tri_written *written);
 json_t *tri_generation_json(const tri_generation *generation, const tri_written *written);
 /* {"text", "tokens", "finish", "stop"}: bytes that are not UTF-8 are U+FFFD in it. Where log-probabilities were asked
  * for, "prompt_ids" and "ids" too, of which the last may be the token that ended the text, and "logprobs", aligned with
- * them: {"model", "sampled", "prompt", "top"}. */
+ * them: {"model", "sampled", "entropy", "prompt", "top"}. */
 json_t *tri_written_json(const tri_written *written);
 json_t *tri_json_text(const char *text, size_t bytes);
 

@@ -122,6 +122,66 @@ void cases_softmax_rescale(checker *c, tri_dtype type) {
   }
 }
 
+/* ---- query_logits ------------------------------------------------------------------------------------------------ */
+
+/* Of a token that is not unlikely: a uniform number in the middle of what it has of the whole. */
+static double middle_of(const problem *p, const loss_call *x, int64_t row, double temperature) {
+  const void *logits = p->arguments[x->logits].before;
+  double most = -INFINITY, total = 0, before = 0, best = 0, middle = 0;
+  for (int64_t v = 0; v < x->vocabulary; v++) most = fmax(most, number_get(p->wide, logits, row * x->ld + v));
+  for (int64_t v = 0; v < x->vocabulary; v++)
+    total += exp((number_get(p->wide, logits, row * x->ld + v) - most) / temperature);
+  const int64_t first = draw(p->checker, x->vocabulary); /* of those from here on, the likeliest */
+  for (int64_t v = 0; v < x->vocabulary; v++) {
+    const double weight = exp((number_get(p->wide, logits, row * x->ld + v) - most) / temperature);
+    if ((v >= first || best < total / 1000) && weight > best) {
+      best = weight;
+      middle = before + weight / 2;
+    }
+    before += weight;
+  }
+  return middle / total;
+}
+
+/* Sampled at several temperatures, the likeliest, and given; row 2 holds a logit that is not finite. */
+static void add_queries(problem *p, loss_call *x, int i) {
+  static const double temperatures[] = {1, 0.7, 0, 1, 3}, not_finite[] = {NAN, INFINITY, -INFINITY};
+  x->labels = add_array(p, "queries", TRI_FP64, 3 * x->rows);
+  tri_logit_query *queries = (void *)p->arguments[x->labels].before;
+  for (int64_t r = 0; r < x->rows; r++) {
+    const double temperature = temperatures[(r + i) % 5];
+    queries[r] = (tri_logit_query){.temperature = temperature,
+                                   .uniform = middle_of(p, x, r, temperature > 0 ? temperature : 1),
+                                   .row = (int32_t)r,
+                                   .given = (r + i) % 5 > 2 ? (int32_t)draw(p->checker, x->vocabulary) : -1};
+  }
+  if (x->rows > 2)
+    number_set(p->wide, p->arguments[x->logits].before, 2 * x->ld + draw(p->checker, x->vocabulary), not_finite[i % 3]);
+}
+
+static tri_status run_queries(const problem *p, tri_queue *queue, char *const *memory) {
+  const loss_call *x = p->with;
+  return KERNEL(queue, query_logits, p->type, x->rows, x->vocabulary, x->ld, AT(x->logits), AT(x->labels),
+                AT(x->maximum), AT(x->sum));
+}
+
+void cases_query_logits(checker *c, tri_dtype type) {
+  loss_call x;
+  for (int i = 0; next_loss(c, i, &x); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_queries;
+    p.with = &x;
+    x.logits = add_logits(&p, &x, i);
+    add_queries(&p, &x, i);
+    x.maximum = add_output(&p, "ids", TRI_INT32, x.rows, false);
+    x.sum = add_output(&p, "numbers", TRI_FP64, TRI_LOGIT_NUMBERS * x.rows, false);
+    p.arguments[x.maximum].exact = true;
+    p.arguments[x.sum].tolerance = tolerance_of(p.wide); /* exponentials are of that type */
+    say(&p, &x, "");
+    check(&p);
+  }
+}
+
 static void add_statistics(problem *p, loss_call *x, double logit_scale) {
   x->maximum = add_input(p, "maximum", p->wide, x->rows, 4 * logit_scale, 0.1);
   x->sum = add_array(p, "sum", p->wide, x->rows);

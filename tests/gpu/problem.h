@@ -132,6 +132,7 @@ typedef struct kernel_cases {
   X(softmax_rescale) \
   X(softmax_loss) \
   X(softmax_gradient) \
+  X(query_logits) \
   X(label_log_probs) \
   X(completion_slopes) \
   X(label_factors) \

@@ -243,7 +243,8 @@ static tri_status logits_command(char **a) {
       const int64_t rows = end - at < most ? end - at : most;
       TRI_TRY(tri_runner_begin(w.runner));
       TRI_TRY(add_rows(&w, 0, tokens, at, rows, at + rows == end));
-      TRI_TRY(tri_runner_run(w.runner, &logits));
+      TRI_TRY(tri_runner_run(w.runner));
+      TRI_TRY(tri_runner_logits(w.runner, 0, 1, &logits));
     }
     put_logits(&w, logits, 0, out + made++ * w.model.vocab_size);
   }
@@ -272,7 +273,8 @@ static tri_status write_rows(const writing *w, int64_t rows, int64_t count, cons
     whose[made++] = r;
   }
   *going = made > 0;
-  if (made > 0) TRI_TRY(tri_runner_run(w->runner, &logits));
+  if (made > 0) TRI_TRY(tri_runner_run(w->runner));
+  if (made > 0) TRI_TRY(tri_runner_logits(w->runner, 0, made, &logits));
   for (int64_t i = 0; i < made; i++)
     put_logits(w, logits, i, out + (whose[i] * count + read[whose[i]] - 1) * w->model.vocab_size);
   tri_free(whose);

@@ -51,7 +51,8 @@ static void use_generator(tri_device *device, tri_dtype type) {
     CHECK_OK(tri_runner_add(
         runner,
         &(tri_runner_rows){.ids = (const int32_t[]){1, 2, 3}, .count = 3, .pages = (const int32_t[]){0}, .logits = 1}));
-    CHECK_OK(tri_runner_run(runner, &logits));
+    CHECK_OK(tri_runner_run(runner));
+    CHECK_OK(tri_runner_logits(runner, 0, 1, &logits));
     tri_runner_destroy(runner);
     assert_int_equal(device->memory_bytes, before);
   }

@@ -45,6 +45,7 @@ static void *data_of(bench *b, int i) { return b->buffers[i].data; }
 static double load(tri_dtype type, const void *data, int64_t i) {
   if (type == TRI_FP32) return (double)((const float *)data)[i];
   if (type == TRI_FP64) return ((const double *)data)[i];
+  if (type == TRI_INT32) return ((const int32_t *)data)[i];
   uint32_t bits = (uint32_t)((const uint16_t *)data)[i] << 16;
   float value;
   memcpy(&value, &bits, sizeof value);
@@ -479,6 +480,25 @@ static tri_status softmax_call(tri_device *device, bench *b) {
                 b->width + 1, data_of(b, 5));
 }
 
+/* Tokens that are given, the likeliest, and sampled ones. */
+static void query_arguments(bench *b) {
+  add(b, b->wide, b->rows * (b->width + 3), b->flag ? 500.0 : 0.0, b->flag ? 4000.0 : 3.0);
+  output(b, TRI_INT32, b->rows, false);
+  output(b, TRI_FP64, TRI_LOGIT_NUMBERS * b->rows, false);
+}
+static tri_status query_call(tri_device *device, bench *b) {
+  static const double temperatures[] = {1, 0.5, 0, 2};
+  static tri_logit_query queries[4096];
+  const tri_random_key key = tri_random_stream(8, TRI_RANDOM_TEST, 1);
+  for (int64_t r = 0; r < b->rows; r++)
+    queries[r] = (tri_logit_query){.temperature = temperatures[r % 4],
+                                   .uniform = tri_random_uniform(key, (uint64_t)r),
+                                   .row = (int32_t)((r * 7) % b->rows),
+                                   .given = r % 3 == 0 ? (int32_t)((r * 5) % b->width) : -1};
+  return KERNEL(query_logits, b->type, b->rows, b->width, b->width + 3, data_of(b, 0), queries, data_of(b, 1),
+                data_of(b, 2));
+}
+
 /* Logits that are scaled, or capped besides: what the loss makes of them in place. */
 static void logits_arguments(bench *b) {
   const int logits = add(b, b->wide, b->rows * (b->width + 3), 0.0, b->flag ? 30.0 : 3.0);
@@ -585,6 +605,7 @@ static const kernel_case cases[] = {
     {"rope", rope_arguments, rope_call, 1e-6},
     {"rope head by head", rope_apart_arguments, rope_apart_call, 1e-6},
     {"softmax", softmax_arguments, softmax_call, 2e-6},
+    {"query_logits", query_arguments, query_call, 1e-6},
     {"softmax of scaled and capped logits", logits_arguments, logits_call, 4e-6},
     {"adamw", adamw_arguments, adamw_call, 2e-6},
     {"adamw with a copy", adamw_narrow_arguments, adamw_narrow_call, 2e-6},
@@ -682,6 +703,7 @@ static void run_all(const char *name) {
   }
   run_case(device, reference, softmax, TRI_FP32, 3, 50257, false);
   run_case(device, reference, softmax, TRI_BF16, 3, 50257, false);
+  run_case(device, reference, softmax + 1, TRI_FP32, 40, 50257, false); /* query_logits */
   tri_device_destroy(reference);
   tri_device_destroy(device);
 }

@@ -81,6 +81,67 @@ tri_status tri_reference_softmax_gradient(tri_queue *queue, tri_dtype type, int6
   return TRI_OK;
 }
 
+/* ---- what is asked of logits ------------------------------------------------------------------------------------- */
+
+/* Sums of exp((x - most) / temperature), and of that times its logarithm. */
+static double weigh(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary, double most,
+                    double temperature, double *spread) {
+  double total = 0;
+  *spread = 0;
+  for (int64_t v = first; v < first + vocabulary; v++) {
+    const double less = (load(wide, logits, v) - most) / temperature, weight = exp(less);
+    total += weight;
+    if (weight > 0) *spread += weight * less;
+  }
+  return total;
+}
+
+static int64_t find_sampled(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary, double most,
+                            double temperature, double left) {
+  int64_t last = 0;
+  for (int64_t v = 0; v < vocabulary; v++) {
+    const double weight = exp((load(wide, logits, first + v) - most) / temperature);
+    if (weight > 0) last = v;
+    left -= weight;
+    if (left < 0) return v;
+  }
+  return last;
+}
+
+static int32_t answer_query(tri_dtype wide, const void *logits, int64_t first, int64_t vocabulary,
+                            const tri_logit_query *query, double numbers[TRI_LOGIT_NUMBERS]) {
+  const double temperature = query->temperature;
+  double most = -INFINITY, spread = 0, unused = 0;
+  int64_t likeliest = 0, id = query->given;
+  for (int i = 0; i < TRI_LOGIT_NUMBERS; i++) numbers[i] = 0;
+  for (int64_t v = 0; v < vocabulary; v++) {
+    const double x = load(wide, logits, first + v);
+    if (!isfinite(x)) return -1;
+    if (x > most) likeliest = v;
+    most = fmax(most, x);
+  }
+  const double total = weigh(wide, logits, first, vocabulary, most, 1, &spread);
+  const double sampled = temperature > 0 ? weigh(wide, logits, first, vocabulary, most, temperature, &unused) : 1;
+  if (id < 0 && temperature > 0)
+    id = find_sampled(wide, logits, first, vocabulary, most, temperature, query->uniform * sampled);
+  if (id < 0) id = likeliest;
+  const double less = load(wide, logits, first + id) - most;
+  numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
+  numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  if (temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less / temperature - log(sampled);
+  return (int32_t)id;
+}
+
+tri_status tri_reference_query_logits(tri_queue *queue, tri_dtype type, int64_t count, int64_t vocabulary, int64_t ld,
+                                      const void *logits, const tri_logit_query *queries, int32_t *ids,
+                                      double *numbers) {
+  (void)queue;
+  for (int64_t i = 0; i < count; i++)
+    ids[i] = answer_query(tri_dtype_wide(type), logits, queries[i].row * ld, vocabulary, &queries[i],
+                          numbers + i * TRI_LOGIT_NUMBERS);
+  return TRI_OK;
+}
+
 /* ---- objectives of completions ----------------------------------------------------------------------------------- */
 
 tri_status tri_reference_label_log_probs(tri_queue *queue, tri_dtype type, int64_t rows, const int32_t *labels,

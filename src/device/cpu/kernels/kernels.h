@@ -21,6 +21,7 @@ void TRI_KERNEL(table_elements)(tri_device_kernels *table);
 void TRI_KERNEL(table_embedding)(tri_device_kernels *table);
 void TRI_KERNEL(table_norm)(tri_device_kernels *table);
 void TRI_KERNEL(table_loss)(tri_device_kernels *table);
+void TRI_KERNEL(table_logit_query)(tri_device_kernels *table);
 void TRI_KERNEL(table_rows)(tri_device_kernels *table);
 void TRI_KERNEL(table_optimizer)(tri_device_kernels *table);
 void TRI_KERNEL(table_updates)(tri_device_kernels *table);

@@ -1,0 +1,126 @@
+/* Tokens from rows of logits (device/logit_query.h). Exponentials are in fp32; a stretch is added up in the lanes of
+ * vectors, and all else in double. */
+#include "device/cpu/kernels/kernels.h"
+#include "device/cpu/kernels/vector.h"
+
+#include <float.h>
+#include <math.h>
+
+/* A row, and the weights exp((x - maximum) * inverse) of its elements. */
+typedef struct query_row {
+  const float *logits;
+  int64_t vocabulary;
+  float maximum, inverse;
+} query_row;
+
+/* False if any logit is not finite: 0 times it is not a number. */
+INLINE bool find_maximum(query_row *row) {
+  vf most = vf_splat(-INFINITY), zero = {0};
+  FOR_VECTORS(v, count, 0, row->vocabulary, {
+    const vf x = (int64_t)count == LANES ? vf_load(TRI_FP32, row->logits, v)
+                                         : vf_load_some(TRI_FP32, row->logits, v, count, row->logits[v]);
+    most = vf_max(x, most);
+    zero += x * 0.0f;
+  });
+  row->maximum = vf_highest(most);
+  return vf_sum(zero) == 0.0f;
+}
+
+INLINE int64_t stretch_end(const query_row *row, int64_t first) {
+  const int64_t end = first + tri_logit_stretch(row->vocabulary);
+  return end < row->vocabulary ? end : row->vocabulary;
+}
+
+/* The lanes of a last, short vector that hold no element weigh 0. */
+INLINE vf weights_at(const query_row *row, int64_t v, int64_t count, vf *less) {
+  const vf x = (int64_t)count == LANES ? vf_load(TRI_FP32, row->logits, v)
+                                       : vf_load_some(TRI_FP32, row->logits, v, count, -INFINITY);
+  *less = vf_max((x - row->maximum) * row->inverse, vf_splat(-1e30f)); /* finite: 0 times it is 0 */
+  return vf_exp(*less);
+}
+
+/* Sums of the weights of each stretch, and of all. *spread: the sum of weight times its logarithm, which the entropy
+ * takes. */
+INLINE double add_weights(const query_row *row, double sums[TRI_LOGIT_STRETCHES], double *spread) {
+  double total = 0;
+  *spread = 0;
+  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = stretch_end(row, first)) {
+    vf sum = {0}, spread_sum = {0};
+    FOR_VECTORS(v, count, first, stretch_end(row, first), {
+      vf less;
+      const vf weight = weights_at(row, v, count, &less);
+      sum += weight;
+      spread_sum = vf_fma(weight, less, spread_sum);
+    });
+    sums[i] = vf_sum_double(sum);
+    total += sums[i];
+    *spread += vf_sum_double(spread_sum);
+  }
+  return total;
+}
+
+/* The first element whose weight brings `left` below 0; where rounding leaves none, the last that weighs anything. */
+static int64_t find_in_stretch(const query_row *row, int64_t first, double left) {
+  int64_t last = first;
+  FOR_VECTORS(v, count, first, stretch_end(row, first), {
+    vf less;
+    const vf weight = weights_at(row, v, count, &less);
+    for (int64_t l = 0; l < count; l++) {
+      if (weight[l] > 0) last = v + l;
+      left -= (double)weight[l];
+      if (left < 0) return v + l;
+    }
+  });
+  return last;
+}
+
+static int64_t find_sampled(const query_row *row, const double sums[TRI_LOGIT_STRETCHES], double left) {
+  int64_t last = 0;
+  for (int64_t i = 0, first = 0; first < row->vocabulary; i++, first = stretch_end(row, first)) {
+    if (sums[i] > 0) last = first;
+    if (sums[i] > left) return find_in_stretch(row, first, left);
+    left -= sums[i];
+  }
+  return find_in_stretch(row, last, INFINITY);
+}
+
+static int64_t find_likeliest(const query_row *row) {
+  int64_t at = 0;
+  while (row->logits[at] != row->maximum) at++;
+  return at;
+}
+
+/* The id, and its numbers; -1 if a logit is not finite. */
+static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_logit_query *query,
+                            double numbers[TRI_LOGIT_NUMBERS]) {
+  query_row row = {.logits = logits, .vocabulary = vocabulary, .inverse = 1};
+  double sums[TRI_LOGIT_STRETCHES], spread = 0;
+  for (int i = 0; i < TRI_LOGIT_NUMBERS; i++) numbers[i] = 0;
+  if (!find_maximum(&row)) return -1;
+  const double total = add_weights(&row, sums, &spread), temperature = query->temperature;
+  double sampled_total = total;
+  if (temperature > 0 && temperature != 1) {
+    double unused;
+    row.inverse = 1 / temperature < FLT_MAX ? (float)(1 / temperature) : FLT_MAX;
+    sampled_total = add_weights(&row, sums, &unused);
+  }
+  int64_t id = query->given;
+  if (id < 0) id = temperature > 0 ? find_sampled(&row, sums, query->uniform * sampled_total) : find_likeliest(&row);
+  const double less = (double)logits[id] - (double)row.maximum;
+  numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
+  numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  if (temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less * (double)row.inverse - log(sampled_total);
+  return (int32_t)id;
+}
+
+static tri_status query_logits(tri_queue *queue, tri_dtype type, int64_t count, int64_t vocabulary, int64_t ld,
+                               const void *logits, const tri_logit_query *queries, int32_t *ids, double *numbers) {
+  (void)type; /* logits are fp32 whatever the activations are */
+#pragma omp parallel for schedule(dynamic, 1) num_threads(THREADS) if (count > 1 && count * vocabulary > TRI_ALONE)
+  for (int64_t i = 0; i < count; i++)
+    ids[i] = answer_query((const float *)logits + queries[i].row * ld, vocabulary, &queries[i],
+                          numbers + i * TRI_LOGIT_NUMBERS);
+  return TRI_OK;
+}
+
+void TRI_KERNEL(table_logit_query)(tri_device_kernels *table) { table->query_logits = query_logits; }

@@ -1,0 +1,126 @@
+/* Tokens from rows of logits (device/logit_query.h): a block for each query, and a stretch of the row for each thread.
+ * The block reads the row for its maximum, and then for the weights' sums; one thread walks over the stretches and
+ * then over the elements of one of them. */
+#include "device/gpu/kernels/logit_query.h"
+
+#include "device/gpu/kernels/wide.h"
+
+typedef struct query_shared {
+  wide each[MOST_WARPS];
+  double sums[TRI_LOGIT_STRETCHES], spreads[TRI_LOGIT_STRETCHES];
+} query_shared;
+
+/* A row, and the weights exp((x - most) * inverse) of its elements. */
+typedef struct query_row {
+  const wide *logits;
+  int64_t vocabulary;
+  wide most, inverse;
+} query_row;
+
+DEVICE int64_t stretch_end(const query_row *row, int64_t first) {
+  const int64_t end = first + tri_logit_stretch(row->vocabulary);
+  return end < row->vocabulary ? end : row->vocabulary;
+}
+
+/* Its logarithm is kept finite: 0 times it is 0. */
+DEVICE wide weight_of(const query_row *row, int64_t v, wide *less) {
+  const wide x = (row->logits[v] - row->most) * row->inverse, least = (wide)-1e30f;
+  *less = x > least ? x : least;
+  return wide_exp(*less);
+}
+
+/* False if any logit is not finite: 0 times it is not a number. All threads get the same. */
+DEVICE int find_maximum(query_row *row, query_shared *shared) {
+  wide most = -wide_infinity(), zero = 0;
+  for (int64_t v = thread(); v < row->vocabulary; v += threads()) {
+    const wide x = row->logits[v];
+    most = x > most ? x : most;
+    zero += x * 0;
+  }
+  row->most = block_maximum(most, shared->each);
+  return block_sum(zero, shared->each) == 0;
+}
+
+/* Sums of each stretch; those of all come back to each thread. */
+DEVICE double add_weights(const query_row *row, query_shared *shared, double *spread) {
+  const int64_t first = thread() * tri_logit_stretch(row->vocabulary);
+  double sum = 0, spread_sum = 0, total = 0;
+  for (int64_t v = first; v < stretch_end(row, first); v++) {
+    wide less = 0;
+    const wide weight = weight_of(row, v, &less);
+    sum += (double)weight;
+    spread_sum += (double)weight * (double)less;
+  }
+  barrier(); /* what was there before has been read */
+  shared->sums[thread()] = sum;
+  shared->spreads[thread()] = spread_sum;
+  barrier();
+  *spread = 0;
+  for (int i = 0; i < TRI_LOGIT_STRETCHES; i++) {
+    total += shared->sums[i];
+    *spread += shared->spreads[i];
+  }
+  return total;
+}
+
+/* The first element whose weight brings `left` below 0; where rounding leaves none, the last that weighs anything. */
+DEVICE int64_t find_in_stretch(const query_row *row, int64_t first, double left, int only_last) {
+  int64_t last = first;
+  for (int64_t v = first; v < stretch_end(row, first); v++) {
+    wide less = 0;
+    const double weight = (double)weight_of(row, v, &less);
+    if (weight > 0) last = v;
+    left -= weight;
+    if (left < 0 && !only_last) return v;
+  }
+  return last;
+}
+
+DEVICE int64_t find_sampled(const query_row *row, const double *sums, double left) {
+  const int64_t length = tri_logit_stretch(row->vocabulary);
+  int64_t last = 0;
+  for (int i = 0; i < TRI_LOGIT_STRETCHES; i++) {
+    if (sums[i] > 0) last = i;
+    if (sums[i] > left) return find_in_stretch(row, i * length, left, 0);
+    left -= sums[i];
+  }
+  return find_in_stretch(row, last * length, 0, 1);
+}
+
+DEVICE int64_t find_likeliest(const query_row *row) {
+  int64_t v = 0;
+  while (row->logits[v] != row->most) v++;
+  return v;
+}
+
+KERNEL(query_logits) {
+  SHARED(query_shared, shared);
+  const tri_logit_query query = a.queries[block_x()];
+  double *numbers = a.numbers + block_x() * TRI_LOGIT_NUMBERS;
+  query_row row;
+  double spread = 0, unused = 0;
+  row.logits = (const wide *)a.logits + query.row * a.ld;
+  row.vocabulary = a.vocabulary;
+  row.inverse = 1;
+  if (thread() < TRI_LOGIT_NUMBERS) numbers[thread()] = 0;
+  if (!find_maximum(&row, shared)) {
+    if (thread() == 0) a.ids[block_x()] = -1;
+    return;
+  }
+  const double total = add_weights(&row, shared, &spread);
+  double sampled = total;
+  if (query.temperature > 0 && query.temperature != 1) {
+    const wide inverse = (wide)(1 / query.temperature);
+    row.inverse = inverse < wide_infinity() ? inverse : (wide)3e38f;
+    sampled = add_weights(&row, shared, &unused);
+  }
+  if (thread() > 0) return;
+  int64_t id = query.given;
+  if (id < 0)
+    id = query.temperature > 0 ? find_sampled(&row, shared->sums, query.uniform * sampled) : find_likeliest(&row);
+  const double less = (double)row.logits[id] - (double)row.most;
+  a.ids[block_x()] = (int32_t)id;
+  numbers[TRI_LOGIT_LOG_PROB] = less - log(total);
+  numbers[TRI_LOGIT_ENTROPY] = log(total) - spread / total;
+  if (query.temperature > 0) numbers[TRI_LOGIT_SAMPLED_LOG_PROB] = less * (double)row.inverse - log(sampled);
+}
