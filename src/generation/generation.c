@@ -1,9 +1,12 @@
 #include "generation/generation.h"
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "data/fingerprint.h"
 #include "data/same_tokenizer.h"
 #include "engine/weights.h"
 #include "generation/generation_settings.h"
+#include "generation/lookup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +68,54 @@ static void take_ends(tri_generation *g) {
   for (int i = 0; i < count && !g->request->ignore_end; i++) g->ends[g->num_ends++] = ends[i];
 }
 
+/* ---- a draft model ----------------------------------------------------------------------------------------------- */
+
+/* Its guesses are ids of the model's tokens. */
+static tri_status check_draft_tokenizer(const tri_generation *g) {
+  const tri_generation *draft = g->draft_model;
+  char own[TRI_FINGERPRINT_BYTES], other[TRI_FINGERPRINT_BYTES];
+  TRI_TRY(tri_tokenizer_fingerprint(g->tokenizer, own));
+  TRI_TRY(tri_tokenizer_fingerprint(draft->tokenizer, other));
+  if (strcmp(own, other) == 0) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "--draft %s: its tokenizer %s (%ld tokens, fingerprint %.8s) is another than the model's, %s (%ld "
+                  "tokens, fingerprint %.8s); a draft model needs the same one",
+                  g->request->draft, draft->tokenizer_file, (long)tri_tokenizer_vocab_size(draft->tokenizer), other,
+                  g->tokenizer_file, (long)tri_tokenizer_vocab_size(g->tokenizer), own);
+}
+
+static tri_status open_draft(tri_generation *g) {
+  if (g->request->draft == NULL) return TRI_OK;
+  g->draft_request = *g->request;
+  g->draft_request.checkpoint = g->request->draft;
+  g->draft_request.draft = NULL;
+  g->draft_request.model.base = g->draft_request.model.tokenizer = NULL;
+  g->draft_request.quiet = true;
+  TRI_TRY(tri_alloc("a draft model", 1, sizeof *g->draft_model, &g->draft_model));
+  const tri_status status = tri_generation_open(&g->draft_request, g->draft_model);
+  if (status != TRI_OK) return tri_fail(status, "--draft: %s", tri_status_message());
+  return check_draft_tokenizer(g);
+}
+
+static tri_runner_sizes draft_sizes(const tri_generation *g, const tri_runner_sizes *sizes) {
+  const int64_t most = g->draft_model->model.max_sequence;
+  tri_runner_sizes out = tri_runner_sizes_for(sizes->sequences, sizes->positions < most ? sizes->positions : most);
+  out.prompt = sizes->prompt < out.positions ? sizes->prompt : out.positions;
+  return out;
+}
+
+static tri_status load_draft(tri_generation *g, const tri_runner_sizes *sizes) {
+  const tri_runner_sizes of_draft = draft_sizes(g, sizes);
+  g->draft_request.lent = g->device;
+  TRI_TRY(tri_generation_load(g->draft_model, &of_draft));
+  g->draft = (tri_draft){g->draft_model->generator, of_draft.positions, g->draft_model->model.vocab_size};
+  const tri_guesser guesser = tri_draft_guesser(&g->draft);
+  tri_generator_set_guesser(g->generator, &guesser, g->request->draft_tokens);
+  return TRI_OK;
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out) {
   const tri_checkpoint_use use = tri_model_options_use(&request->model);
   tri_generation_settings folder;
@@ -75,7 +126,17 @@ tri_status tri_generation_open(const tri_generation_request *request, tri_genera
   TRI_TRY(tri_generation_settings_read(tri_weights_tokenizer_folder(&out->weights), &folder));
   take_settings(out, &folder);
   take_ends(out);
-  return TRI_OK;
+  return open_draft(out);
+}
+
+tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *sizes, const tri_device *device,
+                               tri_runner_need *need, tri_runner_need *draft) {
+  const tri_dtype precision = g->request->model.precision;
+  *draft = (tri_runner_need){0};
+  TRI_TRY(tri_runner_plan(&g->model, precision, sizes, device, need));
+  if (g->draft_model == NULL) return TRI_OK;
+  const tri_runner_sizes of_draft = draft_sizes(g, sizes);
+  return tri_runner_plan(&g->draft_model->model, precision, &of_draft, device, draft);
 }
 
 tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes) {
@@ -85,11 +146,16 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes)
   if (g->device == NULL) TRI_TRY(tri_device_create(options->device, (int)options->threads, &g->device));
   TRI_TRY(tri_runner_create(&g->model, options->precision, sizes, g->device, &g->runner));
   TRI_TRY(tri_generator_create(&g->model, options->precision, g->runner, &g->generator));
-  return tri_weights_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner));
+  TRI_TRY(tri_weights_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
+  if (g->draft_model != NULL) return load_draft(g, sizes);
+  tri_generator_set_guesser(g->generator, &tri_lookup_guesser, g->request->lookup);
+  return TRI_OK;
 }
 
 void tri_generation_close(tri_generation *g) {
   tri_generator_destroy(g->generator);
+  if (g->draft_model != NULL) tri_generation_close(g->draft_model);
+  tri_free(g->draft_model);
   tri_runner_destroy(g->runner);
   if (g->request != NULL && g->request->lent == NULL) tri_device_destroy(g->device);
   tri_encoder_destroy(g->encoder);

@@ -4,7 +4,7 @@
 
 #include "checkpoint/merged.h"
 #include "engine/model_options.h"
-#include "generation/generator.h"
+#include "generation/draft.h"
 #include "tokenizer/tokenizer.h"
 
 enum { TRI_MOST_STOPS = 64 };
@@ -17,13 +17,17 @@ typedef struct tri_generation_request {
   int64_t top_k;
   double temperature, top_p, min_p, repetition_penalty;
   uint64_t seed;
+  int64_t lookup;       /* tokens guessed by prompt lookup, at most; 0: none */
+  const char *draft;    /* folder of a draft model; NULL: there is none */
+  int64_t draft_tokens; /* that it guesses, at most */
   bool ignore_end;
   bool quiet; /* what the texts are like is not told */
   tri_model_options model;
   tri_device *lent; /* in the place of the one that `model` names; NULL: none is */
 } tri_generation_request;
 
-typedef struct tri_generation {
+typedef struct tri_generation tri_generation;
+struct tri_generation {
   const tri_generation_request *request;
   tri_model model;
   tri_merged weights;
@@ -38,13 +42,19 @@ typedef struct tri_generation {
   tri_generator *generator;
   int64_t positions; /* of each text */
   bool slid;         /* somebody has been told */
-} tri_generation;
+  tri_generation_request draft_request;
+  tri_generation *draft_model; /* NULL: there is none */
+  tri_draft draft;
+};
 
 /* What the model's folder and the options say; no weights yet. Release with tri_generation_close, also after a failure.
  */
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* The weights, with room for texts of these sizes. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
+/* Of a runner for them, and one for the draft model, whose need is 0 if there is none. */
+tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,
+                               const tri_device *device, tri_runner_need *need, tri_runner_need *draft);
 void tri_generation_close(tri_generation *generation);
 
 #endif

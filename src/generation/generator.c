@@ -7,7 +7,10 @@ static tri_status set_up(tri_generator *g) {
   TRI_TRY(tri_pages_create(g->sizes.pages, TRI_PAGE_ROWS, &g->pages));
   TRI_TRY(tri_alloc("pages", (size_t)g->sizes.pages, sizeof *g->holders, &g->holders));
   TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->reads, &g->reads));
-  return tri_alloc("queries", (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries);
+  TRI_TRY(tri_alloc("samples", (size_t)g->sizes.sequences, sizeof *g->asked, &g->asked));
+  TRI_TRY(tri_alloc("queries", (size_t)g->sizes.logit_rows, sizeof *g->queries, &g->queries));
+  TRI_TRY(tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->sampled, &g->sampled));
+  return tri_alloc("samples", (size_t)g->sizes.logit_rows, sizeof *g->copies, &g->copies);
 }
 
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out) {
@@ -30,7 +33,9 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri
 void tri_generator_destroy(tri_generator *g) {
   if (g == NULL) return;
   for (int64_t i = 0; i < g->count; i++) {
-    if (g->list[i] != NULL) tri_sequence_destroy(g->list[i], g->pages);
+    if (g->list[i] == NULL) continue;
+    tri_generator_forget_guesses(g, g->list[i]);
+    tri_sequence_destroy(g->list[i], g->pages);
   }
   for (int i = 0; i < g->threads && g->scratch != NULL; i++) {
     tri_free(g->scratch[i].candidates);
@@ -38,7 +43,10 @@ void tri_generator_destroy(tri_generator *g) {
     tri_free(g->scratch[i].penalised);
   }
   tri_free(g->scratch);
+  tri_free(g->asked);
   tri_free(g->queries);
+  tri_free(g->sampled);
+  tri_free(g->copies);
   tri_free(g->reads);
   tri_free(g->holders);
   tri_free(g->of);
@@ -171,7 +179,18 @@ tri_status tri_generator_extend(tri_generator *g, tri_sequence *s, const int32_t
   return begin(g, s, options);
 }
 
+/* A page that others can find is not written over with other tokens. */
+void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
+  s->count = count;
+  if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);
+  if (s->offset >= count) s->offset = 0;
+  s->held = smaller(s->held, count - s->offset);
+  if (s->kept * TRI_PAGE_ROWS > s->held) tri_sequence_drop_pages(s, g->pages);
+  tri_sequence_trim_pages(s, g->pages);
+}
+
 void tri_generator_cancel(tri_generator *g, tri_sequence *s) {
+  tri_generator_forget_guesses(g, s);
   for (int64_t i = 0; i < g->num_reads; i++) {
     if (g->reads[i].of == s) g->reads[i].of = NULL;
   }

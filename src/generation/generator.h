@@ -14,6 +14,7 @@
 #ifndef TRI_GENERATION_GENERATOR_H
 #define TRI_GENERATION_GENERATOR_H
 
+#include "generation/guess.h"
 #include "generation/runner.h"
 #include "generation/sampling.h"
 
@@ -57,6 +58,10 @@ typedef struct tri_sequence_options {
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
+/* From now on up to `most` (0 to TRI_MOST_GUESSES) tokens of each sequence are guessed, where that is faster. The
+ * guesser's context outlives the generator; no sequence has begun. */
+void tri_generator_set_guesser(tri_generator *generator, const tri_guesser *guesser, int64_t most);
+
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* A sequence that begins with these tokens, which are copied. TRI_BAD_USAGE if it can never fit. The caller releases it
@@ -70,6 +75,8 @@ tri_status tri_generator_fork(tri_generator *generator, const tri_sequence *from
 /* A sequence that has come to an end goes on: with these tokens behind it, and then as the options say. */
 tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence, const int32_t *ids, int64_t count,
                                 const tri_sequence_options *options);
+/* A sequence that has come to an end keeps its first `count` tokens alone, at least one: to be extended otherwise. */
+void tri_generator_rewind(tri_generator *generator, tri_sequence *sequence, int64_t count);
 /* Ends a sequence, wherever it is, and releases it. */
 void tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
 
@@ -92,6 +99,7 @@ bool tri_sequence_has_slid(const tri_sequence *sequence); /* it was longer than 
 /* Rows read so far, and steps: what a benchmark and a test look at. */
 typedef struct tri_generator_counts {
   int64_t steps, rows, found_rows, preempted; /* found: of prompts, those that were in pages already */
+  int64_t guessed, kept;                      /* tokens that were read as guesses, and those that were right */
   int64_t free_pages, sequences;              /* now */
 } tri_generator_counts;
 tri_generator_counts tri_generator_count(const tri_generator *generator);

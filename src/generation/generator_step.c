@@ -1,4 +1,5 @@
 /* One run of the model: who reads what, the run, and what comes of it. */
+#include "base/clock.h"
 #include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "generation/generator_internal.h"
@@ -58,6 +59,7 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     g->entries[count++] = (tri_schedule_entry){.unread = ended ? 0 : s->target - s->offset - s->held,
                                                .held = s->held,
                                                .wants_logits = tri_sequence_wants_logits(s),
+                                               .guesses = s->num_guesses,
                                                .has_place = s->has_place,
                                                .num_pages = s->num_pages,
                                                .pages = s->pages,
@@ -120,19 +122,23 @@ static tri_status run(tri_generator *g, int64_t count) {
   TRI_TRY(tri_runner_begin(g->runner));
   for (int64_t i = 0; i < count; i++) {
     tri_sequence *s = g->of[i];
-    if (g->entries[i].rows == 0) continue;
-    TRI_TRY(take_pages(g, s, g->entries[i].rows));
+    const int64_t guesses = g->entries[i].guess_rows, own = g->entries[i].rows;
+    if (own == 0) continue;
+    TRI_TRY(take_pages(g, s, own + guesses));
+    TRI_TRY(tri_sequence_lay_guesses(s, guesses));
     const tri_runner_rows of = {.ids = s->ids + s->offset + s->held,
                                 .first = s->held,
-                                .count = g->entries[i].rows,
+                                .count = own + guesses,
                                 .pages = s->pages,
-                                .logits = logits_of(s, g->entries[i].rows)};
+                                .logits = logits_of(s, own) + guesses};
     TRI_TRY(tri_runner_add(g->runner, &of));
-    s->held += of.count;
+    s->held += own;
     rows += of.count;
+    g->counts.guessed += guesses;
     g->reads[g->num_reads++] = (tri_reading){.of = s,
                                              .logits = of.logits,
                                              .first_logit = made,
+                                             .guesses = guesses,
                                              .failed_row = -1,
                                              .samples = s->options.wanted > 0 && s->offset + s->held == s->target};
     made += of.logits;
@@ -156,9 +162,10 @@ static void keep_pages(tri_generator *g, tri_sequence *s) {
 
 /* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
 
-static tri_status end_sequence(tri_sequence *s, tri_finish finish) {
+static tri_status end_sequence(tri_generator *g, tri_sequence *s, tri_finish finish) {
   s->finish = finish;
   s->has_place = false;
+  tri_sequence_trim_pages(s, g->pages);
   return s->options.observer.done == NULL ? TRI_OK : s->options.observer.done(s->options.observer.context, s);
 }
 
@@ -169,37 +176,56 @@ static bool ends_with(const tri_sequence *s, int32_t id) {
   return false;
 }
 
-static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled) {
+/* *ended: it has come to its end, and may have been continued or released since. */
+static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampled *sampled, bool *ended) {
   const tri_sequence_observer *observer = &s->options.observer;
   bool stop = false;
   TRI_TRY(tri_sequence_append(s, &sampled->id, 1));
   s->sampled++;
   if (observer->token != NULL) TRI_TRY(observer->token(observer->context, s, sampled, &stop));
-  if (ends_with(s, sampled->id)) return end_sequence(s, TRI_FINISH_END);
-  if (stop) return end_sequence(s, TRI_FINISH_STOP);
-  if (s->sampled == s->options.wanted) return end_sequence(s, TRI_FINISH_LENGTH);
+  *ended = true;
+  if (ends_with(s, sampled->id)) return end_sequence(g, s, TRI_FINISH_END);
+  if (stop) return end_sequence(g, s, TRI_FINISH_STOP);
+  if (s->sampled == s->options.wanted) return end_sequence(g, s, TRI_FINISH_LENGTH);
+  *ended = false;
   s->target = s->count;
   tri_sequence_slide(s, g->pages, g->sizes.positions);
   return TRI_OK;
 }
 
 /* A sequence whose logits are not finite ends; the step says what was wrong. */
-static tri_status fail_sequence(tri_generator *g, tri_reading *r) {
-  const tri_status status = tri_generator_say_not_finite(g, r);
-  r->of->finish = TRI_FINISH_FAILED;
-  r->of->has_place = false;
-  return status;
+static tri_status fail_sequence(tri_generator *g, tri_sequence *s, int64_t row, int64_t behind) {
+  s->finish = TRI_FINISH_FAILED;
+  s->has_place = false;
+  return tri_generator_say_not_finite(g, row, behind);
+}
+
+/* The token behind the last one, and as long as they are the guesses, those behind the guesses. */
+static tri_status take_samples(tri_generator *g, const tri_reading *r) {
+  tri_sequence *s = r->of;
+  bool ended = false;
+  for (int64_t i = 0, row = tri_reading_first_sample(r); i <= r->guesses; i++, row++) {
+    const tri_sampled *sampled = &g->sampled[row];
+    if (sampled->id < 0) return fail_sequence(g, s, row, s->count);
+    const bool right = i < r->guesses && s->ids[s->count] == sampled->id;
+    TRI_TRY(take_sample(g, s, sampled, &ended));
+    if (ended || !right) break;
+    s->held++; /* the guess is there already */
+    g->counts.kept++;
+  }
+  if (r->guesses > 0 && !ended) tri_sequence_trim_pages(s, g->pages);
+  return TRI_OK;
 }
 
 static tri_status tell_all(tri_generator *g) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     tri_reading *r = &g->reads[i];
     if (r->of == NULL) continue;
-    if (r->failed_row >= 0) return fail_sequence(g, r);
+    if (r->failed_row >= 0) return fail_sequence(g, r->of, r->failed_row, r->failed_behind);
     if (r->samples) {
-      TRI_TRY(take_sample(g, r->of, &r->sampled));
+      TRI_TRY(take_samples(g, r));
     } else if (r->of->offset + r->of->held == r->of->target) {
-      TRI_TRY(end_sequence(r->of, TRI_FINISH_READ));
+      TRI_TRY(end_sequence(g, r->of, TRI_FINISH_READ));
     }
   }
   return TRI_OK;
@@ -222,16 +248,27 @@ static tri_status run_and_answer(tri_generator *g, int64_t count) {
   return status;
 }
 
+/* Of a step that did nothing but to sample. */
+static void note_pace(tri_generator *g, const tri_generator_counts *before, double seconds) {
+  const int64_t guessed = g->counts.guessed - before->guessed, kept = g->counts.kept - before->kept;
+  if (g->most_guesses == 0 || g->counts.rows - before->rows != g->num_reads + guessed) return;
+  tri_guess_policy_note(&g->policy, g->num_reads + kept, seconds);
+}
+
 tri_status tri_generator_step(tri_generator *g, bool *more) {
+  const tri_generator_counts before = g->counts;
   int64_t count = 0;
   forget_released(g);
   g->num_reads = 0;
   *more = any_left(g);
   if (!*more) return TRI_OK;
+  const double begin_s = tri_clock_s();
+  TRI_TRY(tri_generator_guess(g));
   for (bool again = true; again;) TRI_TRY(schedule(g, &count, &again));
   TRI_TRY(run_and_answer(g, count));
   for (int64_t i = 0; i < g->num_reads; i++) keep_pages(g, g->reads[i].of);
   TRI_TRY(tell_all(g));
+  note_pace(g, &before, tri_clock_s() - begin_s);
   g->num_reads = 0;
   *more = any_left(g);
   return TRI_OK;

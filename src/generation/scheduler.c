@@ -81,10 +81,21 @@ static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alo
   return s->places > 0 && (alone || pages_for(s, e->held + e->unread + 1) - e->num_pages <= s->free_pages);
 }
 
+/* Of the guesses behind a token that has its row. */
+static void give_guesses(scheduling *s, tri_schedule_entry *e) {
+  if (e->rows != 1 || e->unread != 1) return;
+  const int64_t of_pages = (pages_of(s, e) + s->free_pages) * s->limits->page_rows - e->held - e->rows;
+  const int64_t rows = larger(0, smaller(smaller(e->guesses, of_pages), smaller(s->rows, s->logit_rows)));
+  s->free_pages -= larger(0, pages_for(s, e->held + e->rows + rows) - pages_of(s, e));
+  s->rows -= rows;
+  s->logit_rows -= rows;
+  e->guess_rows = rows;
+}
+
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count) {
   scheduling s = {limits, entries, count, -1, limits->rows, limits->logit_rows, limits->free_pages, limits->places};
   for (int64_t i = 0; i < count; i++) {
-    entries[i].rows = 0;
+    entries[i].rows = entries[i].guess_rows = 0;
     entries[i].preempted = false;
     s.places -= entries[i].has_place;
     if (s.oldest < 0 && entries[i].has_place) s.oldest = i;
@@ -111,6 +122,7 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
     const int64_t rows = room_for(&s, e, e->unread);
     if (rows > 0) give(&s, e, rows);
   }
+  for (int64_t i = 0; i < count; i++) give_guesses(&s, &entries[i]);
 }
 
 bool tri_schedule_fits(int64_t positions, int64_t page_rows, int64_t pages) {

@@ -4,8 +4,9 @@
  * In the order in which they arrived, sequences that have one token left to read (those that are being sampled from)
  * get it; then those that read a prompt get what rows are left; then those that wait for a place begin, if there are
  * pages for all that they have to read and a token more. Where a page is wanting for a row, the sequence that arrived
- * last gives its pages back, and reads all again later. The oldest that has a place never does, and has a row in each
- * step: so each comes to its end, if it fits by itself (tri_schedule_fits). */
+ * last gives its pages back, and reads all again later. Guessed tokens get what rows and pages are left behind all
+ * that. The oldest that has a place never does, and has a row in each step: so each comes to its end, if it fits by
+ * itself (tri_schedule_fits). */
 #ifndef TRI_GENERATION_SCHEDULER_H
 #define TRI_GENERATION_SCHEDULER_H
 
@@ -17,13 +18,15 @@ typedef struct tri_schedule_entry {
   int64_t unread;       /* tokens behind those that are held; 0: it only holds pages */
   int64_t held;         /* positions in its pages */
   int64_t wants_logits; /* of how many of the unread tokens, the last ones, logits are made */
+  int64_t guesses;      /* tokens behind the unread one that may be read with it, for logits of each */
   bool has_place;
   int64_t num_pages;    /* that it has for its positions */
   const int32_t *pages; /* [num_holds]: all that it holds, those and others */
   int64_t num_holds;
   /* What is decided: */
-  int64_t rows;   /* to read in this step */
-  bool preempted; /* its pages are to be released before the step, and its place is lost */
+  int64_t rows;       /* to read in this step */
+  int64_t guess_rows; /* and of the guesses: behind the only unread token alone */
+  bool preempted;     /* its pages are to be released before the step, and its place is lost */
 } tri_schedule_entry;
 
 typedef struct tri_schedule_limits {

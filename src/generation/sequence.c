@@ -26,14 +26,24 @@ int64_t tri_sequence_sampled(const tri_sequence *sequence) { return sequence->sa
 tri_finish tri_sequence_finish(const tri_sequence *sequence) { return sequence->finish; }
 bool tri_sequence_has_slid(const tri_sequence *sequence) { return sequence->slid; }
 
+static tri_status reserve(tri_sequence *s, int64_t more) {
+  const int64_t room = 2 * s->capacity + more + 64;
+  if (s->count + more <= s->capacity) return TRI_OK;
+  TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *s->ids, &s->ids));
+  s->capacity = room;
+  return TRI_OK;
+}
+
 tri_status tri_sequence_append(tri_sequence *s, const int32_t *ids, int64_t count) {
-  if (s->count + count > s->capacity) {
-    const int64_t room = 2 * s->capacity + count + 64;
-    TRI_TRY(tri_realloc("tokens", (size_t)room, sizeof *s->ids, &s->ids));
-    s->capacity = room;
-  }
+  TRI_TRY(reserve(s, count));
   if (count > 0) memcpy(s->ids + s->count, ids, (size_t)count * sizeof *ids);
   s->count += count;
+  return TRI_OK;
+}
+
+tri_status tri_sequence_lay_guesses(tri_sequence *s, int64_t count) {
+  TRI_TRY(reserve(s, count));
+  memcpy(s->ids + s->count, s->guesses, (size_t)count * sizeof *s->ids);
   return TRI_OK;
 }
 
@@ -45,6 +55,10 @@ tri_status tri_sequence_add_page(tri_sequence *s, int32_t page) {
   }
   s->pages[s->num_pages++] = page;
   return TRI_OK;
+}
+
+void tri_sequence_trim_pages(tri_sequence *s, tri_pages *pages) {
+  while (s->num_pages * TRI_PAGE_ROWS >= s->held + TRI_PAGE_ROWS) tri_pages_release(pages, s->pages[--s->num_pages]);
 }
 
 /* The last first: of kept pages the earliest are of most use. */

@@ -10,7 +10,10 @@ struct tri_sequence {
   int32_t *ids; /* [count] */
   int64_t count, capacity;
   int64_t sampled;
-  int64_t target; /* tokens to read before the next is sampled, or all is done */
+  int32_t guesses[TRI_MOST_GUESSES]; /* [num_guesses], of the next tokens, for the step at hand */
+  int64_t num_guesses;
+  void *guess_state; /* the guesser's */
+  int64_t target;    /* tokens to read before the next is sampled, or all is done */
   tri_finish finish;
   bool slid;
   int64_t place; /* in the generator's list */
@@ -26,7 +29,11 @@ struct tri_sequence {
 };
 
 tri_status tri_sequence_append(tri_sequence *sequence, const int32_t *ids, int64_t count);
+/* Lays `count` guesses behind its tokens, where they are not tokens of it yet. */
+tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
+/* Pages behind the held positions are released. */
+void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
 /* Nothing is held any more. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
 /* Where it is longer than `positions`, it goes on from a later token. */

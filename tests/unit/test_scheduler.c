@@ -23,7 +23,7 @@ typedef struct text {
 
 typedef struct world {
   text texts[MOST];
-  int64_t count, places, rows, steps;
+  int64_t count, places, rows, logit_rows;
   tri_pages *pages;
 } world;
 
@@ -38,7 +38,7 @@ static bool step(world *w, int64_t now) {
   tri_schedule_entry entries[MOST] = {{0}};
   text *of[MOST];
   int32_t holders[MOST_PAGES];
-  int64_t count = 0, read = 0, places = 0, oldest = -1;
+  int64_t count = 0, read = 0, places = 0, logits = 0, oldest = -1;
   bool left = false;
   for (int64_t i = 0; i < w->count; i++) {
     text *t = &w->texts[i];
@@ -47,6 +47,7 @@ static bool step(world *w, int64_t now) {
     entries[count] = (tri_schedule_entry){.unread = t->tokens - t->held,
                                           .held = t->held,
                                           .wants_logits = 1,
+                                          .guesses = (now + i) % 4,
                                           .has_place = t->has_place,
                                           .pages = t->pages,
                                           .num_pages = t->num_pages,
@@ -56,7 +57,7 @@ static bool step(world *w, int64_t now) {
   }
   memcpy(holders, tri_pages_holders(w->pages), (size_t)tri_pages_count(w->pages) * sizeof *holders);
   const tri_schedule_limits limits = {.rows = w->rows,
-                                      .logit_rows = w->places,
+                                      .logit_rows = w->logit_rows,
                                       .places = w->places,
                                       .page_rows = PAGE,
                                       .free_pages = tri_pages_free(w->pages),
@@ -75,7 +76,11 @@ static bool step(world *w, int64_t now) {
     read += entries[i].rows;
     assert_true(entries[i].rows >= 0 && entries[i].rows <= t->tokens - t->held);
     assert_true(entries[i].rows == 0 || t->has_place);
-    while (t->num_pages * PAGE < t->held + entries[i].rows) {
+    assert_true(entries[i].guess_rows >= 0 && entries[i].guess_rows <= entries[i].guesses);
+    assert_true(entries[i].guess_rows == 0 || (entries[i].rows == 1 && t->tokens - t->held == 1));
+    logits += entries[i].guess_rows + (entries[i].rows > 0 && t->held + entries[i].rows == t->tokens);
+    read += entries[i].guess_rows;
+    while (t->num_pages * PAGE < t->held + entries[i].rows + entries[i].guess_rows) {
       const int32_t page = tri_pages_take(w->pages);
       assert_true(page >= 0);
       t->pages[t->num_pages++] = page;
@@ -87,7 +92,11 @@ static bool step(world *w, int64_t now) {
       t->held = t->length;
     }
   }
-  assert_true(read <= w->rows && places <= w->places);
+  for (int64_t i = 0; i < count; i++) { /* all guesses were wrong */
+    text *t = of[i];
+    while (t->num_pages * PAGE >= t->held + PAGE) tri_pages_release(w->pages, t->pages[--t->num_pages]);
+  }
+  assert_true(read <= w->rows && places <= w->places && logits <= w->logit_rows);
   if (oldest >= 0) assert_true(entries[oldest].rows > 0);
   if (count > 0) assert_true(read > 0);
   return left;
@@ -111,7 +120,7 @@ static void test_all_small_cases(void **state) {
     for (int64_t rows = 1; rows <= 8; rows = 2 * rows + (rows == 1)) {
       for (int64_t places = 1; places <= 3 && places <= rows; places++) {
         for (int64_t which = 0; which < each * each * each; which += num_pages == 6 ? 7 : 1) {
-          world w = {.count = MOST, .places = places, .rows = rows};
+          world w = {.count = MOST, .places = places, .rows = rows, .logit_rows = places + which % 3};
           int64_t digits = which;
           bool fits = true;
           for (int64_t i = 0; i < MOST; i++) {

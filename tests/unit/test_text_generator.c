@@ -4,7 +4,8 @@
 #include "runner_weights.h"
 
 #include "base/random.h"
-#include "generation/generator.h"
+#include "generation/draft.h"
+#include "generation/lookup.h"
 
 #include <math.h>
 
@@ -139,14 +140,61 @@ static void run_alone(const char *kind, tri_dtype type, const tri_model *model, 
   free_world(&w);
 }
 
-/* All of them, in runs of few rows, in few pages, beginning when they arrive. */
-static void run_together(const char *kind, tri_dtype type, const tri_model *model, text *texts, uint64_t seed) {
+/* A guesser that knows the texts, and is wrong now and then. */
+typedef struct knowing {
+  const text *texts; /* [MOST_TEXTS], as they are alone */
+  uint64_t asked;
+} knowing;
+
+static const text *find_text(const knowing *k, const tri_guess *g) {
+  for (int i = 0; i < MOST_TEXTS; i++) {
+    const text *t = &k->texts[i];
+    const size_t made = (size_t)(g->count - t->prompt);
+    if (g->count < t->prompt || g->count - t->prompt > t->count || t->sample != g->sampling->sample) continue;
+    if (memcmp(t->ids, g->ids, (size_t)t->prompt * sizeof *t->ids) == 0 &&
+        memcmp(t->made, g->ids + t->prompt, made * sizeof *t->made) == 0)
+      return t;
+  }
+  return NULL;
+}
+
+static tri_status guess_knowing(void *context, tri_guess *guesses, int64_t count) {
+  knowing *k = context;
+  for (int64_t i = 0; i < count; i++) {
+    tri_guess *g = &guesses[i];
+    const text *t = find_text(k, g);
+    const int64_t wanted = below(500, k->asked++, g->most + 1);
+    for (g->found = 0; g->found < wanted; g->found++) {
+      const int64_t at = t == NULL ? MOST_TOKENS : g->count - t->prompt + g->found;
+      const bool wrong = at >= MOST_TOKENS || at >= t->count || uniform(501, k->asked++) < 0.2;
+      g->out[g->found] = wrong ? (int32_t)below(502, k->asked, VOCAB + 1) : t->made[at];
+    }
+  }
+  return TRI_OK;
+}
+
+/* All of them, in runs of few rows, in few pages, beginning when they arrive; of every three seeds one has no guesses,
+ * one those of who knows better, and one those of a draft model, which is the model itself. */
+static void run_together(const char *kind, tri_dtype type, const tri_model *model, text *texts, const text *alone,
+                         uint64_t seed) {
   tri_runner_sizes sizes = tri_runner_sizes_for(1 + below(300, 10 * seed, 6), POSITIONS);
   sizes.rows = sizes.sequences + below(300, 10 * seed + 1, 90);
   sizes.logit_rows = sizes.sequences + below(300, 10 * seed + 2, sizes.rows - sizes.sequences + 1);
   sizes.pages = 3 + below(300, 10 * seed + 3, 8);
-  world w = make_world(kind, 1 + (int)below(300, 10 * seed + 4, 3), type, model, &sizes);
+  world w = make_world(kind, 1 + (int)below(300, 10 * seed + 4, 3), type, model, &sizes), drafting = {0};
+  knowing knows = {.texts = alone};
+  tri_draft draft;
   bool more = true;
+  if (seed % 3 == 1)
+    tri_generator_set_guesser(w.generator, &(tri_guesser){.context = &knows, .guess = guess_knowing},
+                              1 + (int64_t)seed % 7);
+  if (seed % 3 == 2) {
+    const tri_runner_sizes of_draft = tri_runner_sizes_for(sizes.sequences, POSITIONS - 20);
+    drafting = make_world(kind, 1, type, model, &of_draft);
+    draft = (tri_draft){drafting.generator, of_draft.positions, VOCAB};
+    const tri_guesser guesser = tri_draft_guesser(&draft);
+    tri_generator_set_guesser(w.generator, &guesser, 1 + (int64_t)seed % 5);
+  }
   for (int64_t now = 0; more || now < 40; now++) {
     for (int i = 0; i < MOST_TEXTS; i++) {
       if (texts[i].arrival != now) continue;
@@ -165,7 +213,11 @@ static void run_together(const char *kind, tri_dtype type, const tri_model *mode
   const tri_generator_counts counts = tri_generator_count(w.generator);
   assert_int_equal(counts.sequences, 0);
   assert_int_equal(counts.free_pages, sizes.pages);
+  assert_true(seed % 3 == 0 ? counts.guessed == 0 : counts.kept > 0 && counts.kept <= counts.guessed);
   free_world(&w);
+  if (drafting.generator == NULL) return;
+  assert_int_equal(tri_generator_count(drafting.generator).sequences, 0);
+  free_world(&drafting);
 }
 
 static void compare(const text *got, const text *wanted) {
@@ -186,18 +238,16 @@ static void check_bits(const char *kind, tri_dtype type, tri_family family, int6
   text *texts = calloc(MOST_TEXTS, sizeof *texts), *alone = calloc(MOST_TEXTS, sizeof *alone);
   draw_texts(texts, seed);
   memcpy(alone, texts, MOST_TEXTS * sizeof *texts);
-  run_together(kind, type, &model, texts, seed);
-  for (int i = 0; i < MOST_TEXTS; i++) {
-    run_alone(kind, type, &model, &alone[i]);
-    compare(&texts[i], &alone[i]);
-  }
+  for (int i = 0; i < MOST_TEXTS; i++) run_alone(kind, type, &model, &alone[i]);
+  run_together(kind, type, &model, texts, alone, seed);
+  for (int i = 0; i < MOST_TEXTS; i++) compare(&texts[i], &alone[i]);
   free(texts);
   free(alone);
 }
 
 static void test_bits(void **state) {
   (void)state;
-  for (uint64_t seed = 0; seed < 12; seed++) {
+  for (uint64_t seed = 0; seed < 6; seed++) {
     check_bits("cpu", TRI_FP32, TRI_FAMILY_GPT2, 0, seed);
     check_bits("cpu", TRI_BF16, TRI_FAMILY_LLAMA, seed % 2 == 0 ? 0 : 37, seed + 20);
   }
@@ -248,6 +298,37 @@ static void test_forks(void **state) {
     }
     tri_generator_cancel(w.generator, prompt);
     free_world(&w);
+  }
+}
+
+/* ---- guesses ----------------------------------------------------------------------------------------------------- */
+
+static void test_lookup(void **state) {
+  (void)state;
+  static const int32_t ids[] = {1, 2, 3, 4, 5, 2, 3, 6, 7, 1, 2, 3}, new[] = {1, 2, 3, 4, 5}, same[] = {8, 8, 8};
+  int32_t out[TRI_MOST_GUESSES];
+  assert_int_equal(tri_lookup(ids, 12, 3, out), 3); /* 1 2 3 stood at the beginning; 2 3 later, too */
+  assert_memory_equal(out, ((int32_t[]){4, 5, 2}), 12);
+  assert_int_equal(tri_lookup(ids, 7, 16, out), 4); /* 2 3: behind them all that there is */
+  assert_memory_equal(out, ((int32_t[]){4, 5, 2, 3}), 16);
+  assert_int_equal(tri_lookup(new, 5, 4, out), 0);
+  assert_int_equal(tri_lookup(same, 3, 4, out), 1);
+  assert_int_equal(tri_lookup(same, 1, 4, out), 0);
+}
+
+/* Whichever way is faster is taken, and both are looked at again. */
+static void test_policy(void **state) {
+  (void)state;
+  for (int faster = 0; faster < 2; faster++) {
+    tri_guess_policy policy = {0};
+    int64_t with = 0, without = 0;
+    for (int i = 0; i < 5000; i++) {
+      const bool guesses = tri_guess_policy_guesses(&policy);
+      with += guesses;
+      without += !guesses;
+      tri_guess_policy_note(&policy, guesses ? 2 : 1, guesses && !faster ? 2.1 : 1);
+    }
+    assert_true(faster ? without < 350 && without > 200 : with < 350 && with > 200);
   }
 }
 
@@ -329,10 +410,8 @@ static void test_nothing_is_left(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),
-      cmocka_unit_test(test_forks),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_nothing_is_left),
+      cmocka_unit_test(test_bits),   cmocka_unit_test(test_forks),    cmocka_unit_test(test_lookup),
+      cmocka_unit_test(test_policy), cmocka_unit_test(test_refusals), cmocka_unit_test(test_nothing_is_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

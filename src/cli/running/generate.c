@@ -41,11 +41,16 @@ enum {
   OPTION_LOGPROBS,
   OPTION_CACHE,
   OPTION_DRY_RUN,
+  OPTION_LOOKUP,
+  OPTION_DRAFT,
+  OPTION_DRAFT_TOKENS,
   OPTION_CHAT,
   OPTION_SYSTEM,
   OPTION_CHAT_TEMPLATE,
   OPTION_CHAT_SET
 };
+
+enum { USUAL_DRAFT_TOKENS = 4 };
 
 static const struct option generate_options[] = {
     {"prompt", required_argument, NULL, OPTION_PROMPT},
@@ -67,6 +72,9 @@ static const struct option generate_options[] = {
     {"logprobs", required_argument, NULL, OPTION_LOGPROBS},
     {"cache", required_argument, NULL, OPTION_CACHE},
     {"dry-run", no_argument, NULL, OPTION_DRY_RUN},
+    {"prompt-lookup", required_argument, NULL, OPTION_LOOKUP},
+    {"draft", required_argument, NULL, OPTION_DRAFT},
+    {"draft-tokens", required_argument, NULL, OPTION_DRAFT_TOKENS},
     {"chat", no_argument, NULL, OPTION_CHAT},
     {"system", required_argument, NULL, OPTION_SYSTEM},
     {"chat-template", required_argument, NULL, OPTION_CHAT_TEMPLATE},
@@ -110,6 +118,17 @@ static tri_status take_sampling(int result, tri_generate_arguments *out, bool *t
   }
 }
 
+static tri_status take_guesses(int result, tri_generate_arguments *out, bool *taken) {
+  *taken = true;
+  switch (result) {
+    case OPTION_LOOKUP: return tri_option_int("--prompt-lookup", optarg, 1, TRI_MOST_GUESSES, &out->request.lookup);
+    case OPTION_DRAFT: out->request.draft = optarg; return TRI_OK;
+    case OPTION_DRAFT_TOKENS:
+      return tri_option_int("--draft-tokens", optarg, 1, TRI_MOST_GUESSES, &out->request.draft_tokens);
+    default: *taken = false; return TRI_OK;
+  }
+}
+
 static tri_status take_conversation(int result, tri_generate_arguments *out, bool *taken) {
   *taken = true;
   switch (result) {
@@ -140,6 +159,7 @@ static tri_status take_option(int result, char **arguments, tri_generate_argumen
     default: break;
   }
   TRI_TRY(take_sampling(result, out, &taken));
+  if (!taken) TRI_TRY(take_guesses(result, out, &taken));
   if (!taken) TRI_TRY(take_conversation(result, out, &taken));
   if (!taken) TRI_TRY(tri_model_option(result, optarg, &out->request.model, &taken));
   return taken ? TRI_OK : tri_option_fault("generate", result, arguments, generate_options);
@@ -160,6 +180,10 @@ static tri_status check_together(const tri_generate_arguments *given) {
   if (given->chat && (given->logprobs >= 0 || given->cache_bytes > 0 || given->dry_run)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --logprobs, --cache and --dry-run are not for --chat");
   }
+  if (given->request.lookup > 0 && given->request.draft != NULL)
+    return tri_fail(TRI_BAD_USAGE, "generate: --prompt-lookup or --draft, one of them");
+  if (given->request.draft_tokens > 0 && given->request.draft == NULL)
+    return tri_fail(TRI_BAD_USAGE, "generate: --draft-tokens goes with --draft FOLDER");
   if (!given->chat && (given->system != NULL || given->chat_template != NULL || given->num_chat_sets > 0)) {
     return tri_fail(TRI_BAD_USAGE, "generate: --system, --chat-template and --chat-set go with --chat");
   }
@@ -174,7 +198,9 @@ static tri_status generate_parse(int count, char **arguments, tri_generate_argum
   }
   if (optind + 1 != count) return tri_fail(TRI_BAD_USAGE, "generate: name one checkpoint; see trireme generate --help");
   out->request.checkpoint = arguments[optind];
-  return check_together(out);
+  TRI_TRY(check_together(out));
+  if (out->request.draft_tokens == 0) out->request.draft_tokens = USUAL_DRAFT_TOKENS;
+  return TRI_OK;
 }
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */
@@ -279,6 +305,10 @@ static tri_status write_texts(generate_texts *t) {
   const double took_s = tri_clock_s() - begin_s;
   tri_log("%ld token%s in %.2f s, %.1f tokens/s", (long)t->made, TRI_PLURAL(t->made), took_s,
           (double)t->made / (took_s + 1e-9));
+  const tri_generator_counts counts = tri_generator_count(t->generation.generator);
+  if (counts.guessed > 0)
+    tri_log("%ld of %ld guessed tokens were right, and read with the token before them", (long)counts.kept,
+            (long)counts.guessed);
   return judge(t);
 }
 
@@ -360,6 +390,11 @@ const tri_command tri_command_generate = {
         "                      the one that was sampled from, and the N likeliest tokens of each place (0 to 20)\n"
         "  --cache BYTES       memory for keys and values, as 512MiB (all that --batch texts can take)\n"
         "  --dry-run           print the memory that it takes, and write nothing\n"
+        "  --prompt-lookup N   guess up to N tokens (1 to 16) from what followed the same tokens earlier in the text, "
+        "while\n"
+        "                      that is faster: the text is the same\n"
+        "  --draft FOLDER      guess with a smaller model that has the same tokenizer: the text is the same\n"
+        "  --draft-tokens N    that it guesses at a time (4)\n"
         "  --stop TEXT         ends a text before TEXT; may be given again\n"
         "  --ignore-end        a text does not end with the token that ends one\n"
         "  --context N         positions to use at most (the model's; in a conversation 4096 of them)\n"
@@ -373,6 +408,6 @@ const tri_command tri_command_generate = {
         "\n"
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,
-    .paths = "prompt-file prompts chat-template base tokenizer",
+    .paths = "prompt-file prompts chat-template base tokenizer draft",
     .run = generate_run,
 };

@@ -8,10 +8,10 @@ tri_status tri_generate_plan(tri_texts *t) {
   const tri_model_options *options = &t->generation->request->model;
   tri_device *device = NULL;
   tri_runner_sizes sizes;
-  tri_runner_need need;
+  tri_runner_need need, draft;
   TRI_TRY(tri_texts_sizes(t, &sizes));
   TRI_TRY(tri_device_create(options->device, (int)options->threads, &device));
-  const tri_status status = tri_runner_plan(&t->generation->model, options->precision, &sizes, device, &need);
+  const tri_status status = tri_generation_plan(t->generation, &sizes, device, &need, &draft);
   tri_device_destroy(device);
   TRI_TRY(status);
   const struct {
@@ -19,9 +19,10 @@ tri_status tri_generate_plan(tri_texts *t) {
     size_t bytes;
   } rows[] = {{"cache", need.cache_bytes},
               {"weights and the rest", need.device_bytes - need.cache_bytes},
-              {"device memory", need.device_bytes},
-              {"host memory", need.host_bytes},
-              {"all", need.device_bytes + need.host_bytes}};
+              {"draft model", draft.device_bytes},
+              {"device memory", need.device_bytes + draft.device_bytes},
+              {"host memory", need.host_bytes + draft.host_bytes},
+              {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes}};
   printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
          (long)t->batch, (long)sizes.positions);
   printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
@@ -29,6 +30,7 @@ tri_status tri_generate_plan(tri_texts *t) {
   printf("memory plan:\n");
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     char text[32];
+    if (rows[i].bytes == 0) continue;
     printf("  %-22s %16zu bytes  %s\n", rows[i].name, rows[i].bytes,
            tri_format_bytes((double)rows[i].bytes, text, sizeof text));
   }

@@ -1,0 +1,55 @@
+#include "generation/draft.h"
+
+/* How many tokens of the draft's sequence are the first ones of the text: all but the last guesses are. */
+static int64_t shared_tokens(const tri_sequence *sequence, const tri_guess *g) {
+  int64_t count = 0;
+  const int32_t *ids = tri_sequence_ids(sequence, &count);
+  int64_t at = count > TRI_MOST_GUESSES ? count - TRI_MOST_GUESSES : 0;
+  while (at < count && at < g->count && ids[at] == g->ids[at]) at++;
+  return at;
+}
+
+/* Begins, or goes on from where both are the same. */
+static tri_status start_draft(tri_draft *d, const tri_guess *g) {
+  tri_sequence *sequence = *g->state;
+  const tri_sequence_options options = {.sampling = *g->sampling, .wanted = g->most};
+  if (sequence == NULL) {
+    TRI_TRY(tri_generator_begin(d->generator, g->ids, g->count, &options, &sequence));
+    *g->state = sequence;
+    return TRI_OK;
+  }
+  const int64_t shared = shared_tokens(sequence, g);
+  tri_generator_rewind(d->generator, sequence, shared);
+  return tri_generator_extend(d->generator, sequence, g->ids + shared, g->count - shared, &options);
+}
+
+static bool fits(const tri_draft *d, const tri_guess *g) { return g->count + g->most <= d->positions; }
+
+static void take_draft(const tri_draft *d, tri_guess *g) {
+  int64_t count = 0;
+  const int32_t *ids = tri_sequence_ids(*g->state, &count);
+  g->found = 0;
+  while (g->found < g->most && g->count + g->found < count && ids[g->count + g->found] < d->vocab_size) {
+    g->out[g->found] = ids[g->count + g->found];
+    g->found++;
+  }
+}
+
+static tri_status guess_by_draft(void *context, tri_guess *guesses, int64_t count) {
+  tri_draft *d = context;
+  for (int64_t i = 0; i < count; i++) {
+    guesses[i].found = 0;
+    if (fits(d, &guesses[i])) TRI_TRY(start_draft(d, &guesses[i]));
+  }
+  TRI_TRY(tri_generator_run(d->generator));
+  for (int64_t i = 0; i < count; i++) {
+    if (fits(d, &guesses[i])) take_draft(d, &guesses[i]);
+  }
+  return TRI_OK;
+}
+
+static void forget_draft(void *context, void *state) { tri_generator_cancel(((tri_draft *)context)->generator, state); }
+
+tri_guesser tri_draft_guesser(tri_draft *draft) {
+  return (tri_guesser){.context = draft, .guess = guess_by_draft, .forget = forget_draft};
+}

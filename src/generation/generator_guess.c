@@ -1,0 +1,54 @@
+/* Guesses of the next tokens, before a step is scheduled. */
+#include "generation/generator_internal.h"
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void tri_generator_set_guesser(tri_generator *g, const tri_guesser *guesser, int64_t most) {
+  g->guesser = *guesser;
+  g->most_guesses = most;
+}
+
+void tri_generator_forget_guesses(tri_generator *g, tri_sequence *s) {
+  if (s->guess_state != NULL && g->guesser.forget != NULL) g->guesser.forget(g->guesser.context, s->guess_state);
+  s->guess_state = NULL;
+}
+
+/* How many tokens behind the next one may be read with it. */
+static int64_t room_for_guesses(const tri_generator *g, const tri_sequence *s) {
+  const bool samples = s->finish == TRI_FINISH_NONE && s->has_place && s->options.wanted > 0;
+  if (!samples || s->target - s->offset - s->held != 1 || tri_sequence_wants_logits(s) != 1) return 0;
+  const int64_t of_positions = g->sizes.positions - (s->target - s->offset);
+  return smaller(g->most_guesses, smaller(s->options.wanted - s->sampled - 1, of_positions));
+}
+
+/* As far as they are tokens of the model. */
+static int64_t usable(const tri_generator *g, const tri_guess *asked) {
+  int64_t count = 0;
+  while (count < asked->found && asked->out[count] >= 0 && asked->out[count] < g->vocab_size) count++;
+  return count;
+}
+
+tri_status tri_generator_guess(tri_generator *g) {
+  const bool guesses = g->most_guesses > 0 && tri_guess_policy_guesses(&g->policy);
+  int64_t count = 0;
+  if (g->most_guesses == 0) return TRI_OK;
+  for (int64_t i = 0; i < g->count; i++) {
+    tri_sequence *s = g->list[i];
+    const int64_t most = guesses ? room_for_guesses(g, s) : 0;
+    s->num_guesses = 0;
+    if (most <= 0) continue;
+    g->asked[count++] = (tri_guess){.ids = s->ids,
+                                    .count = s->count,
+                                    .sampling = &s->options.sampling,
+                                    .state = &s->guess_state,
+                                    .most = most,
+                                    .out = s->guesses};
+  }
+  if (count == 0) return TRI_OK;
+  TRI_TRY(g->guesser.guess(g->guesser.context, g->asked, count));
+  for (int64_t i = 0, asked = 0; i < g->count && asked < count; i++) {
+    tri_sequence *s = g->list[i];
+    if (g->asked[asked].out == s->guesses) s->num_guesses = usable(g, &g->asked[asked++]);
+  }
+  return TRI_OK;
+}
