@@ -260,6 +260,8 @@ def test_log_probabilities(folder, more):
         expected = torch.log_softmax(logits_of(folder, prompt + ids), -1)
         of_model = [expected[len(prompt) - 1 + i, token].item() for i, token in enumerate(ids)]
         assert given["model"] == pytest.approx(of_model, abs=1e-10)
+        entropies = -(expected.exp() * expected).sum(-1)[len(prompt) - 1 : -1]
+        assert given["entropy"] == pytest.approx(entropies.tolist(), abs=1e-10)
         assert given["prompt"][0] is None
         assert given["prompt"][1:] == pytest.approx([expected[i, token].item() for i, token in enumerate(prompt[1:])], abs=1e-10)
         for i, top in enumerate(given["top"]):
@@ -302,7 +304,55 @@ def test_small_caches_write_the_same(folder, tmp_path):
         assert generate(folder, *words, "--threads", threads, "--batch", 300).stdout == whole
 
 
-def test_dry_run(folder):
+@pytest.fixture(scope="module")
+def draft(folder):
+    """A smaller model of the same bytes."""
+    made = folder.parent
+    run = dict(model=dict(MODEL, num_layers=1, max_sequence=20), data=dict(train=str(made / "corpus/train"), sequence=20), layout=dict(micro_batch=4),
+               optimizer=dict(global_batch=4, steps=150, lr=1e-2), checkpoint=dict(every=150), output=str(made / "small"))
+    (made / "small.yaml").write_text(yaml_of(run))
+    trireme("train", made / "small.yaml")
+    return made / "small"
+
+
+@pytest.mark.parametrize("sampling", [("--temperature", 0), (), ("--top-k", 9, "--repetition-penalty", 1.1)])
+@pytest.mark.parametrize("batch", [1, 5])
+def test_guesses_write_the_same(folder, draft, tmp_path, sampling, batch):
+    """Lookup and a draft model change no byte of the texts nor of their probabilities, also beyond the positions and in a small cache."""
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("the oars of the oars of\nthe sea is wide and\nthe\n")
+    words = ("--prompts", prompts, "--samples", 2, "--tokens", 40, "--json", "--logprobs", 2, "--stop", "zz", "--batch", batch, *sampling)
+    plain = generate(folder, *words).stdout
+    for more in (("--prompt-lookup", 16), ("--prompt-lookup", 1), ("--draft", draft), ("--draft", draft, "--draft-tokens", 9), ("--draft", folder, "--cache", 2 * 2 * 64 * 2 * 32 * 4)):
+        done = generate(folder, *words, *more)
+        assert done.stdout == plain
+        if batch > 1:  # all prompts are there from the first step on, in which guesses are tried
+            right, guessed = map(int, re.search(rb"(\d+) of (\d+) guessed tokens were right", done.stderr).groups())
+            assert 0 < right <= guessed
+
+
+def test_guesses_that_cannot_be(folder, draft, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["pre_tokenizer"]["use_regex"] = not tokenizer["pre_tokenizer"].get("use_regex", True)
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    for words, status, message in (
+        (("--draft", other), 3, "fingerprint .{8}.; a draft model needs the same one"),
+        (("--draft", tmp_path / "none"), 4, "--draft: .*none"),
+        (("--draft", draft, "--prompt-lookup", 3), 2, "--prompt-lookup or --draft, one of them"),
+        (("--draft-tokens", 3), 2, "--draft-tokens goes with --draft FOLDER"),
+        (("--draft", draft, "--draft-tokens", 17), 2, "--draft-tokens must be from 1 to 16, not 17"),
+        (("--prompt-lookup", 0), 2, "--prompt-lookup must be from 1 to 16, not 0"),
+    ):
+        done = subprocess.run([TRIREME, "generate", folder, "--prompt", "a", *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert re.search(message, done.stderr), done.stderr
+        assert done.returncode == status, done.stderr
+
+
+def test_dry_run(folder, draft):
+    with_draft = generate(folder, "--prompt", "the ", "--draft", draft, "--dry-run").stdout.decode()
+    assert int(re.search(r"draft model +(\d+) bytes", with_draft)[1]) > 0
     plan = generate(folder, "--prompt", "the ", "--samples", 4, "--tokens", 28, "--dry-run").stdout.decode()
     assert "4 texts, 4 side by side, of 32 positions at most" in plan and "6 pages of 64 positions" in plan
     page = 2 * 64 * 2 * 32 * 4
