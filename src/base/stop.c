@@ -57,6 +57,7 @@ void tri_stop_release(void) {
   pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+static _Atomic(const char *) twice_message;
 static const char *interruption_message; /* set before the thread that reads it is started */
 
 static void die_of(int number) {
@@ -68,10 +69,7 @@ static void die_of(int number) {
     sigaction(SIGALRM, &plain, NULL);
     pthread_sigmask(SIG_UNBLOCK, &clock, NULL);
     alarm(1); /* a reader that does not read holds up nothing: the system's way then */
-    tri_log_failure(TRI_INTERRUPTED,
-                    atomic_load(&deferred)
-                        ? "interrupted twice, so it ends at once; the same command resumes from the newest checkpoint"
-                        : interruption_message);
+    tri_log_failure(TRI_INTERRUPTED, atomic_load(&deferred) ? atomic_load(&twice_message) : interruption_message);
     _exit(tri_status_exit(TRI_INTERRUPTED));
   }
   sigaction(number, &plain, NULL);
@@ -101,6 +99,9 @@ tri_status tri_stop_listen(const char *message) {
 
 void tri_stop_ask(void) { atomic_store(&asked, true); }
 
-void tri_stop_defer(void) { atomic_store(&deferred, true); }
+void tri_stop_defer(const char *message) {
+  atomic_store(&twice_message, message);
+  atomic_store(&deferred, message != NULL);
+}
 
 bool tri_stop_asked(void) { return atomic_load(&asked); }

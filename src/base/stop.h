@@ -35,9 +35,9 @@ void tri_stop_release(void);
  * the signal itself if `message` is NULL, as in a rank whose supervisor reports it. A request never ends it. */
 tri_status tri_stop_listen(const char *message);
 
-/* From now on the first signal only sets tri_stop_asked, and the second ends the process. A request sets it, too, and
- * is not counted. */
-void tri_stop_defer(void);
+/* From now on the first signal only sets tri_stop_asked, and the second ends the process with this message. A request
+ * sets it, too, and is not counted. NULL: the first signal ends the process again. */
+void tri_stop_defer(const char *message);
 /* Whether a signal or tri_stop_ask has asked this process to stop. */
 bool tri_stop_asked(void);
 /* Asks this process to stop, as a request does: for a parent's message. */

@@ -48,7 +48,9 @@ static tri_status guess_by_draft(void *context, tri_guess *guesses, int64_t coun
   return TRI_OK;
 }
 
-static void forget_draft(void *context, void *state) { tri_generator_cancel(((tri_draft *)context)->generator, state); }
+static void forget_draft(void *context, void *state) {
+  tri_generator_release(((tri_draft *)context)->generator, state);
+}
 
 tri_guesser tri_draft_guesser(tri_draft *draft) {
   return (tri_guesser){.context = draft, .guess = guess_by_draft, .forget = forget_draft};

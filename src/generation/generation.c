@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "data/fingerprint.h"
 #include "data/same_tokenizer.h"
 #include "engine/weights.h"
@@ -149,6 +150,14 @@ tri_status tri_generation_load(tri_generation *g, const tri_runner_sizes *sizes)
   TRI_TRY(tri_weights_load(&g->weights, tri_runner_parameters(g->runner), tri_runner_executor(g->runner)));
   if (g->draft_model != NULL) return load_draft(g, sizes);
   tri_generator_set_guesser(g->generator, &tri_lookup_guesser, g->request->lookup);
+  return TRI_OK;
+}
+
+tri_status tri_generation_run(tri_generation *g) {
+  for (bool more = true; more;) {
+    TRI_TRY(tri_generator_step(g->generator, &more));
+    if (more && g->request->stops_when_asked && tri_stop_asked()) return tri_generator_cancel_all(g->generator);
+  }
   return TRI_OK;
 }
 

@@ -21,7 +21,8 @@ typedef struct tri_generation_request {
   const char *draft;    /* folder of a draft model; NULL: there is none */
   int64_t draft_tokens; /* that it guesses, at most */
   bool ignore_end;
-  bool quiet; /* what the texts are like is not told */
+  bool stops_when_asked; /* tri_stop_asked ends all texts: their finish is `cancelled` */
+  bool quiet;            /* what the texts are like is not told */
   tri_model_options model;
   tri_device *lent; /* in the place of the one that `model` names; NULL: none is */
 } tri_generation_request;
@@ -52,6 +53,8 @@ struct tri_generation {
 tri_status tri_generation_open(const tri_generation_request *request, tri_generation *out);
 /* The weights, with room for texts of these sizes. */
 tri_status tri_generation_load(tri_generation *generation, const tri_runner_sizes *sizes);
+/* Steps until no text is left; or until this process is asked to stop, and cancels those that are. */
+tri_status tri_generation_run(tri_generation *generation);
 /* Of a runner for them, and one for the draft model, whose need is 0 if there is none. */
 tri_status tri_generation_plan(const tri_generation *generation, const tri_runner_sizes *sizes,
                                const tri_device *device, tri_runner_need *need, tri_runner_need *draft);

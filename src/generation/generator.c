@@ -189,11 +189,30 @@ void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   tri_sequence_trim_pages(s, g->pages);
 }
 
-void tri_generator_cancel(tri_generator *g, tri_sequence *s) {
-  tri_generator_forget_guesses(g, s);
+/* Of the step at hand nothing more comes of it. */
+static void leave_step(tri_generator *g, const tri_sequence *s) {
   for (int64_t i = 0; i < g->num_reads; i++) {
     if (g->reads[i].of == s) g->reads[i].of = NULL;
   }
+}
+
+tri_status tri_generator_cancel(tri_generator *g, tri_sequence *s) {
+  if (s->finish != TRI_FINISH_NONE) return TRI_OK;
+  leave_step(g, s);
+  return tri_generator_end(g, s, TRI_FINISH_CANCELLED);
+}
+
+tri_status tri_generator_cancel_all(tri_generator *g) {
+  const int64_t count = g->count;
+  for (int64_t i = 0; i < count; i++) {
+    if (g->list[i] != NULL) TRI_TRY(tri_generator_cancel(g, g->list[i]));
+  }
+  return TRI_OK;
+}
+
+void tri_generator_release(tri_generator *g, tri_sequence *s) {
+  tri_generator_forget_guesses(g, s);
+  leave_step(g, s);
   g->list[s->place] = NULL;
   tri_sequence_destroy(s, g->pages);
 }

@@ -65,7 +65,7 @@ void tri_generator_set_guesser(tri_generator *generator, const tri_guesser *gues
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 
 /* A sequence that begins with these tokens, which are copied. TRI_BAD_USAGE if it can never fit. The caller releases it
- * (tri_generator_cancel). */
+ * (tri_generator_release). */
 tri_status tri_generator_begin(tri_generator *generator, const int32_t *ids, int64_t count,
                                const tri_sequence_options *options, tri_sequence **out);
 /* Another that begins with all tokens of a sequence that has come to an end, and shares what is read of them, and has
@@ -77,8 +77,12 @@ tri_status tri_generator_extend(tri_generator *generator, tri_sequence *sequence
                                 const tri_sequence_options *options);
 /* A sequence that has come to an end keeps its first `count` tokens alone, at least one: to be extended otherwise. */
 void tri_generator_rewind(tri_generator *generator, tri_sequence *sequence, int64_t count);
-/* Ends a sequence, wherever it is, and releases it. */
-void tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
+/* Ends a sequence that has not come to its end, wherever it is: its observer is told, and its tokens stay. */
+tri_status tri_generator_cancel(tri_generator *generator, tri_sequence *sequence);
+/* All that have not. Those that their observers begin go on. */
+tri_status tri_generator_cancel_all(tri_generator *generator);
+/* Releases a sequence, wherever it is. Its observer is not told. */
+void tri_generator_release(tri_generator *generator, tri_sequence *sequence);
 
 /* One run of the model; *more says whether any sequence has not come to its end. */
 tri_status tri_generator_step(tri_generator *generator, bool *more);

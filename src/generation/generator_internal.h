@@ -56,6 +56,9 @@ tri_status tri_generator_answer(tri_generator *generator);
 /* The error of a row of logits, behind so many tokens, that is not finite. */
 tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
+/* A sequence has come to its end: its observer is told. */
+tri_status tri_generator_end(tri_generator *generator, tri_sequence *sequence, tri_finish finish);
+
 /* Before a step is scheduled: guesses for the sequences that are only sampled from. */
 tri_status tri_generator_guess(tri_generator *generator);
 /* What the guesser keeps for a sequence goes. */

@@ -162,7 +162,7 @@ static void keep_pages(tri_generator *g, tri_sequence *s) {
 
 /* ---- a step: what comes of it ------------------------------------------------------------------------------------ */
 
-static tri_status end_sequence(tri_generator *g, tri_sequence *s, tri_finish finish) {
+tri_status tri_generator_end(tri_generator *g, tri_sequence *s, tri_finish finish) {
   s->finish = finish;
   s->has_place = false;
   tri_sequence_trim_pages(s, g->pages);
@@ -184,9 +184,9 @@ static tri_status take_sample(tri_generator *g, tri_sequence *s, const tri_sampl
   s->sampled++;
   if (observer->token != NULL) TRI_TRY(observer->token(observer->context, s, sampled, &stop));
   *ended = true;
-  if (ends_with(s, sampled->id)) return end_sequence(g, s, TRI_FINISH_END);
-  if (stop) return end_sequence(g, s, TRI_FINISH_STOP);
-  if (s->sampled == s->options.wanted) return end_sequence(g, s, TRI_FINISH_LENGTH);
+  if (ends_with(s, sampled->id)) return tri_generator_end(g, s, TRI_FINISH_END);
+  if (stop) return tri_generator_end(g, s, TRI_FINISH_STOP);
+  if (s->sampled == s->options.wanted) return tri_generator_end(g, s, TRI_FINISH_LENGTH);
   *ended = false;
   s->target = s->count;
   tri_sequence_slide(s, g->pages, g->sizes.positions);
@@ -225,7 +225,7 @@ static tri_status tell_all(tri_generator *g) {
     if (r->samples) {
       TRI_TRY(take_samples(g, r));
     } else if (r->of->offset + r->of->held == r->of->target) {
-      TRI_TRY(end_sequence(g, r->of, TRI_FINISH_READ));
+      TRI_TRY(tri_generator_end(g, r->of, TRI_FINISH_READ));
     }
   }
   return TRI_OK;

@@ -82,7 +82,7 @@ static tri_status start_groups(scoring *s);
 
 static tri_status end_scored(void *context, tri_sequence *sequence) {
   scoring *s = context;
-  tri_generator_cancel(s->generator, sequence);
+  tri_generator_release(s->generator, sequence);
   if (s->progress != NULL) s->progress(s->ended + 1, s->count);
   s->ended++;
   return start_groups(s);
@@ -103,7 +103,7 @@ static tri_status fork_texts(void *context, tri_sequence *shared) {
     TRI_TRY(
         tri_generator_fork(s->generator, shared, text->ids + g->shared, text->count - g->shared, &options, &sequence));
   }
-  tri_generator_cancel(s->generator, shared);
+  tri_generator_release(s->generator, shared);
   return TRI_OK;
 }
 

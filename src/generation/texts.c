@@ -91,8 +91,9 @@ tri_status tri_texts_load(tri_texts *t) {
 static tri_status start_samples(void *context, tri_sequence *prompt) {
   tri_written *first = context;
   const tri_texts *t = first->context;
-  for (int64_t i = 0; i < t->samples; i++) TRI_TRY(tri_written_start(first + i, prompt));
-  tri_generator_cancel(t->generation->generator, prompt);
+  const bool cancelled = tri_sequence_finish(prompt) == TRI_FINISH_CANCELLED;
+  for (int64_t i = 0; i < t->samples && !cancelled; i++) TRI_TRY(tri_written_start(first + i, prompt));
+  tri_generator_release(t->generation->generator, prompt);
   return TRI_OK;
 }
 
@@ -117,12 +118,11 @@ static tri_status start_texts(tri_texts *t) {
 
 static tri_status take_ended(void *context, tri_written *written) {
   tri_texts *t = context;
-  (void)written;
   t->ended++;
   for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
   }
-  return start_texts(t);
+  return written->finish == TRI_FINISH_CANCELLED ? TRI_OK : start_texts(t);
 }
 
 tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_written *written), void *context) {
@@ -133,7 +133,7 @@ tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_w
     t->list[i].context = t;
   }
   TRI_TRY(start_texts(t));
-  return tri_generator_run(t->generation->generator);
+  return tri_generation_run(t->generation);
 }
 
 void tri_texts_release(tri_texts *t) {

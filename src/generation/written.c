@@ -134,7 +134,7 @@ static tri_status end_written(void *context, tri_sequence *sequence) {
   tri_written *w = context;
   if (tri_sequence_has_slid(sequence)) say_slid(w->generation);
   const tri_finish finish = tri_sequence_finish(sequence);
-  tri_generator_cancel(w->generation->generator, sequence);
+  tri_generator_release(w->generation->generator, sequence);
   TRI_TRY(end_text(w, finish));
   return w->done == NULL ? TRI_OK : w->done(w->context, w);
 }
@@ -155,10 +155,8 @@ tri_status tri_written_start(tri_written *w, const tri_sequence *prompt) {
 }
 
 tri_status tri_written_write(tri_written *w) {
-  bool more = true;
   TRI_TRY(tri_written_start(w, NULL));
-  while (more && w->finish == TRI_FINISH_NONE) TRI_TRY(tri_generator_step(w->generation->generator, &more));
-  return TRI_OK;
+  return tri_generation_run(w->generation);
 }
 
 /* ---- as JSON ----------------------------------------------------------------------------------------------------- */

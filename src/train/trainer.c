@@ -26,7 +26,7 @@ static tri_status trainer_run(tri_training *t) {
   tri_training_announce(t);
   TRI_TRY(tri_training_watch(t));
   TRI_TRY(tri_first_rank_status(&t->mesh.world, tri_training_is_rank0(t) ? tri_training_remove_summary(t) : TRI_OK));
-  tri_stop_defer();
+  tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = tri_train_loop_run(t);
   tri_log_progress_end();
   bool together = status == TRI_OK || status == TRI_INTERRUPTED || status == TRI_DIVERGED;

@@ -198,7 +198,7 @@ tri_status tri_rounds_train(const tri_rounds_method *method, const tri_study *st
   t->rounds = (tri_rounds){.method = method, .study = study};
   t->store = store;
   t->folder = folder;
-  tri_stop_defer();
+  tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = train_all(t);
   for (int at = 0; status != TRI_OK && at < MOST_AT_ONCE; at++) {
     if (t->seats[at].process.id == 0) continue;

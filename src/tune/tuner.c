@@ -311,7 +311,8 @@ tri_status tri_tune(tri_study *study, tri_store *store, const char *folder) {
   t->store = store;
   t->folder = folder;
   t->begin_s = tri_clock_s();
-  if (tri_study_is_real(study)) tri_stop_defer();
+  if (tri_study_is_real(study))
+    tri_stop_defer("interrupted twice, so it ends at once; the same command resumes from the newest checkpoint");
   tri_status status = tuner_prepare(t);
   for (int64_t place = 0; status == TRI_OK && place < study->num_known; place++) status = try_recipe(t, place);
   if (status == TRI_OK) status = go_on(t);

@@ -135,7 +135,7 @@ static tri_status write_tokens(tri_generator *generator, const settings *s, int6
   while (more) TRI_TRY(tri_generator_step(generator, &more));
   *prompts_s = prompts_end_s - begin_s;
   *steps_s = tri_clock_s() - prompts_end_s;
-  for (int64_t i = 0; i < s->sequences; i++) tri_generator_cancel(generator, sequences[i]);
+  for (int64_t i = 0; i < s->sequences; i++) tri_generator_release(generator, sequences[i]);
   tri_free(ids);
   tri_free(sequences);
   return TRI_OK;

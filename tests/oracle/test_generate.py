@@ -4,6 +4,7 @@ out."""
 import json
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -371,6 +372,19 @@ def test_refusals(folder):
         assert message in generate(folder, "--prompt", "a", *words, status=2).stderr.decode()
     long = "the oars " * 9
     assert "longer than the 32 positions" in generate(folder, "--prompt", long, "--json", "--logprobs", 0, status=2).stderr.decode()
+
+
+def test_an_interrupted_run_writes_what_is_there(folder):
+    """The texts that are being written end there; those that wait are not begun."""
+    words = ("--prompt", "the oars ", "--tokens", 2000, "--ignore-end", "--samples", 50, "--batch", 1, "--json")
+    with subprocess.Popen([TRIREME, "generate", folder, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        first = json.loads(run.stdout.readline())
+        run.send_signal(signal.SIGINT)
+        rest, said = run.communicate(timeout=60)
+    lines = [json.loads(line) for line in rest.splitlines()]
+    assert first["finish"] == "length" and lines[-1]["finish"] == "cancelled" and lines[-1]["tokens"] < 2000
+    assert [line["sample"] for line in lines] == list(range(1, len(lines) + 1)) and len(lines) < 49
+    assert f"interrupted: {len(lines) + 1} of 50 texts were written" in said and run.returncode == 130
 
 
 def test_a_closed_pipe_is_said(folder):

@@ -92,7 +92,7 @@ static tri_status take_token(void *context, tri_sequence *sequence, const tri_sa
 static tri_status take_end(void *context, tri_sequence *sequence) {
   text *t = context;
   t->finish = tri_sequence_finish(sequence);
-  tri_generator_cancel(t->in->generator, sequence);
+  tri_generator_release(t->in->generator, sequence);
   t->sequence = NULL;
   return TRI_OK;
 }
@@ -206,7 +206,7 @@ static void run_together(const char *kind, tri_dtype type, const tri_model *mode
     for (int i = 0; i < MOST_TEXTS; i++) {
       text *t = &texts[i];
       if (t->sequence == NULL || t->cancelled == 0 || t->count < t->cancelled) continue;
-      tri_generator_cancel(w.generator, t->sequence);
+      tri_generator_release(w.generator, t->sequence);
       t->sequence = NULL;
     }
   }
@@ -296,7 +296,7 @@ static void test_forks(void **state) {
       CHECK_OK(tri_generator_run(w.generator));
       assert_memory_equal(scores, first->log_probs, (size_t)first->count * sizeof *scores);
     }
-    tri_generator_cancel(w.generator, prompt);
+    tri_generator_release(w.generator, prompt);
     free_world(&w);
   }
 }
@@ -332,6 +332,11 @@ static void test_policy(void **state) {
   }
 }
 
+static tri_status note_finish(void *context, tri_sequence *sequence) {
+  *(tri_finish *)context = tri_sequence_finish(sequence);
+  return TRI_OK;
+}
+
 /* ---- bad input --------------------------------------------------------------------------------------------------- */
 
 static void test_refusals(void **state) {
@@ -363,9 +368,41 @@ static void test_refusals(void **state) {
                                 &(tri_sequence_options){.sampling.repetition_penalty = 1, .wanted = 2}));
   CHECK_OK(tri_generator_run(w.generator));
   assert_int_equal(tri_sequence_sampled(s), 2);
-  tri_generator_cancel(w.generator, s);
+  tri_generator_release(w.generator, s);
   assert_int_equal(tri_generator_count(w.generator).sequences, 0);
   assert_int_equal(tri_generator_count(w.generator).free_pages, 1);
+  free_world(&w);
+}
+
+/* Its observer is told, its tokens stay, and it can go on. */
+static void test_cancelled(void **state) {
+  (void)state;
+  const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
+  const tri_runner_sizes sizes = tri_runner_sizes_for(1, POSITIONS);
+  world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+  tri_finish told[2] = {0};
+  tri_sequence *s[2];
+  const int32_t ids[] = {1, 2, 3};
+  bool more = false;
+  for (int i = 0; i < 2; i++) { /* the second waits for a place */
+    const tri_sequence_options options = {
+        .sampling.repetition_penalty = 1, .wanted = 9, .observer = {.context = &told[i], .done = note_finish}};
+    CHECK_OK(tri_generator_begin(w.generator, ids, 3, &options, &s[i]));
+  }
+  CHECK_OK(tri_generator_step(w.generator, &more));
+  CHECK_OK(tri_generator_step(w.generator, &more));
+  CHECK_OK(tri_generator_cancel_all(w.generator));
+  CHECK_OK(tri_generator_step(w.generator, &more));
+  assert_false(more);
+  assert_int_equal(told[0], TRI_FINISH_CANCELLED);
+  assert_int_equal(told[1], TRI_FINISH_CANCELLED);
+  assert_int_equal(tri_sequence_sampled(s[0]), 2);
+  assert_int_equal(tri_sequence_sampled(s[1]), 0);
+  CHECK_OK(tri_generator_extend(w.generator, s[1], ids, 1,
+                                &(tri_sequence_options){.sampling.repetition_penalty = 1, .wanted = 2}));
+  CHECK_OK(tri_generator_run(w.generator));
+  assert_int_equal(tri_sequence_finish(s[1]), TRI_FINISH_LENGTH);
+  for (int i = 0; i < 2; i++) tri_generator_release(w.generator, s[i]);
   free_world(&w);
 }
 
@@ -397,7 +434,7 @@ static void test_nothing_is_left(void **state) {
     CHECK_OK(tri_generator_step(w.generator, &more));
     for (int i = 0; i < WAITING; i++) {
       if (texts[i].sequence == NULL || texts[i].cancelled == 0 || texts[i].count < texts[i].cancelled) continue;
-      tri_generator_cancel(w.generator, texts[i].sequence);
+      tri_generator_release(w.generator, texts[i].sequence);
       texts[i].sequence = NULL;
     }
   }
@@ -410,8 +447,13 @@ static void test_nothing_is_left(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bits),   cmocka_unit_test(test_forks),    cmocka_unit_test(test_lookup),
-      cmocka_unit_test(test_policy), cmocka_unit_test(test_refusals), cmocka_unit_test(test_nothing_is_left),
+      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_forks),
+      cmocka_unit_test(test_lookup),
+      cmocka_unit_test(test_policy),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_cancelled),
+      cmocka_unit_test(test_nothing_is_left),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static tri_status board_run(int count, char **given) {
   tri_status status = TRI_OK;
   TRI_TRY(board_parse(count, given, &options));
   TRI_TRY(tri_stop_listen("the board is closed"));
-  tri_stop_defer();
+  tri_stop_defer("interrupted twice, so it ends at once");
   signal(SIGPIPE, SIG_IGN); /* a browser that goes away does not end it */
   TRI_TRY(tri_board_create((const char *const *)given + optind, count - optind, &board));
   TRI_TRY_GOTO(tri_board_look(board), destroy);

@@ -4,6 +4,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "base/write_fault.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
@@ -309,6 +310,9 @@ static tri_status write_texts(generate_texts *t) {
   if (counts.guessed > 0)
     tri_log("%ld of %ld guessed tokens were right, and read with the token before them", (long)counts.kept,
             (long)counts.guessed);
+  if (tri_stop_asked())
+    return tri_fail(TRI_INTERRUPTED, "interrupted: %ld of %ld texts were written, the last of them in part",
+                    (long)t->texts.told, (long)t->texts.count);
   return judge(t);
 }
 
@@ -331,6 +335,7 @@ static tri_status generate_texts_of(generate_texts *t, const tri_generate_argume
   TRI_TRY(tri_texts_begin(&t->generation, &request, &t->texts));
   if (given->dry_run) return tri_generate_plan(&t->texts);
   TRI_TRY(tri_texts_load(&t->texts));
+  tri_stop_defer("interrupted twice, so it ends at once");
   return write_texts(t);
 }
 
@@ -344,11 +349,13 @@ static tri_status generate_run(int count, char **arguments) {
                   .min_p = -1,
                   .repetition_penalty = -1,
                   .seed = 1234,
+                  .stops_when_asked = true,
                   .model = tri_model_options_default()},
   };
   TRI_TRY(generate_parse(count, arguments, &parsed));
   generate_texts *texts = NULL;
   signal(SIGPIPE, SIG_IGN); /* what cannot be written is said */
+  TRI_TRY(tri_stop_listen("interrupted"));
   TRI_TRY(tri_alloc("a generation", 1, sizeof *texts, &texts));
   const tri_status status = generate_texts_of(texts, &parsed);
   tri_texts_release(&texts->texts);
@@ -409,5 +416,6 @@ const tri_command tri_command_generate = {
         "example: trireme generate runs/gpt2-demo --prompt 'a large' --tokens 40 --temperature 0.8 --top-k 50\n",
     .options = generate_options,
     .paths = "prompt-file prompts chat-template base tokenizer draft",
+    .holds_signals = true,
     .run = generate_run,
 };

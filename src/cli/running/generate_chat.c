@@ -4,6 +4,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/stop.h"
 #include "base/write_fault.h"
 #include "chat/session.h"
 #include "cli/running/generate.h"
@@ -127,8 +128,11 @@ static tri_status answer_with(chat *c, tri_written *answer) {
   answer->text.stops = c->stops;
   answer->text.num_stops = c->num_stops;
   answer->streams = !c->given->json;
+  tri_stop_defer("interrupted twice, so it ends at once");
   TRI_TRY(tri_written_write(answer));
   TRI_TRY(print_answer(c, answer));
+  if (tri_stop_asked()) return tri_fail(TRI_INTERRUPTED, "interrupted: the answer is not complete");
+  tri_stop_defer(NULL);
   return say(c, "assistant", answer->text.text, answer->text.bytes);
 }
 
