@@ -111,7 +111,7 @@ USUAL = ("unit", "comm", "gpu", "floors", "oracle", "guarded", "emulated")
 
 # Unit tests of code that has threads, for ThreadSanitizer.
 WITH_THREADS = ("attention", "checkpoint", "file_writer", "kernels", "kernel_edges", "machine", "ops", "prepare", "recorder",
-                "text_cuts", "text_input", "tokenizer")
+                "regions", "text_cuts", "text_input", "tokenizer")
 
 
 def unit_programs(build):

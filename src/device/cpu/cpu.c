@@ -91,11 +91,14 @@ typedef struct cpu_state {
   tri_device_kernels kernels; /* the variant's own and those that choose for themselves */
   const variant *chosen;
   tri_cpu_matmul_state *matmul;
+  tri_regions *regions;
 } cpu_state;
 
 tri_cpu_matmul_state *tri_cpu_matmul_state_of(const tri_device_description *of) {
   return ((const cpu_state *)of->facts)->matmul;
 }
+
+tri_regions *tri_cpu_regions_of(const tri_device_description *of) { return ((const cpu_state *)of->facts)->regions; }
 
 static tri_status find_variant(const char *isa, const variant **out) {
   char known[128] = "";
@@ -180,8 +183,10 @@ static void fill_kernels(const variant *chosen, tri_device_kernels *out) {
 }
 
 static void cpu_destroy(tri_device *device) {
-  tri_cpu_matmul_state_destroy(((cpu_state *)device->state)->matmul);
-  tri_free(device->state);
+  cpu_state *state = device->state;
+  tri_cpu_matmul_state_destroy(state->matmul);
+  tri_regions_destroy(state->regions);
+  tri_free(state);
 }
 
 static const tri_device_driver driver = {
@@ -201,16 +206,16 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
   state->chosen = chosen;
   fill_kernels(chosen, &state->kernels);
   const int threads = request->threads <= 0 ? omp_get_num_procs() : request->threads;
+  tri_status status = tri_regions_create(threads, &state->regions);
+  if (status != TRI_OK) goto free_state;
   tri_cpu_matmul_options options = {.threads = threads,
+                                    .regions = state->regions,
                                     .copy_rows = chosen->copy_rows,
                                     .few_rows = chosen->few_rows,
                                     .pack_panels = chosen->pack_panels,
                                     .has_pairs = chosen->has_pairs};
-  tri_status status = tri_cpu_matmul_state_create(&options, &state->matmul);
-  if (status != TRI_OK) {
-    tri_free(state);
-    return status;
-  }
+  status = tri_cpu_matmul_state_create(&options, &state->matmul);
+  if (status != TRI_OK) goto destroy_regions;
   unsigned types = out->info.types;
   out->info = (tri_device_info){
       .memory_bytes = tri_system_memory_available(), .host_memory = true, .host_access = true, .types = types};
@@ -225,4 +230,9 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
                                               .attention_workspace = attention_workspace};
   out->state = state;
   return TRI_OK;
+destroy_regions:
+  tri_regions_destroy(state->regions);
+free_state:
+  tri_free(state);
+  return status;
 }

@@ -2,12 +2,16 @@
 #ifndef TRI_DEVICE_CPU_CPU_H
 #define TRI_DEVICE_CPU_CPU_H
 
+#include "device/cpu/regions.h"
 #include "device/device.h"
 #include "device/queue.h"
 
 /* Sets the members of a device. isa is "" (the best that this CPU has), "baseline", "avx2", "avx512" or "avx512bf16";
  * TRI_UNSUPPORTED if the CPU lacks it. threads 0: all cores that this process may use. */
 tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tri_device *out);
+
+/* For loops that are short in generating text; those of training are OpenMP's. */
+tri_regions *tri_cpu_regions_of(const tri_device_description *of);
 
 /* memory.c: host memory, in huge pages if the system has them. */
 tri_status tri_cpu_memory_create(tri_device *device, size_t bytes, void **out);

@@ -383,7 +383,7 @@ static void run_few(const call *at, int64_t first, int64_t count) {
     job.a = widen.to;
     job.lda = widen.to_ld;
   }
-  at->state->options.few_rows(at->state->options.threads, &job);
+  at->state->options.few_rows(at->state->options.regions, &job);
 }
 
 static void run_generating(const call *at) {

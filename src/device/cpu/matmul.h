@@ -15,6 +15,7 @@ typedef enum tri_cpu_bf16 { TRI_CPU_BF16_MEASURED, TRI_CPU_BF16_NATIVE, TRI_CPU_
 
 typedef struct tri_cpu_matmul_options {
   int threads;
+  tri_regions *regions;    /* for few_rows; the caller's */
   tri_rows_copy copy_rows; /* of the chosen vector unit */
   tri_few_rows few_rows;   /* of the chosen vector unit */
   tri_pack_panels pack_panels;

@@ -4,6 +4,7 @@
 #ifndef TRI_DEVICE_CPU_SKINNY_GEMM_H
 #define TRI_DEVICE_CPU_SKINNY_GEMM_H
 
+#include "device/cpu/regions.h"
 #include "device/dtype.h"
 
 #include <stdbool.h>
@@ -47,15 +48,15 @@ static inline int64_t tri_panels_elements(int64_t n, int64_t k) {
   return (n + TRI_PANEL - 1) / TRI_PANEL * TRI_PANEL * ((k + 1) / 2 * 2);
 }
 
-typedef void (*tri_few_rows)(int threads, const tri_cpu_few_rows *job);
+typedef void (*tri_few_rows)(tri_regions *regions, const tri_cpu_few_rows *job);
 typedef void (*tri_pack_panels)(int threads, const tri_cpu_panels *job);
 
-void tri_cpu_few_rows_baseline(int threads, const tri_cpu_few_rows *job);
+void tri_cpu_few_rows_baseline(tri_regions *regions, const tri_cpu_few_rows *job);
 void tri_cpu_pack_panels_baseline(int threads, const tri_cpu_panels *job);
 #if defined(__x86_64__)
-void tri_cpu_few_rows_avx2(int threads, const tri_cpu_few_rows *job);
-void tri_cpu_few_rows_avx512(int threads, const tri_cpu_few_rows *job);
-void tri_cpu_few_rows_avx512bf16(int threads, const tri_cpu_few_rows *job);
+void tri_cpu_few_rows_avx2(tri_regions *regions, const tri_cpu_few_rows *job);
+void tri_cpu_few_rows_avx512(tri_regions *regions, const tri_cpu_few_rows *job);
+void tri_cpu_few_rows_avx512bf16(tri_regions *regions, const tri_cpu_few_rows *job);
 void tri_cpu_pack_panels_avx2(int threads, const tri_cpu_panels *job);
 void tri_cpu_pack_panels_avx512(int threads, const tri_cpu_panels *job);
 void tri_cpu_pack_panels_avx512bf16(int threads, const tri_cpu_panels *job);

@@ -12,7 +12,6 @@
 #include "device/cpu/kernels/vector.h"
 
 #include <math.h>
-#include <omp.h>
 
 enum {
   PAGE = TRI_PAGE_ROWS,
@@ -36,6 +35,8 @@ typedef struct paging {
   const int32_t *pages;
   const void *q, *keys, *values;
   void *out;
+  int64_t tasks, parts; /* of a part of a slice's pairs: slices times heads of keys; parts of the longest slice */
+  char *workspace;      /* scratch_of(call) for each thread */
 } paging;
 
 /* Pairs [first, end) of a slice: pair p is query p / group of the slice and head p % group of those of `kv_head`. */
@@ -247,21 +248,30 @@ static void run_task(const paging *job, int64_t slice, int64_t kv_head, int64_t 
   }
 }
 
+/* Later queries see more keys: the last part first. */
+static void attend_task(const void *context, int64_t i, int worker) {
+  const paging *job = context;
+  const int64_t kv_heads = job->call->kv_heads, at = i % job->tasks, part = job->parts - 1 - i / job->tasks;
+  run_task(job, at / kv_heads, at % kv_heads, part,
+           (float *)(void *)(job->workspace + (size_t)worker * scratch_of(job->call)));
+}
+
 static tri_status attention_pages(tri_queue *queue, const tri_attention *call, const tri_attention_slice *slices,
                                   const int32_t *pages, const void *q, const void *keys, const void *values, void *out,
                                   void *workspace) {
-  const paging job = {call, slices, pages, q, keys, values, out};
-  const int64_t parts = divide_up(call->most_queries * (call->heads / call->kv_heads), PAIRS);
-  const size_t scratch = scratch_of(call);
   int64_t live = 0;
   TRI_TRY(tri_attention_slices_check(call, slices, &live));
-  const int64_t tasks = live * call->kv_heads;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(THREADS) if (tasks * parts > 1)
-  for (int64_t i = 0; i < tasks * parts; i++) {
-    /* Later queries see more keys: the last part first. */
-    run_task(&job, i % tasks / call->kv_heads, i % call->kv_heads, parts - 1 - i / tasks,
-             (float *)(void *)((char *)workspace + (size_t)omp_get_thread_num() * scratch));
-  }
+  const paging job = {.call = call,
+                      .slices = slices,
+                      .pages = pages,
+                      .q = q,
+                      .keys = keys,
+                      .values = values,
+                      .out = out,
+                      .tasks = live * call->kv_heads,
+                      .parts = divide_up(call->most_queries * (call->heads / call->kv_heads), PAIRS),
+                      .workspace = workspace};
+  tri_regions_run(REGIONS, job.tasks * job.parts, attend_task, &job);
   return TRI_OK;
 }
 
@@ -285,17 +295,34 @@ INLINE void append_row(tri_dtype type, const tri_attention *call, int64_t row, i
   }
 }
 
+typedef struct appending {
+  const tri_attention *call;
+  const int32_t *cache_rows;
+  const void *k, *v;
+  void *keys, *values;
+} appending;
+
+enum { APPENDED = 16 }; /* rows of a chunk */
+
+static void append_rows(const void *context, int64_t chunk, int worker) {
+  const appending *job = context;
+  const int64_t end = smaller(job->call->query_rows, (chunk + 1) * APPENDED);
+  (void)worker;
+  for (int64_t r = chunk * APPENDED; r < end; r++) {
+    if (job->call->type == TRI_BF16) {
+      append_row(TRI_BF16, job->call, r, job->cache_rows[r], job->k, job->v, job->keys, job->values);
+    } else {
+      append_row(TRI_FP32, job->call, r, job->cache_rows[r], job->k, job->v, job->keys, job->values);
+    }
+  }
+}
+
 static tri_status append_keys(tri_queue *queue, const tri_attention *call, const int32_t *cache_rows, const void *k,
                               const void *v, void *keys, void *values) {
   const int64_t rows = call->query_rows;
-#pragma omp parallel for schedule(static) num_threads(THREADS) if (rows * call->kv_heads * call->head_dim > TRI_ALONE)
-  for (int64_t r = 0; r < rows; r++) {
-    if (call->type == TRI_BF16) {
-      append_row(TRI_BF16, call, r, cache_rows[r], k, v, keys, values);
-    } else {
-      append_row(TRI_FP32, call, r, cache_rows[r], k, v, keys, values);
-    }
-  }
+  const appending job = {call, cache_rows, k, v, keys, values};
+  tri_regions_run(rows * call->kv_heads * call->head_dim > TRI_ALONE ? REGIONS : NULL, divide_up(rows, APPENDED),
+                  append_rows, &job);
   return TRI_OK;
 }
 

@@ -111,20 +111,39 @@ static void join_parts(const tri_cpu_few_rows *job, int64_t first, int64_t count
   store_sums(job, 0, job->m, first, count, sums, BLOCK);
 }
 
+/* A loop over blocks of columns, which is cut into some runs of them. */
+typedef struct block_runs {
+  const tri_cpu_few_rows *job;
+  int64_t blocks, runs;
+} block_runs;
+
+static int64_t run_begin(const block_runs *in, int64_t run) {
+  return smaller(in->job->n, in->blocks * run / in->runs * BLOCK);
+}
+
+static void multiply_task(const void *context, int64_t task, int worker) {
+  const block_runs *in = context;
+  const int64_t run = task % in->runs;
+  (void)worker;
+  multiply_part(in->job, task / in->runs, run_begin(in, run), run_begin(in, run + 1));
+}
+
+static void join_task(const void *context, int64_t run, int worker) {
+  const block_runs *in = context;
+  const int64_t end = run_begin(in, run + 1);
+  (void)worker;
+  for (int64_t at = run_begin(in, run); at < end; at += BLOCK) join_parts(in->job, at, smaller(BLOCK, end - at));
+}
+
 /* Whole rows of b, or where parts are too few for the threads, some of their columns. */
-static void multiply_columns(int threads, const tri_cpu_few_rows *job) {
+static void multiply_columns(tri_regions *regions, const tri_cpu_few_rows *job) {
   const int64_t parts = tri_few_rows_parts(job->k, false), blocks = divide_up(job->n, BLOCK);
-  const int64_t cuts = smaller(blocks, divide_up(2 * (int64_t)threads, parts));
-#pragma omp parallel num_threads(threads) if (job->n * job->k > TRI_ALONE)
-  {
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t t = 0; t < parts * cuts; t++) {
-      const int64_t cut = t % cuts;
-      multiply_part(job, t / cuts, blocks * cut / cuts * BLOCK, smaller(job->n, blocks * (cut + 1) / cuts * BLOCK));
-    }
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < blocks; i++) join_parts(job, i * BLOCK, smaller(BLOCK, job->n - i * BLOCK));
-  }
+  const int64_t threads = tri_regions_threads(regions);
+  const block_runs cut = {job, blocks, smaller(blocks, divide_up(2 * threads, parts))};
+  const block_runs joined = {job, blocks, smaller(blocks, TASKS_EACH * threads)};
+  tri_regions *some = job->n * job->k > TRI_ALONE ? regions : NULL;
+  tri_regions_run(some, parts * cut.runs, multiply_task, &cut);
+  tri_regions_run(some, joined.runs, join_task, &joined);
 }
 
 /* ---- b is [n, k] ------------------------------------------------------------------------------------------------- */
@@ -427,20 +446,24 @@ static void multiply_outputs(const tri_cpu_few_rows *job, int64_t first, int64_t
   }
 }
 
-/* Tasks begin where a block does. */
-static void multiply_all_outputs(int threads, const tri_cpu_few_rows *job) {
-  const int64_t blocks = divide_up(job->n, BLOCK), tasks = smaller(blocks, (int64_t)TASKS_EACH * threads);
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (job->n * job->k > TRI_ALONE)
-  for (int64_t t = 0; t < tasks; t++)
-    multiply_outputs(job, blocks * t / tasks * BLOCK, smaller(job->n, blocks * (t + 1) / tasks * BLOCK));
+static void outputs_task(const void *context, int64_t run, int worker) {
+  const block_runs *in = context;
+  (void)worker;
+  multiply_outputs(in->job, run_begin(in, run), run_begin(in, run + 1));
 }
 
-void TRI_KERNEL(few_rows)(int threads, const tri_cpu_few_rows *job) {
+static void multiply_all_outputs(tri_regions *regions, const tri_cpu_few_rows *job) {
+  const int64_t blocks = divide_up(job->n, BLOCK), threads = tri_regions_threads(regions);
+  const block_runs cut = {job, blocks, smaller(blocks, TASKS_EACH * threads)};
+  tri_regions_run(job->n * job->k > TRI_ALONE ? regions : NULL, cut.runs, outputs_task, &cut);
+}
+
+void TRI_KERNEL(few_rows)(tri_regions *regions, const tri_cpu_few_rows *job) {
   if (job->b_packed || (!job->b_transposed && job->m > TRI_FEW_ROWS)) {
-    TRI_KERNEL(multiply_panels)(threads, job);
+    TRI_KERNEL(multiply_panels)(regions, job);
   } else if (job->b_transposed) {
-    multiply_all_outputs(threads, job);
+    multiply_all_outputs(regions, job);
   } else {
-    multiply_columns(threads, job);
+    multiply_columns(regions, job);
   }
 }

@@ -2,6 +2,7 @@
 #ifndef TRI_DEVICE_CPU_KERNELS_KERNELS_H
 #define TRI_DEVICE_CPU_KERNELS_KERNELS_H
 
+#include "device/cpu/cpu.h"
 #include "device/device.h"
 #include "device/kernels.h"
 
@@ -15,6 +16,8 @@ enum { TRI_ALONE = 16384 };
 
 /* In a kernel, whose first argument is `queue`: the threads that share out its work. */
 #define THREADS (queue->device->description.threads)
+/* And what runs short loops on them. */
+#define REGIONS tri_cpu_regions_of(&queue->device->description)
 
 /* Each file fills its part of the variant's table. */
 void TRI_KERNEL(table_elements)(tri_device_kernels *table);

@@ -269,21 +269,32 @@ static void multiply_in_place(const tri_cpu_few_rows *job, int64_t panel, int64_
 }
 
 /* A task has some panels that lie side by side, or where these are too few for the threads, some rows of one. */
-void TRI_KERNEL(multiply_panels)(int threads, const tri_cpu_few_rows *job) {
-  const int64_t panels = divide_up(job->n, TRI_PANEL), runs = smaller(panels, (int64_t)TASKS_EACH * threads);
-  int64_t cuts = smaller(divide_up(2 * (int64_t)threads, panels), job->m / SPLIT_ROWS);
-  if (cuts < 1) cuts = 1;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads) if (job->n * job->k > TRI_ALONE)
-  for (int64_t t = 0; t < runs * cuts; t++) {
-    const int64_t run = t / cuts, cut = t % cuts, row = job->m * cut / cuts, rows = job->m * (cut + 1) / cuts - row;
-    for (int64_t panel = panels * run / runs; panel < panels * (run + 1) / runs; panel++) {
-      if (job->b_packed) {
-        multiply_packed(job, panel, row, rows);
-      } else {
-        multiply_in_place(job, panel, row, rows);
-      }
+typedef struct panel_runs {
+  const tri_cpu_few_rows *job;
+  int64_t panels, runs, cuts;
+} panel_runs;
+
+static void multiply_run(const void *context, int64_t task, int worker) {
+  const panel_runs *in = context;
+  const tri_cpu_few_rows *job = in->job;
+  const int64_t run = task / in->cuts, cut = task % in->cuts;
+  const int64_t row = job->m * cut / in->cuts, rows = job->m * (cut + 1) / in->cuts - row;
+  (void)worker;
+  for (int64_t panel = in->panels * run / in->runs; panel < in->panels * (run + 1) / in->runs; panel++) {
+    if (job->b_packed) {
+      multiply_packed(job, panel, row, rows);
+    } else {
+      multiply_in_place(job, panel, row, rows);
     }
   }
+}
+
+void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *job) {
+  const int64_t panels = divide_up(job->n, TRI_PANEL), threads = tri_regions_threads(regions);
+  panel_runs in = {.job = job, .panels = panels, .runs = smaller(panels, TASKS_EACH * threads)};
+  in.cuts = smaller(divide_up(2 * threads, panels), job->m / SPLIT_ROWS);
+  if (in.cuts < 1) in.cuts = 1;
+  tri_regions_run(job->n * job->k > TRI_ALONE ? regions : NULL, in.runs * in.cuts, multiply_run, &in);
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */

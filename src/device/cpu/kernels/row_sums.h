@@ -49,6 +49,6 @@ INLINE void begin_sums(const tri_cpu_few_rows *job, int64_t row, int64_t rows, i
 }
 
 /* panels.c: products of packed panels, and of more than TRI_FEW_ROWS rows with a b of [k, n]. */
-void TRI_KERNEL(multiply_panels)(int threads, const tri_cpu_few_rows *job);
+void TRI_KERNEL(multiply_panels)(tri_regions *regions, const tri_cpu_few_rows *job);
 
 #endif
