@@ -349,8 +349,9 @@ static void test_nothing_is_left(void **state) {
   assert_int_equal(tri_memory_bytes(), before);
 }
 
-/* Steps after the first ones allocate nothing, neither for a while nor for good: with a block that makes what is held the
- * most that ever was, any allocation would be a new peak. Tokens stay in the room of a sequence's list, which doubles. */
+/* Steps after the first ones allocate nothing, neither for a while nor for good: with a block that makes what is held
+ * the most that ever was, any allocation would be a new peak. Tokens stay in the room of a sequence's list, which
+ * doubles. */
 static void test_a_token_allocates_nothing(void **state) {
   (void)state;
   enum { SIDE_BY_SIDE = 4, PROMPT = 20, FIRST = 10, WANTED = 60 };
