@@ -41,22 +41,22 @@ def test_names_of_activations():
             assert (transformers.activations.ACT2FN[word](x) - models.ACTIVATIONS[name](x)).abs().max() < 1e-11, (name, word)
 
 
-def build(name, dtype=torch.float64, **changed):
+def build(name, dtype=torch.float64, weight=tensor_of, **changed):
     """Their model with the formula's weights; in double to be called, and used, in_double."""
     config = {**config_of(name), **changed}
-    keys = transformers.AutoConfig.for_model(attn_implementation="eager", **config)
+    keys = transformers.AutoConfig.for_model(attn_implementation="eager", experts_implementation="eager", **config)
     theirs = transformers.AutoModelForCausalLM.from_config(keys, dtype=dtype).eval()
     with torch.no_grad():
         for key, tensor in on_disk(theirs, theirs.state_dict()).items():
-            tensor.copy_(torch.tensor(tensor_of(config["model_type"], key, tuple(tensor.shape))))
+            tensor.copy_(torch.tensor(weight(config["model_type"], key, tuple(tensor.shape))))
     return theirs
 
 
 def on_disk(theirs, tensors):
-    """By the names that they have on disk: GPT-NeoX's output projection has another, and tied ones are not there."""
+    """By the names that they have on disk: GPT-NeoX's output projection and experts have others, and tied ones are not there."""
     names = {"lm_head.weight": "embed_out.weight"} if theirs.config.model_type == "gpt_neox" else {}
     tied = ("lm_head.weight",) if theirs.config.tie_word_embeddings else ()
-    return {names.get(key, key): tensor for key, tensor in tensors.items() if key not in tied}
+    return {names.get(key, key): tensor for key, tensor in theirs_of.names_on_disk(theirs, tensors).items() if key not in tied}
 
 
 def loss_of(theirs, ids, labels):

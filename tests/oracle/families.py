@@ -10,12 +10,14 @@ import zlib
 import numpy
 from parity import TOOLS, Weights, tool
 
-# Of what is stored: the tokens of a batch, positions whose logits are kept, steps of AdamW; what is generated from.
+# Of what is stored: the tokens of a batch, positions whose logits are kept, steps of AdamW.
 BATCH, LENGTH, KEPT, STEPS = 3, 23, (3, 11, 22), 20
 # Steps of Adafactor on one window of tokens, for families whose tensors on disk are several of our matrices.
 # The eps keeps k's bias still, whose gradient is all rounding.
 ADAFACTOR, ADAFACTOR_STEPS, ADAFACTOR_LR, ADAFACTOR_EPS = ("phi3", "gpt_neox", "falcon, 7B", "falcon, 40B"), 5, 2e-2, (1e-6, 1e-3)
-PROMPT, GENERATING = "Line 7: the", ("gpt_neox", "gemma2", "phi3", "falcon, 40B", "opt")
+PROMPT = "Line 7: the"
+# Of what is written behind several prompts: a vocabulary of bytes and the end of a text, how many tokens, the prompts' lengths and letters.
+BYTES, WRITTEN, LENGTHS, SENTENCE = 257, 16, (4, 1, 17, 9), "Line 7: the rowers pull, rest and pull again until the night"
 
 # What all of them say, or leave out.
 PLAIN = dict(pad_token_id=None, bos_token_id=None, eos_token_id=None, attention_dropout=0.0)
@@ -126,6 +128,20 @@ MODELS = {
                                       **rope(factor=3.0, attention_factor=1.3, original_max_position_embeddings=22, **longrope(4)))),
 }
 
+# Families whose losses and gradients other tests compare with others': here only what they write is.
+EXPERTS = dict(**sizes(2, 24, 4, 37, BYTES, kv=2), moe_intermediate_size=19, num_experts_per_tok=2, norm_topk_prob=True, **rope())
+WRITERS = {
+    "gpt2": ("gpt2", dict(n_layer=2, n_embd=24, n_head=3, n_positions=40, vocab_size=BYTES, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "llama": ("llama", dict(**sizes(3, 24, 4, 37, BYTES, kv=2), rope_parameters=dict(LLAMA3, rope_theta=5000.0))),
+    "mistral": ("mistral", dict(**sizes(3, 24, 4, 37, BYTES, kv=2), sliding_window=5, head_dim=6, **rope())),
+    "qwen2": ("qwen2", dict(**sizes(4, 24, 4, 37, BYTES, kv=2), use_sliding_window=True, sliding_window=5, max_window_layers=2, **rope())),
+    "mixtral": ("mixtral", dict(**sizes(2, 24, 4, 37, BYTES, kv=2), num_local_experts=5, num_experts_per_tok=2, sliding_window=None, **rope())),
+    "qwen3_moe": ("qwen3_moe", dict(EXPERTS, num_experts=5, head_dim=10, decoder_sparse_step=1, mlp_only_layers=[0])),
+    "olmoe": ("olmoe", dict(**sizes(2, 24, 4, 19, BYTES, kv=2), num_experts=5, num_experts_per_tok=3, norm_topk_prob=False, **rope())),
+    "dots1": ("dots1", dict(EXPERTS, n_routed_experts=6, n_shared_experts=1, n_group=3, topk_group=2, routed_scaling_factor=1.5, first_k_dense_replace=1,
+                            head_dim=8, sliding_window=None, max_window_layers=2)),
+}
+
 
 # Configurations that leave keys out, or have others' keys: what is read must be what transformers takes.
 FACTORS = [1 + 0.1 * i for i in range(3)], [1.5 + 0.7 * i for i in range(3)]
@@ -174,7 +190,7 @@ READINGS = {
 
 def config_of(name):
     """{key: value} of a configuration, with its model_type."""
-    model_type, keys = MODELS[name]
+    model_type, keys = (MODELS | WRITERS)[name]
     return dict(PLAIN, model_type=model_type, **keys)
 
 
@@ -203,6 +219,13 @@ def tensor_of(model_type, name, shape):
     return values.astype(numpy.float32).astype(numpy.float64)
 
 
+def writing_tensor_of(model_type, seed, name, shape):
+    """A weight of a model that writes, by a seed. Embeddings are small beside what layers add, where these have a norm before them: tied ones
+    would write the last token again."""
+    embedding = model_type != "olmo2" and any(part in name for part in ("embed_tokens", "wte", "embed_in", "word_embeddings"))
+    return tensor_of(model_type, seed + name, shape) * (0.125 if embedding else 1)
+
+
 def tokens_of(vocab, batch, length, seed=0):
     """ids and labels [batch, length], of which a fifth does not count (-1)."""
     ids = ((mixed(f"ids {seed}", batch * length) + 1) / 2 * vocab).astype(numpy.int64).reshape(batch, length)
@@ -216,6 +239,20 @@ def window_of(vocab):
     """Ids and labels [1, LENGTH] of LENGTH + 1 tokens that follow each other."""
     tokens = tokens_of(vocab, 1, LENGTH + 1)[0]
     return tokens[:, :-1], tokens[:, 1:]
+
+
+def prompts_of(config):
+    """Prompts of LENGTHS, and how many tokens are written behind each. Where rotary angles change at a length (longrope), transformers changes
+    them in the middle of a text: all are behind that, or before it."""
+    rope = config.get("rope_parameters") or {}
+    begin, count, longest = 0, WRITTEN, max(LENGTHS)
+    if rope.get("rope_type") == "longrope":
+        change = config.get("original_max_position_embeddings") or rope["original_max_position_embeddings"]
+        if change < longest + count and change + longest + count <= config["max_position_embeddings"]:
+            begin = change
+        else:
+            count = min(count, change - longest)
+    return [SENTENCE[3 * i : 3 * i + begin + length] for i, length in enumerate(LENGTHS)], count
 
 
 def probe_of(name, count):

@@ -294,17 +294,20 @@ def test_ranks_share_fused_tensors(tmp_path, corpus, name):
     assert all(far > 1e-4 for far in moved.values()), moved
 
 
-@pytest.mark.parametrize("name", STORED["generated"])
+@pytest.mark.parametrize("name", STORED["written"])
 def test_generation(tmp_path, corpus, name):
-    """Through the caches of `generate`: the tokens that transformers' generate() took as the most likely."""
-    folder = write_folder(tmp_path / "theirs", *of_bytes(name))
-    words = [TRIREME, "generate", folder, "--tokenizer", corpus / "tokenizer.json", "--prompt", families.PROMPT, "--tokens", 20, "--temperature", 0,
-             "--precision", "fp32", "--device", device_for("cpu", "fp32")]
-    done = subprocess.run(list(map(str, words)), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    tokens = [*families.PROMPT.encode(), *STORED["generated"][name]]
-    tokens = tokens[: tokens.index(256)] if 256 in tokens else tokens  # the end of a text
-    assert done.stdout[: len(tokens)] == bytes(tokens) and len(tokens) > len(families.PROMPT)
+    """Prompts of unequal length side by side, three at a time: of each the tokens that transformers' generate() took as the most likely, of it alone."""
+    case = STORED["written"][name]
+    kind, prompts, count = case["config"]["model_type"], *families.prompts_of(case["config"])
+    tensors = {key: families.writing_tensor_of(kind, case["seed"], key, shape) for key, shape in case["shapes"].items()}
+    folder = write_folder(tmp_path / "theirs", case["config"], tensors)
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps(dict(prompt=prompt)) + "\n" for prompt in prompts))
+    for device, precision, _ in DEVICES:
+        done = trireme("generate", folder, "--tokenizer", corpus / "tokenizer.json", "--prompts", tmp_path / "prompts.jsonl", "--batch", 3, "--tokens", count,
+                       "--temperature", 0, "--ignore-end", "--json", "--logprobs", 0, "--precision", precision, "--device", device)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert [line["prompt_ids"] for line in lines] == [list(prompt.encode()) for prompt in prompts]
+        assert [line["ids"] for line in lines] == case["texts"], (device, precision)
 
 
 # ---- bad input -------------------------------------------------------------------------------------------------------

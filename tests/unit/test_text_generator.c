@@ -3,6 +3,7 @@
 #include "check.h"
 #include "runner_weights.h"
 
+#include "base/memory.h"
 #include "base/random.h"
 #include "generation/draft.h"
 #include "generation/lookup.h"
@@ -406,26 +407,45 @@ static void test_cancelled(void **state) {
   free_world(&w);
 }
 
-/* Many texts, a third of them cancelled: all is as it was. */
+/* `count` sequences of `length` tokens, of each of which another one is wanted. */
+static void write_one_each(world *w, int64_t count, int64_t length) {
+  enum { MOST = 16 };
+  const int32_t ids[MOST] = {0};
+  tri_sequence *sequences[MOST];
+  for (int64_t i = 0; i < count; i++)
+    CHECK_OK(tri_generator_begin(w->generator, ids, length,
+                                 &(tri_sequence_options){.sampling = {.repetition_penalty = 1.2}, .wanted = 1},
+                                 &sequences[i]));
+  CHECK_OK(tri_generator_run(w->generator));
+  for (int64_t i = 0; i < count; i++) tri_generator_release(w->generator, sequences[i]);
+}
+
+/* Many texts, a third of them cancelled: slots, pages and memory are as they were. */
 static void test_nothing_is_left(void **state) {
   (void)state;
+  enum { ALL = 10000, WAITING = 20, SIDE_BY_SIDE = 8, ROWS = 10 };
   const tri_model model = make_model(TRI_FAMILY_GPT2, 0);
-  tri_runner_sizes sizes = tri_runner_sizes_for(8, POSITIONS);
+  tri_runner_sizes sizes = tri_runner_sizes_for(SIDE_BY_SIDE, POSITIONS);
   sizes.pages = 14;
+  sizes.rows = sizes.logit_rows = ROWS;
+  const size_t before = tri_memory_bytes();
   world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
-  enum { ALL = 3000, WAITING = 20 };
   text *texts = calloc(WAITING, sizeof *texts);
   int64_t begun = 0;
   bool more = true;
+  /* The device keeps a plan of the products of each number of rows, and of logits; the host's sampler its memory. */
+  for (int64_t rows = 1; rows <= ROWS; rows++) write_one_each(&w, 1, rows);
+  for (int64_t rows = 1; rows <= SIDE_BY_SIDE; rows++) write_one_each(&w, rows, 1);
+  const size_t first = tri_memory_bytes();
   while (more || begun < ALL) {
     for (int i = 0; i < WAITING && begun < ALL; i++) {
       text *t = &texts[i];
       if (t->sequence != NULL) continue;
-      *t = (text){.prompt = 1 + below(400, (uint64_t)begun, 80),
+      *t = (text){.prompt = 1 + below(400, (uint64_t)begun, begun % 4 == 0 ? 120 : 10),
                   .wanted = 1 + below(401, (uint64_t)begun, 6),
                   .sample = (uint64_t)begun,
-                  .cancelled = begun % 3 == 0 ? 1 + begun % 4 : 0,
                   .in = &w};
+      if (begun % 3 == 0) t->cancelled = 1 + below(403, (uint64_t)begun, t->wanted);
       for (int64_t j = 0; j < t->prompt; j++) t->ids[j] = (int32_t)below(402, (uint64_t)(begun + j), VOCAB);
       const tri_sequence_options options = options_of(t);
       CHECK_OK(tri_generator_begin(w.generator, t->ids, t->prompt, &options, &t->sequence));
@@ -441,8 +461,50 @@ static void test_nothing_is_left(void **state) {
   const tri_generator_counts counts = tri_generator_count(w.generator);
   assert_int_equal(counts.sequences, 0);
   assert_int_equal(counts.free_pages, sizes.pages);
+  assert_int_equal(tri_memory_bytes(), first);
   free(texts);
   free_world(&w);
+  assert_int_equal(tri_memory_bytes(), before);
+}
+
+/* Steps after the first ones allocate nothing, neither for a while nor for good: with a block that makes what is held
+ * the most that ever was, any allocation would be a new peak. Tokens stay in the room of a sequence's list, which
+ * doubles. */
+static void test_a_token_allocates_nothing(void **state) {
+  (void)state;
+  enum { SIDE_BY_SIDE = 4, PROMPT = 20, FIRST = 10, WANTED = 60 };
+  for (int family = 0; family < 2; family++) {
+    const tri_model model = make_model(family == 0 ? TRI_FAMILY_GPT2 : TRI_FAMILY_LLAMA, 0);
+    const tri_runner_sizes sizes = tri_runner_sizes_for(SIDE_BY_SIDE, POSITIONS);
+    world w = make_world("cpu", 2, family == 0 ? TRI_FP32 : TRI_BF16, &model, &sizes);
+    tri_sequence *sequences[SIDE_BY_SIDE] = {NULL};
+    void *block = NULL;
+    bool more = true;
+    for (int i = 0; i < SIDE_BY_SIDE; i++) {
+      const tri_sequence_options options = {.sampling = {.temperature = i % 2 == 0 ? 0 : 0.9,
+                                                         .top_k = i == 1 ? 9 : 0,
+                                                         .top_p = i == 3 ? 0.8 : 1,
+                                                         .repetition_penalty = i < 2 ? 1 : 1.2,
+                                                         .sample = (uint64_t)i},
+                                            .wanted = WANTED,
+                                            .wish = {.log_prob = true, .likeliest = 3}};
+      int32_t ids[PROMPT] = {i};
+      CHECK_OK(tri_generator_begin(w.generator, ids, PROMPT, &options, &sequences[i]));
+    }
+    for (int step = 0; step < FIRST; step++) CHECK_OK(tri_generator_step(w.generator, &more));
+    CHECK_OK(tri_alloc("a block", tri_memory_peak_bytes() - tri_memory_bytes(), 1, &block));
+    const size_t peak = tri_memory_peak_bytes();
+    assert_int_equal(tri_memory_bytes(), peak);
+    while (more) CHECK_OK(tri_generator_step(w.generator, &more));
+    assert_int_equal(tri_memory_peak_bytes(), peak);
+    assert_int_equal(tri_memory_bytes(), peak);
+    for (int i = 0; i < SIDE_BY_SIDE; i++) {
+      assert_int_equal(tri_sequence_sampled(sequences[i]), WANTED);
+      tri_generator_cancel(w.generator, sequences[i]);
+    }
+    tri_free(block);
+    free_world(&w);
+  }
 }
 
 int main(void) {
@@ -454,6 +516,7 @@ int main(void) {
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_cancelled),
       cmocka_unit_test(test_nothing_is_left),
+      cmocka_unit_test(test_a_token_allocates_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,7 @@ typedef struct generate_texts {
   tri_prompts prompts;
   tri_texts texts;
   int64_t made, nameless; /* tokens of all texts */
+  int64_t complete;       /* texts that were not cancelled */
   size_t decoded;
 } generate_texts;
 
@@ -264,6 +265,7 @@ static tri_status print_text(const generate_texts *t, const tri_written *text) {
 static tri_status take_text(void *context, tri_written *text) {
   generate_texts *t = context;
   t->made += text->made;
+  t->complete += text->finish != TRI_FINISH_CANCELLED;
   t->nameless += text->nameless;
   t->decoded += text->decoded;
   TRI_TRY(print_text(t, text));
@@ -311,8 +313,8 @@ static tri_status write_texts(generate_texts *t) {
     tri_log("%ld of %ld guessed tokens were right, and read with the token before them", (long)counts.kept,
             (long)counts.guessed);
   if (tri_stop_asked())
-    return tri_fail(TRI_INTERRUPTED, "interrupted: %ld of %ld texts were written, the last of them in part",
-                    (long)t->texts.told, (long)t->texts.count);
+    return tri_fail(TRI_INTERRUPTED, "interrupted: %ld of %ld texts are complete", (long)t->complete,
+                    (long)t->texts.count);
   return judge(t);
 }
 
