@@ -113,13 +113,26 @@ static int32_t answer_query(const float *logits, int64_t vocabulary, const tri_l
   return (int32_t)id;
 }
 
+typedef struct queries {
+  const tri_logit_query *queries;
+  const float *logits;
+  int64_t vocabulary, ld;
+  int32_t *ids;
+  double *numbers;
+} queries;
+
+static void answer_one(const void *context, int64_t i, int worker) {
+  const queries *of = context;
+  (void)worker;
+  of->ids[i] = answer_query(of->logits + of->queries[i].row * of->ld, of->vocabulary, &of->queries[i],
+                            of->numbers + i * TRI_LOGIT_NUMBERS);
+}
+
 static tri_status query_logits(tri_queue *queue, tri_dtype type, int64_t count, int64_t vocabulary, int64_t ld,
-                               const void *logits, const tri_logit_query *queries, int32_t *ids, double *numbers) {
+                               const void *logits, const tri_logit_query *asked, int32_t *ids, double *numbers) {
+  const queries all = {asked, logits, vocabulary, ld, ids, numbers};
   (void)type; /* logits are fp32 whatever the activations are */
-#pragma omp parallel for schedule(dynamic, 1) num_threads(THREADS) if (count > 1 && count * vocabulary > TRI_ALONE)
-  for (int64_t i = 0; i < count; i++)
-    ids[i] = answer_query((const float *)logits + queries[i].row * ld, vocabulary, &queries[i],
-                          numbers + i * TRI_LOGIT_NUMBERS);
+  tri_regions_run(count * vocabulary > TRI_ALONE ? REGIONS : NULL, count, answer_one, &all);
   return TRI_OK;
 }
 
