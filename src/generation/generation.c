@@ -135,6 +135,10 @@ tri_status tri_generation_plan(const tri_generation *g, const tri_runner_sizes *
   const tri_dtype precision = g->request->model.precision;
   *draft = (tri_runner_need){0};
   TRI_TRY(tri_runner_plan(&g->model, precision, sizes, device, need));
+  const int64_t threads =
+      device->description.threads < sizes->sequences ? device->description.threads : sizes->sequences;
+  if (!tri_sampling_is_whole(&g->sampling))
+    need->host_bytes += tri_generator_sampler_bytes(g->model.vocab_size, (int)threads);
   if (g->draft_model == NULL) return TRI_OK;
   const tri_runner_sizes of_draft = draft_sizes(g, sizes);
   return tri_runner_plan(&g->draft_model->model, precision, &of_draft, device, draft);

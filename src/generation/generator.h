@@ -58,6 +58,10 @@ typedef struct tri_sequence_options {
 tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri_runner *runner, tri_generator **out);
 void tri_generator_destroy(tri_generator *generator);
 
+/* Host memory that the sampler takes for logits of which it needs copies, by `threads` threads (tri_sampling_is_whole).
+ */
+size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads);
+
 /* From now on up to `most` (0 to TRI_MOST_GUESSES) tokens of each sequence are guessed, where that is faster. The
  * guesser's context outlives the generator; no sequence has begun. */
 void tri_generator_set_guesser(tri_generator *generator, const tri_guesser *guesser, int64_t most);

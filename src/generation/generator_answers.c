@@ -64,6 +64,11 @@ static tri_status ask_device(tri_generator *g) {
 
 /* ---- on the host ------------------------------------------------------------------------------------------------- */
 
+size_t tri_generator_sampler_bytes(int64_t vocab_size, int threads) {
+  return (size_t)threads * (sizeof(tri_sampling_scratch) +
+                            (size_t)vocab_size * (sizeof(tri_candidate) + sizeof(double) + sizeof(double)));
+}
+
 /* The first time that the host samples. */
 static tri_status create_scratch(tri_generator *g) {
   const size_t vocabulary = (size_t)g->vocab_size;

@@ -1,5 +1,6 @@
 /* `generate --dry-run`: the memory that the texts would take. */
 #include "base/format.h"
+#include "base/system.h"
 #include "cli/running/generate.h"
 
 #include <stdio.h>
@@ -14,6 +15,7 @@ tri_status tri_generate_plan(tri_texts *t) {
   const tri_status status = tri_generation_plan(t->generation, &sizes, device, &need, &draft);
   tri_device_destroy(device);
   TRI_TRY(status);
+  const size_t process = tri_system_peak_resident_bytes(); /* libraries, and the tokenizer, are there */
   const struct {
     const char *name;
     size_t bytes;
@@ -22,7 +24,8 @@ tri_status tri_generate_plan(tri_texts *t) {
               {"draft model", draft.device_bytes},
               {"device memory", need.device_bytes + draft.device_bytes},
               {"host memory", need.host_bytes + draft.host_bytes},
-              {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes}};
+              {"program and tokenizer", process},
+              {"all", need.device_bytes + need.host_bytes + draft.device_bytes + draft.host_bytes + process}};
   printf("%ld text%s, %ld side by side, of %ld positions at most\n", (long)t->count, TRI_PLURAL(t->count),
          (long)t->batch, (long)sizes.positions);
   printf("%ld page%s of %d positions; a run has %ld rows at most\n", (long)sizes.pages, TRI_PLURAL(sizes.pages),
