@@ -20,6 +20,7 @@ tri_status tri_generator_create(const tri_model *model, tri_dtype precision, tri
   g->sizes = *tri_runner_sizes_of(runner);
   g->logits_type = tri_dtype_wide(precision);
   g->vocab_size = model->vocab_size;
+  g->window = tri_runner_window(model);
   g->threads = (int)smaller(tri_runner_threads(runner), g->sizes.sequences);
   const tri_status status = set_up(g);
   if (status != TRI_OK) {
@@ -85,11 +86,12 @@ static tri_status check(const tri_generator *g, const tri_sequence *s, const tri
   if (options->scored >= s->count)
     return tri_fail(TRI_BAD_USAGE, "%ld tokens of %ld cannot be scored: the first one has nothing before it",
                     (long)options->scored, (long)s->count);
-  if (tri_schedule_fits(longest, TRI_PAGE_ROWS, g->sizes.pages)) return TRI_OK;
+  const int64_t pages = tri_schedule_pages(longest, TRI_PAGE_ROWS, g->window, g->sizes.rows);
+  if (pages <= g->sizes.pages) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
-                  "a sequence of %ld tokens and %ld to be written takes %ld positions, and the cache has %ld pages of "
-                  "%d: give it more (--cache), or write less",
-                  (long)s->count, (long)options->wanted, (long)longest, (long)g->sizes.pages, (int)TRI_PAGE_ROWS);
+                  "a sequence of %ld tokens and %ld to be written takes %ld pages of %d positions, and the cache has "
+                  "%ld: give it more (--cache), or write less",
+                  (long)s->count, (long)options->wanted, (long)pages, (int)TRI_PAGE_ROWS, (long)g->sizes.pages);
 }
 
 /* What the sequence has to read now: where all that is wanted are scores, not the last token. */
@@ -103,9 +105,7 @@ static void set_target(tri_sequence *s, const tri_sequence_options *options) {
 /* What is held of the tokens whose logits are wanted is read again, over what is there, which is the same. */
 static void give_back_rows(tri_generator *g, tri_sequence *s) {
   const int64_t most = s->target - s->offset - tri_sequence_wants_logits(s);
-  if (s->held <= most) return;
-  while (s->num_pages * TRI_PAGE_ROWS >= most + TRI_PAGE_ROWS) tri_pages_release(g->pages, s->pages[--s->num_pages]);
-  s->held = most;
+  tri_sequence_keep_positions(s, g->pages, most, g->window);
   if (s->kept > s->num_pages) tri_sequence_drop_pages(s, g->pages); /* kept ones are found again */
 }
 
@@ -136,9 +136,10 @@ tri_status tri_generator_begin(tri_generator *g, const int32_t *ids, int64_t cou
 /* Full pages are shared; of the last one a copy is made when the other begins to read. */
 static tri_status share_pages(tri_generator *g, const tri_sequence *from, tri_sequence *to) {
   const int64_t whole = from->held / TRI_PAGE_ROWS;
+  to->gone = from->gone;
   for (int64_t i = 0; i < whole; i++) {
     TRI_TRY(tri_sequence_add_page(to, from->pages[i]));
-    tri_pages_hold(g->pages, from->pages[i]);
+    if (i >= from->gone) tri_pages_hold(g->pages, from->pages[i]);
   }
   to->offset = from->offset;
   to->held = whole * TRI_PAGE_ROWS;
@@ -184,9 +185,8 @@ void tri_generator_rewind(tri_generator *g, tri_sequence *s, int64_t count) {
   s->count = count;
   if (s->offset >= count) tri_sequence_drop_pages(s, g->pages);
   if (s->offset >= count) s->offset = 0;
-  s->held = smaller(s->held, count - s->offset);
+  tri_sequence_keep_positions(s, g->pages, count - s->offset, g->window);
   if (s->kept * TRI_PAGE_ROWS > s->held) tri_sequence_drop_pages(s, g->pages);
-  tri_sequence_trim_pages(s, g->pages);
 }
 
 /* Of the step at hand nothing more comes of it. */

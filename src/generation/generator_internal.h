@@ -28,6 +28,7 @@ struct tri_generator {
   tri_pages *pages;
   tri_dtype logits_type;
   int64_t vocab_size;
+  int64_t window;      /* tri_runner_window */
   tri_sequence **list; /* [count], in the order in which they were begun or extended; NULL: released in this step */
   int64_t count, capacity;
   tri_generator_counts counts;

@@ -49,7 +49,8 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
     tri_sequence *s = g->list[i];
     const bool ended = s->finish != TRI_FINISH_NONE;
     if (!ended && !s->has_place && waiting < g->sizes.sequences) TRI_TRY(find_pages(g, s));
-    if (s->num_pages == 0 && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences))) continue;
+    if (s->num_pages == s->gone && s->copied < 0 && (ended || (!s->has_place && waiting >= g->sizes.sequences)))
+      continue;
     waiting += !ended && !s->has_place;
     if (s->copied >= 0) { /* held, too */
       TRI_TRY(tri_sequence_add_page(s, s->copied));
@@ -62,8 +63,8 @@ static tri_status list_entries(tri_generator *g, int64_t *out) {
                                                .guesses = s->num_guesses,
                                                .has_place = s->has_place,
                                                .num_pages = s->num_pages,
-                                               .pages = s->pages,
-                                               .num_holds = s->num_pages + (s->copied >= 0 ? 1 : 0)};
+                                               .pages = s->pages + s->gone,
+                                               .num_holds = s->num_pages - s->gone + (s->copied >= 0 ? 1 : 0)};
   }
   *out = count;
   return TRI_OK;
@@ -74,12 +75,14 @@ static tri_status schedule(tri_generator *g, int64_t *count, bool *again) {
   bool preempted = false, rows = false;
   TRI_TRY(list_entries(g, count));
   memcpy(g->holders, tri_pages_holders(g->pages), (size_t)g->sizes.pages * sizeof *g->holders);
-  const tri_schedule_limits limits = {.rows = g->sizes.rows,
-                                      .logit_rows = g->sizes.logit_rows,
-                                      .places = g->sizes.sequences,
-                                      .page_rows = TRI_PAGE_ROWS,
-                                      .free_pages = tri_pages_free(g->pages),
-                                      .holders = g->holders};
+  const tri_schedule_limits limits = {
+      .rows = g->sizes.rows,
+      .logit_rows = g->sizes.logit_rows,
+      .places = g->sizes.sequences,
+      .page_rows = TRI_PAGE_ROWS,
+      .most_pages = tri_schedule_pages(g->sizes.positions, TRI_PAGE_ROWS, g->window, g->sizes.rows),
+      .free_pages = tri_pages_free(g->pages),
+      .holders = g->holders};
   tri_schedule_rows(&limits, g->entries, *count);
   for (int64_t i = 0; i < *count; i++) {
     preempted = preempted || g->entries[i].preempted;
@@ -266,7 +269,10 @@ tri_status tri_generator_step(tri_generator *g, bool *more) {
   TRI_TRY(tri_generator_guess(g));
   for (bool again = true; again;) TRI_TRY(schedule(g, &count, &again));
   TRI_TRY(run_and_answer(g, count));
-  for (int64_t i = 0; i < g->num_reads; i++) keep_pages(g, g->reads[i].of);
+  for (int64_t i = 0; i < g->num_reads; i++) {
+    keep_pages(g, g->reads[i].of);
+    tri_sequence_give_back_pages(g->reads[i].of, g->pages, g->window);
+  }
   TRI_TRY(tell_all(g));
   note_pace(g, &before, tri_clock_s() - begin_s);
   g->num_reads = 0;

@@ -4,6 +4,7 @@
 #include "device/kernels.h"
 #include "model/family.h"
 #include "model/trainable.h"
+#include "model/window.h"
 
 #include <omp.h>
 #include <stdio.h>
@@ -57,6 +58,16 @@ static size_t page_layer_bytes(const tri_model *model, tri_dtype precision) {
 
 size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision) {
   return page_layer_bytes(model, precision) * (size_t)model->num_layers;
+}
+
+int64_t tri_runner_window(const tri_model *model) {
+  int64_t most = 0;
+  for (int64_t layer = 0; layer < model->num_layers; layer++) {
+    const int64_t window = tri_model_window(model, layer);
+    if (window == 0) return 0;
+    most = larger(most, window);
+  }
+  return most;
 }
 
 static tri_status create_cache(tri_runner *runner) {

@@ -39,6 +39,8 @@ typedef struct tri_runner_need {
 } tri_runner_need;
 tri_status tri_runner_plan(const tri_model *model, tri_dtype precision, const tri_runner_sizes *sizes,
                            const tri_device *device, tri_runner_need *out);
+/* Tokens that any layer sees at most, its own included; 0: all of them. */
+int64_t tri_runner_window(const tri_model *model);
 /* Of a page, in all layers. */
 size_t tri_runner_page_bytes(const tri_model *model, tri_dtype precision);
 

@@ -78,7 +78,8 @@ static void read_on(scheduling *s, int64_t number) {
 
 /* Once admitted it reads to its end, so what is read is to fit with a token behind it; the only one has all pages. */
 static bool may_begin(const scheduling *s, const tri_schedule_entry *e, bool alone) {
-  return s->places > 0 && (alone || pages_for(s, e->held + e->unread + 1) - e->num_pages <= s->free_pages);
+  const int64_t pages = smaller(pages_for(s, e->held + e->unread + 1) - e->num_pages, s->limits->most_pages);
+  return s->places > 0 && (alone || pages <= s->free_pages);
 }
 
 /* Of the guesses behind a token that has its row. */
@@ -125,6 +126,8 @@ void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *en
   for (int64_t i = 0; i < count; i++) give_guesses(&s, &entries[i]);
 }
 
-bool tri_schedule_fits(int64_t positions, int64_t page_rows, int64_t pages) {
-  return (positions + page_rows - 1) / page_rows <= pages;
+int64_t tri_schedule_pages(int64_t positions, int64_t page_rows, int64_t window, int64_t rows) {
+  const int64_t all = (positions + page_rows - 1) / page_rows;
+  /* The rows of a step and what they see, which may begin and end within a page. */
+  return window == 0 ? all : smaller(all, (window + rows + page_rows - 2) / page_rows + 1);
 }

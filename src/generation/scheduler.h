@@ -21,7 +21,7 @@ typedef struct tri_schedule_entry {
   int64_t guesses;      /* tokens behind the unread one that may be read with it, for logits of each */
   bool has_place;
   int64_t num_pages;    /* that it has for its positions */
-  const int32_t *pages; /* [num_holds]: all that it holds, those and others */
+  const int32_t *pages; /* [num_holds]: all that it holds, those that it has not given back, and others */
   int64_t num_holds;
   /* What is decided: */
   int64_t rows;       /* to read in this step */
@@ -33,14 +33,16 @@ typedef struct tri_schedule_limits {
   int64_t rows, logit_rows; /* of a step, at most */
   int64_t places;           /* sequences that are read in turns, <= logit_rows */
   int64_t page_rows;        /* positions of a page */
-  int64_t free_pages;       /* that are unused */
-  int32_t *holders;         /* [pages]: by how many a page is held; scratch, changed as sequences are preempted */
+  int64_t most_pages; /* that a sequence holds at a time: fewer than it has positions for, where it gives pages back */
+  int64_t free_pages; /* that are unused */
+  int32_t *holders;   /* [pages]: by how many a page is held; scratch, changed as sequences are preempted */
 } tri_schedule_limits;
 
 /* Decides for all entries. Where none has a row, one was preempted, and the next decision gives some. */
 void tri_schedule_rows(const tri_schedule_limits *limits, tri_schedule_entry *entries, int64_t count);
 
-/* Whether a sequence of that many positions can ever be read by itself in that many pages. */
-bool tri_schedule_fits(int64_t positions, int64_t page_rows, int64_t pages);
+/* Pages that a sequence of that many positions holds at a time. Where no token sees more than `window` tokens (0: all),
+ * those before it are given back, behind each step of up to `rows`. */
+int64_t tri_schedule_pages(int64_t positions, int64_t page_rows, int64_t window, int64_t rows);
 
 #endif

@@ -61,12 +61,25 @@ void tri_sequence_trim_pages(tri_sequence *s, tri_pages *pages) {
   while (s->num_pages * TRI_PAGE_ROWS >= s->held + TRI_PAGE_ROWS) tri_pages_release(pages, s->pages[--s->num_pages]);
 }
 
+void tri_sequence_give_back_pages(tri_sequence *s, tri_pages *pages, int64_t window) {
+  if (window == 0) return;
+  while (s->gone < s->num_pages && (s->gone + 1) * TRI_PAGE_ROWS + window <= s->held + 1)
+    tri_pages_release(pages, s->pages[s->gone++]);
+}
+
+void tri_sequence_keep_positions(tri_sequence *s, tri_pages *pages, int64_t held, int64_t window) {
+  if (s->held <= held) return;
+  s->held = held;
+  if (s->gone > 0 && s->gone * TRI_PAGE_ROWS + window > held + 1) tri_sequence_drop_pages(s, pages);
+  tri_sequence_trim_pages(s, pages);
+}
+
 /* The last first: of kept pages the earliest are of most use. */
 void tri_sequence_drop_pages(tri_sequence *s, tri_pages *pages) {
-  while (s->num_pages > 0) tri_pages_release(pages, s->pages[--s->num_pages]);
+  while (s->num_pages > s->gone) tri_pages_release(pages, s->pages[--s->num_pages]);
   if (s->copied >= 0) tri_pages_release(pages, s->copied);
   s->copied = -1;
-  s->held = s->kept = 0;
+  s->num_pages = s->gone = s->held = s->kept = 0;
   s->prefix = TRI_PREFIX_NONE;
 }
 

@@ -23,6 +23,7 @@ struct tri_sequence {
   bool has_place;
   int32_t *pages; /* [num_pages] */
   int64_t num_pages, pages_room;
+  int64_t gone; /* of the pages the first ones, which no later token sees: not held any more */
   int64_t kept; /* full pages that others can find, or were found */
   tri_prefix prefix;
   int32_t copied; /* a page of another sequence, held, of which the last page is to be a copy; -1: none */
@@ -34,6 +35,10 @@ tri_status tri_sequence_lay_guesses(tri_sequence *sequence, int64_t count);
 tri_status tri_sequence_add_page(tri_sequence *sequence, int32_t page);
 /* Pages behind the held positions are released. */
 void tri_sequence_trim_pages(tri_sequence *sequence, tri_pages *pages);
+/* Pages whose positions no token from `held` on sees are given back; window 0: none is. */
+void tri_sequence_give_back_pages(tri_sequence *sequence, tri_pages *pages, int64_t window);
+/* Of what is read only the first `held` positions stay, or nothing, where what the next token sees is gone. */
+void tri_sequence_keep_positions(tri_sequence *sequence, tri_pages *pages, int64_t held, int64_t window);
 /* Nothing is held any more. */
 void tri_sequence_drop_pages(tri_sequence *sequence, tri_pages *pages);
 /* Where it is longer than `positions`, it goes on from a later token. */

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "generation/scheduler.h"
 
 tri_status tri_texts_begin(tri_generation *generation, const tri_texts_request *request, tri_texts *out) {
   const int64_t samples = request->samples > 0 ? request->samples : 1, count = request->num_prompts * samples;
@@ -47,7 +48,8 @@ static tri_status check_dynamic(const tri_texts *t) {
 static tri_status choose_pages(const tri_texts *t, tri_runner_sizes *sizes) {
   const size_t page = tri_runner_page_bytes(&t->generation->model, t->generation->request->model.precision);
   const int64_t copied = t->samples > 1 ? 2 : 0; /* the last pages of prompts, which their samples copy */
-  const int64_t all = (sizes->positions + TRI_PAGE_ROWS - 1) / TRI_PAGE_ROWS * t->batch + copied;
+  const int64_t window = tri_runner_window(&t->generation->model);
+  const int64_t all = tri_schedule_pages(sizes->positions, TRI_PAGE_ROWS, window, sizes->rows) * t->batch + copied;
   sizes->pages = all;
   if (t->asked.cache_bytes == 0) return TRI_OK;
   const size_t pages = t->asked.cache_bytes / page;

@@ -60,6 +60,7 @@ static bool step(world *w, int64_t now) {
                                       .logit_rows = w->logit_rows,
                                       .places = w->places,
                                       .page_rows = PAGE,
+                                      .most_pages = MOST_PAGES,
                                       .free_pages = tri_pages_free(w->pages),
                                       .holders = holders};
   tri_schedule_rows(&limits, entries, count);
@@ -127,7 +128,7 @@ static void test_all_small_cases(void **state) {
             const int64_t *kind = kinds[digits % KINDS];
             w.texts[i] =
                 (text){.prompt = kind[0], .length = kind[1], .tokens = kind[0], .arrival = digits / KINDS % DELAYS * 2};
-            fits = fits && tri_schedule_fits(kind[1], PAGE, num_pages);
+            fits = fits && tri_schedule_pages(kind[1], PAGE, 0, rows) <= num_pages;
             digits = i < 2 ? digits / each : (which * 31 + 5) % each;
           }
           if (fits) run_to_the_end(&w, num_pages);

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "generation/draft.h"
 #include "generation/lookup.h"
+#include "generation/scheduler.h"
 
 #include <math.h>
 
@@ -302,6 +303,51 @@ static void test_forks(void **state) {
   }
 }
 
+/* ---- windows ----------------------------------------------------------------------------------------------------- */
+
+/* Where no layer sees far, pages behind are given back: long texts are written in few, forked and continued. */
+static void test_windows_give_pages_back(void **state) {
+  (void)state;
+  enum { LONG = 700, WINDOW = 70, ROWS = 20 };
+  tri_model model = make_model(TRI_FAMILY_LLAMA, WINDOW);
+  int32_t ids[LONG], expected[2][60];
+  model.max_sequence = LONG;
+  for (int i = 0; i < LONG; i++) ids[i] = (int32_t)below(600, (uint64_t)i, VOCAB);
+  for (int small = 0; small < 2; small++) {
+    tri_runner_sizes sizes = tri_runner_sizes_for(2, LONG);
+    sizes.rows = ROWS;
+    sizes.logit_rows = 12;
+    const int64_t few = tri_schedule_pages(LONG, TRI_PAGE_ROWS, WINDOW, ROWS);
+    assert_int_equal(few, 3);
+    if (small) sizes.pages = few + 2;
+    world w = make_world("cpu", 1, TRI_FP32, &model, &sizes);
+    tri_sequence *first = NULL, *second = NULL;
+    const tri_sequence_options options = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1},
+                                          .wanted = 30};
+    CHECK_OK(tri_generator_begin(w.generator, ids, 600, &options, &first));
+    CHECK_OK(tri_generator_run(w.generator));
+    CHECK_OK(tri_generator_fork(w.generator, first, ids, 5, &options, &second));
+    CHECK_OK(tri_generator_extend(w.generator, first, ids + 9, 2, &options));
+    CHECK_OK(tri_generator_run(w.generator));
+    tri_generator_rewind(w.generator, first, 500); /* what it sees there is gone: it is read again */
+    CHECK_OK(tri_generator_extend(w.generator, first, ids, 1, &options));
+    CHECK_OK(tri_generator_run(w.generator));
+    tri_sequence *sequences[] = {first, second};
+    for (int i = 0; i < 2; i++) {
+      int64_t count = 0;
+      const int32_t *all = tri_sequence_ids(sequences[i], &count);
+      if (small) {
+        assert_memory_equal(expected[i], all + count - 60, sizeof expected[i]);
+      } else {
+        memcpy(expected[i], all + count - 60, sizeof expected[i]);
+      }
+      tri_generator_release(w.generator, sequences[i]);
+    }
+    assert_int_equal(tri_generator_count(w.generator).free_pages, sizes.pages);
+    free_world(&w);
+  }
+}
+
 /* ---- guesses ----------------------------------------------------------------------------------------------------- */
 
 static void test_lookup(void **state) {
@@ -349,7 +395,7 @@ static void test_refusals(void **state) {
   tri_sequence *s = NULL;
   const int32_t ids[70] = {0}, beyond[] = {1, VOCAB};
   CHECK_FAILS(tri_generator_begin(w.generator, ids, 70, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
-              "a sequence of 70 tokens and 9 to be written takes 79 positions, and the cache has 1 pages of 64");
+              "a sequence of 70 tokens and 9 to be written takes 2 pages of 64 positions, and the cache has 1");
   CHECK_FAILS(tri_generator_begin(w.generator, beyond, 2, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
               "token 1 is 61, and the model's vocabulary has 0 to 60");
   CHECK_FAILS(tri_generator_begin(w.generator, ids, 0, &(tri_sequence_options){.wanted = 9}, &s), TRI_BAD_USAGE,
@@ -361,7 +407,7 @@ static void test_refusals(void **state) {
   CHECK_OK(tri_generator_begin(w.generator, ids, 60, &(tri_sequence_options){0}, &s));
   CHECK_OK(tri_generator_run(w.generator));
   CHECK_FAILS(tri_generator_extend(w.generator, s, ids, 9, &(tri_sequence_options){.wanted = 1}), TRI_BAD_USAGE,
-              "a sequence of 69 tokens and 1 to be written takes 70 positions");
+              "a sequence of 69 tokens and 1 to be written takes 2 pages of 64 positions");
   int64_t count = 0;
   tri_sequence_ids(s, &count);
   assert_int_equal(count, 60);
@@ -511,6 +557,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bits),
       cmocka_unit_test(test_forks),
+      cmocka_unit_test(test_windows_give_pages_back),
       cmocka_unit_test(test_lookup),
       cmocka_unit_test(test_policy),
       cmocka_unit_test(test_refusals),
