@@ -1,5 +1,4 @@
-/* Loops that end with their chunks (device/cpu/regions.h): each chunk once, however late a helper is, and whoever
- * calls. */
+/* Loops that end with their chunks (device/cpu/regions.h): each chunk once, however late a helper, from any thread. */
 #include "device/cpu/regions.h"
 
 #include "base/clock.h"

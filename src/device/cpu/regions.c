@@ -3,9 +3,9 @@
  * do. Here the caller takes chunks as the helpers do, so a helper that does not come costs its share of the work and no
  * more; waited for is only a chunk that a helper has begun.
  *
- * The word `claims` has the number of the loop in its upper half and in its lower half how many chunks nobody has
- * claimed. Who takes one off has claimed a chunk of that loop, and the loop cannot end before that chunk is done: so
- * `body`, `context` and `chunks` are read after a claim, and need no atomics. A helper that was put aside between
+ * The word `claims` has the number of the loop in its upper half and in its lower half how many chunks are not claimed
+ * yet. A thread that takes one off has claimed a chunk of that loop, and the loop cannot end before that chunk is done:
+ * so `body`, `context` and `chunks` are read after a claim, and need no atomics. A helper that was put aside between
  * reading the word and taking one off finds another number, or fewer chunks, and fails.
  *
  * Who waits spins for SPIN_S and then sleeps on a futex. Both sides of a wait write their own word and then read the
