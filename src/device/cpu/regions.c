@@ -44,20 +44,23 @@ typedef struct helper {
   int worker;
 } helper;
 
+/* Those who spin for work read one line of the cache, which changes with each claim; what a chunk needs is on another.
+ */
 struct tri_regions {
-  int threads;
-  bool started;    /* the helpers were; read and written by who has `busy`, as are the next four */
-  int num_helpers; /* that run */
+  alignas(LINE) _Atomic uint64_t claims;
+  atomic_bool ends;
+  alignas(LINE) _Atomic uint32_t unfinished; /* chunks of the loop; its caller sleeps on it ... */
+  atomic_bool caller_sleeps;                 /* ... now */
+  atomic_bool busy;
+  bool started; /* the helpers were; read and written by the thread that set `busy`, as are the next five */
+  int num_helpers;
   tri_region_body *body;
   const void *context;
   int64_t chunks;
   helper *helpers; /* [threads - 1] */
-  alignas(LINE) _Atomic uint64_t claims;
-  alignas(LINE) _Atomic uint32_t unfinished; /* chunks of the loop; its caller sleeps on it ... */
-  atomic_bool caller_sleeps;                 /* ... now */
-  alignas(LINE) _Atomic uint32_t bell;       /* changes when there is work for those who sleep; they sleep on it */
-  _Atomic uint32_t sleepers;                 /* helpers that sleep, or are about to */
-  atomic_bool busy, ends;
+  int threads;
+  _Atomic uint32_t bell;     /* changes when there is work for those who sleep; they sleep on it */
+  _Atomic uint32_t sleepers; /* helpers that sleep, or are about to */
 };
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
