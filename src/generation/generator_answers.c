@@ -98,7 +98,7 @@ static tri_status copy_logits(tri_generator *g, int64_t *copies) {
   return TRI_OK;
 }
 
-/* From a copy of the logits behind so many tokens. */
+/* From a copy of the logits behind `behind` tokens. */
 static void sample_from_copy(const tri_generator *g, const tri_sequence *s, bool whole, int64_t row, int64_t behind,
                              int thread) {
   const tri_sampling_wish *wish = &s->options.wish;

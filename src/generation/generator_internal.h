@@ -54,7 +54,7 @@ struct tri_generator {
 
 /* Of all readings: the scores, and the tokens that were sampled. */
 tri_status tri_generator_answer(tri_generator *generator);
-/* The error of a row of logits, behind so many tokens, that is not finite. */
+/* The error of a row of logits, behind `behind` tokens, that is not finite. */
 tri_status tri_generator_say_not_finite(tri_generator *generator, int64_t row, int64_t behind);
 
 /* A sequence has come to its end: its observer is told. */

@@ -39,7 +39,7 @@ typedef struct tri_guess_policy {
 
 /* Whether the next step has guesses. */
 bool tri_guess_policy_guesses(const tri_guess_policy *policy);
-/* A step in which nothing but sampling was done brought so many tokens. */
+/* A step in which nothing but sampling was done brought `tokens` tokens. */
 void tri_guess_policy_note(tri_guess_policy *policy, int64_t tokens, double seconds);
 
 #endif

@@ -124,7 +124,8 @@ static tri_status take_ended(void *context, tri_written *written) {
   for (; t->told < t->count && t->list[t->told].finish != TRI_FINISH_NONE; t->told++) {
     if (t->done != NULL) TRI_TRY(t->done(t->context, &t->list[t->told]));
   }
-  return written->finish == TRI_FINISH_CANCELLED ? TRI_OK : start_texts(t);
+  if (written->finish == TRI_FINISH_CANCELLED) return TRI_OK; /* so are all others */
+  return start_texts(t);
 }
 
 tri_status tri_texts_write(tri_texts *t, tri_status (*done)(void *context, tri_written *written), void *context) {
