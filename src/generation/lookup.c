@@ -25,7 +25,7 @@ int64_t tri_lookup(const int32_t *ids, int64_t count, int64_t most, int32_t *out
   return found;
 }
 
-static tri_status look_up(void *context, tri_guess *guesses, int64_t count) {
+static tri_status guess_by_lookup(void *context, tri_guess *guesses, int64_t count) {
   (void)context;
   for (int64_t i = 0; i < count; i++) {
     tri_guess *g = &guesses[i];
@@ -34,4 +34,4 @@ static tri_status look_up(void *context, tri_guess *guesses, int64_t count) {
   return TRI_OK;
 }
 
-const tri_guesser tri_lookup_guesser = {.guess = look_up};
+const tri_guesser tri_lookup_guesser = {.guess = guess_by_lookup};
