@@ -426,7 +426,7 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
     tri_queue_at(run->queue, call->op->name, c, "backward");
     tri_call_range layer = tri_op_list_layer(list, c);
     if (layer.end == c + 1) TRI_TRY(run_again(executor, backward->chunk, layer, pass, run));
-    if (backward->inputs && call->op->backward_input != NULL) {
+    if (backward->inputs && tri_op_has_inputs(call)) {
       run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_INPUT);
       TRI_TRY(call->op->backward_input(run, call));
     }

@@ -55,7 +55,7 @@ static tri_status op_linear_memory(const tri_op_call *call, const tri_device_des
 
 static tri_status op_linear_prepare(tri_run *run, const tri_op_call *call) {
   const linear *at = call->attributes;
-  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+  for (int direction = 0; direction < tri_op_directions(call); direction++) {
     tri_matmul product = tri_weight_product(call, &at->weight, (tri_direction)direction, call->rows);
     product.bias = direction == TRI_DIRECTION_FORWARD && has_bias(call);
     TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));

@@ -209,7 +209,7 @@ static void find_readers(tri_op_list *list) {
     }
     for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
       if (call->outputs[i] < 0) continue;
-      if (list->training && (call->op->keeps_outputs >> i & 1u) != 0) list->slots[call->outputs[i]].kept = true;
+      if (list->training && tri_op_keeps_output(call, i)) list->slots[call->outputs[i]].kept = true;
     }
   }
 }
@@ -237,11 +237,58 @@ static void find_sums(tri_op_list *list) {
   }
 }
 
-/* Walks backward: an input has a gradient if its call leads to the loss; the second call to give it one adds. */
+static bool has_trained_parameters(const tri_op_call *call) {
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
+    if (call->parameters[i] >= 0 && !tri_op_is_frozen(call, i)) return true;
+  }
+  return false;
+}
+
+static bool has_trained_inputs(const tri_op_list *list, const tri_op_call *call) {
+  for (int i = 0; i < TRI_OP_INPUTS; i++) {
+    if (call->inputs[i] >= 0 && list->slots[call->inputs[i]].trained) return true;
+  }
+  return false;
+}
+
+/* Of the experts of a layer, from the router on: their passes back belong together (exchanges that one call begins and
+ * another ends), so each is made if any is. */
+static bool is_of_experts(const tri_op_call *call) { return call->expert || call->op->routes || call->op->of_experts; }
+
+static void join_experts(tri_op_list *list) {
+  for (int64_t first = 0, end; first < list->num_calls; first = end) {
+    bool any = false;
+    for (end = first; end < list->num_calls && list->calls[end].layer == list->calls[first].layer; end++)
+      any = any || (is_of_experts(&list->calls[end]) && list->calls[end].backward);
+    for (int64_t c = first; c < end && any; c++) {
+      tri_op_call *call = &list->calls[c];
+      if (is_of_experts(call)) call->backward = call->passes_back = true;
+    }
+  }
+}
+
+/* Walks forward: where a backward pass has anything to do. Gradients end at the first call with a parameter that is
+ * trained: what its inputs depend on is frozen. */
+static void find_trained(tri_op_list *list) {
+  for (int64_t c = 0; c < list->num_calls; c++) {
+    tri_op_call *call = &list->calls[c];
+    const bool first = call->inputs[0] < 0 && call->op->passes_messages;
+    call->passes_back = first ? !list->below_is_frozen : has_trained_inputs(list, call);
+    call->backward = call->passes_back || has_trained_parameters(call);
+    call->passes_back = call->passes_back || (call->op->makes_loss && call->backward); /* that makes all gradients */
+    for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
+      if (call->outputs[i] >= 0) list->slots[call->outputs[i]].trained = call->backward;
+    }
+  }
+  join_experts(list);
+}
+
+/* Walks backward: an input has a gradient if its call leads to the loss and passes one back; the second call to give it
+ * one adds. */
 static tri_status find_gradients(tri_op_list *list) {
   for (int64_t c = list->num_calls - 1; c >= 0; c--) {
     tri_op_call *call = &list->calls[c];
-    if (call->op->backward_input == NULL) continue;
+    if (!tri_op_has_inputs(call)) continue;
     for (int i = 0; i < TRI_OP_INPUTS; i++) {
       if (call->inputs[i] < 0 || (call->op->no_gradients >> i & 1u) != 0) continue;
       tri_slot *slot = &list->slots[call->inputs[i]];
@@ -269,6 +316,7 @@ void tri_op_list_place(tri_op_list *list) {
 }
 
 tri_status tri_op_list_finish(tri_op_list *list) {
+  if (list->training) find_trained(list);
   tri_op_list_place(list);
   find_sums(list);
   return list->training ? find_gradients(list) : TRI_OK;

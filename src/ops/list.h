@@ -15,7 +15,8 @@ typedef struct tri_slot {
   int32_t last_consumer; /* last call that reads it in the forward; the producer if none does */
   bool kept;             /* a backward pass reads it */
   bool pinned;           /* a recomputed call reads it, so nothing may be written over it */
-  bool has_gradient;     /* the loss depends on it */
+  bool trained;          /* it depends on parameters that are trained */
+  bool has_gradient;     /* its gradient is computed */
   bool recomputed;   /* set on the slot that owns the memory: not kept, but recomputed before its layer's backward */
   int32_t memory_of; /* slot whose memory it uses (in place), or itself */
   int32_t next_in_memory; /* slot that is written over it, or -1. From memory_of on this chain has all slots of that
@@ -109,6 +110,7 @@ typedef struct tri_op_list {
   const tri_op_parameter *parameters; /* [num_parameters], the family's, then LoRA factors; NULL: all are trained and
                                          wide, and the number of each is its index */
   int64_t num_parameters;
+  bool below_is_frozen; /* nothing is trained in the stages before this list's */
   tri_op_adapter adapter;
   void **blocks; /* attributes */
   int64_t num_blocks, blocks_room;

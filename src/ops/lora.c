@@ -94,7 +94,7 @@ static tri_status want_gradient(const tri_device_description *device, tri_matmul
 
 static tri_status op_factors_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const factors *at = call->attributes;
-  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+  for (int direction = 0; direction < tri_op_directions(call); direction++) {
     tri_matmul down = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
     down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
     TRI_TRY(tri_weight_memory(call, device, &down, (tri_direction)direction, out));
@@ -112,7 +112,7 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
 
 static tri_status op_factors_prepare(tri_run *run, const tri_op_call *call) {
   const factors *at = call->attributes;
-  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) {
+  for (int direction = 0; direction < tri_op_directions(call); direction++) {
     const tri_matmul product = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
     TRI_TRY(tri_weight_prepare(run, call, &product, (tri_direction)direction));
   }

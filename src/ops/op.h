@@ -198,6 +198,8 @@ struct tri_op_call {
   tri_dtype type;            /* of activations */
   bool sliced;               /* sequence parallelism: `rows` are this rank's slice of the micro-batch's */
   bool training;             /* a backward pass follows */
+  bool backward;             /* its outputs depend on parameters that are trained: a backward pass comes to it */
+  bool passes_back;          /* the gradient of an input is needed: backward_input runs, if there is one */
   bool generating;           /* after prefill come steps of one position for each sequence */
   bool expert;               /* works on rows of experts: it is behind `route` in its layer */
   bool weights_gathered;     /* ZeRO 3: parameters are gathered for each use, so they are not packed ahead */
@@ -210,9 +212,17 @@ static inline bool tri_op_is_frozen(const tri_op_call *call, int parameter) {
   return (call->frozen >> parameter & 1u) != 0;
 }
 
+/* Whether backward_input has anything to compute. */
+static inline bool tri_op_has_inputs(const tri_op_call *call) {
+  return call->op->backward_input != NULL && call->passes_back;
+}
+
+/* Directions of a product that the call makes: forward, and backward of the inputs. */
+static inline int tri_op_directions(const tri_op_call *call) { return tri_op_has_inputs(call) ? 2 : 1; }
+
 /* Whether backward_weight has anything to compute. */
 static inline bool tri_op_has_weights(const tri_op_call *call) {
-  if (call->op->backward_weight == NULL) return false;
+  if (call->op->backward_weight == NULL || !call->backward) return false;
   bool any = false, all_frozen = true;
   for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
     if (call->parameters[i] < 0) continue;
@@ -222,8 +232,12 @@ static inline bool tri_op_has_weights(const tri_op_call *call) {
   return !any || !all_frozen;
 }
 
-/* Whether a backward pass reads an input. */
+/* Whether a backward pass reads an input, or an output. */
+static inline bool tri_op_keeps_output(const tri_op_call *call, int output) {
+  return call->backward && (call->op->keeps_outputs >> output & 1u) != 0;
+}
 static inline bool tri_op_keeps_input(const tri_op_call *call, int input) {
+  if (!call->backward) return false;
   const unsigned kept = call->op->keeps_inputs & ~(tri_op_has_weights(call) ? 0u : call->op->only_for_weights);
   return (kept >> input & 1u) != 0;
 }
@@ -232,6 +246,7 @@ static inline bool tri_op_keeps_input(const tri_op_call *call, int input) {
 static inline void tri_op_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT && !tri_op_has_weights(call)) return;
+  if (pass == TRI_PASS_BACKWARD_INPUT && !tri_op_has_inputs(call)) return;
   call->op->cost(call, pass, out);
 }
 

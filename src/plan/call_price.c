@@ -109,7 +109,7 @@ static double between_s(tri_pricer *pricer, const tri_op_list *list, int64_t fro
   double sum = 0;
   for (int64_t c = from + 1; c < to; c++) {
     const tri_op_call *call = &list->calls[c];
-    const bool there = tri_pass_choose(pass, 1, call->op->backward_input != NULL, tri_op_has_weights(call)) > 0;
+    const bool there = tri_pass_choose(pass, 1, tri_op_has_inputs(call), tri_op_has_weights(call)) > 0;
     if (!there || (again && !tri_price_recomputes(pricer->system, pricer->layout, call))) continue;
     sum += price_pass(pricer, call, pass).compute_s;
   }

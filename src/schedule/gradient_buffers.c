@@ -52,7 +52,7 @@ static void visit(grouping *g, const tri_op_call *call) {
   bool free_above = above >= 0 && g->alive[above] == 0;
   for (int i = 0; i < TRI_OP_INPUTS; i++) {
     int32_t x = call->inputs[i];
-    if (x < 0 || call->op->backward_input == NULL || call->accumulate[i]) continue;
+    if (x < 0 || !tri_op_has_inputs(call) || call->accumulate[i]) continue;
     if ((call->op->no_gradients >> i & 1u) != 0) continue;
     bool share = false;
     if (call->op->passes_gradient) {

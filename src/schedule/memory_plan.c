@@ -78,7 +78,7 @@ static int64_t last_read(const planning *p, int64_t slot, tri_pass pass) {
   const tri_op_call *producer = &list->calls[list->slots[slot].producer];
   int64_t last = time_again(list, producer->index, pass, split);
   for (int i = 0; i < TRI_OP_OUTPUTS; i++) {
-    bool reads = producer->outputs[i] == slot && (producer->op->keeps_outputs >> i & 1u) != 0;
+    bool reads = producer->outputs[i] == slot && tri_op_keeps_output(producer, i);
     if (reads) last = time_of(list, producer->index, pass, split);
   }
   for (int64_t c = list->slots[slot].producer; c <= list->slots[slot].last_consumer; c++) {

@@ -76,6 +76,7 @@ static double scores_s(const tri_cluster *cluster, const tri_system *system, tri
   tri_op_list_set_shard(list, &shard);
   CHECK_OK(tri_op_embedding(list, 3 * 12 * 64, 100, 2048, 0, 0, -1, &x));
   CHECK_OK(tri_op_attention(list, heads, scores, 2048, x, &y));
+  CHECK_OK(tri_op_list_finish(list));
   *cost = (tri_cost){0};
   for (int64_t c = 0; c < list->num_calls; c++) {
     const tri_op_call *call = &list->calls[c];
