@@ -132,6 +132,13 @@ static void number_parameters(const tri_parameter_table *table, int32_t *number_
   }
 }
 
+static bool below_is_frozen(const tri_parameter_table *table, int64_t first_layer) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (!table->entries[i].frozen && table->entries[i].layer < first_layer) return false;
+  }
+  return true;
+}
+
 static tri_status set_parameters(const tri_model *model, const tri_parameter_table *table, tri_op_list *list) {
   const tri_adapter *from = &model->tuning.adapter;
   const tri_op_adapter adapter = {from->rank, from->rank > 0 ? tri_adapter_scale(from) : 0, from->dropout};
@@ -160,6 +167,7 @@ static tri_status look_at_parameters(const tri_model *model, const tri_list_requ
   if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   tri_status status = set_parameters(model, table, list);
+  list->below_is_frozen = below_is_frozen(table, request->layers.first);
   tri_parameter_table_destroy(table);
   return status;
 }

@@ -72,6 +72,9 @@ bool tri_trainable_can_quantise(const tri_parameter *entry);
 /* Marks frozen parameters, and inserts the factors into the table, which must not have been laid out yet. */
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table);
 
+/* *out: the lowest layer with a trained parameter (tri_parameter.layer: -1 is the embeddings'). */
+tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
+
 /* Checks `tuning` of a complete model: every pattern and target must match, the rank must not be above a target's
  * shape, and something must be trained. Messages begin with the run file's key. */
 tri_status tri_trainable_check(const tri_model *model);

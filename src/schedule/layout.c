@@ -372,6 +372,14 @@ tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *mode
   return layout->stage_layers == NULL ? TRI_OK : check_stage_layers(layout, model);
 }
 
+static tri_status find_first_trained(tri_layout *layout, const tri_model *model) {
+  int64_t lowest = -1, v = 0;
+  TRI_TRY(tri_trainable_lowest_layer(model, &lowest));
+  while (v + 1 < layout->pipeline * layout->virtual_stages && tri_layout_layers(layout, model, v).end <= lowest) v++;
+  layout->first_trained = v;
+  return TRI_OK;
+}
+
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks) {
   TRI_TRY(check_counts(layout, global_batch, ranks));
@@ -386,6 +394,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));
   TRI_TRY(check_rows(layout, sequence));
+  TRI_TRY(find_first_trained(layout, model));
   tri_schedule_shape shape = tri_schedule_shape_of(layout, tri_layout_micro_batches(layout, global_batch));
   return tri_schedule_of(layout->schedule)->check(&shape);
 }

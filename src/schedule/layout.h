@@ -47,6 +47,8 @@ typedef struct tri_layout {
   int64_t micro_batch_group;  /* interleaved schedule: consecutive micro-batches of one chunk; 0 is "auto" */
   tri_dtype reduce_precision; /* type of the gradients that data ranks exchange: TRI_FP32 (wide) or TRI_BF16 */
   int64_t bucket_bytes;       /* size of a bucket's gradients */
+  int64_t first_trained; /* set by tri_layout_resolve: the first virtual stage that trains anything; no gradient goes to
+                            those before it */
 } tri_layout;
 
 /* Replaces `auto` by values, and checks that the layout fits the model, the sequence length, the batch and the number

@@ -76,8 +76,8 @@ static bool is_backward(tri_turn_kind kind) {
   return false;
 }
 
-/* A forward's comes from the virtual stage before, a backward's from the one behind. The tag is that of the virtual
- * stage whose turn it is, and which way it goes. */
+/* A forward's comes from the virtual stage before, a backward's from the one behind; no gradient goes to stages below
+ * all that is trained. The tag is that of the virtual stage whose turn it is, and which way it goes. */
 bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_turn *turn, tri_stage_buffer_kind *kind,
                             tri_message *out) {
   int64_t stages = layout->pipeline * layout->virtual_stages, v = turn->chunk * layout->pipeline + stage;
@@ -87,7 +87,7 @@ bool tri_program_message_in(const tri_layout *layout, int64_t stage, const tri_t
     *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * v)};
     return true;
   }
-  if (!is_backward(turn->kind) || v == stages - 1) return false;
+  if (!is_backward(turn->kind) || v == stages - 1 || v < layout->first_trained) return false;
   *kind = TRI_STAGE_BUFFER_GRADIENT_IN;
   *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * v + 1)};
   return true;
@@ -102,7 +102,7 @@ bool tri_program_message_out(const tri_layout *layout, int64_t stage, const tri_
     *out = (tri_message){(int32_t)((v + 1) % layout->pipeline), (int32_t)(2 * (v + 1))};
     return true;
   }
-  if (!is_backward(turn->kind) || v == 0) return false;
+  if (!is_backward(turn->kind) || v <= layout->first_trained) return false;
   *kind = TRI_STAGE_BUFFER_GRADIENT_OUT;
   *out = (tri_message){(int32_t)((v - 1) % layout->pipeline), (int32_t)(2 * (v - 1) + 1)};
   return true;

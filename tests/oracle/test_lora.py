@@ -17,7 +17,7 @@ import models
 import numpy
 import pytest
 import torch
-from drawn import drawn
+from drawn import drawn, drawn_count
 from optimizer_runs import (GPT2, LLAMA, SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, states_of,
                             tensors_of, weights_of, windows_of, write_run)
 from parity import TRIREME, tool, trireme, words_of
@@ -672,6 +672,40 @@ def test_layouts_of_frozen(tmp_path, corpus, name, patterns):
     base = lora_base(start)
     for weight in matched(base, patterns):
         assert (tensors[weight] == base[weight]).all(), weight
+
+
+BELOW = [(2, dict(pipeline=2)), (2, dict(pipeline=2, virtual_stages=2, schedule="interleaved", micro_batch_group=2)), (2, dict(pipeline=2, schedule="zero-bubble", recompute="full")),
+         (4, dict(pipeline=4, schedule="gpipe")), (4, dict(pipeline=2, tensor=2, sequence_parallel=True, recompute="selective")), (4, dict(pipeline=2, data=2, zero=3)),
+         (2, dict(pipeline=2, virtual_stages=3, schedule="interleaved")), (2, dict(context=2, recompute="full"))]
+
+
+@freezing
+@needs_ranks
+@pytest.mark.parametrize("lowest", [1, 3, 5])
+def test_gradients_end_at_the_lowest_trained_layer(tmp_path, corpus, lowest):
+    """Stages below it, or of which only a part is above it, in each schedule; memory is what was planned."""
+    model = dict(WIDE["llama"], num_layers=6)
+    patterns = ["model.embed_tokens.*"] + [f"model.layers.{layer}.*" for layer in range(lowest)]
+    check_layouts(tmp_path, corpus, model, drawn_count(BELOW, 3, f"below {lowest}"), {}, freeze=patterns)
+
+
+@adapters
+@needs_ranks
+def test_factors_in_upper_layers(tmp_path, corpus):
+    check_layouts(tmp_path, corpus, dict(WIDE["llama"], num_layers=6), drawn_count(BELOW, 3, "factors"), {}, adapter=dict(rank=2, alpha=4, targets=["layers.3.self_attn.v_proj", "layers.4.mlp.down_proj"]))
+
+
+@freezing
+def test_frozen_layers_keep_no_activations(tmp_path, corpus):
+    """And their products backward have no price."""
+    model = dict(LLAMA, num_layers=8)
+    start, _ = start_from(tmp_path, model)
+    kept = []
+    for frozen in (0, 4, 7):
+        path = write_run(tmp_path, corpus, dict(steps=1), model=model, init=str(start), freeze=["model.embed_tokens.*"] + [f"model.layers.{layer}.*" for layer in range(frozen)])
+        plan = trireme("train", "--dry-run", path).stdout
+        kept.append(int(re.search(r"activations kept +(\d+) bytes", plan)[1]))
+    assert kept[0] > 1.7 * kept[1] and kept[1] > 2 * kept[2], kept
 
 
 # Of experts: rounds beyond the first, shared ones whose input others read too, ranks that hold some of them alone.
