@@ -204,7 +204,7 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   tri_status status = tri_peft_load(tri_checkpoint_path(merged->named), !use->unverified, peft);
   if (status == TRI_OK) {
     merged->rank = peft->adapter.rank;
-    merged->scale = peft->adapter.alpha / (double)peft->adapter.rank;
+    merged->scale = tri_adapter_scale(&peft->adapter);
     status = create_quantiser(&peft->adapter, &merged->quantiser);
   }
   if (status == TRI_OK) {

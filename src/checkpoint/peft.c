@@ -22,6 +22,7 @@
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
 TRI_CONFIG_WORDS(quantises, tri_quantise, TRI_QUANTISES)
+TRI_CONFIG_WORDS(scalings, tri_scaling, TRI_SCALINGS)
 
 const char *tri_peft_quantise_word(tri_quantise quantise) { return quantises_word(quantise); }
 
@@ -166,7 +167,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core", "modules_to_save",
       saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank, "rank_pattern", "revision",
       revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", 0);
+      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -217,6 +218,7 @@ static bool is_known(const char *key) {
                                       "runtime_config",
                                       "target_modules",
                                       "task_type",
+                                      "use_rslora",
                                       OBJECT};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(key, known[i]) == 0) return true;
@@ -300,6 +302,7 @@ static tri_status read_words(const tri_json_reader *from, const char *key, tri_t
 }
 
 static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
+  bool stabilised = false;
   if (tri_reader_get(from, "r") == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `r`, the rank", from->path);
   if (tri_reader_get(from, "lora_alpha") == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s has no `lora_alpha`, without which the factors' scale is not known", from->path);
@@ -308,6 +311,8 @@ static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
   if (out->rank > MOST_RANK) return tri_reader_wrong(from, "r", "a rank of at most 65536");
   TRI_TRY(tri_reader_positive(from, "lora_alpha", 0, &out->alpha));
   if (!(out->alpha >= 1e-6 && out->alpha <= 1e6)) return tri_reader_wrong(from, "lora_alpha", "from 1e-6 to 1e6");
+  TRI_TRY(tri_reader_bool(from, "use_rslora", false, &stabilised));
+  out->scaling = stabilised ? TRI_SCALING_RSLORA : TRI_SCALING_LORA;
   TRI_TRY(tri_reader_number(from, "lora_dropout", 0, &out->dropout));
   return out->dropout >= 0 && out->dropout < 1 ? TRI_OK : tri_reader_wrong(from, "lora_dropout", "from 0 to below 1");
 }
@@ -400,11 +405,17 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       "them equal",
                       folder, (long)from->rank, (long)adapter->rank);
   }
+  if (status == TRI_OK && from->scaling != adapter->scaling) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: the factors of %s are for the scale of %s and `adapter.scaling` is %s; make "
+                      "them equal",
+                      folder, scalings_word(from->scaling), scalings_word(adapter->scaling));
+  }
   if (status == TRI_OK && tri_adapter_scale(from) != tri_adapter_scale(adapter)) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
                       "make them equal",
-                      folder, from->alpha, tri_adapter_scale(adapter) * (double)adapter->rank);
+                      folder, from->alpha, adapter->alpha);
   }
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
     status = tri_fail(TRI_BAD_CONFIG,

@@ -134,6 +134,7 @@ static void print_adapter(const tri_peft *peft) {
   const tri_adapter *adapter = &peft->adapter;
   char text[TRI_BASE_SIGNATURE_TEXT_BYTES];
   printf("an adapter (LoRA) of rank %" PRId64 ", alpha %g", adapter->rank, adapter->alpha);
+  if (adapter->scaling == TRI_SCALING_RSLORA) printf(" over the root of the rank (rsLoRA)");
   if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
   print_words(", on ", &adapter->targets);
   print_words(", beside trained ", &adapter->train);

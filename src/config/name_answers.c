@@ -76,8 +76,8 @@ static const answer_row keys[] = {
      "programs "
      "that do: trireme plan --system megatron-core-offload-2025"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
-    {"dora use_dora rslora use_rslora",
-     "DoRA and rsLoRA are not supported; the nearest is adapter.rank with adapter.alpha"},
+    {"dora use_dora", "DoRA is not supported; the nearest is LoRA: adapter.rank with adapter.alpha"},
+    {"rslora use_rslora", "it is adapter.scaling: rslora"},
     {"completion_only_loss assistant_only_loss train_on_inputs train_on_responses_only",
      "which tokens count in the loss is the corpus' mask: trireme prepare --chat marks the answers "
      "(docs/finetuning.md)"},

@@ -28,7 +28,14 @@ bool tri_trainable_tells_layers(const tri_trainable *tuning) {
   return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
 }
 
-double tri_adapter_scale(const tri_adapter *adapter) { return adapter->alpha / (double)adapter->rank; }
+double tri_adapter_scale(const tri_adapter *adapter) {
+  const double rank = (double)adapter->rank;
+  switch (adapter->scaling) {
+    case TRI_SCALING_LORA: break;
+    case TRI_SCALING_RSLORA: return adapter->alpha / sqrt(rank);
+  }
+  return adapter->alpha / rank;
+}
 
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes) {
   size_t length = 0;

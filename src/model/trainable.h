@@ -39,9 +39,16 @@ typedef struct tri_trainable_words {
   X("nf4", TRI_QUANTISE_NF4) /* device/nf4.h */
 typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
 
+/* By what the factors' product is multiplied: alpha / rank, or alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023). */
+#define TRI_SCALINGS(X)                                                                                                \
+  X("lora", TRI_SCALING_LORA)                                                                                          \
+  X("rslora", TRI_SCALING_RSLORA)
+typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
+
 typedef struct tri_adapter {
   int64_t rank;                /* 0: no adapter */
   double alpha;                /* above 0 */
+  tri_scaling scaling;         /* of the factors' product, by alpha and rank */
   double dropout;              /* probability, of the factors' input */
   tri_quantise quantise;       /* of frozen matrices of layers */
   tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
@@ -63,7 +70,7 @@ bool tri_trainable_tells_layers(const tri_trainable *tuning);
 enum { TRI_TRAINABLE_TEXT_BYTES = TRI_TRAINABLE_WORDS * (TRI_TRAINABLE_WORD_BYTES + 2) };
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes);
 
-/* alpha / rank. */
+/* By what the factors' product is multiplied. */
 double tri_adapter_scale(const tri_adapter *adapter);
 
 /* Whether a parameter can be stored in 4 bits: a matrix of a layer's attention or feed-forward part, or of experts. */

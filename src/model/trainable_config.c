@@ -13,8 +13,9 @@ static const tri_config_key word_keys[] = {
 const tri_config_table tri_trainable_word_table = {
     .noun = "run file", .keys = word_keys, .num_keys = sizeof word_keys / sizeof *word_keys};
 
-#define QUANTISE_WORD(WORD, VALUE) {WORD, VALUE},
-const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(QUANTISE_WORD){NULL, 0}};
+#define WORD_ROW(WORD, VALUE) {WORD, VALUE},
+const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(WORD_ROW){NULL, 0}};
+const tri_config_word tri_scaling_words[] = {TRI_SCALINGS(WORD_ROW){NULL, 0}};
 
 void tri_adapter_finish(tri_adapter *adapter) {
   if (adapter->alpha == 0) adapter->alpha = adapter->rank > 0 ? 2.0 * (double)adapter->rank : 1;

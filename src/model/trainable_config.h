@@ -10,6 +10,8 @@ extern const tri_config_table tri_trainable_word_table;
 
 /* none, nf4. */
 extern const tri_config_word tri_quantise_words[];
+/* lora, rslora. */
+extern const tri_config_word tri_scaling_words[];
 
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
 #define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
@@ -34,6 +36,12 @@ extern const tri_config_word tri_quantise_words[];
        .range = {.low = 0, .high = 1e6, .open_low = true},                                                             \
        .derived = "twice the rank",                                                                                    \
        .help = "the factors' product is multiplied by alpha / rank"},                                                  \
+      {.name = "scaling",                                                                                              \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.scaling),                                                                       \
+       .words = tri_scaling_words,                                                                                     \
+       .fallback = "lora",                                                                                             \
+       .help = "rslora: the factors' product is multiplied by alpha / sqrt(rank) instead"},                            \
       {.name = "dropout",                                                                                              \
        .type = TRI_CONFIG_DOUBLE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.dropout),                                                                       \

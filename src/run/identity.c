@@ -202,15 +202,24 @@ static const char *describe_quantise(tri_quantise quantise) {
   return ", the base in nf4";
 }
 
+/* Factors trained with one scale are others with another. */
+static const char *describe_scaling(tri_scaling scaling) {
+  switch (scaling) {
+    case TRI_SCALING_LORA: return "";
+    case TRI_SCALING_RSLORA: break;
+  }
+  return " (rslora)";
+}
+
 static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES]) {
   char targets[TRI_TRAINABLE_TEXT_BYTES], train[TRI_TRAINABLE_TEXT_BYTES];
   out[0] = '\0';
   if (adapter->rank == 0) return;
   tri_trainable_describe(&adapter->targets, targets, sizeof targets);
   tri_trainable_describe(&adapter->train, train, sizeof train);
-  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
-           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
-           describe_quantise(adapter->quantise));
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
+           describe_scaling(adapter->scaling), targets[0] == '\0' ? "all-linear" : targets,
+           train[0] == '\0' ? "" : ", and ", train, describe_quantise(adapter->quantise));
 }
 
 /* What of the model is trained. */

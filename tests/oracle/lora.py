@@ -55,7 +55,8 @@ def drawn_factors(weights, adapter, seed=0, std=0.1):
 
 
 def scale_of(adapter):
-    return adapter.get("alpha", 2 * adapter["rank"]) / adapter["rank"]
+    rank = adapter["rank"]
+    return adapter.get("alpha", 2 * rank) / (rank**0.5 if adapter.get("scaling") == "rslora" else rank)
 
 
 def merged(weights, factors, scale):
@@ -101,7 +102,7 @@ def peft_config(model, adapter, **changes):
     """adapter_config.json as PEFT writes it, the keys that change what is computed or loaded."""
     return dict(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=None, inference_mode=True, r=adapter["rank"],
                      lora_alpha=adapter.get("alpha", 2 * adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
-                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=False, use_dora=False, modules_to_save=None,
+                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=adapter.get("scaling") == "rslora", use_dora=False, modules_to_save=None,
                      rank_pattern={}, alpha_pattern={}, layers_to_transform=None, layers_pattern=None, init_lora_weights=True), **changes)
 
 

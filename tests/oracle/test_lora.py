@@ -192,6 +192,7 @@ CASES = {
     "all, each by its name": ({}, dict(gpt2=["c_proj", "c_attn", "c_fc"], llama=["down_proj", "up_proj", "gate_proj", "o_proj", "v_proj", "k_proj", "q_proj"]),
                               dict(rank=2, alpha=5)),
     "k and out": (dict(clip=0, weight_decay=0.0, decay="cosine", warmup=4), dict(gpt2=["c_proj"], llama=["k_proj", "o_proj", "down_proj"]), dict(rank=5, alpha=1.5)),
+    "rslora": ({}, dict(gpt2=["c_proj", "c_attn"], llama=["q_proj", "k_proj", "down_proj"]), dict(rank=5, alpha=3, scaling="rslora")),
     "rank 1": (dict(matrices=dict(lr_scale=3.0, weight_decay_scale=2.0)), dict(gpt2=["c_fc"], llama=["gate_proj"]), dict(rank=1, alpha=0.25)),
 }
 OTHERS = {"lion": dict(name="lion", lr=1e-3), "sgd": dict(name="sgd", lr=0.3), "muon": dict(name="muon", lr=5e-3),
@@ -224,7 +225,8 @@ def check_config(config, model, adapter, weights):
     for key in ("peft_type", "task_type", "r", "lora_alpha", "fan_in_fan_out", "bias"):
         assert config[key] == plain_config[key], (key, config[key])
     assert config["lora_dropout"] == adapter.get("dropout", 0.0) and isinstance(config["base_model_name_or_path"], str)
-    for key in ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform"):
+    assert config["use_rslora"] == plain_config["use_rslora"]
+    for key in ("use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform"):
         assert not config.get(key), key
     shapes = {name: w.shape for name, w in weights.items()}
     assert lora.modules_of(shapes, config["target_modules"]) == lora.modules_of(shapes, adapter["targets"])
@@ -1009,6 +1011,9 @@ WRONG = {
     "alpha is a word": (dict(alpha="much"), ["alpha", "much"]),
     "all is dropped": (dict(dropout=1.0), ["dropout", "1"]),
     "dropped below": (dict(dropout=-0.1), ["dropout", "-0.1"]),
+    "a scaling": (dict(scaling="sqrt"), ["scaling", "sqrt", "lora, rslora"]),
+    "a scaling of no adapter": (dict(rank=0, scaling="rslora", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
+    "PEFT's key": (dict(use_rslora=True), ["use_rslora", r"adapter\.scaling: rslora"]),
     "a kind of bits": (dict(quantise="nf5"), ["quantise", "nf5", "nf4"]),
     "bits of no adapter": (dict(rank=0, quantise="nf4", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
     "trained beside": (dict(train=["no.such.*"]), ["train", r"no\.such\.\*", "match|no tensor"]),
@@ -1029,7 +1034,7 @@ def test_wrong_keys(tmp_path, corpus, start, what):
     skip_without(*(f"adapter.{key}" for key in changes if key in ("quantise", "train", "from")))
     adapter = {key: value for key, value in {**USUAL, **changes}.items() if value is not LEAVE}
     line = refused("train", write_run(tmp_path, corpus, dict(steps=1), init=str(start), adapter=adapter), said=said)
-    assert "is not a key" not in line or what == "a key", line
+    assert "is not a key" not in line or what in ("a key", "PEFT's key"), line
     assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 
@@ -1065,7 +1070,7 @@ def rename_one(factors):
 FOLDERS = {
     "another kind": (dict(peft_type="IA3"), None, ["peft_type", "IA3"]),
     "another rank": (dict(r=8), None, ["rank|`r`", "8", "4"]),
-    "rslora": (dict(use_rslora=True), None, ["rslora"]),
+    "rslora": (dict(use_rslora=True), None, ["rslora", r"adapter\.scaling", "lora"]),
     "dora": (dict(use_dora=True), None, ["dora"]),
     "ranks by pattern": (dict(rank_pattern={"q_proj": 2}), None, ["rank_pattern"]),
     "alphas by pattern": (dict(alpha_pattern={"q_proj": 2}), None, ["alpha_pattern"]),
@@ -1139,6 +1144,7 @@ def test_factors_of_another_base(tmp_path, corpus, start):
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, rank=3)), ["rank"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, alpha=9)), ["alpha|scale"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, targets=["q_proj"])), ["targets"]),
+    (dict(adapter=USUAL), dict(adapter=dict(USUAL, scaling="rslora")), ["adapter", "rslora"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, quantise="nf4")), ["adapter", "nf4"]), (dict(adapter=dict(USUAL, quantise="nf4")), dict(adapter=USUAL), ["adapter", "nf4"]),
     (dict(adapter=USUAL), {}, ["adapter"]), ({}, dict(adapter=USUAL), ["adapter"]),
     (dict(freeze=["model.norm.*"]), dict(freeze=["lm_head.*"]), ["freeze"]), (dict(freeze=["model.norm.*"]), {}, ["freeze"]), ({}, dict(freeze=["model.norm.*"]), ["freeze"]),

@@ -227,7 +227,7 @@ def test_signature(made, tmp_path):
 
 
 BAD_SETTINGS = {
-    "use_rslora": (dict(use_rslora=True), "use_rslora"), "use_dora": (dict(use_dora=True), "use_dora"),
+    "use_rslora": (dict(use_rslora=1), "use_rslora"), "use_dora": (dict(use_dora=True), "use_dora"),
     "rank_pattern": (dict(rank_pattern={"q_proj": 4}), "rank_pattern"), "bias": (dict(bias="lora_only"), "bias"),
     "alpha_pattern": (dict(alpha_pattern={"q_proj": 4}), "alpha_pattern"), "peft_type": (dict(peft_type="IA3"), "peft_type"),
     "task_type": (dict(task_type="SEQ_CLS"), "task_type"), "pissa": (dict(init_lora_weights="pissa"), "init_lora_weights"),

@@ -73,7 +73,7 @@ static void test_refused(void **state) {
       {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 1e-300}", TRI_BAD_FILE, "`lora_alpha`"},
       {GOOD ", \"lora_dropout\": 1}", TRI_BAD_FILE, "`lora_dropout`"},
       {GOOD ", \"bias\": \"all\"}", TRI_UNSUPPORTED, "`bias` is \"all\""},
-      {GOOD ", \"use_rslora\": true}", TRI_UNSUPPORTED, "`use_rslora`"},
+      {GOOD ", \"use_rslora\": \"yes\"}", TRI_BAD_FILE, "`use_rslora`"},
       {GOOD ", \"rank_pattern\": {\"q_proj\": 4}}", TRI_UNSUPPORTED, "`rank_pattern`"},
       {GOOD ", \"init_lora_weights\": \"pissa_niter_4\"}", TRI_UNSUPPORTED, "`init_lora_weights`"},
       {GOOD ", \"lora_magic\": 1}", TRI_UNSUPPORTED, "`lora_magic`"},
