@@ -143,6 +143,15 @@ static json_t *number_json(double value) {
   return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
+/* PEFT's words for what A began with. */
+static json_t *init_json(tri_adapter_init init) {
+  switch (init) {
+    case TRI_ADAPTER_KAIMING: break;
+    case TRI_ADAPTER_GAUSSIAN: return json_string("gaussian");
+  }
+  return json_true();
+}
+
 /* The revision of a base that is a name on the hub with one (base/hub.h); NULL for others. */
 static const char *revision_of(const tri_peft *peft) {
   const size_t length = tri_hub_name_length(peft->base);
@@ -158,16 +167,17 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
   const tri_adapter *adapter = &peft->adapter;
   const double alpha = adapter->alpha;
   return json_pack(
-      "{s:{}, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
+      "{s:{}, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:o, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
       "s:I, s:{}, s:s?, s:o, s:s, s:o, s:b, s:b}",
       "alpha_pattern", "auto_mapping", "base_model_name_or_path", base_json(peft), "bias", "none",
       "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
-      tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", 1, "layer_replication",
-      "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha), "lora_bias", 0,
-      "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core", "modules_to_save",
-      saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank, "rank_pattern", "revision",
-      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
+      tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", init_json(adapter->init),
+      "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha),
+      "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core",
+      "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank,
+      "rank_pattern", "revision", revision_of(peft), "target_modules",
+      targets_json(adapter, table, model->num_experts > 0), "task_type", "CAUSAL_LM", OBJECT, own_json(peft),
+      "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -250,10 +260,11 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
 }
 
 /* Some ways to begin change the base's weights too: the factors are of those then. */
-static tri_status check_init(const tri_json_reader *from) {
+static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
   const char *word = json_string_value(value);
+  if (word != NULL && strcmp(word, "gaussian") == 0) *out = TRI_ADAPTER_GAUSSIAN;
   if (value == NULL || json_is_boolean(value)) return TRI_OK;
   if (word != NULL && (strcmp(word, "gaussian") == 0 || strcmp(word, "eva") == 0 || strcmp(word, "orthogonal") == 0)) {
     return TRI_OK;
@@ -271,7 +282,6 @@ static tri_status check_keys(const tri_json_reader *from) {
   TRI_TRY(check_word(from, "peft_type", "LORA"));
   TRI_TRY(check_word(from, "task_type", "CAUSAL_LM"));
   TRI_TRY(check_word(from, "bias", "none"));
-  TRI_TRY(check_init(from));
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (!is_known(key) && !says_nothing(value)) return unsupported(from, key);
   }
@@ -351,6 +361,7 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   const char *base = NULL, *revision = NULL;
   bool given = false;
   TRI_TRY(check_keys(from));
+  TRI_TRY(read_init(from, &out->adapter.init));
   TRI_TRY(read_numbers(from, &out->adapter));
   TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
   TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */

@@ -108,13 +108,27 @@ static void split_like(const tri_parameter *matrix, int from, int dim, tri_param
   factor->split.dim = dim;
 }
 
+/* Kaiming's with a = sqrt(5), or the deviation 1 / rank. */
+static void begin_a(tri_adapter_init init, tri_parameter *factor) {
+  switch (init) {
+    case TRI_ADAPTER_KAIMING:
+      factor->init = TRI_INIT_UNIFORM;
+      factor->std = 1 / sqrt(3.0 * (double)factor->shape[1]);
+      return;
+    case TRI_ADAPTER_GAUSSIAN:
+      factor->init = TRI_INIT_NORMAL;
+      factor->std = 1 / (double)factor->shape[0];
+      return;
+  }
+}
+
 static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   const int in = matrix->in_out ? 0 : 1, out = 1 - in;
   tri_parameter factor = *matrix;
   factor.shape[0] = which == 0 ? adapter->rank : matrix->shape[out];
   factor.shape[1] = which == 0 ? matrix->shape[in] : adapter->rank;
-  factor.init = which == 0 ? TRI_INIT_UNIFORM : TRI_INIT_ZERO;
-  factor.std = 1 / sqrt(3.0 * (double)matrix->shape[in]); /* Kaiming's with a = sqrt(5), as torch.nn.Linear's */
+  factor.init = TRI_INIT_ZERO;
+  if (which == 0) begin_a(adapter->init, &factor);
   factor.in_out = factor.frozen = factor.joined = false;
   factor.stored = TRI_STORED_WIDE;
   factor.factor = true;

@@ -45,11 +45,18 @@ typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
   X("rslora", TRI_SCALING_RSLORA)
 typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
 
+/* What A begins with; B begins with zeros. */
+#define TRI_ADAPTER_INITS(X)                                                                                           \
+  X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as torch.nn.Linear */                                                \
+  X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */
+typedef enum tri_adapter_init { TRI_ADAPTER_KAIMING, TRI_ADAPTER_GAUSSIAN } tri_adapter_init;
+
 typedef struct tri_adapter {
   int64_t rank;                /* 0: no adapter */
   double alpha;                /* above 0 */
   tri_scaling scaling;         /* of the factors' product, by alpha and rank */
   double dropout;              /* probability, of the factors' input */
+  tri_adapter_init init;       /* of factors that are not read from a folder */
   tri_quantise quantise;       /* of frozen matrices of layers */
   tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
   tri_trainable_words train;   /* patterns of other parameters that are trained */

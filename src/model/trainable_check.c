@@ -116,7 +116,7 @@ static tri_status check_words(const tri_trainable *tuning) {
   const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: not given */
   const bool says_more = !tri_trainable_is_for_all(adapter) || adapter->train.count > 0 ||
                          tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0 ||
-                         adapter->scaling != TRI_SCALING_LORA;
+                         adapter->scaling != TRI_SCALING_LORA || adapter->init != TRI_ADAPTER_KAIMING;
   if (!tri_trainable_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }

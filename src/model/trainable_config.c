@@ -16,6 +16,7 @@ const tri_config_table tri_trainable_word_table = {
 #define WORD_ROW(WORD, VALUE) {WORD, VALUE},
 const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(WORD_ROW){NULL, 0}};
 const tri_config_word tri_scaling_words[] = {TRI_SCALINGS(WORD_ROW){NULL, 0}};
+const tri_config_word tri_adapter_init_words[] = {TRI_ADAPTER_INITS(WORD_ROW){NULL, 0}};
 
 void tri_adapter_finish(tri_adapter *adapter) {
   if (adapter->alpha == 0) adapter->alpha = adapter->rank > 0 ? 2.0 * (double)adapter->rank : 1;

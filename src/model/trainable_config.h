@@ -12,6 +12,8 @@ extern const tri_config_table tri_trainable_word_table;
 extern const tri_config_word tri_quantise_words[];
 /* lora, rslora. */
 extern const tri_config_word tri_scaling_words[];
+/* kaiming, gaussian. */
+extern const tri_config_word tri_adapter_init_words[];
 
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
 #define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
@@ -48,6 +50,12 @@ extern const tri_config_word tri_scaling_words[];
        .range = {.low = 0, .high = 1, .open_high = true},                                                              \
        .fallback = "0.0",                                                                                              \
        .help = "dropout probability of the factors' input"},                                                           \
+      {.name = "init",                                                                                                 \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.init),                                                                          \
+       .words = tri_adapter_init_words,                                                                                \
+       .fallback = "kaiming",                                                                                          \
+       .help = "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank"},         \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \

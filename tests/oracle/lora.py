@@ -103,7 +103,7 @@ def peft_config(model, adapter, **changes):
     return dict(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=None, inference_mode=True, r=adapter["rank"],
                      lora_alpha=adapter.get("alpha", 2 * adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
                      fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=adapter.get("scaling") == "rslora", use_dora=False, modules_to_save=None,
-                     rank_pattern={}, alpha_pattern={}, layers_to_transform=None, layers_pattern=None, init_lora_weights=True), **changes)
+                     rank_pattern={}, alpha_pattern={}, layers_to_transform=None, layers_pattern=None, init_lora_weights="gaussian" if adapter.get("init") == "gaussian" else True), **changes)
 
 
 def write_peft(folder, model, adapter, factors, **changes):

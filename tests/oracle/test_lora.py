@@ -225,7 +225,8 @@ def check_config(config, model, adapter, weights):
     for key in ("peft_type", "task_type", "r", "lora_alpha", "fan_in_fan_out", "bias"):
         assert config[key] == plain_config[key], (key, config[key])
     assert config["lora_dropout"] == adapter.get("dropout", 0.0) and isinstance(config["base_model_name_or_path"], str)
-    assert config["use_rslora"] == plain_config["use_rslora"]
+    for key in ("use_rslora", "init_lora_weights"):
+        assert config[key] == plain_config[key], (key, config[key])
     for key in ("use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform"):
         assert not config.get(key), key
     shapes = {name: w.shape for name, w in weights.items()}
@@ -330,6 +331,12 @@ def test_what_training_begins_with(tmp_path, corpus, name):
     for one, other in itertools.combinations(drawn_ones, 2):
         if drawn_ones[one].shape == drawn_ones[other].shape:
             assert (drawn_ones[one] != drawn_ones[other]).mean() > 0.99, (one, other)
+    gaussian = first_factors(tmp_path / "c", corpus, model, start, dict(adapter, rank=8, init="gaussian"), precision="fp64")
+    scaled = numpy.concatenate([8 * values.ravel() for key, values in gaussian.items() if key.endswith(lora.ENDS[0])])
+    assert all((values == 0).all() == key.endswith(lora.ENDS[1]) for key, values in gaussian.items())
+    assert abs(scaled.mean()) < 4 / numpy.sqrt(scaled.size) and abs(scaled.std() - 1) < 4 / numpy.sqrt(2 * scaled.size)
+    assert abs((scaled**4).mean() - 3) < 4 * numpy.sqrt(96 / scaled.size) and numpy.abs(scaled).max() > 3  # normal, not uniform
+    assert lora.read_peft(newest_of(tmp_path / "c/run"))[2]["init_lora_weights"] == "gaussian"
     (ids, labels), *_ = batches_of(tmp_path, corpus, model, 1)
     assert abs(lines_of(tmp_path / "a/run")[0]["loss"] / loss_at(model, arrays_of(weights), ids, labels) - 1) < 1e-12
 
@@ -1011,6 +1018,8 @@ WRONG = {
     "alpha is a word": (dict(alpha="much"), ["alpha", "much"]),
     "all is dropped": (dict(dropout=1.0), ["dropout", "1"]),
     "dropped below": (dict(dropout=-0.1), ["dropout", "-0.1"]),
+    "a beginning": (dict(init="normal"), ["init", "normal", "kaiming, gaussian"]),
+    "a beginning of no adapter": (dict(rank=0, init="gaussian", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
     "a scaling": (dict(scaling="sqrt"), ["scaling", "sqrt", "lora, rslora"]),
     "a scaling of no adapter": (dict(rank=0, scaling="rslora", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
     "PEFT's key": (dict(use_rslora=True), ["use_rslora", r"adapter\.scaling: rslora"]),
