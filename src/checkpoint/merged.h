@@ -11,8 +11,7 @@
 typedef struct tri_merged {
   tri_checkpoint *named; /* the named folder: weights, or an adapter */
   tri_checkpoint *base;  /* the adapter's base; NULL without an adapter */
-  int64_t rank;          /* of the adapter's factors */
-  double scale;          /* of their product (model/trainable.h) */
+  tri_adapter *adapter;  /* the factors' ranks and scales */
   tri_device *quantiser; /* quantises the base to 4 bits and back; NULL: the base is used as it is */
 } tri_merged;
 

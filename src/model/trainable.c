@@ -23,18 +23,38 @@ static bool tells_layers(const tri_trainable_words *words) {
   return false;
 }
 
+/* Of regular expressions a dot may be a digit. */
+static bool tell_layers(const tri_adapter_patterns *patterns) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    if (strpbrk(patterns->entries[i].pattern, "0123456789.?*+[\\{") != NULL) return true;
+  }
+  return false;
+}
+
 bool tri_trainable_tells_layers(const tri_trainable *tuning) {
   if (!tri_trainable_has_adapter(tuning)) return tells_layers(&tuning->freeze);
+  if (tell_layers(&tuning->adapter.rank_pattern) || tell_layers(&tuning->adapter.alpha_pattern)) return true;
   return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
 }
 
-double tri_adapter_scale(const tri_adapter *adapter) {
-  const double rank = (double)adapter->rank;
-  switch (adapter->scaling) {
+static double scale_of(tri_scaling scaling, double alpha, double rank) {
+  switch (scaling) {
     case TRI_SCALING_LORA: break;
-    case TRI_SCALING_RSLORA: return adapter->alpha / sqrt(rank);
+    case TRI_SCALING_RSLORA: return alpha / sqrt(rank);
   }
-  return adapter->alpha / rank;
+  return alpha / rank;
+}
+
+tri_adapter_pair tri_adapter_pair_of(const tri_adapter *adapter, const char *name) {
+  char module[TRI_PARAMETER_NAME_BYTES];
+  snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(name), name);
+  const int64_t of_rank = tri_trainable_pattern_of(&adapter->rank_pattern, module);
+  const int64_t of_alpha = tri_trainable_pattern_of(&adapter->alpha_pattern, module);
+  tri_adapter_pair out = {adapter->rank, adapter->alpha, 0, of_rank};
+  if (of_rank >= 0) out.rank = adapter->rank_pattern.entries[of_rank].rank;
+  if (of_alpha >= 0) out.alpha = adapter->alpha_pattern.entries[of_alpha].alpha;
+  out.scale = scale_of(adapter->scaling, out.alpha, (double)out.rank);
+  return out;
 }
 
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes) {
@@ -124,9 +144,11 @@ static void begin_a(tri_adapter_init init, tri_parameter *factor) {
 
 static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   const int in = matrix->in_out ? 0 : 1, out = 1 - in;
+  const tri_adapter_pair pair = tri_adapter_pair_of(adapter, matrix->name);
   tri_parameter factor = *matrix;
-  factor.shape[0] = which == 0 ? adapter->rank : matrix->shape[out];
-  factor.shape[1] = which == 0 ? matrix->shape[in] : adapter->rank;
+  factor.shape[0] = which == 0 ? pair.rank : matrix->shape[out];
+  factor.shape[1] = which == 0 ? matrix->shape[in] : pair.rank;
+  factor.scale = pair.scale;
   factor.init = TRI_INIT_ZERO;
   if (which == 0) begin_a(adapter->init, &factor);
   factor.in_out = factor.frozen = factor.joined = false;

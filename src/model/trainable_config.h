@@ -7,6 +7,8 @@
 
 /* The table of an entry of a list of patterns or targets; offsets into tri_trainable_word. */
 extern const tri_config_table tri_trainable_word_table;
+/* Of an entry of rank_pattern and of alpha_pattern; offsets into tri_adapter_pattern. */
+extern const tri_config_table tri_rank_pattern_table, tri_alpha_pattern_table;
 
 /* none, nf4. */
 extern const tri_config_word tri_quantise_words[];
@@ -25,6 +27,10 @@ extern const tri_config_word tri_adapter_init_words[];
     .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                     \
     .help = "frozen parameters, by patterns of tensor names: [\"model.embed_tokens.*\"]"                               \
   }
+#define TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER, TABLE, VALUE)                                                           \
+  .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.entries), .table = &(TABLE), .keyed = "pattern",            \
+  .plain = VALUE, .bytes = sizeof(tri_adapter_pattern), .count = offsetof(BASE, MEMBER.count),                         \
+  .range = {.low = 0, .high = TRI_ADAPTER_PATTERNS}, .derived = "none"
 #define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
   {.name = "rank",                                                                                                     \
    .type = TRI_CONFIG_INT,                                                                                             \
@@ -44,6 +50,14 @@ extern const tri_config_word tri_adapter_init_words[];
        .words = tri_scaling_words,                                                                                     \
        .fallback = "lora",                                                                                             \
        .help = "rslora: the factors' product is multiplied by alpha / sqrt(rank) instead"},                            \
+      {.name = "rank_pattern",                                                                                         \
+       TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.rank_pattern, tri_rank_pattern_table, "rank"),                            \
+       .help =                                                                                                         \
+           "other ranks of some targets, by regular expressions of the ends of their names, as PEFT has them: "        \
+           "{q_proj: 8}"},                                                                                             \
+      {.name = "alpha_pattern",                                                                                        \
+       TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.alpha_pattern, tri_alpha_pattern_table, "alpha"),                         \
+       .help = "other alphas of some targets, in the same way: {q_proj: 16}"},                                         \
       {.name = "dropout",                                                                                              \
        .type = TRI_CONFIG_DOUBLE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.dropout),                                                                       \

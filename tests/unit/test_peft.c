@@ -74,7 +74,11 @@ static void test_refused(void **state) {
       {GOOD ", \"lora_dropout\": 1}", TRI_BAD_FILE, "`lora_dropout`"},
       {GOOD ", \"bias\": \"all\"}", TRI_UNSUPPORTED, "`bias` is \"all\""},
       {GOOD ", \"use_rslora\": \"yes\"}", TRI_BAD_FILE, "`use_rslora`"},
-      {GOOD ", \"rank_pattern\": {\"q_proj\": 4}}", TRI_UNSUPPORTED, "`rank_pattern`"},
+      {GOOD ", \"rank_pattern\": {\"q_proj\": 0}}", TRI_BAD_FILE, "`rank_pattern` of q_proj"},
+      {GOOD ", \"rank_pattern\": {\"q_proj\": 4.5}}", TRI_BAD_FILE, "`rank_pattern` of q_proj"},
+      {GOOD ", \"rank_pattern\": {\"(q_proj\": 4}}", TRI_UNSUPPORTED, "`rank_pattern`: (q_proj"},
+      {GOOD ", \"rank_pattern\": [4]}", TRI_BAD_FILE, "`rank_pattern`"},
+      {GOOD ", \"alpha_pattern\": {\"q_proj\": \"4\"}}", TRI_BAD_FILE, "`alpha_pattern` of q_proj"},
       {GOOD ", \"init_lora_weights\": \"pissa_niter_4\"}", TRI_UNSUPPORTED, "`init_lora_weights`"},
       {GOOD ", \"lora_magic\": 1}", TRI_UNSUPPORTED, "`lora_magic`"},
       {GOOD ", \"target_modules\": [1]}", TRI_BAD_FILE, "`target_modules`"},
@@ -248,7 +252,7 @@ static void test_gemm_time(void **state) {
   const tri_checkpoint_request request = {
       .root = root, .weights = &tensor, .num_weights = 1, .model_config = CT_CONFIG, .state = {.step = 1}};
   CHECK_OK(tri_checkpoint_save(&request, path));
-  tri_merged merged = {.scale = 0.5};
+  tri_merged merged = {.named = NULL};
   CHECK_OK(tri_checkpoint_open(path, &merged.named));
   for (int i = 0; i < ROWS * RANK; i++) left[i] = i % 11 - 5;
   for (int i = 0; i < RANK * COLUMNS; i++) right[i] = i % 13 - 6;
