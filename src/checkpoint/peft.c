@@ -453,17 +453,25 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
 
 /* ---- beginning with one ------------------------------------------------------------------------------------------ */
 
+static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_pattern *wanted) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    const tri_adapter_pattern *entry = &patterns->entries[i];
+    if (strcmp(entry->pattern, wanted->pattern) == 0) {
+      return entry->rank == wanted->rank && entry->alpha == wanted->alpha;
+    }
+  }
+  return false;
+}
+
+/* In any order: PEFT sorts patterns when it saves them, so that the run's order is the one that is meant. */
 static tri_status check_same(const char *folder, const char *key, const tri_adapter_patterns *from,
                              const tri_adapter_patterns *own) {
   bool same = from->count == own->count;
-  for (int64_t i = 0; i < own->count && same; i++) {
-    const tri_adapter_pattern *a = &from->entries[i], *b = &own->entries[i];
-    same = strcmp(a->pattern, b->pattern) == 0 && a->rank == b->rank && a->alpha == b->alpha;
-  }
+  for (int64_t i = 0; i < own->count && same; i++) same = has_pattern(from, &own->entries[i]);
   if (same) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`adapter.from`: `%s` of %s/" TRI_FILE_ADAPTER_CONFIG
-                  " is another than `adapter.%s`; give the run the same patterns in the same order",
+                  " is another than `adapter.%s`; give the run the same patterns",
                   key, folder, key);
 }
 
