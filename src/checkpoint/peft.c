@@ -228,7 +228,6 @@ static bool is_known(const char *key) {
                                       "loftq_config",
                                       "lora_alpha",
                                       "lora_dropout",
-                                      "megatron_config",
                                       "megatron_core",
                                       "modules_to_save",
                                       "peft_type",
@@ -255,12 +254,43 @@ static bool says_nothing(const json_t *value) {
   return json_is_null(value) || json_is_false(value) || empty;
 }
 
+/* What a key of PEFT's that is refused is about. */
+static const char *meaning_of(const char *key) {
+  static const struct {
+    const char *key, *meaning;
+  } rows[] = {
+      {"alora_invocation_tokens", "activated LoRA, whose factors count from some token on"},
+      {"arrow_config", "routing between several adapters"},
+      {"bias", "biases that are trained beside factors"},
+      {"init_lora_weights", "a beginning that changes the base's weights too"},
+      {"kasa_config", "KaSA's singular values"},
+      {"layer_replication", "layers of the base that are repeated"},
+      {"lora_bias", "factors with biases"},
+      {"megatron_config", "factors beside Megatron-LM's parallel layers"},
+      {"monteclora_config", "MonteCLoRA's sampled factors"},
+      {"peft_type", "another kind of adapter than LORA"},
+      {"target_parameters", "factors of parameters, of experts for example, instead of modules"},
+      {"task_type", "another task than CAUSAL_LM"},
+      {"trainable_token_indices", "trained rows of the embedding"},
+      {"use_bdlora", "block-diagonal factors"},
+      {"use_dora", "DoRA, which trains magnitudes of rows too"},
+      {"use_qalora", "QA-LoRA, whose factors see groups of inputs"},
+      {"velora_config", "VeLoRA's compressed activations"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(key, rows[i].key) == 0) return rows[i].meaning;
+  }
+  return NULL;
+}
+
 static tri_status unsupported(const tri_json_reader *from, const char *key) {
+  const char *meaning = meaning_of(key);
   char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
-  tri_status status = tri_fail(TRI_UNSUPPORTED,
-                               "%s: `%.60s` is %.100s, which is not known here; plain LoRA is: merge this adapter with "
-                               "PEFT's merge_and_unload and use the resulting model",
-                               from->path, key, text == NULL ? "?" : text);
+  tri_status status =
+      tri_fail(TRI_UNSUPPORTED,
+               "%s: `%.60s` is %.100s%s%s, which is not known here; plain LoRA is: merge this adapter "
+               "with PEFT's merge_and_unload and use the resulting model",
+               from->path, key, text == NULL ? "?" : text, meaning == NULL ? "" : ": ", meaning == NULL ? "" : meaning);
   free(text);
   return status;
 }
