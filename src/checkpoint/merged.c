@@ -203,8 +203,10 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
   tri_status status = tri_peft_load(tri_checkpoint_path(merged->named), !use->unverified, peft);
   if (status == TRI_OK) {
-    merged->rank = peft->adapter.rank;
-    merged->scale = peft->adapter.alpha / (double)peft->adapter.rank;
+    status = tri_alloc("an adapter's description", 1, sizeof *merged->adapter, &merged->adapter);
+  }
+  if (status == TRI_OK) {
+    *merged->adapter = peft->adapter;
     status = create_quantiser(&peft->adapter, &merged->quantiser);
   }
   if (status == TRI_OK) {
@@ -241,6 +243,7 @@ tri_status tri_merged_open(const char *given, const char *base, const tri_checkp
 
 void tri_merged_close(tri_merged *merged) {
   tri_device_destroy(merged->quantiser);
+  tri_free(merged->adapter);
   tri_checkpoint_close(merged->base);
   tri_checkpoint_close(merged->named);
   *merged = (tri_merged){.named = NULL};
@@ -276,14 +279,15 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
 }
 
 /* Before there is memory for what adapter_config.json says. */
-static tri_status check_rank(const tri_merged *merged, const char *name) {
+static tri_status check_rank(const tri_merged *merged, const char *name, const tri_adapter_pair *pair) {
   const tri_checkpoint_entry entry =
       tri_checkpoint_get_entry(merged->named, tri_checkpoint_index_of(merged->named, name));
   char shape[TRI_SAFETENSORS_SHAPE_BYTES];
-  if (entry.tensor->num_dims == 2 && entry.tensor->shape[0] == merged->rank) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the rank `r` of " TRI_FILE_ADAPTER_CONFIG " is %ld",
+  if (entry.tensor->num_dims == 2 && entry.tensor->shape[0] == pair->rank) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the rank `%s` of " TRI_FILE_ADAPTER_CONFIG " is %ld",
                   entry.file, entry.tensor->name,
-                  tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape), (long)merged->rank);
+                  tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape),
+                  pair->rank_from < 0 ? "r" : "rank_pattern", (long)pair->rank);
 }
 
 static tri_status merged_read_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
@@ -291,11 +295,13 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   if (!factor_name(tensor->name, 'A', a) || !factor_name(tensor->name, 'B', b)) return TRI_OK;
   if (!tri_checkpoint_has(merged->named, a)) return TRI_OK;
   const int in = tensor->in_out ? 0 : 1;
-  const int64_t rank = merged->rank;
-  TRI_TRY(check_rank(merged, a));
+  const tri_adapter_pair pair = tri_adapter_pair_of(merged->adapter, tensor->name);
+  const int64_t rank = pair.rank;
+  TRI_TRY(check_rank(merged, a, &pair));
   const int64_t shape_a[2] = {rank, tensor->shape[in]}, shape_b[2] = {tensor->shape[1 - in], rank};
   double **of_a = tensor->in_out ? &out->left : &out->right, **of_b = tensor->in_out ? &out->right : &out->left;
   out->rank = rank;
+  out->scale = pair.scale;
   TRI_TRY(read_factor(merged, a, shape_a, tensor->in_out, of_a));
   return read_factor(merged, b, shape_b, tensor->in_out, of_b);
 }
@@ -322,7 +328,7 @@ static tri_status read_quantised(const tri_merged *merged, const tri_parameter *
 
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
   tri_status status = TRI_OK;
-  *out = (tri_low_rank){.scale = merged->scale, .columns = tensor->shape[1]};
+  *out = (tri_low_rank){.columns = tensor->shape[1]};
   if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
   if (merged->quantiser != NULL && tri_trainable_can_quantise(tensor)) status = read_quantised(merged, tensor, out);
   if (status == TRI_OK) status = merged_read_factors(merged, tensor, out);

@@ -1,5 +1,5 @@
 /* A model's weights as they are used: those of a checkpoint, or those of an adapter's base with the products of the
- * LoRA factors added, W + alpha / rank B A. Sums are made in fp64 and rounded once, to the requested type. If the
+ * LoRA factors added, W + scale B A. Sums are made in fp64 and rounded once, to the requested type. If the
  * adapter was trained on a base in 4 bits, W is the dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
@@ -11,8 +11,7 @@
 typedef struct tri_merged {
   tri_checkpoint *named; /* the named folder: weights, or an adapter */
   tri_checkpoint *base;  /* the adapter's base; NULL without an adapter */
-  int64_t rank;          /* of the adapter's factors */
-  double scale;          /* alpha / rank */
+  tri_adapter *adapter;  /* the factors' ranks and scales */
   tri_device *quantiser; /* quantises the base to 4 bits and back; NULL: the base is used as it is */
 } tri_merged;
 

@@ -4,6 +4,7 @@
 #include "base/hub.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/state.h"
@@ -22,6 +23,7 @@
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
 TRI_CONFIG_WORDS(quantises, tri_quantise, TRI_QUANTISES)
+TRI_CONFIG_WORDS(scalings, tri_scaling, TRI_SCALINGS)
 
 const char *tri_peft_quantise_word(tri_quantise quantise) { return quantises_word(quantise); }
 
@@ -142,6 +144,25 @@ static json_t *number_json(double value) {
   return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value) : json_real(value);
 }
 
+/* PEFT's words for what A began with. */
+static json_t *init_json(tri_adapter_init init) {
+  switch (init) {
+    case TRI_ADAPTER_KAIMING: break;
+    case TRI_ADAPTER_GAUSSIAN: return json_string("gaussian");
+  }
+  return json_true();
+}
+
+/* In their order: the first that matches counts. */
+static json_t *patterns_json(const tri_adapter_patterns *patterns, bool alphas) {
+  json_t *out = json_object();
+  for (int64_t i = 0; i < patterns->count; i++) {
+    const tri_adapter_pattern *entry = &patterns->entries[i];
+    json_object_set_new(out, entry->pattern, alphas ? number_json(entry->alpha) : json_integer(entry->rank));
+  }
+  return out;
+}
+
 /* The revision of a base that is a name on the hub with one (base/hub.h); NULL for others. */
 static const char *revision_of(const tri_peft *peft) {
   const size_t length = tri_hub_name_length(peft->base);
@@ -157,16 +178,17 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
   const tri_adapter *adapter = &peft->adapter;
   const double alpha = adapter->alpha;
   return json_pack(
-      "{s:{}, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:b, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
-      "s:I, s:{}, s:s?, s:o, s:s, s:o, s:b, s:b}",
-      "alpha_pattern", "auto_mapping", "base_model_name_or_path", base_json(peft), "bias", "none",
-      "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
-      tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", 1, "layer_replication",
-      "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha), "lora_bias", 0,
-      "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core", "modules_to_save",
-      saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank, "rank_pattern", "revision",
+      "{s:o, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:o, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
+      "s:I, s:o, s:s?, s:o, s:s, s:o, s:b, s:b}",
+      "alpha_pattern", patterns_json(&adapter->alpha_pattern, true), "auto_mapping", "base_model_name_or_path",
+      base_json(peft), "bias", "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules",
+      "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights",
+      init_json(adapter->init), "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config",
+      "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
+      "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
+      (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
       revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", 0);
+      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -190,7 +212,8 @@ tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **o
 
 /* Keys that are read, or of no matter once there are factors. All others must say nothing. */
 static bool is_known(const char *key) {
-  static const char *const known[] = {"auto_mapping",
+  static const char *const known[] = {"alpha_pattern",
+                                      "auto_mapping",
                                       "base_model_name_or_path",
                                       "bias",
                                       "corda_config",
@@ -205,18 +228,19 @@ static bool is_known(const char *key) {
                                       "loftq_config",
                                       "lora_alpha",
                                       "lora_dropout",
-                                      "megatron_config",
                                       "megatron_core",
                                       "modules_to_save",
                                       "peft_type",
                                       "peft_version",
                                       "qalora_group_size",
+                                      "rank_pattern",
                                       "revision",
                                       "r",
                                       "revision",
                                       "runtime_config",
                                       "target_modules",
                                       "task_type",
+                                      "use_rslora",
                                       OBJECT};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (strcmp(key, known[i]) == 0) return true;
@@ -230,12 +254,43 @@ static bool says_nothing(const json_t *value) {
   return json_is_null(value) || json_is_false(value) || empty;
 }
 
+/* What a key of PEFT's that is refused is about. */
+static const char *meaning_of(const char *key) {
+  static const struct {
+    const char *key, *meaning;
+  } rows[] = {
+      {"alora_invocation_tokens", "activated LoRA, whose factors count from some token on"},
+      {"arrow_config", "routing between several adapters"},
+      {"bias", "biases that are trained beside factors"},
+      {"init_lora_weights", "a beginning that changes the base's weights too"},
+      {"kasa_config", "KaSA's singular values"},
+      {"layer_replication", "layers of the base that are repeated"},
+      {"lora_bias", "factors with biases"},
+      {"megatron_config", "factors beside Megatron-LM's parallel layers"},
+      {"monteclora_config", "MonteCLoRA's sampled factors"},
+      {"peft_type", "another kind of adapter than LORA"},
+      {"target_parameters", "factors of parameters, of experts for example, instead of modules"},
+      {"task_type", "another task than CAUSAL_LM"},
+      {"trainable_token_indices", "trained rows of the embedding"},
+      {"use_bdlora", "block-diagonal factors"},
+      {"use_dora", "DoRA, which trains magnitudes of rows too"},
+      {"use_qalora", "QA-LoRA, whose factors see groups of inputs"},
+      {"velora_config", "VeLoRA's compressed activations"},
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    if (strcmp(key, rows[i].key) == 0) return rows[i].meaning;
+  }
+  return NULL;
+}
+
 static tri_status unsupported(const tri_json_reader *from, const char *key) {
+  const char *meaning = meaning_of(key);
   char *text = json_dumps(json_object_get(from->object, key), JSON_ENCODE_ANY | JSON_COMPACT);
-  tri_status status = tri_fail(TRI_UNSUPPORTED,
-                               "%s: `%.60s` is %.100s, which is not known here; plain LoRA is: merge this adapter with "
-                               "PEFT's merge_and_unload and use the resulting model",
-                               from->path, key, text == NULL ? "?" : text);
+  tri_status status =
+      tri_fail(TRI_UNSUPPORTED,
+               "%s: `%.60s` is %.100s%s%s, which is not known here; plain LoRA is: merge this adapter "
+               "with PEFT's merge_and_unload and use the resulting model",
+               from->path, key, text == NULL ? "?" : text, meaning == NULL ? "" : ": ", meaning == NULL ? "" : meaning);
   free(text);
   return status;
 }
@@ -248,10 +303,11 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
 }
 
 /* Some ways to begin change the base's weights too: the factors are of those then. */
-static tri_status check_init(const tri_json_reader *from) {
+static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
   const char *word = json_string_value(value);
+  if (word != NULL && strcmp(word, "gaussian") == 0) *out = TRI_ADAPTER_GAUSSIAN;
   if (value == NULL || json_is_boolean(value)) return TRI_OK;
   if (word != NULL && (strcmp(word, "gaussian") == 0 || strcmp(word, "eva") == 0 || strcmp(word, "orthogonal") == 0)) {
     return TRI_OK;
@@ -269,7 +325,6 @@ static tri_status check_keys(const tri_json_reader *from) {
   TRI_TRY(check_word(from, "peft_type", "LORA"));
   TRI_TRY(check_word(from, "task_type", "CAUSAL_LM"));
   TRI_TRY(check_word(from, "bias", "none"));
-  TRI_TRY(check_init(from));
   json_object_foreach((json_t *)(uintptr_t)from->object, key, value) {
     if (!is_known(key) && !says_nothing(value)) return unsupported(from, key);
   }
@@ -299,7 +354,49 @@ static tri_status read_words(const tri_json_reader *from, const char *key, tri_t
   return TRI_OK;
 }
 
+static tri_status read_pattern(const tri_json_reader *from, const char *key, const char *pattern, const json_t *value,
+                               tri_adapter_patterns *out) {
+  const double number = json_number_value(value);
+  const bool is_rank = strcmp(key, "rank_pattern") == 0;
+  if (out->count == TRI_ADAPTER_PATTERNS) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s` has more than %d patterns, which is the most that is read; write fewer with regular "
+                    "expressions, or merge this adapter with PEFT's merge_and_unload and use the resulting model",
+                    from->path, key, TRI_ADAPTER_PATTERNS);
+  }
+  if (strlen(pattern) >= TRI_TRAINABLE_WORD_BYTES || !tri_python_pattern_is_known(pattern)) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%s`: %.100s is not a regular expression that is read here, which are names, \\., \\d, sets, "
+                    "groups, | and repeats such as .* in at most %d bytes; write it so, or merge this adapter with "
+                    "PEFT's merge_and_unload and use the resulting model",
+                    from->path, key, pattern, TRI_TRAINABLE_WORD_BYTES - 1);
+  }
+  if (is_rank && !(json_is_integer(value) && number >= 1 && number <= MOST_RANK)) {
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` of %.100s must be a rank from 1 to 65536", from->path, key, pattern);
+  }
+  if (!is_rank && !(json_is_number(value) && number >= 1e-6 && number <= 1e6)) {
+    return tri_fail(TRI_BAD_FILE, "%s: `%s` of %.100s must be a number from 1e-6 to 1e6", from->path, key, pattern);
+  }
+  tri_adapter_pattern *entry = &out->entries[out->count++];
+  snprintf(entry->pattern, sizeof entry->pattern, "%s", pattern);
+  if (is_rank) entry->rank = (int64_t)number;
+  if (!is_rank) entry->alpha = number;
+  return TRI_OK;
+}
+
+static tri_status read_patterns(const tri_json_reader *from, const char *key, tri_adapter_patterns *out) {
+  const json_t *value = tri_reader_get(from, key);
+  const char *pattern = NULL;
+  json_t *one = NULL;
+  out->count = 0;
+  if (value == NULL) return TRI_OK;
+  if (!json_is_object(value)) return tri_reader_wrong(from, key, "an object of patterns");
+  json_object_foreach((json_t *)(uintptr_t)value, pattern, one) { TRI_TRY(read_pattern(from, key, pattern, one, out)); }
+  return TRI_OK;
+}
+
 static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
+  bool stabilised = false;
   if (tri_reader_get(from, "r") == NULL) return tri_fail(TRI_BAD_FILE, "%s has no `r`, the rank", from->path);
   if (tri_reader_get(from, "lora_alpha") == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s has no `lora_alpha`, without which the factors' scale is not known", from->path);
@@ -308,6 +405,8 @@ static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
   if (out->rank > MOST_RANK) return tri_reader_wrong(from, "r", "a rank of at most 65536");
   TRI_TRY(tri_reader_positive(from, "lora_alpha", 0, &out->alpha));
   if (!(out->alpha >= 1e-6 && out->alpha <= 1e6)) return tri_reader_wrong(from, "lora_alpha", "from 1e-6 to 1e6");
+  TRI_TRY(tri_reader_bool(from, "use_rslora", false, &stabilised));
+  out->scaling = stabilised ? TRI_SCALING_RSLORA : TRI_SCALING_LORA;
   TRI_TRY(tri_reader_number(from, "lora_dropout", 0, &out->dropout));
   return out->dropout >= 0 && out->dropout < 1 ? TRI_OK : tri_reader_wrong(from, "lora_dropout", "from 0 to below 1");
 }
@@ -346,7 +445,10 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   const char *base = NULL, *revision = NULL;
   bool given = false;
   TRI_TRY(check_keys(from));
+  TRI_TRY(read_init(from, &out->adapter.init));
   TRI_TRY(read_numbers(from, &out->adapter));
+  TRI_TRY(read_patterns(from, "rank_pattern", &out->adapter.rank_pattern));
+  TRI_TRY(read_patterns(from, "alpha_pattern", &out->adapter.alpha_pattern));
   TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
   TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */
   TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
@@ -381,6 +483,28 @@ tri_status tri_peft_load(const char *folder, bool verify, tri_peft *out) {
 
 /* ---- beginning with one ------------------------------------------------------------------------------------------ */
 
+static bool has_pattern(const tri_adapter_patterns *patterns, const tri_adapter_pattern *wanted) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    const tri_adapter_pattern *entry = &patterns->entries[i];
+    if (strcmp(entry->pattern, wanted->pattern) == 0) {
+      return entry->rank == wanted->rank && entry->alpha == wanted->alpha;
+    }
+  }
+  return false;
+}
+
+/* In any order: PEFT sorts patterns when it saves them, so that the run's order is the one that is meant. */
+static tri_status check_same(const char *folder, const char *key, const tri_adapter_patterns *from,
+                             const tri_adapter_patterns *own) {
+  bool same = from->count == own->count;
+  for (int64_t i = 0; i < own->count && same; i++) same = has_pattern(from, &own->entries[i]);
+  if (same) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`adapter.from`: `%s` of %s/" TRI_FILE_ADAPTER_CONFIG
+                  " is another than `adapter.%s`; give the run the same patterns",
+                  key, folder, key);
+}
+
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
   tri_peft *peft = NULL;
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
@@ -400,12 +524,20 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       "them equal",
                       folder, (long)from->rank, (long)adapter->rank);
   }
-  if (status == TRI_OK && tri_adapter_scale(from) != tri_adapter_scale(adapter)) {
+  if (status == TRI_OK && from->scaling != adapter->scaling) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: the factors of %s are for the scale of %s and `adapter.scaling` is %s; make "
+                      "them equal",
+                      folder, scalings_word(from->scaling), scalings_word(adapter->scaling));
+  }
+  if (status == TRI_OK && from->alpha != adapter->alpha) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
                       "make them equal",
-                      folder, from->alpha, tri_adapter_scale(adapter) * (double)adapter->rank);
+                      folder, from->alpha, adapter->alpha);
   }
+  if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
+  if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: %s is an adapter of another base than `init` names: of one with "

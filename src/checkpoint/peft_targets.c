@@ -1,78 +1,16 @@
 #include "checkpoint/peft_targets.h"
 
 #include "base/json_reader.h"
+#include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/peft.h"
 #include "model/trainable.h"
 
-#include <ctype.h>
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_LIMIT_BYTES = 1 << 24, PATTERN_BYTES = 4096 };
-
-/* ---- patterns -----------------------------------------------------------------------------------------------------
- *
- * A string in the place of a list is a pattern of Python's that must match a whole name. Which names match does not
- * depend on how greedy a part is, so that POSIX's patterns do as well, but for what they have no word for. */
-
-static bool append_posix_text(char *out, size_t *used, const char *text) {
-  const size_t length = strlen(text);
-  if (*used + length + 1 > PATTERN_BYTES) return false;
-  memcpy(out + *used, text, length + 1);
-  *used += length;
-  return true;
-}
-
-/* The next part of a pattern in POSIX's words; how many characters it took, or 0. */
-static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
-  snprintf(out, 8, "%c", *at);
-  if (*at == '\\' && at[1] == 'd') {
-    snprintf(out, 8, "%s", in_brackets ? "0-9" : "[0-9]");
-    return 2;
-  }
-  if (*at == '\\' && !in_brackets && ispunct((unsigned char)at[1])) {
-    snprintf(out, 8, "\\%c", at[1]);
-    return 2;
-  }
-  if (strncmp(at, "\\w", 2) == 0 && !in_brackets) {
-    snprintf(out, 8, "\\w");
-    return 2;
-  }
-  if (*at == '\\' || (*at == '[' && in_brackets)) return 0;
-  if (in_brackets || *at != '(' || at[1] != '?') return 1;
-  return at[2] == ':' ? 3 : 0;
-}
-
-static bool translate(const char *pattern, char out[PATTERN_BYTES]) {
-  bool in_brackets = false;
-  size_t used = 0;
-  if (!append_posix_text(out, &used, "^(")) return false;
-  for (const char *at = pattern; *at != '\0';) {
-    char part[8];
-    const size_t taken = translate_part(at, in_brackets, part);
-    if (taken == 0 || !append_posix_text(out, &used, part)) return false;
-    if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
-    const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
-    at += taken;
-    if (repeats && *at == '+') return false;
-    if (repeats && *at == '?') at++;
-  }
-  return append_posix_text(out, &used, ")$");
-}
-
-/* `otherwise` where it is not known. */
-static bool matches(const char *pattern, const char *module, bool otherwise) {
-  char translated[PATTERN_BYTES];
-  regex_t compiled;
-  if (!translate(pattern, translated) || regcomp(&compiled, translated, REG_EXTENDED | REG_NOSUB) != 0)
-    return otherwise;
-  const bool found = regexec(&compiled, module, 0, NULL, 0) == 0;
-  regfree(&compiled);
-  return found;
-}
+enum { CONFIG_LIMIT_BYTES = 1 << 24 };
 
 /* ---- what the keys say --------------------------------------------------------------------------------------------
  */
@@ -91,7 +29,7 @@ static bool is_named(const json_t *value, const char *module, bool otherwise, bo
   bool found = false;
   size_t i = 0;
   *whole = pattern != NULL;
-  if (pattern != NULL) return matches(pattern, module, otherwise);
+  if (pattern != NULL) return tri_python_pattern_matches(pattern, module, otherwise);
   json_array_foreach(value, i, entry) {
     const char *word = json_string_value(entry);
     if (word == NULL || !ends_in(module, word)) continue;

@@ -134,6 +134,14 @@ static void print_adapter(const tri_peft *peft) {
   const tri_adapter *adapter = &peft->adapter;
   char text[TRI_BASE_SIGNATURE_TEXT_BYTES];
   printf("an adapter (LoRA) of rank %" PRId64 ", alpha %g", adapter->rank, adapter->alpha);
+  if (adapter->scaling == TRI_SCALING_RSLORA) printf(" over the root of the rank (rsLoRA)");
+  for (int64_t i = 0; i < adapter->rank_pattern.count; i++) {
+    const tri_adapter_pattern *entry = &adapter->rank_pattern.entries[i];
+    printf(", rank %" PRId64 " at %s", entry->rank, entry->pattern);
+  }
+  for (int64_t i = 0; i < adapter->alpha_pattern.count; i++) {
+    printf(", alpha %g at %s", adapter->alpha_pattern.entries[i].alpha, adapter->alpha_pattern.entries[i].pattern);
+  }
   if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
   print_words(", on ", &adapter->targets);
   print_words(", beside trained ", &adapter->train);

@@ -51,7 +51,7 @@ static void collect(const tri_config_table *table, const char *path, key_list *l
     join(full, path, key->name);
     memcpy(list->paths[list->count], full, sizeof full);
     list->names[list->count++] = key->name;
-    if (key->table != NULL) collect(key->table, full, list);
+    if (key->table != NULL && key->keyed == NULL) collect(key->table, full, list);
   }
 }
 
@@ -305,12 +305,38 @@ static tri_status read_parts(const tri_config_key *key, tri_yaml_tree *tree, con
   return TRI_OK;
 }
 
+/* {a: 1, b: 2}, an entry of each pair. */
+static tri_status read_keyed(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *node, const char *path,
+                             char *values) {
+  char subject[SUBJECT_BYTES], inner[MAX_PATH];
+  int64_t *count = (int64_t *)(void *)(values + key->count);
+  join(inner, path, key->name);
+  if (tri_yaml_is_null(node)) return TRI_OK;
+  if (node->kind != TRI_YAML_MAPPING) return tri_config_value_wrong(key, node, subject_of(subject, path, key->name));
+  for (tri_yaml *pair = node->first; pair != NULL; pair = pair->next) {
+    tri_yaml *name = NULL;
+    if ((double)*count >= key->range.high) {
+      return tri_yaml_fail(pair, subject_of(subject, path, key->name), " has more than %.0f entries", key->range.high);
+    }
+    char *entry = values + key->offset + (size_t)(*count)++ * key->bytes;
+    TRI_TRY(tri_yaml_make(tree, pair, pair->key, &name));
+    subject_of(subject, inner, pair->key);
+    for (size_t i = 0; i < key->table->num_keys; i++) {
+      const tri_config_key *part = &key->table->keys[i];
+      const tri_yaml *from = strcmp(part->name, key->keyed) == 0 ? name : pair;
+      TRI_TRY(tri_config_value_read(part, from, subject, entry + part->offset));
+    }
+  }
+  return TRI_OK;
+}
+
 static tri_status read_list(const tri_config_key *key, tri_yaml_tree *tree, tri_yaml *node, const char *path,
                             char *values) {
   char subject[SUBJECT_BYTES];
   int64_t *count = (int64_t *)(void *)(values + key->count);
   *count = 0;
   if (node == NULL) return TRI_OK;
+  if (key->keyed != NULL) return read_keyed(key, tree, node, path, values);
   subject_of(subject, path, key->name);
   const bool plain = key->plain != NULL && node->kind == TRI_YAML_SCALAR;
   if (plain && key->commas && strchr(node->text, ',') != NULL) return read_parts(key, tree, node, path, values);

@@ -101,6 +101,10 @@ typedef struct tri_config_key {
    * their defaults; NULL: a text is not valid there. A list that can be written so is printed so. */
   const char *plain;
 
+  /* LIST: written as a mapping, not as a list: each of its keys is the value of this key of an entry, and the value
+   * there that of `plain`; the table has these two keys alone. NULL: a list. */
+  const char *keyed;
+
   /* SECTION: makes the mapping that a name in the place of a mapping stands for; NULL: a name is not valid there. */
   tri_status (*expand)(tri_yaml_tree *tree, const tri_yaml *name, tri_yaml **out_mapping);
 

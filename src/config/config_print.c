@@ -133,11 +133,22 @@ char *tri_config_value_text(const tri_config_key *key, const void *at, char *buf
   return buffer;
 }
 
-/* The key that alone stands for an entry of a list. */
-static const tri_config_key *find_plain(const tri_config_key *list) {
+static const tri_config_key *find_of(const tri_config_key *list, const char *name) {
   const tri_config_key *key = list->table->keys;
-  while (strcmp(key->name, list->plain) != 0) key++;
+  while (strcmp(key->name, name) != 0) key++;
   return key;
+}
+
+/* The key that alone stands for an entry of a list. */
+static const tri_config_key *find_plain(const tri_config_key *list) { return find_of(list, list->plain); }
+
+/* An entry of a mapping. */
+static void print_pair(const tri_config_key *list, const char *entry, int indent, FILE *to) {
+  char name[LINE_BYTES], value[LINE_BYTES];
+  const tri_config_key *of_name = find_of(list, list->keyed), *of_value = find_plain(list);
+  format_value(of_name, entry + of_name->offset, name, sizeof name);
+  format_value(of_value, entry + of_value->offset, value, sizeof value);
+  fprintf(to, "%*s%s: %s\n", indent, "", name, value);
 }
 
 static void print_in_line(const tri_config_table *table, const char *values, int indent, FILE *to) {
@@ -172,8 +183,10 @@ static void print_section(const tri_config_table *table, const char *values, int
     format_value(key, at, value, sizeof value);
     int64_t entries = 0;
     if (key->type == TRI_CONFIG_LIST) entries = *(const int64_t *)(const void *)(values + key->count);
-    if (key->type == TRI_CONFIG_LIST && entries == 0) snprintf(value, sizeof value, "[]");
-    if (key->plain != NULL && entries == 1) {
+    if (key->type == TRI_CONFIG_LIST && entries == 0) {
+      snprintf(value, sizeof value, "%s", key->keyed == NULL ? "[]" : "{}");
+    }
+    if (key->plain != NULL && key->keyed == NULL && entries == 1) {
       format_value(find_plain(key), at + find_plain(key)->offset, value, sizeof value);
       entries = 0;
     }
@@ -185,7 +198,9 @@ static void print_section(const tri_config_table *table, const char *values, int
     if (key->type == TRI_CONFIG_SECTION) print_section(key->table, at, indent + 2, false, to);
     for (int64_t n = 0; n < entries; n++) {
       const char *entry = at + (size_t)n * key->bytes;
-      if (key->in_line) {
+      if (key->keyed != NULL) {
+        print_pair(key, entry, indent + 2, to);
+      } else if (key->in_line) {
         print_in_line(key->table, entry, indent + 2, to);
       } else {
         print_section(key->table, entry, indent + 4, true, to);
@@ -289,6 +304,7 @@ static const char *plain_type_name(tri_config_type type) {
 static void type_name(const tri_config_key *key, char *buffer, size_t bytes) {
   if (key->type != TRI_CONFIG_CHOICE) {
     const char *name = key->plain != NULL ? "text|list of keys" : plain_type_name(key->type);
+    if (key->keyed != NULL) name = "mapping";
     snprintf(buffer, bytes, "%s", key->expand != NULL ? "name|path|keys" : name);
     return;
   }
@@ -315,7 +331,7 @@ static void describe_section(const tri_config_table *table, const char *path, co
     if (standard == NULL) standard = key->example != NULL ? "(required)" : "";
     if (standard[0] == '\0' && tri_config_is_text(key)) standard = "(none)";
     to->visit(to->context, &(tri_config_described){.name = full, .type = type, .standard = standard, .key = key});
-    if (key->table != NULL) describe_section(key->table, full, to);
+    if (key->table != NULL && key->keyed == NULL) describe_section(key->table, full, to);
   }
 }
 

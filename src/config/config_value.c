@@ -40,7 +40,10 @@ char *tri_config_value_kind(const tri_config_key *key, char buffer[TRI_CONFIG_FA
     case TRI_CONFIG_STRING: kind = "a text"; break;
     case TRI_CONFIG_PATH: kind = "a path"; break;
     case TRI_CONFIG_LIST:
-      kind = key->plain == NULL ? "a list of mappings of keys" : "a text or a list of mappings of keys";
+      if (key->keyed != NULL)
+        kind = "a mapping";
+      else
+        kind = key->plain == NULL ? "a list of mappings of keys" : "a text or a list of mappings of keys";
       break;
     case TRI_CONFIG_SECTION: kind = key->expand == NULL ? "a mapping of keys" : "a name or a mapping of keys"; break;
     case TRI_CONFIG_CHOICE: {

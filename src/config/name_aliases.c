@@ -114,8 +114,12 @@ static const other_name_row rows[] = {
     {"adapter", "lora peft"},
     {"adapter.rank", "r lora_r lora_rank"},
     {"adapter.alpha", "lora_alpha"},
+    {"adapter.scaling", "use_rslora rslora rs_lora"},
+    {"adapter.init", "init_lora_weights"},
+    {"adapter.train", "modules_to_save lora_modules_to_save additional_trainable_modules"},
+    {"adapter.from", "adapter_name_or_path lora_model_dir"},
     {"adapter.dropout", "lora_dropout"},
-    {"adapter.targets", "target_modules lora_target_modules lora_target"},
+    {"adapter.targets", "target_modules lora_target_modules lora_target target_linear"},
     {"adapter.quantise", "quantize quantization load_in_4bit bits"},
 
     /* Of studies and clusters. */

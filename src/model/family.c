@@ -107,6 +107,7 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
   return (tri_op_parameter){.out = entry->in_out ? entry->local[1] : entry->local[0],
                             .in = entry->shape[1],
                             .first = split ? entry->first_unit * (entry->shape[1] / entry->split.units) : 0,
+                            .scale = entry->scale,
                             .index = (int32_t)index,
                             .factors = {-1, -1},
                             .stored = entry->stored,
@@ -141,7 +142,7 @@ static bool below_is_frozen(const tri_parameter_table *table, int64_t first_laye
 
 static tri_status set_parameters(const tri_model *model, const tri_parameter_table *table, tri_op_list *list) {
   const tri_adapter *from = &model->tuning.adapter;
-  const tri_op_adapter adapter = {from->rank, from->rank > 0 ? tri_adapter_scale(from) : 0, from->dropout};
+  const tri_op_adapter adapter = {from->dropout};
   const size_t count = (size_t)table->num_entries;
   tri_op_parameter *facts = NULL;
   int32_t *number_of = NULL;

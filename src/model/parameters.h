@@ -114,6 +114,7 @@ typedef struct tri_parameter {
   bool frozen;        /* not trained (trainable.h): it has neither gradient nor states, and is in no bucket */
   tri_stored stored;  /* type in memory; trained parameters are wide */
   bool factor;        /* a LoRA factor */
+  double scale;       /* of a LoRA factor: by what its pair's product is multiplied */
   int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
 
   /* What this rank holds. */

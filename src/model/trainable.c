@@ -23,12 +23,39 @@ static bool tells_layers(const tri_trainable_words *words) {
   return false;
 }
 
+/* Of regular expressions a dot may be a digit. */
+static bool tell_layers(const tri_adapter_patterns *patterns) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    if (strpbrk(patterns->entries[i].pattern, "0123456789.?*+[\\{") != NULL) return true;
+  }
+  return false;
+}
+
 bool tri_trainable_tells_layers(const tri_trainable *tuning) {
   if (!tri_trainable_has_adapter(tuning)) return tells_layers(&tuning->freeze);
+  if (tell_layers(&tuning->adapter.rank_pattern) || tell_layers(&tuning->adapter.alpha_pattern)) return true;
   return tells_layers(&tuning->adapter.targets) || tells_layers(&tuning->adapter.train);
 }
 
-double tri_adapter_scale(const tri_adapter *adapter) { return adapter->alpha / (double)adapter->rank; }
+static double scale_of(tri_scaling scaling, double alpha, double rank) {
+  switch (scaling) {
+    case TRI_SCALING_LORA: break;
+    case TRI_SCALING_RSLORA: return alpha / sqrt(rank);
+  }
+  return alpha / rank;
+}
+
+tri_adapter_pair tri_adapter_pair_of(const tri_adapter *adapter, const char *name) {
+  char module[TRI_PARAMETER_NAME_BYTES];
+  snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(name), name);
+  const int64_t of_rank = tri_trainable_pattern_of(&adapter->rank_pattern, module);
+  const int64_t of_alpha = tri_trainable_pattern_of(&adapter->alpha_pattern, module);
+  tri_adapter_pair out = {adapter->rank, adapter->alpha, 0, of_rank};
+  if (of_rank >= 0) out.rank = adapter->rank_pattern.entries[of_rank].rank;
+  if (of_alpha >= 0) out.alpha = adapter->alpha_pattern.entries[of_alpha].alpha;
+  out.scale = scale_of(adapter->scaling, out.alpha, (double)out.rank);
+  return out;
+}
 
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes) {
   size_t length = 0;
@@ -101,13 +128,29 @@ static void split_like(const tri_parameter *matrix, int from, int dim, tri_param
   factor->split.dim = dim;
 }
 
+/* Kaiming's with a = sqrt(5), or the deviation 1 / rank. */
+static void begin_a(tri_adapter_init init, tri_parameter *factor) {
+  switch (init) {
+    case TRI_ADAPTER_KAIMING:
+      factor->init = TRI_INIT_UNIFORM;
+      factor->std = 1 / sqrt(3.0 * (double)factor->shape[1]);
+      return;
+    case TRI_ADAPTER_GAUSSIAN:
+      factor->init = TRI_INIT_NORMAL;
+      factor->std = 1 / (double)factor->shape[0];
+      return;
+  }
+}
+
 static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   const int in = matrix->in_out ? 0 : 1, out = 1 - in;
+  const tri_adapter_pair pair = tri_adapter_pair_of(adapter, matrix->name);
   tri_parameter factor = *matrix;
-  factor.shape[0] = which == 0 ? adapter->rank : matrix->shape[out];
-  factor.shape[1] = which == 0 ? matrix->shape[in] : adapter->rank;
-  factor.init = which == 0 ? TRI_INIT_UNIFORM : TRI_INIT_ZERO;
-  factor.std = 1 / sqrt(3.0 * (double)matrix->shape[in]); /* Kaiming's with a = sqrt(5), as torch.nn.Linear's */
+  factor.shape[0] = which == 0 ? pair.rank : matrix->shape[out];
+  factor.shape[1] = which == 0 ? matrix->shape[in] : pair.rank;
+  factor.scale = pair.scale;
+  factor.init = TRI_INIT_ZERO;
+  if (which == 0) begin_a(adapter->init, &factor);
   factor.in_out = factor.frozen = factor.joined = false;
   factor.stored = TRI_STORED_WIDE;
   factor.factor = true;

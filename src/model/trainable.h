@@ -39,11 +39,40 @@ typedef struct tri_trainable_words {
   X("nf4", TRI_QUANTISE_NF4) /* device/nf4.h */
 typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
 
+/* By what the factors' product is multiplied: alpha / rank, or alpha / sqrt(rank) (rsLoRA, Kalajdzievski 2023). */
+#define TRI_SCALINGS(X)                                                                                                \
+  X("lora", TRI_SCALING_LORA)                                                                                          \
+  X("rslora", TRI_SCALING_RSLORA)
+typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
+
+/* What A begins with; B begins with zeros. */
+#define TRI_ADAPTER_INITS(X)                                                                                           \
+  X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as torch.nn.Linear */                                                \
+  X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */
+typedef enum tri_adapter_init { TRI_ADAPTER_KAIMING, TRI_ADAPTER_GAUSSIAN } tri_adapter_init;
+
+/* What of some targets is another than of all: `pattern` is PEFT's, a regular expression of Python's that must match
+ * the end of a module's name, from a dot on. The first that matches counts. */
+enum { TRI_ADAPTER_PATTERNS = 64 };
+typedef struct tri_adapter_pattern {
+  char pattern[TRI_TRAINABLE_WORD_BYTES];
+  int64_t rank; /* in rank_pattern */
+  double alpha; /* in alpha_pattern */
+} tri_adapter_pattern;
+
+typedef struct tri_adapter_patterns {
+  tri_adapter_pattern entries[TRI_ADAPTER_PATTERNS];
+  int64_t count;
+} tri_adapter_patterns;
+
 typedef struct tri_adapter {
-  int64_t rank;                /* 0: no adapter */
-  double alpha;                /* above 0 */
-  double dropout;              /* probability, of the factors' input */
-  tri_quantise quantise;       /* of frozen matrices of layers */
+  int64_t rank;          /* 0: no adapter */
+  double alpha;          /* above 0 */
+  tri_scaling scaling;   /* of the factors' product, by alpha and rank */
+  double dropout;        /* probability, of the factors' input */
+  tri_adapter_init init; /* of factors that are not read from a folder */
+  tri_quantise quantise; /* of frozen matrices of layers */
+  tri_adapter_patterns rank_pattern, alpha_pattern;
   tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
@@ -63,8 +92,14 @@ bool tri_trainable_tells_layers(const tri_trainable *tuning);
 enum { TRI_TRAINABLE_TEXT_BYTES = TRI_TRAINABLE_WORDS * (TRI_TRAINABLE_WORD_BYTES + 2) };
 void tri_trainable_describe(const tri_trainable_words *words, char *out, size_t out_bytes);
 
-/* alpha / rank. */
-double tri_adapter_scale(const tri_adapter *adapter);
+/* Of the factors of one module. */
+typedef struct tri_adapter_pair {
+  int64_t rank;
+  double alpha, scale; /* their product is multiplied by `scale` */
+  int64_t rank_from;   /* index of the rank's pattern; -1: adapter.rank */
+} tri_adapter_pair;
+/* `name` is of the module's matrix: "model.layers.0.self_attn.q_proj.weight". */
+tri_adapter_pair tri_adapter_pair_of(const tri_adapter *adapter, const char *name);
 
 /* Whether a parameter can be stored in 4 bits: a matrix of a layer's attention or feed-forward part, or of experts. */
 bool tri_trainable_can_quantise(const tri_parameter *entry);

@@ -1,5 +1,6 @@
 #include "model/trainable.h"
 
+#include "base/python_pattern.h"
 #include "model/model.h"
 #include "model/trainable_match.h"
 
@@ -65,21 +66,63 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
   return TRI_OK;
 }
 
-/* The matrix that bounds the rank: of all that get factors the one with the shortest side. */
+static bool names_target(const tri_parameter_table *table, const char *pattern) {
+  char module[TRI_PARAMETER_NAME_BYTES];
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || entry->factors[0] < 0) continue;
+    snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(entry->name), entry->name);
+    if (tri_python_pattern_ends(pattern, module)) return true;
+  }
+  return false;
+}
+
+static tri_status check_adapter_patterns(const tri_parameter_table *table, const char *key,
+                                         const tri_adapter_patterns *patterns) {
+  const tri_parameter *first = NULL;
+  for (int64_t i = 0; i < table->num_entries && first == NULL; i++) {
+    if (table->entries[i].factors[0] >= 0) first = &table->entries[i];
+  }
+  for (int64_t i = 0; i < patterns->count && first != NULL; i++) {
+    const char *pattern = patterns->entries[i].pattern;
+    if (!tri_python_pattern_is_known(pattern)) {
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`%s`: %.96s is not a regular expression, or not one that is read here: names, \\., \\d, sets, "
+                      "groups, | and repeats such as .* are",
+                      key, pattern);
+    }
+    if (names_target(table, pattern)) continue;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`%s`: %.96s matches no target; a pattern is for the end of a module's name, such as %.*s", key,
+                    pattern, tri_trainable_module_length(first->name), first->name);
+  }
+  return TRI_OK;
+}
+
+/* The matrix that bounds adapter.rank: of all whose factors have it the one with the shortest side. */
 static tri_status check_ranks(const tri_model *model, const tri_parameter_table *table) {
-  const int64_t rank = model->tuning.adapter.rank;
+  const tri_adapter *adapter = &model->tuning.adapter;
   const tri_parameter *smallest = NULL;
   int64_t least = 0, rows = 0, columns = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || entry->factors[0] < 0) continue;
     const tri_parameter whole = tri_parameter_on_disk(entry);
+    const tri_adapter_pair pair = tri_adapter_pair_of(adapter, entry->name);
     const int64_t side = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
-    if (entry->factors[0] < 0 || (smallest != NULL && side >= least)) continue;
+    if (pair.rank_from >= 0 && pair.rank > side) {
+      return tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.rank_pattern`: %ld of %.96s is above the rank of %.80s, a matrix of %ld x %ld; use at "
+                      "most %ld",
+                      (long)pair.rank, adapter->rank_pattern.entries[pair.rank_from].pattern, entry->name,
+                      (long)whole.shape[0], (long)whole.shape[1], (long)side);
+    }
+    if (pair.rank_from >= 0 || (smallest != NULL && side >= least)) continue;
     smallest = entry, least = side, rows = whole.shape[0], columns = whole.shape[1];
   }
-  if (smallest == NULL || rank <= least) return TRI_OK;
+  if (smallest == NULL || adapter->rank <= least) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` %ld is above that of %.80s, a matrix of %ld x %ld; use at most %ld",
-                  (long)rank, smallest->name, (long)rows, (long)columns, (long)least);
+                  (long)adapter->rank, smallest->name, (long)rows, (long)columns, (long)least);
 }
 
 static tri_status check_something_trained(const tri_parameter_table *table) {
@@ -107,6 +150,8 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   if (!tri_trainable_has_adapter(tuning)) return check_something_trained(table);
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
+  TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
+  TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
   TRI_TRY(check_quantised(model, table));
   return check_ranks(model, table);
 }
@@ -115,7 +160,9 @@ static tri_status check_words(const tri_trainable *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
   const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: not given */
   const bool says_more = !tri_trainable_is_for_all(adapter) || adapter->train.count > 0 ||
-                         tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0;
+                         tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0 ||
+                         adapter->scaling != TRI_SCALING_LORA || adapter->init != TRI_ADAPTER_KAIMING ||
+                         adapter->rank_pattern.count > 0 || adapter->alpha_pattern.count > 0;
   if (!tri_trainable_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }

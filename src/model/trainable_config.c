@@ -13,8 +13,39 @@ static const tri_config_key word_keys[] = {
 const tri_config_table tri_trainable_word_table = {
     .noun = "run file", .keys = word_keys, .num_keys = sizeof word_keys / sizeof *word_keys};
 
-#define QUANTISE_WORD(WORD, VALUE) {WORD, VALUE},
-const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(QUANTISE_WORD){NULL, 0}};
+#define PATTERN_ROW                                                                                                    \
+  {                                                                                                                    \
+    .name = "pattern", .type = TRI_CONFIG_STRING, .offset = offsetof(tri_adapter_pattern, pattern),                    \
+    .bytes = sizeof(((tri_adapter_pattern *)0)->pattern), .example = "q_proj",                                         \
+    .help = "a regular expression of the end of a module's name"                                                       \
+  }
+static const tri_config_key rank_keys[] = {
+    PATTERN_ROW,
+    {.name = "rank",
+     .type = TRI_CONFIG_INT,
+     .offset = offsetof(tri_adapter_pattern, rank),
+     .range = {.low = 1, .high = 1 << 16},
+     .example = "8",
+     .help = "rank of the factors"},
+};
+static const tri_config_key alpha_keys[] = {
+    PATTERN_ROW,
+    {.name = "alpha",
+     .type = TRI_CONFIG_DOUBLE,
+     .offset = offsetof(tri_adapter_pattern, alpha),
+     .range = {.low = 0, .high = 1e6, .open_low = true},
+     .example = "16",
+     .help = "alpha of the factors"},
+};
+const tri_config_table tri_rank_pattern_table = {
+    .noun = "run file", .keys = rank_keys, .num_keys = sizeof rank_keys / sizeof *rank_keys};
+const tri_config_table tri_alpha_pattern_table = {
+    .noun = "run file", .keys = alpha_keys, .num_keys = sizeof alpha_keys / sizeof *alpha_keys};
+
+#define WORD_ROW(WORD, VALUE) {WORD, VALUE},
+const tri_config_word tri_quantise_words[] = {TRI_QUANTISES(WORD_ROW){NULL, 0}};
+const tri_config_word tri_scaling_words[] = {TRI_SCALINGS(WORD_ROW){NULL, 0}};
+const tri_config_word tri_adapter_init_words[] = {TRI_ADAPTER_INITS(WORD_ROW){NULL, 0}};
 
 void tri_adapter_finish(tri_adapter *adapter) {
   if (adapter->alpha == 0) adapter->alpha = adapter->rank > 0 ? 2.0 * (double)adapter->rank : 1;

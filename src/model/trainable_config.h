@@ -7,9 +7,15 @@
 
 /* The table of an entry of a list of patterns or targets; offsets into tri_trainable_word. */
 extern const tri_config_table tri_trainable_word_table;
+/* Of an entry of rank_pattern and of alpha_pattern; offsets into tri_adapter_pattern. */
+extern const tri_config_table tri_rank_pattern_table, tri_alpha_pattern_table;
 
 /* none, nf4. */
 extern const tri_config_word tri_quantise_words[];
+/* lora, rslora. */
+extern const tri_config_word tri_scaling_words[];
+/* kaiming, gaussian. */
+extern const tri_config_word tri_adapter_init_words[];
 
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
 #define TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, LEAST)                                                                   \
@@ -21,6 +27,10 @@ extern const tri_config_word tri_quantise_words[];
     .name = "freeze", TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER, 0), .derived = "none",                                     \
     .help = "frozen parameters, by patterns of tensor names: [\"model.embed_tokens.*\"]"                               \
   }
+#define TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER, TABLE, VALUE)                                                           \
+  .type = TRI_CONFIG_LIST, .offset = offsetof(BASE, MEMBER.entries), .table = &(TABLE), .keyed = "pattern",            \
+  .plain = VALUE, .bytes = sizeof(tri_adapter_pattern), .count = offsetof(BASE, MEMBER.count),                         \
+  .range = {.low = 0, .high = TRI_ADAPTER_PATTERNS}, .derived = "none"
 #define TRI_ADAPTER_ROWS(BASE, MEMBER)                                                                                 \
   {.name = "rank",                                                                                                     \
    .type = TRI_CONFIG_INT,                                                                                             \
@@ -34,12 +44,32 @@ extern const tri_config_word tri_quantise_words[];
        .range = {.low = 0, .high = 1e6, .open_low = true},                                                             \
        .derived = "twice the rank",                                                                                    \
        .help = "the factors' product is multiplied by alpha / rank"},                                                  \
+      {.name = "scaling",                                                                                              \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.scaling),                                                                       \
+       .words = tri_scaling_words,                                                                                     \
+       .fallback = "lora",                                                                                             \
+       .help = "rslora: the factors' product is multiplied by alpha / sqrt(rank) instead"},                            \
+      {.name = "rank_pattern",                                                                                         \
+       TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.rank_pattern, tri_rank_pattern_table, "rank"),                            \
+       .help =                                                                                                         \
+           "other ranks of some targets, by regular expressions of the ends of their names, as PEFT has them: "        \
+           "{q_proj: 8}"},                                                                                             \
+      {.name = "alpha_pattern",                                                                                        \
+       TRI_ADAPTER_PATTERNS_ROW(BASE, MEMBER.alpha_pattern, tri_alpha_pattern_table, "alpha"),                         \
+       .help = "other alphas of some targets, in the same way: {q_proj: 16}"},                                         \
       {.name = "dropout",                                                                                              \
        .type = TRI_CONFIG_DOUBLE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.dropout),                                                                       \
        .range = {.low = 0, .high = 1, .open_high = true},                                                              \
        .fallback = "0.0",                                                                                              \
        .help = "dropout probability of the factors' input"},                                                           \
+      {.name = "init",                                                                                                 \
+       .type = TRI_CONFIG_CHOICE,                                                                                      \
+       .offset = offsetof(BASE, MEMBER.init),                                                                          \
+       .words = tri_adapter_init_words,                                                                                \
+       .fallback = "kaiming",                                                                                          \
+       .help = "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank"},         \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \

@@ -1,5 +1,7 @@
 #include "model/trainable_match.h"
 
+#include "base/python_pattern.h"
+
 #include <fnmatch.h>
 #include <string.h>
 
@@ -67,6 +69,13 @@ bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *en
     if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;
   }
   return false;
+}
+
+int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const char *module) {
+  for (int64_t i = 0; i < patterns->count; i++) {
+    if (tri_python_pattern_ends(patterns->entries[i].pattern, module)) return i;
+  }
+  return -1;
 }
 
 /* How many of an entry's tensors on disk some pattern names. */

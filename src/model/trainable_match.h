@@ -21,6 +21,9 @@ bool tri_trainable_is_module(const char *target, const char *name);
 bool tri_trainable_is_for_all(const tri_adapter *adapter);
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry);
 
+/* The index of the first pattern that matches a module's name, or -1. */
+int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const char *module);
+
 /* How many of an entry's tensors on disk match a pattern. */
 int64_t tri_trainable_num_named(const tri_trainable_words *patterns, const tri_parameter *entry);
 

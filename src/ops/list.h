@@ -64,6 +64,7 @@ typedef struct tri_op_windows {
 typedef struct tri_op_parameter {
   int64_t out;        /* of a matrix: the outputs that this rank has */
   int64_t in, first;  /* of a LoRA factor A: inputs of all ranks, and the first that this rank has */
+  double scale;       /* of a LoRA factor (model/parameters.h) */
   int32_t index;      /* in the parameter table, which has LoRA factors in between */
   int32_t factors[2]; /* numbers of its LoRA factors A and B, or -1 */
   tri_stored stored;
@@ -73,8 +74,7 @@ typedef struct tri_op_parameter {
 
 /* LoRA factors beside matrices (ops.h). */
 typedef struct tri_op_adapter {
-  int64_t rank;
-  double scale, dropout;
+  double dropout;
 } tri_op_adapter;
 
 typedef struct tri_op_list {

@@ -1,6 +1,7 @@
 /* y[R, out] += scale x[R, in] A^T B^T, with A[rank, in] and B[out, rank]: what LoRA (Hu et al. 2021) adds to a product
  * whose matrix is not trained. Of several matrices that are one in a product each may have factors of its own: their As
- * lie side by side and are one product, u = scale x A^T; each B adds to its own columns of y.
+ * lie side by side and are one product, u = scale x A^T; each B adds to its own columns of y. Each pair has its rank,
+ * which are columns of u, and its scale.
  *
  *   du = dy B        dx += scale du A        dB = dy^T u        dA = scale du^T x
  *
@@ -22,10 +23,11 @@ enum { MOST = 3 }; /* matrices in a product */
 
 typedef struct factors {
   tri_weight down; /* all As */
-  int64_t rank, count;
+  int64_t count;
+  int64_t rank[MOST], begin[MOST];  /* columns of u, of each pair */
   int64_t first[MOST], width[MOST]; /* columns of y, of each B */
   int64_t out;                      /* of y */
-  double scale;
+  double scale[MOST];
 } factors;
 
 static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
@@ -38,7 +40,7 @@ static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inpu
 
 /* The matrix B of a target. */
 static tri_weight up_of(const factors *at, int64_t target) {
-  return (tri_weight){at->rank, at->width[target], TRI_WEIGHT_OUT_IN};
+  return (tri_weight){at->rank[target], at->width[target], TRI_WEIGHT_OUT_IN};
 }
 
 /* Products with a B, which is small, and read where it lies. */
@@ -77,6 +79,16 @@ static size_t u_bytes(const tri_op_call *call, int64_t rows) {
   return tri_bytes_in_lines((size_t)(rows * at->down.out) * tri_dtype_bytes(call->type));
 }
 
+/* Columns of u beside the first pair's that have another scale, one pair after the other, each closely. */
+static size_t other_bytes(const tri_op_call *call, int64_t rows) {
+  const factors *at = call->attributes;
+  int64_t most = 0;
+  for (int64_t t = 1; t < at->count; t++) {
+    if (at->scale[t] != at->scale[0] && at->rank[t] > most) most = at->rank[t];
+  }
+  return tri_bytes_in_lines((size_t)(rows * most) * tri_dtype_bytes(call->type));
+}
+
 static tri_status want(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
   size_t bytes = 0;
   TRI_TRY(device->matmul_workspace(device, product, &bytes));
@@ -94,6 +106,7 @@ static tri_status want_gradient(const tri_device_description *device, tri_matmul
 
 static tri_status op_factors_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const factors *at = call->attributes;
+  if (out->workspace_bytes < other_bytes(call, call->rows)) out->workspace_bytes = other_bytes(call, call->rows);
   for (int direction = 0; direction < tri_op_directions(call); direction++) {
     tri_matmul down = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
     down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
@@ -136,6 +149,22 @@ static tri_status pass_on(tri_run *run, const tri_op_call *call, int64_t rows, c
   return TRI_OK;
 }
 
+/* u or du in place; those columns whose scale is not the first one's by way of `behind`. */
+static tri_status scale_columns(tri_run *run, const tri_op_call *call, int64_t rows, void *u, void *behind) {
+  const factors *at = call->attributes;
+  TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale[0], u, u);
+  for (int64_t t = 1; t < at->count; t++) {
+    if (at->scale[t] == at->scale[0]) continue;
+    const tri_row_copy out = {tri_all_rows(rows), at->rank[t], call->type, call->type, at->down.out, at->rank[t]};
+    const tri_row_copy back = {tri_all_rows(rows), at->rank[t], call->type, call->type, at->rank[t], at->down.out};
+    void *own = columns(call, u, at->begin[t]);
+    TRI_KERNEL_CALL(run->queue, copy_rows, &out, NULL, own, NULL, behind);
+    TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->rank[t], at->scale[t] / at->scale[0], behind, behind);
+    TRI_KERNEL_CALL(run->queue, copy_rows, &back, NULL, behind, NULL, own);
+  }
+  return TRI_OK;
+}
+
 static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   const factors *at = call->attributes;
   const int64_t rows = tri_run_rows(run, call);
@@ -144,11 +173,11 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   const tri_matmul down = tri_weight_product(call, &at->down, TRI_DIRECTION_FORWARD, rows);
   TRI_TRY(tri_weight_multiply(run, call, &down, TRI_DIRECTION_FORWARD, run->slots[call->inputs[X]], NULL, u,
                               run->workspace));
-  TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale, u, u);
+  TRI_TRY(scale_columns(run, call, rows, u, run->workspace));
   TRI_TRY(pass_on(run, call, rows, run->slots[call->inputs[Y]], y));
   for (int64_t t = 0; t < at->count; t++) {
     const tri_matmul up = up_product(call, t, TRI_DIRECTION_FORWARD, rows);
-    TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, u, t * at->rank), b_of(run, call, t)->value, NULL,
+    TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, u, at->begin[t]), b_of(run, call, t)->value, NULL,
                     columns(call, y, at->first[t]), run->workspace);
   }
   return TRI_OK;
@@ -163,10 +192,9 @@ static tri_status make_du(tri_run *run, const tri_op_call *call, void **du, void
   for (int64_t t = 0; t < at->count; t++) {
     const tri_matmul up = up_product(call, t, TRI_DIRECTION_BACKWARD, rows);
     TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, run->gradients[call->outputs[SUM]], at->first[t]),
-                    b_of(run, call, t)->value, NULL, columns(call, *du, t * at->rank), *behind);
+                    b_of(run, call, t)->value, NULL, columns(call, *du, at->begin[t]), *behind);
   }
-  TRI_KERNEL_CALL(run->queue, scale, call->type, rows * at->down.out, at->scale, *du, *du);
-  return TRI_OK;
+  return scale_columns(run, call, rows, *du, *behind);
 }
 
 static tri_status op_factors_backward_input(tri_run *run, const tri_op_call *call) {
@@ -193,7 +221,7 @@ static tri_status op_factors_backward_weight(tri_run *run, const tri_op_call *ca
     tri_matmul up = up_gradient(call, t, rows);
     up.accumulate = b->gradient_written;
     TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, run->gradients[call->outputs[SUM]], at->first[t]),
-                    columns(call, u, t * at->rank), NULL, b->gradient, behind);
+                    columns(call, u, at->begin[t]), NULL, b->gradient, behind);
     b->gradient_written = true;
   }
   return TRI_OK;
@@ -204,9 +232,10 @@ static void op_factors_cost(const tri_op_call *call, tri_pass pass, tri_cost *ou
   const factors *at = call->attributes;
   const double rows = (double)call->rows, in = (double)at->down.in, ranks = (double)at->down.out;
   const double element = (double)tri_dtype_bytes(call->type);
-  double width = 0;
+  double width = 0, each = 0;
   for (int64_t t = 0; t < at->count; t++) width += (double)at->width[t];
-  const double each = (double)at->rank * width, once = tri_pass_choose(pass, 1, 1, 2);
+  for (int64_t t = 0; t < at->count; t++) each += (double)at->rank[t] * (double)at->width[t];
+  const double once = tri_pass_choose(pass, 1, 1, 2);
   *out = (tri_cost){
       .flops = 2.0 * rows * (in * ranks + once * each),
       .rows = tri_pass_choose(pass, rows, rows, ranks),
@@ -239,7 +268,8 @@ static const tri_op op_factors = {
 
 /* Of the matrices that are one with `weight`; count 0: none has any. */
 static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
-  factors at = {.rank = list->adapter.rank, .scale = list->adapter.scale};
+  factors at = {.count = 0};
+  int64_t ranks = 0;
   for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
     const tri_op_parameter *matrix = &list->parameters[i];
     const bool shared = at.count > 0 && matrix->factors[A] == list->parameters[i - 1].factors[A];
@@ -249,12 +279,17 @@ static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int3
       assert(at.count < MOST);
       if (at.count == 0) *a = matrix->factors[A];
       if (at.count == 0) *b = matrix->factors[B];
+      const tri_op_parameter *down = &list->parameters[matrix->factors[A]];
+      at.rank[at.count] = down->out;
+      at.begin[at.count] = ranks;
+      at.scale[at.count] = down->scale;
+      ranks += down->out;
       at.first[at.count] = at.out;
       at.width[at.count++] = matrix->out;
     }
     at.out += matrix->out;
   }
-  at.down = (tri_weight){in, at.rank * at.count, TRI_WEIGHT_OUT_IN};
+  at.down = (tri_weight){in, ranks, TRI_WEIGHT_OUT_IN};
   return at;
 }
 

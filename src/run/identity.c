@@ -192,7 +192,10 @@ static json_t *optimizers_json(const tri_run_config *config) {
   return object;
 }
 
-enum { TUNING_BYTES = 2 * TRI_TRAINABLE_TEXT_BYTES + 100 };
+enum {
+  PATTERNS_BYTES = TRI_ADAPTER_PATTERNS * (TRI_TRAINABLE_WORD_BYTES + 32) + 32,
+  TUNING_BYTES = 2 * TRI_TRAINABLE_TEXT_BYTES + 2 * PATTERNS_BYTES + 100
+};
 
 static const char *describe_quantise(tri_quantise quantise) {
   switch (quantise) {
@@ -202,15 +205,38 @@ static const char *describe_quantise(tri_quantise quantise) {
   return ", the base in nf4";
 }
 
+/* Factors trained with one scale are others with another. */
+static const char *describe_scaling(tri_scaling scaling) {
+  switch (scaling) {
+    case TRI_SCALING_LORA: return "";
+    case TRI_SCALING_RSLORA: break;
+  }
+  return " (rslora)";
+}
+
+static void describe_patterns(const tri_adapter_patterns *patterns, const char *key, char out[PATTERNS_BYTES]) {
+  size_t held = 0;
+  out[0] = '\0';
+  for (int64_t i = 0; i < patterns->count; i++) {
+    const tri_adapter_pattern *entry = &patterns->entries[i];
+    held += (size_t)snprintf(out + held, PATTERNS_BYTES - held, "%s%s: %.12g", i == 0 ? key : ", ", entry->pattern,
+                             entry->rank > 0 ? (double)entry->rank : entry->alpha);
+  }
+  if (held > 0) snprintf(out + held, PATTERNS_BYTES - held, "}");
+}
+
 static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES]) {
   char targets[TRI_TRAINABLE_TEXT_BYTES], train[TRI_TRAINABLE_TEXT_BYTES];
+  char ranks[PATTERNS_BYTES], alphas[PATTERNS_BYTES];
   out[0] = '\0';
   if (adapter->rank == 0) return;
   tri_trainable_describe(&adapter->targets, targets, sizeof targets);
   tri_trainable_describe(&adapter->train, train, sizeof train);
-  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
-           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
-           describe_quantise(adapter->quantise));
+  describe_patterns(&adapter->rank_pattern, ", rank_pattern {", ranks);
+  describe_patterns(&adapter->alpha_pattern, ", alpha_pattern {", alphas);
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
+           describe_scaling(adapter->scaling), ranks, alphas, targets[0] == '\0' ? "all-linear" : targets,
+           train[0] == '\0' ? "" : ", and ", train, describe_quantise(adapter->quantise));
 }
 
 /* What of the model is trained. */

@@ -3,6 +3,7 @@ of A and B to 1e-10, and files both ways, what one saved the other loads and fin
 compute norms, angles and softmax in single, here in double as well (transformers_models.py). Four bits beside bitsandbytes'."""
 import json
 import os
+import re
 import sys
 
 import numpy
@@ -26,7 +27,14 @@ MODELS = {"gpt2": runs.GPT2, "llama": runs.LLAMA, "qwen3": QWEN3}
 # `targets` of a run file, which target_modules takes as well.
 CASES = {"gpt2": [["c_attn"], ["c_proj", "c_fc"], "all-linear"], "llama": [["q_proj", "v_proj"], ["k_proj", "o_proj", "down_proj"], "all-linear"],
          "qwen3": [["q_proj", "up_proj"], "all-linear"]}
-ALL = [(name, targets) for name in MODELS for targets in CASES[name]]
+# Other keys of an adapter, for each family.
+WITH = {
+    "rslora": dict(scaling="rslora"),
+    "patterns": dict(rank_pattern={r"1\..*(c_proj|k_proj)": 5, "c_attn": 1, "c_proj|v_proj": 2, r".*\.gate_proj": 4},
+                     alpha_pattern={"0.attn.c_attn": 2, r"layers\.1\.self_attn\.[kv]_proj": 9, "k_proj|c_fc": 1}),
+}
+WITH["patterns with rslora, gaussian"] = dict(WITH["patterns"], scaling="rslora", init="gaussian")
+ALL = [(name, targets) for name in MODELS for targets in CASES[name]] + [(name, kind) for name in MODELS for kind in WITH]
 IN_DOUBLE = ("--precision", "fp64", "--device", "reference")
 
 
@@ -65,6 +73,8 @@ def base_of(folder):
 def adapted(start, adapter, factors=None):
     """PEFT's model of a folder; with these factors, where there are some."""
     config = peft.LoraConfig(r=adapter["rank"], lora_alpha=adapter["alpha"], lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
+                             use_rslora=adapter.get("scaling") == "rslora", rank_pattern=adapter.get("rank_pattern", {}),
+                             alpha_pattern=adapter.get("alpha_pattern", {}), init_lora_weights="gaussian" if adapter.get("init") == "gaussian" else True,
                              task_type="CAUSAL_LM", fan_in_fan_out="gpt2" in (start / "config.json").read_text())
     theirs = peft.get_peft_model(base_of(start), config, autocast_adapter_dtype=False)
     if factors is not None:
@@ -92,15 +102,20 @@ def check_gradients(found, expected, tolerance=1e-10):
         assert error <= tolerance, (name, error)
 
 
-def adapter_of(targets):
-    return dict(rank=3, alpha=7, targets=targets)
+def adapter_of(name, targets):
+    """Of what `targets` says, or of all with what WITH has under that name, as far as it is of this family."""
+    adapter = dict(rank=3, alpha=7, targets="all-linear" if isinstance(targets, str) else targets)
+    there = "c_attn c_proj c_fc" if name == "gpt2" else "q_proj k_proj v_proj gate_proj"
+    for key, value in WITH.get(targets if isinstance(targets, str) else None, {}).items():
+        adapter[key] = value if isinstance(value, str) else {pattern: number for pattern, number in value.items() if set(re.findall(r"[a-z]+_[a-z]+", pattern)) & set(there.split()) or "[kv]" in pattern and name != "gpt2"}
+    return adapter
 
 
 @pytest.mark.parametrize("name, targets", ALL, ids=str)
 def test_plain_adapters(tmp_path, name, targets):
     """Ours in PyTorch: the names and shapes of factors, the loss, gradients."""
     start, base = start_from(tmp_path, MODELS[name])
-    adapter = adapter_of(targets)
+    adapter = adapter_of(name, targets)
     factors = lora.drawn_factors(base, adapter)
     theirs = adapted(start, adapter, factors)
     there = {key: tuple(values.shape) for key, values in peft.get_peft_model_state_dict(theirs).items()}
@@ -116,18 +131,18 @@ def test_plain_adapters(tmp_path, name, targets):
 def test_plain_files(tmp_path, name, targets):
     """What lora.py writes PEFT loads, and the other way round."""
     start, base = start_from(tmp_path, MODELS[name])
-    adapter = adapter_of(targets)
+    adapter = adapter_of(name, targets)
     factors = lora.drawn_factors(base, adapter)
     lora.write_peft(tmp_path / "mine", MODELS[name], adapter, factors)
     theirs = peft.PeftModel.from_pretrained(base_of(start), tmp_path / "mine", autocast_adapter_dtype=False).eval()
     ids, labels = torch.tensor(numpy.random.default_rng(1).integers(0, 257, (2, 3, 12)))
-    expected = models.loss(MODELS[name], lora.merged(tensors(base), tensors(factors), 7 / 3), ids, labels)
+    expected = models.loss(MODELS[name], lora.merged(tensors(base), tensors(factors), lora.scale_of(adapter)), ids, labels)
     assert abs(float(loss_of(theirs, ids, labels).detach()) / float(expected) - 1) < 1e-12
     theirs.save_pretrained(tmp_path / "theirs")
     back, others, config = lora.read_peft(tmp_path / "theirs")
     assert not others and all((back[key] == factors[key]).all() for key in factors) and len(back) == len(factors)
     expected_config = lora.peft_config(MODELS[name], adapter)
-    assert all(config[key] == expected_config[key] for key in ("r", "lora_alpha", "fan_in_fan_out", "bias", "peft_type", "task_type", "use_rslora", "use_dora"))
+    assert all(config[key] == expected_config[key] for key in ("r", "lora_alpha", "fan_in_fan_out", "bias", "peft_type", "task_type", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"))
 
 
 def tensors(arrays):
@@ -141,7 +156,7 @@ def test_gradients(tmp_path, corpus, name, targets):
     """A step of plain descent at a rate of 1 changes a factor by its gradient; it begins with PEFT's files."""
     skip_without("adapter.from")
     start, base = start_from(tmp_path, MODELS[name])
-    adapter = adapter_of(targets)
+    adapter = adapter_of(name, targets)
     factors = lora.drawn_factors(base, adapter)
     theirs = adapted(start, adapter, factors)
     theirs.save_pretrained(tmp_path / "theirs")
@@ -169,7 +184,7 @@ def trained(folder, corpus, name, adapter, **more):
 def test_they_load_ours(tmp_path, corpus, name, targets):
     """A checkpoint, and what `export` makes of it: the loss on held-out text; merged by them, and by us."""
     skip_without("adapter.rank")
-    start, _ = trained(tmp_path, corpus, name, adapter_of(targets))
+    start, _ = trained(tmp_path, corpus, name, adapter_of(name, targets))
     trireme("export", tmp_path / "run", tmp_path / "peft")
     trireme("export", "--merge", tmp_path / "run", tmp_path / "merged")
     windows, mine = runs.windows_of(corpus / "validation"), evaluated(tmp_path / "run", corpus)
@@ -189,7 +204,7 @@ def test_they_load_ours(tmp_path, corpus, name, targets):
 def test_they_train_on(tmp_path, corpus, name):
     """Our folder, trained there by a step, begins a run here."""
     skip_without("adapter.from")
-    adapter = adapter_of(CASES[name][0])
+    adapter = adapter_of(name, CASES[name][0])
     start, base = trained(tmp_path / "a", corpus, name, adapter)
     theirs = peft.PeftModel.from_pretrained(base_of(start), runs.newest_of(tmp_path / "a/run"), is_trainable=True, autocast_adapter_dtype=False).double()
     ids, labels = torch.tensor(numpy.random.default_rng(1).integers(0, 257, (2, 3, 12)))

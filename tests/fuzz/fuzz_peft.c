@@ -24,6 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   char *text = NULL, *second = NULL;
   if (tri_peft_parse("input", (const char *)data, bytes, &peft) != TRI_OK) return 0;
   require(peft.adapter.rank > 0 && peft.adapter.alpha > 0 && peft.adapter.alpha / (double)peft.adapter.rank > 0);
+  for (int64_t i = 0; i < peft.adapter.rank_pattern.count; i++) {
+    require(peft.adapter.rank_pattern.entries[i].rank > 0);
+    require(tri_adapter_pair_of(&peft.adapter, "transformer.h.0.attn.c_attn.weight").rank > 0);
+  }
   require(peft.adapter.dropout >= 0 && peft.adapter.dropout < 1);
   require(tri_huggingface_parse("base", base, strlen(base), &model) == TRI_OK);
   require(tri_peft_print(&peft, &model, &text) == TRI_OK);

@@ -6,6 +6,7 @@ Weights are a dictionary under Hugging Face names; factors another, under the na
 A [rank, in], ... ".lora_B.weight": B [out, rank]}."""
 import functools
 import json
+import re
 
 import models
 import numpy
@@ -39,12 +40,21 @@ def sides_of(module, weights):
     return shape[::-1] if is_conv(module) else shape
 
 
+def pattern_of(patterns, module, otherwise):
+    """PEFT's: the first regular expression that matches the end of a module's name counts."""
+    return next((value for key, value in (patterns or {}).items() if re.match(rf"(.*\.)?({key})$", module)), otherwise)
+
+
+def rank_of(adapter, module):
+    return pattern_of(adapter.get("rank_pattern"), module, adapter["rank"])
+
+
 def factor_shapes(weights, adapter):
     found = {}
     for module in modules_of({name: w.shape for name, w in weights.items()}, adapter["targets"]):
         out, inside = sides_of(module, weights)
-        found[PREFIX + module + ENDS[0]] = (adapter["rank"], inside)
-        found[PREFIX + module + ENDS[1]] = (out, adapter["rank"])
+        found[PREFIX + module + ENDS[0]] = (rank_of(adapter, module), inside)
+        found[PREFIX + module + ENDS[1]] = (out, rank_of(adapter, module))
     return found
 
 
@@ -55,7 +65,14 @@ def drawn_factors(weights, adapter, seed=0, std=0.1):
 
 
 def scale_of(adapter):
-    return adapter.get("alpha", 2 * adapter["rank"]) / adapter["rank"]
+    """A number, or with patterns a function of a module's name."""
+    def of(rank, alpha):
+        return alpha / (rank**0.5 if adapter.get("scaling") == "rslora" else rank)
+
+    rank, alpha = adapter["rank"], adapter.get("alpha", 2 * adapter["rank"])
+    if not (adapter.get("rank_pattern") or adapter.get("alpha_pattern")):
+        return of(rank, alpha)
+    return lambda module: of(rank_of(adapter, module), pattern_of(adapter.get("alpha_pattern"), module, alpha))
 
 
 def merged(weights, factors, scale):
@@ -64,7 +81,7 @@ def merged(weights, factors, scale):
     for name, a in factors.items():
         if name.endswith(ENDS[0]):
             module = name[len(PREFIX) : -len(ENDS[0])]
-            change = scale * (factors[PREFIX + module + ENDS[1]] @ a)
+            change = (scale(module) if callable(scale) else scale) * (factors[PREFIX + module + ENDS[1]] @ a)
             out[module + ".weight"] = weights[module + ".weight"] + (change.T if is_conv(module) else change)
     return out
 
@@ -101,8 +118,8 @@ def peft_config(model, adapter, **changes):
     """adapter_config.json as PEFT writes it, the keys that change what is computed or loaded."""
     return dict(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=None, inference_mode=True, r=adapter["rank"],
                      lora_alpha=adapter.get("alpha", 2 * adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
-                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=False, use_dora=False, modules_to_save=None,
-                     rank_pattern={}, alpha_pattern={}, layers_to_transform=None, layers_pattern=None, init_lora_weights=True), **changes)
+                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=adapter.get("scaling") == "rslora", use_dora=False, modules_to_save=None,
+                     rank_pattern=adapter.get("rank_pattern", {}), alpha_pattern=adapter.get("alpha_pattern", {}), layers_to_transform=None, layers_pattern=None, init_lora_weights="gaussian" if adapter.get("init") == "gaussian" else True), **changes)
 
 
 def write_peft(folder, model, adapter, factors, **changes):

@@ -192,6 +192,11 @@ CASES = {
     "all, each by its name": ({}, dict(gpt2=["c_proj", "c_attn", "c_fc"], llama=["down_proj", "up_proj", "gate_proj", "o_proj", "v_proj", "k_proj", "q_proj"]),
                               dict(rank=2, alpha=5)),
     "k and out": (dict(clip=0, weight_decay=0.0, decay="cosine", warmup=4), dict(gpt2=["c_proj"], llama=["k_proj", "o_proj", "down_proj"]), dict(rank=5, alpha=1.5)),
+    "patterns": ({}, dict(gpt2="all-linear", llama="all-linear"), dict(rank=3, alpha=4, rank_pattern={r"1\..*(attn|up_proj|c_fc)": 5, "c_attn": 1, "k_proj": 2, r".*\.v_proj": 4},
+                                                                       alpha_pattern={"h.0.attn.c_attn": 7, r"layers\.1\.self_attn\.[qv]_proj": 7.5, "down_proj|c_fc": 1})),
+    "patterns with rslora": ({}, dict(gpt2=["c_attn", "c_proj"], llama=["k_proj", "v_proj", "gate_proj", "up_proj"]),
+                             dict(rank=2, scaling="rslora", rank_pattern={"c_attn": 5, "v_proj": 5, "gate_proj": 1}, alpha_pattern={"1.attn.c_attn|1.mlp.gate_proj": 0.5})),
+    "rslora": ({}, dict(gpt2=["c_proj", "c_attn"], llama=["q_proj", "k_proj", "down_proj"]), dict(rank=5, alpha=3, scaling="rslora")),
     "rank 1": (dict(matrices=dict(lr_scale=3.0, weight_decay_scale=2.0)), dict(gpt2=["c_fc"], llama=["gate_proj"]), dict(rank=1, alpha=0.25)),
 }
 OTHERS = {"lion": dict(name="lion", lr=1e-3), "sgd": dict(name="sgd", lr=0.3), "muon": dict(name="muon", lr=5e-3),
@@ -204,7 +209,15 @@ def family_of(model):
 
 def adapter_for(case, model):
     keys, targets, adapter = CASES[case]
-    return dict(keys), dict(adapter, targets=targets[family_of(model)])
+    return dict(keys), of_targets(model, dict(adapter, targets=targets[family_of(model)]))
+
+
+def of_targets(model, adapter):
+    """The adapter without patterns that are of other families' modules, which are refused."""
+    modules = lora.modules_of({name: w.shape for name, w in plain(model).items()}, adapter["targets"])
+    kept = {key: {pattern: value for pattern, value in adapter[key].items() if any(lora.pattern_of({pattern: True}, module, False) for module in modules)}
+            for key in ("rank_pattern", "alpha_pattern") if key in adapter}
+    return {**adapter, **kept}
 
 
 def check_files(folder, model, adapter, weights, trained):
@@ -224,7 +237,10 @@ def check_config(config, model, adapter, weights):
     for key in ("peft_type", "task_type", "r", "lora_alpha", "fan_in_fan_out", "bias"):
         assert config[key] == plain_config[key], (key, config[key])
     assert config["lora_dropout"] == adapter.get("dropout", 0.0) and isinstance(config["base_model_name_or_path"], str)
-    for key in ("use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform"):
+    for key in ("use_rslora", "init_lora_weights", "rank_pattern", "alpha_pattern"):
+        assert config[key] == plain_config[key], (key, config[key])
+    assert list(config["rank_pattern"]) == list(plain_config["rank_pattern"]) and list(config["alpha_pattern"]) == list(plain_config["alpha_pattern"])
+    for key in ("use_dora", "layers_to_transform"):
         assert not config.get(key), key
     shapes = {name: w.shape for name, w in weights.items()}
     assert lora.modules_of(shapes, config["target_modules"]) == lora.modules_of(shapes, adapter["targets"])
@@ -328,6 +344,12 @@ def test_what_training_begins_with(tmp_path, corpus, name):
     for one, other in itertools.combinations(drawn_ones, 2):
         if drawn_ones[one].shape == drawn_ones[other].shape:
             assert (drawn_ones[one] != drawn_ones[other]).mean() > 0.99, (one, other)
+    gaussian = first_factors(tmp_path / "c", corpus, model, start, dict(adapter, rank=8, init="gaussian"), precision="fp64")
+    scaled = numpy.concatenate([8 * values.ravel() for key, values in gaussian.items() if key.endswith(lora.ENDS[0])])
+    assert all((values == 0).all() == key.endswith(lora.ENDS[1]) for key, values in gaussian.items())
+    assert abs(scaled.mean()) < 4 / numpy.sqrt(scaled.size) and abs(scaled.std() - 1) < 4 / numpy.sqrt(2 * scaled.size)
+    assert abs((scaled**4).mean() - 3) < 4 * numpy.sqrt(96 / scaled.size) and numpy.abs(scaled).max() > 3  # normal, not uniform
+    assert lora.read_peft(newest_of(tmp_path / "c/run"))[2]["init_lora_weights"] == "gaussian"
     (ids, labels), *_ = batches_of(tmp_path, corpus, model, 1)
     assert abs(lines_of(tmp_path / "a/run")[0]["loss"] / loss_at(model, arrays_of(weights), ids, labels) - 1) < 1e-12
 
@@ -634,6 +656,19 @@ def test_layouts(tmp_path, corpus, name, dropout):
     layouts = layouts_for(WIDE[name], f"{name} {dropout}", 8, len(KERNEL) if dropout == 0 else 4)
     _, (tensors, _) = check_layouts(tmp_path, corpus, WIDE[name], layouts, {}, adapter=adapter)
     assert sum(name.endswith(lora.ENDS) for name in tensors) == 2 * 2 * (4 if name == "gpt2" else 7)
+
+
+@adapters
+@needs_ranks
+@pytest.mark.parametrize("scaling", ["lora", "rslora"])
+@pytest.mark.parametrize("name", WIDE)
+def test_layouts_of_patterns(tmp_path, corpus, name, scaling):
+    """Pairs of other ranks and scales, of matrices that are one in a product too."""
+    adapter = dict(rank=3, alpha=6, dropout=0.2 if scaling == "lora" else 0.0, targets="all-linear", scaling=scaling, init="gaussian",
+                   rank_pattern={"1.self_attn.k_proj": 1, "k_proj|v_proj|c_fc": 5, r"h\.\d\.attn\.c_attn": 2},
+                   alpha_pattern={"q_proj|c_attn": 1.5, r"layers\.1\..*(gate|down)_proj": 11})
+    adapter = of_targets(WIDE[name], adapter)
+    check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], f"patterns {name} {scaling}", 8, 6), {}, adapter=adapter)
 
 
 @adapters
@@ -1043,6 +1078,33 @@ WRONG = {
     "alpha is a word": (dict(alpha="much"), ["alpha", "much"]),
     "all is dropped": (dict(dropout=1.0), ["dropout", "1"]),
     "dropped below": (dict(dropout=-0.1), ["dropout", "-0.1"]),
+    "a pattern for nothing": (dict(rank_pattern={"q_proj": 2, "k_proj": 2}), ["rank_pattern", "k_proj matches no target", "q_proj"]),
+    "an alpha for nothing": (dict(alpha_pattern={r"layers\.2\..*": 2}), ["alpha_pattern", r"layers\\\.2", "matches no target"]),
+    "a pattern without its end": (dict(rank_pattern={"(q_proj": 2}), ["rank_pattern", r"\(q_proj", "regular expression"]),
+    "a pattern of a shell": (dict(alpha_pattern={"*q_proj": 2}), ["alpha_pattern", r"\*q_proj", "regular expression"]),
+    "a rank of 0 by pattern": (dict(rank_pattern={"q_proj": 0}), ["rank_pattern", "q_proj", r"\b0\b", "1"]),
+    "a rank above by pattern": (dict(rank_pattern={"[vq]_proj": 17}), ["rank_pattern", r"17 of \[vq\]_proj", "16 x 32", "at most 16"]),
+    "an alpha of 0 by pattern": (dict(alpha_pattern={"q_proj": 0}), ["alpha_pattern", "q_proj", r"\b0\b"]),
+    "a word as a rank": (dict(rank_pattern={"q_proj": "much"}), ["rank_pattern", "q_proj", "much", "whole number"]),
+    "patterns as a list": (dict(rank_pattern=["q_proj"]), ["rank_pattern", "a mapping", "not a list"]),
+    "patterns as a text": (dict(rank_pattern="q_proj"), ["rank_pattern", "a mapping"]),
+    "too many patterns": (dict(rank_pattern={"q_pro" + "j" * (i + 1): 2 for i in range(65)}), ["rank_pattern", "more than 64 entries"]),
+    "patterns of no adapter": (dict(rank=0, rank_pattern={"q_proj": 2}, alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
+    "a beginning": (dict(init="normal"), ["init", "normal", "kaiming, gaussian"]),
+    "a beginning of no adapter": (dict(rank=0, init="gaussian", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
+    "a scaling": (dict(scaling="sqrt"), ["scaling", "sqrt", "lora, rslora"]),
+    "a scaling of no adapter": (dict(rank=0, scaling="rslora", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
+    "PEFT's r": (dict(r=4), ["`r`", "`rank`"]),
+    "PEFT's alpha": (dict(lora_alpha=4), ["lora_alpha", "`alpha`"]),
+    "PEFT's dropout": (dict(lora_dropout=0.5), ["lora_dropout", "`dropout`"]),
+    "PEFT's targets": (dict(target_modules=["q_proj"]), ["target_modules", "`targets`"]),
+    "PEFT's beginning": (dict(init_lora_weights="gaussian"), ["init_lora_weights", r"adapter\.init", "gaussian"]),
+    "PEFT's modules": (dict(modules_to_save=["lm_head"]), ["modules_to_save", r"adapter\.train"]),
+    "PEFT's DoRA": (dict(use_dora=True), ["use_dora", "DoRA is not supported", r"adapter\.rank"]),
+    "PEFT's bias": (dict(lora_bias=True), ["lora_bias", "no biases", r"adapter\.train"]),
+    "PEFT's experts": (dict(target_parameters=["x"]), ["target_parameters", r"adapter\.targets"]),
+    "PEFT's layers": (dict(layers_to_transform=[0]), ["layers_to_transform", r"adapter\.targets"]),
+    "PEFT's key": (dict(use_rslora=True), ["use_rslora", r"adapter\.scaling: rslora"]),
     "a kind of bits": (dict(quantise="nf5"), ["quantise", "nf5", "nf4"]),
     "bits of no adapter": (dict(rank=0, quantise="nf4", alpha=LEAVE, targets=LEAVE), ["rank", r"\b0\b"]),
     "trained beside": (dict(train=["no.such.*"]), ["train", r"no\.such\.\*", "match|no tensor"]),
@@ -1063,7 +1125,7 @@ def test_wrong_keys(tmp_path, corpus, start, what):
     skip_without(*(f"adapter.{key}" for key in changes if key in ("quantise", "train", "from")))
     adapter = {key: value for key, value in {**USUAL, **changes}.items() if value is not LEAVE}
     line = refused("train", write_run(tmp_path, corpus, dict(steps=1), init=str(start), adapter=adapter), said=said)
-    assert "is not a key" not in line or what == "a key", line
+    assert "is not a key" not in line or what == "a key" or what.startswith("PEFT's"), line
     assert not list((tmp_path / "run").glob("checkpoints/*"))
 
 
@@ -1099,10 +1161,11 @@ def rename_one(factors):
 FOLDERS = {
     "another kind": (dict(peft_type="IA3"), None, ["peft_type", "IA3"]),
     "another rank": (dict(r=8), None, ["rank|`r`", "8", "4"]),
-    "rslora": (dict(use_rslora=True), None, ["rslora"]),
+    "rslora": (dict(use_rslora=True), None, ["rslora", r"adapter\.scaling", "lora"]),
     "dora": (dict(use_dora=True), None, ["dora"]),
-    "ranks by pattern": (dict(rank_pattern={"q_proj": 2}), None, ["rank_pattern"]),
-    "alphas by pattern": (dict(alpha_pattern={"q_proj": 2}), None, ["alpha_pattern"]),
+    "ranks by pattern": (dict(rank_pattern={"q_proj": 2}), None, ["rank_pattern", r"adapter\.rank_pattern", "same patterns"]),
+    "alphas by pattern": (dict(alpha_pattern={"q_proj": 2}), None, ["alpha_pattern", r"adapter\.alpha_pattern", "same patterns"]),
+    "a pattern that looks ahead": (dict(rank_pattern={"(?!q)_proj": 2}), None, ["rank_pattern", r"\(\?!q\)_proj", "regular expression"]),
     "biases": (dict(bias="all"), None, ["bias"]),
     "other targets": (dict(target_modules=["q_proj"]), only_q, ["target|v_proj"]),
     "a factor is missing": ({}, drop_one, ["lora_B|v_proj"]),
@@ -1173,6 +1236,9 @@ def test_factors_of_another_base(tmp_path, corpus, start):
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, rank=3)), ["rank"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, alpha=9)), ["alpha|scale"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, targets=["q_proj"])), ["targets"]),
+    (dict(adapter=USUAL), dict(adapter=dict(USUAL, scaling="rslora")), ["adapter", "rslora"]),
+    (dict(adapter=USUAL), dict(adapter=dict(USUAL, rank_pattern={"q_proj": 2})), ["adapter", "rank_pattern {q_proj: 2}"]),
+    (dict(adapter=dict(USUAL, alpha_pattern={"q_proj": 2.5})), dict(adapter=dict(USUAL, alpha_pattern={"q_proj": 2})), ["adapter", r"alpha_pattern \{q_proj: 2\.5\}"]),
     (dict(adapter=USUAL), dict(adapter=dict(USUAL, quantise="nf4")), ["adapter", "nf4"]), (dict(adapter=dict(USUAL, quantise="nf4")), dict(adapter=USUAL), ["adapter", "nf4"]),
     (dict(adapter=USUAL), {}, ["adapter"]), ({}, dict(adapter=USUAL), ["adapter"]),
     (dict(freeze=["model.norm.*"]), dict(freeze=["lm_head.*"]), ["freeze"]), (dict(freeze=["model.norm.*"]), {}, ["freeze"]), ({}, dict(freeze=["model.norm.*"]), ["freeze"]),

@@ -73,9 +73,23 @@ static void test_refused(void **state) {
       {"{\"peft_type\": \"LORA\", \"r\": 8, \"lora_alpha\": 1e-300}", TRI_BAD_FILE, "`lora_alpha`"},
       {GOOD ", \"lora_dropout\": 1}", TRI_BAD_FILE, "`lora_dropout`"},
       {GOOD ", \"bias\": \"all\"}", TRI_UNSUPPORTED, "`bias` is \"all\""},
-      {GOOD ", \"use_rslora\": true}", TRI_UNSUPPORTED, "`use_rslora`"},
-      {GOOD ", \"rank_pattern\": {\"q_proj\": 4}}", TRI_UNSUPPORTED, "`rank_pattern`"},
+      {GOOD ", \"use_rslora\": \"yes\"}", TRI_BAD_FILE, "`use_rslora`"},
+      {GOOD ", \"rank_pattern\": {\"q_proj\": 0}}", TRI_BAD_FILE, "`rank_pattern` of q_proj"},
+      {GOOD ", \"rank_pattern\": {\"q_proj\": 4.5}}", TRI_BAD_FILE, "`rank_pattern` of q_proj"},
+      {GOOD ", \"rank_pattern\": {\"(q_proj\": 4}}", TRI_UNSUPPORTED, "`rank_pattern`: (q_proj"},
+      {GOOD ", \"rank_pattern\": [4]}", TRI_BAD_FILE, "`rank_pattern`"},
+      {GOOD ", \"alpha_pattern\": {\"q_proj\": \"4\"}}", TRI_BAD_FILE, "`alpha_pattern` of q_proj"},
       {GOOD ", \"init_lora_weights\": \"pissa_niter_4\"}", TRI_UNSUPPORTED, "`init_lora_weights`"},
+      {GOOD ", \"use_dora\": true}", TRI_UNSUPPORTED, "`use_dora` is true: DoRA, which trains magnitudes"},
+      {GOOD ", \"lora_bias\": true}", TRI_UNSUPPORTED, "`lora_bias` is true: factors with biases, which"},
+      {GOOD ", \"layer_replication\": [[0, 2]]}", TRI_UNSUPPORTED,
+       "`layer_replication` is [[0,2]]: layers of the base"},
+      {GOOD ", \"trainable_token_indices\": [1]}", TRI_UNSUPPORTED, "`trainable_token_indices` is [1]: trained rows"},
+      {GOOD ", \"target_parameters\": [\"x\"]}", TRI_UNSUPPORTED, "`target_parameters` is [\"x\"]: factors of"},
+      {GOOD ", \"alora_invocation_tokens\": [1]}", TRI_UNSUPPORTED, "`alora_invocation_tokens` is [1]: activated"},
+      {GOOD ", \"arrow_config\": {\"top_k\": 3}}", TRI_UNSUPPORTED, "`arrow_config` is {\"top_k\":3}: routing"},
+      {GOOD ", \"use_qalora\": true}", TRI_UNSUPPORTED, "`use_qalora` is true: QA-LoRA"},
+      {"{\"peft_type\": \"ADALORA\"}", TRI_UNSUPPORTED, "`peft_type` is \"ADALORA\": another kind of adapter"},
       {GOOD ", \"lora_magic\": 1}", TRI_UNSUPPORTED, "`lora_magic`"},
       {GOOD ", \"target_modules\": [1]}", TRI_BAD_FILE, "`target_modules`"},
       {GOOD ", \"target_modules\": {}}", TRI_BAD_FILE, "`target_modules`"},
@@ -248,7 +262,7 @@ static void test_gemm_time(void **state) {
   const tri_checkpoint_request request = {
       .root = root, .weights = &tensor, .num_weights = 1, .model_config = CT_CONFIG, .state = {.step = 1}};
   CHECK_OK(tri_checkpoint_save(&request, path));
-  tri_merged merged = {.scale = 0.5};
+  tri_merged merged = {.named = NULL};
   CHECK_OK(tri_checkpoint_open(path, &merged.named));
   for (int i = 0; i < ROWS * RANK; i++) left[i] = i % 11 - 5;
   for (int i = 0; i < RANK * COLUMNS; i++) right[i] = i % 13 - 6;

@@ -461,6 +461,13 @@ static void any_run(tri_run_config *c, uint64_t *index) {
   const double alpha = 0.5 + next_double(index, 100), dropout = next_double(index, 1);
   adapter->alpha = adapter->rank > 0 ? alpha : 1; /* both are refused without a rank */
   adapter->dropout = adapter->rank > 0 ? dropout : 0;
+  adapter->scaling = adapter->rank > 0 ? TRI_SCALING_RSLORA : TRI_SCALING_LORA;
+  adapter->init = adapter->rank > 0 ? TRI_ADAPTER_GAUSSIAN : TRI_ADAPTER_KAIMING;
+  if (adapter->rank > 0 && next(index, 2) == 1) {
+    adapter->rank_pattern.count = adapter->alpha_pattern.count = 1;
+    adapter->rank_pattern.entries[0] = (tri_adapter_pattern){.pattern = ".*", .rank = 1};
+    adapter->alpha_pattern.entries[0] = (tri_adapter_pattern){.pattern = "(.*)\\.\\w+|\"x", .alpha = 0.1 + dropout};
+  }
   adapter->quantise = adapter->rank > 0 ? TRI_QUANTISE_NF4 : TRI_QUANTISE_NONE;
   snprintf(c->init, sizeof c->init, "models/base");
   adapter->targets.count = 1;
@@ -610,7 +617,7 @@ static void prints_what_others_read(void **state) {
       "packing too_long "
       "window_layers "
       "schedule balance "
-      "context_exchange quantise "
+      "context_exchange quantise scaling "
       "recompute "
       "reduce_precision decay init state "
       "precision "

@@ -1,0 +1,117 @@
+/* Which names match does not depend on how greedy a part of a pattern is, so that POSIX's patterns do as well, but for
+ * what they have no word for. */
+#include "base/python_pattern.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { PATTERN_BYTES = 4096, MOST_BRACES = 2 };
+
+static bool append_posix_text(char *out, size_t *used, const char *text) {
+  const size_t length = strlen(text);
+  if (*used + length + 1 > PATTERN_BYTES) return false;
+  memcpy(out + *used, text, length + 1);
+  *used += length;
+  return true;
+}
+
+/* The next part of a pattern in POSIX's words; how many characters it took, or 0. */
+static size_t translate_part(const char *at, bool in_brackets, char out[8]) {
+  snprintf(out, 8, "%c", *at);
+  if (*at == '\\' && at[1] == 'd') {
+    snprintf(out, 8, "%s", in_brackets ? "0-9" : "[0-9]");
+    return 2;
+  }
+  if (*at == '\\' && !in_brackets && ispunct((unsigned char)at[1])) {
+    snprintf(out, 8, "\\%c", at[1]);
+    return 2;
+  }
+  if (strncmp(at, "\\w", 2) == 0 && !in_brackets) {
+    snprintf(out, 8, "\\w");
+    return 2;
+  }
+  if (*at == '\\' || (*at == '[' && in_brackets)) return 0;
+  if (in_brackets || *at != '(' || at[1] != '?') return 1;
+  return at[2] == ':' ? 3 : 0;
+}
+
+/* Repeats of repeats grow: the memory of a pattern is bounded by few and short ones. */
+static bool is_short_repeat(const char *brace, int *braces) {
+  const size_t length = strcspn(brace, "}");
+  for (size_t i = 1, digits = 0; i < length; i++) {
+    digits = isdigit((unsigned char)brace[i]) ? digits + 1 : 0;
+    if (digits > 2) return false;
+  }
+  return ++*braces <= MOST_BRACES;
+}
+
+static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
+  bool in_brackets = false, repeatable = false; /* whether there is something that a * may repeat */
+  size_t used = 0;
+  int braces = 0;
+  if (!append_posix_text(out, &used, before)) return false;
+  for (const char *at = pattern; *at != '\0';) {
+    char part[8];
+    const size_t taken = translate_part(at, in_brackets, part);
+    if (taken == 0 || !append_posix_text(out, &used, part)) return false;
+    if (taken == 1 && *at == '{' && !in_brackets && !is_short_repeat(at, &braces)) return false;
+    if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
+    const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
+    if (repeats && !repeatable) return false;
+    repeatable = in_brackets || !((taken == 1 && strchr("(|", *at) != NULL) || taken == 3);
+    at += taken;
+    if (repeats && *at == '?') at++;
+    if (repeats && *at != '\0' && strchr("*+?{", *at) != NULL) return false;
+  }
+  return append_posix_text(out, &used, behind);
+}
+
+static bool compile(const char *before, const char *pattern, const char *behind, regex_t *out) {
+  char translated[PATTERN_BYTES];
+  return translate(before, pattern, behind, translated) && regcomp(out, translated, REG_EXTENDED | REG_NOSUB) == 0;
+}
+
+/* `otherwise` where it is not known. */
+static bool matches(const char *before, const char *pattern, const char *behind, const char *text, bool otherwise) {
+  regex_t compiled;
+  if (!compile(before, pattern, behind, &compiled)) return otherwise;
+  const bool found = regexec(&compiled, text, 0, NULL, 0) == 0;
+  regfree(&compiled);
+  return found;
+}
+
+/* Letters, digits, _ and dots, each dot any character: nothing to compile. */
+static bool is_plain(const char *pattern) {
+  for (const char *at = pattern; *at != '\0'; at++) {
+    if (!isalnum((unsigned char)*at) && *at != '_' && *at != '.') return false;
+  }
+  return true;
+}
+
+static bool ends_plainly(const char *pattern, const char *text) {
+  const size_t length = strlen(pattern), all = strlen(text);
+  if (length > all || (length < all && text[all - length - 1] != '.')) return false;
+  for (size_t i = 0; i < length; i++) {
+    if (pattern[i] != '.' && pattern[i] != text[all - length + i]) return false;
+  }
+  return true;
+}
+
+bool tri_python_pattern_is_known(const char *pattern) {
+  regex_t compiled;
+  if (is_plain(pattern)) return true;
+  if (!compile("^(.*\\.)?(", pattern, ")$", &compiled)) return false;
+  regfree(&compiled);
+  return true;
+}
+
+bool tri_python_pattern_matches(const char *pattern, const char *text, bool otherwise) {
+  return matches("^(", pattern, ")$", text, otherwise);
+}
+
+bool tri_python_pattern_ends(const char *pattern, const char *text) {
+  return is_plain(pattern) ? ends_plainly(pattern, text) : matches("^(.*\\.)?(", pattern, ")$", text, false);
+}
