@@ -30,6 +30,7 @@
 #include "device/description.h"
 #include "device/dropout.h"
 #include "device/logit_query.h"
+#include "device/nf4.h"
 #include "device/queue.h"
 #include "device/step_values.h"
 

@@ -15,6 +15,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
+#include "base/nf4.h"
 #include "mesh/domain.h"
 #include "model/model.h"
 #include "ops/op.h"
@@ -194,9 +195,10 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* Of a parameter in 4 bits: the number of its matrices on this rank, each quantised by itself; bytes from one to the
- * next. */
+/* Of a parameter in 4 bits: the number of its matrices on this rank, each a cut of a matrix on disk that is quantised
+ * by itself; that cut; bytes from one to the next, which are the most on the rank at place {0}. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
+tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Whether it has a gradient, with which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
