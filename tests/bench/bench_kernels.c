@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/spin.h"
 #include "device/kernels.h"
+#include "device/nf4.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/gemm_choices.h"
+#include "device/nf4.h"
 
 #include <math.h>
 #include <string.h>
