@@ -168,6 +168,7 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
   entry.local[1] = entry.shape[1];
   entry.first_unit = 0;
   entry.num_units = split->units;
+  entry.even = split->units < ranks || split->units % ranks == 0;
   entry.counted = rank == 0;
   if (split->dim >= 0) {
     int64_t unit = entry.shape[split->dim] / split->segments / split->units, before = -1, count = 0;
@@ -367,7 +368,8 @@ static int64_t segment_pitch(const tri_parameter *tensor) {
 static int64_t run_unit(const tri_parameter *tensor) {
   const tri_split *split = &tensor->split;
   if (split->dim < 0) return tensor->shape[0] * tensor->shape[1];
-  return tensor->shape[split->dim] / split->segments / split->units * (split->dim == 0 ? tensor->shape[1] : 1);
+  const int64_t unit = tensor->shape[split->dim] / split->segments / split->units;
+  return (tensor->even ? tensor->num_units : 1) * unit * (split->dim == 0 ? tensor->shape[1] : 1);
 }
 
 /* How many blocks a row may touch depends on widths and on what is the same on all ranks: none has more than the first.

@@ -120,6 +120,7 @@ typedef struct tri_parameter {
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
+  bool even;                         /* all ranks of its parts hold as many units */
   int64_t first_member, num_members; /* of a stack */
   int64_t count;                     /* elements; 0 if another stage holds it */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type (in

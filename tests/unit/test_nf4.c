@@ -293,8 +293,35 @@ static void test_bytes(void **state) {
   assert_true(tri_nf4_bytes(INT64_MAX) > (size_t)1 << 61);
 }
 
+/* No rank keeps more than the first, which plans go by; and a share of whole blocks takes what its elements do. */
+static void test_bytes_of_cuts(void **state) {
+  static const int64_t units[] = {1, 2, 5, 16, 32, 48, 64, 80, 128}, others[] = {1, 7, 64, 96, 200};
+  (void)state;
+  for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+    for (int64_t i = 0; i < 5 * 2 * 2 * 12; i++) {
+      const int dim = (int)(i % 2);
+      const int64_t segments = i / 2 % 2 == 0 ? 1 : 3, count = i / 4 % 12 + 4, length = units[u] * count * segments;
+      const int64_t other = others[i / 48];
+      tri_parameter p = {.num_dims = 2,
+                         .shape = {dim == 0 ? length : other, dim == 0 ? other : length},
+                         .split = tri_split_heads(dim, segments, count)};
+      for (int64_t ranks = 1; ranks <= 8; ranks++) {
+        const tri_parameter first = tri_parameter_of_rank(&p, ranks, 0);
+        const int64_t most = tri_parameter_matrix_bytes(&first);
+        for (int64_t rank = 1; rank < ranks; rank++) {
+          const tri_parameter part = tri_parameter_of_rank(&p, ranks, rank);
+          assert_in_range(tri_parameter_matrix_bytes(&part), 0, most);
+        }
+      }
+    }
+  }
+  tri_parameter p = {.num_dims = 2, .shape = {256, 1024}, .split = tri_split_elements(1, 1024)};
+  p = tri_parameter_of_rank(&p, 4, 3);
+  assert_int_equal(tri_parameter_matrix_bytes(&p), 256 * 4 * 33 + 16 * 4 + 64);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_reference),
-                                     VECTOR_UNIT_ENTRIES};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_bytes_of_cuts),
+                                     cmocka_unit_test(test_reference), VECTOR_UNIT_ENTRIES};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
