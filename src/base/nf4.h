@@ -13,7 +13,49 @@
 /* In bits: the offset and all of the scales where a value is not finite. */
 #define TRI_NF4_NOT_A_NUMBER 0x7fc00000u
 
-enum { TRI_NF4_CODES = 16, TRI_NF4_ZERO = 7 };
+enum { TRI_NF4_CODES = 16, TRI_NF4_ZERO = 7, TRI_NF4_BLOCK_ELEMENTS = 64 };
+
+/* What a rank holds of a quantised matrix: rows of `width` elements, each contiguous in the whole. Row r begins there
+ * at element first + r * pitch, and `extra` further for each `every` rows that end before it, where `phase` rows of the
+ * first such are missing; every = 0: there is nothing extra. Of each row the blocks of the whole that it touches are
+ * kept, at most `row_blocks`. */
+typedef struct tri_nf4_cut {
+  int64_t total; /* elements of the whole */
+  int64_t rows, width, first, pitch;
+  int64_t every, phase, extra;
+  int64_t row_blocks;
+} tri_nf4_cut;
+
+/* A block that is kept of a cut: its number in the whole, and its elements of the cut: `count` of them from place
+ * `from` of the block on, the first of which is element `local` of the cut. None: it repeats a block of its row. */
+typedef struct tri_nf4_span {
+  int64_t whole, from, count, local;
+} tri_nf4_span;
+
+TRI_HOST_AND_GPU int64_t tri_nf4_quotient(int64_t a, int64_t b) {
+  if (((uint64_t)a | (uint64_t)b) >> 32 == 0) return (int64_t)((uint32_t)a / (uint32_t)b);
+  return a / b;
+}
+
+TRI_HOST_AND_GPU int64_t tri_nf4_row_begin(tri_nf4_cut cut, int64_t row) {
+  const int64_t begin = cut.first + row * cut.pitch;
+  return cut.every == 0 ? begin : begin + tri_nf4_quotient(cut.phase + row, cut.every) * cut.extra;
+}
+
+TRI_HOST_AND_GPU tri_nf4_span tri_nf4_span_of(tri_nf4_cut cut, int64_t block) {
+  const int64_t row = cut.rows == 1 ? 0 : tri_nf4_quotient(block, cut.row_blocks);
+  const int64_t begin = tri_nf4_row_begin(cut, row), end = begin + cut.width;
+  const int64_t whole = begin / TRI_NF4_BLOCK_ELEMENTS + block - row * cut.row_blocks;
+  const int64_t last = (end - 1) / TRI_NF4_BLOCK_ELEMENTS, at = whole * TRI_NF4_BLOCK_ELEMENTS;
+  const int64_t low = at > begin ? at : begin;
+  const int64_t high = at + TRI_NF4_BLOCK_ELEMENTS < end ? at + TRI_NF4_BLOCK_ELEMENTS : end;
+  tri_nf4_span span;
+  span.whole = whole < last ? whole : last;
+  span.from = low - at;
+  span.count = high > low ? high - low : 0;
+  span.local = row * cut.width + low - begin;
+  return span;
+}
 
 TRI_HOST_AND_GPU float tri_nf4_number(int32_t code) {
   const float numbers[TRI_NF4_CODES] = {

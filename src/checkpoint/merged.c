@@ -309,7 +309,8 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
 /* Into 4 bits and back; `kept` is scratch memory for those. */
 static tri_status take_through(tri_device *device, int64_t count, float *values, void *kept) {
   TRI_KERNEL_CALL(device->queue, quantise_nf4, TRI_FP32, count, values, kept);
-  TRI_KERNEL_CALL(device->queue, dequantise_nf4, TRI_FP32, 0, count, count, kept, values);
+  const tri_nf4_cut whole = tri_nf4_whole(count);
+  TRI_KERNEL_CALL(device->queue, dequantise_nf4, TRI_FP32, &whole, 0, count, kept, values);
   return tri_queue_finish(device->queue);
 }
 

@@ -24,6 +24,7 @@
 #define TRI_DEVICE_KERNELS_H
 
 #include "base/each.h"
+#include "base/nf4.h"
 #include "base/router.h"
 #include "device/activation.h"
 #include "device/completions.h"

@@ -12,14 +12,19 @@
  * - offset (`nested_offset`): an fp32 number, the mean of the largest magnitudes.
  *
  * An element is number(code) * (dynamic number * scale + offset), each product and the sum rounded to fp32. Codes,
- * `largest` and scales begin at multiples of 64 bytes; the offset follows the scales. */
+ * `largest` and scales begin at multiples of 64 bytes; the offset follows the scales.
+ *
+ * A rank of `tensor` holds a cut of a matrix (tri_nf4_cut): codes and `largest` of the blocks that its elements are in,
+ * as they are in the whole, and all scales of the whole. A cut through a block keeps the block on both sides, so that
+ * elements have the same bits whatever the cut. */
 #ifndef TRI_DEVICE_NF4_H
 #define TRI_DEVICE_NF4_H
 
 #include "base/count.h"
+#include "base/nf4.h"
 
 /* Elements of a block, bytes of its codes, and blocks that share a scale. */
-enum { TRI_NF4_BLOCK = 64, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4_GROUP = 256, TRI_NF4_SUMS = 256 };
+enum { TRI_NF4_BLOCK = TRI_NF4_BLOCK_ELEMENTS, TRI_NF4_BLOCK_BYTES = 32, TRI_NF4_GROUP = 256, TRI_NF4_SUMS = 256 };
 
 typedef struct tri_nf4_layout {
   int64_t blocks;
@@ -27,10 +32,27 @@ typedef struct tri_nf4_layout {
   size_t bytes;                   /* of all parts */
 } tri_nf4_layout;
 
-/* The layout of `count` elements. */
-static inline tri_nf4_layout tri_nf4_layout_of(int64_t count) {
-  tri_nf4_layout l = {.blocks = count / TRI_NF4_BLOCK + (count % TRI_NF4_BLOCK > 0)};
-  const size_t blocks = (size_t)l.blocks, groups = (blocks + TRI_NF4_GROUP - 1) / TRI_NF4_GROUP;
+static inline int64_t tri_nf4_blocks_of(int64_t count) { return count / TRI_NF4_BLOCK + (count % TRI_NF4_BLOCK > 0); }
+
+/* The most blocks that a row of `width` elements touches, wherever it begins. */
+static inline int64_t tri_nf4_blocks_touched(int64_t width) {
+  return width < 2 ? width : 2 + (width - 2) / TRI_NF4_BLOCK;
+}
+
+/* A whole matrix of `count` elements. */
+static inline tri_nf4_cut tri_nf4_whole(int64_t count) {
+  return (tri_nf4_cut){.total = count, .rows = 1, .width = count, .row_blocks = tri_nf4_blocks_of(count)};
+}
+
+static inline bool tri_nf4_is_whole(const tri_nf4_cut *cut) { return cut->rows == 1 && cut->width == cut->total; }
+
+static inline int64_t tri_nf4_groups(const tri_nf4_cut *cut) {
+  return (tri_nf4_blocks_of(cut->total) + TRI_NF4_GROUP - 1) / TRI_NF4_GROUP;
+}
+
+static inline tri_nf4_layout tri_nf4_layout_of_cut(const tri_nf4_cut *cut) {
+  tri_nf4_layout l = {.blocks = cut->rows * cut->row_blocks};
+  const size_t blocks = (size_t)l.blocks, groups = (size_t)tri_nf4_groups(cut);
   l.largest = tri_bytes_in_lines(tri_bytes_times(blocks, TRI_NF4_BLOCK_BYTES));
   l.scales = tri_bytes_plus(l.largest, tri_bytes_in_lines(blocks));
   l.offset = tri_bytes_plus(l.scales, tri_bytes_times(groups, sizeof(float)));
@@ -38,7 +60,18 @@ static inline tri_nf4_layout tri_nf4_layout_of(int64_t count) {
   return l;
 }
 
+/* The layout of a whole of `count` elements. */
+static inline tri_nf4_layout tri_nf4_layout_of(int64_t count) {
+  const tri_nf4_cut whole = tri_nf4_whole(count);
+  return tri_nf4_layout_of_cut(&whole);
+}
+
 static inline size_t tri_nf4_bytes(int64_t count) { return tri_nf4_layout_of(count).bytes; }
+
+/* Of scratch memory: `count` elements before they are quantised; codes may follow. */
+static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
+  return tri_bytes_in_lines(tri_bytes_times((size_t)count, element_bytes));
+}
 
 /* The mean of the largest magnitudes in double, from 256 sums that are then added in a tree: in this order on every
  * device. Not finite if a magnitude is not. */

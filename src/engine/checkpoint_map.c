@@ -377,7 +377,7 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, int
   }
 }
 
-/* Matrices that are in 4 bits, each through the same scratch memory. */
+/* Matrices that are in 4 bits, each through the same scratch memory, and read whole. */
 static void add_quantised(lister *l, const tri_parameter *entry) {
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     tri_checkpoint_map *shards = l->shards;
@@ -386,7 +386,7 @@ static void add_quantised(lister *l, const tri_parameter *entry) {
     if (count == 0) continue;
     tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
     tri_quantised_set_up(l->engine->executor, entry, first / count, matrix);
-    add(shards, l->weight + t, &shards->parts[l->weight + t], (tri_element_range){0, count, 0}, matrix->wide,
+    add(shards, l->weight + t, NULL, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
         tri_dtype_bytes(matrix->type), &matrix->memory);
   }
 }

@@ -110,7 +110,7 @@ static void resolve_frozen(const tri_executor *executor, const tri_parameter *en
   if (executor->training && entry->num_dims == 1) out->gradient = executor->arena + executor->plan->sink;
   if (entry->stored != TRI_STORED_NF4) return;
   out->matrices = tri_parameter_num_matrices(entry);
-  out->count = entry->count / out->matrices;
+  out->cut = tri_parameter_cut(entry);
 }
 
 /* Where an operation finds a parameter: in its bucket, whole. Those of other stages have no memory here. */

@@ -2,7 +2,12 @@
  *
  * Its values are read as any tensor's are, front to back, into scratch memory of the arena; when the last of them is
  * there, the device makes codes of them, and the next matrix may lie in the same place. Readers get the values that the
- * codes stand for. */
+ * codes stand for.
+ *
+ * Every rank that holds a part of a matrix reads the whole, since blocks, and what blocks share, go on through it;
+ * codes of the whole are made behind the values, and those of the part are taken from them. Readers then get the
+ * elements of the part, and zeros behind them: enough to tell whether they are finite, as all of a matrix are or none.
+ */
 #ifndef TRI_ENGINE_QUANTISED_H
 #define TRI_ENGINE_QUANTISED_H
 
@@ -13,8 +18,9 @@ typedef struct tri_quantised {
   tri_checkpoint_memory memory; /* of `wide` */
   tri_queue *queue;
   tri_dtype type; /* the wide one */
-  int64_t count;
+  tri_nf4_cut cut;
   char *wide, *kept;
+  char *whole; /* codes of the whole, in scratch memory; `kept` if the part is the whole */
 } tri_quantised;
 
 /* Matrix number `matrix` of those that this rank has of an entry. Stays where it is while its memory is used. */

@@ -168,6 +168,7 @@ tri_parameter tri_parameter_of_rank(const tri_parameter *parameter, int64_t rank
   entry.local[1] = entry.shape[1];
   entry.first_unit = 0;
   entry.num_units = split->units;
+  entry.even = split->units < ranks || split->units % ranks == 0;
   entry.counted = rank == 0;
   if (split->dim >= 0) {
     int64_t unit = entry.shape[split->dim] / split->segments / split->units, before = -1, count = 0;
@@ -255,7 +256,8 @@ int64_t tri_parameter_num_matrices(const tri_parameter *parameter) {
 }
 
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter) {
-  return (int64_t)tri_bytes_in_lines(tri_nf4_bytes(parameter->local[0] * parameter->local[1]));
+  const tri_nf4_cut cut = tri_parameter_cut(parameter);
+  return (int64_t)tri_bytes_in_lines(tri_nf4_layout_of_cut(&cut).bytes);
 }
 
 /* The same in the array of what is kept in 4 bits. */
@@ -353,6 +355,48 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   if (!is_interleaved(tensor)) return within->first * tensor->shape[1] + run_of_whole(tensor, i);
   const int64_t row = (tensor->first_unit + i) * unit_rows(tensor);
   return (within->first + row / within->block * within->stride + row % within->block) * tensor->shape[1];
+}
+
+/* Elements from one run to the next of a tensor by itself that is cut. */
+static int64_t segment_pitch(const tri_parameter *tensor) {
+  const tri_split *split = &tensor->split;
+  return tensor->shape[split->dim] / split->segments * (split->dim == 0 ? tensor->shape[1] : 1);
+}
+
+/* Elements that all begins and lengths of a rank's runs are multiples of, whatever the rank, besides the distance of
+ * segments. */
+static int64_t run_unit(const tri_parameter *tensor) {
+  const tri_split *split = &tensor->split;
+  if (split->dim < 0) return tensor->shape[0] * tensor->shape[1];
+  const int64_t unit = tensor->shape[split->dim] / split->segments / split->units;
+  return (tensor->even ? tensor->num_units : 1) * unit * (split->dim == 0 ? tensor->shape[1] : 1);
+}
+
+/* How many blocks a row may touch depends on widths and on what is the same on all ranks: none has more than the first.
+ */
+tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter) {
+  const tri_rows_within *within = &parameter->within;
+  const int64_t columns = parameter->shape[1];
+  tri_parameter matrix = *parameter;
+  matrix.count = matrix.local[0] * matrix.local[1];
+  const tri_parameter whole = tri_parameter_on_disk(&matrix);
+  tri_nf4_cut cut = {.total = whole.shape[0] * columns, .rows = 1, .width = tri_parameter_run_length(&matrix)};
+  int64_t unit = run_unit(&matrix);
+  if (cut.width == cut.total || cut.width == 0) return tri_nf4_whole(matrix.count);
+  cut.rows = matrix.count / cut.width;
+  cut.first = tri_parameter_run(&matrix, 0);
+  if (cut.rows > 1 && !is_interleaved(&matrix)) cut.pitch = tri_parameter_run(&matrix, 1) - cut.first;
+  if (is_interleaved(&matrix)) {
+    unit = unit_rows(&matrix) * columns;
+    cut.pitch = unit;
+    cut.every = within->block / unit_rows(&matrix);
+    cut.phase = matrix.first_unit % cut.every;
+    cut.extra = (within->stride - within->block) * columns;
+  }
+  const int64_t apart = is_interleaved(&matrix) || matrix.split.dim < 0 ? 0 : segment_pitch(&matrix);
+  const bool whole_blocks = (unit | cut.extra | apart | within->first * columns) % TRI_NF4_BLOCK == 0;
+  cut.row_blocks = whole_blocks ? cut.width / TRI_NF4_BLOCK : tri_nf4_blocks_touched(cut.width);
+  return cut;
 }
 
 void tri_parameter_table_destroy(tri_parameter_table *table) {

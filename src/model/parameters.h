@@ -15,6 +15,7 @@
 #ifndef TRI_MODEL_PARAMETERS_H
 #define TRI_MODEL_PARAMETERS_H
 
+#include "base/nf4.h"
 #include "mesh/domain.h"
 #include "model/model.h"
 #include "ops/op.h"
@@ -120,6 +121,7 @@ typedef struct tri_parameter {
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
+  bool even;                         /* all ranks of its parts hold as many units */
   int64_t first_member, num_members; /* of a stack */
   int64_t count;                     /* elements; 0 if another stage holds it */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type (in
@@ -195,9 +197,10 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor);
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i);
 int64_t tri_parameter_global_count(const tri_parameter *parameter);
 
-/* Of a parameter in 4 bits: the number of its matrices on this rank, each quantised by itself; bytes from one to the
- * next. */
+/* Of a parameter in 4 bits: the number of its matrices on this rank, each a cut of a matrix on disk that is quantised
+ * by itself; that cut; bytes from one to the next, which are the most on the rank at place {0}. */
 int64_t tri_parameter_num_matrices(const tri_parameter *parameter);
+tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Whether it has a gradient, with which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);

@@ -132,18 +132,6 @@ static tri_status check_something_trained(const tri_parameter_table *table) {
   return tri_fail(TRI_BAD_CONFIG, "`freeze` leaves nothing to train; leave some pattern out");
 }
 
-/* Codes are of whole tensors, as they are on disk. */
-static tri_status check_quantised(const tri_model *model, const tri_parameter_table *table) {
-  for (int64_t i = 0; i < table->num_entries && tri_trainable_is_quantised(&model->tuning); i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->within.rows == 0 || entry->factor) continue;
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.quantise` nf4 does not support %s, whose %.80s holds several matrices; leave it out",
-                    tri_family_name(model->family), entry->name);
-  }
-  return TRI_OK;
-}
-
 static tri_status check_table(const tri_model *model, const tri_parameter_table *table) {
   const tri_trainable *tuning = &model->tuning;
   TRI_TRY(check_patterns(table, "freeze", &tuning->freeze));
@@ -152,7 +140,6 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
   TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
-  TRI_TRY(check_quantised(model, table));
   return check_ranks(model, table);
 }
 

@@ -111,6 +111,8 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
     tri_matmul down = tri_weight_product(call, &at->down, (tri_direction)direction, call->rows);
     down.accumulate = direction == TRI_DIRECTION_BACKWARD && call->accumulate[X];
     TRI_TRY(tri_weight_memory(call, device, &down, (tri_direction)direction, out));
+  }
+  for (int direction = 0; direction < (call->training ? 2 : 1); direction++) { /* gradients of A take du, too */
     for (int64_t t = 0; t < at->count; t++) {
       const tri_matmul up = up_product(call, t, (tri_direction)direction, call->rows);
       TRI_TRY(want(device, &up, out));

@@ -5,6 +5,7 @@
 
 #include "base/batch_columns.h"
 #include "base/exact_terms.h"
+#include "base/nf4.h"
 #include "device/device.h"
 #include "device/step_values.h"
 #include "mesh/domain.h"
@@ -57,10 +58,11 @@ typedef struct tri_run_copy {
 typedef struct tri_run_parameter {
   void *value;
   void *gradient;
-  int64_t matrices, count; /* of a parameter in 4 bits: how many matrices one after the other, and elements of each */
-  bool gradient_written;   /* in this step: the first backward writes, the others add */
-  bool packed;             /* `value` is packed where it lies (weight.c), since its values were written */
-  tri_run_copy *copy;      /* shared by tied parameters; NULL: copies are not written */
+  int64_t matrices;      /* of a parameter in 4 bits: how many matrices one after the other */
+  tri_nf4_cut cut;       /* and what of each is here */
+  bool gradient_written; /* in this step: the first backward writes, the others add */
+  bool packed;           /* `value` is packed where it lies (weight.c), since its values were written */
+  tri_run_copy *copy;    /* shared by tied parameters; NULL: copies are not written */
 } tri_run_parameter;
 
 /* Keys and values of earlier positions, for generation, in pages of TRI_PAGE_ROWS positions: of one layer the keys of

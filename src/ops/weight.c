@@ -123,13 +123,13 @@ static size_t whole_bytes(const tri_op_call *call, const tri_matmul *product, in
 static tri_status make_whole(tri_run *run, const tri_op_call *call, int64_t elements, char *to) {
   const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
   for (int64_t done = 0; done < elements; parameter++) {
-    const int64_t count = parameter->count;
+    const int64_t count = parameter->cut.rows * parameter->cut.width;
     const char *kept = parameter->value;
     if (parameter->matrices * count == 0) return tri_fail_internal("a product lacks some of its matrix");
     for (int64_t m = 0; m < parameter->matrices; m++, done += count) {
-      TRI_KERNEL_CALL(run->queue, dequantise_nf4, call->type, 0, count, count, kept,
+      TRI_KERNEL_CALL(run->queue, dequantise_nf4, call->type, &parameter->cut, 0, count, kept,
                       to + (size_t)done * tri_dtype_bytes(call->type));
-      kept += tri_bytes_in_lines(tri_nf4_bytes(count));
+      kept += tri_bytes_in_lines(tri_nf4_layout_of_cut(&parameter->cut).bytes);
     }
   }
   return TRI_OK;

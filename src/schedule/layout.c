@@ -343,20 +343,6 @@ static tri_status check_context(const tri_layout *layout, const tri_model *model
       (long)inner, (long)t, (long)heads, (long)kv_heads, (long)inner, (long)most);
 }
 
-/* Blocks of 4 bits, and what blocks share, go on through a whole matrix. */
-static tri_status check_quantised(const tri_layout *layout, const tri_model *model) {
-  switch (model->tuning.adapter.quantise) {
-    case TRI_QUANTISE_NONE: return TRI_OK;
-    case TRI_QUANTISE_NF4: break;
-  }
-  if (layout->tensor == 1 && layout->expert_tensor == 1) return TRI_OK;
-  const bool dense = layout->tensor > 1;
-  return tri_fail(TRI_BAD_LAYOUT,
-                  "layout.%s %ld splits matrices, and `adapter.quantise: nf4` keeps whole ones; set it to 1 and split "
-                  "the model with layout.pipeline, or leave adapter.quantise out",
-                  dense ? "tensor" : "expert_tensor", (long)(dense ? layout->tensor : layout->expert_tensor));
-}
-
 /* Rows of a micro-batch have numbers of 32 bits, among all ranks that share its sequences. */
 static tri_status check_rows(const tri_layout *layout, int64_t sequence) {
   int64_t most = INT32_MAX / sequence;
@@ -386,7 +372,6 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));
   TRI_TRY(resolve_experts(layout, model));
-  TRI_TRY(check_quantised(layout, model));
   TRI_TRY(resolve_inner(layout));
   TRI_TRY(check_context(layout, model, sequence));
   TRI_TRY(tri_layout_check_keys(layout, model));

@@ -2,6 +2,7 @@
 
 #include "base/count.h"
 #include "base/memory.h"
+#include "device/nf4.h"
 #include "model/family.h"
 
 #include <string.h>
@@ -50,15 +51,18 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* What a matrix takes before it is in 4 bits. */
+/* What a matrix takes before it is in 4 bits: its values and, if only a part of it is here, codes of the whole. */
 static size_t load_bytes(const tri_parameter_table *table, tri_dtype precision) {
-  int64_t most = 0;
+  size_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
-    if (entry->local[0] * entry->local[1] > most) most = entry->local[0] * entry->local[1];
+    const tri_nf4_cut cut = tri_parameter_cut(entry);
+    size_t bytes = tri_nf4_wide_bytes(cut.total, tri_dtype_bytes(tri_dtype_wide(precision)));
+    if (!tri_nf4_is_whole(&cut)) bytes = tri_bytes_plus(bytes, tri_nf4_bytes(cut.total));
+    if (bytes > most) most = bytes;
   }
-  return tri_bytes_times((size_t)most, tri_dtype_bytes(tri_dtype_wide(precision)));
+  return most;
 }
 
 bool tri_parts_hold_tied(const tri_parameter_table *table) {

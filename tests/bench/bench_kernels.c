@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/spin.h"
 #include "device/kernels.h"
+#include "device/nf4.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,7 +239,10 @@ static tri_status dequantise(bench *b) {
 }
 /* Of activations; what is kept lies in W. */
 static tri_status quantise_nf4(bench *b) { return KERNEL(quantise_nf4, b->type, PARAMETERS, X, W); }
-static tri_status dequantise_nf4(bench *b) { return KERNEL(dequantise_nf4, b->type, 0, PARAMETERS, PARAMETERS, W, Y); }
+static tri_status dequantise_nf4(bench *b) {
+  const tri_nf4_cut whole = tri_nf4_whole(PARAMETERS);
+  return KERNEL(dequantise_nf4, b->type, &whole, 0, PARAMETERS, W, Y);
+}
 static tri_status squares(bench *b) {
   tri_exact_sum sum = {{0}, 0, 0};
   return KERNEL(block_squares, b->type, PARAMETERS, 256, X, &sum);

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "device/gemm_choices.h"
+#include "device/nf4.h"
 
 #include <math.h>
 #include <string.h>
@@ -185,7 +186,15 @@ WORK(matrix_step_turned, matrix_step, type,
 WORK(quantise, quantise_blocks, type, c->rows * c->width / 2, true, c->table, c->z, c->moment2)
 WORK(dequantise, dequantise_blocks, type, c->rows * c->width / 2, true, c->z, c->moment2, c->moment1)
 WORK(quantise_nf4, quantise_nf4, type, c->rows * c->width, c->x, c->moment2)
-WORK(dequantise_nf4, dequantise_nf4, type, 0, c->rows * c->width, c->rows * c->width, c->moment2, c->z)
+static tri_nf4_cut all_of(const rows_call *c) { return tri_nf4_whole(c->rows * c->width); }
+/* As a rank of two has a matrix that is split by its inputs. */
+static tri_nf4_cut half_of(const rows_call *c) {
+  const int64_t half = c->width / 2;
+  return (tri_nf4_cut){c->rows * c->width, c->rows, half, 0, c->width, 0, 0, 0, tri_nf4_blocks_touched(half)};
+}
+WORK(dequantise_nf4, dequantise_nf4, type, (tri_nf4_cut[]){all_of(c)}, 0, c->rows * c->width, c->moment2, c->z)
+WORK(dequantise_cut, dequantise_nf4, type, (tri_nf4_cut[]){half_of(c)}, 0, c->rows *(c->width / 2), c->moment2, c->z)
+WORK(cut_nf4, cut_nf4, (tri_nf4_cut[]){half_of(c)}, c->moment2, c->z)
 WORK(block_squares, block_squares, type, c->rows * c->width / 2, 65536, c->table, c->sum)
 
 /* Each row once, in halves that have changed places. */
@@ -276,6 +285,8 @@ static void rows(bench *s) {
       {"dequantise_blocks", work_dequantise, n / 2 * (w + 1)},
       {"quantise_nf4", work_quantise_nf4, n * (2 * e + 0.5)},
       {"dequantise_nf4", work_dequantise_nf4, n * (e + 0.5)},
+      {"dequantise_nf4, half", work_dequantise_cut, n * (e + 0.5) / 2},
+      {"cut_nf4, half", work_cut_nf4, n * 0.5},
       {"block_squares", work_block_squares, n / 2 * w},
   };
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {

@@ -156,6 +156,7 @@ typedef struct kernel_cases {
   X(quantise_blocks) \
   X(dequantise_blocks) \
   X(quantise_nf4) \
+  X(cut_nf4) \
   X(dequantise_nf4) \
   X(block_squares) \
   X(sum) \

@@ -31,7 +31,8 @@ static tri_status round_trip(tri_queue *queue, tri_dtype type, int64_t count, vo
   if ((status = tri_queue_upload_now(queue, kept_there, kept, kept_bytes)) != TRI_OK) goto release_kept;
   status = queue->device->kernels->quantise_nf4(queue, type, count, there, kept_there);
   if (status != TRI_OK) goto release_kept;
-  status = queue->device->kernels->dequantise_nf4(queue, type, 0, count, count, kept_there, there);
+  const tri_nf4_cut whole = tri_nf4_whole(count);
+  status = queue->device->kernels->dequantise_nf4(queue, type, &whole, 0, count, kept_there, there);
   if (status != TRI_OK) goto release_kept;
   if ((status = tri_queue_download_now(queue, values, there, bytes)) != TRI_OK) goto release_kept;
   status = tri_queue_download_now(queue, kept, kept_there, kept_bytes);

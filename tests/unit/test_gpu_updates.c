@@ -170,7 +170,8 @@ static tri_status call_quantise_nf4(tri_queue *queue, const problem *p, void *co
 
 static tri_status call_dequantise_nf4(tri_queue *queue, const problem *p, void *const *at) {
   const int64_t first = p->rows * TRI_NF4_BLOCK;
-  return KERNEL(dequantise_nf4, p->type, first, p->width - first, p->width, at[1], at[2]);
+  const tri_nf4_cut whole = tri_nf4_whole(p->width);
+  return KERNEL(dequantise_nf4, p->type, &whole, first, p->width - first, at[1], at[2]);
 }
 
 static void test_nf4(void **state) {

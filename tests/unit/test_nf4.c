@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "bitsandbytes_nf4.h"
 #include "device/nf4.h"
+#include "model/parameters.h"
 #include "typed_array.h"
 #include "vector_units.h"
 
@@ -29,6 +30,12 @@ static void *quantised(tri_device *device, int64_t count, const float *values) {
   return kept;
 }
 
+static void dequantised(tri_device *device, tri_dtype type, int64_t first, int64_t count, int64_t total,
+                        const void *kept, void *values) {
+  const tri_nf4_cut whole = tri_nf4_whole(total);
+  CHECK_OK(KERNEL(dequantise_nf4, type, &whole, first, count, kept, values));
+}
+
 /* ---- beside bitsandbytes ----------------------------------------------------------------------------------------- */
 
 /* Element i of what it was given: blocks of seven sizes. */
@@ -50,7 +57,7 @@ static void check_stored(tri_device *device) {
   for (int64_t i = 0; i < (NF4_COUNT + 1) / 2; i++) assert_int_equal(kept[i], byte_of(nf4_codes, i));
   for (int64_t b = 0; b < NF4_BLOCKS; b++) assert_int_equal(kept[at.largest + (size_t)b], byte_of(nf4_largest, b));
   assert_true(float_at(kept, at.scales) == nf4_scale && float_at(kept, at.offset) == nf4_offset);
-  CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, NF4_COUNT, NF4_COUNT, kept, again));
+  dequantised(device, TRI_BF16, 0, NF4_COUNT, NF4_COUNT, kept, again);
   for (int64_t i = 0; i < NF4_COUNT; i++)
     assert_int_equal(again[i], byte_of(nf4_values, 2 * i) << 8 | byte_of(nf4_values, 2 * i + 1));
   free(kept);
@@ -86,7 +93,7 @@ enum { EDGES = 256 * TRI_NF4_BLOCK + 77 }; /* a scale, and some */
 /* Sets values[0 .. EDGES - 1] and gets back what is kept of them. */
 static void round_trip(tri_device *device, const float *values, float *again) {
   void *kept = quantised(device, EDGES, values);
-  CHECK_OK(KERNEL(dequantise_nf4, TRI_FP32, 0, EDGES, EDGES, kept, again));
+  dequantised(device, TRI_FP32, 0, EDGES, EDGES, kept, again);
   free(kept);
 }
 
@@ -134,18 +141,84 @@ static void check_stretches(tri_device *device, tri_dtype type, const float *val
   char *whole = calloc(EDGES, size), *part = calloc(EDGES + 1, size);
   assert_true(whole != NULL && part != NULL);
   void *kept = quantised(device, EDGES, values);
-  CHECK_OK(KERNEL(dequantise_nf4, type, 0, EDGES, EDGES, kept, whole));
+  dequantised(device, type, 0, EDGES, EDGES, kept, whole);
   for (int64_t count = 0; count < EDGES; count += count < 3 * TRI_NF4_BLOCK ? 1 : 4099) {
     const int64_t last = (EDGES - count) / TRI_NF4_BLOCK * TRI_NF4_BLOCK, first = count % 2 == 0 ? last : last / 2;
     const int64_t begin = first / TRI_NF4_BLOCK * TRI_NF4_BLOCK;
     memset(part, 0x5a, (EDGES + 1) * size);
-    CHECK_OK(KERNEL(dequantise_nf4, type, begin, count, EDGES, kept, part));
+    dequantised(device, type, begin, count, EDGES, kept, part);
     assert_memory_equal(part, whole + (size_t)begin * size, (size_t)count * size);
     for (size_t b = 0; b < size; b++) assert_int_equal(part[(size_t)count * size + b], 0x5a);
   }
   free(kept);
   free(part);
   free(whole);
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
+
+/* Every element of a cut has the bits that it has in the whole. */
+static void check_cut(tri_device *device, tri_dtype type, const tri_nf4_cut *cut, const void *kept, const char *whole) {
+  const size_t size = tri_dtype_bytes(type);
+  char *own = calloc(tri_nf4_layout_of_cut(cut).bytes, 1);
+  char *part = calloc((size_t)(cut->rows * cut->width), size);
+  assert_true(own != NULL && part != NULL);
+  CHECK_OK(KERNEL(cut_nf4, cut, kept, own));
+  CHECK_OK(KERNEL(dequantise_nf4, type, cut, 0, cut->rows * cut->width, own, part));
+  for (int64_t r = 0; r < cut->rows; r++) {
+    assert_memory_equal(part + (size_t)(r * cut->width) * size, whole + (size_t)tri_nf4_row_begin(*cut, r) * size,
+                        (size_t)cut->width * size);
+  }
+  free(part);
+  free(own);
+}
+
+/* A matrix that 1 to 4 ranks have parts of, by rows and by columns, in one or three segments; and the parts of a tensor
+ * of which each fourth row is another's. */
+static void check_split(tri_device *device, tri_dtype type, int64_t rows, int64_t columns, const void *kept,
+                        const char *whole) {
+  for (int dim = 0; dim < 2; dim++) {
+    for (int64_t ranks = 1; ranks <= 4; ranks++) {
+      for (int64_t rank = 0; rank < ranks; rank++) {
+        tri_parameter p = {
+            .num_dims = 2, .shape = {rows, columns}, .split = tri_split_elements(dim, dim ? columns : rows)};
+        p = tri_parameter_of_rank(&p, ranks, rank);
+        tri_nf4_cut cut = tri_parameter_cut(&p);
+        assert_int_equal(cut.rows * cut.width, p.count);
+        check_cut(device, type, &cut, kept, whole);
+        p.split.segments = 3;
+        p.split.units /= 3;
+        p = tri_parameter_of_rank(&p, ranks, rank);
+        cut = tri_parameter_cut(&p);
+        check_cut(device, type, &cut, kept, whole);
+        if (dim == 1) continue;
+        p.shape[0] = rows / 4 * 3;
+        p.split = tri_split_elements(0, p.shape[0]);
+        p.within = (tri_rows_within){.rows = rows, .first = rank % 2, .block = 3, .stride = 4, .part = "q"};
+        p = tri_parameter_of_rank(&p, ranks, rank);
+        cut = tri_parameter_cut(&p);
+        for (int64_t i = 0; i < cut.rows; i++) assert_int_equal(tri_nf4_row_begin(cut, i), tri_parameter_run(&p, i));
+        check_cut(device, type, &cut, kept, whole);
+      }
+    }
+  }
+}
+
+static void check_cuts(tri_device *device, tri_dtype type) {
+  static const int64_t shapes[][2] = {{12, 12}, {24, 96}, {96, 129}, {132, 192}, {768, 384}};
+  for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
+    const int64_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+    float *values = calloc((size_t)count, sizeof *values);
+    char *whole = calloc((size_t)count, tri_dtype_bytes(type));
+    assert_true(values != NULL && whole != NULL);
+    for (int64_t i = 0; i < count; i++) values[i] = given(i);
+    void *kept = quantised(device, count, values);
+    dequantised(device, type, 0, count, count, kept, whole);
+    check_split(device, type, rows, columns, kept, whole);
+    free(kept);
+    free(whole);
+    free(values);
+  }
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -161,6 +234,8 @@ static void check_device(tri_device *device) {
   for (int64_t i = 0; i < EDGES; i++) values[i] = given(i);
   check_stretches(device, TRI_FP32, values);
   check_stretches(device, TRI_BF16, values);
+  check_cuts(device, TRI_FP32);
+  check_cuts(device, TRI_BF16);
   free(again);
   free(values);
 }
@@ -174,12 +249,12 @@ static void check_threads(tri_device *device) {
   for (int64_t i = 0; i < COUNT; i++) values[i] = given(i);
   device->description.threads = 1;
   void *kept = quantised(device, COUNT, values);
-  CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, COUNT, COUNT, kept, first));
+  dequantised(device, TRI_BF16, 0, COUNT, COUNT, kept, first);
   for (int threads = 2; threads < 6; threads++) {
     device->description.threads = threads;
     void *again = quantised(device, COUNT, values);
     assert_memory_equal(kept, again, bytes);
-    CHECK_OK(KERNEL(dequantise_nf4, TRI_BF16, 0, COUNT, COUNT, again, other));
+    dequantised(device, TRI_BF16, 0, COUNT, COUNT, again, other);
     assert_memory_equal(first, other, COUNT * sizeof *first);
     free(again);
   }
@@ -218,8 +293,35 @@ static void test_bytes(void **state) {
   assert_true(tri_nf4_bytes(INT64_MAX) > (size_t)1 << 61);
 }
 
+/* No rank keeps more than the first, which plans go by; and a share of whole blocks takes what its elements do. */
+static void test_bytes_of_cuts(void **state) {
+  static const int64_t units[] = {1, 2, 5, 16, 32, 48, 64, 80, 128}, others[] = {1, 7, 64, 96, 200};
+  (void)state;
+  for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+    for (int64_t i = 0; i < 5 * 2 * 2 * 12; i++) {
+      const int dim = (int)(i % 2);
+      const int64_t segments = i / 2 % 2 == 0 ? 1 : 3, count = i / 4 % 12 + 4, length = units[u] * count * segments;
+      const int64_t other = others[i / 48];
+      tri_parameter p = {.num_dims = 2,
+                         .shape = {dim == 0 ? length : other, dim == 0 ? other : length},
+                         .split = tri_split_heads(dim, segments, count)};
+      for (int64_t ranks = 1; ranks <= 8; ranks++) {
+        const tri_parameter first = tri_parameter_of_rank(&p, ranks, 0);
+        const int64_t most = tri_parameter_matrix_bytes(&first);
+        for (int64_t rank = 1; rank < ranks; rank++) {
+          const tri_parameter part = tri_parameter_of_rank(&p, ranks, rank);
+          assert_in_range(tri_parameter_matrix_bytes(&part), 0, most);
+        }
+      }
+    }
+  }
+  tri_parameter p = {.num_dims = 2, .shape = {256, 1024}, .split = tri_split_elements(1, 1024)};
+  p = tri_parameter_of_rank(&p, 4, 3);
+  assert_int_equal(tri_parameter_matrix_bytes(&p), 256 * 4 * 33 + 16 * 4 + 64);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_reference),
-                                     VECTOR_UNIT_ENTRIES};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bytes), cmocka_unit_test(test_bytes_of_cuts),
+                                     cmocka_unit_test(test_reference), VECTOR_UNIT_ENTRIES};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,18 +27,42 @@ static tri_status gpu_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t cou
   return TRI_OK;
 }
 
-static tri_status gpu_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
-                                     const void *kept, void *values) {
-  const tri_nf4_layout at = tri_nf4_layout_of(total);
+/* A thread for each four bytes of codes. */
+static tri_status gpu_cut_nf4(tri_queue *queue, const tri_nf4_cut *cut, const void *whole, void *kept) {
+  const tri_nf4_layout from = tri_nf4_layout_of(cut->total), to = tri_nf4_layout_of_cut(cut);
+  const uint8_t *in = whole;
+  uint8_t *out = kept;
+  if (cut->total == 0) return TRI_OK;
+  TRI_GPU_LAUNCH(cut_nf4, TRI_FP32, tri_gpu_shape_of(to.blocks * (TRI_NF4_BLOCK_BYTES / 4), cut_nf4_threads),
+                 .codes = whole, .largest = in + from.largest,
+                 .scales = (const uint32_t *)(const void *)(in + from.scales), .to_codes = kept,
+                 .to_largest = out + to.largest, .to_scales = (uint32_t *)(void *)(out + to.scales), .cut = *cut,
+                 .blocks = to.blocks, .words = (int64_t)((from.bytes - from.scales) / sizeof(uint32_t)));
+  return TRI_OK;
+}
+
+/* The block, of those that are kept, that element i of a cut is in. */
+static int64_t block_at(const tri_nf4_cut *cut, int64_t i) {
+  const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row);
+  return row * cut->row_blocks + (begin + i % cut->width) / TRI_NF4_BLOCK - begin / TRI_NF4_BLOCK;
+}
+
+static tri_status gpu_dequantise_nf4(tri_queue *queue, tri_dtype type, const tri_nf4_cut *cut, int64_t first,
+                                     int64_t count, const void *kept, void *values) {
+  const tri_nf4_layout at = tri_nf4_layout_of_cut(cut);
   const uint8_t *begin = kept;
-  TRI_GPU_LAUNCH(dequantise_nf4, type, tri_gpu_shape_of((count + 7) / 8, dequantise_nf4_threads), .codes = begin,
+  if (count == 0) return TRI_OK;
+  const int64_t first_block = block_at(cut, first), last_block = block_at(cut, first + count - 1);
+  const int64_t pieces = (last_block - first_block + 1) * (TRI_NF4_BLOCK / 8);
+  TRI_GPU_LAUNCH(dequantise_nf4, type, tri_gpu_shape_of(pieces, dequantise_nf4_threads), .codes = begin,
                  .largest = begin + at.largest, .scales = (const float *)(const void *)(begin + at.scales),
-                 .offset = (const float *)(const void *)(begin + at.offset), .values = values,
-                 .first_block = first / TRI_NF4_BLOCK, .count = count);
+                 .offset = (const float *)(const void *)(begin + at.offset), .values = values, .cut = *cut,
+                 .first = first, .end = first + count, .first_block = first_block, .pieces = pieces);
   return TRI_OK;
 }
 
 void tri_gpu_fill_nf4(tri_device_kernels *out) {
   out->quantise_nf4 = gpu_quantise_nf4;
+  out->cut_nf4 = gpu_cut_nf4;
   out->dequantise_nf4 = gpu_dequantise_nf4;
 }

@@ -31,6 +31,7 @@
            const tri_router *: sizeof(tri_router),                                                                     \
            const tri_norm *: sizeof(tri_norm),                                                                         \
            const tri_row_copy *: sizeof(tri_row_copy),                                                                 \
+           const tri_nf4_cut *: sizeof(tri_nf4_cut),                                                                   \
            const tri_completions *: sizeof(tri_completions),                                                           \
            default: 0)
 

@@ -65,18 +65,38 @@ tri_status tri_reference_quantise_nf4(tri_queue *queue, tri_dtype type, int64_t 
   return TRI_OK;
 }
 
-tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
-                                        const void *kept, void *values) {
-  const tri_nf4_layout at = tri_nf4_layout_of(total);
+tri_status tri_reference_cut_nf4(tri_queue *queue, const tri_nf4_cut *cut, const void *whole, void *kept) {
+  const tri_nf4_layout from = tri_nf4_layout_of(cut->total), to = tri_nf4_layout_of_cut(cut);
+  const uint8_t *in = whole;
+  uint8_t *out = kept;
+  (void)queue;
+  if (cut->total == 0) return TRI_OK;
+  for (int64_t i = 0; i < to.blocks; i++) {
+    const int64_t begin = tri_nf4_row_begin(*cut, i / cut->row_blocks), end = begin + cut->width;
+    int64_t block = begin / TRI_NF4_BLOCK + i % cut->row_blocks;
+    if (block > (end - 1) / TRI_NF4_BLOCK) block = (end - 1) / TRI_NF4_BLOCK;
+    memcpy(out + i * TRI_NF4_BLOCK_BYTES, in + block * TRI_NF4_BLOCK_BYTES, TRI_NF4_BLOCK_BYTES);
+    out[to.largest + (size_t)i] = in[from.largest + (size_t)block];
+  }
+  memcpy(out + to.scales, in + from.scales, from.bytes - from.scales);
+  return TRI_OK;
+}
+
+tri_status tri_reference_dequantise_nf4(tri_queue *queue, tri_dtype type, const tri_nf4_cut *cut, int64_t first,
+                                        int64_t count, const void *kept, void *values) {
+  const tri_nf4_layout at = tri_nf4_layout_of_cut(cut);
   const uint8_t *codes = kept, *largest_codes = codes + at.largest;
   const float *scales = (const float *)(const void *)(codes + at.scales);
   const float *offset = (const float *)(const void *)(codes + at.offset);
   (void)queue;
   for (int64_t i = first; i < first + count; i++) {
-    const int64_t block = i / TRI_NF4_BLOCK;
-    const float difference = tri_dynamic_number(true, largest_codes[block]) * scales[block / TRI_NF4_GROUP];
+    const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row), element = begin + i % cut->width;
+    const int64_t block = element / TRI_NF4_BLOCK;
+    const int64_t own = row * cut->row_blocks + block - begin / TRI_NF4_BLOCK; /* among those that are kept */
+    const float difference = tri_dynamic_number(true, largest_codes[own]) * scales[block / TRI_NF4_GROUP];
     const float largest = difference + *offset;
-    const int32_t code = i % 2 == 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15;
+    const uint8_t two = codes[own * TRI_NF4_BLOCK_BYTES + element % TRI_NF4_BLOCK / 2];
+    const int32_t code = element % 2 == 0 ? two >> 4 : two & 15;
     const float value = tri_nf4_number(code) * largest;
     tri_reference_store(type, values, i - first, (double)value);
   }

@@ -183,48 +183,80 @@ INLINE void block_of(tri_dtype type, const float *numbers, float largest, const 
 }
 
 typedef struct stretch {
+  const tri_nf4_cut *cut;
   const uint8_t *codes, *largest_codes;
   const float *scales;
   char *values;
-  int64_t count;
+  int64_t first, end; /* elements of the cut */
   float offset, numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
 } stretch;
 
 /* Rounded twice: this file is compiled without contraction (cmake/cpu_kernels.cmake). */
-INLINE float largest_at(const stretch *s, int64_t block) {
-  return s->map[s->largest_codes[block]] * s->scales[block / TRI_NF4_GROUP] + s->offset;
+INLINE float largest_at(const stretch *s, int64_t block, int64_t whole) {
+  return s->map[s->largest_codes[block]] * s->scales[whole / TRI_NF4_GROUP] + s->offset;
 }
 
-/* Block `at` of the stretch is number `block` of all; of the last one only some are asked for. */
-INLINE void dequantise_block(tri_dtype type, const stretch *s, int64_t at, int64_t block) {
-  const int64_t length = length_of(at, s->count);
+/* Of a block that is kept; of some only a part is in the cut, or asked for. */
+INLINE void dequantise_block(tri_dtype type, const stretch *s, int64_t block) {
+  const tri_nf4_span span = tri_nf4_span_of(*s->cut, block);
+  const int64_t first = span.local > s->first ? span.local : s->first;
+  const int64_t end = span.local + span.count < s->end ? span.local + span.count : s->end;
   const size_t bytes = tri_dtype_bytes(type);
   const uint8_t *codes = s->codes + block * BLOCK_BYTES;
-  char *out = s->values + (size_t)at * BLOCK * bytes, all[BLOCK * sizeof(float)];
-  block_of(type, s->numbers, largest_at(s, block), codes, length == BLOCK ? out : all);
-  if (length < BLOCK) memcpy(out, all, (size_t)length * bytes);
+  char all[BLOCK * sizeof(float)];
+  if (end <= first) return;
+  char *out = s->values + (size_t)(first - s->first) * bytes;
+  const bool whole = end - first == BLOCK;
+  block_of(type, s->numbers, largest_at(s, block, span.whole), codes, whole ? out : all);
+  if (!whole) memcpy(out, all + (size_t)(span.from + first - span.local) * bytes, (size_t)(end - first) * bytes);
 }
 
-static tri_status dequantise_nf4(tri_queue *queue, tri_dtype type, int64_t first, int64_t count, int64_t total,
+/* The block, of those that are kept, that element i of a cut is in. */
+static int64_t block_at(const tri_nf4_cut *cut, int64_t i) {
+  const int64_t row = i / cut->width, begin = tri_nf4_row_begin(*cut, row);
+  return row * cut->row_blocks + (begin + i % cut->width) / BLOCK - begin / BLOCK;
+}
+
+static tri_status dequantise_nf4(tri_queue *queue, tri_dtype type, const tri_nf4_cut *cut, int64_t first, int64_t count,
                                  const void *kept, void *values) {
-  const tri_nf4_layout at = tri_nf4_layout_of(total);
+  const tri_nf4_layout at = tri_nf4_layout_of_cut(cut);
   const uint8_t *begin = kept;
-  const int64_t blocks = (count + BLOCK - 1) / BLOCK;
-  stretch s = {.codes = begin,
+  stretch s = {.cut = cut,
+               .codes = begin,
                .largest_codes = begin + at.largest,
                .scales = (const float *)(const void *)(begin + at.scales),
                .values = values,
-               .count = count};
+               .first = first,
+               .end = first + count};
   if (count == 0) return TRI_OK;
   memcpy(&s.offset, begin + at.offset, sizeof s.offset);
   for (int32_t c = 0; c < TRI_NF4_CODES; c++) s.numbers[c] = tri_nf4_number(c);
   for (int32_t c = 0; c < TRI_DYNAMIC_CODES; c++) s.map[c] = tri_dynamic_number(true, c);
+  const int64_t first_block = block_at(cut, first), last_block = block_at(cut, first + count - 1);
 #pragma omp parallel for schedule(static, TOGETHER) num_threads(THREADS) if (count > TRI_ALONE)
-  for (int64_t b = 0; b < blocks; b++) BY_TYPE(dequantise_block, &s, b, first / BLOCK + b);
+  for (int64_t b = first_block; b <= last_block; b++) BY_TYPE(dequantise_block, &s, b);
+  return TRI_OK;
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
+
+static tri_status cut_nf4(tri_queue *queue, const tri_nf4_cut *cut, const void *whole, void *kept) {
+  const tri_nf4_layout from = tri_nf4_layout_of(cut->total), to = tri_nf4_layout_of_cut(cut);
+  const uint8_t *in = whole;
+  uint8_t *out = kept;
+  if (cut->total == 0) return TRI_OK;
+#pragma omp parallel for schedule(static, TOGETHER) num_threads(THREADS) if (cut->total > TRI_ALONE)
+  for (int64_t b = 0; b < to.blocks; b++) {
+    const int64_t block = tri_nf4_span_of(*cut, b).whole;
+    memcpy(out + b * BLOCK_BYTES, in + block * BLOCK_BYTES, BLOCK_BYTES);
+    out[to.largest + (size_t)b] = in[from.largest + (size_t)block];
+  }
+  memcpy(out + to.scales, in + from.scales, from.bytes - from.scales);
   return TRI_OK;
 }
 
 void TRI_KERNEL(table_nf4)(tri_device_kernels *table) {
   table->quantise_nf4 = quantise_nf4;
+  table->cut_nf4 = cut_nf4;
   table->dequantise_nf4 = dequantise_nf4;
 }

@@ -93,35 +93,50 @@ typedef struct nf4_shared {
   float numbers[TRI_NF4_CODES], map[TRI_DYNAMIC_CODES];
 } nf4_shared;
 
-DEVICE void put_elements(element *to, int aligned, int64_t left, const wide values[TAKEN]) {
-  if (aligned && left >= TAKEN) {
-    for (int j = 0; j < TAKEN; j += VECTOR) store_vector(to + j, values + j);
+/* To to[at] and behind, but only to elements [low, high). */
+DEVICE void put_elements(element *to, int64_t at, int64_t low, int64_t high, const wide values[TAKEN]) {
+  if (at >= low && at + TAKEN <= high && is_aligned(to + at)) {
+    for (int j = 0; j < TAKEN; j += VECTOR) store_vector(to + at + j, values + j);
   } else {
     for (int j = 0; j < TAKEN; j++) {
-      if (j < left) store(to + j, values[j]);
+      if (at + j >= low && at + j < high) store(to + at + j, values[j]);
     }
   }
 }
 
 KERNEL(dequantise_nf4) {
   SHARED(nf4_shared, shared);
-  element *values = (element *)a.values;
-  const int aligned = is_aligned(values);
   if (thread() < TRI_NF4_CODES) shared->numbers[thread()] = tri_nf4_number(thread());
   if (thread() < TRI_DYNAMIC_CODES) shared->map[thread()] = tri_dynamic_number(1, thread());
   barrier();
   const float offset = *a.offset;
-  const int64_t pieces = (a.count + TAKEN - 1) / TAKEN;
-  for (int64_t i = block_x() * threads() + thread(); i < pieces; i += blocks_x() * threads()) {
+  for (int64_t i = block_x() * threads() + thread(); i < a.pieces; i += blocks_x() * threads()) {
     const int64_t block = a.first_block + i / PIECES;
+    const tri_nf4_span span = tri_nf4_span_of(a.cut, block);
     const uint32_t word = ((const uint32_t *)(const void *)a.codes)[a.first_block * PIECES + i];
-    const float difference = shared->map[a.largest[block]] * a.scales[block / NF4_GROUP];
+    const float difference = shared->map[a.largest[block]] * a.scales[span.whole / NF4_GROUP];
     const float largest = difference + offset;
     wide x[TAKEN];
     for (int j = 0; j < TAKEN; j++) {
       const float value = shared->numbers[word >> (8 * (j / 2) + 4 * (1 - j % 2)) & 15u] * largest;
       x[j] = (wide)value;
     }
-    put_elements(values + i * TAKEN, aligned, a.count - i * TAKEN, x);
+    const int64_t low = span.local > a.first ? span.local : a.first;
+    const int64_t high = span.local + span.count < a.end ? span.local + span.count : a.end;
+    const int64_t at = span.local - span.from + i % PIECES * TAKEN;
+    put_elements((element *)a.values, at - a.first, low - a.first, high - a.first, x);
   }
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
+
+KERNEL(cut_nf4) {
+  const int64_t pieces = a.blocks * PIECES;
+  for (int64_t i = block_x() * threads() + thread(); i < pieces; i += blocks_x() * threads()) {
+    const int64_t block = i / PIECES, whole = tri_nf4_span_of(a.cut, block).whole;
+    ((uint32_t *)a.to_codes)[i] = ((const uint32_t *)a.codes)[whole * PIECES + i % PIECES];
+    if (i % PIECES == 0) a.to_largest[block] = a.largest[whole];
+  }
+  for (int64_t i = block_x() * threads() + thread(); i < a.words; i += blocks_x() * threads())
+    a.to_scales[i] = a.scales[i];
 }

@@ -2,11 +2,20 @@
 #ifndef TRI_DEVICE_GPU_KERNELS_NF4_H
 #define TRI_DEVICE_GPU_KERNELS_NF4_H
 
+#include "base/nf4.h"
+
 #include <stdint.h>
 
-#define TRI_GPU_KERNELS_nf4(K) K(nf4_largest, 256) K(nf4_offset, 256) K(nf4_codes, 256) K(dequantise_nf4, 256)
+#define TRI_GPU_KERNELS_nf4(K)                                                                                         \
+  K(nf4_largest, 256) K(nf4_offset, 256) K(nf4_codes, 256) K(cut_nf4, 256) K(dequantise_nf4, 256)
 
-enum { nf4_largest_threads = 256, nf4_offset_threads = 256, nf4_codes_threads = 256, dequantise_nf4_threads = 256 };
+enum {
+  nf4_largest_threads = 256,
+  nf4_offset_threads = 256,
+  nf4_codes_threads = 256,
+  cut_nf4_threads = 256,
+  dequantise_nf4_threads = 256
+};
 
 /* TRI_NF4_BLOCK and so on of device/nf4.h. */
 enum { NF4_BLOCK = 64, NF4_BLOCK_BYTES = 32, NF4_GROUP = 256 };
@@ -30,12 +39,25 @@ typedef struct nf4_codes_arguments {
   int64_t count;
 } nf4_codes_arguments;
 
-/* Of `count` elements, of which the first is that of block `first_block`. */
+/* Of a whole matrix, what a cut keeps. */
+typedef struct cut_nf4_arguments {
+  const void *codes;
+  const uint8_t *largest;
+  const uint32_t *scales; /* [words], the offset the last of them */
+  void *to_codes;
+  uint8_t *to_largest;
+  uint32_t *to_scales;
+  tri_nf4_cut cut;
+  int64_t blocks, words;
+} cut_nf4_arguments;
+
+/* Of elements [first, end) of a cut, whose codes are `pieces` words from block `first_block` on. */
 typedef struct dequantise_nf4_arguments {
   const uint8_t *codes, *largest;
   const float *scales, *offset;
   void *values; /* elements */
-  int64_t first_block, count;
+  tri_nf4_cut cut;
+  int64_t first, end, first_block, pieces;
 } dequantise_nf4_arguments;
 
 #endif
