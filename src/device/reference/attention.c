@@ -246,6 +246,7 @@ tri_status tri_reference_attention_pages(tri_queue *queue, const tri_attention *
   (void)queue;
   dense.k_row = dense.v_row = call->kv_heads * call->head_dim;
   dense.k_head = dense.v_head = call->head_dim;
+  dense.merge = false;
   const forward x = {&dense, q, keys, values, out, NULL};
   scratch s = scratch_of(&dense, workspace);
   s.pages = pages;
