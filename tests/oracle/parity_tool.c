@@ -211,6 +211,7 @@ static void close_writing(writing *w) {
 }
 
 static void put_logits(const writing *w, const void *logits, int64_t row, double *out) {
+  if (logits == NULL) return;
   const int64_t vocabulary = w->model.vocab_size;
   for (int64_t i = 0; i < vocabulary; i++)
     out[i] = w->wide == TRI_FP32 ? (double)((const float *)logits)[row * vocabulary + i]
