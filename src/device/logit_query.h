@@ -8,6 +8,8 @@
 #ifndef TRI_DEVICE_LOGIT_QUERY_H
 #define TRI_DEVICE_LOGIT_QUERY_H
 
+#include "base/host_and_gpu.h"
+
 #include <stdint.h>
 
 typedef struct tri_logit_query {
@@ -29,7 +31,7 @@ enum {
 enum { TRI_LOGIT_STRETCHES = 256 };
 
 /* Elements of a stretch: a multiple of 64. */
-static inline int64_t tri_logit_stretch(int64_t vocabulary) {
+TRI_HOST_AND_GPU int64_t tri_logit_stretch(int64_t vocabulary) {
   return (vocabulary + 64 * TRI_LOGIT_STRETCHES - 1) / (64 * TRI_LOGIT_STRETCHES) * 64;
 }
 

@@ -73,6 +73,24 @@ static inline size_t tri_nf4_wide_bytes(int64_t count, size_t element_bytes) {
   return tri_bytes_in_lines(tri_bytes_times((size_t)count, element_bytes));
 }
 
+/* Scratch memory for quantising a matrix of which a cut is kept: its values from byte 0 on, then codes of the whole,
+ * then those of the cut. Codes are made where they stay (a size of 0 here) if the cut is the whole, or if all of the
+ * cut's bytes are kept. */
+typedef struct tri_nf4_scratch {
+  size_t whole, whole_bytes, cut, cut_bytes; /* begins and sizes */
+  size_t bytes;
+} tri_nf4_scratch;
+
+static inline tri_nf4_scratch tri_nf4_scratch_of(const tri_nf4_cut *cut, size_t element_bytes, bool keeps_all) {
+  const bool is_whole = tri_nf4_is_whole(cut);
+  tri_nf4_scratch s = {.whole = tri_nf4_wide_bytes(cut->total, element_bytes)};
+  if (!is_whole || !keeps_all) s.whole_bytes = tri_bytes_in_lines(tri_nf4_bytes(cut->total));
+  s.cut = tri_bytes_plus(s.whole, s.whole_bytes);
+  if (!is_whole && !keeps_all) s.cut_bytes = tri_nf4_layout_of_cut(cut).bytes;
+  s.bytes = tri_bytes_plus(s.cut, s.cut_bytes);
+  return s;
+}
+
 /* The mean of the largest magnitudes in double, from 256 sums that are then added in a tree: in this order on every
  * device. Not finite if a magnitude is not. */
 static inline float tri_nf4_mean(int64_t blocks, const float *largest) {

@@ -59,6 +59,7 @@ static tri_status gather_values(tri_engine *engine) {
   for (int64_t b = 0; b < engine->parts.buckets->count; b++) {
     const tri_bucket *bucket = &engine->parts.buckets->entries[b];
     if (engine->options.layout->zero == 0 || bucket->ranks == 1 || bucket->values_sharded) continue;
+    if (!tri_bucket_is_trained(bucket)) continue;
     TRI_TRY(tri_exchange_all_gather(engine->executor->ranks.exchange,
                                     tri_mesh_group(engine->options.mesh, bucket->replicas),
                                     tri_dtype_wide(engine->options.precision), bucket->begins,

@@ -378,14 +378,15 @@ static void add_state(lister *l, const tri_update_call *call, int64_t state, int
 }
 
 /* Matrices that are in 4 bits, each through the same scratch memory, and read whole. */
-static void add_quantised(lister *l, const tri_parameter *entry) {
+static void add_quantised(lister *l, int64_t e) {
+  const tri_parameter *entry = &l->h.table->entries[e];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     tri_checkpoint_map *shards = l->shards;
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     if (count == 0) continue;
     tri_quantised *matrix = &shards->quantised[shards->num_quantised++];
-    tri_quantised_set_up(l->engine->executor, entry, first / count, matrix);
+    tri_quantised_set_up(l->engine->executor, e, first / count, matrix);
     add(shards, l->weight + t, NULL, (tri_element_range){0, matrix->cut.total, 0}, matrix->wide,
         tri_dtype_bytes(matrix->type), &matrix->memory);
   }
@@ -417,7 +418,7 @@ static void add_entry(lister *l, int64_t e) {
   const tri_element_range values =
       l->saves ? saved_values(&l->h, e) : tri_element_range_of_values(l->h.buckets, l->h.table, e);
   if (entry->stored == TRI_STORED_NF4) {
-    add_quantised(l, entry);
+    add_quantised(l, e);
     return;
   }
   if (!averages || !l->saves) add_values(l, entry, values, l->weight, 1);

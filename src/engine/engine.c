@@ -65,7 +65,8 @@ static tri_status set_up(tri_engine *engine) {
                     sizeof *engine->messages, &engine->messages));
   TRI_TRY(
       tri_alloc("reductions", (size_t)engine->parts.buckets->count, sizeof *engine->reductions, &engine->reductions));
-  TRI_TRY(tri_alloc("gathers", (size_t)engine->parts.buckets->count, sizeof *engine->gathers, &engine->gathers));
+  TRI_TRY(tri_alloc("gathers", (size_t)(engine->parts.buckets->count * BUCKET_GATHERS), sizeof *engine->gathers,
+                    &engine->gathers));
   TRI_TRY(tri_alloc("batches", (size_t)engine->micro_batches + 1, sizeof *engine->uploaded, &engine->uploaded));
   tri_value_arrays arrays = {.trained = tri_executor_values(engine->executor)};
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {

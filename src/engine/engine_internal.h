@@ -44,11 +44,14 @@ struct tri_engine {
   tri_exchange_request **messages;            /* [TRI_NUM_STAGE_BUFFER_KINDS * most_stage_buffers] */
   int64_t most_stage_buffers;
   tri_exchange_request **reductions;              /* [buckets] */
-  tri_exchange_request **gathers;                 /* [buckets] */
+  tri_exchange_request **gathers;                 /* [buckets * BUCKET_GATHERS] */
   const struct tri_checkpoint_map_staged *staged; /* what lies in the place of gradients (checkpoint_map.c), or NULL */
   bool staged_written;                            /* and was changed there */
   void *shared;                                   /* gradients that other ranks see; or NULL */
 };
+
+/* A bucket's gathers: of what is trained, and of what is frozen by stored type. */
+enum { BUCKET_GATHERS = 1 + TRI_NUM_STORED };
 
 /* Instructions [first, end) of a program. */
 typedef struct tri_program_part {

@@ -394,9 +394,21 @@ static tri_status step_wait_reduced(tri_engine *engine, tri_step_state *state, c
   return TRI_OK;
 }
 
-static tri_status step_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
-  (void)state;
-  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
+/* Elements of a bucket's array of frozen parameters of one stored type: this rank's go into the slot first. */
+static tri_status gather_frozen(tri_engine *engine, const tri_bucket *bucket, tri_stored stored,
+                                tri_exchange_request **request) {
+  const tri_executor *executor = engine->executor;
+  const tri_frozen_stretch *stretch = &bucket->frozen[stored];
+  const tri_dtype type = tri_stored_gathered(stored, engine->options.precision);
+  const int64_t begin = stretch->begins[bucket->rank], count = stretch->begins[bucket->rank + 1] - begin;
+  char *whole = tri_executor_bucket_frozen(executor, bucket, stored);
+  TRI_TRY(tri_queue_move(engine->device->queue, whole + (size_t)begin * tri_dtype_bytes(type),
+                         tri_executor_own_frozen(executor, bucket, stored), (size_t)count * tri_dtype_bytes(type)));
+  return tri_exchange_all_gather_start(executor->ranks.exchange, group_of(engine, bucket->replicas), type,
+                                       stretch->begins, whole, request);
+}
+
+static tri_status gather_trained(tri_engine *engine, const tri_bucket *bucket, tri_exchange_request **request) {
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   void *whole = tri_executor_bucket_values(engine->executor, bucket);
   if (bucket->values_sharded) {
@@ -405,12 +417,28 @@ static tri_status step_gather(tri_engine *engine, tri_step_state *state, const t
                     behind(engine, whole, bucket->own_first - bucket->first));
   }
   return tri_exchange_all_gather_start(engine->executor->ranks.exchange, group_of(engine, bucket->replicas), wide,
-                                       bucket->begins, whole, &engine->gathers[at->bucket]);
+                                       bucket->begins, whole, request);
+}
+
+/* What is frozen never changes: where it is not sharded, every rank has all of it. */
+static tri_status step_gather(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
+  (void)state;
+  const tri_bucket *bucket = &engine->parts.buckets->entries[at->bucket];
+  tri_exchange_request **requests = &engine->gathers[at->bucket * BUCKET_GATHERS];
+  if (tri_bucket_is_trained(bucket)) TRI_TRY(gather_trained(engine, bucket, &requests[0]));
+  for (int s = 0; s < TRI_NUM_STORED && bucket->values_sharded; s++) {
+    if (bucket->frozen[s].end == bucket->frozen[s].first) continue;
+    TRI_TRY(gather_frozen(engine, bucket, (tri_stored)s, &requests[1 + s]));
+  }
+  return TRI_OK;
 }
 
 static tri_status step_wait_gathered(tri_engine *engine, tri_step_state *state, const tri_instruction *at) {
   (void)state;
-  return tri_exchange_wait(&engine->gathers[at->bucket]);
+  for (int g = 0; g < BUCKET_GATHERS; g++) {
+    TRI_TRY(tri_exchange_wait(&engine->gathers[at->bucket * BUCKET_GATHERS + g]));
+  }
+  return TRI_OK;
 }
 
 /* ---- the update -------------------------------------------------------------------------------------------------- */

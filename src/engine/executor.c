@@ -103,10 +103,33 @@ char *tri_executor_frozen(const tri_executor *executor, tri_stored stored) {
   return executor->arena + executor->plan->frozen[stored];
 }
 
-/* What is not trained; the gradient of a vector may come with another's. */
-static void resolve_frozen(const tri_executor *executor, const tri_parameter *entry, tri_run_parameter *out) {
+void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {
+  const tri_frozen_stretch *stretch = &bucket->frozen[stored];
+  return tri_executor_frozen(executor, stored) + (size_t)stretch->at * tri_stored_bytes(stored, executor->type);
+}
+
+void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored) {
+  const int64_t slot = bucket->buffer * executor->buckets->frozen_buffer_elements[stored];
+  if (!bucket->values_sharded) return tri_executor_own_frozen(executor, bucket, stored);
+  return executor->arena + executor->plan->frozen_buffers[stored] +
+         (size_t)slot * tri_stored_bytes(stored, executor->type);
+}
+
+/* Of a frozen parameter, whole. */
+static void *frozen_value(const tri_executor *executor, int64_t index) {
+  const tri_parameter *entry = &executor->table->entries[index];
   const size_t element = tri_stored_bytes(entry->stored, executor->type);
-  out->value = tri_executor_frozen(executor, entry->stored) + (size_t)entry->offset * element;
+  const int64_t held = entry->alias ? entry->tied_to : index;
+  const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, executor->table, held);
+  if (bucket == NULL) return tri_executor_frozen(executor, entry->stored) + (size_t)entry->offset * element;
+  const int64_t into = entry->offset - bucket->frozen[entry->stored].first;
+  return (char *)tri_executor_bucket_frozen(executor, bucket, entry->stored) + (size_t)into * element;
+}
+
+/* What is not trained; the gradient of a vector may come with another's. */
+static void resolve_frozen(const tri_executor *executor, int64_t index, tri_run_parameter *out) {
+  const tri_parameter *entry = &executor->table->entries[index];
+  out->value = frozen_value(executor, index);
   if (executor->training && entry->num_dims == 1) out->gradient = executor->arena + executor->plan->sink;
   if (entry->stored != TRI_STORED_NF4) return;
   out->matrices = tri_parameter_num_matrices(entry);
@@ -122,7 +145,7 @@ static void resolve_parameter(tri_executor *executor, int64_t index) {
   const tri_bucket *bucket = executor->buckets == NULL ? NULL : tri_bucket_of(executor->buckets, table, index);
   if (entry->count == 0) return;
   if (entry->frozen) {
-    resolve_frozen(executor, entry, parameter);
+    resolve_frozen(executor, index, parameter);
     return;
   }
   if (bucket != NULL) {

@@ -94,6 +94,9 @@ void *tri_executor_gradients(const tri_executor *executor);
 /* A bucket's values, or gradients, whole (of a sharded one: its slot, while it is filled), and this rank's part. */
 void *tri_executor_bucket_values(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_values(const tri_executor *executor, const tri_bucket *bucket);
+/* The same of its frozen parameters that are stored in one type. */
+void *tri_executor_bucket_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
+void *tri_executor_own_frozen(const tri_executor *executor, const tri_bucket *bucket, tri_stored stored);
 void *tri_executor_bucket_gradients(const tri_executor *executor, const tri_bucket *bucket);
 void *tri_executor_own_gradients(const tri_executor *executor, const tri_bucket *bucket);
 

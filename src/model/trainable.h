@@ -2,9 +2,9 @@
  * factors beside frozen matrices (LoRA, Hu et al. 2021: y = x W^T + alpha / rank (x A^T) B^T), together with parameters
  * that patterns name (adapter.train).
  *
- * A frozen parameter has no gradient and no optimizer state, is not sharded by ZeRO, and is stored in the type in which
- * products read it, or, with an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are parameters like others,
- * and follow their matrices in the table. */
+ * A frozen parameter has no gradient and no optimizer state, is sharded by ZeRO 3 alone, and is stored in the type in
+ * which products read it, or, with an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are parameters like
+ * others, and follow their matrices in the table. */
 #ifndef TRI_MODEL_TRAINABLE_H
 #define TRI_MODEL_TRAINABLE_H
 
@@ -85,6 +85,8 @@ typedef struct tri_trainable {
 /* Whether all parameters are trained, without factors. */
 bool tri_trainable_is_full(const tri_trainable *tuning);
 bool tri_trainable_has_adapter(const tri_trainable *tuning);
+/* Whether frozen matrices of layers are in 4 bits. */
+bool tri_trainable_is_quantised(const tri_trainable *tuning);
 /* Whether some pattern or target may distinguish layers by their numbers, so that not all are trained alike. */
 bool tri_trainable_tells_layers(const tri_trainable *tuning);
 

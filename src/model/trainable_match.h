@@ -10,7 +10,6 @@ void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMET
 
 /* Whether it is a matrix of a layer through which every token goes: not one of experts. */
 bool tri_trainable_is_linear(const tri_parameter *entry);
-bool tri_trainable_is_quantised(const tri_trainable *tuning);
 
 /* The length of the module's name in a tensor's name: of "mlp.up_proj" in "mlp.up_proj.weight". */
 int tri_trainable_module_length(const char *name);

@@ -52,6 +52,26 @@ static inline size_t tri_stored_bytes(tri_stored stored, tri_dtype activations) 
   return 1;
 }
 
+/* The type of the numbers as which a stretch of such an array passes between ranks, and how many of the array's
+ * elements (in 4 bits bytes) are one. */
+static inline tri_dtype tri_stored_gathered(tri_stored stored, tri_dtype activations) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return tri_stored_type(stored, activations);
+    case TRI_STORED_NF4: break;
+  }
+  return TRI_FP32;
+}
+
+static inline int64_t tri_stored_unit(tri_stored stored) {
+  switch (stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: return 1;
+    case TRI_STORED_NF4: break;
+  }
+  return (int64_t)sizeof(float);
+}
+
 typedef enum tri_pass {
   TRI_PASS_FORWARD,
   TRI_PASS_BACKWARD_INPUT,

@@ -71,7 +71,8 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen; /* its model where not all of one is trained */
+  tri_model frozen;    /* its model where not all of one is trained */
+  double frozen_bytes; /* of one of that model's parameters, at least */
   layer_prices *prices;
   int64_t num_prices, room;
   int64_t *first_price; /* [PRICE_NUMBERS]: of the prices with that number of their keys; -1: none */
@@ -80,6 +81,12 @@ struct tri_bounds {
   layer_division *divisions; /* [DIVISIONS_HELD]: those that were asked for, by a number of their keys */
   int64_t hit, kept_hit;     /* places in `prices` that were asked for last */
 };
+
+/* In 4 bits scales come on top, and not all are in 4 bits. */
+static double frozen_bytes(const tri_search_request *request) {
+  const bool quantised = request->system->planned && tri_trainable_is_quantised(&request->model->tuning);
+  return quantised ? 0.5 : (double)tri_dtype_bytes(request->precision);
+}
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
@@ -91,6 +98,7 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
     /* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
      * gradient, no update. */
     bounds->frozen = *request->model;
+    bounds->frozen_bytes = frozen_bytes(request);
     bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
     bounds->request.model = &bounds->frozen;
   }
@@ -488,7 +496,8 @@ static double least_states(const tri_search_request *request) {
   return least;
 }
 
-static double state_bytes(const tri_search_request *request, const tri_layout *layout, elements count, double tied) {
+static double state_bytes(const tri_bounds *bounds, const tri_layout *layout, elements count, double tied) {
+  const tri_search_request *request = &bounds->request;
   const tri_system *system = request->system;
   bool planned = system->planned;
   double wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
@@ -498,11 +507,11 @@ static double state_bytes(const tri_search_request *request, const tri_layout *l
   /* The engine never shards a tied embedding's values and gradients. */
   const double whole = planned ? tied : 0, all = count.plain + count.stacked;
   const double sharded = shared_out(layout, (elements){count.plain - whole, count.stacked});
-  /* What is not trained is kept in the activations' type, and whole; who trains some of it may shard that. */
-  const double frozen = all * (double)tri_dtype_bytes(request->precision);
+  /* What is not trained is kept in the activations' type, or in 4 bits, and is sharded as what is trained. */
   double values = layout->zero > 2 ? sharded + whole : all;
   double gradients = layout->zero > 1 && (alone || !planned) ? sharded + whole : all;
   double updated = layout->zero > 0 ? shared_out(layout, count) : all;
+  const double frozen = values * bounds->frozen_bytes;
   const double trained = weight * values + gradient * gradients + states * updated;
   return is_frozen(request) && frozen < trained ? frozen : trained;
 }
@@ -535,8 +544,9 @@ static double work_bytes(const tri_search_request *request, const unit_price *la
 }
 
 /* Of one of the first stages. */
-static double stage_bytes(const tri_search_request *request, const tri_layout *layout, const layout_prices *of,
+static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, const layout_prices *of,
                           const layer_sizes *sizes, const layer_division *division, int64_t stage) {
+  const tri_search_request *request = &bounds->request;
   const tri_model *model = request->model;
   const layer_prices *p = of->listed;
   int64_t micro_batches = tri_layout_micro_batches(layout, request->global_batch);
@@ -563,7 +573,7 @@ static double stage_bytes(const tri_search_request *request, const tri_layout *l
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
   double at_work = layers.dense + layers.kept_dense > 0 ? work_bytes(request, &least->layer) : 0;
   if (layers.experts + layers.kept_experts > 0) at_work = most(at_work, work_bytes(request, &least->expert_layer));
-  return state_bytes(request, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
+  return state_bytes(bounds, layout, count, tied) + kept + at_work + buffer_bytes(request, layout, stage);
 }
 
 static double gather_s(const tri_search_request *request, const tri_layout *layout, tri_domain domain, double count) {
@@ -597,9 +607,9 @@ tri_status tri_bounds_of(tri_bounds *bounds, const tri_layout *layout, tri_bound
   TRI_TRY(find_prices(bounds, layout, &prices));
   TRI_TRY(find_sizes(bounds, layout, &sizes));
   const elements count = stage_elements(sizes, layout, layers_of(division, 0), true, layout->pipeline == 1);
-  double bytes = stage_bytes(request, layout, p, sizes, division, 0);
+  double bytes = stage_bytes(bounds, layout, p, sizes, division, 0);
   /* The first stage may have the embedding alone. */
-  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(request, layout, p, sizes, division, 1));
+  if (layout->pipeline > 2) bytes = most(bytes, stage_bytes(bounds, layout, p, sizes, division, 1));
   *out =
       (tri_bound){.step_s = pipeline_s(request, layout, p, division) + end_s(request, layout, count), .bytes = bytes};
   return TRI_OK;

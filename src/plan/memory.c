@@ -28,7 +28,7 @@ static int64_t enough_micro_batches(const tri_layout *layout, int64_t micro_batc
  * others than of what all tokens meet. */
 typedef struct held_elements {
   double all, shared_out; /* of what is trained */
-  double frozen;
+  double frozen, frozen_shared_out;
 } held_elements;
 
 static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape *shape) {
@@ -36,10 +36,9 @@ static held_elements parameters_of(const tri_parts *parts, const tri_mesh_shape 
   for (int64_t i = 0; i < parts->table->num_entries; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
     if (entry->alias) continue;
-    if (entry->frozen) sum.frozen += (double)entry->count;
-    if (entry->frozen) continue;
-    sum.all += (double)entry->count;
-    sum.shared_out += (double)entry->count / (double)tri_domain_size(shape, entry->placement.replicas);
+    const double count = (double)entry->count, part = count / (double)tri_domain_size(shape, entry->placement.replicas);
+    *(entry->frozen ? &sum.frozen : &sum.all) += count;
+    *(entry->frozen ? &sum.frozen_shared_out : &sum.shared_out) += part;
   }
   return sum;
 }
@@ -210,7 +209,8 @@ static tri_memory_parts of_system(const tri_simulation_request *request, int64_t
     tied += (double)request->model->max_sequence * hidden;
   }
   tri_memory_parts out = {
-      .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all) + element * count.frozen,
+      .parameters = system->weight_bytes * (layout->zero > 2 ? count.shared_out : count.all) +
+                    element * (layout->zero > 2 ? count.frozen_shared_out : count.frozen),
       .gradients = system->gradient_bytes * (layout->zero > 1 ? count.shared_out : count.all),
       .optimizer = system->state_bytes * (layout->zero > 0 ? count.shared_out : count.all),
       .activations = activations,

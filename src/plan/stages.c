@@ -239,6 +239,26 @@ static void price_optimizer(const tri_simulation_request *request, tri_stage_kin
                                                       own * tri_price_update_bytes(system, type) + narrowed * element);
 }
 
+/* Of a sharded bucket's frozen parameters, each type by itself; a rank's part is put into the slot first. Other systems
+ * keep them in the activations' type. */
+static double price_frozen_gather(const tri_simulation_request *request, const tri_bucket *bucket) {
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  const tri_group_extent group = tri_network_extent(&shape, bucket->replicas);
+  double sum = 0;
+  for (int s = 0; s < TRI_NUM_STORED && bucket->values_sharded; s++) {
+    const tri_frozen_stretch *stretch = &bucket->frozen[s];
+    const double element = (double)tri_stored_bytes((tri_stored)s, request->precision);
+    const double bytes = (double)(stretch->end - stretch->first) * element;
+    const double own = (double)(stretch->own_end - stretch->own_first) * element;
+    if (bytes == 0) continue;
+    sum += tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_GATHER, bytes, group, request->system);
+    if (!request->system->planned) continue;
+    sum += tri_price_work(request->cluster, request->precision, TRI_WORK_COPY,
+                          own / (double)tri_dtype_bytes(request->precision), 2.0 * own);
+  }
+  return sum;
+}
+
 static tri_status price_buckets(const tri_simulation_request *request, tri_stage_kind *kind) {
   const tri_layout *layout = request->layout;
   const tri_buckets *buckets = kind->parts.buckets;
@@ -267,6 +287,8 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
     /* Of what is sharded a rank's part is put away behind its slot, and put into it again. */
     if (system->planned && bucket->gradients_sharded) kind->reduce_s[b] += copied;
     if (system->planned && bucket->values_sharded) kind->gather_s[b] += copied;
+    if (!tri_bucket_is_trained(bucket)) kind->gather_s[b] = 0;
+    kind->gather_s[b] += price_frozen_gather(request, bucket);
     own += part;
     all += elements;
   }

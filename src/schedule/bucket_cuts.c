@@ -124,9 +124,9 @@ static tri_status find_pieces(const tri_optimizer_settings *settings, const tri_
   to->count = 0;
   to->work = 0;
   to->whole = false;
-  for (int64_t i = bucket->first_entry; i < bucket->end_entry;) {
-    TRI_TRY(add_entries(settings, shape, table, bucket, &i, to));
-  }
+  int64_t i = bucket->first_entry;
+  while (i < bucket->end_entry && !tri_parameter_is_in_arrays(&table->entries[i])) i++;
+  while (i < bucket->end_entry) TRI_TRY(add_entries(settings, shape, table, bucket, &i, to));
   return TRI_OK;
 }
 

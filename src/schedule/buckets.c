@@ -30,31 +30,61 @@ static bool opens(const tri_bucket *bucket, const tri_parameter *entry, int32_t 
   return entry->layer >= bucket->layers.end && full;
 }
 
+/* Whether buckets hold an entry: what is trained, and under ZeRO 3 what is frozen. */
+static bool is_held(const tri_buckets *buckets, const tri_parameter *entry) {
+  if (tri_parameter_is_in_arrays(entry)) return true;
+  return buckets->holds_frozen && entry->frozen && entry->count > 0 && !entry->alias;
+}
+
+static bool has_frozen(const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    if (table->entries[i].frozen) return true;
+  }
+  return false;
+}
+
+/* Elements of an array, or bytes of that in 4 bits, that an entry takes. */
+static int64_t length_of(const tri_parameter *entry) {
+  if (entry->stored != TRI_STORED_NF4) return entry->count;
+  return tri_parameter_num_matrices(entry) * tri_parameter_matrix_bytes(entry);
+}
+
+/* What an entry counts in a bucket, in elements; what is in 4 bits by its bytes. */
+static int64_t filling(const tri_parameter *entry, int64_t element_bytes) {
+  switch (entry->stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW: break;
+    case TRI_STORED_NF4: return length_of(entry) / element_bytes;
+  }
+  return entry->count;
+}
+
 /* Elements of a bucket with an entry behind `filled`, as the first rank of a stage has them. Where parts differ in
  * size, a bucket may be full on some ranks and not on others; all have to open the next at the same entry, since they
  * add up copies of its gradients together. */
-static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t filled) {
+static int64_t filled_with(const tri_model_share *share, const tri_parameter *entry, int64_t element_bytes,
+                           int64_t filled) {
   const tri_mesh_seat first = {.shape = share->seat.shape};
-  return (entry->joined ? filled : aligned(filled)) + tri_parameter_of_seat(entry, &first).count;
+  const tri_parameter there = tri_parameter_of_seat(entry, &first);
+  return (entry->joined ? filled : aligned(filled)) + filling(&there, element_bytes);
 }
 
+/* Sets which entries each bucket has, and over which ranks they are replicated. */
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
   int64_t enough = layout->bucket_bytes / element_bytes, shared = tied_entry(table), filled = 0;
   TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (!tri_parameter_is_in_arrays(entry)) continue;
+    if (!is_held(out, entry)) continue;
     int32_t chunk = chunk_of(share, entry->layer);
     bool tied = entry->tied_to >= 0 || i == shared;
     bool full = aligned(filled) >= enough;
     if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, full)) {
       filled = 0;
-      if (out->count > 0) out->entries[out->count - 1].end = entry->offset;
       tri_domain replicas = entry->placement.replicas;
       out->entries[out->count++] =
-          (tri_bucket){.first = entry->offset,
-                       .replicas = replicas,
+          (tri_bucket){.replicas = replicas,
                        .ranks = tri_domain_size(&share->seat.shape, replicas),
                        .rank = tri_domain_rank(&share->seat.shape, &share->seat.place, replicas),
                        .first_entry = i,
@@ -64,20 +94,49 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
                        .layers.first = entry->layer};
     }
     tri_bucket *bucket = &out->entries[out->count - 1];
-    filled = filled_with(share, entry, filled);
+    filled = filled_with(share, entry, element_bytes, filled);
     bucket->layers.end = entry->layer + 1;
     bucket->end_entry = i + 1;
-    bucket->end = table->num_elements;
     bucket->partial = bucket->partial || entry->partial_gradient;
   }
   return TRI_OK;
 }
 
-static void cut_evenly(tri_bucket *bucket) {
-  const int64_t blocks = (bucket->end - bucket->first) / TRI_BLOCK_ELEMENTS;
-  for (int64_t r = 0; r <= bucket->ranks; r++) {
-    bucket->begins[r] = tri_part_begin(blocks, bucket->ranks, r) * TRI_BLOCK_ELEMENTS;
+/* Sets where its stretch of each array is: behind that of the bucket before it, since entries of buckets follow each
+ * other in every array. */
+static void measure(const tri_parameter_table *table, tri_buckets *buckets) {
+  int64_t trained = 0, frozen[TRI_NUM_STORED] = {0};
+  for (int64_t b = 0; b < buckets->count; b++) {
+    tri_bucket *bucket = &buckets->entries[b];
+    bucket->first = trained;
+    for (int s = 0; s < TRI_NUM_STORED; s++) bucket->frozen[s].first = frozen[s];
+    for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
+      const tri_parameter *entry = &table->entries[i];
+      if (!is_held(buckets, entry)) continue;
+      *(entry->frozen ? &frozen[entry->stored] : &trained) = entry->offset + length_of(entry);
+    }
+    trained = bucket->end = aligned(trained);
+    for (int s = 0; s < TRI_NUM_STORED; s++) frozen[s] = bucket->frozen[s].end = aligned(frozen[s]);
   }
+}
+
+/* Begins of parts of [first, end), counted from there in numbers of which `unit` are one: at multiples of a block. */
+static void cut_stretch(int64_t first, int64_t end, int64_t ranks, int64_t unit, int64_t *begins) {
+  const int64_t blocks = (end - first) / TRI_BLOCK_ELEMENTS;
+  for (int64_t r = 0; r <= ranks; r++) begins[r] = tri_part_begin(blocks, ranks, r) * TRI_BLOCK_ELEMENTS / unit;
+}
+
+/* Of the frozen parameters. */
+static tri_status cut_frozen(tri_bucket *bucket, bool sharded) {
+  for (int s = 0; s < TRI_NUM_STORED; s++) {
+    tri_frozen_stretch *stretch = &bucket->frozen[s];
+    const int64_t unit = tri_stored_unit((tri_stored)s);
+    TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *stretch->begins, &stretch->begins));
+    cut_stretch(stretch->first, stretch->end, bucket->ranks, unit, stretch->begins);
+    stretch->own_first = sharded ? stretch->first + stretch->begins[bucket->rank] * unit : stretch->first;
+    stretch->own_end = sharded ? stretch->first + stretch->begins[bucket->rank + 1] * unit : stretch->end;
+  }
+  return TRI_OK;
 }
 
 static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *optimizer, const tri_model_share *share,
@@ -86,7 +145,7 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     TRI_TRY(tri_alloc("buckets", (size_t)bucket->ranks + 1, sizeof *bucket->begins, &bucket->begins));
-    cut_evenly(bucket);
+    cut_stretch(bucket->first, bucket->end, bucket->ranks, 1, bucket->begins);
   }
   if (between) TRI_TRY(tri_buckets_cut_at_tensors(optimizer, &share->seat.shape, table, buckets));
   for (int64_t b = 0; b < buckets->count; b++) {
@@ -97,16 +156,28 @@ static tri_status cut(const tri_layout *layout, const tri_optimizer_settings *op
   return TRI_OK;
 }
 
+/* Where frozen parameters lie in the arrays, and room to gather them. */
+static void place_frozen(tri_bucket *bucket, tri_buckets *buckets) {
+  for (int s = 0; s < TRI_NUM_STORED; s++) {
+    tri_frozen_stretch *stretch = &bucket->frozen[s];
+    const int64_t whole = stretch->end - stretch->first;
+    int64_t *room = &buckets->frozen_buffer_elements[s];
+    stretch->at = buckets->frozen_elements[s];
+    buckets->frozen_elements[s] += stretch->own_end - stretch->own_first;
+    if (bucket->values_sharded && whole > *room) *room = whole;
+  }
+}
+
 /* Where everything lies in the arrays. */
-static void place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
-                  tri_buckets *buckets) {
+static tri_status place(const tri_layout *layout, const tri_parameter_table *table, int64_t micro_batches,
+                        tri_buckets *buckets) {
   int32_t next_buffer = 0;
   for (int64_t b = 0; b < buckets->count; b++) {
     tri_bucket *bucket = &buckets->entries[b];
     int64_t whole = bucket->end - bucket->first, own = bucket->own_end - bucket->own_first;
     bool replicated = bucket->ranks > 1 && !bucket->tied;
     bucket->values_sharded = replicated && layout->zero > 2;
-    bucket->gradients_sharded = replicated && layout->zero > 1 && micro_batches == 1;
+    bucket->gradients_sharded = replicated && layout->zero > 1 && micro_batches == 1 && whole > 0;
     bucket->values_at = buckets->value_elements;
     bucket->gradients_at = buckets->gradient_elements;
     buckets->value_elements += bucket->values_sharded ? own : whole;
@@ -114,12 +185,17 @@ static void place(const tri_layout *layout, const tri_parameter_table *table, in
     if (bucket->values_sharded && whole > buckets->gather_buffer_elements) buckets->gather_buffer_elements = whole;
     if (bucket->gradients_sharded && whole > buckets->reduce_buffer_elements) buckets->reduce_buffer_elements = whole;
     if (bucket->values_sharded || bucket->gradients_sharded) bucket->buffer = next_buffer++ % TRI_BUCKET_BUFFERS;
+    if (!buckets->holds_frozen) continue;
+    TRI_TRY(cut_frozen(bucket, bucket->values_sharded));
+    place_frozen(bucket, buckets);
   }
   buckets->gradient_elements += table->num_gradient_elements - table->num_elements;
+  for (int s = 0; s < TRI_NUM_STORED && !buckets->holds_frozen; s++) buckets->frozen_elements[s] = table->num_frozen[s];
+  return TRI_OK;
 }
 
 const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_table *table, int64_t entry) {
-  if (table->entries[entry].frozen) return NULL;
+  if (table->entries[entry].frozen && !buckets->holds_frozen) return NULL;
   for (int64_t b = 0; b < buckets->count; b++) {
     if (entry >= buckets->entries[b].first_entry && entry < buckets->entries[b].end_entry) return &buckets->entries[b];
   }
@@ -133,22 +209,34 @@ tri_element_range tri_element_range_within(tri_element_range whole, int64_t firs
   return (tri_element_range){begin - first, end - begin, whole.at + begin - whole.first};
 }
 
-/* The part of an entry within [first, end), which lies at `at`. */
-static tri_element_range part_within(const tri_parameter *entry, int64_t first, int64_t end, int64_t at) {
-  int64_t begin = entry->offset > first ? entry->offset : first;
-  int64_t stop = entry->offset + entry->count < end ? entry->offset + entry->count : end;
+/* The part of `count` elements from `from` on within [first, end), which lies at `at`. */
+static tri_element_range part_within(int64_t from, int64_t count, int64_t first, int64_t end, int64_t at) {
+  int64_t begin = from > first ? from : first;
+  int64_t stop = from + count < end ? from + count : end;
   if (begin >= stop) return (tri_element_range){0, 0, 0};
-  return (tri_element_range){begin - entry->offset, stop - begin, at + begin - first};
+  return (tri_element_range){begin - from, stop - begin, at + begin - first};
+}
+
+tri_element_range tri_element_range_of_frozen(const tri_buckets *buckets, const tri_parameter_table *table,
+                                              int64_t index, int64_t first, int64_t count) {
+  const tri_parameter *entry = &table->entries[index];
+  if (entry->alias) return tri_element_range_of_frozen(buckets, table, entry->tied_to, first, count);
+  const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, index);
+  if (bucket == NULL) return (tri_element_range){0, count, entry->offset + first};
+  const tri_frozen_stretch *stretch = &bucket->frozen[entry->stored];
+  return part_within(entry->offset + first, count, stretch->own_first, stretch->own_end, stretch->at);
 }
 
 tri_element_range tri_element_range_of_values(const tri_buckets *buckets, const tri_parameter_table *table,
                                               int64_t index) {
   const tri_parameter *entry = &table->entries[index];
   if (entry->alias) return tri_element_range_of_values(buckets, table, entry->tied_to);
+  if (entry->frozen) return tri_element_range_of_frozen(buckets, table, index, 0, entry->count);
   const tri_bucket *bucket = buckets == NULL ? NULL : tri_bucket_of(buckets, table, index);
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->offset};
-  if (bucket->values_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->values_at);
-  return part_within(entry, bucket->first, bucket->end, bucket->values_at);
+  if (bucket->values_sharded)
+    return part_within(entry->offset, entry->count, bucket->own_first, bucket->own_end, bucket->values_at);
+  return part_within(entry->offset, entry->count, bucket->first, bucket->end, bucket->values_at);
 }
 
 tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, const tri_parameter_table *table,
@@ -161,8 +249,9 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
     return (tri_element_range){0, entry->count, buckets->gradient_elements - from_end};
   }
   if (bucket == NULL) return (tri_element_range){0, entry->count, entry->gradient_offset};
-  if (bucket->gradients_sharded) return part_within(entry, bucket->own_first, bucket->own_end, bucket->gradients_at);
-  return part_within(entry, bucket->first, bucket->end, bucket->gradients_at);
+  if (bucket->gradients_sharded)
+    return part_within(entry->offset, entry->count, bucket->own_first, bucket->own_end, bucket->gradients_at);
+  return part_within(entry->offset, entry->count, bucket->first, bucket->end, bucket->gradients_at);
 }
 
 tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_settings *optimizer,
@@ -170,9 +259,11 @@ tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_sett
                               int64_t element_bytes, tri_buckets **out) {
   tri_buckets *buckets = NULL;
   TRI_TRY(tri_alloc("buckets", 1, sizeof *buckets, &buckets));
+  buckets->holds_frozen = layout->zero > 2 && has_frozen(table);
   tri_status status = collect(layout, share, table, element_bytes, buckets);
+  measure(table, buckets);
   if (status == TRI_OK) status = cut(layout, optimizer, share, table, buckets);
-  if (status == TRI_OK) place(layout, table, micro_batches, buckets);
+  if (status == TRI_OK) status = place(layout, table, micro_batches, buckets);
   if (status != TRI_OK) {
     tri_buckets_destroy(buckets);
     return status;
@@ -183,7 +274,10 @@ tri_status tri_buckets_create(const tri_layout *layout, const tri_optimizer_sett
 
 void tri_buckets_destroy(tri_buckets *buckets) {
   if (buckets == NULL) return;
-  for (int64_t b = 0; b < buckets->count; b++) tri_free(buckets->entries[b].begins);
+  for (int64_t b = 0; b < buckets->count; b++) {
+    tri_free(buckets->entries[b].begins);
+    for (int s = 0; s < TRI_NUM_STORED; s++) tri_free(buckets->entries[b].frozen[s].begins);
+  }
   tri_free(buckets->entries);
   tri_free(buckets);
 }

@@ -16,7 +16,9 @@
  * gradients would multiply the traffic and change the order of the sums, and with it the last bits of the result.
  *
  * - ZeRO 3: the values of its parts, too. A bucket's values are gathered into one of two buffers before the piece of
- * the program that needs them, while the piece before that runs.
+ * the program that needs them, while the piece before that runs. Buckets then hold frozen parameters, too: of each type
+ * in which some are stored a stretch of that array, which is cut and gathered in that type. Under ZeRO 0 to 2 these are
+ * whole on every rank, and in no bucket.
  *
  * The gradients and values of the bucket of tied embeddings stay whole (its optimizer states are sharded): its
  * gradients are complete only at the end of a step, and the output projection needs the embedding's values at the other
@@ -28,8 +30,18 @@
 #include "optimizers/optimizer.h"
 #include "schedule/layout.h"
 
+/* The frozen parameters of a bucket that are stored in one type, in elements of the array of that type; in 4 bits, in
+ * bytes. A rank's parts begin at multiples of TRI_BLOCK_ELEMENTS. */
+typedef struct tri_frozen_stretch {
+  int64_t first, end;
+  int64_t own_first, own_end; /* what this rank keeps: its part if the bucket's values are sharded, else all */
+  int64_t at;                 /* of it, in this rank's array */
+  int64_t *begins; /* [ranks + 1]: where each rank's part begins, counted from `first` in numbers of the type in
+                      which it is gathered (tri_stored_gathered) */
+} tri_frozen_stretch;
+
 typedef struct tri_bucket {
-  int64_t first, end;             /* elements of the flat arrays */
+  int64_t first, end;             /* elements of the flat arrays; equal if all of its parameters are frozen */
   tri_domain replicas;            /* its gradients are summed over this domain */
   int64_t ranks, rank;            /* of that domain, and this rank's number in it */
   int64_t *begins;                /* [ranks + 1]: where each rank's part begins, counted from `first` */
@@ -44,7 +56,11 @@ typedef struct tri_bucket {
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays: of the rank's part if sharded, else of the whole bucket */
   int32_t buffer; /* which of the TRI_BUCKET_BUFFERS a sharded bucket uses, for parameters and gradients */
+  tri_frozen_stretch frozen[TRI_NUM_STORED]; /* if the buckets hold frozen parameters */
 } tri_bucket;
+
+/* Whether a bucket has gradients to reduce, and values to update. */
+static inline bool tri_bucket_is_trained(const tri_bucket *bucket) { return bucket->end > bucket->first; }
 
 /* Slots for values, and for gradients: one is used while the other is filled. */
 enum { TRI_BUCKET_BUFFERS = 2 };
@@ -55,6 +71,9 @@ typedef struct tri_buckets {
   int64_t value_elements;    /* of the array of values */
   int64_t gradient_elements; /* of the array of gradients; those of tied aliases come last */
   int64_t gather_buffer_elements, reduce_buffer_elements; /* of one buffer; 0: none */
+  bool holds_frozen;                                      /* frozen parameters, too */
+  int64_t frozen_elements[TRI_NUM_STORED];        /* of this rank's array of each stored type; in 4 bits bytes */
+  int64_t frozen_buffer_elements[TRI_NUM_STORED]; /* of one gather buffer for each; 0: none */
 } tri_buckets;
 
 /* The part of an entry that this rank has in an array, and where. Frozen parameters lie in arrays of their stored type
@@ -73,7 +92,13 @@ tri_element_range tri_element_range_of_gradients(const tri_buckets *buckets, con
 /* The intersection of a range with `count` elements of the entry from `first` on, counted from there. */
 tri_element_range tri_element_range_within(tri_element_range whole, int64_t first, int64_t count);
 
-/* The bucket that holds an entry; NULL for tied aliases, frozen parameters and parameters of other ranks. */
+/* Of `count` elements (in 4 bits bytes) of a frozen entry from its element `first` on, what this rank keeps, counted
+ * from there. `at` is of the array of its stored type. */
+tri_element_range tri_element_range_of_frozen(const tri_buckets *buckets, const tri_parameter_table *table,
+                                              int64_t entry, int64_t first, int64_t count);
+
+/* The bucket that holds an entry; NULL for tied aliases, parameters of other ranks, and frozen parameters that are in
+ * none. */
 const tri_bucket *tri_bucket_of(const tri_buckets *buckets, const tri_parameter_table *table, int64_t entry);
 
 /* `table` is of the rank that `share` describes; `element_bytes` is the size of a gradient. Release with

@@ -435,6 +435,11 @@ static tri_status fill_plan(const tri_memory_request *request, tri_memory_plan *
   size_t reduce_buffer = request->buckets == NULL ? 0 : (size_t)request->buckets->reduce_buffer_elements;
   plan->parameters = take_arena_range(&end, tri_bytes_times((size_t)request->num_values, element));
   plan->gather_buffers = take_arena_range(&end, tri_bytes_times(gather_buffer, TRI_BUCKET_BUFFERS * element));
+  for (int kept = 0; kept < TRI_NUM_STORED && request->buckets != NULL; kept++) {
+    const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
+    const size_t room = tri_bytes_times((size_t)request->buckets->frozen_buffer_elements[kept], TRI_BUCKET_BUFFERS);
+    plan->frozen_buffers[kept] = take_arena_range(&end, tri_bytes_times(room, bytes));
+  }
   for (int kept = 0; kept < TRI_NUM_STORED; kept++) {
     const size_t bytes = tri_stored_bytes((tri_stored)kept, request->lists[0]->type);
     plan->frozen[kept] = take_arena_range(&end, tri_bytes_times((size_t)request->num_frozen[kept], bytes));

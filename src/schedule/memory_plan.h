@@ -9,8 +9,8 @@
  *   values and results of a step | batches | host state of each frame | copies of the stage buffers and of the transfer
  *   buffer | staging of collectives | staging of checkpoints
  *
- * Gather buffers hold the whole parameters of two buckets (ZeRO 3), reduce buffers the whole gradients of two (ZeRO 2
- * and 3 with one micro-batch a step); a rank keeps only its own part of the others.
+ * Gather buffers hold the whole parameters of two buckets (ZeRO 3), in the types in which they are kept; reduce buffers
+ * the whole gradients of two (ZeRO 2 and 3 with one micro-batch a step); a rank keeps only its own part of the others.
  *
  * A chunk is what one virtual pipeline stage of this rank computes, a list of operations. A frame holds what one
  * micro-batch keeps from its forward to its backward; a chunk has as many as micro-batches are in flight. The transient
@@ -63,8 +63,9 @@ typedef struct tri_memory_plan {
   int64_t num_chunks;
 
   /* Offsets of regions in the arena. */
-  size_t parameters, gather_buffers, frozen[TRI_NUM_STORED], sink, gradient_values, reduce_buffers, transfer, states,
-      values, results, batches, stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial, sums, transient;
+  size_t parameters, gather_buffers, frozen_buffers[TRI_NUM_STORED], frozen[TRI_NUM_STORED], sink, gradient_values,
+      reduce_buffers, transfer, states, values, results, batches, stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], partial,
+      sums, transient;
   /* Offsets of regions in host memory. */
   size_t host_values, host_results, host_batches, host_stage_buffers[TRI_NUM_STAGE_BUFFER_KINDS], host_transfer,
       exchange, staging;

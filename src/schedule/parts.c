@@ -1,6 +1,5 @@
 #include "schedule/parts.h"
 
-#include "base/count.h"
 #include "base/memory.h"
 #include "device/nf4.h"
 #include "model/family.h"
@@ -51,16 +50,18 @@ static int64_t sink_elements(const tri_parameter_table *table) {
   return most;
 }
 
-/* What a matrix takes before it is in 4 bits: its values and, if only a part of it is here, codes of the whole. */
-static size_t load_bytes(const tri_parameter_table *table, tri_dtype precision) {
+/* What a matrix takes before it is in 4 bits. */
+static size_t load_bytes(const tri_parts *parts, tri_dtype precision) {
+  const tri_parameter_table *table = parts->table;
   size_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->stored != TRI_STORED_NF4 || entry->count == 0) continue;
+    const tri_bucket *bucket = tri_bucket_of(parts->buckets, table, i);
     const tri_nf4_cut cut = tri_parameter_cut(entry);
-    size_t bytes = tri_nf4_wide_bytes(cut.total, tri_dtype_bytes(tri_dtype_wide(precision)));
-    if (!tri_nf4_is_whole(&cut)) bytes = tri_bytes_plus(bytes, tri_nf4_bytes(cut.total));
-    if (bytes > most) most = bytes;
+    const bool keeps_all = bucket == NULL || !bucket->values_sharded;
+    const tri_nf4_scratch scratch = tri_nf4_scratch_of(&cut, tri_dtype_bytes(tri_dtype_wide(precision)), keeps_all);
+    if (scratch.bytes > most) most = scratch.bytes;
   }
   return most;
 }
@@ -143,9 +144,9 @@ tri_memory_request tri_parts_memory(const tri_parts_request *of, const tri_parts
   const tri_op_list *last = parts->lists[parts->num_chunks - 1];
   request.label_results = of->objective != NULL && of->objective->of_completions && last->num_calls > 0 &&
                           last->calls[last->num_calls - 1].op->makes_loss;
-  memcpy(request.num_frozen, parts->table->num_frozen, sizeof request.num_frozen);
+  memcpy(request.num_frozen, parts->buckets->frozen_elements, sizeof request.num_frozen);
   request.num_sink = sink_elements(parts->table);
-  request.load_bytes = load_bytes(parts->table, of->precision);
+  request.load_bytes = load_bytes(parts, of->precision);
   for (int kind = 0; kind < TRI_NUM_STAGE_BUFFER_KINDS; kind++)
     request.stage_buffers[kind] = parts->program->stage_buffers[kind];
   return request;

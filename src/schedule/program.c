@@ -158,6 +158,7 @@ static bool is_early(const building *b, int64_t bucket) {
 
 static tri_status reduce_bucket(building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
+  if (!tri_bucket_is_trained(at)) return TRI_OK;
   if (at->partial && b->request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
   if (at->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
   return TRI_OK;
@@ -241,6 +242,11 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   return last->bucket;
 }
 
+/* Whether a pass has work for a call: a backward has none where nothing is trained. */
+static bool has_work(const segments *p, const tri_op_call *call) {
+  return p->forward || tri_op_has_inputs(call) || tri_op_has_weights(call) || call->recompute;
+}
+
 /* Calls that need no bucket go into the segment that runs next, or into the last. */
 static void list_segments(const building *b, segments *p) {
   const tri_op_list *list = b->request->lists[p->whole.chunk];
@@ -249,7 +255,7 @@ static void list_segments(const building *b, segments *p) {
   for (int32_t i = 0; i < num_calls; i++) {
     int32_t call = p->forward ? i : num_calls - 1 - i;
     int64_t bucket = bucket_of_call(b, p->whole.chunk, call, &last_bucket);
-    if (bucket < 0) continue;
+    if (bucket < 0 || !has_work(p, &list->calls[call])) continue;
     if (p->count == 0 || p->all[p->count - 1].bucket != bucket) p->all[p->count++] = (segment){.bucket = bucket};
     segment *last = &p->all[p->count - 1];
     if (p->forward) {
@@ -459,12 +465,13 @@ static tri_status append_reductions(building *b) {
   if (request->tied_pair) TRI_TRY(append_kind(b, TRI_SUM_TIED));
   for (int64_t k = 0; k < buckets->count; k++) {
     const tri_bucket *bucket = &buckets->entries[k];
-    if (b->reduced[k]) continue;
+    if (b->reduced[k] || !tri_bucket_is_trained(bucket)) continue;
     if (bucket->partial && request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, k));
     if (bucket->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, k));
   }
   for (int64_t k = 0; k < buckets->count; k++) {
-    if (buckets->entries[k].ranks > 1 && !b->waited[k]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
+    const bool is_reduced = buckets->entries[k].ranks > 1 && tri_bucket_is_trained(&buckets->entries[k]);
+    if (is_reduced && !b->waited[k]) TRI_TRY(append_bucket(b, TRI_WAIT_REDUCED, k));
   }
   return TRI_OK;
 }
@@ -477,7 +484,7 @@ static tri_status append_gathers(building *b) {
   for (int w = 0; w < 2; w++) {
     for (int64_t k = 0; k < buckets->count; k++) {
       const tri_bucket *bucket = &buckets->entries[k];
-      if (bucket->ranks == 1 || bucket->values_sharded) continue;
+      if (bucket->ranks == 1 || bucket->values_sharded || !tri_bucket_is_trained(bucket)) continue;
       TRI_TRY(append_bucket(b, w == 0 ? TRI_GATHER : TRI_WAIT_GATHERED, k));
     }
   }

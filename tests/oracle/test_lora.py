@@ -1088,6 +1088,28 @@ def test_memory_of_four_bits(tmp_path, corpus):
     assert saved - 3 * 4 * largest <= peaks[0] - peaks[1] <= 1.02 * saved, (peaks, saved)  # one or two matrices are made wide at a time
 
 
+@adapters
+@quantises
+@needs_ranks
+@pytest.mark.parametrize("kind, element", [("none", 2), ("nf4", 0.5 + 1 / 64 + 4 / 64 / 256)])
+def test_frozen_weights_under_zero_3(tmp_path, corpus, kind, element):
+    """Each of four replicas has a quarter of the frozen weights, in the type in which they are stored, and two layers' that are gathered."""
+    model = dict(HEAVY, num_layers=12)
+    start, weights = start_from(tmp_path, model)
+    held = {}
+    for zero in (2, 3):
+        folder = tmp_path / str(zero)
+        trireme("train", write_run(folder, corpus, dict(global_batch=4, steps=1), model=model, precision="bf16", init=str(start),
+                                   layout=dict(micro_batch=1, data=4, zero=zero, bucket_bytes=1), adapter=dict(rank=2, targets=["q_proj"], quantise=kind)), *ranks_words(4))
+        summary = json.load(open(folder / "run/summary.json"))
+        assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"]
+        planned = trireme("train", folder / "run/config.yaml", "--dry-run", *ranks_words(4)).stdout
+        held[zero] = int(re.search(r"^  parameters +(\d+) bytes", planned, re.MULTILINE)[1])
+    layers = sum(values.size for name, values in arrays_of(weights).items() if lora.is_linear(name, values.shape)) * element
+    saved = layers * (3 / 4 - 2 / 12)
+    assert saved * 0.97 <= held[2] - held[3] <= saved * 1.03 + 257 * 192 * 2 * 2, (held, saved)
+
+
 # ---- what is wrong ---------------------------------------------------------------------------------------------------
 
 def refused(*arguments, said=()):
