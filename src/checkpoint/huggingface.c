@@ -1,3 +1,4 @@
+#include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
 
 #include "base/file.h"
@@ -249,9 +250,7 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL, *type = NULL;
   tri_family family;
   TRI_TRY(read_type(from, &said, &type));
-  if (tri_reader_get(from, "quantization_config") != NULL) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
-  }
+  TRI_TRY(tri_four_bits_check_config(from));
   for (const tri_hf_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
   const tri_hf_keys *dialect = find_dialect(type, &family);
   if (dialect == NULL) {

@@ -30,10 +30,19 @@ static tri_status quantised_write(void *context, void *to, const void *from_host
   return tri_queue_finish(m->queue);
 }
 
+/* Codes of the whole that the base has. */
+static tri_status quantised_take(void *context, const void *from_host, size_t bytes) {
+  const tri_quantised *m = context;
+  tri_queue_at(m->queue, "weights in 4 bits", -1, "taking them");
+  TRI_TRY(tri_queue_upload_now(m->queue, m->whole, from_host, bytes));
+  if (m->whole != m->kept) TRI_KERNEL_CALL(m->queue, cut_nf4, &m->cut, m->whole, m->kept);
+  return tri_queue_finish(m->queue);
+}
+
 void tri_quantised_set_up(const tri_executor *executor, const tri_parameter *entry, int64_t matrix,
                           tri_quantised *out) {
   const int64_t into = entry->offset + matrix * tri_parameter_matrix_bytes(entry);
-  *out = (tri_quantised){.memory = {out, quantised_read, quantised_write},
+  *out = (tri_quantised){.memory = {out, quantised_read, quantised_write, quantised_take},
                          .queue = executor->device->queue,
                          .type = tri_dtype_wide(executor->type),
                          .cut = tri_parameter_cut(entry),
