@@ -362,6 +362,8 @@ tri_status tri_four_bits_read(const tri_four_bits *m, tri_dtype type, int64_t fi
 
 /* ---- as they are ------------------------------------------------------------------------------------------------- */
 
+const char *tri_four_bits_kind(const tri_four_bits *m) { return m->kind; }
+
 static bool has_our_numbers(const tri_four_bits *m) {
   for (int32_t c = 0; c < TRI_NF4_CODES; c++) {
     const float ours = tri_nf4_number(c);

@@ -38,6 +38,9 @@ tri_status tri_four_bits_find(tri_safetensors_file *files, int64_t num_files, tr
 /* LOCAL. Elements [first, first + count) of what the codes stand for, as `type`: fp32, bf16 or fp64. */
 tri_status tri_four_bits_read(const tri_four_bits *matrix, tri_dtype type, int64_t first, int64_t count, void *out);
 
+/* "nf4" or "fp4". */
+const char *tri_four_bits_kind(const tri_four_bits *matrix);
+
 /* Checks that the codes are of the kind that `adapter.quantise: nf4` makes: NF4 in blocks of 64 with double
  * quantisation. TRI_UNSUPPORTED says what they are instead. */
 tri_status tri_four_bits_check_kind(const tri_four_bits *matrix);

@@ -174,6 +174,21 @@ def test_runs_begin_with_it(tmp_path, corpus, name, precision):
 
 
 @needs_ranks
+@pytest.mark.parametrize("device", ["guarded", "emulated"])
+def test_on_devices(tmp_path, corpus, device):
+    """Memory that the host does not reach, and kernels of GPUs; a run that goes on takes the same codes again."""
+    start = exported_start(tmp_path, corpus, WIDE)
+    trireme("export", start, tmp_path / "quantised", "--quantised")
+    for layout in (dict(), dict(tensor=2)):
+        base, ours = (train(tmp_path / f"{kind}{len(layout)}", corpus, folder, layout, device=device) for kind, folder in (("base", start), ("ours", tmp_path / "quantised")))
+        assert base == ours
+    common = dict(model=str(tmp_path / "quantised"), init=str(tmp_path / "quantised"), adapter=QUANTISED, device=device)
+    trireme("train", write_run(tmp_path / "more", corpus, dict(steps=2, lr=1e-2), **common))
+    trireme("train", write_run(tmp_path / "more", corpus, dict(steps=3, lr=1e-2), **common))
+    assert [line["loss"] for line in lines_of(tmp_path / "more/run")] == train(tmp_path / "at once", corpus, start, device=device)[0]
+
+
+@needs_ranks
 def test_runs_without_quantise(tmp_path, corpus):
     """Its values are those of any other base."""
     start = exported_start(tmp_path, corpus, WIDE)
@@ -205,6 +220,24 @@ def test_kinds_that_runs_do_not_keep(made, tmp_path, name):
 def test_a_run_on_bitsandbytes_folder(made, tmp_path):
     trireme("train", run_of(made, tmp_path, made / "as here"))
     assert abs(lines_of(tmp_path / "run")[0]["loss"] / STORED["losses"]["as here"] - 1) < 2e-6
+
+
+def test_transposed(tmp_path, corpus):
+    """transformers transposes GPT-2's matrices before it quantises them."""
+    start = exported_start(tmp_path, corpus, GPT2)
+    tensors, name = dict(tensors_in(start)), "transformer.h.0.attn.c_attn.weight"
+    blocks = tensors[name].size // 64
+    state = dict(quant_type="nf4", blocksize=64, dtype="float32", shape=list(tensors[name].shape[::-1]))
+    tensors |= {name: numpy.zeros((blocks * 32, 1), numpy.uint8), name + ".absmax": numpy.ones(blocks, numpy.float32), name + ".quant_map": numpy.zeros(16, numpy.float32),
+                name + STATE: numpy.frombuffer(json.dumps(state).encode(), numpy.uint8)}
+    (start / "model.safetensors").write_bytes(four_bits.packed(tensors))
+    refused("export", start, tmp_path / "out", said=["c_attn.weight", "in 4 bits and transposed", "name the original model"])
+
+
+def test_inspected(made):
+    listed = {tensor["name"]: tensor for tensor in json.loads(trireme("inspect", made / "ours", "--json").stdout)["tensors"]}
+    assert set(listed) == set(MATRICES) | set(four_bits.OTHERS)
+    assert all(listed[name]["dtype"] == "nf4" and listed[name]["shape"] == list(shape) for name, shape in MATRICES.items())
 
 
 METHODS = {"gptq": dict(quant_method="gptq", bits=4), "awq": dict(quant_method="awq", bits=4), "8 bits": dict(quant_method="bitsandbytes", load_in_8bit=True),
