@@ -245,7 +245,8 @@ bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 /* Whether both names are those of tensors, and not of the same one. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 
-/* The matrix in 4 bits (four_bits.h) that is read by this name; NULL: it is none, or not in 4 bits. */
+/* The matrix in 4 bits (four_bits.h) that is read by this name; NULL: there is no such tensor, or it is not in 4
+ * bits. */
 const struct tri_four_bits *tri_checkpoint_four_bits(const tri_checkpoint *checkpoint, const char *name);
 
 /* From now on reading `absent` reads `present`: for tied tensors, of which one is not in the file. Only for one pair.

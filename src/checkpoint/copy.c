@@ -102,15 +102,15 @@ static bool is_quantised(const copying *c, const tri_parameter *parameter) {
 
 /* A whole matrix in fp32, the type that codes are made of. */
 static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
-  const tri_dtype read_as = tri_low_rank_is_plain(factors) ? TRI_FP32 : TRI_FP64;
+  const bool plain = tri_low_rank_is_plain(factors);
+  const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
   const int64_t count = tri_parameter_global_count(matrix);
   uint64_t sum = 0;
   for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
     const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
-    const tri_checkpoint_slice slice = {
-        .first = done, .count = piece, .data = read_as == TRI_FP32 ? (void *)(out + done) : c->wide};
+    const tri_checkpoint_slice slice = {.first = done, .count = piece, .data = plain ? (void *)(out + done) : c->wide};
     TRI_TRY(tri_merged_read_part(c->from, matrix, factors, read_as, &slice, &sum));
-    if (read_as == TRI_FP64) narrow(read_as, c->wide, piece, TRI_FP32, out + done);
+    if (!plain) narrow(read_as, c->wide, piece, TRI_FP32, out + done);
   }
   TRI_TRY(tri_merged_compare(c->from, matrix, sum));
   const tri_checkpoint_slice whole = {.count = count, .data = out};
@@ -169,7 +169,8 @@ static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64
   tri_checkpoint_tensor *tensors = NULL;
   char(*names)[TRI_QUANTISED_NAME_BYTES] = NULL;
   TRI_TRY(tri_alloc("the table of a checkpoint", most, sizeof *tensors, &tensors));
-  tri_status status = tri_alloc("the names of tensors in 4 bits", c->quantiser == NULL ? 0 : most, sizeof *names, &names);
+  tri_status status =
+      tri_alloc("the names of tensors in 4 bits", c->quantiser == NULL ? 0 : most, sizeof *names, &names);
   if (status == TRI_OK) {
     save->weights = tensors;
     save->num_weights = describe_all(c, parameters, count, names, tensors);

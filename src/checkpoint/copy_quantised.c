@@ -4,6 +4,7 @@
 #include "base/json_reader.h"
 #include "base/memory.h"
 #include "checkpoint/four_bits.h"
+#include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/ties.h"
 #include "device/kernels.h"
@@ -79,14 +80,13 @@ void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_Q
   out[0].shape[1] = 1;
 }
 
-static const char *torch_word(tri_dtype type) { return type == TRI_BF16 ? "bfloat16" : "float32"; }
-
 static void print_state(const tri_parameter *matrix, tri_dtype type, float offset, char out[STATE_BYTES + 1]) {
   char text[STATE_BYTES + 1];
   snprintf(text, sizeof text,
            "{\"quant_type\": \"nf4\", \"blocksize\": %d, \"dtype\": \"%s\", \"shape\": [%" PRId64 ", %" PRId64
            "], \"nested_blocksize\": %d, \"nested_dtype\": \"float32\", \"nested_offset\": %.17g}",
-           TRI_NF4_BLOCK, torch_word(type), matrix->shape[0], matrix->shape[1], TRI_NF4_GROUP, (double)offset);
+           TRI_NF4_BLOCK, tri_huggingface_type_name(type), matrix->shape[0], matrix->shape[1], TRI_NF4_GROUP,
+           (double)offset);
   snprintf(out, STATE_BYTES + 1, "%-*s", STATE_BYTES, text);
 }
 
@@ -141,7 +141,8 @@ static json_t *skipped(const tri_model *model, const tri_tensor_list *list) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   json_t *out = json_array();
   for (int64_t t = 0; t < list->count; t++) {
-    if (list->tensors[t].part == TRI_PART_HEAD && list->tensors[t].num_dims == 2) add_module(list->tensors[t].name, out);
+    if (list->tensors[t].part == TRI_PART_HEAD && list->tensors[t].num_dims == 2)
+      add_module(list->tensors[t].name, out);
   }
   if (tri_ties_names(model, head, embedding)) add_module(head, out);
   return out;
@@ -152,11 +153,12 @@ tri_status tri_copy_quantised_add_config(const tri_model *model, const tri_tenso
   json_t *document = NULL;
   char *copy = NULL;
   TRI_TRY(tri_json_parse("a model's description", *text, strlen(*text), 0, &document));
-  json_object_set_new(document, "quantization_config",
-                      json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:o}", "quant_method", "bitsandbytes",
-                                "load_in_4bit", 1, "load_in_8bit", 0, "bnb_4bit_quant_type", "nf4",
-                                "bnb_4bit_use_double_quant", 1, "bnb_4bit_compute_dtype", torch_word(type),
-                                "bnb_4bit_quant_storage", "uint8", "llm_int8_skip_modules", skipped(model, list)));
+  json_object_set_new(
+      document, "quantization_config",
+      json_pack("{s:s, s:b, s:b, s:s, s:b, s:s, s:s, s:o}", "quant_method", "bitsandbytes", "load_in_4bit", 1,
+                "load_in_8bit", 0, "bnb_4bit_quant_type", "nf4", "bnb_4bit_use_double_quant", 1,
+                "bnb_4bit_compute_dtype", tri_huggingface_type_name(type), "bnb_4bit_quant_storage", "uint8",
+                "llm_int8_skip_modules", skipped(model, list)));
   char *printed = tri_huggingface_text(document);
   json_decref(document);
   if (printed == NULL) return tri_fail_internal("a model's description cannot be written as JSON");

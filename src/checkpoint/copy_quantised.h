@@ -13,7 +13,8 @@ enum { TRI_QUANTISED_TENSORS = 6, TRI_QUANTISED_NAME_BYTES = TRI_PARAMETER_NAME_
 /* Refuses what transformers would not load in 4 bits as it is quantised here, and what is in 4 bits already. */
 tri_status tri_copy_quantised_check(const tri_merged *from, const tri_tensor_list *list);
 
-/* Describes the tensors of a matrix, whose values are of `type` when they are dequantised; their names go to `names`. */
+/* Describes the tensors of a matrix, whose values are of `type` when they are dequantised; their names go to `names`.
+ */
 void tri_copy_quantised_describe(const tri_parameter *matrix, char names[][TRI_QUANTISED_NAME_BYTES],
                                  tri_checkpoint_tensor *out);
 

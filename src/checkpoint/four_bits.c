@@ -2,7 +2,6 @@
 
 #include "base/dynamic_map.h"
 #include "base/memory.h"
-#include "checkpoint/folder.h"
 #include "device/nf4.h"
 
 #include <inttypes.h>
@@ -59,11 +58,12 @@ static bool find_part(const tri_safetensors_file *files, int64_t num_files, cons
 }
 
 static tri_status refuse(const part *p, const char *what) {
-  return tri_fail(TRI_BAD_FILE, "%s: tensor `%.200s`, of a matrix in 4 bits, %s; save the model again with bitsandbytes",
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: tensor `%.200s`, of a matrix in 4 bits, %s; save the model again with bitsandbytes",
                   p->input.path, p->tensor.name, what);
 }
 
-/* A part that must be there, with so many elements of a type. */
+/* A part that must be there, with `count` elements of a type. */
 static tri_status need_part(const tri_safetensors_file *files, int64_t num_files, const part *state, const char *matrix,
                             const char *suffix, tri_safetensors_type type, int64_t count, part *out) {
   char text[160];
@@ -177,8 +177,8 @@ static tri_status describe(const tri_safetensors_file *files, int64_t num_files,
   const tri_safetensors_type byte = TRI_SAFETENSORS_U8, single = TRI_SAFETENSORS_F32;
   TRI_TRY(need_part(files, num_files, state, name, "", byte, (m->count + 1) / 2, &m->codes));
   TRI_TRY(need_part(files, num_files, state, name, TRI_FOUR_BITS_MAP, single, TRI_NF4_CODES, &map));
-  TRI_TRY(need_part(files, num_files, state, name, TRI_FOUR_BITS_ABSMAX, m->nested ? byte : single, blocks,
-                    &m->largest));
+  TRI_TRY(
+      need_part(files, num_files, state, name, TRI_FOUR_BITS_ABSMAX, m->nested ? byte : single, blocks, &m->largest));
   if (m->nested) {
     TRI_TRY(need_part(files, num_files, state, name, TRI_FOUR_BITS_NESTED_ABSMAX, single, blocks_of(blocks, m->group),
                       &m->scales));
@@ -379,7 +379,8 @@ tri_status tri_four_bits_check_kind(const tri_four_bits *m) {
   if (m->nested) snprintf(nested, sizeof nested, "whose scales are for %" PRId64 " blocks each", m->group);
   return tri_fail(
       TRI_UNSUPPORTED,
-      "%s: tensor `%.200s` is in 4 bits of another kind (%s, blocks of %" PRId64 " elements, %s%s) than "
+      "%s: tensor `%.200s` is in 4 bits of another kind (%s, blocks of %" PRId64
+      " elements, %s%s) than "
       "`adapter.quantise: nf4` keeps (nf4, blocks of 64 elements, whose scales are for 256 blocks each); name the "
       "original model, which is then quantised, or leave out adapter.quantise, and the values are used as they are",
       m->codes.input.path, m->codes.tensor.name, m->kind, m->block, nested, ours ? ", with other numbers" : "");

@@ -1,5 +1,5 @@
-#include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/four_bits.h"
 
 #include "base/file.h"
 #include "base/json_reader.h"
@@ -425,7 +425,7 @@ char *tri_huggingface_text(const json_t *document) {
   return text;
 }
 
-static const char *torch_name(tri_dtype type) {
+const char *tri_huggingface_type_name(tri_dtype type) {
   switch (type) {
     case TRI_FP32: return "float32";
     case TRI_BF16: return "bfloat16";
@@ -446,7 +446,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
     return status;
   }
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
-  const char *type = torch_name(weights);
+  const char *type = tri_huggingface_type_name(weights);
   int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
                json_object_set_new(document, "pad_token_id", json_null()) | /* where it is missing, that of a preset */
                json_object_set_new(document, "torch_dtype", json_string(type)) |

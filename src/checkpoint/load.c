@@ -305,8 +305,8 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
 
 /* What lies beside matrices in 4 bits is not the checkpoint's then. */
 static tri_status find_four_bits(tri_checkpoint *checkpoint) {
-  TRI_TRY(tri_four_bits_find(checkpoint->files, checkpoint->num_files, &checkpoint->four_bits,
-                             &checkpoint->num_four_bits));
+  TRI_TRY(
+      tri_four_bits_find(checkpoint->files, checkpoint->num_files, &checkpoint->four_bits, &checkpoint->num_four_bits));
   checkpoint->num_tensors = 0;
   for (int64_t f = 0; f < checkpoint->num_files; f++) {
     checkpoint->num_tensors += checkpoint->files[f].header.num_tensors;

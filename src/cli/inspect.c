@@ -180,9 +180,9 @@ static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *p
 static json_t *tensor_json(const tri_checkpoint_entry *entry) {
   json_t *shape = json_array();
   for (int d = 0; d < entry->tensor->num_dims; d++) json_array_append_new(shape, json_integer(entry->tensor->shape[d]));
-  json_t *object = json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", entry->tensor->name, "dtype",
-                             type_name(entry->tensor), "shape", shape, "bytes",
-                             (json_int_t)entry->tensor->bytes, "file", strrchr(entry->file, '/') + 1);
+  json_t *object =
+      json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", entry->tensor->name, "dtype", type_name(entry->tensor), "shape",
+                shape, "bytes", (json_int_t)entry->tensor->bytes, "file", strrchr(entry->file, '/') + 1);
   if (entry->has_checksum) {
     json_object_set_new(object, "checksum", json_sprintf("%016" PRIx64, entry->checksum));
   }

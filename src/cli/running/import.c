@@ -21,7 +21,15 @@ typedef struct copy_arguments {
   bool no_verify, merge, average, quantised;
 } copy_arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE, OPTION_QUANTISED };
+enum {
+  OPTION_PRECISION = 256,
+  OPTION_SHARD_BYTES,
+  OPTION_NO_VERIFY,
+  OPTION_MERGE,
+  OPTION_BASE,
+  OPTION_AVERAGE,
+  OPTION_QUANTISED
+};
 
 /* Export's, and behind its own those of both. */
 enum { EXPORTS_OWN = 6 };
@@ -116,8 +124,8 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   tri_merged_close(&weights);
   if (status == TRI_OK) {
     tri_log("%s is written, %sin %s%s", arguments->to,
-            arguments->quantised ? "the matrices of its layers in 4 bits, the rest " : "",
-            tri_dtype_name(request.type), why);
+            arguments->quantised ? "the matrices of its layers in 4 bits, the rest " : "", tri_dtype_name(request.type),
+            why);
   }
   return status;
 }
@@ -222,7 +230,8 @@ const tri_command tri_command_export = {
     .name = "export",
     .summary = "write a checkpoint's weights as a Hugging Face folder",
     .help =
-        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes N]\n"
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes "
+        "N]\n"
         "                      [--no-verify]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
