@@ -46,6 +46,7 @@ typedef struct tri_group tri_group; /* comm/comm.h; functions that read on one r
 typedef struct tri_checkpoint_tensor {
   const char *name;
   tri_dtype type;
+  bool bytes; /* its elements are bytes, whatever `type` is */
   int num_dims;
   int64_t shape[TRI_SAFETENSORS_DIMS];
   const void *data; /* in host memory, dense and row-major: this rank saves all of it; NULL: slices save it */
@@ -56,6 +57,9 @@ typedef struct tri_checkpoint_memory {
   void *context;
   tri_status (*read)(void *context, void *to_host, const void *from, size_t bytes);
   tri_status (*write)(void *context, void *to, const void *from_host, size_t bytes);
+  /* Takes the codes of a whole matrix that is in 4 bits in the file, laid out as in device/nf4.h, in place of its
+   * values; NULL: values are written. */
+  tri_status (*take_codes)(void *context, const void *from_host, size_t bytes);
 } tri_checkpoint_memory;
 
 /* What one rank holds of a tensor: elements [first, first + count) of its local part of a parameter (of the whole
@@ -240,6 +244,10 @@ int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *na
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
 /* Whether both names are those of tensors, and not of the same one. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
+
+/* The matrix in 4 bits (four_bits.h) that is read by this name; NULL: there is no such tensor, or it is not in 4
+ * bits. */
+const struct tri_four_bits *tri_checkpoint_four_bits(const tri_checkpoint *checkpoint, const char *name);
 
 /* From now on reading `absent` reads `present`: for tied tensors, of which one is not in the file. Only for one pair.
  */

@@ -153,6 +153,12 @@ static tri_status check_tensor(const tri_checkpoint *checkpoint, const tri_param
                     tri_checkpoint_path(checkpoint), tensor->name, keys);
   }
   const tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, index);
+  if (entry.tensor->four_bits != NULL && tensor->in_out) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: tensor `%s` is in 4 bits and transposed, as transformers has the matrices of this family "
+                    "there, which is not read; name the original model",
+                    entry.file, tensor->name);
+  }
   bool same = entry.tensor->num_dims == tensor->num_dims;
   for (int d = 0; d < tensor->num_dims && same; d++) same = entry.tensor->shape[d] == tensor->shape[d];
   return same ? TRI_OK : fail_shape(checkpoint, &entry, tensor);

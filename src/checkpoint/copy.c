@@ -2,6 +2,7 @@
 
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "checkpoint/copy_quantised.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
@@ -9,6 +10,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
+#include "model/trainable.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -50,6 +52,7 @@ typedef struct copying {
   const tri_merged *from;
   tri_dtype type;
   tri_checkpoint_saving *saving;
+  tri_device *quantiser; /* writes the matrices of layers in 4 bits; NULL: all is written in `type` */
   void *wide, *narrow;
   tri_saved_error strange; /* a value that is not a number */
 } copying;
@@ -93,46 +96,112 @@ static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_
   return status;
 }
 
+static bool is_quantised(const copying *c, const tri_parameter *parameter) {
+  return c->quantiser != NULL && tri_trainable_can_quantise(parameter);
+}
+
+/* A whole matrix in fp32, the type that codes are made of. */
+static tri_status read_whole(copying *c, const tri_parameter *matrix, const tri_low_rank *factors, float *out) {
+  const bool plain = tri_low_rank_is_plain(factors);
+  const tri_dtype read_as = plain ? TRI_FP32 : TRI_FP64;
+  const int64_t count = tri_parameter_global_count(matrix);
+  uint64_t sum = 0;
+  for (int64_t done = 0; done < count; done += PIECE_ELEMENTS) {
+    const int64_t piece = count - done < PIECE_ELEMENTS ? count - done : PIECE_ELEMENTS;
+    const tri_checkpoint_slice slice = {.first = done, .count = piece, .data = plain ? (void *)(out + done) : c->wide};
+    TRI_TRY(tri_merged_read_part(c->from, matrix, factors, read_as, &slice, &sum));
+    if (!plain) narrow(read_as, c->wide, piece, TRI_FP32, out + done);
+  }
+  TRI_TRY(tri_merged_compare(c->from, matrix, sum));
+  const tri_checkpoint_slice whole = {.count = count, .data = out};
+  return tri_checkpoint_check_finite(tri_merged_source(c->from, matrix->name), matrix, TRI_FP32, &whole);
+}
+
+static tri_status copy_matrix(copying *c, const tri_parameter *matrix, int64_t number) {
+  tri_low_rank factors;
+  float *values = NULL;
+  TRI_TRY(tri_merged_factors(c->from, matrix, &factors));
+  tri_status status = tri_alloc("a matrix", (size_t)tri_parameter_global_count(matrix), sizeof *values, &values);
+  if (status == TRI_OK) status = read_whole(c, matrix, &factors, values);
+  if (status == TRI_OK) status = tri_copy_quantised_save(c->quantiser, matrix, c->type, values, number, c->saving);
+  tri_free(values);
+  tri_low_rank_release(&factors);
+  return status;
+}
+
 static tri_status copy_all(copying *c, const tri_parameter *parameters, int64_t count) {
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 8, &c->wide));
   TRI_TRY(tri_alloc("a piece of a tensor", PIECE_ELEMENTS, 4, &c->narrow));
-  for (int64_t t = 0; t < count; t++) TRI_TRY(copy_tensor(c, &parameters[t], t));
+  for (int64_t t = 0, number = 0; t < count; t++) {
+    if (is_quantised(c, &parameters[t])) {
+      TRI_TRY(copy_matrix(c, &parameters[t], number));
+      number += TRI_QUANTISED_TENSORS;
+    } else {
+      TRI_TRY(copy_tensor(c, &parameters[t], number++));
+    }
+  }
   TRI_TRY(tri_checkpoint_save_write(c->saving));
   return tri_checkpoint_save_publish(c->saving);
 }
 
-/* The parameters as the tensors of a save, which has the rest already. */
-static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64_t count,
-                              tri_checkpoint_request *save) {
-  tri_checkpoint_tensor *tensors = NULL;
-  TRI_TRY(tri_alloc("the table of a checkpoint", (size_t)count, sizeof *tensors, &tensors));
+/* The parameters as the tensors of a save; returns their number. */
+static int64_t describe_all(const copying *c, const tri_parameter *parameters, int64_t count,
+                            char (*names)[TRI_QUANTISED_NAME_BYTES], tri_checkpoint_tensor *tensors) {
+  int64_t number = 0;
   for (int64_t t = 0; t < count; t++) {
     const tri_parameter *parameter = &parameters[t];
-    tri_checkpoint_tensor *tensor = &tensors[t];
+    if (is_quantised(c, parameter)) {
+      tri_copy_quantised_describe(parameter, names + number, tensors + number);
+      number += TRI_QUANTISED_TENSORS;
+      continue;
+    }
+    tri_checkpoint_tensor *tensor = &tensors[number++];
     *tensor = (tri_checkpoint_tensor){.name = parameter->name, .type = c->type, .num_dims = parameter->num_dims};
     for (int d = 0; d < parameter->num_dims; d++) tensor->shape[d] = parameter->shape[d];
   }
-  save->weights = tensors;
-  save->num_weights = count;
-  tri_status status = tri_checkpoint_save_begin(save, &c->saving);
+  return number;
+}
+
+/* Saves the parameters; `save` has the rest already. */
+static tri_status copy_listed(copying *c, const tri_parameter *parameters, int64_t count,
+                              tri_checkpoint_request *save) {
+  const size_t most = (size_t)count * (c->quantiser == NULL ? 1 : TRI_QUANTISED_TENSORS);
+  tri_checkpoint_tensor *tensors = NULL;
+  char(*names)[TRI_QUANTISED_NAME_BYTES] = NULL;
+  TRI_TRY(tri_alloc("the table of a checkpoint", most, sizeof *tensors, &tensors));
+  tri_status status =
+      tri_alloc("the names of tensors in 4 bits", c->quantiser == NULL ? 0 : most, sizeof *names, &names);
+  if (status == TRI_OK) {
+    save->weights = tensors;
+    save->num_weights = describe_all(c, parameters, count, names, tensors);
+    status = tri_checkpoint_save_begin(save, &c->saving);
+  }
   if (status == TRI_OK) {
     status = copy_all(c, parameters, count);
     tri_checkpoint_save_end(c->saving, status == TRI_OK);
   }
   tri_free(c->narrow);
   tri_free(c->wide);
+  tri_free(names);
   tri_free(tensors);
   return status;
+}
+
+static tri_status print_config(const tri_copy_request *request, const tri_tensor_list *list, int32_t end_of_text,
+                               char **out) {
+  TRI_TRY(tri_huggingface_print(request->model, request->type, end_of_text, request->extra_files, out));
+  TRI_TRY(tri_run_notes_add(request->notes, out));
+  return request->quantised ? tri_copy_quantised_add_config(request->model, list, request->type, out) : TRI_OK;
 }
 
 static tri_status copy_model(const tri_copy_request *request, const tri_tensor_list *list) {
   copying c = {.from = request->from, .type = request->type};
   char *config = NULL;
   tri_extra_texts texts;
+  if (request->quantised) TRI_TRY(tri_copy_quantised_check(request->from, list));
   TRI_TRY(tri_extra_texts_make(request->extra_files, request->tokenizer, -1, &texts));
-  tri_status status =
-      tri_huggingface_print(request->model, request->type, texts.end_of_text, request->extra_files, &config);
-  if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
+  tri_status status = print_config(request, list, texts.end_of_text, &config);
+  if (status == TRI_OK && request->quantised) status = tri_device_create("cpu", 0, &c.quantiser);
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = request->plain,
                                  .shard_bytes = request->shard_bytes,
@@ -141,6 +210,7 @@ static tri_status copy_model(const tri_copy_request *request, const tri_tensor_l
                                  .extra_files = request->extra_files,
                                  .extra_texts = &texts};
   if (status == TRI_OK) status = copy_listed(&c, list->tensors, list->count, &save);
+  tri_device_destroy(c.quantiser);
   tri_extra_texts_release(&texts);
   tri_free(config);
   return status;

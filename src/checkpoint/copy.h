@@ -16,6 +16,7 @@ typedef struct tri_copy_request {
   const char *tokenizer;      /* path of a tokenizer.json to copy, or NULL */
   const char *extra_files;    /* folder whose extra files (extra_files.h) are copied, or NULL */
   bool plain;                 /* write a Hugging Face folder; else a checkpoint of step 0, without optimizer states */
+  bool quantised;             /* the matrices of layers are written in 4 bits, as bitsandbytes has them */
 } tri_copy_request;
 
 typedef struct tri_copy_adapter_request {

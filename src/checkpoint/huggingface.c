@@ -1,4 +1,5 @@
 #include "checkpoint/huggingface.h"
+#include "checkpoint/four_bits.h"
 
 #include "base/file.h"
 #include "base/json_reader.h"
@@ -249,9 +250,7 @@ static tri_status read_said(const tri_json_reader *from, tri_model *out) {
   const char *said = NULL, *type = NULL;
   tri_family family;
   TRI_TRY(read_type(from, &said, &type));
-  if (tri_reader_get(from, "quantization_config") != NULL) {
-    return tri_fail(TRI_UNSUPPORTED, "%s: quantized weights (`quantization_config`) are not supported", from->path);
-  }
+  TRI_TRY(tri_four_bits_check_config(from));
   for (const tri_hf_key *row = of_all_types; row->key != NULL; row++) TRI_TRY(require(from, row));
   const tri_hf_keys *dialect = find_dialect(type, &family);
   if (dialect == NULL) {
@@ -426,7 +425,7 @@ char *tri_huggingface_text(const json_t *document) {
   return text;
 }
 
-static const char *torch_name(tri_dtype type) {
+const char *tri_huggingface_type_name(tri_dtype type) {
   switch (type) {
     case TRI_FP32: return "float32";
     case TRI_BF16: return "bfloat16";
@@ -447,7 +446,7 @@ tri_status tri_huggingface_print(const tri_model *model, tri_dtype weights, int3
     return status;
   }
   json_t *end = end_of_text < 0 ? json_null() : json_integer(end_of_text);
-  const char *type = torch_name(weights);
+  const char *type = tri_huggingface_type_name(weights);
   int failed = json_object_set(document, "bos_token_id", end) | json_object_set(document, "eos_token_id", end) |
                json_object_set_new(document, "pad_token_id", json_null()) | /* where it is missing, that of a preset */
                json_object_set_new(document, "torch_dtype", json_string(type)) |

@@ -26,6 +26,9 @@ tri_status tri_huggingface_load_unverified(const char *folder, tri_model *out);
  * cannot be read. */
 void tri_huggingface_note(const char *folder, bool training);
 
+/* A type by PyTorch's name: "bfloat16". */
+const char *tri_huggingface_type_name(tri_dtype type);
+
 /* Prints the config.json of a model whose weights are saved in the type `weights`. end_of_text is the tokenizer's, or
  * -1. Ids of special tokens are copied from the config.json of the folder `like` if it has some (NULL: no folder).
  * Release *out with tri_free. */

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/slices.h"
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/yaml.h"
+#include "device/nf4.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,6 +32,8 @@ struct tri_checkpoint {
   char present[TRI_PARAMETER_NAME_BYTES]; /* and the one that is read in its place */
   tri_checkpoint_state state;
   tri_safetensors_file *files;
+  tri_four_bits *four_bits; /* what tensors in 4 bits point to */
+  int64_t num_four_bits;
   int64_t num_files, num_tensors;     /* tensors: not those of files that only averages are read from */
   int64_t num_misplaced;              /* tensors left out, which the index places in another file */
   char misplaced[2 * TRI_PATH_BYTES]; /* the first of them, and its file */
@@ -299,6 +303,17 @@ static tri_status unwrap(tri_checkpoint *checkpoint, bool say) {
   return TRI_OK;
 }
 
+/* What lies beside matrices in 4 bits is not the checkpoint's then. */
+static tri_status find_four_bits(tri_checkpoint *checkpoint) {
+  TRI_TRY(
+      tri_four_bits_find(checkpoint->files, checkpoint->num_files, &checkpoint->four_bits, &checkpoint->num_four_bits));
+  checkpoint->num_tensors = 0;
+  for (int64_t f = 0; f < checkpoint->num_files; f++) {
+    checkpoint->num_tensors += checkpoint->files[f].header.num_tensors;
+  }
+  return TRI_OK;
+}
+
 void tri_checkpoint_read_as(tri_checkpoint *checkpoint, const char *absent, const char *present) {
   snprintf(checkpoint->absent, sizeof checkpoint->absent, "%s", absent);
   snprintf(checkpoint->present, sizeof checkpoint->present, "%s", present);
@@ -347,6 +362,7 @@ static tri_status open_all(tri_checkpoint *checkpoint, const tri_checkpoint_use 
           checkpoint->path, TRI_FILE_ADAPTER_CONFIG);
     }
     TRI_TRY(unwrap(checkpoint, frame));
+    TRI_TRY(find_four_bits(checkpoint));
     take_tied(checkpoint);
   }
   if (use->average) return add_averages(checkpoint);
@@ -385,6 +401,7 @@ void tri_checkpoint_close(tri_checkpoint *checkpoint) {
   if (checkpoint == NULL) return;
   for (int64_t f = 0; f < checkpoint->num_files; f++) tri_safetensors_close(&checkpoint->files[f]);
   tri_free(checkpoint->files);
+  tri_free(checkpoint->four_bits);
   json_decref(checkpoint->document);
   tri_free(checkpoint);
 }
@@ -471,6 +488,12 @@ bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name,
   return checkpoint->absent[0] == '\0' && tri_checkpoint_has(checkpoint, name) && tri_checkpoint_has(checkpoint, other);
 }
 
+const tri_four_bits *tri_checkpoint_four_bits(const tri_checkpoint *checkpoint, const char *name) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = find(checkpoint, name, &file);
+  return tensor == NULL ? NULL : tensor->four_bits;
+}
+
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name) {
   const tri_safetensors_file *file = NULL;
   return find(checkpoint, name, &file) != NULL;
@@ -546,12 +569,27 @@ static tri_status read_run(const tri_safetensors_file *file, const tri_safetenso
   return TRI_OK;
 }
 
+/* Codes as they are, to memory that keeps codes. */
+static tri_status hand_over(const tri_safetensors_tensor *tensor, const tri_checkpoint_slice *slice) {
+  const size_t bytes = tri_nf4_bytes(slice->count);
+  void *codes = NULL;
+  TRI_TRY(tri_four_bits_check_kind(tensor->four_bits));
+  TRI_TRY(tri_alloc("a matrix in 4 bits", bytes, 1, &codes));
+  tri_status status = tri_four_bits_read_codes(tensor->four_bits, codes);
+  if (status == TRI_OK) status = slice->memory->take_codes(slice->memory->context, codes, bytes);
+  tri_free(codes);
+  return status;
+}
+
 tri_status tri_checkpoint_read_part(const tri_checkpoint *checkpoint, const char *name, tri_dtype type, int num_dims,
                                     const int64_t *shape, const tri_checkpoint_slice *slice, uint64_t *sum) {
   const tri_safetensors_file *file = NULL;
   const tri_safetensors_tensor *tensor = NULL;
   if (checkpoint->document == NULL || checkpoint->unverified) sum = NULL;
   TRI_TRY(look_up(checkpoint, name, num_dims, shape, &file, &tensor));
+  if (tensor->four_bits != NULL && slice->memory != NULL && slice->memory->take_codes != NULL) {
+    return hand_over(tensor, slice);
+  }
   tri_slice_extent window = {0};
   tri_status status = TRI_OK;
   for (tri_slice_run run = {0}; tri_slice_next(slice, &run);) {

@@ -7,6 +7,7 @@
 #include "checkpoint/base_signature.h"
 #include "checkpoint/config_vs_weights.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_targets.h"
@@ -318,9 +319,11 @@ static tri_status take_through(tri_device *device, int64_t count, float *values,
 static tri_status read_quantised(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
   const int64_t count = tri_parameter_global_count(tensor);
   void *kept = NULL;
+  const tri_four_bits *already = tri_checkpoint_four_bits(merged->base, tensor->name);
   if (tri_checkpoint_has(merged->named, tensor->name)) return TRI_OK; /* it was trained */
   TRI_TRY(tri_alloc("a matrix", (size_t)count, sizeof *out->whole, &out->whole));
   TRI_TRY(tri_checkpoint_read(merged->base, tensor->name, TRI_FP32, tensor->num_dims, tensor->shape, NULL, out->whole));
+  if (already != NULL) return tri_four_bits_check_kind(already);
   TRI_TRY(tri_alloc("a matrix in 4 bits", tri_nf4_bytes(count), 1, &kept));
   tri_status status = take_through(merged->quantiser, count, out->whole, kept);
   tri_free(kept);

@@ -59,6 +59,9 @@ typedef struct tri_safetensors_tensor {
   int64_t shape[TRI_SAFETENSORS_DIMS];
   uint64_t offset; /* of its first byte, from the beginning of the file */
   uint64_t bytes;
+  const struct tri_four_bits *four_bits; /* its bytes are codes, and type and shape those of what they stand for
+                                            (four_bits.h); or NULL */
+  bool hidden;                           /* used while four_bits.h looks for those */
 } tri_safetensors_tensor;
 
 /* "[768, 2304]" */

@@ -1,5 +1,6 @@
 /* Whole safetensors files: opening and reading, with conversion, and writing. */
 #include "checkpoint/element_sum.h"
+#include "checkpoint/four_bits.h"
 #include "checkpoint/output.h"
 #include "checkpoint/safetensors.h"
 
@@ -143,6 +144,7 @@ free_raw:
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum) {
   uint64_t width = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
+  if (tensor->four_bits != NULL) return tri_four_bits_read(tensor->four_bits, type, first, count, out);
   if (tensor->type == tri_safetensors_type_of(type)) {
     TRI_TRY(tri_safetensors_read_bytes(file, tensor, (uint64_t)first * width, (uint64_t)count * width, out));
     if (sum != NULL) *sum += tri_element_sum_parallel((size_t)width, first, count, out);

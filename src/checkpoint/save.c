@@ -75,8 +75,12 @@ static const tri_checkpoint_tensor *tensor_at(const tri_checkpoint_request *requ
   return i < request->num_weights ? &request->weights[i] : &request->optimizer[i - request->num_weights];
 }
 
+static size_t element_bytes_of(const tri_checkpoint_tensor *tensor) {
+  return tensor->bytes ? 1 : tri_dtype_bytes(tensor->type);
+}
+
 static uint64_t bytes_of(const tri_checkpoint_tensor *tensor) {
-  uint64_t bytes = tri_dtype_bytes(tensor->type);
+  uint64_t bytes = element_bytes_of(tensor);
   for (int d = 0; d < tensor->num_dims; d++) bytes *= (uint64_t)tensor->shape[d];
   return bytes;
 }
@@ -95,8 +99,8 @@ static const char *stem_of(const tri_checkpoint_request *request) {
 static void describe_tensors(saving *s) {
   for (int64_t i = 0; i < s->num_tensors; i++) {
     const tri_checkpoint_tensor *from = tensor_at(&s->request, i);
-    s->tensors[i] = (tri_safetensors_tensor){
-        .name = name_of(s, i), .type = tri_safetensors_type_of(from->type), .num_dims = from->num_dims};
+    const tri_safetensors_type type = from->bytes ? TRI_SAFETENSORS_U8 : tri_safetensors_type_of(from->type);
+    s->tensors[i] = (tri_safetensors_tensor){.name = name_of(s, i), .type = type, .num_dims = from->num_dims};
     memcpy(s->tensors[i].shape, from->shape, sizeof from->shape);
   }
 }
@@ -142,7 +146,7 @@ static tri_status gather_slices(saving *s) {
   for (int64_t i = 0; i < s->num_tensors; i++) {
     const tri_checkpoint_tensor *tensor = tensor_at(request, i);
     if (tensor->data == NULL) continue;
-    int64_t count = (int64_t)(bytes_of(tensor) / tri_dtype_bytes(tensor->type));
+    int64_t count = (int64_t)(bytes_of(tensor) / element_bytes_of(tensor));
     s->slices[s->num_slices++] =
         (tri_checkpoint_slice){.tensor = i, .count = count, .data = (void *)(uintptr_t)tensor->data};
   }

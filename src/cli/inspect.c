@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/four_bits.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/peft.h"
 #include "cli/cli.h"
@@ -151,6 +152,12 @@ static void print_adapter(const tri_peft *peft) {
   printf("\n");
 }
 
+/* Of a matrix in 4 bits the type of its codes, not that of what they stand for. */
+static const char *type_name(const tri_safetensors_tensor *tensor) {
+  if (tensor->four_bits != NULL) return tri_four_bits_kind(tensor->four_bits);
+  return tri_safetensors_type_name(tensor->type);
+}
+
 static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *peft) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   printf("%s\n", tri_checkpoint_path(checkpoint));
@@ -163,7 +170,7 @@ static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *p
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(checkpoint); i++) {
     tri_checkpoint_entry entry = tri_checkpoint_get_entry(checkpoint, i);
     char shape[TRI_SAFETENSORS_SHAPE_BYTES];
-    printf("%-64s %-5s %-20s %14" PRIu64, entry.tensor->name, tri_safetensors_type_name(entry.tensor->type),
+    printf("%-64s %-5s %-20s %14" PRIu64, entry.tensor->name, type_name(entry.tensor),
            tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape), entry.tensor->bytes);
     if (entry.has_checksum) printf("  %016" PRIx64, entry.checksum);
     printf("\n");
@@ -173,9 +180,9 @@ static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *p
 static json_t *tensor_json(const tri_checkpoint_entry *entry) {
   json_t *shape = json_array();
   for (int d = 0; d < entry->tensor->num_dims; d++) json_array_append_new(shape, json_integer(entry->tensor->shape[d]));
-  json_t *object = json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", entry->tensor->name, "dtype",
-                             tri_safetensors_type_name(entry->tensor->type), "shape", shape, "bytes",
-                             (json_int_t)entry->tensor->bytes, "file", strrchr(entry->file, '/') + 1);
+  json_t *object =
+      json_pack("{s:s, s:s, s:o, s:I, s:s}", "name", entry->tensor->name, "dtype", type_name(entry->tensor), "shape",
+                shape, "bytes", (json_int_t)entry->tensor->bytes, "file", strrchr(entry->file, '/') + 1);
   if (entry->has_checksum) {
     json_object_set_new(object, "checksum", json_sprintf("%016" PRIx64, entry->checksum));
   }

@@ -320,7 +320,7 @@ static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter 
 
 static const tri_checkpoint_memory *staged_memory(lister *l, const tri_update_call *call, int64_t state) {
   tri_checkpoint_map_staged *s = &l->shards->staged[l->shards->num_staged++];
-  *s = (tri_checkpoint_map_staged){{s, staged_read, staged_write}, l->engine, call, state};
+  *s = (tri_checkpoint_map_staged){{s, staged_read, staged_write, NULL}, l->engine, call, state};
   return &s->memory;
 }
 

@@ -276,7 +276,7 @@ tri_status tri_executor_create(const tri_parameter_table *table, const tri_memor
   }
   TRI_TRY(tri_alloc("an executor", 1, sizeof *executor, &executor));
   executor->device = device;
-  executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory};
+  executor->memory = (tri_checkpoint_memory){device->queue, read_memory, write_memory, NULL};
   executor->table = table;
   executor->alone = tri_mesh_alone();
   executor->ranks.mesh = mesh == NULL ? &executor->alone : mesh;

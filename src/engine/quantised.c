@@ -41,6 +41,13 @@ static tri_status keep_some(tri_quantised *m) {
   return tri_queue_move(m->queue, m->array + m->some.at, m->kept + m->some.first, (size_t)m->some.count);
 }
 
+/* Of codes of the whole, what this rank keeps. */
+static tri_status keep(tri_quantised *m) {
+  if (m->whole != m->kept) TRI_KERNEL_CALL(m->queue, cut_nf4, &m->cut, m->whole, m->kept);
+  if (keeps_some(m)) TRI_TRY(keep_some(m));
+  return tri_queue_finish(m->queue);
+}
+
 static tri_status quantised_write(void *context, void *to, const void *from_host, size_t bytes) {
   tri_quantised *m = context;
   const char *end = m->wide + (size_t)m->cut.total * tri_dtype_bytes(m->type);
@@ -48,9 +55,15 @@ static tri_status quantised_write(void *context, void *to, const void *from_host
   TRI_TRY(tri_queue_upload_now(m->queue, to, from_host, bytes));
   if ((const char *)to + bytes < end) return TRI_OK;
   TRI_KERNEL_CALL(m->queue, quantise_nf4, m->type, m->cut.total, m->wide, m->whole);
-  if (m->whole != m->kept) TRI_KERNEL_CALL(m->queue, cut_nf4, &m->cut, m->whole, m->kept);
-  if (keeps_some(m)) TRI_TRY(keep_some(m));
-  return tri_queue_finish(m->queue);
+  return keep(m);
+}
+
+/* Codes of the whole that the base has. */
+static tri_status quantised_take(void *context, const void *from_host, size_t bytes) {
+  tri_quantised *m = context;
+  tri_queue_at(m->queue, "weights in 4 bits", -1, "taking them");
+  TRI_TRY(tri_queue_upload_now(m->queue, m->whole, from_host, bytes));
+  return keep(m);
 }
 
 void tri_quantised_set_up(const tri_executor *executor, int64_t entry, int64_t matrix, tri_quantised *out) {
@@ -59,7 +72,7 @@ void tri_quantised_set_up(const tri_executor *executor, int64_t entry, int64_t m
   const tri_element_range range =
       tri_element_range_of_frozen(executor->buckets, executor->table, entry, matrix * bytes, bytes);
   char *array = tri_executor_frozen(executor, parameter->stored);
-  *out = (tri_quantised){.memory = {out, quantised_read, quantised_write},
+  *out = (tri_quantised){.memory = {out, quantised_read, quantised_write, quantised_take},
                          .queue = executor->device->queue,
                          .type = tri_dtype_wide(executor->type),
                          .cut = tri_parameter_cut(parameter),

@@ -2,7 +2,7 @@
  *
  * Its values are read as any tensor's are, front to back, into scratch memory of the arena; when the last of them is
  * there, the device makes codes of them, and the next matrix may lie in the same place. Readers get the values that the
- * codes stand for.
+ * codes stand for. Of a base that is in 4 bits already (checkpoint/four_bits.h) the codes are taken as they are.
  *
  * Every rank that holds a part of a matrix reads the whole, since blocks, and what blocks share, go on through it;
  * codes of the whole are made behind the values, and those of the part are taken from them. Readers then get the

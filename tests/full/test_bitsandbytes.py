@@ -3,8 +3,10 @@ And weights in 4 bits: its codes, its largest magnitudes and what it makes of th
 
 Its path for fp32 on CPUs looks codes up by 16 bits of the number, which is too coarse for small ones; that for other types
 compares with every number of the map, as its kernels for GPUs do."""
+import json
 import os
 import pathlib
+import struct
 import subprocess
 
 import numpy
@@ -120,3 +122,65 @@ def test_stored_4_bits():
     assert text("values") == again.reshape(-1).view(torch.int16).numpy().astype(">i2").tobytes().hex()
     number = lambda name: float.fromhex(header.split(f"nf4_{name} = ")[1].split("F")[0])  # noqa: E731
     assert number("scale") == scales.item() and number("offset") == offset.item()
+
+
+# ---- folders ---------------------------------------------------------------------------------------------------------
+
+
+def written(folder, words, **settings):
+    """A small Llama as transformers writes it, and what `export` makes of it. Rows are of whole blocks of 64, without which bitsandbytes'
+    kernel for CPUs does not undo what it has made."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(vocab_size=257, hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                      max_position_embeddings=64, initializer_range=0.2, **settings)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder / "base")
+    subprocess.run([os.environ["TRIREME"], "export", folder / "base", folder / "ours", *words], check=True)
+    return transformers
+
+
+def logits(transformers, folder, training=True):
+    """With `training` bitsandbytes makes matrices whole before products; without, it packs codes for the CPU."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, device_map="cpu").train(training)
+    with torch.no_grad():
+        return model, model((torch.arange(60)[None] * 37 + 5) % 257).logits
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_transformers_loads_what_is_exported(tmp_path, tied):
+    """Its logits are those of the same values written whole, which is what is computed with here (tests/full/test_families.py)."""
+    transformers = written(tmp_path, ["--quantised", "--shard-bytes", "200000"], tie_word_embeddings=tied)
+    subprocess.run([os.environ["TRIREME"], "export", tmp_path / "ours", tmp_path / "values"], check=True)
+    model, theirs = logits(transformers, tmp_path / "ours")
+    kinds = {name: type(module).__name__ for name, module in model.named_modules() if name.endswith(("_proj", "lm_head"))}
+    assert len(kinds) == 15 and all(kind == ("Linear" if name == "lm_head" else "Linear4bit") for name, kind in kinds.items())
+    _, expected = logits(transformers, tmp_path / "values")
+    assert abs(theirs - expected).max() <= 1e-5 * abs(expected).max()
+    _, base = logits(transformers, tmp_path / "base")
+    assert abs(theirs - base).max() > 1e-2 * abs(base).max(), "this test sees nothing"
+    # Where transformers quantises the base itself, what differs is the mean that is taken off the magnitudes.
+    settings = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.float32)
+    own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "base", quantization_config=settings, device_map="cpu").train()
+    ids = (torch.arange(60)[None] * 37 + 5) % 257
+    with torch.no_grad():
+        assert abs(own(ids).logits - theirs).max() <= 1e-2 * abs(base).max()
+    # And what it saves is read here.
+    own.save_pretrained(tmp_path / "theirs")
+    subprocess.run([os.environ["TRIREME"], "export", tmp_path / "theirs", tmp_path / "their values"], check=True)
+    with torch.no_grad():
+        _, again = logits(transformers, tmp_path / "their values")
+        assert abs(own(ids).logits - again).max() <= 1e-5 * abs(again).max()
+
+
+def test_loss_of_what_is_exported(tmp_path):
+    """Ours of the folder as it is, and transformers'."""
+    transformers = written(tmp_path, ["--quantised"])
+    ids = (torch.arange(49) * 37 + 5) % 257
+    (tmp_path / "window.bin").write_bytes(ids.int().numpy().tobytes())
+    (tmp_path / "window.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQiqqq", 1, 4, 1, 2, len(ids), 0, 0, 1))
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", dtype=torch.float32, device_map="cpu").train()
+    with torch.no_grad():
+        theirs = model(ids[None].long(), labels=ids[None].long()).loss.item()
+    words = ["eval", tmp_path / "ours", tmp_path / "window", "--sequence", "48", "--precision", "fp32", "--json"]
+    ours = json.loads(subprocess.run([os.environ["TRIREME"], *words], check=True, capture_output=True, text=True).stdout)["loss"]
+    assert abs(ours / theirs - 1) <= 1e-6

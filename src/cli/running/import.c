@@ -18,19 +18,28 @@ typedef struct copy_arguments {
   tri_dtype type;
   bool typed; /* it was given */
   int64_t shard_bytes;
-  bool no_verify, merge, average;
+  bool no_verify, merge, average, quantised;
 } copy_arguments;
 
-enum { OPTION_PRECISION = 256, OPTION_SHARD_BYTES, OPTION_NO_VERIFY, OPTION_MERGE, OPTION_BASE, OPTION_AVERAGE };
+enum {
+  OPTION_PRECISION = 256,
+  OPTION_SHARD_BYTES,
+  OPTION_NO_VERIFY,
+  OPTION_MERGE,
+  OPTION_BASE,
+  OPTION_AVERAGE,
+  OPTION_QUANTISED
+};
 
 /* Export's, and behind its own those of both. */
-enum { EXPORTS_OWN = 5 };
+enum { EXPORTS_OWN = 6 };
 static const struct option export_options[] = {
     {"precision", required_argument, NULL, OPTION_PRECISION},
     {"dtype", required_argument, NULL, OPTION_PRECISION}, /* merge's word for it */
     {"merge", no_argument, NULL, OPTION_MERGE},
     {"base", required_argument, NULL, OPTION_BASE},
     {"average", no_argument, NULL, OPTION_AVERAGE},
+    {"quantised", no_argument, NULL, OPTION_QUANTISED},
     {"shard-bytes", required_argument, NULL, OPTION_SHARD_BYTES},
     {"no-verify", no_argument, NULL, OPTION_NO_VERIFY},
     {NULL, 0, NULL, 0},
@@ -50,8 +59,11 @@ static tri_status import_parse(const char *name, bool exports, int count, char *
       out->base = optarg;
     } else if (result == OPTION_AVERAGE && exports) {
       out->average = true;
-    } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE) {
-      return tri_fail(TRI_BAD_USAGE, "import: --merge, --base and --average are export's");
+    } else if (result == OPTION_QUANTISED && exports) {
+      out->quantised = true;
+    } else if (result == OPTION_MERGE || result == OPTION_BASE || result == OPTION_AVERAGE ||
+               result == OPTION_QUANTISED) {
+      return tri_fail(TRI_BAD_USAGE, "import: --merge, --base, --average and --quantised are export's");
     } else if (result == OPTION_PRECISION && exports) {
       TRI_TRY(tri_option_fp32_or_bf16("export: --precision", optarg, &out->type));
       out->typed = true;
@@ -106,10 +118,15 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
                               .shard_bytes = arguments->shard_bytes,
                               .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
                               .extra_files = tri_weights_tokenizer_folder(&weights),
-                              .plain = plain};
+                              .plain = plain,
+                              .quantised = arguments->quantised};
   status = tri_checkpoint_copy(&request);
   tri_merged_close(&weights);
-  if (status == TRI_OK) tri_log("%s is written, in %s%s", arguments->to, tri_dtype_name(request.type), why);
+  if (status == TRI_OK) {
+    tri_log("%s is written, %sin %s%s", arguments->to,
+            arguments->quantised ? "the matrices of its layers in 4 bits, the rest " : "", tri_dtype_name(request.type),
+            why);
+  }
   return status;
 }
 
@@ -173,7 +190,11 @@ static tri_status run_export(int count, char **arguments) {
   TRI_TRY(import_parse("export", true, count, arguments, &parsed));
   TRI_TRY(open_adapter(&parsed, &adapter));
   tri_status status = TRI_OK;
-  if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
+  if (adapter != NULL && parsed.quantised && !parsed.merge) {
+    status = tri_fail(TRI_BAD_USAGE,
+                      "export: --quantised is for models, and %s is an adapter; --merge makes one of it and its base",
+                      parsed.from);
+  } else if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
     status = copy_adapter(&parsed, adapter);
   } else if (adapter == NULL && parsed.merge) {
     status = tri_fail(TRI_BAD_USAGE, "export: --merge is for an adapter, and %s is not one", parsed.from);
@@ -209,7 +230,8 @@ const tri_command tri_command_export = {
     .name = "export",
     .summary = "write a checkpoint's weights as a Hugging Face folder",
     .help =
-        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--shard-bytes N]\n"
+        "usage: trireme export CHECKPOINT HF_FOLDER [--precision fp32|bf16] [--average] [--quantised] [--shard-bytes "
+        "N]\n"
         "                      [--no-verify]\n"
         "       trireme export ADAPTER FOLDER [--merge [--base FOLDER]] ...\n"
         "\n"
@@ -223,6 +245,9 @@ const tri_command tri_command_export = {
         "  --average          the average of the weights that the run has kept (average.every), in their place\n"
         "  --merge            a model of an adapter and its base\n"
         "  --base FOLDER      its base, if it is not at the path that the adapter names\n"
+        "  --quantised        the matrices of layers in 4 bits (NF4), as bitsandbytes has them: transformers loads the "
+        "folder,\n"
+        "                     and a run with adapter.quantise takes it as its base, with the codes that it would make\n"
         "  --precision P      fp32, or bf16, rounded to nearest; --dtype is the same [the type of the weights that "
         "the\n"
         "                     run began with by `init`, or of the adapter's base; fp32 for others]\n"
