@@ -4,7 +4,7 @@
 #include "base/label.h"
 #include "engine/bf16_in_place.h"
 #include "engine/engine_internal.h"
-#include "engine/singular_vectors.h"
+#include "checkpoint/singular_vectors.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
