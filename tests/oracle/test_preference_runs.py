@@ -47,6 +47,7 @@ def ended(folder):
 # Rows of whole blocks of 64, for four bits.
 WIDE = dict(family="llama", num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=2, ffn_size=64, vocab_size=23, max_sequence=64, init_std=0.1)
 ADAPTERS = {"lora": dict(rank=4, alpha=8, targets="all-linear"), "qlora": dict(rank=4, alpha=8, targets="all-linear", quantise="nf4"),
+            "pissa": dict(rank=4, alpha=8, targets="all-linear", init="pissa"),
             "lora, trained beside": dict(rank=4, alpha=8, targets=["q_proj", "v_proj"], train=["*norm.weight"])}
 
 
