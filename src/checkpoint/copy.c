@@ -52,7 +52,7 @@ typedef struct copying {
   tri_dtype type;
   tri_checkpoint_saving *saving;
   void *wide, *narrow;
-  tri_saved_error strange; /* a value that is not a number */
+  tri_saved_error strange;                 /* a value that is not a number */
   const tri_copy_adapter_request *doubled; /* factors are written with what they began as; or NULL */
   const tri_tensor_list *matrices;         /* with `doubled`: the model's tensors */
   char of[TRI_PARAMETER_NAME_BYTES];       /* whose first factors `first` has, or "" */
@@ -123,7 +123,8 @@ static tri_status make_doubled(copying *c, const tri_parameter *parameter, doubl
     for (int64_t j = 0; j < columns; j++) {
       const int64_t at = i * columns + j;
       out[is_a ? at : 2 * i * columns + j] = own[at];
-      out[is_a ? rows * columns + at : (2 * i + 1) * columns + j] = is_a ? (double)c->first.a[at] : -(double)c->first.b[at];
+      out[is_a ? rows * columns + at : (2 * i + 1) * columns + j] =
+          is_a ? (double)c->first.a[at] : -(double)c->first.b[at];
     }
   }
   return TRI_OK;

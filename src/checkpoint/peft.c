@@ -303,8 +303,8 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
   return strcmp(word, wanted) == 0 ? TRI_OK : unsupported(from, key);
 }
 
-/* Some ways to begin change the base's weights too: the factors are of those then. What pissa_niter_N takes from them is
- * drawn, so no other program can take it again. */
+/* Some ways to begin change the base's weights too: the factors are of those then. What pissa_niter_N takes from them
+ * is drawn, so no other program can take it again. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
@@ -312,11 +312,12 @@ static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) 
   if (word != NULL && strcmp(word, "gaussian") == 0) *out = TRI_ADAPTER_GAUSSIAN;
   if (word != NULL && strcmp(word, "pissa") == 0) *out = TRI_ADAPTER_PISSA;
   if (word != NULL && strncmp(word, "pissa_niter_", strlen("pissa_niter_")) == 0) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "%s: `%s` is %.60s, whose vectors are drawn at random, so that the base they were taken from is not "
-                    "known here; have PEFT save it with path_initial_model_for_weight_conversion, which is plain LoRA, "
-                    "or merge it with merge_and_unload",
-                    from->path, key, word);
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "%s: `%s` is %.60s, whose vectors are drawn at random, so that the base they were taken from is not "
+        "known here; have PEFT save it with path_initial_model_for_weight_conversion, which is plain LoRA, "
+        "or merge it with merge_and_unload",
+        from->path, key, word);
   }
   if (value == NULL || json_is_boolean(value)) return TRI_OK;
   static const char *const plain[] = {"gaussian", "eva", "orthogonal", "pissa"};

@@ -71,15 +71,16 @@ tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter 
   const size_t count = (size_t)tri_parameter_global_count(matrix);
   const int64_t most = matrix->shape[0] < matrix->shape[1] ? matrix->shape[0] : matrix->shape[1];
   if (pair->rank > most) {
-    return tri_fail(TRI_BAD_CONFIG, "rank %ld is above that of %.80s of %s, a matrix of %ld x %ld, which has at most %ld "
-                    "singular vectors", (long)pair->rank, matrix->name, tri_checkpoint_path(base),
-                    (long)matrix->shape[0], (long)matrix->shape[1], (long)most);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "rank %ld is above that of %.80s of %s, a matrix of %ld x %ld, which has at most %ld "
+                    "singular vectors",
+                    (long)pair->rank, matrix->name, tri_checkpoint_path(base), (long)matrix->shape[0],
+                    (long)matrix->shape[1], (long)most);
   }
   tri_principal made = {.rank = pair->rank, .in = matrix->shape[way], .out = matrix->shape[1 - way]};
   double *read = NULL, *other = NULL;
   TRI_TRY(tri_alloc("a matrix of the base", count, sizeof *read, &read));
-  tri_status status =
-      tri_checkpoint_read(base, matrix->name, TRI_FP64, matrix->num_dims, matrix->shape, NULL, read);
+  tri_status status = tri_checkpoint_read(base, matrix->name, TRI_FP64, matrix->num_dims, matrix->shape, NULL, read);
   if (status == TRI_OK && matrix->in_out) status = transpose(made.in, made.out, read, &other);
   if (status == TRI_OK) status = tri_alloc("a factor", (size_t)(made.rank * made.in), sizeof *made.a, &made.a);
   if (status == TRI_OK) status = tri_alloc("a factor", (size_t)(made.out * made.rank), sizeof *made.b, &made.b);

@@ -89,11 +89,12 @@ static tri_status find(const product *p, int64_t count, double *values, double *
   const lapack_int wrong = LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'U', n, p->square, n, 0, 0, first, n, 0, &number,
                                           values, found, n, support);
   if (wrong == 0 && number == (lapack_int)count) return TRI_OK;
-  return tri_fail(TRI_DIVERGED,
-                  "no singular vectors of a matrix [%" PRId64 ", %" PRId64
-                  "] were found (LAPACK says %d): it has numbers that are too large; if it is a gradient, a lower learning "
-                  "rate may help",
-                  p->side, p->length, (int)wrong);
+  return tri_fail(
+      TRI_DIVERGED,
+      "no singular vectors of a matrix [%" PRId64 ", %" PRId64
+      "] were found (LAPACK says %d): it has numbers that are too large; if it is a gradient, a lower learning "
+      "rate may help",
+      p->side, p->length, (int)wrong);
 }
 
 tri_status tri_singular_vectors(int64_t side, int64_t length, const double *matrix, int64_t count, double *vectors) {

@@ -45,11 +45,11 @@ typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
   X("rslora", TRI_SCALING_RSLORA)
 typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
 
-/* What A begins with; B begins with zeros, but for pissa (PiSSA, Meng et al. 2024): there A and B are the first singular
- * vectors of their matrix W, each times the root of its value (checkpoint/principal.h), and W stays as it is: the
- * factors as they began are kept beside them, frozen, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT subtracts
- * scale B0 A0 from W instead, which is the same function. So the base alone has its own bits, every layout splits A0 and
- * B0 as it splits factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
+/* What A begins with; B begins with zeros, but for pissa (PiSSA, Meng et al. 2024): there A and B are the first
+ * singular vectors of their matrix W, each times the root of its value (checkpoint/principal.h), and W stays as it is:
+ * the factors as they began are kept beside them, frozen, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT
+ * subtracts scale B0 A0 from W instead, which is the same function. So the base alone has its own bits, every layout
+ * splits A0 and B0 as it splits factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
 #define TRI_ADAPTER_INITS(X)                                                                                           \
   X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as torch.nn.Linear */                                                \
   X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */                                              \

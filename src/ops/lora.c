@@ -9,8 +9,8 @@
  * and every rank has all of A, whose gradients are parts of a sum; where it is split by rows, A is, u is a part of a
  * sum, and so is all that comes of it: the sum behind the product makes it whole.
  *
- * What factors began as, where that is subtracted (model/trainable.h), is a pair of frozen ones with the opposite scale,
- * whose input has no dropout: a call by itself, without gradients of its own. */
+ * What factors began as, where that is subtracted (model/trainable.h), is a pair of frozen ones with the opposite
+ * scale, whose input has no dropout: a call by itself, without gradients of its own. */
 #include "ops/lora.h"
 
 #include "base/count.h"

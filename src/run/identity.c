@@ -245,8 +245,9 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
   describe_patterns(&adapter->rank_pattern, ", rank_pattern {", ranks);
   describe_patterns(&adapter->alpha_pattern, ", alpha_pattern {", alphas);
   snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
-           describe_scaling(adapter->scaling), describe_init(adapter->init), ranks, alphas, targets[0] == '\0' ? "all-linear" : targets,
-           train[0] == '\0' ? "" : ", and ", train, describe_quantise(adapter->quantise));
+           describe_scaling(adapter->scaling), describe_init(adapter->init), ranks, alphas,
+           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
+           describe_quantise(adapter->quantise));
 }
 
 /* What of the model is trained. */

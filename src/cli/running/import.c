@@ -150,9 +150,10 @@ static tri_status copy_principal(const copy_arguments *arguments, const tri_chec
   tri_status status = tri_checkpoint_copy_adapter(&request);
   tri_merged_close(&weights);
   TRI_TRY(status);
-  tri_log("%s is written, an adapter for PEFT in %s, plain LoRA of twice the rank over the base as it is; --merge writes "
-          "a model",
-          arguments->to, tri_dtype_name(arguments->type));
+  tri_log(
+      "%s is written, an adapter for PEFT in %s, plain LoRA of twice the rank over the base as it is; --merge writes "
+      "a model",
+      arguments->to, tri_dtype_name(arguments->type));
   return TRI_OK;
 }
 
