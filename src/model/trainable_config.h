@@ -71,8 +71,7 @@ extern const tri_config_word tri_adapter_init_words[];
        .fallback = "kaiming",                                                                                          \
        .help =                                                                                                         \
            "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "    \
-           "and B "                                                                                                    \
-           "are the first singular vectors of their matrix"},                                                          \
+           "and B are the first singular vectors of their matrix"},                                                    \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \
