@@ -81,6 +81,8 @@ tri_status tri_principal_create(const tri_checkpoint *base, const tri_parameter 
   double *read = NULL, *other = NULL;
   TRI_TRY(tri_alloc("a matrix of the base", count, sizeof *read, &read));
   tri_status status = tri_checkpoint_read(base, matrix->name, TRI_FP64, matrix->num_dims, matrix->shape, NULL, read);
+  const tri_checkpoint_slice all = {.count = tri_parameter_global_count(matrix), .data = read};
+  if (status == TRI_OK) status = tri_checkpoint_check_finite(base, matrix, TRI_FP64, &all);
   if (status == TRI_OK && matrix->in_out) status = transpose(made.in, made.out, read, &other);
   if (status == TRI_OK) status = tri_alloc("a factor", (size_t)(made.rank * made.in), sizeof *made.a, &made.a);
   if (status == TRI_OK) status = tri_alloc("a factor", (size_t)(made.out * made.rank), sizeof *made.b, &made.b);

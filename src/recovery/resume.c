@@ -186,6 +186,8 @@ static tri_status load_base(const tri_resume_request *r) {
   if (status == TRI_OK) status = tri_common_status(world, load_named(&l, r->config->init, false, path));
   tri_checkpoint_map_release(&l.held);
   if (status == TRI_OK && tri_adapter_is_principal(&r->config->model.tuning.adapter)) {
+    if (world->rank == 0)
+      tri_log("finding the first singular vectors of the targets in %s (adapter.init: pissa)", path);
     status = tri_common_status(world, begin_factors(r->engine, path));
   }
   return status;
