@@ -272,10 +272,19 @@ static void times(json_t *object, const char *key, double factor) {
   json_object_set_new(object, key, value == floor(value) ? json_integer((json_int_t)value) : json_real(value));
 }
 
+/* By what alpha grows when the rank doubles and the scale stays. */
+static double alpha_of_double(tri_scaling scaling) {
+  switch (scaling) {
+    case TRI_SCALING_LORA: break;
+    case TRI_SCALING_RSLORA: return sqrt(2);
+  }
+  return 2;
+}
+
 /* adapter_config.json of plain factors of twice the rank, whose products have the scale that they had. */
 static tri_status double_ranks(const tri_adapter *adapter, char **config) {
   static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
-  const double more[2] = {2, adapter->scaling == TRI_SCALING_RSLORA ? sqrt(2) : 2};
+  const double more[2] = {2, alpha_of_double(adapter->scaling)};
   json_t *document = NULL, *value = NULL;
   const char *key = NULL;
   TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
