@@ -8,6 +8,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "model/trainable.h"
@@ -54,7 +55,11 @@ typedef struct copying {
   tri_checkpoint_saving *saving;
   tri_device *quantiser; /* writes the matrices of layers in 4 bits; NULL: all is written in `type` */
   void *wide, *narrow;
-  tri_saved_error strange; /* a value that is not a number */
+  tri_saved_error strange;                 /* a value that is not a number */
+  const tri_copy_adapter_request *doubled; /* factors are written with what they began as; or NULL */
+  const tri_tensor_list *matrices;         /* with `doubled`: the model's tensors */
+  char of[TRI_PARAMETER_NAME_BYTES];       /* whose first factors `first` has, or "" */
+  tri_principal first;
 } copying;
 
 /* As it was read, and as it is to be written: bf16 and fp32 hold less than fp32 and fp64. */
@@ -88,8 +93,74 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
   return tri_saved_error_restore(&c->strange);
 }
 
+/* The matrix of a factor, "MODULE.weight" of "MODULE.lora_A.weight"; NULL: it is not a factor. */
+static const tri_parameter *matrix_of(const copying *c, const char *factor) {
+  const char *end = strstr(factor, ".lora_");
+  const size_t length = end == NULL ? 0 : (size_t)(end - factor);
+  for (int64_t t = 0; t < c->matrices->count && end != NULL; t++) {
+    const tri_parameter *tensor = &c->matrices->tensors[t];
+    if (strncmp(tensor->name, factor, length) == 0 && strcmp(tensor->name + length, ".weight") == 0) return tensor;
+  }
+  return NULL;
+}
+
+/* Of both factors of a matrix at once, which lie beside each other. */
+static tri_status find_first(copying *c, const tri_parameter *matrix) {
+  const tri_adapter_pair pair = tri_adapter_pair_of(c->doubled->with_base->adapter, matrix->name);
+  if (strcmp(c->of, matrix->name) == 0) return TRI_OK;
+  tri_principal_release(&c->first);
+  c->of[0] = '\0';
+  TRI_TRY(tri_principal_create(c->doubled->with_base->base, matrix, &pair, &c->first));
+  snprintf(c->of, sizeof c->of, "%s", matrix->name);
+  return TRI_OK;
+}
+
+/* A [rank, in] over A0, or B [out, rank] beside -B0. */
+static tri_status make_doubled(copying *c, const tri_parameter *parameter, double *own, double *out) {
+  const bool is_a = strstr(parameter->name, ".lora_A.") != NULL;
+  const int64_t rank = c->first.rank, rows = is_a ? rank : parameter->shape[0];
+  const int64_t columns = is_a ? parameter->shape[1] : rank;
+  const int64_t shape[2] = {rows, columns};
+  TRI_TRY(tri_checkpoint_read(c->from->named, parameter->name, TRI_FP64, 2, shape, NULL, own));
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < columns; j++) {
+      const int64_t at = i * columns + j;
+      out[is_a ? at : 2 * i * columns + j] = own[at];
+      out[is_a ? rows * columns + at : (2 * i + 1) * columns + j] =
+          is_a ? (double)c->first.a[at] : -(double)c->first.b[at];
+    }
+  }
+  return TRI_OK;
+}
+
+static tri_status copy_doubled(copying *c, const tri_parameter *parameter, const tri_parameter *matrix,
+                               int64_t number) {
+  const int64_t count = tri_parameter_global_count(parameter);
+  double *own = NULL, *both = NULL;
+  void *halves = NULL;
+  TRI_TRY(find_first(c, matrix));
+  tri_status status = tri_alloc("a factor", (size_t)count, sizeof *own, &own);
+  if (status == TRI_OK) status = tri_alloc("a factor", (size_t)count, sizeof *both, &both);
+  if (status == TRI_OK) status = tri_alloc("a factor", (size_t)count, sizeof(float), &halves);
+  if (status == TRI_OK) status = make_doubled(c, parameter, own, both);
+  tri_checkpoint_slice slice = {.tensor = number, .count = count, .data = both};
+  if (status == TRI_OK) status = tri_checkpoint_check_finite(c->from->named, parameter, TRI_FP64, &slice);
+  if (status == TRI_OK && c->type != TRI_FP64) {
+    narrow(TRI_FP64, both, count, c->type, halves);
+    slice.data = halves;
+    status = tri_checkpoint_check_finite(c->from->named, parameter, c->type, &slice);
+  }
+  if (status == TRI_OK) status = tri_checkpoint_save_slice(c->saving, &slice);
+  tri_free(halves);
+  tri_free(both);
+  tri_free(own);
+  return status;
+}
+
 static tri_status copy_tensor(copying *c, const tri_parameter *parameter, int64_t number) {
   tri_low_rank factors;
+  const tri_parameter *matrix = c->doubled == NULL ? NULL : matrix_of(c, parameter->name);
+  if (matrix != NULL) return copy_doubled(c, parameter, matrix, number);
   TRI_TRY(tri_merged_factors(c->from, parameter, &factors));
   tri_status status = copy_pieces(c, parameter, &factors, number);
   tri_low_rank_release(&factors);
@@ -266,6 +337,45 @@ static tri_status set_true(const char *key, char **config) {
   return TRI_OK;
 }
 
+static void times(json_t *object, const char *key, double factor) {
+  const double value = json_number_value(json_object_get(object, key)) * factor;
+  json_object_set_new(object, key, value == floor(value) ? json_integer((json_int_t)value) : json_real(value));
+}
+
+/* By what alpha grows when the rank doubles and the scale stays. */
+static double alpha_of_double(tri_scaling scaling) {
+  switch (scaling) {
+    case TRI_SCALING_LORA: break;
+    case TRI_SCALING_RSLORA: return sqrt(2);
+  }
+  return 2;
+}
+
+/* adapter_config.json of plain factors of twice the rank, whose products have the scale that they had. */
+static tri_status double_ranks(const tri_adapter *adapter, char **config) {
+  static const char *const patterns[2] = {"rank_pattern", "alpha_pattern"};
+  const double more[2] = {2, alpha_of_double(adapter->scaling)};
+  json_t *document = NULL, *value = NULL;
+  const char *key = NULL;
+  TRI_TRY(tri_json_parse(TRI_FILE_ADAPTER_CONFIG, *config, strlen(*config), 0, &document));
+  times(document, "r", more[0]);
+  times(document, "lora_alpha", more[1]);
+  for (int i = 0; i < 2; i++) {
+    json_t *object = json_object_get(document, patterns[i]);
+    json_object_foreach(object, key, value) { times(object, key, more[i]); }
+  }
+  json_object_set_new(document, "init_lora_weights", json_true());
+  char *text = tri_huggingface_text(document), *copy = NULL;
+  json_decref(document);
+  if (text == NULL) return tri_fail_internal("an adapter's description cannot be written as JSON");
+  tri_status status = tri_strdup(text, &copy);
+  free(text);
+  TRI_TRY(status);
+  tri_free(*config);
+  *config = copy;
+  return TRI_OK;
+}
+
 /* Its tensors as parameters, by our names. */
 static tri_status describe_tensor(const tri_safetensors_tensor *tensor, const char *file, tri_parameter *out) {
   const char *name = tri_peft_own_name(tensor->name);
@@ -283,7 +393,9 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
                                  tri_parameter *parameters) {
   int64_t count = tri_checkpoint_num_tensors(request->from);
   const tri_merged from = {.named = (tri_checkpoint *)(uintptr_t)request->from};
-  copying c = {.from = &from, .type = request->type};
+  tri_parameter_table *table = NULL;
+  tri_tensor_list matrices = {0};
+  copying c = {.from = &from, .type = request->type, .matrices = &matrices};
   tri_checkpoint_request save = {.folder = request->to,
                                  .plain = true,
                                  .stem = TRI_PEFT_STEM,
@@ -299,7 +411,19 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
     parameters[count] = parameters[tri_checkpoint_index_of(request->from, also)];
     snprintf(parameters[count++].name, sizeof parameters->name, "%s", also);
   }
-  return copy_listed(&c, parameters, count, &save);
+  if (request->with_base == NULL) return copy_listed(&c, parameters, count, &save);
+  c.doubled = request;
+  TRI_TRY(tri_parameter_table_create(request->model, NULL, &table));
+  tri_status status = tri_tensor_list_create(table, &matrices);
+  for (int64_t i = 0; i < count && status == TRI_OK; i++) {
+    if (matrix_of(&c, parameters[i].name) == NULL) continue;
+    parameters[i].shape[strstr(parameters[i].name, ".lora_A.") != NULL ? 0 : 1] *= 2;
+  }
+  if (status == TRI_OK) status = copy_listed(&c, parameters, count, &save);
+  tri_principal_release(&c.first);
+  tri_tensor_list_release(&matrices);
+  tri_parameter_table_destroy(table);
+  return status;
 }
 
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) {
@@ -312,6 +436,7 @@ tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request) 
   TRI_TRY(tri_file_read_plain(path, CONFIG_LIMIT_BYTES, &config, &bytes));
   tri_status status = tri_alloc("the tensors of an adapter", (size_t)count + 1, sizeof *parameters, &parameters);
   if (status == TRI_OK) status = tri_run_notes_add(request->notes, &config);
+  if (status == TRI_OK && request->with_base != NULL) status = double_ranks(request->with_base->adapter, &config);
   find_tied(request, also);
   if (status == TRI_OK && also[0] != '\0') status = set_true("ensure_weight_tying", &config);
   if (status == TRI_OK) status = copy_described(request, config, also, parameters);

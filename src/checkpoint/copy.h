@@ -25,6 +25,9 @@ typedef struct tri_copy_adapter_request {
   tri_dtype type;
   const char *tokenizer;
   const tri_run_notes *notes;
+  const tri_merged *with_base; /* NULL: the factors as they are; else the adapter with its base, whose parts
+                                  (principal.h) the factors began as */
+  const tri_model *model;      /* of `with_base` */
 } tri_copy_adapter_request;
 
 /* LOCAL. Copies tensor by tensor, in pieces of some megabytes. Weights that are not an adapter's must have the model's
@@ -34,7 +37,8 @@ typedef struct tri_copy_adapter_request {
 tri_status tri_checkpoint_copy(const tri_copy_request *request);
 
 /* LOCAL. Copies an adapter by itself: writes a PEFT folder, with the adapter_config.json that it has, and without a
- * config.json. */
+ * config.json. With `with_base` the factors in it are of twice the rank, A over A0 and B beside -B0, so that they are
+ * plain LoRA over the base as it is. */
 tri_status tri_checkpoint_copy_adapter(const tri_copy_adapter_request *request);
 
 #endif

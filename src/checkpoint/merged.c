@@ -11,6 +11,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_targets.h"
+#include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "device/kernels.h"
@@ -291,6 +292,40 @@ static tri_status check_rank(const tri_merged *merged, const char *name, const t
                   pair->rank_from < 0 ? "r" : "rank_pattern", (long)pair->rank);
 }
 
+/* What the factors began as behind them, with the opposite sign: factors of twice the rank. */
+static tri_status subtract_first(const tri_merged *merged, const tri_parameter *tensor, const tri_adapter_pair *pair,
+                                 tri_low_rank *out) {
+  const int64_t rank = pair->rank, rows = tensor->shape[0], columns = tensor->shape[1];
+  tri_principal first = {0};
+  double *left = NULL, *right = NULL;
+  TRI_TRY(tri_principal_create(merged->base, tensor, pair, &first));
+  tri_status status = tri_alloc("a factor", (size_t)(rows * 2 * rank), sizeof *left, &left);
+  if (status == TRI_OK) status = tri_alloc("a factor", (size_t)(2 * rank * columns), sizeof *right, &right);
+  for (int64_t i = 0; i < rows && status == TRI_OK; i++) {
+    for (int64_t k = 0; k < rank; k++) {
+      left[i * 2 * rank + k] = out->left[i * rank + k];
+      left[i * 2 * rank + rank + k] = -(double)(tensor->in_out ? first.a[k * rows + i] : first.b[i * rank + k]);
+    }
+  }
+  for (int64_t k = 0; k < rank && status == TRI_OK; k++) {
+    for (int64_t j = 0; j < columns; j++) {
+      right[k * columns + j] = out->right[k * columns + j];
+      right[(rank + k) * columns + j] = (double)(tensor->in_out ? first.b[j * rank + k] : first.a[k * columns + j]);
+    }
+  }
+  tri_principal_release(&first);
+  if (status != TRI_OK) {
+    tri_free(left);
+    return status;
+  }
+  tri_free(out->left);
+  tri_free(out->right);
+  out->left = left;
+  out->right = right;
+  out->rank = 2 * rank;
+  return TRI_OK;
+}
+
 static tri_status merged_read_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES];
   if (!factor_name(tensor->name, 'A', a) || !factor_name(tensor->name, 'B', b)) return TRI_OK;
@@ -304,7 +339,8 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   out->rank = rank;
   out->scale = pair.scale;
   TRI_TRY(read_factor(merged, a, shape_a, tensor->in_out, of_a));
-  return read_factor(merged, b, shape_b, tensor->in_out, of_b);
+  TRI_TRY(read_factor(merged, b, shape_b, tensor->in_out, of_b));
+  return tri_adapter_is_principal(merged->adapter) ? subtract_first(merged, tensor, &pair, out) : TRI_OK;
 }
 
 /* Into 4 bits and back; `kept` is scratch memory for those. */

@@ -1,6 +1,7 @@
 /* A model's weights as they are used: those of a checkpoint, or those of an adapter's base with the products of the
- * LoRA factors added, W + scale B A. Sums are made in fp64 and rounded once, to the requested type. If the
- * adapter was trained on a base in 4 bits, W is the dequantised base. */
+ * LoRA factors added, W + scale B A; less scale B0 A0 where that was subtracted in training (principal.h). Sums are
+ * made in fp64 and rounded once, to the requested type. If the adapter was trained on a base in 4 bits, W is the
+ * dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 

@@ -149,6 +149,7 @@ static json_t *init_json(tri_adapter_init init) {
   switch (init) {
     case TRI_ADAPTER_KAIMING: break;
     case TRI_ADAPTER_GAUSSIAN: return json_string("gaussian");
+    case TRI_ADAPTER_PISSA: return json_string("pissa");
   }
   return json_true();
 }
@@ -302,15 +303,26 @@ static tri_status check_word(const tri_json_reader *from, const char *key, const
   return strcmp(word, wanted) == 0 ? TRI_OK : unsupported(from, key);
 }
 
-/* Some ways to begin change the base's weights too: the factors are of those then. */
+/* Some ways to begin change the base's weights too: the factors are of those then. What pissa_niter_N takes from them
+ * is drawn, so no other program can take it again. */
 static tri_status read_init(const tri_json_reader *from, tri_adapter_init *out) {
   static const char key[] = "init_lora_weights";
   const json_t *value = tri_reader_get(from, key);
   const char *word = json_string_value(value);
   if (word != NULL && strcmp(word, "gaussian") == 0) *out = TRI_ADAPTER_GAUSSIAN;
+  if (word != NULL && strcmp(word, "pissa") == 0) *out = TRI_ADAPTER_PISSA;
+  if (word != NULL && strncmp(word, "pissa_niter_", strlen("pissa_niter_")) == 0) {
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "%s: `%s` is %.60s, whose vectors are drawn at random, so that the base they were taken from is not "
+        "known here; have PEFT save it with path_initial_model_for_weight_conversion, which is plain LoRA, "
+        "or merge it with merge_and_unload",
+        from->path, key, word);
+  }
   if (value == NULL || json_is_boolean(value)) return TRI_OK;
-  if (word != NULL && (strcmp(word, "gaussian") == 0 || strcmp(word, "eva") == 0 || strcmp(word, "orthogonal") == 0)) {
-    return TRI_OK;
+  static const char *const plain[] = {"gaussian", "eva", "orthogonal", "pissa"};
+  for (size_t i = 0; word != NULL && i < sizeof plain / sizeof plain[0]; i++) {
+    if (strcmp(word, plain[i]) == 0) return TRI_OK;
   }
   return unsupported(from, key);
 }
@@ -535,6 +547,13 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
                       "make them equal",
                       folder, from->alpha, adapter->alpha);
+  }
+  if (status == TRI_OK && tri_adapter_is_principal(from) != tri_adapter_is_principal(adapter)) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: the factors of %s %s parts of the base, which are subtracted from it "
+                      "(`init_lora_weights: pissa`), and `adapter.init` says otherwise; %s",
+                      folder, tri_adapter_is_principal(from) ? "began as" : "did not begin as",
+                      tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
   if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
   if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);

@@ -46,7 +46,7 @@ static bool is_listed(const tri_parameter_table *table, const tri_parameter *ent
   switch (use) {
     case TRI_SHARDS_SAVE:
     case TRI_SHARDS_LOAD: return !entry->frozen;
-    case TRI_SHARDS_LOAD_FACTORS: return entry->factor;
+    case TRI_SHARDS_LOAD_FACTORS: return entry->factor && !entry->first;
     case TRI_SHARDS_LOAD_BASE: break;
   }
   return !entry->factor;

@@ -2,9 +2,9 @@
 #include "base/exact_sum.h"
 #include "base/flight_recorder.h"
 #include "base/label.h"
+#include "checkpoint/singular_vectors.h"
 #include "engine/bf16_in_place.h"
 #include "engine/engine_internal.h"
-#include "engine/singular_vectors.h"
 #include "optimizers/run.h"
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */

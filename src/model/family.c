@@ -110,6 +110,7 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
                             .scale = entry->scale,
                             .index = (int32_t)index,
                             .factors = {-1, -1},
+                            .firsts = {-1, -1},
                             .stored = entry->stored,
                             .frozen = entry->frozen,
                             .joined = entry->joined};
@@ -127,8 +128,10 @@ static void number_parameters(const tri_parameter_table *table, int32_t *number_
   }
   for (int64_t i = 0; i < table->num_entries; i++) {
     for (int which = 0; which < 2; which++) {
-      const int32_t factor = table->entries[i].factors[which];
-      if (!table->entries[i].factor && factor >= 0) facts[number_of[i]].factors[which] = number_of[factor];
+      const tri_parameter *entry = &table->entries[i];
+      const int32_t factor = entry->factors[which], first = entry->firsts[which];
+      if (!entry->factor && factor >= 0) facts[number_of[i]].factors[which] = number_of[factor];
+      if (!entry->factor && first >= 0) facts[number_of[i]].firsts[which] = number_of[first];
     }
   }
 }

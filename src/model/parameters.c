@@ -294,7 +294,7 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
     tri_parameter *entry = &table->entries[i];
     take_slice(entry, share);
     entry->alias = entry->tied_to >= 0 && entry->count > 0 && table->entries[entry->tied_to].count > 0;
-    if (entry->tied_to < 0) table->num_values += tri_parameter_global_count(entry);
+    if (entry->tied_to < 0 && !entry->first) table->num_values += tri_parameter_global_count(entry);
     if (entry->tied_to >= 0) entry->counted = false;
     if (entry->alias) {
       entry->offset = table->entries[entry->tied_to].offset;

@@ -117,6 +117,8 @@ typedef struct tri_parameter {
   bool factor;        /* a LoRA factor */
   double scale;       /* of a LoRA factor: by what its pair's product is multiplied */
   int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
+  int32_t firsts[2];  /* of a matrix: what its factors began as, if that is subtracted (trainable.h), or -1 */
+  bool first;         /* it is what a factor began as: frozen, and `factor` too */
 
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
@@ -139,7 +141,7 @@ typedef struct tri_parameter_table {
   int64_t num_entries;
   int64_t num_elements;               /* of a flat array on this rank, padding included */
   int64_t num_gradient_elements;      /* of the array of gradients; more than num_elements if there is an alias */
-  int64_t num_values;                 /* parameters of the whole model, tied ones once */
+  int64_t num_values;                 /* parameters of the whole model, tied ones once, without `first` */
   int64_t num_frozen[TRI_NUM_STORED]; /* elements of frozen parameters on this rank, by stored type: tri_stored_bytes
                                          each */
   bool has_factors;                   /* it has LoRA factors */

@@ -11,6 +11,15 @@
 
 bool tri_trainable_has_adapter(const tri_trainable *tuning) { return tuning->adapter.rank > 0; }
 
+bool tri_adapter_is_principal(const tri_adapter *adapter) {
+  switch (adapter->init) {
+    case TRI_ADAPTER_KAIMING:
+    case TRI_ADAPTER_GAUSSIAN: return false;
+    case TRI_ADAPTER_PISSA: break;
+  }
+  return adapter->rank > 0;
+}
+
 bool tri_trainable_is_full(const tri_trainable *tuning) {
   return tuning->freeze.count == 0 && !tri_trainable_has_adapter(tuning);
 }
@@ -128,7 +137,7 @@ static void split_like(const tri_parameter *matrix, int from, int dim, tri_param
   factor->split.dim = dim;
 }
 
-/* Kaiming's with a = sqrt(5), or the deviation 1 / rank. */
+/* Kaiming's with a = sqrt(5), or the deviation 1 / rank. What is the base's is made when that is read. */
 static void begin_a(tri_adapter_init init, tri_parameter *factor) {
   switch (init) {
     case TRI_ADAPTER_KAIMING:
@@ -139,6 +148,7 @@ static void begin_a(tri_adapter_init init, tri_parameter *factor) {
       factor->init = TRI_INIT_NORMAL;
       factor->std = 1 / (double)factor->shape[0];
       return;
+    case TRI_ADAPTER_PISSA: factor->init = TRI_INIT_ZERO; return;
   }
 }
 
@@ -161,22 +171,34 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   return factor;
 }
 
+/* What a factor begins as, in the type in which products read that. */
+static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
+  tri_parameter first = factor_of(adapter, matrix, which);
+  first.first = first.frozen = true;
+  first.stored = which == 0 ? TRI_STORED_NARROW : TRI_STORED_WIDE;
+  snprintf(first.name, sizeof first.name, "%.*s.lora_%c0.weight", tri_trainable_module_length(matrix->name),
+           matrix->name, "AB"[which]);
+  return first;
+}
+
 /* Of matrices [first, end) of the family's, which are one in a product: all As, which are one too, then all Bs. Parts
- * of a tensor have one A, and parts of a B. */
-static void add_factors(const tri_adapter *adapter, int64_t first, int64_t end, tri_parameter *to, int64_t *count) {
+ * of a tensor have one A, and parts of a B. `firsts`: the same of what they begin as. */
+static void add_factors(const tri_adapter *adapter, bool firsts, int64_t first, int64_t end, tri_parameter *to,
+                        int64_t *count) {
   for (int which = 0; which < 2; which++) {
     bool joined = false;
     for (int64_t i = first; i < end; i++) {
+      int32_t *number = firsts ? to[i].firsts : to[i].factors;
       if (to[i].factor || !tri_trainable_is_target(adapter, &to[i])) continue;
       if (which == 0 && tri_parameter_continues(&to[i])) {
-        to[i].factors[which] = to[i - 1].factors[which];
+        number[which] = (firsts ? to[i - 1].firsts : to[i - 1].factors)[which];
         continue;
       }
       tri_parameter *factor = &to[*count];
-      *factor = factor_of(adapter, &to[i], which);
+      *factor = firsts ? first_of(adapter, &to[i], which) : factor_of(adapter, &to[i], which);
       factor->joined = joined || tri_parameter_continues(factor);
       joined = which == 0;
-      to[i].factors[which] = (int32_t)(*count)++;
+      number[which] = (int32_t)(*count)++;
     }
   }
 }
@@ -186,11 +208,14 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;
   int64_t count = 0;
-  TRI_TRY(tri_alloc("the parameter table", 3 * (size_t)before, sizeof *entries, &entries));
+  TRI_TRY(tri_alloc("the parameter table", 5 * (size_t)before, sizeof *entries, &entries));
   for (int64_t i = 0, first = 0; i < before; i++) {
     if (!table->entries[i].joined) first = count;
     entries[count++] = table->entries[i];
-    if (i + 1 == before || !table->entries[i + 1].joined) add_factors(adapter, first, count, entries, &count);
+    if (i + 1 < before && table->entries[i + 1].joined) continue;
+    const int64_t end = count;
+    add_factors(adapter, false, first, end, entries, &count);
+    if (tri_adapter_is_principal(adapter)) add_factors(adapter, true, first, end, entries, &count);
   }
   tri_free(table->entries);
   table->entries = entries;
@@ -201,7 +226,10 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
 
 tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *table) {
   const tri_trainable *tuning = &model->tuning;
-  for (int64_t i = 0; i < table->num_entries; i++) table->entries[i].factors[0] = table->entries[i].factors[1] = -1;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    tri_parameter *entry = &table->entries[i];
+    entry->factors[0] = entry->factors[1] = entry->firsts[0] = entry->firsts[1] = -1;
+  }
   if (tri_trainable_is_full(tuning)) return TRI_OK;
   TRI_TRY(mark_frozen(tuning, table));
   return tri_trainable_has_adapter(tuning) ? insert_factors(&tuning->adapter, table) : TRI_OK;

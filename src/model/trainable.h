@@ -45,11 +45,16 @@ typedef enum tri_quantise { TRI_QUANTISE_NONE, TRI_QUANTISE_NF4 } tri_quantise;
   X("rslora", TRI_SCALING_RSLORA)
 typedef enum tri_scaling { TRI_SCALING_LORA, TRI_SCALING_RSLORA } tri_scaling;
 
-/* What A begins with; B begins with zeros. */
+/* What A begins with; B begins with zeros, but for pissa (PiSSA, Meng et al. 2024): there A and B are the first
+ * singular vectors of their matrix W, each times the root of its value (checkpoint/principal.h), and W stays as it is:
+ * the factors as they began are kept beside them, frozen, and y = x W^T + scale (x A^T B^T - x A0^T B0^T). PEFT
+ * subtracts scale B0 A0 from W instead, which is the same function. So the base alone has its own bits, every layout
+ * splits A0 and B0 as it splits factors, and A, B, A0 and -B0 are LoRA of twice the rank over the base. */
 #define TRI_ADAPTER_INITS(X)                                                                                           \
   X("kaiming", TRI_ADAPTER_KAIMING)   /* uniform, as torch.nn.Linear */                                                \
-  X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */
-typedef enum tri_adapter_init { TRI_ADAPTER_KAIMING, TRI_ADAPTER_GAUSSIAN } tri_adapter_init;
+  X("gaussian", TRI_ADAPTER_GAUSSIAN) /* normal, of deviation 1 / rank */                                              \
+  X("pissa", TRI_ADAPTER_PISSA)       /* the first singular vectors of the matrix */
+typedef enum tri_adapter_init { TRI_ADAPTER_KAIMING, TRI_ADAPTER_GAUSSIAN, TRI_ADAPTER_PISSA } tri_adapter_init;
 
 /* What of some targets is another than of all: `pattern` is PEFT's, a regular expression of Python's that must match
  * the end of a module's name, from a dot on. The first that matches counts. */
@@ -87,6 +92,8 @@ bool tri_trainable_is_full(const tri_trainable *tuning);
 bool tri_trainable_has_adapter(const tri_trainable *tuning);
 /* Whether frozen matrices of layers are in 4 bits. */
 bool tri_trainable_is_quantised(const tri_trainable *tuning);
+/* Whether factors begin as parts of their matrices, and what they began as is subtracted. */
+bool tri_adapter_is_principal(const tri_adapter *adapter);
 /* Whether some pattern or target may distinguish layers by their numbers, so that not all are trained alike. */
 bool tri_trainable_tells_layers(const tri_trainable *tuning);
 

@@ -153,6 +153,11 @@ static tri_status check_words(const tri_trainable *tuning) {
   if (!tri_trainable_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }
+  if (tri_adapter_is_principal(adapter) && tri_trainable_is_quantised(tuning)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.init`: pissa is not for a base in four bits, of which it would have no singular vectors; "
+                    "leave `adapter.quantise` out, or use kaiming or gaussian");
+  }
   if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
                   "`freeze` is not for runs with an adapter, where everything is frozen that `adapter.train` does not "

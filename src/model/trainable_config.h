@@ -14,7 +14,7 @@ extern const tri_config_table tri_rank_pattern_table, tri_alpha_pattern_table;
 extern const tri_config_word tri_quantise_words[];
 /* lora, rslora. */
 extern const tri_config_word tri_scaling_words[];
-/* kaiming, gaussian. */
+/* kaiming, gaussian, pissa. */
 extern const tri_config_word tri_adapter_init_words[];
 
 /* Rows for a struct BASE whose MEMBER is the tri_trainable_words or the tri_adapter. */
@@ -69,7 +69,9 @@ extern const tri_config_word tri_adapter_init_words[];
        .offset = offsetof(BASE, MEMBER.init),                                                                          \
        .words = tri_adapter_init_words,                                                                                \
        .fallback = "kaiming",                                                                                          \
-       .help = "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank"},         \
+       .help =                                                                                                         \
+           "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "    \
+           "and B are the first singular vectors of their matrix"},                                                    \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \

@@ -7,7 +7,10 @@
  *
  * Under tensor parallelism the factors are split as the matrix is. Where that is split by columns (its outputs), B is,
  * and every rank has all of A, whose gradients are parts of a sum; where it is split by rows, A is, u is a part of a
- * sum, and so is all that comes of it: the sum behind the product makes it whole. */
+ * sum, and so is all that comes of it: the sum behind the product makes it whole.
+ *
+ * What factors began as, where that is subtracted (model/trainable.h), is a pair of frozen ones with the opposite
+ * scale, whose input has no dropout: a call by itself, without gradients of its own. */
 #include "ops/lora.h"
 
 #include "base/count.h"
@@ -119,8 +122,10 @@ static tri_status op_factors_memory(const tri_op_call *call, const tri_device_de
     }
   }
   if (!call->training) return TRI_OK;
-  TRI_TRY(want_gradient(device, tri_weight_gradient(call, &at->down, call->rows), out));
-  for (int64_t t = 0; t < at->count; t++) TRI_TRY(want_gradient(device, up_gradient(call, t, call->rows), out));
+  if (tri_op_has_weights(call)) {
+    TRI_TRY(want_gradient(device, tri_weight_gradient(call, &at->down, call->rows), out));
+    for (int64_t t = 0; t < at->count; t++) TRI_TRY(want_gradient(device, up_gradient(call, t, call->rows), out));
+  }
   out->workspace_bytes += u_bytes(call, call->rows); /* du, in front */
   return TRI_OK;
 }
@@ -266,25 +271,45 @@ static const tri_op op_factors = {
     .cost = op_factors_cost,
 };
 
+/* What factors began as: nothing is kept for gradients of it. */
+static const tri_op op_first_factors = {
+    .name = "first factors",
+    .in_place = true,
+    .backward_in_place = true,
+    .adds_gradients = 1u << X,
+    .shape = op_factors_shape,
+    .memory = op_factors_memory,
+    .prepare = op_factors_prepare,
+    .forward = op_factors_forward,
+    .backward_input = op_factors_backward_input,
+    .cost = op_factors_cost,
+};
+
 /* ---- in a list --------------------------------------------------------------------------------------------------- */
 
-/* Of the matrices that are one with `weight`; count 0: none has any. */
-static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
+static const int32_t *pair_of(const tri_op_parameter *matrix, bool firsts) {
+  return firsts ? matrix->firsts : matrix->factors;
+}
+
+/* Of the matrices that are one with `weight`, or with `firsts` what those began as, to be subtracted; count 0: none has
+ * any. */
+static factors collect(const tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
   factors at = {.count = 0};
   int64_t ranks = 0;
   for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
     const tri_op_parameter *matrix = &list->parameters[i];
-    const bool shared = at.count > 0 && matrix->factors[A] == list->parameters[i - 1].factors[A];
-    if (matrix->factors[A] >= 0 && shared) { /* one matrix, in parts */
+    const int32_t *pair = pair_of(matrix, firsts);
+    const bool shared = at.count > 0 && pair[A] == pair_of(matrix - 1, firsts)[A];
+    if (pair[A] >= 0 && shared) { /* one matrix, in parts */
       at.width[at.count - 1] += matrix->out;
-    } else if (matrix->factors[A] >= 0) {
+    } else if (pair[A] >= 0) {
       assert(at.count < MOST);
-      if (at.count == 0) *a = matrix->factors[A];
-      if (at.count == 0) *b = matrix->factors[B];
-      const tri_op_parameter *down = &list->parameters[matrix->factors[A]];
+      if (at.count == 0) *a = pair[A];
+      if (at.count == 0) *b = pair[B];
+      const tri_op_parameter *down = &list->parameters[pair[A]];
       at.rank[at.count] = down->out;
       at.begin[at.count] = ranks;
-      at.scale[at.count] = down->scale;
+      at.scale[at.count] = firsts ? -down->scale : down->scale;
       ranks += down->out;
       at.first[at.count] = at.out;
       at.width[at.count++] = matrix->out;
@@ -295,21 +320,28 @@ static factors collect(const tri_op_list *list, int64_t in, int32_t weight, int3
   return at;
 }
 
-tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
+static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
   const void *kept = NULL;
-  const factors at = collect(list, in, weight, &a, &b);
-  *out = y;
+  const factors at = collect(list, firsts, in, weight, &a, &b);
   if (at.count == 0) return TRI_OK;
   const tri_op_parameter *down = &list->parameters[a];
-  TRI_TRY(tri_op_dropout_columns(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, &x));
+  const double dropout = firsts ? 0 : list->adapter.dropout;
+  TRI_TRY(tri_op_dropout_columns(list, dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, &x));
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
-  tri_op_call call = tri_op_call_of(&op_factors, kept);
-  call.inputs[Y] = y;
+  tri_op_call call = tri_op_call_of(firsts ? &op_first_factors : &op_factors, kept);
+  call.inputs[Y] = *y;
   call.inputs[X] = x;
   call.parameters[A] = a;
   call.parameters[B] = b;
   TRI_TRY(tri_op_list_append(list, &call, 2, outputs));
-  *out = outputs[SUM];
+  *y = outputs[SUM];
+  return TRI_OK;
+}
+
+tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
+  TRI_TRY(append(list, false, in, weight, x, &y));
+  TRI_TRY(append(list, true, in, weight, x, &y));
+  *out = y;
   return TRI_OK;
 }

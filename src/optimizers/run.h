@@ -7,7 +7,7 @@
 #include "optimizers/optimizer.h"
 
 /* The first `count` singular vectors of matrix[side, length] along its shorter side, in host memory
- * (engine/singular_vectors.h): plans do without LAPACK. */
+ * (checkpoint/singular_vectors.h): plans do without LAPACK. */
 typedef tri_status tri_singular_finder(int64_t side, int64_t length, const double *matrix, int64_t count,
                                        double *vectors);
 

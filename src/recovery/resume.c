@@ -16,6 +16,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_targets.h"
 #include "comm/agreement.h"
+#include "engine/first_factors.h"
 #include "recovery/load_state.h"
 #include "run/output.h"
 
@@ -166,6 +167,15 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
+/* Factors that begin as parts of the base in a folder. */
+static tri_status begin_factors(tri_engine *engine, const char *folder) {
+  tri_checkpoint *base = NULL;
+  TRI_TRY(tri_checkpoint_open(folder, &base));
+  tri_status status = tri_engine_begin_factors(engine, base);
+  tri_checkpoint_close(base);
+  return status;
+}
+
 /* The model beneath an adapter, from `init`. */
 static tri_status load_base(const tri_resume_request *r) {
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
@@ -175,6 +185,11 @@ static tri_status load_base(const tri_resume_request *r) {
   tri_status status = tri_common_status(world, tri_checkpoint_map_create(r->engine, TRI_SHARDS_LOAD_BASE, &l.held));
   if (status == TRI_OK) status = tri_common_status(world, load_named(&l, r->config->init, false, path));
   tri_checkpoint_map_release(&l.held);
+  if (status == TRI_OK && tri_adapter_is_principal(&r->config->model.tuning.adapter)) {
+    if (world->rank == 0)
+      tri_log("finding the first singular vectors of the targets in %s (adapter.init: pissa)", path);
+    status = tri_common_status(world, begin_factors(r->engine, path));
+  }
   return status;
 }
 

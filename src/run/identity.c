@@ -214,6 +214,16 @@ static const char *describe_scaling(tri_scaling scaling) {
   return " (rslora)";
 }
 
+/* What is subtracted of what factors have become. */
+static const char *describe_init(tri_adapter_init init) {
+  switch (init) {
+    case TRI_ADAPTER_KAIMING:
+    case TRI_ADAPTER_GAUSSIAN: return "";
+    case TRI_ADAPTER_PISSA: break;
+  }
+  return " (pissa)";
+}
+
 static void describe_patterns(const tri_adapter_patterns *patterns, const char *key, char out[PATTERNS_BYTES]) {
   size_t held = 0;
   out[0] = '\0';
@@ -234,9 +244,10 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
   tri_trainable_describe(&adapter->train, train, sizeof train);
   describe_patterns(&adapter->rank_pattern, ", rank_pattern {", ranks);
   describe_patterns(&adapter->alpha_pattern, ", alpha_pattern {", alphas);
-  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
-           describe_scaling(adapter->scaling), ranks, alphas, targets[0] == '\0' ? "all-linear" : targets,
-           train[0] == '\0' ? "" : ", and ", train, describe_quantise(adapter->quantise));
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
+           describe_scaling(adapter->scaling), describe_init(adapter->init), ranks, alphas,
+           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
+           describe_quantise(adapter->quantise));
 }
 
 /* What of the model is trained. */

@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(
 
 import lora  # noqa: E402
 import make_peft_ties  # noqa: E402
+import make_pissa  # noqa: E402
 import models  # noqa: E402
 import optimizer_runs as runs  # noqa: E402
 import peft_ties  # noqa: E402
@@ -170,8 +171,8 @@ def test_gradients(tmp_path, corpus, name, targets):
     check_gradients({key: factors[key] - after[key] for key in factors}, expected)
 
 
-def evaluated(folder, corpus):
-    return json.loads(trireme("eval", folder, corpus / "validation", "--sequence", runs.SEQUENCE, *IN_DOUBLE, "--json").stdout)["loss"]
+def evaluated(folder, corpus, *words):
+    return json.loads(trireme("eval", folder, corpus / "validation", *words, "--sequence", runs.SEQUENCE, *IN_DOUBLE, "--json").stdout)["loss"]
 
 
 def trained(folder, corpus, name, adapter, **more):
@@ -230,6 +231,37 @@ def test_plain_four_bits(shape):
     theirs, mine = functional.dequantize_4bit(codes, state).double().numpy(), lora.through_nf4(values.double().numpy())
     apart = numpy.abs(theirs - mine) > 1e-6 * numpy.abs(theirs).max()
     assert apart.mean() < 1e-2 and numpy.abs(theirs - mine).max() < 0.02 * numpy.abs(theirs).max(), apart.mean()
+
+
+# ---- factors that begin as parts of the base ------------------------------------------------------------------------
+
+def test_stored_pissa(tmp_path):
+    """What pissa.json has is what PEFT finds."""
+    with open(os.path.join(os.path.dirname(make_pissa.__file__), "pissa.json")) as stored:
+        expected = json.load(stored)
+    found = make_pissa.found_in(tmp_path)
+    assert {key: found[key] for key in ("loss", "as_plain")} == pytest.approx({key: expected[key] for key in ("loss", "as_plain")}, rel=1e-6)
+    for key in ("products", "rslora"):
+        for module, theirs in expected[key].items():
+            assert found[key][module]["norm"] == pytest.approx(theirs["norm"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pissa(tmp_path, corpus, name):
+    """Our checkpoint and its plain export in PEFT; PEFT's folder here."""
+    pattern = "c_proj" if name == "gpt2" else "v_proj"  # one, since PEFT sorts them when it saves
+    adapter = dict(adapter_of(name, "all-linear"), init="pissa", rank_pattern={pattern: 2}, alpha_pattern={pattern: 9})
+    start, _ = trained(tmp_path, corpus, name, adapter)
+    trireme("export", tmp_path / "run", tmp_path / "plain")
+    windows, mine = runs.windows_of(corpus / "validation"), evaluated(tmp_path / "run", corpus)
+    for folder in (runs.newest_of(tmp_path / "run"), tmp_path / "plain"):
+        base = base_of(start).float()  # PEFT decomposes single
+        theirs = peft.PeftModel.from_pretrained(base, folder, autocast_adapter_dtype=False).double().eval()
+        with torch.no_grad():
+            assert abs(float(loss_of(theirs, *windows)) / mine - 1) < 1e-5, folder
+        if folder.name != "plain":
+            theirs.save_pretrained(tmp_path / "theirs")
+    assert abs(evaluated(tmp_path / "theirs", corpus, "--base", start) / mine - 1) < 1e-6
 
 
 def test_ties(tmp_path):

@@ -883,6 +883,7 @@ def kill_after(folder, path, step):
 KILLED = {"adapter": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, targets="all-linear")),
           "adapter, trained beside": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj"], train=["*norm.weight"])),
           "four bits": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj", "down_proj"], train=["model.layers.1.*_proj.weight"], quantise="nf4")),
+          "singular vectors": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, init="pissa", targets=["v_proj", "down_proj"], train=["*norm.weight"])),
           "frozen": dict(freeze=["model.embed_tokens.*", "model.layers.0.*"])}
 
 

@@ -230,7 +230,7 @@ BAD_SETTINGS = {
     "use_rslora": (dict(use_rslora=1), "use_rslora"), "use_dora": (dict(use_dora=True), "use_dora"),
     "rank_pattern": (dict(rank_pattern={"q_proj": RANK + 1}), "rank `rank_pattern`"), "bias": (dict(bias="lora_only"), "bias"),
     "alpha_pattern": (dict(alpha_pattern={"q_proj": "4"}), "alpha_pattern"), "peft_type": (dict(peft_type="IA3"), "peft_type"),
-    "task_type": (dict(task_type="SEQ_CLS"), "task_type"), "pissa": (dict(init_lora_weights="pissa"), "init_lora_weights"),
+    "task_type": (dict(task_type="SEQ_CLS"), "task_type"), "pissa": (dict(init_lora_weights="pissa_niter_4"), "init_lora_weights"),
     "new": (dict(a_new_kind=[1]), "a_new_kind"), "rank": (dict(r=1 << 30), "`r`"), "no rank": (dict(r=None), "`r`"),
     "below": (dict(r=0), "`r`"), "word": (dict(r="8"), "`r`"), "no alpha": (dict(lora_alpha=None), "lora_alpha"),
     "alpha": (dict(lora_alpha=-1), "lora_alpha"), "dropout": (dict(lora_dropout=1.5), "lora_dropout"),

@@ -26,6 +26,8 @@ RUNS = [
     (2, dict(tensor=2), dict(adapter=dict(ADAPTER, dropout=0.1)), dict(name="muon")),
     (2, dict(pipeline=2), dict(adapter=dict(ADAPTER, targets=["q_proj", "down_proj"])), dict(state="int8")),
     (2, dict(zero=1), dict(adapter=dict(ADAPTER, train=["*norm.weight"])), dict(name="lion")),
+    (2, dict(tensor=2), dict(adapter=dict(ADAPTER, init="pissa", dropout=0.1)), dict()),
+    (2, dict(pipeline=2, recompute="full"), dict(adapter=dict(ADAPTER, init="pissa", targets=["q_proj", "down_proj"])), dict()),
     (4, dict(tensor=2, zero=3), dict(adapter=ADAPTER), dict()),
     (2, dict(zero=3, bucket_bytes=2000), dict(adapter=dict(ADAPTER, quantise="nf4")), dict()),
     (4, dict(tensor=2, zero=3, bucket_bytes=2000, recompute="full"), dict(adapter=dict(ADAPTER, quantise="nf4")), dict()),

@@ -1,7 +1,7 @@
 /* Singular vectors of matrices that are made of known ones: cosines of whole numbers of half waves, which are
  * orthonormal. */
 #include "check.h"
-#include "engine/singular_vectors.h"
+#include "checkpoint/singular_vectors.h"
 
 #include <math.h>
 

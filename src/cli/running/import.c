@@ -147,8 +147,35 @@ static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkp
   return TRI_OK;
 }
 
-/* Whether it is an adapter that is named: then *out is it. */
-static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out) {
+/* Factors that began as parts of the base, with what they began as: plain ones of twice the rank. */
+static tri_status copy_principal(const copy_arguments *arguments, const tri_checkpoint *adapter) {
+  char tokenizer[TRI_PATH_BYTES];
+  tri_model model;
+  tri_merged weights;
+  tri_run_notes notes;
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
+  TRI_TRY(tri_run_notes_read(adapter, &notes));
+  TRI_TRY(tri_path_join(tokenizer, tri_checkpoint_path(adapter), "tokenizer.json"));
+  TRI_TRY(tri_merged_open(arguments->from, arguments->base, &use, &model, &weights));
+  const tri_copy_adapter_request request = {.from = adapter,
+                                            .to = arguments->to,
+                                            .type = arguments->type,
+                                            .notes = &notes,
+                                            .tokenizer = tri_path_exists(tokenizer) ? tokenizer : NULL,
+                                            .with_base = &weights,
+                                            .model = &model};
+  tri_status status = tri_checkpoint_copy_adapter(&request);
+  tri_merged_close(&weights);
+  TRI_TRY(status);
+  tri_log(
+      "%s is written, an adapter for PEFT in %s, plain LoRA of twice the rank over the base as it is; --merge writes "
+      "a model",
+      arguments->to, tri_dtype_name(arguments->type));
+  return TRI_OK;
+}
+
+/* Whether it is an adapter that is named: then *out is it; *principal: whose factors began as parts of the base. */
+static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint **out, bool *principal) {
   char path[TRI_PATH_BYTES];
   tri_peft *peft = NULL;
   const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
@@ -156,6 +183,7 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
   if (!tri_peft_is_folder(path)) return TRI_OK;
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
   tri_status status = tri_peft_load(path, !arguments->no_verify, peft);
+  *principal = status == TRI_OK && tri_adapter_is_principal(&peft->adapter);
   tri_free(peft);
   TRI_TRY(status);
   TRI_TRY(tri_checkpoint_open_verified(path, &use, out));
@@ -168,7 +196,8 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
 /* A checkpoint of a model needs a model. */
 static tri_status check_import(const copy_arguments *arguments) {
   tri_checkpoint *adapter = NULL;
-  TRI_TRY(open_adapter(arguments, &adapter));
+  bool principal = false;
+  TRI_TRY(open_adapter(arguments, &adapter, &principal));
   if (adapter == NULL) return TRI_OK;
   tri_checkpoint_close(adapter);
   return tri_fail(TRI_BAD_FILE,
@@ -187,13 +216,16 @@ static tri_status run_import(int count, char **arguments) {
 static tri_status run_export(int count, char **arguments) {
   copy_arguments parsed = {.type = TRI_FP32, .shard_bytes = 5000000000};
   tri_checkpoint *adapter = NULL;
+  bool principal = false;
   TRI_TRY(import_parse("export", true, count, arguments, &parsed));
-  TRI_TRY(open_adapter(&parsed, &adapter));
+  TRI_TRY(open_adapter(&parsed, &adapter, &principal));
   tri_status status = TRI_OK;
   if (adapter != NULL && parsed.quantised && !parsed.merge) {
     status = tri_fail(TRI_BAD_USAGE,
                       "export: --quantised is for models, and %s is an adapter; --merge makes one of it and its base",
                       parsed.from);
+  } else if (adapter != NULL && !parsed.merge && principal) {
+    status = copy_principal(&parsed, adapter);
   } else if (adapter != NULL && !parsed.merge && parsed.base == NULL) {
     status = copy_adapter(&parsed, adapter);
   } else if (adapter == NULL && parsed.merge) {
@@ -241,6 +273,7 @@ const tri_command tri_command_export = {
         "\n"
         "Of an adapter (LoRA: a run's, or a folder of PEFT's) the folder is PEFT's; with --merge it has a model, "
         "W + alpha / rank B A.\n"
+        "Of one that began as parts of its base (adapter.init: pissa) PEFT's folder has plain LoRA of twice the rank.\n"
         "\n"
         "  --average          the average of the weights that the run has kept (average.every), in their place\n"
         "  --merge            a model of an adapter and its base\n"

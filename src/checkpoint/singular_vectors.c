@@ -1,7 +1,7 @@
 /* The singular vectors of A along its shorter side are the eigenvectors of A A^T, of which LAPACK finds the last few at
  * the price of making the product tridiagonal: a tenth of that of a decomposition of A. The squares cost the digits
  * below the root of the precision, relative to the first value, which no step asks of directions so short. */
-#include "engine/singular_vectors.h"
+#include "checkpoint/singular_vectors.h"
 
 #include "base/loop_threads.h"
 #include "base/memory.h"
@@ -89,10 +89,12 @@ static tri_status find(const product *p, int64_t count, double *values, double *
   const lapack_int wrong = LAPACKE_dsyevr(LAPACK_COL_MAJOR, 'V', 'I', 'U', n, p->square, n, 0, 0, first, n, 0, &number,
                                           values, found, n, support);
   if (wrong == 0 && number == (lapack_int)count) return TRI_OK;
-  return tri_fail(TRI_DIVERGED,
-                  "no singular vectors of a gradient [%" PRId64 ", %" PRId64
-                  "] were found (LAPACK says %d): it has numbers that are too large; a lower learning rate may help",
-                  p->side, p->length, (int)wrong);
+  return tri_fail(
+      TRI_DIVERGED,
+      "no singular vectors of a matrix [%" PRId64 ", %" PRId64
+      "] were found (LAPACK says %d): it has numbers that are too large; if it is a gradient, a lower learning "
+      "rate may help",
+      p->side, p->length, (int)wrong);
 }
 
 tri_status tri_singular_vectors(int64_t side, int64_t length, const double *matrix, int64_t count, double *vectors) {

@@ -1,6 +1,6 @@
 /* Singular vectors, on the host in double. */
-#ifndef TRI_ENGINE_SINGULAR_VECTORS_H
-#define TRI_ENGINE_SINGULAR_VECTORS_H
+#ifndef TRI_CHECKPOINT_SINGULAR_VECTORS_H
+#define TRI_CHECKPOINT_SINGULAR_VECTORS_H
 
 #include "base/status.h"
 
