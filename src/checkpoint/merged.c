@@ -4,19 +4,16 @@
 #include "base/log.h"
 #include "base/loop_threads.h"
 #include "base/memory.h"
+#include "checkpoint/base_matrix.h"
 #include "checkpoint/base_signature.h"
 #include "checkpoint/config_vs_weights.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/four_bits.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_targets.h"
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
-#include "device/kernels.h"
-#include "device/nf4.h"
-#include "device/queue.h"
 #include "model/trainable.h"
 
 #include <stdio.h>
@@ -33,6 +30,15 @@ static bool factor_name(const char *weight, char which, char out[TRI_PEFT_NAME_B
   return true;
 }
 
+/* The same of its magnitudes. */
+static bool magnitude_name(const char *weight, char out[TRI_PEFT_NAME_BYTES]) {
+  static const char ending[] = ".weight";
+  const size_t length = strlen(weight), tail = strlen(ending);
+  if (length < tail || strcmp(weight + length - tail, ending) != 0) return false;
+  snprintf(out, TRI_PEFT_NAME_BYTES, "%.*s." TRI_MAGNITUDE_NAME, (int)(length - tail), weight);
+  return true;
+}
+
 static void mark(const tri_checkpoint *adapter, const char *name, bool *used, int64_t *index) {
   *index = tri_checkpoint_index_of(adapter, name);
   if (*index >= 0) used[*index] = true;
@@ -41,10 +47,15 @@ static void mark(const tri_checkpoint *adapter, const char *name, bool *used, in
 /* What the model has of one of its tensors in the adapter. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter *tensor, bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
-  int64_t own = -1, factors[2] = {-1, -1};
+  int64_t own = -1, factors[2] = {-1, -1}, magnitude = -1;
   mark(adapter, tensor->name, used, &own);
   for (int k = 0; k < 2 && tensor->num_dims == 2; k++) {
     if (factor_name(tensor->name, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
+  }
+  if (tensor->num_dims == 2 && magnitude_name(tensor->name, name)) mark(adapter, name, used, &magnitude);
+  if (magnitude >= 0 && factors[0] < 0) {
+    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", tri_checkpoint_path(adapter),
+                    tensor->name);
   }
   if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
@@ -191,15 +202,6 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   return tri_peft_check_targets(merged->named);
 }
 
-/* The CPU does it as every device does, to the bit. */
-static tri_status create_quantiser(const tri_adapter *adapter, tri_device **out) {
-  switch (adapter->quantise) {
-    case TRI_QUANTISE_NONE: return TRI_OK;
-    case TRI_QUANTISE_NF4: break;
-  }
-  return tri_device_create("cpu", 0, out);
-}
-
 static tri_status open_adapter(tri_merged *merged, const char *base, const tri_checkpoint_use *use, tri_model *model) {
   tri_peft *peft = NULL;
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
@@ -209,7 +211,7 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   }
   if (status == TRI_OK) {
     *merged->adapter = peft->adapter;
-    status = create_quantiser(&peft->adapter, &merged->quantiser);
+    status = tri_base_matrix_quantiser(peft->adapter.quantise, &merged->quantiser);
   }
   if (status == TRI_OK) {
     status = open_base(merged, peft, base, use, model);
@@ -343,35 +345,64 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   return tri_adapter_is_principal(merged->adapter) ? subtract_first(merged, tensor, &pair, out) : TRI_OK;
 }
 
-/* Into 4 bits and back; `kept` is scratch memory for those. */
-static tri_status take_through(tri_device *device, int64_t count, float *values, void *kept) {
-  TRI_KERNEL_CALL(device->queue, quantise_nf4, TRI_FP32, count, values, kept);
-  const tri_nf4_cut whole = tri_nf4_whole(count);
-  TRI_KERNEL_CALL(device->queue, dequantise_nf4, TRI_FP32, &whole, 0, count, kept, values);
-  return tri_queue_finish(device->queue);
-}
-
-/* A whole matrix of the base. */
-static tri_status read_quantised(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
-  const int64_t count = tri_parameter_global_count(tensor);
-  void *kept = NULL;
-  const tri_four_bits *already = tri_checkpoint_four_bits(merged->base, tensor->name);
-  if (tri_checkpoint_has(merged->named, tensor->name)) return TRI_OK; /* it was trained */
-  TRI_TRY(tri_alloc("a matrix", (size_t)count, sizeof *out->whole, &out->whole));
-  TRI_TRY(tri_checkpoint_read(merged->base, tensor->name, TRI_FP32, tensor->num_dims, tensor->shape, NULL, out->whole));
-  if (already != NULL) return tri_four_bits_check_kind(already);
-  TRI_TRY(tri_alloc("a matrix in 4 bits", tri_nf4_bytes(count), 1, &kept));
-  tri_status status = take_through(merged->quantiser, count, out->whole, kept);
-  tri_free(kept);
+/* The magnitudes of a matrix, [outputs]; *out NULL: the adapter has none of it. */
+static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter *tensor, double **out) {
+  char name[TRI_PEFT_NAME_BYTES];
+  double *values = NULL;
+  const int64_t outputs = tensor->shape[tensor->in_out ? 1 : 0];
+  *out = NULL;
+  if (!magnitude_name(tensor->name, name) || !tri_checkpoint_has(merged->named, name)) return TRI_OK;
+  TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *values, &values));
+  tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 1, &outputs, NULL, values);
+  if (status == TRI_OK) {
+    *out = values;
+  } else {
+    tri_free(values);
+  }
   return status;
 }
 
+/* Outputs of the matrix become as long as their magnitudes; one of zeros stays so. */
+static tri_status apply_magnitudes(const tri_parameter *tensor, const double *magnitudes, double *matrix) {
+  const int64_t rows = tensor->shape[0], columns = tensor->shape[1], outputs = tensor->in_out ? columns : rows;
+  double *factors = NULL;
+  TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *factors, &factors));
+  tri_base_matrix_norms(tensor, matrix, factors);
+  for (int64_t c = 0; c < outputs; c++) factors[c] = factors[c] > 0 ? magnitudes[c] / factors[c] : factors[c];
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < columns; j++) matrix[i * columns + j] *= factors[tensor->in_out ? j : i];
+  }
+  tri_free(factors);
+  return TRI_OK;
+}
+
+static void add_product(const tri_low_rank *factors, int64_t first, int64_t count, double *values);
+
+/* The matrix itself, with its factors and magnitudes. */
+static tri_status make_whole(const tri_merged *merged, const tri_parameter *tensor, const double *magnitudes,
+                             tri_low_rank *out) {
+  if (out->whole == NULL) TRI_TRY(tri_base_matrix_read(merged->base, tensor, merged->quantiser, &out->whole));
+  if (out->left != NULL) add_product(out, 0, tri_parameter_global_count(tensor), out->whole);
+  tri_free(out->left);
+  tri_free(out->right);
+  out->left = out->right = NULL;
+  return apply_magnitudes(tensor, magnitudes, out->whole);
+}
+
 tri_status tri_merged_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
-  tri_status status = TRI_OK;
+  double *magnitudes = NULL;
   *out = (tri_low_rank){.columns = tensor->shape[1]};
   if (merged->base == NULL || tensor->num_dims != 2) return TRI_OK;
-  if (merged->quantiser != NULL && tri_trainable_can_quantise(tensor)) status = read_quantised(merged, tensor, out);
+  const bool quantised = merged->quantiser != NULL && tri_trainable_can_quantise(tensor);
+  const bool is_trained = tri_checkpoint_has(merged->named, tensor->name);
+  tri_status status = TRI_OK;
+  if (quantised && !is_trained) {
+    status = tri_base_matrix_read(merged->base, tensor, merged->quantiser, &out->whole);
+  }
   if (status == TRI_OK) status = merged_read_factors(merged, tensor, out);
+  if (status == TRI_OK) status = read_magnitudes(merged, tensor, &magnitudes);
+  if (status == TRI_OK && magnitudes != NULL) status = make_whole(merged, tensor, magnitudes, out);
+  tri_free(magnitudes);
   if (status != TRI_OK) tri_low_rank_release(out);
   return status;
 }
@@ -420,7 +451,7 @@ tri_status tri_merged_read_part(const tri_merged *merged, const tri_parameter *t
   TRI_TRY(tri_checkpoint_read_part(from, tensor->name, type, tensor->num_dims, tensor->shape, slice, sum));
   if (factors->whole != NULL) {
     double *values = slice->data;
-    for (int64_t i = 0; i < slice->count; i++) values[i] = (double)factors->whole[slice->first + i];
+    for (int64_t i = 0; i < slice->count; i++) values[i] = factors->whole[slice->first + i];
   }
   if (factors->left != NULL && slice->count > 0) add_product(factors, slice->first, slice->count, slice->data);
   return TRI_OK;

@@ -1,7 +1,7 @@
 /* A model's weights as they are used: those of a checkpoint, or those of an adapter's base with the products of the
- * LoRA factors added, W + scale B A; less scale B0 A0 where that was subtracted in training (principal.h). Sums are
- * made in fp64 and rounded once, to the requested type. If the adapter was trained on a base in 4 bits, W is the
- * dequantised base. */
+ * LoRA factors added, W + scale B A, and rows as long as its magnitudes say where it has some (DoRA); less scale B0 A0
+ * where that was subtracted in training (principal.h). Sums are made in fp64 and rounded once, to the requested type.
+ * If the adapter was trained on a base in 4 bits, W is the dequantised base. */
 #ifndef TRI_CHECKPOINT_MERGED_H
 #define TRI_CHECKPOINT_MERGED_H
 
@@ -31,7 +31,8 @@ typedef struct tri_low_rank {
   double *left, *right; /* [rows, rank], [rank, columns]; NULL: no factors */
   int64_t columns, rank;
   double scale;
-  float *whole; /* the matrix quantised to 4 bits and back, used in the place of the file's; or NULL */
+  double *whole; /* the matrix itself, used in the place of the file's: quantised to 4 bits and back, or with factors
+                    and magnitudes; or NULL */
 } tri_low_rank;
 
 /* Whether the matrix is used as it is in the file. */

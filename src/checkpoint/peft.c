@@ -189,7 +189,8 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
       (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
       revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
+      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", adapter->magnitude, "use_rslora",
+      adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -241,6 +242,7 @@ static bool is_known(const char *key) {
                                       "runtime_config",
                                       "target_modules",
                                       "task_type",
+                                      "use_dora",
                                       "use_rslora",
                                       OBJECT};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -274,7 +276,6 @@ static const char *meaning_of(const char *key) {
       {"task_type", "another task than CAUSAL_LM"},
       {"trainable_token_indices", "trained rows of the embedding"},
       {"use_bdlora", "block-diagonal factors"},
-      {"use_dora", "DoRA, which trains magnitudes of rows too"},
       {"use_qalora", "QA-LoRA, whose factors see groups of inputs"},
       {"velora_config", "VeLoRA's compressed activations"},
   };
@@ -419,6 +420,7 @@ static tri_status read_numbers(const tri_json_reader *from, tri_adapter *out) {
   if (!(out->alpha >= 1e-6 && out->alpha <= 1e6)) return tri_reader_wrong(from, "lora_alpha", "from 1e-6 to 1e6");
   TRI_TRY(tri_reader_bool(from, "use_rslora", false, &stabilised));
   out->scaling = stabilised ? TRI_SCALING_RSLORA : TRI_SCALING_LORA;
+  TRI_TRY(tri_reader_bool(from, "use_dora", false, &out->magnitude));
   TRI_TRY(tri_reader_number(from, "lora_dropout", 0, &out->dropout));
   return out->dropout >= 0 && out->dropout < 1 ? TRI_OK : tri_reader_wrong(from, "lora_dropout", "from 0 to below 1");
 }
@@ -547,6 +549,12 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       "`adapter.from`: the factors of %s are for alpha %g and `adapter.alpha` is %g; "
                       "make them equal",
                       folder, from->alpha, adapter->alpha);
+  }
+  if (status == TRI_OK && from->magnitude != adapter->magnitude) {
+    status = tri_fail(TRI_BAD_CONFIG,
+                      "`adapter.from`: %s has %s (`use_dora` of " TRI_FILE_ADAPTER_CONFIG
+                      ") and `adapter.magnitude` is %s; make them equal",
+                      folder, from->magnitude ? "magnitudes" : "no magnitudes", adapter->magnitude ? "true" : "false");
   }
   if (status == TRI_OK && tri_adapter_is_principal(from) != tri_adapter_is_principal(adapter)) {
     status = tri_fail(TRI_BAD_CONFIG,

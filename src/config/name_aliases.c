@@ -115,6 +115,7 @@ static const other_name_row rows[] = {
     {"adapter.rank", "r lora_r lora_rank"},
     {"adapter.alpha", "lora_alpha"},
     {"adapter.scaling", "use_rslora rslora rs_lora"},
+    {"adapter.magnitude", "use_dora dora"},
     {"adapter.init", "init_lora_weights"},
     {"adapter.train", "modules_to_save lora_modules_to_save additional_trainable_modules"},
     {"adapter.from", "adapter_name_or_path lora_model_dir"},

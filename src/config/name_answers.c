@@ -76,7 +76,7 @@ static const answer_row keys[] = {
      "programs "
      "that do: trireme plan --system megatron-core-offload-2025"},
     {"bf16_full_eval tf32", "use precision: bf16, or allow_tf32: true"},
-    {"dora use_dora peft_use_dora", "DoRA is not supported; the nearest is LoRA: adapter.rank with adapter.alpha"},
+    {"dora use_dora peft_use_dora", "it is adapter.magnitude: true"},
     {"rslora use_rslora lora_use_rslora", "it is adapter.scaling: rslora"},
     {"init_lora_weights",
      "it is adapter.init: kaiming (true), gaussian or pissa; OLoRA, EVA, LoftQ and others are not supported"},

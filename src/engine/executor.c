@@ -334,6 +334,12 @@ tri_run tri_executor_run(tri_executor *executor, int64_t chunk, int64_t frame) {
   };
 }
 
+/* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */
+static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
+  const tri_memory_plan *plan = executor->plan;
+  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
+}
+
 tri_status tri_executor_prepare(tri_executor *executor) {
   for (int64_t i = 0; i < executor->plan->num_chunks; i++) {
     tri_run run = tri_executor_run(executor, i, 0);
@@ -342,6 +348,7 @@ tri_status tri_executor_prepare(tri_executor *executor) {
       const tri_op_call *call = &list->calls[c];
       if (call->op->prepare == NULL) continue;
       tri_queue_at(run.queue, call->op->name, c, "prepare");
+      run.workspace = workspace_of(executor, i, c, TRI_PASS_FORWARD);
       TRI_TRY(call->op->prepare(&run, call));
     }
   }
@@ -365,12 +372,6 @@ void *tri_executor_take_copy(tri_executor *executor, int64_t index, int64_t firs
     }
     if (!entries[i].joined) return NULL;
   }
-}
-
-/* which: a tri_pass, or TRI_WORKSPACE_AGAIN and a tri_pass. */
-static void *workspace_of(const tri_executor *executor, int64_t chunk, int64_t call, int which) {
-  const tri_memory_plan *plan = executor->plan;
-  return executor->arena + plan->transient + plan->chunks[chunk].workspaces[call * TRI_NUM_WORKSPACES + which];
 }
 
 /* Nothing of what an earlier instruction left in the transient region is read by the one that begins here, nor, where a

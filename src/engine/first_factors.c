@@ -1,14 +1,15 @@
 #include "engine/first_factors.h"
 
 #include "base/memory.h"
+#include "checkpoint/base_matrix.h"
 #include "checkpoint/principal.h"
 #include "device/queue.h"
 #include "engine/engine_internal.h"
 
 #include <string.h>
 
-/* What this rank has of a factor, of which `values` are all, as a file has them. */
-static tri_status set_factor(const tri_engine *engine, int64_t number, const float *values) {
+/* What this rank has of a factor or of magnitudes, of which `values` are all, as a file has them, in fp32 or fp64. */
+static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype from, const void *values) {
   const tri_executor *executor = engine->executor;
   const tri_parameter *entry = &engine->parts.table->entries[number];
   const tri_element_range own = tri_element_range_of_values(engine->parts.buckets, engine->parts.table, number);
@@ -20,12 +21,12 @@ static tri_status set_factor(const tri_engine *engine, int64_t number, const flo
   TRI_TRY(tri_alloc("initial values", (size_t)own.count, element, &host));
   for (int64_t i = 0; i < own.count; i++) {
     const int64_t at = own.first + i;
-    const float value = values[tri_parameter_run(entry, at / length) + at % length];
-    const uint16_t narrow = tri_bf16_of(value);
+    const double value = tri_wide_get(from, values, tri_parameter_run(entry, at / length) + at % length);
+    const uint16_t narrow = tri_bf16_of((float)value);
     if (type == TRI_BF16) {
       memcpy(host + (size_t)i * element, &narrow, element);
     } else {
-      tri_wide_set(type, host, i, (double)value);
+      tri_wide_set(type, host, i, value);
     }
   }
   char *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
@@ -34,6 +35,10 @@ static tri_status set_factor(const tri_engine *engine, int64_t number, const flo
       tri_queue_upload_now(engine->device->queue, array + (size_t)own.at * element, host, (size_t)own.count * element);
   tri_free(host);
   return status;
+}
+
+static tri_status set_factor(const tri_engine *engine, int64_t number, const float *values) {
+  return set_values(engine, number, TRI_FP32, values);
 }
 
 /* Of a part of a matrix on disk: the first part has all of A. */
@@ -63,5 +68,37 @@ tri_status tri_engine_begin_factors(tri_engine *engine, const tri_checkpoint *ba
     if (status == TRI_OK) status = set_factors(engine, entry, &principal);
   }
   tri_principal_release(&principal);
+  return status;
+}
+
+/* Of all parts of a matrix on disk, which follow each other in the table. */
+static tri_status set_magnitudes(const tri_engine *engine, const tri_checkpoint *base, int64_t first,
+                                 tri_device *quantiser) {
+  const tri_parameter_table *table = engine->parts.table;
+  const tri_parameter whole = tri_parameter_on_disk(&table->entries[first]);
+  const int64_t outputs = whole.shape[whole.in_out ? 1 : 0];
+  double *matrix = NULL, *norms = NULL;
+  tri_status status = tri_alloc("magnitudes", (size_t)outputs, sizeof *norms, &norms);
+  if (status == TRI_OK) status = tri_base_matrix_read(base, &whole, quantiser, &matrix);
+  if (status == TRI_OK) tri_base_matrix_norms(&whole, matrix, norms);
+  for (int64_t i = first; i < table->num_entries && status == TRI_OK; i++) {
+    if (i > first && !tri_parameter_continues(&table->entries[i])) break;
+    status = set_values(engine, table->entries[i].magnitude, TRI_FP64, norms);
+  }
+  tri_free(norms);
+  tri_free(matrix);
+  return status;
+}
+
+tri_status tri_engine_begin_magnitudes(tri_engine *engine, const tri_checkpoint *base) {
+  const tri_parameter_table *table = engine->parts.table;
+  tri_device *quantiser = NULL;
+  tri_status status = tri_base_matrix_quantiser(engine->options.model->tuning.adapter.quantise, &quantiser);
+  for (int64_t i = 0; i < table->num_entries && status == TRI_OK; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || entry->magnitude < 0 || entry->count == 0 || tri_parameter_continues(entry)) continue;
+    status = set_magnitudes(engine, base, i, quantiser);
+  }
+  tri_device_destroy(quantiser);
   return status;
 }

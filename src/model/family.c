@@ -111,6 +111,7 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
                             .index = (int32_t)index,
                             .factors = {-1, -1},
                             .firsts = {-1, -1},
+                            .magnitude = -1,
                             .stored = entry->stored,
                             .frozen = entry->frozen,
                             .joined = entry->joined};
@@ -127,6 +128,8 @@ static void number_parameters(const tri_parameter_table *table, int32_t *number_
     }
   }
   for (int64_t i = 0; i < table->num_entries; i++) {
+    const int32_t magnitude = table->entries[i].magnitude;
+    if (!table->entries[i].factor && magnitude >= 0) facts[number_of[i]].magnitude = number_of[magnitude];
     for (int which = 0; which < 2; which++) {
       const tri_parameter *entry = &table->entries[i];
       const int32_t factor = entry->factors[which], first = entry->firsts[which];

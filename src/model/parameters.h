@@ -118,6 +118,7 @@ typedef struct tri_parameter {
   double scale;       /* of a LoRA factor: by what its pair's product is multiplied */
   int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
   int32_t firsts[2];  /* of a matrix: what its factors began as, if that is subtracted (trainable.h), or -1 */
+  int32_t magnitude;  /* of a matrix with DoRA's magnitudes: those, which are `factor` too; or -1 */
   bool first;         /* it is what a factor began as: frozen, and `factor` too */
 
   /* What this rank holds. */

@@ -171,6 +171,32 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   return factor;
 }
 
+/* Of a matrix's outputs. */
+static tri_parameter magnitude_of(const tri_parameter *matrix) {
+  const int out = matrix->in_out ? 1 : 0;
+  tri_parameter magnitude = *matrix;
+  magnitude.num_dims = 1;
+  magnitude.shape[0] = matrix->shape[out];
+  magnitude.shape[1] = 1;
+  magnitude.init = TRI_INIT_ONE; /* until the base is read */
+  magnitude.in_out = magnitude.frozen = false;
+  magnitude.joined = tri_parameter_continues(matrix);
+  magnitude.stored = TRI_STORED_WIDE;
+  magnitude.factor = true;
+  split_like(matrix, out, 0, &magnitude);
+  snprintf(magnitude.name, sizeof magnitude.name, "%.*s." TRI_MAGNITUDE_NAME, tri_trainable_module_length(matrix->name),
+           matrix->name);
+  return magnitude;
+}
+
+static void add_magnitudes(const tri_adapter *adapter, int64_t first, int64_t end, tri_parameter *to, int64_t *count) {
+  for (int64_t i = first; i < end; i++) {
+    if (to[i].factor || !tri_trainable_is_target(adapter, &to[i])) continue;
+    to[*count] = magnitude_of(&to[i]);
+    to[i].magnitude = (int32_t)(*count)++;
+  }
+}
+
 /* What a factor begins as, in the type in which products read that. */
 static tri_parameter first_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   tri_parameter first = factor_of(adapter, matrix, which);
@@ -208,7 +234,7 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;
   int64_t count = 0;
-  TRI_TRY(tri_alloc("the parameter table", 5 * (size_t)before, sizeof *entries, &entries));
+  TRI_TRY(tri_alloc("the parameter table", 6 * (size_t)before, sizeof *entries, &entries));
   for (int64_t i = 0, first = 0; i < before; i++) {
     if (!table->entries[i].joined) first = count;
     entries[count++] = table->entries[i];
@@ -216,6 +242,7 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
     const int64_t end = count;
     add_factors(adapter, false, first, end, entries, &count);
     if (tri_adapter_is_principal(adapter)) add_factors(adapter, true, first, end, entries, &count);
+    if (adapter->magnitude) add_magnitudes(adapter, first, end, entries, &count);
   }
   tri_free(table->entries);
   table->entries = entries;
@@ -228,7 +255,7 @@ tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *tabl
   const tri_trainable *tuning = &model->tuning;
   for (int64_t i = 0; i < table->num_entries; i++) {
     tri_parameter *entry = &table->entries[i];
-    entry->factors[0] = entry->factors[1] = entry->firsts[0] = entry->firsts[1] = -1;
+    entry->factors[0] = entry->factors[1] = entry->firsts[0] = entry->firsts[1] = entry->magnitude = -1;
   }
   if (tri_trainable_is_full(tuning)) return TRI_OK;
   TRI_TRY(mark_frozen(tuning, table));

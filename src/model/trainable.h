@@ -1,6 +1,6 @@
 /* Which parameters of a model are trained: all; all but those that patterns name (`freeze`); or pairs of low-rank
- * factors beside frozen matrices (LoRA, Hu et al. 2021: y = x W^T + alpha / rank (x A^T) B^T), together with parameters
- * that patterns name (adapter.train).
+ * factors beside frozen matrices (LoRA, Hu et al. 2021: y = x W^T + alpha / rank (x A^T) B^T), with magnitudes or
+ * without (DoRA, Liu et al. 2024: ops/magnitude.c), together with parameters that patterns name (adapter.train).
  *
  * A frozen parameter has no gradient and no optimizer state, is sharded by ZeRO 3 alone, and is stored in the type in
  * which products read it, or, with an adapter, in 4 bits (QLoRA, Dettmers et al. 2023). Factors are parameters like
@@ -20,6 +20,9 @@ typedef struct tri_parameter_table tri_parameter_table;
 
 /* The target that stands for all matrices of layers but experts. */
 #define TRI_TRAINABLE_ALL_LINEAR "all-linear"
+
+/* The end of the name of a module's magnitudes: PEFT's. */
+#define TRI_MAGNITUDE_NAME "lora_magnitude_vector"
 
 enum { TRI_TRAINABLE_WORDS = 16, TRI_TRAINABLE_WORD_BYTES = 96 };
 
@@ -76,6 +79,7 @@ typedef struct tri_adapter {
   tri_scaling scaling;   /* of the factors' product, by alpha and rank */
   double dropout;        /* probability, of the factors' input */
   tri_adapter_init init; /* of factors that are not read from a folder */
+  bool magnitude;        /* DoRA: targets have magnitudes of their outputs, which begin as their norms */
   tri_quantise quantise; /* of frozen matrices of layers */
   tri_adapter_patterns rank_pattern, alpha_pattern;
   tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */

@@ -147,7 +147,7 @@ static tri_status check_words(const tri_trainable *tuning) {
   const tri_adapter *adapter = &tuning->adapter;
   const bool scaled = adapter->alpha > 0 && adapter->alpha != 1; /* 1: not given */
   const bool says_more = !tri_trainable_is_for_all(adapter) || adapter->train.count > 0 ||
-                         tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0 ||
+                         tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0 || adapter->magnitude ||
                          adapter->scaling != TRI_SCALING_LORA || adapter->init != TRI_ADAPTER_KAIMING ||
                          adapter->rank_pattern.count > 0 || adapter->alpha_pattern.count > 0;
   if (!tri_trainable_has_adapter(tuning) && says_more) {
@@ -157,6 +157,12 @@ static tri_status check_words(const tri_trainable *tuning) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`adapter.init`: pissa is not for a base in four bits, of which it would have no singular vectors; "
                     "leave `adapter.quantise` out, or use kaiming or gaussian");
+  }
+  if (tri_adapter_is_principal(adapter) && adapter->magnitude) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "`adapter.magnitude` is not for `adapter.init: pissa`, whose factors begin as parts of the base; leave "
+        "one of them out");
   }
   if (!tri_trainable_has_adapter(tuning) || tuning->freeze.count == 0) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,

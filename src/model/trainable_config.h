@@ -72,6 +72,11 @@ extern const tri_config_word tri_adapter_init_words[];
        .help =                                                                                                         \
            "what A begins with: kaiming, uniform as in torch.nn.Linear; gaussian, of deviation 1 / rank; pissa: A "    \
            "and B are the first singular vectors of their matrix"},                                                    \
+      {.name = "magnitude",                                                                                            \
+       .type = TRI_CONFIG_BOOL,                                                                                        \
+       .offset = offsetof(BASE, MEMBER.magnitude),                                                                     \
+       .fallback = "false",                                                                                            \
+       .help = "DoRA: train the norm of each output of the targets, too"},                                             \
       {.name = "targets",                                                                                              \
        TRI_TRAINABLE_WORDS_ROW(BASE, MEMBER.targets, 1),                                                               \
        .derived = "all-linear",                                                                                        \

@@ -10,11 +10,13 @@
  * is the same on all. */
 #include "device/kernels.h"
 #include "ops/lora.h"
+#include "ops/magnitude.h"
 #include "ops/weight.h"
 
 typedef struct linear {
   tri_weight weight;
   bool adds_bias;
+  bool bias_elsewhere; /* another call makes the bias's gradient */
 } linear;
 
 static bool has_bias(const tri_op_call *call) {
@@ -86,7 +88,7 @@ static tri_status op_linear_backward_weight(tri_run *run, const tri_op_call *cal
   tri_matmul product = tri_weight_gradient(call, &at->weight, tri_run_rows(run, call));
   TRI_TRY(
       tri_weight_accumulate(run, call, &at->weight, &product, run->slots[call->inputs[0]], gradient_y, run->workspace));
-  if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1)) return TRI_OK;
+  if (call->parameters[1] < 0 || tri_op_is_frozen(call, 1) || at->bias_elsewhere) return TRI_OK;
   tri_run_parameter *bias = &run->parameters[call->parameters[1]];
   TRI_KERNEL_CALL(run->queue, column_sum, call->type, tri_all_rows(tri_run_rows(run, call)), at->weight.out,
                   at->weight.out, gradient_y, bias->gradient, bias->gradient_written);
@@ -135,8 +137,9 @@ static const tri_op op_linear = {
     .cost = op_linear_cost,
 };
 
-static tri_status op_linear_append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
-                                   int32_t *out) {
+/* The product alone. */
+static tri_status append_product(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                                 int32_t *out) {
   const void *at = NULL;
   TRI_TRY(tri_op_list_keep(list, attributes, sizeof *attributes, &at));
   tri_op_call call = tri_op_call_of(&op_linear, at);
@@ -145,17 +148,47 @@ static tri_status op_linear_append(tri_op_list *list, const linear *attributes, 
   call.parameters[1] = bias;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  return tri_op_lora(list, attributes->weight.in, weight, x, outputs[0], out);
+  *out = outputs[0];
+  return TRI_OK;
+}
+
+/* With magnitudes; and with dropout, x' being x with dropped elements: what x has beside x' goes through the matrix,
+ * and x' through the matrix with factors and magnitudes (magnitude.c). */
+static tri_status append_with_magnitudes(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight,
+                                         int32_t bias, int32_t *out) {
+  linear at = *attributes;
+  int32_t dropped = x, left = x, rest = -1, y = -1;
+  TRI_TRY(tri_op_factor_dropout(list, at.weight.in, weight, x, &dropped));
+  const bool drops = dropped != x;
+  if (drops) {
+    TRI_TRY(tri_op_left_by_dropout(list, x, dropped, &left));
+    TRI_TRY(append_product(list, &at, left, weight, bias, &rest));
+  }
+  at.bias_elsewhere = true;
+  const int32_t own_bias = drops ? -1 : bias;
+  TRI_TRY(append_product(list, &at, dropped, weight, own_bias, &y));
+  TRI_TRY(tri_op_lora_dropped(list, at.weight.in, weight, dropped, y, &y));
+  TRI_TRY(tri_op_magnitude(list, &at.weight, weight, own_bias, at.adds_bias, drops, y, out));
+  return drops ? tri_op_add(list, rest, *out, out) : TRI_OK;
+}
+
+static tri_status op_linear_append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                                   int32_t *out) {
+  int32_t y = -1;
+  if (tri_op_has_magnitudes(list, weight)) return append_with_magnitudes(list, attributes, x, weight, bias, out);
+  TRI_TRY(append_product(list, attributes, x, weight, bias, &y));
+  return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
 }
 
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                          int32_t weight, int32_t bias, int32_t *out) {
-  return op_linear_append(list, &(linear){{in, out_width, order}, true}, x, weight, bias, out);
+  return op_linear_append(list, &(linear){{in, out_width, order}, true, false}, x, weight, bias, out);
 }
 
 tri_status tri_op_linear_part(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,
                               int32_t weight, int32_t bias, int32_t *out) {
-  return op_linear_append(list, &(linear){{in, out_width, order}, tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0}, x,
+  return op_linear_append(list,
+                          &(linear){{in, out_width, order}, tri_op_list_rank(list, TRI_DOMAIN_TENSOR) == 0, false}, x,
                           weight, bias, out);
 }
 

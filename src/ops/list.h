@@ -68,6 +68,7 @@ typedef struct tri_op_parameter {
   int32_t index;      /* in the parameter table, which has LoRA factors in between */
   int32_t factors[2]; /* numbers of its LoRA factors A and B, or -1 */
   int32_t firsts[2];  /* and of what these began as, if that is subtracted, or -1 */
+  int32_t magnitude;  /* and of its magnitudes, or -1 */
   tri_stored stored;
   bool frozen;
   bool joined; /* adjacent to the one before it: together they are one matrix of a product */

@@ -19,19 +19,11 @@
 
 #include <assert.h>
 
-enum { Y, X };     /* inputs */
-enum { SUM, U };   /* outputs */
-enum { A, B };     /* parameters: the first of each */
-enum { MOST = 3 }; /* matrices in a product */
+enum { Y, X };   /* inputs */
+enum { SUM, U }; /* outputs */
+enum { A, B };   /* parameters: the first of each */
 
-typedef struct factors {
-  tri_weight down; /* all As */
-  int64_t count;
-  int64_t rank[MOST], begin[MOST];  /* columns of u, of each pair */
-  int64_t first[MOST], width[MOST]; /* columns of y, of each B */
-  int64_t out;                      /* of y */
-  double scale[MOST];
-} factors;
+typedef tri_factors factors;
 
 static tri_status op_factors_shape(const tri_op_call *call, const tri_shape inputs[TRI_OP_INPUTS],
                                    tri_shape outputs[TRI_OP_OUTPUTS]) {
@@ -291,9 +283,7 @@ static const int32_t *pair_of(const tri_op_parameter *matrix, bool firsts) {
   return firsts ? matrix->firsts : matrix->factors;
 }
 
-/* Of the matrices that are one with `weight`, or with `firsts` what those began as, to be subtracted; count 0: none has
- * any. */
-static factors collect(const tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
+tri_factors tri_factors_of(const tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t *a, int32_t *b) {
   factors at = {.count = 0};
   int64_t ranks = 0;
   for (int64_t i = weight; i < list->num_parameters && (i == weight || list->parameters[i].joined); i++) {
@@ -303,7 +293,7 @@ static factors collect(const tri_op_list *list, bool firsts, int64_t in, int32_t
     if (pair[A] >= 0 && shared) { /* one matrix, in parts */
       at.width[at.count - 1] += matrix->out;
     } else if (pair[A] >= 0) {
-      assert(at.count < MOST);
+      assert(at.count < TRI_FACTORS_MOST);
       if (at.count == 0) *a = pair[A];
       if (at.count == 0) *b = pair[B];
       const tri_op_parameter *down = &list->parameters[pair[A]];
@@ -320,14 +310,12 @@ static factors collect(const tri_op_list *list, bool firsts, int64_t in, int32_t
   return at;
 }
 
+/* `x`: with its elements dropped. */
 static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t weight, int32_t x, int32_t *y) {
   int32_t outputs[TRI_OP_OUTPUTS], a = -1, b = -1;
   const void *kept = NULL;
-  const factors at = collect(list, firsts, in, weight, &a, &b);
+  const factors at = tri_factors_of(list, firsts, in, weight, &a, &b);
   if (at.count == 0) return TRI_OK;
-  const tri_op_parameter *down = &list->parameters[a];
-  const double dropout = firsts ? 0 : list->adapter.dropout;
-  TRI_TRY(tri_op_dropout_columns(list, dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, &x));
   TRI_TRY(tri_op_list_keep(list, &at, sizeof at, &kept));
   tri_op_call call = tri_op_call_of(firsts ? &op_first_factors : &op_factors, kept);
   call.inputs[Y] = *y;
@@ -339,9 +327,22 @@ static tri_status append(tri_op_list *list, bool firsts, int64_t in, int32_t wei
   return TRI_OK;
 }
 
-tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
-  TRI_TRY(append(list, false, in, weight, x, &y));
-  TRI_TRY(append(list, true, in, weight, x, &y));
+tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
   *out = y;
-  return TRI_OK;
+  return append(list, false, in, weight, x, out);
+}
+
+tri_status tri_op_factor_dropout(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t *out) {
+  int32_t a = -1, b = -1;
+  *out = x;
+  if (tri_factors_of(list, false, in, weight, &a, &b).count == 0) return TRI_OK;
+  const tri_op_parameter *down = &list->parameters[a];
+  return tri_op_dropout_columns(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, down->in, down->first, x, out);
+}
+
+tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out) {
+  int32_t dropped = x;
+  TRI_TRY(tri_op_factor_dropout(list, in, weight, x, &dropped));
+  TRI_TRY(tri_op_lora_dropped(list, in, weight, dropped, y, out));
+  return append(list, true, in, weight, x, out);
 }

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* The most that a call has of each. */
-enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
+enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 5, TRI_OP_BUFFERS = 2 };
 
 /* The type in which the values of a parameter are stored: WIDE is the type of master weights (fp32, or fp64 on
  * `reference`), NARROW that of activations. */
@@ -189,7 +189,7 @@ struct tri_op {
   /* Bytes of host memory that the call keeps for a micro-batch from its forward to its last backward: counts that the
    * device has sent, and transfers under way. NULL: none. */
   size_t (*host_state)(const tri_op_call *call);
-  /* The parameters have new values: updates `buffers`. NULL: nothing to do. */
+  /* The parameters have new values: updates `buffers`; may use the workspace of its forward. NULL: nothing to do. */
   tri_status (*prepare)(tri_run *run, const tri_op_call *call);
   tri_status (*forward)(tri_run *run, const tri_op_call *call);
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */

@@ -147,6 +147,38 @@ static tri_status find_plain(tri_run *run, const tri_op_call *call, const tri_ma
   return TRI_OK;
 }
 
+/* Of one parameter in 4 bits, elements [first, first + count) of its cut. */
+static tri_status widen_codes(tri_run *run, const tri_op_call *call, const tri_run_parameter *parameter, int64_t first,
+                              int64_t count, void *to) {
+  TRI_KERNEL_CALL(run->queue, dequantise_nf4, tri_dtype_wide(call->type), &parameter->cut, first, count,
+                  parameter->value, to);
+  return TRI_OK;
+}
+
+tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to) {
+  const tri_run_parameter *parameter = &run->parameters[call->parameters[0]];
+  const tri_dtype stored = tri_stored_type(call->stored, call->type), wide = tri_dtype_wide(call->type);
+  const char *values = parameter->value;
+  switch (call->stored) {
+    case TRI_STORED_WIDE:
+    case TRI_STORED_NARROW:
+      TRI_KERNEL_CALL(run->queue, convert, count, stored, values + (size_t)first * tri_dtype_bytes(stored), wide, to);
+      return TRI_OK;
+    case TRI_STORED_NF4: break;
+  }
+  for (int64_t done = 0; done < count; parameter++) {
+    const int64_t whole = parameter->cut.rows * parameter->cut.width, left = whole - first;
+    const int64_t some = left < count - done ? left : count - done;
+    if (whole == 0) return tri_fail_internal("a product lacks some of its matrix");
+    if (some > 0) {
+      TRI_TRY(widen_codes(run, call, parameter, first, some, (char *)to + (size_t)done * tri_dtype_bytes(wide)));
+      done += some;
+    }
+    first = first > whole ? first - whole : 0;
+  }
+  return TRI_OK;
+}
+
 /* ---- one matrix -------------------------------------------------------------------------------------------------- */
 
 /* Whose buffer holds what this direction reads, where it reads a packed one. */

@@ -36,6 +36,10 @@ tri_product_form tri_weight_form(tri_pass pass, tri_weight_order order);
  */
 double tri_weight_copied(const tri_op_call *call, tri_pass pass, double elements);
 
+/* Elements [first, first + count) of the matrix that parameter 0 and those that are joined to it are, in the wide type:
+ * queued. None of them may be packed in place. */
+tri_status tri_weight_widen(tri_run *run, const tri_op_call *call, int64_t first, int64_t count, void *to);
+
 /* Adds to *out the memory that the product (with its largest number of rows) needs in this direction. */
 tri_status tri_weight_memory(const tri_op_call *call, const tri_device_description *device, const tri_matmul *product,
                              tri_direction direction, tri_op_memory *out);

@@ -46,7 +46,9 @@ static tri_status note_others(const char *folder) {
   TRI_TRY(tri_checkpoint_open(folder, &adapter));
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
-    if (strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL) continue;
+    if (strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL ||
+        strstr(name, "." TRI_MAGNITUDE_NAME) != NULL)
+      continue;
     if (others++ == 0) first = name;
   }
   if (others > 0) {
@@ -167,13 +169,26 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* Factors that begin as parts of the base in a folder. */
-static tri_status begin_factors(tri_engine *engine, const char *folder) {
+/* What of an adapter is made of the base in a folder. */
+static tri_status begin_of_base(tri_engine *engine, const char *folder,
+                                tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
   TRI_TRY(tri_checkpoint_open(folder, &base));
-  tri_status status = tri_engine_begin_factors(engine, base);
+  tri_status status = begin(engine, base);
   tri_checkpoint_close(base);
   return status;
+}
+
+/* The magnitudes of a run that has none to go on with. */
+static tri_status begin_magnitudes(const tri_resume_request *r) {
+  char path[TRI_PATH_BYTES] = "";
+  const tri_checkpoint_use use = {.settings_only = false};
+  const tri_group *world = &tri_engine_mesh(r->engine)->world;
+  if (!r->config->model.tuning.adapter.magnitude) return TRI_OK;
+  tri_status status = world->rank == 0 ? tri_checkpoint_find(r->config->init, &use, path) : TRI_OK;
+  TRI_TRY(tri_first_rank_status(world, status));
+  TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
+  return tri_common_status(world, begin_of_base(r->engine, path, tri_engine_begin_magnitudes));
 }
 
 /* The model beneath an adapter, from `init`. */
@@ -188,7 +203,7 @@ static tri_status load_base(const tri_resume_request *r) {
   if (status == TRI_OK && tri_adapter_is_principal(&r->config->model.tuning.adapter)) {
     if (world->rank == 0)
       tri_log("finding the first singular vectors of the targets in %s (adapter.init: pissa)", path);
-    status = tri_common_status(world, begin_factors(r->engine, path));
+    status = tri_common_status(world, begin_of_base(r->engine, path, tri_engine_begin_factors));
   }
   return status;
 }
@@ -203,6 +218,7 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
     return TRI_OK;
   }
   TRI_TRY(resume_checkpoint(request, progress, &found));
-  if (found) *out = TRI_RESUMED_CHECKPOINT;
+  if (!found) return begin_magnitudes(request);
+  *out = TRI_RESUMED_CHECKPOINT;
   return TRI_OK;
 }

@@ -243,6 +243,83 @@ void cases_column_sum(checker *c, tri_dtype type) {
   }
 }
 
+/* ---- magnitudes -------------------------------------------------------------------------------------------------- */
+
+typedef struct magnitude_call {
+  int64_t rows, width, ld;
+  int count, magnitudes, squares, offsets, gradient, x, out;
+  bool accumulate;
+} magnitude_call;
+
+static const void *offsets_of(const magnitude_call *x, char *const *memory) {
+  return x->offsets < 0 ? NULL : AT(x->offsets);
+}
+
+static tri_status run_magnitude_forward(const problem *p, tri_queue *queue, char *const *memory) {
+  const magnitude_call *x = p->with;
+  return KERNEL(queue, magnitude_forward, p->type, rows_of(p, x->rows, x->count, memory), x->width, x->ld,
+                AT(x->magnitudes), AT(x->squares), offsets_of(x, memory), AT(x->x), AT(x->out));
+}
+
+static tri_status run_magnitude_backward(const problem *p, tri_queue *queue, char *const *memory) {
+  const magnitude_call *x = p->with;
+  return KERNEL(queue, magnitude_backward, p->type, rows_of(p, x->rows, x->count, memory), x->width, x->ld,
+                AT(x->gradient), AT(x->x), AT(x->squares), offsets_of(x, memory), AT(x->out), x->accumulate);
+}
+
+/* Some norms are 0. */
+static void add_columns(checker *c, problem *p, magnitude_call *x, int i) {
+  x->magnitudes = add_input(p, "magnitudes", p->wide, x->width, 1, 0.5);
+  x->squares = add_array(p, "squares", p->wide, x->width);
+  fill(p, x->squares, all_of(x->width), 0, 1);
+  for (int64_t at = 0; at < x->width; at++) {
+    const double drawn = draw_normal(c);
+    number_set(p->wide, p->arguments[x->squares].before, at, at % 7 == 3 ? 0 : drawn * drawn + 0.1);
+  }
+  x->offsets = i % 3 == 0 ? -1 : add_input(p, "offsets", p->wide, x->width, 0, 1);
+}
+
+void cases_magnitude_forward(checker *c, tri_dtype type) {
+  magnitude_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_magnitude_forward;
+    p.with = &x;
+    const int64_t live = add_rows(&p, x.rows, &x.count);
+    x.ld = x.width + (i % 3 == 0 ? draw(c, 9) : 0);
+    add_columns(c, &p, &x, i);
+    x.x = add_array(&p, "x", type, x.rows * x.ld);
+    fill(&p, x.x, matrix_of(live, x.ld, x.width), 0.1, 1);
+    x.out = i % 2 == 0 ? x.x : add_array(&p, "y", type, x.rows * x.ld);
+    writes(&p, x.out, matrix_of(live, x.ld, x.width), false);
+    describe(&p, "%lld x %lld, %lld apart%s%s%s", (long long)x.rows, (long long)x.width, (long long)x.ld,
+             count_text(x.count), x.offsets < 0 ? "" : ", offsets", i % 2 == 0 ? ", in place" : "");
+    check(&p);
+  }
+}
+
+void cases_magnitude_backward(checker *c, tri_dtype type) {
+  magnitude_call x = {0};
+  for (int i = 0; next_shape(c, i, &x.rows, &x.width); i++) {
+    problem p = problem_make(c, type);
+    p.run = run_magnitude_backward;
+    p.with = &x;
+    if (x.rows == 0) continue; /* never requested */
+    const int64_t live = add_rows(&p, x.rows, &x.count);
+    x.ld = x.width + (i % 3 == 0 ? draw(c, 9) : 0);
+    add_columns(c, &p, &x, i);
+    x.gradient = add_array(&p, "gradient_y", type, x.rows * x.ld);
+    fill(&p, x.gradient, matrix_of(live, x.ld, x.width), 0.1, 1);
+    x.x = add_array(&p, "x", type, x.rows * x.ld);
+    fill(&p, x.x, matrix_of(live, x.ld, x.width), 0.1, 1);
+    x.accumulate = draw_bool(c);
+    x.out = add_output(&p, "gradient", p.wide, x.width, x.accumulate);
+    describe(&p, "%lld x %lld, %lld apart%s%s%s", (long long)x.rows, (long long)x.width, (long long)x.ld,
+             count_text(x.count), x.offsets < 0 ? "" : ", offsets", x.accumulate ? ", accumulated" : "");
+    check(&p);
+  }
+}
+
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 #define KIND(VALUE, name, ...) {TRI_ACTIVATION_##VALUE, #name},

@@ -110,6 +110,8 @@ typedef struct kernel_cases {
   X(add) \
   X(scale) \
   X(column_sum) \
+  X(magnitude_forward) \
+  X(magnitude_backward) \
   X(embedding_forward) \
   X(embedding_backward) \
   X(position_backward) \

@@ -14,7 +14,7 @@
 typedef struct variant {
   const char *isa;
   bool (*available)(void);
-  void (*fill[16])(tri_device_kernels *table);
+  void (*fill[17])(tri_device_kernels *table);
   const tri_attention_kernels *attention_fp32, *attention_bf16;
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
@@ -48,6 +48,7 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
   void tri_cpu_table_factored_##isa(tri_device_kernels *);                                                             \
   void tri_cpu_table_quantised_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_nf4_##isa(tri_device_kernels *);                                                                  \
+  void tri_cpu_table_magnitude_##isa(tri_device_kernels *);                                                            \
   void tri_cpu_table_router_##isa(tri_device_kernels *);                                                               \
   void tri_cpu_table_grouping_##isa(tri_device_kernels *);                                                             \
   void tri_cpu_table_attention_pages_##isa(tri_device_kernels *);                                                      \
@@ -59,7 +60,8 @@ static bool has_avx512bf16(void) { return has_avx512() && __builtin_cpu_supports
         tri_cpu_table_rows_##isa, tri_cpu_table_optimizer_##isa, tri_cpu_table_updates_##isa,                          \
         tri_cpu_table_matrices_##isa, tri_cpu_table_factored_##isa, tri_cpu_table_low_rank_##isa,                      \
         tri_cpu_table_quantised_##plain, tri_cpu_table_nf4_##plain, tri_cpu_table_router_##plain,                      \
-        tri_cpu_table_logit_query_##plain, tri_cpu_table_grouping_##isa, tri_cpu_table_attention_pages_##isa           \
+        tri_cpu_table_logit_query_##plain, tri_cpu_table_grouping_##isa, tri_cpu_table_attention_pages_##isa,          \
+        tri_cpu_table_magnitude_##isa                                                                                  \
   }
 
 DECLARE(baseline)

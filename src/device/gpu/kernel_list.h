@@ -16,6 +16,7 @@
 #include "device/gpu/kernels/logit_query.h"
 #include "device/gpu/kernels/loss.h"
 #include "device/gpu/kernels/low_rank.h"
+#include "device/gpu/kernels/magnitude.h"
 #include "device/gpu/kernels/matmul.h"
 #include "device/gpu/kernels/matrices.h"
 #include "device/gpu/kernels/nf4.h"
@@ -39,14 +40,15 @@
   M(matmul)                                                                                                            \
   M(attention)                                                                                                         \
   M(products)                                                                                                          \
-  M(groups) M(grouped) M(router) M(updates) M(matrices) M(factored) M(low_rank) M(quantised) M(nf4) M(logit_query)
+  M(groups)                                                                                                            \
+  M(grouped) M(router) M(updates) M(matrices) M(factored) M(low_rank) M(quantised) M(nf4) M(logit_query) M(magnitude)
 #define TRI_GPU_KERNELS(K)                                                                                             \
   TRI_GPU_KERNELS_elements(K) TRI_GPU_KERNELS_sums(K) TRI_GPU_KERNELS_norm(K) TRI_GPU_KERNELS_embedding(K)             \
       TRI_GPU_KERNELS_loss(K) TRI_GPU_KERNELS_optimizer(K) TRI_GPU_KERNELS_matmul(K) TRI_GPU_KERNELS_attention(K)      \
           TRI_GPU_KERNELS_products(K) TRI_GPU_KERNELS_groups(K) TRI_GPU_KERNELS_grouped(K) TRI_GPU_KERNELS_router(K)   \
               TRI_GPU_KERNELS_updates(K) TRI_GPU_KERNELS_matrices(K) TRI_GPU_KERNELS_factored(K)                       \
                   TRI_GPU_KERNELS_low_rank(K) TRI_GPU_KERNELS_quantised(K) TRI_GPU_KERNELS_nf4(K)                      \
-                      TRI_GPU_KERNELS_logit_query(K)
+                      TRI_GPU_KERNELS_logit_query(K) TRI_GPU_KERNELS_magnitude(K)
 
 #define TRI_GPU_MODULE_VALUE_(name) TRI_GPU_MODULE_##name,
 #define TRI_GPU_KERNEL_VALUE_(name, threads) TRI_GPU_KERNEL_##name,

@@ -33,6 +33,7 @@ void TRI_KERNEL(table_factored)(tri_device_kernels *table);
 void TRI_KERNEL(table_low_rank)(tri_device_kernels *table);
 void TRI_KERNEL(table_quantised)(tri_device_kernels *table);
 void TRI_KERNEL(table_nf4)(tri_device_kernels *table);
+void TRI_KERNEL(table_magnitude)(tri_device_kernels *table);
 void TRI_KERNEL(table_router)(tri_device_kernels *table);
 void TRI_KERNEL(table_grouping)(tri_device_kernels *table);
 void TRI_KERNEL(table_attention_pages)(tri_device_kernels *table);
