@@ -166,8 +166,8 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   factor.factor = true;
   if (which == 0) factor.within = (tri_rows_within){.rows = 0};
   split_like(matrix, which == 0 ? in : out, 1 - which, &factor);
-  snprintf(factor.name, sizeof factor.name, "%.*s.lora_%c.weight", tri_trainable_module_length(matrix->name),
-           matrix->name, "AB"[which]);
+  factor.tied_to = -1;
+  tri_trainable_factor_name(matrix, "AB"[which], factor.name, sizeof factor.name);
   return factor;
 }
 

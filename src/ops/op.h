@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /* The most that a call has of each. */
-enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 2, TRI_OP_BUFFERS = 2 };
+enum { TRI_OP_INPUTS = 5, TRI_OP_OUTPUTS = 4, TRI_OP_PARAMETERS = 3, TRI_OP_BUFFERS = 2 };
 
 /* The type in which the values of a parameter are stored: WIDE is the type of master weights (fp32, or fp64 on
  * `reference`), NARROW that of activations. */
