@@ -43,7 +43,7 @@ bool tri_trainable_takes_factors(const tri_parameter *entry) {
     case TRI_PART_ATTENTION:
     case TRI_PART_MLP: return tri_trainable_is_linear(entry);
     case TRI_PART_HEAD: return entry->num_dims == 2;
-    case TRI_PART_EMBEDDING:
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* not the positions */
     case TRI_PART_NORM:
     case TRI_PART_ROUTER: break;
   }
@@ -64,8 +64,24 @@ int tri_trainable_module_length(const char *name) {
   return end == NULL ? (int)strlen(name) : (int)(end - name);
 }
 
+static bool is_table(const tri_parameter *matrix) {
+  switch (matrix->part) {
+    case TRI_PART_EMBEDDING: return true;
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP:
+    case TRI_PART_NORM:
+    case TRI_PART_HEAD:
+    case TRI_PART_ROUTER: break;
+  }
+  return false;
+}
+
+bool tri_trainable_is_in_out(const tri_parameter *matrix) { return matrix->in_out || is_table(matrix); }
+
 void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *out, size_t out_bytes) {
-  snprintf(out, out_bytes, "%.*s.lora_%c.weight", tri_trainable_module_length(matrix->name), matrix->name, which);
+  const int length = tri_trainable_module_length(matrix->name);
+  if (is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_embedding_%c", length, matrix->name, which);
+  if (!is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_%c.weight", length, matrix->name, which);
 }
 
 /* Whether a target is the end of a module's name, from a dot on. */

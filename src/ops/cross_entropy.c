@@ -21,10 +21,10 @@
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; logits are
  * never gathered. The gradient of h is then one part of a sum, which the operation in front of this one makes.
  *
- * LoRA factors add to the logits of a chunk (lora_head.h); the gradient of their u is kept as that of h is. */
+ * LoRA factors add to the logits of a chunk (lora_up.h); the gradient of their u is kept as that of h is. */
 #include "base/count.h"
 #include "device/kernels.h"
-#include "ops/lora_head.h"
+#include "ops/lora_up.h"
 
 /* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */
 static const int64_t chunk_target_bytes = 128ll << 20;
@@ -34,7 +34,7 @@ typedef struct cross_entropy {
   tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
   int64_t first_id;  /* from this token on, */
   int64_t slices;    /* number of slices */
-  tri_lora_head factors;
+  tri_lora_up factors;
   tri_logit_form form;
   bool of_completions; /* else there is no objective beside the cross entropy */
   tri_completions completions;
@@ -86,8 +86,8 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
 }
 
 /* A chunk's logits and their gradients, as products with factors see them. */
-static tri_head_rows rows_of(const chunk_products *p) {
-  return (tri_head_rows){p->logits.m, p->logits.ldc, p->hidden.lda};
+static tri_up_rows rows_of(const chunk_products *p) {
+  return (tri_up_rows){p->logits.m, p->logits.ldc, p->hidden.lda, true};
 }
 
 /* The rows of an input or output, `width` numbers each, from the chunk's first on. */
@@ -98,7 +98,7 @@ static char *from_row(const tri_op_call *call, void *rows, int64_t width, int64_
 /* Of factors' u, or of its gradient. NULL: there are none. */
 static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, int64_t first) {
   const cross_entropy *at = call->attributes;
-  return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.up.in, first);
+  return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
 /* The call's workspace, in order: of a chunk's rows, or with an objective of completions of all. */
@@ -158,7 +158,7 @@ static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shap
                                          tri_shape outputs[TRI_OP_OUTPUTS]) {
   outputs[0] = inputs[0];
   if (!call->training) outputs[0] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(inputs[0].type)};
-  outputs[TRI_HEAD_U] = inputs[TRI_HEAD_U];
+  outputs[TRI_UP_U] = inputs[TRI_UP_U];
   return TRI_OK;
 }
 
@@ -166,7 +166,7 @@ static tri_status chunk_needs(const tri_op_call *call, const tri_device_descript
                               tri_op_memory *out) {
   const cross_entropy *at = call->attributes;
   chunk_products p = products_of(call, rows);
-  TRI_TRY(tri_lora_head_memory(call, device, &at->factors, rows_of(&p), out));
+  TRI_TRY(tri_lora_up_memory(call, device, &at->factors, rows_of(&p), out));
   TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
   TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
@@ -218,8 +218,8 @@ static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk
   const void *bias = has_bias(call) ? run->parameters[call->parameters[1]].value : NULL;
   const void *hidden = from_row(call, run->slots[call->inputs[0]], at->weight.in, first);
   TRI_TRY(tri_weight_multiply(run, call, product, TRI_DIRECTION_FORWARD, hidden, bias, m->logits, m->scratch));
-  TRI_TRY(tri_lora_head_add(run, call, &at->factors, rows_of(p),
-                            u_from(call, run->slots, call->inputs[TRI_HEAD_U], first), m->logits, m->scratch));
+  TRI_TRY(tri_lora_up_add(run, call, &at->factors, rows_of(p), u_from(call, run->slots, call->inputs[TRI_UP_U], first),
+                          m->logits, m->scratch));
   if (!has_form(call)) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product->m, at->weight.out, product->ldc, at->form,
                   m->logits);
@@ -258,9 +258,9 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
   char *gradient_hidden = from_row(call, run->slots[call->outputs[0]], at->weight.in, first);
   TRI_TRY(
       tri_weight_multiply(run, call, &p->hidden, TRI_DIRECTION_BACKWARD, m->logits, NULL, gradient_hidden, m->scratch));
-  TRI_TRY(tri_lora_head_gradients(run, call, &at->factors, rows_of(p), m->logits,
-                                  u_from(call, run->slots, call->inputs[TRI_HEAD_U], first),
-                                  u_from(call, run->slots, call->outputs[TRI_HEAD_U], first), m->scratch));
+  TRI_TRY(tri_lora_up_gradients(run, call, &at->factors, rows_of(p), m->logits,
+                                u_from(call, run->slots, call->inputs[TRI_UP_U], first),
+                                u_from(call, run->slots, call->outputs[TRI_UP_U], first), m->scratch));
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
@@ -382,9 +382,9 @@ static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_cal
   const cross_entropy *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
                   run->slots[call->outputs[0]], call->type, run->gradients[call->inputs[0]]);
-  if (at->factors.up.in == 0) return TRI_OK;
-  TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->factors.up.in, call->type,
-                  run->slots[call->outputs[TRI_HEAD_U]], call->type, run->gradients[call->inputs[TRI_HEAD_U]]);
+  if (at->factors.b.in == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->factors.b.in, call->type,
+                  run->slots[call->outputs[TRI_UP_U]], call->type, run->gradients[call->inputs[TRI_UP_U]]);
   return TRI_OK;
 }
 
@@ -417,7 +417,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
   double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
                                                                    : tri_op_is_frozen(call, 0) ? 2.0
                                                                                                : 3.0;
-  const double ranks = (double)at->factors.up.in, thin = call->training ? 3.0 : 1.0; /* products with B */
+  const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* products with B */
   products += products_again(call);
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
@@ -448,7 +448,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
 
 static const tri_op op_cross_entropy = {
     .name = "cross_entropy",
-    .keeps_outputs = 1u << 0 | 1u << TRI_HEAD_U,
+    .keeps_outputs = 1u << 0 | 1u << TRI_UP_U,
     .makes_loss = true,
     .shape = op_cross_entropy_shape,
     .memory = op_cross_entropy_memory,
@@ -473,13 +473,13 @@ tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_
   }
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
   tri_op_call call = tri_op_call_of(&op_cross_entropy, NULL);
-  TRI_TRY(tri_lora_head_append(list, width, attributes.weight.out, weight, hidden, &call, &attributes.factors));
+  TRI_TRY(tri_lora_up_of_head(list, width, attributes.weight.out, weight, hidden, &call, &attributes.factors));
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
   call.attributes = at;
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
-  const int kept = call.inputs[TRI_HEAD_U] < 0 ? 1 : 2; /* gradients */
+  const int kept = call.inputs[TRI_UP_U] < 0 ? 1 : 2; /* gradients */
   return tri_op_list_append(list, &call, list->training ? kept : list->scores, outputs);
 }

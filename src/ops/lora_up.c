@@ -1,10 +1,10 @@
-#include "ops/lora_head.h"
+#include "ops/lora_up.h"
 
 #include "device/kernels.h"
 
-tri_status tri_lora_head_append(tri_op_list *list, int64_t width, int64_t vocabulary, int32_t weight, int32_t hidden,
-                                tri_op_call *call, tri_lora_head *out) {
-  *out = (tri_lora_head){.up = {0, vocabulary, TRI_WEIGHT_OUT_IN}};
+tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabulary, int32_t weight, int32_t hidden,
+                               tri_op_call *call, tri_lora_up *out) {
+  *out = (tri_lora_up){.b = {0, vocabulary, TRI_WEIGHT_OUT_IN}};
   if (list->parameters == NULL || list->parameters[weight].factors[0] < 0) return TRI_OK;
   const int32_t a = list->parameters[weight].factors[0], b = list->parameters[weight].factors[1];
   const tri_op_parameter *down = &list->parameters[a];
@@ -12,31 +12,32 @@ tri_status tri_lora_head_append(tri_op_list *list, int64_t width, int64_t vocabu
   TRI_TRY(tri_op_dropout(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, u, &u));
   TRI_TRY(tri_op_linear(list, width, down->out, TRI_WEIGHT_OUT_IN, u, a, -1, &u));
   TRI_TRY(tri_op_scale(list, down->scale, u, &u));
-  out->up.in = down->out;
-  call->inputs[TRI_HEAD_U] = u;
-  call->parameters[TRI_HEAD_FACTOR] = b;
+  out->b.in = down->out;
+  call->inputs[TRI_UP_U] = u;
+  call->parameters[TRI_UP_B] = b;
   return TRI_OK;
 }
 
 /* ---- products, with a B that is read where it lies --------------------------------------------------------------- */
 
-static tri_matmul add_product(const tri_op_call *call, const tri_lora_head *at, tri_head_rows of) {
-  tri_matmul product = tri_weight_product(call, &at->up, TRI_DIRECTION_FORWARD, of.rows);
-  product.b_type = product.c_type = tri_dtype_wide(call->type);
+static tri_matmul add_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
+  product.b_type = tri_dtype_wide(call->type);
+  product.c_type = of.wide ? product.b_type : call->type;
   product.ldc = of.ld;
   product.accumulate = true;
   return product;
 }
 
-static tri_matmul du_product(const tri_op_call *call, const tri_lora_head *at, tri_head_rows of) {
-  tri_matmul product = tri_weight_product(call, &at->up, TRI_DIRECTION_BACKWARD, of.rows);
+static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_BACKWARD, of.rows);
   product.b_type = tri_dtype_wide(call->type);
   product.lda = of.gradient_ld;
   return product;
 }
 
-static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_head *at, tri_head_rows of) {
-  tri_matmul product = tri_weight_gradient(call, &at->up, of.rows);
+static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
   product.lda = of.gradient_ld;
   return product;
 }
@@ -48,9 +49,9 @@ static tri_status want(const tri_device_description *device, const tri_matmul *p
   return TRI_OK;
 }
 
-tri_status tri_lora_head_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_head *at,
-                                tri_head_rows of, tri_op_memory *out) {
-  if (at->up.in == 0) return TRI_OK;
+tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_up *at,
+                              tri_up_rows of, tri_op_memory *out) {
+  if (at->b.in == 0) return TRI_OK;
   const tri_matmul add = add_product(call, at, of), back = du_product(call, at, of);
   tri_matmul gradient = b_gradient(call, at, of);
   TRI_TRY(want(device, &add, out));
@@ -61,19 +62,19 @@ tri_status tri_lora_head_memory(const tri_op_call *call, const tri_device_descri
   return want(device, &gradient, out);
 }
 
-tri_status tri_lora_head_add(tri_run *run, const tri_op_call *call, const tri_lora_head *at, tri_head_rows of,
-                             const void *u, void *logits, void *workspace) {
-  if (at->up.in == 0 || run->without_factors) return TRI_OK;
+tri_status tri_lora_up_add(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of, const void *u,
+                           void *y, void *workspace) {
+  if (at->b.in == 0 || run->without_factors) return TRI_OK;
   const tri_matmul product = add_product(call, at, of);
-  TRI_KERNEL_CALL(run->queue, matmul, &product, u, run->parameters[call->parameters[TRI_HEAD_FACTOR]].value, NULL,
-                  logits, workspace);
+  TRI_KERNEL_CALL(run->queue, matmul, &product, u, run->parameters[call->parameters[TRI_UP_B]].value, NULL, y,
+                  workspace);
   return TRI_OK;
 }
 
-tri_status tri_lora_head_gradients(tri_run *run, const tri_op_call *call, const tri_lora_head *at, tri_head_rows of,
-                                   const void *gradient, const void *u, void *du, void *workspace) {
-  if (at->up.in == 0) return TRI_OK;
-  tri_run_parameter *b = &run->parameters[call->parameters[TRI_HEAD_FACTOR]];
+tri_status tri_lora_up_gradients(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of,
+                                 const void *gradient, const void *u, void *du, void *workspace) {
+  if (at->b.in == 0) return TRI_OK;
+  tri_run_parameter *b = &run->parameters[call->parameters[TRI_UP_B]];
   const tri_matmul back = du_product(call, at, of);
   tri_matmul of_b = b_gradient(call, at, of);
   of_b.accumulate = b->gradient_written;
