@@ -15,18 +15,19 @@
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
 #include "model/trainable.h"
+#include "model/trainable_match.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the adapter's tensors --------------------------------------------------------------------------------------- */
 
-/* "MODULE.lora_A.weight" of "MODULE.weight"; false if it is the name of no weight. */
-static bool factor_name(const char *weight, char which, char out[TRI_PEFT_NAME_BYTES]) {
+/* Of a matrix; false if it is the name of no weight. */
+static bool factor_name(const tri_parameter *matrix, char which, char out[TRI_PEFT_NAME_BYTES]) {
   static const char ending[] = ".weight";
-  const size_t length = strlen(weight), tail = strlen(ending);
-  if (length < tail || strcmp(weight + length - tail, ending) != 0) return false;
-  snprintf(out, TRI_PEFT_NAME_BYTES, "%.*s.lora_%c.weight", (int)(length - tail), weight, which);
+  const size_t length = strlen(matrix->name), tail = strlen(ending);
+  if (length < tail || strcmp(matrix->name + length - tail, ending) != 0) return false;
+  tri_trainable_factor_name(matrix, which, out, TRI_PEFT_NAME_BYTES);
   return true;
 }
 
@@ -50,7 +51,7 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter
   int64_t own = -1, factors[2] = {-1, -1}, magnitude = -1;
   mark(adapter, tensor->name, used, &own);
   for (int k = 0; k < 2 && tensor->num_dims == 2; k++) {
-    if (factor_name(tensor->name, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
+    if (factor_name(tensor, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
   }
   if (tensor->num_dims == 2 && magnitude_name(tensor->name, name)) mark(adapter, name, used, &magnitude);
   if (magnitude >= 0 && factors[0] < 0) {
@@ -306,13 +307,15 @@ static tri_status subtract_first(const tri_merged *merged, const tri_parameter *
   for (int64_t i = 0; i < rows && status == TRI_OK; i++) {
     for (int64_t k = 0; k < rank; k++) {
       left[i * 2 * rank + k] = out->left[i * rank + k];
-      left[i * 2 * rank + rank + k] = -(double)(tensor->in_out ? first.a[k * rows + i] : first.b[i * rank + k]);
+      left[i * 2 * rank + rank + k] =
+          -(double)(tri_trainable_is_in_out(tensor) ? first.a[k * rows + i] : first.b[i * rank + k]);
     }
   }
   for (int64_t k = 0; k < rank && status == TRI_OK; k++) {
     for (int64_t j = 0; j < columns; j++) {
       right[k * columns + j] = out->right[k * columns + j];
-      right[(rank + k) * columns + j] = (double)(tensor->in_out ? first.b[j * rank + k] : first.a[k * columns + j]);
+      right[(rank + k) * columns + j] =
+          (double)(tri_trainable_is_in_out(tensor) ? first.b[j * rank + k] : first.a[k * columns + j]);
     }
   }
   tri_principal_release(&first);
@@ -330,18 +333,19 @@ static tri_status subtract_first(const tri_merged *merged, const tri_parameter *
 
 static tri_status merged_read_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES];
-  if (!factor_name(tensor->name, 'A', a) || !factor_name(tensor->name, 'B', b)) return TRI_OK;
+  if (!factor_name(tensor, 'A', a) || !factor_name(tensor, 'B', b)) return TRI_OK;
   if (!tri_checkpoint_has(merged->named, a)) return TRI_OK;
-  const int in = tensor->in_out ? 0 : 1;
+  const int in = tri_trainable_is_in_out(tensor) ? 0 : 1;
   const tri_adapter_pair pair = tri_adapter_pair_of(merged->adapter, tensor->name);
   const int64_t rank = pair.rank;
   TRI_TRY(check_rank(merged, a, &pair));
   const int64_t shape_a[2] = {rank, tensor->shape[in]}, shape_b[2] = {tensor->shape[1 - in], rank};
-  double **of_a = tensor->in_out ? &out->left : &out->right, **of_b = tensor->in_out ? &out->right : &out->left;
+  double **of_a = tri_trainable_is_in_out(tensor) ? &out->left : &out->right,
+         **of_b = tri_trainable_is_in_out(tensor) ? &out->right : &out->left;
   out->rank = rank;
   out->scale = pair.scale;
-  TRI_TRY(read_factor(merged, a, shape_a, tensor->in_out, of_a));
-  TRI_TRY(read_factor(merged, b, shape_b, tensor->in_out, of_b));
+  TRI_TRY(read_factor(merged, a, shape_a, tri_trainable_is_in_out(tensor), of_a));
+  TRI_TRY(read_factor(merged, b, shape_b, tri_trainable_is_in_out(tensor), of_b));
   return tri_adapter_is_principal(merged->adapter) ? subtract_first(merged, tensor, &pair, out) : TRI_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
+#include "model/trainable_match.h"
 
 #include <fnmatch.h>
 #include <math.h>
@@ -18,7 +19,6 @@
 #include <string.h>
 
 #define OBJECT "trireme" /* what is ours in the file */
-#define ALL_LINEAR "all-linear"
 
 enum { CONFIG_LIMIT_BYTES = 1 << 24, MOST_RANK = 1 << 16 };
 
@@ -46,39 +46,16 @@ static void add_word(json_t *list, const char *word, int length) {
   json_array_append_new(list, json_stringn(word, (size_t)length));
 }
 
-/* A matrix of a layer that every token meets: what can have factors. */
-static bool is_linear(const tri_parameter *entry) {
-  const bool of_layer = entry->part == TRI_PART_ATTENTION || entry->part == TRI_PART_MLP;
-  return of_layer && entry->num_dims == 2 && !entry->placement.has_holders;
-}
-
-static bool is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, ALL_LINEAR) == 0;
-}
-
-static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
-  const size_t length = (size_t)module_length(entry->name);
-  if (!is_linear(entry)) return false;
-  if (is_for_all(adapter)) return true;
-  for (int64_t i = 0; i < adapter->targets.count; i++) {
-    const char *word = adapter->targets.words[i].text;
-    const size_t own = strlen(word);
-    if (own > length || strncmp(entry->name + length - own, word, own) != 0) continue;
-    if (own == length || entry->name[length - own - 1] == '.') return true;
-  }
-  return false;
-}
-
 /* The ends of modules' names. Where there are experts, whose matrices have the ends of others' names, all of each. */
 static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_table *table, bool experts) {
   json_t *list = json_array();
-  for (int64_t i = 0; i < adapter->targets.count && !experts && !is_for_all(adapter); i++) {
+  for (int64_t i = 0; i < adapter->targets.count && !experts && !tri_trainable_is_for_all(adapter); i++) {
     add_word(list, adapter->targets.words[i].text, (int)strlen(adapter->targets.words[i].text));
   }
   if (json_array_size(list) > 0) return list;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (!is_target(adapter, entry)) continue;
+    if (!tri_trainable_is_target(adapter, entry)) continue;
     const char *end = entry->name + module_length(entry->name), *word = end;
     while (word > entry->name && (experts || word[-1] != '.')) word--;
     add_word(list, word, (int)(end - word));
@@ -111,7 +88,7 @@ static json_t *saved_json(const tri_adapter *adapter, const tri_parameter_table 
       const char *word = json_string_value(json_array_get(list, at));
       const size_t length = (size_t)module_length(entry->name);
       const bool same = strlen(word) == length && strncmp(word, entry->name, length) == 0;
-      if (same && is_target(adapter, entry)) json_array_remove(list, at);
+      if (same && tri_trainable_is_target(adapter, entry)) json_array_remove(list, at);
     }
   }
   if (json_array_size(list) > 0) return list;

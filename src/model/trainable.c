@@ -137,6 +137,12 @@ static void split_like(const tri_parameter *matrix, int from, int dim, tri_param
   factor->split.dim = dim;
 }
 
+/* Of a layer's matrix B begins with zeros, of a table of tokens A, whatever `init` says; so in PEFT, too. */
+static void begin_of_table(int which, tri_parameter *factor) {
+  factor->init = which == 0 ? TRI_INIT_ZERO : TRI_INIT_NORMAL;
+  factor->std = 1;
+}
+
 /* Kaiming's with a = sqrt(5), or the deviation 1 / rank. What is the base's is made when that is read. */
 static void begin_a(tri_adapter_init init, tri_parameter *factor) {
   switch (init) {
@@ -153,7 +159,7 @@ static void begin_a(tri_adapter_init init, tri_parameter *factor) {
 }
 
 static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
-  const int in = matrix->in_out ? 0 : 1, out = 1 - in;
+  const int in = tri_trainable_is_in_out(matrix) ? 0 : 1, out = 1 - in;
   const tri_adapter_pair pair = tri_adapter_pair_of(adapter, matrix->name);
   tri_parameter factor = *matrix;
   factor.shape[0] = which == 0 ? pair.rank : matrix->shape[out];
@@ -161,13 +167,14 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   factor.scale = pair.scale;
   factor.init = TRI_INIT_ZERO;
   if (which == 0) begin_a(adapter->init, &factor);
+  if (matrix->part == TRI_PART_EMBEDDING) begin_of_table(which, &factor);
   factor.in_out = factor.frozen = factor.joined = false;
   factor.stored = TRI_STORED_WIDE;
   factor.factor = true;
   if (which == 0) factor.within = (tri_rows_within){.rows = 0};
   split_like(matrix, which == 0 ? in : out, 1 - which, &factor);
-  snprintf(factor.name, sizeof factor.name, "%.*s.lora_%c.weight", tri_trainable_module_length(matrix->name),
-           matrix->name, "AB"[which]);
+  factor.tied_to = -1;
+  tri_trainable_factor_name(matrix, "AB"[which], factor.name, sizeof factor.name);
   return factor;
 }
 

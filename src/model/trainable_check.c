@@ -35,9 +35,10 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     tri_trainable_name_on_disk(entry, name);
-    if (tri_trainable_is_module(target, name) && tri_trainable_is_linear(entry)) return TRI_OK;
+    if (tri_trainable_is_module(target, name) && tri_trainable_takes_factors(entry)) return TRI_OK;
     if (tri_trainable_is_module(target, name)) other = entry;
-    if (!tri_trainable_is_linear(entry) || entry->factor || entry->layer > 0 || length > sizeof some - 100) continue;
+    const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* as in the first layer */
+    if (!tri_trainable_takes_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
     const char *last = name + module;
     while (last > name && last[-1] != '.') last--;
@@ -46,11 +47,24 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   }
   if (other != NULL) {
     return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets`: %.96s is not a matrix that all tokens of a layer go through; choose from %s",
-                    target, some);
+                    "`adapter.targets`: %.96s is not a matrix that all tokens go through; choose from %s", target,
+                    some);
   }
   return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
                   some);
+}
+
+/* What PiSSA takes from a matrix is found for those of layers alone. */
+static tri_status check_principal(const tri_adapter *adapter, const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries && tri_adapter_is_principal(adapter); i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || entry->factors[0] < 0 || tri_trainable_is_linear(entry)) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`adapter.init`: pissa is for matrices of layers, and `adapter.targets` names %.80s too; leave "
+                    "that out, or use kaiming or gaussian",
+                    entry->name);
+  }
+  return TRI_OK;
 }
 
 static tri_status check_targets(const tri_model *model, const tri_parameter_table *table) {
@@ -138,6 +152,7 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   if (!tri_trainable_has_adapter(tuning)) return check_something_trained(table);
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
+  TRI_TRY(check_principal(&tuning->adapter, table));
   TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
   TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
   return check_ranks(model, table);

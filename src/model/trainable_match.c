@@ -3,6 +3,7 @@
 #include "base/python_pattern.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool matches(const tri_trainable_words *patterns, const char *name) {
@@ -37,6 +38,18 @@ bool tri_trainable_is_linear(const tri_parameter *entry) {
   return tri_trainable_can_quantise(entry) && !entry->placement.has_holders;
 }
 
+bool tri_trainable_takes_factors(const tri_parameter *entry) {
+  switch (entry->part) {
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP: return tri_trainable_is_linear(entry);
+    case TRI_PART_HEAD: return entry->num_dims == 2;
+    case TRI_PART_EMBEDDING: return entry->split.dim >= 0; /* not the positions */
+    case TRI_PART_NORM:
+    case TRI_PART_ROUTER: break;
+  }
+  return false;
+}
+
 bool tri_trainable_is_quantised(const tri_trainable *tuning) {
   switch (tuning->adapter.quantise) {
     case TRI_QUANTISE_NONE: return false;
@@ -51,6 +64,26 @@ int tri_trainable_module_length(const char *name) {
   return end == NULL ? (int)strlen(name) : (int)(end - name);
 }
 
+static bool is_table(const tri_parameter *matrix) {
+  switch (matrix->part) {
+    case TRI_PART_EMBEDDING: return true;
+    case TRI_PART_ATTENTION:
+    case TRI_PART_MLP:
+    case TRI_PART_NORM:
+    case TRI_PART_HEAD:
+    case TRI_PART_ROUTER: break;
+  }
+  return false;
+}
+
+bool tri_trainable_is_in_out(const tri_parameter *matrix) { return matrix->in_out || is_table(matrix); }
+
+void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *out, size_t out_bytes) {
+  const int length = tri_trainable_module_length(matrix->name);
+  if (is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_embedding_%c", length, matrix->name, which);
+  if (!is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_%c.weight", length, matrix->name, which);
+}
+
 /* Whether a target is the end of a module's name, from a dot on. */
 bool tri_trainable_is_module(const char *target, const char *name) {
   const size_t length = (size_t)tri_trainable_module_length(name), own = strlen(target);
@@ -63,8 +96,8 @@ bool tri_trainable_is_for_all(const tri_adapter *adapter) {
 }
 
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
-  if (!tri_trainable_is_linear(entry)) return false;
-  if (tri_trainable_is_for_all(adapter)) return true;
+  if (tri_trainable_is_for_all(adapter)) return tri_trainable_is_linear(entry);
+  if (!tri_trainable_takes_factors(entry)) return false;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;
   }

@@ -11,10 +11,20 @@ void tri_trainable_name_on_disk(const tri_parameter *entry, char out[TRI_PARAMET
 /* Whether it is a matrix of a layer through which every token goes: not one of experts. */
 bool tri_trainable_is_linear(const tri_parameter *entry);
 
+/* Whether an adapter may have factors beside it: such a matrix, the output projection, or the table
+ * of tokens. */
+bool tri_trainable_takes_factors(const tri_parameter *entry);
+
 /* The length of the module's name in a tensor's name: of "mlp.up_proj" in "mlp.up_proj.weight". */
 int tri_trainable_module_length(const char *name);
 /* Whether a target is the last part or parts of the name of a tensor's module. */
 bool tri_trainable_is_module(const char *target, const char *name);
+
+/* Whether the inputs of a product with it are its rows: ids are those of a table of tokens. */
+bool tri_trainable_is_in_out(const tri_parameter *matrix);
+/* The name of a matrix's factor A or B (`which`), "mlp.up_proj.lora_A.weight" of "mlp.up_proj.weight"; of a table of
+ * tokens, as PEFT has it, "embed_tokens.lora_embedding_A". */
+void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *out, size_t out_bytes);
 
 /* Whether the adapter's targets are all linear matrices; whether an entry is one of its targets. */
 bool tri_trainable_is_for_all(const tri_adapter *adapter);

@@ -19,10 +19,12 @@
  *
  * Under tensor parallelism a rank holds a slice of the vocabulary and makes the logits of that slice alone. Three
  * numbers a row pass between the ranks: the maximum, the sum of exponentials and the label's logit; logits are
- * never gathered. The gradient of h is then one part of a sum, which the operation in front of this one makes. */
+ * never gathered. The gradient of h is then one part of a sum, which the operation in front of this one makes.
+ *
+ * LoRA factors add to the logits of a chunk (lora_up.h); the gradient of their u is kept as that of h is. */
 #include "base/count.h"
 #include "device/kernels.h"
-#include "ops/weight.h"
+#include "ops/lora_up.h"
 
 /* Logits of a chunk: large enough for products at full speed, small beside the rest of a step. */
 static const int64_t chunk_target_bytes = 128ll << 20;
@@ -32,6 +34,7 @@ typedef struct cross_entropy {
   tri_weight weight; /* stored [V, C]: this rank's slice of the vocabulary, */
   int64_t first_id;  /* from this token on, */
   int64_t slices;    /* number of slices */
+  tri_lora_up factors;
   tri_logit_form form;
   bool of_completions; /* else there is no objective beside the cross entropy */
   tri_completions completions;
@@ -80,6 +83,22 @@ static chunk_products products_of(const tri_op_call *call, int64_t rows) {
   p.hidden.lda = gradient_ld;
   p.weight.lda = gradient_ld;
   return p;
+}
+
+/* A chunk's logits and their gradients, as products with factors see them. */
+static tri_up_rows rows_of(const chunk_products *p) {
+  return (tri_up_rows){p->logits.m, p->logits.ldc, p->hidden.lda, true};
+}
+
+/* The rows of an input or output, `width` numbers each, from the chunk's first on. */
+static char *from_row(const tri_op_call *call, void *rows, int64_t width, int64_t first) {
+  return (char *)rows + (size_t)(first * width) * tri_dtype_bytes(call->type);
+}
+
+/* Of factors' u, or of its gradient. NULL: there are none. */
+static char *u_from(const tri_op_call *call, void *const *slots, int32_t slot, int64_t first) {
+  const cross_entropy *at = call->attributes;
+  return slot < 0 ? NULL : from_row(call, slots[slot], at->factors.b.in, first);
 }
 
 /* The call's workspace, in order: of a chunk's rows, or with an objective of completions of all. */
@@ -139,12 +158,15 @@ static tri_status op_cross_entropy_shape(const tri_op_call *call, const tri_shap
                                          tri_shape outputs[TRI_OP_OUTPUTS]) {
   outputs[0] = inputs[0];
   if (!call->training) outputs[0] = (tri_shape){inputs[0].rows, 1, tri_dtype_wide(inputs[0].type)};
+  outputs[TRI_UP_U] = inputs[TRI_UP_U];
   return TRI_OK;
 }
 
 static tri_status chunk_needs(const tri_op_call *call, const tri_device_description *device, int64_t rows,
                               tri_op_memory *out) {
+  const cross_entropy *at = call->attributes;
   chunk_products p = products_of(call, rows);
+  TRI_TRY(tri_lora_up_memory(call, device, &at->factors, rows_of(&p), out));
   TRI_TRY(tri_weight_memory(call, device, &p.logits, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
   TRI_TRY(tri_weight_memory(call, device, &p.hidden, TRI_DIRECTION_BACKWARD, out));
@@ -188,12 +210,16 @@ static tri_status join_slices(tri_run *run, const tri_op_call *call, int64_t row
   return tri_run_all_reduce(run, TRI_DOMAIN_TENSOR, wide, rows, m->label_logit);
 }
 
-/* The logits of this rank's slice for rows of h. */
-static tri_status make_logits(tri_run *run, const tri_op_call *call, const tri_matmul *product, const void *hidden,
+/* The logits of this rank's slice for rows of h from `first` on. */
+static tri_status make_logits(tri_run *run, const tri_op_call *call, const chunk_products *p, int64_t first,
                               const chunk_memory *m) {
   const cross_entropy *at = call->attributes;
+  const tri_matmul *product = &p->logits;
   const void *bias = has_bias(call) ? run->parameters[call->parameters[1]].value : NULL;
+  const void *hidden = from_row(call, run->slots[call->inputs[0]], at->weight.in, first);
   TRI_TRY(tri_weight_multiply(run, call, product, TRI_DIRECTION_FORWARD, hidden, bias, m->logits, m->scratch));
+  TRI_TRY(tri_lora_up_add(run, call, &at->factors, rows_of(p), u_from(call, run->slots, call->inputs[TRI_UP_U], first),
+                          m->logits, m->scratch));
   if (!has_form(call)) return TRI_OK;
   TRI_KERNEL_CALL(run->queue, softmax_logits, call->type, product->m, at->weight.out, product->ldc, at->form,
                   m->logits);
@@ -224,15 +250,17 @@ static tri_status run_gradients(tri_run *run, const tri_op_call *call, int64_t f
                                 const chunk_memory *m, const double *factors) {
   const cross_entropy *at = call->attributes;
   const int64_t rows = p->logits.m;
-  const size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
-  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
+  const char *hidden = from_row(call, run->slots[call->inputs[0]], at->weight.in, first);
   TRI_KERNEL_CALL(run->queue, softmax_gradient, call->type, rows, at->weight.out, p->logits.ldc, at->form, m->logits,
                   run->labels + first, run->weights + first, factors, at->first_id, run->values, m->maximum, m->sum,
                   p->hidden.lda, m->logits);
   TRI_TRY(add_bias_gradient(run, call, rows, p->weight.lda, m->logits));
-  char *gradient_hidden = (char *)run->slots[call->outputs[0]] + (size_t)first * row_bytes;
+  char *gradient_hidden = from_row(call, run->slots[call->outputs[0]], at->weight.in, first);
   TRI_TRY(
       tri_weight_multiply(run, call, &p->hidden, TRI_DIRECTION_BACKWARD, m->logits, NULL, gradient_hidden, m->scratch));
+  TRI_TRY(tri_lora_up_gradients(run, call, &at->factors, rows_of(p), m->logits,
+                                u_from(call, run->slots, call->inputs[TRI_UP_U], first),
+                                u_from(call, run->slots, call->outputs[TRI_UP_U], first), m->scratch));
   return tri_weight_accumulate(run, call, &at->weight, &p->weight, hidden, m->logits, m->scratch);
 }
 
@@ -243,12 +271,10 @@ static tri_status run_chunk(tri_run *run, const tri_op_call *call, int64_t first
   chunk_products p = products_of(call, rows);
   chunk_memory m;
   lay_out(call, run->workspace, &m);
-  size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
-  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const int32_t *labels = run->labels + first;
   const float *weights = run->weights + first;
   void *losses = losses_of(run, call, first, &m);
-  TRI_TRY(make_logits(run, call, &p.logits, hidden, &m));
+  TRI_TRY(make_logits(run, call, &p, first, &m));
   TRI_KERNEL_CALL(queue, softmax_statistics, call->type, rows, at->weight.out, p.logits.ldc, m.logits, labels,
                   at->first_id, m.maximum, m.sum, m.label_logit);
   TRI_TRY(join_slices(run, call, rows, &m));
@@ -271,12 +297,9 @@ static chunk_memory memory_of_chunk(const tri_run *run, const tri_op_call *call,
 }
 
 static tri_status make_chunk_logits(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
-  const cross_entropy *at = call->attributes;
-  const size_t row_bytes = (size_t)at->weight.in * tri_dtype_bytes(call->type);
-  const char *hidden = (const char *)run->slots[call->inputs[0]] + (size_t)first * row_bytes;
   const chunk_products p = products_of(call, rows);
   const chunk_memory m = memory_of_chunk(run, call, first);
-  return make_logits(run, call, &p.logits, hidden, &m);
+  return make_logits(run, call, &p, first, &m);
 }
 
 static tri_status find_statistics(tri_run *run, const tri_op_call *call, int64_t first, int64_t rows) {
@@ -354,11 +377,14 @@ static tri_status op_cross_entropy_forward(tri_run *run, const tri_op_call *call
   return TRI_OK;
 }
 
-/* The forward has left the gradient of h in its output. */
+/* The forward has left the gradients of h and of factors' u in its outputs. */
 static tri_status op_cross_entropy_backward_input(tri_run *run, const tri_op_call *call) {
   const cross_entropy *at = call->attributes;
   TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->weight.in, call->type,
                   run->slots[call->outputs[0]], call->type, run->gradients[call->inputs[0]]);
+  if (at->factors.b.in == 0) return TRI_OK;
+  TRI_KERNEL_CALL(run->queue, convert, tri_run_rows(run, call) * at->factors.b.in, call->type,
+                  run->slots[call->outputs[TRI_UP_U]], call->type, run->gradients[call->inputs[TRI_UP_U]]);
   return TRI_OK;
 }
 
@@ -391,15 +417,16 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
   double element = (double)tri_dtype_bytes(call->type), products = !call->training             ? 1.0
                                                                    : tri_op_is_frozen(call, 0) ? 2.0
                                                                                                : 3.0;
+  const double ranks = (double)at->factors.b.in, thin = call->training ? 3.0 : 1.0; /* products with B */
   products += products_again(call);
   *out = (tri_cost){0};
   if (pass == TRI_PASS_BACKWARD_WEIGHT) return;
   if (pass == TRI_PASS_BACKWARD_INPUT) {
-    out->bytes = 2.0 * rows * width * element;
+    out->bytes = 2.0 * rows * (width + ranks) * element;
     return;
   }
   *out = (tri_cost){
-      .flops = products * 2.0 * rows * width * vocabulary,
+      .flops = 2.0 * rows * vocabulary * (products * width + (thin + products_again(call)) * ranks),
       .rows = rows,
       .inner = width,
       .columns = vocabulary,
@@ -409,7 +436,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
       .form = TRI_PRODUCT_TRANSPOSED,
       .unpacked = call->weights_gathered,
       .vector_flops = rows * vocabulary * (16.0 + (at->form.soft_cap > 0 ? 20.0 : 0.0)),
-      .copied = rows * vocabulary * copied_bytes(call),
+      .copied = rows * vocabulary * (copied_bytes(call) + (ranks > 0 ? (thin + 1) * element : 0)),
       .exchanges =
           {{.collective = TRI_COLLECTIVE_ALL_REDUCE,
             .domain = TRI_DOMAIN_TENSOR,
@@ -421,7 +448,7 @@ static void op_cross_entropy_cost(const tri_op_call *call, tri_pass pass, tri_co
 
 static const tri_op op_cross_entropy = {
     .name = "cross_entropy",
-    .keeps_outputs = 1u << 0,
+    .keeps_outputs = 1u << 0 | 1u << TRI_UP_U,
     .makes_loss = true,
     .shape = op_cross_entropy_shape,
     .memory = op_cross_entropy_memory,
@@ -445,11 +472,14 @@ tri_status tri_op_cross_entropy(tri_op_list *list, int64_t width, int64_t vocab_
         .preference = *preference, .sequences = list->batch, .tokens = list->tokens, .pairs = list->tokens};
   }
   tri_op_share_of(list, vocab_size, &attributes.first_id, &attributes.weight.out);
+  tri_op_call call = tri_op_call_of(&op_cross_entropy, NULL);
+  TRI_TRY(tri_lora_up_of_head(list, width, attributes.weight.out, weight, hidden, &call, &attributes.factors));
   TRI_TRY(tri_op_list_keep(list, &attributes, sizeof attributes, &at));
-  tri_op_call call = tri_op_call_of(&op_cross_entropy, at);
+  call.attributes = at;
   call.inputs[0] = hidden;
   call.parameters[0] = weight;
   call.parameters[1] = logits.bias;
   int32_t outputs[TRI_OP_OUTPUTS];
-  return tri_op_list_append(list, &call, list->training || list->scores ? 1 : 0, outputs);
+  const int kept = call.inputs[TRI_UP_U] < 0 ? 1 : 2; /* gradients */
+  return tri_op_list_append(list, &call, list->training ? kept : list->scores, outputs);
 }

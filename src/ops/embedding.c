@@ -5,6 +5,7 @@
  * one rank adds the positions, whose gradient is the same on all. Their table may have rows in front of that of
  * position 0, which is not read. */
 #include "device/kernels.h"
+#include "ops/lora.h"
 #include "ops/ops.h"
 #include "ops/run.h"
 
@@ -105,5 +106,6 @@ tri_status tri_op_embedding(tri_op_list *list, int64_t width, int64_t vocab_size
   call.parameters[1] = position;
   int32_t outputs[TRI_OP_OUTPUTS];
   TRI_TRY(tri_op_list_append(list, &call, 1, outputs));
-  return tri_op_leave_tensor(list, outputs[0], out);
+  TRI_TRY(tri_op_lora_embedding(list, width, vocab_size, token, outputs[0], out));
+  return tri_op_leave_tensor(list, *out, out);
 }

@@ -30,4 +30,9 @@ tri_status tri_op_factor_dropout(tri_op_list *list, int64_t in, int32_t weight, 
 tri_status tri_op_lora(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 tri_status tri_op_lora_dropped(tri_op_list *list, int64_t in, int32_t weight, int32_t x, int32_t y, int32_t *out);
 
+/* The same of a table of tokens, for the rows x of it that the run's ids name. vocab_size is that of the whole model.
+ */
+tri_status tri_op_lora_embedding(tri_op_list *list, int64_t width, int64_t vocab_size, int32_t token, int32_t x,
+                                 int32_t *out);
+
 #endif

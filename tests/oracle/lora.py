@@ -14,12 +14,25 @@ import optimizers
 import torch
 from safetensors.numpy import load_file, save_file
 
-PREFIX, ENDS = "base_model.model.", (".lora_A.weight", ".lora_B.weight")
+PREFIX, ENDS, EMBEDDING_ENDS = "base_model.model.", (".lora_A.weight", ".lora_B.weight"), (".lora_embedding_A", ".lora_embedding_B")
 
 
 def is_conv(name):
     """Modules of GPT-2 have their weights the other way round, [in, out]."""
     return name.startswith("transformer.h.")
+
+
+def is_embedding(module):
+    return module.split(".")[-1] in ("wte", "embed_tokens", "embed_in")
+
+
+def ends_of(module):
+    return EMBEDDING_ENDS if is_embedding(module) else ENDS
+
+
+def is_transposed(module):
+    """Where the weight is [in, out]: an embedding is a product with rows that are 0 but for a 1."""
+    return is_conv(module) or is_embedding(module)
 
 
 def is_linear(name, shape):
@@ -31,13 +44,14 @@ def is_linear(name, shape):
 def modules_of(shapes, targets):
     """Names of the modules that are adapted, of {name of a weight: its shape}."""
     linear = [name[: -len(".weight")] for name, shape in shapes.items() if is_linear(name, shape)]
-    return linear if targets == "all-linear" else [name for name in linear if name.split(".")[-1] in targets]
+    others = [name[: -len(".weight")] for name, shape in shapes.items() if len(shape) == 2 and name[: -len(".weight")].split(".")[-1] != "wpe"]
+    return linear if targets == "all-linear" else [name for name in others if any(f".{name}".endswith(f".{target}") for target in targets)]
 
 
 def sides_of(module, weights):
     """Out and in."""
     shape = tuple(weights[module + ".weight"].shape)
-    return shape[::-1] if is_conv(module) else shape
+    return shape[::-1] if is_transposed(module) else shape
 
 
 def pattern_of(patterns, module, otherwise):
@@ -53,8 +67,9 @@ def factor_shapes(weights, adapter):
     found = {}
     for module in modules_of({name: w.shape for name, w in weights.items()}, adapter["targets"]):
         out, inside = sides_of(module, weights)
-        found[PREFIX + module + ENDS[0]] = (rank_of(adapter, module), inside)
-        found[PREFIX + module + ENDS[1]] = (out, rank_of(adapter, module))
+        a, b = ends_of(module)
+        found[PREFIX + module + a] = (rank_of(adapter, module), inside)
+        found[PREFIX + module + b] = (out, rank_of(adapter, module))
     return found
 
 
@@ -79,10 +94,10 @@ def merged(weights, factors, scale):
     """All weights, those of adapted modules with their adapters in them."""
     out = dict(weights)
     for name, a in factors.items():
-        if name.endswith(ENDS[0]):
-            module = name[len(PREFIX) : -len(ENDS[0])]
-            change = (scale(module) if callable(scale) else scale) * (factors[PREFIX + module + ENDS[1]] @ a)
-            out[module + ".weight"] = weights[module + ".weight"] + (change.T if is_conv(module) else change)
+        if name.endswith((ENDS[0], EMBEDDING_ENDS[0])):
+            module = name[len(PREFIX) :].split(".lora_")[0]
+            change = (scale(module) if callable(scale) else scale) * (factors[PREFIX + module + ends_of(module)[1]] @ a)
+            out[module + ".weight"] = weights[module + ".weight"] + (change.T if is_transposed(module) else change)
     return out
 
 
@@ -132,7 +147,7 @@ def write_peft(folder, model, adapter, factors, **changes):
 def read_peft(folder):
     """Factors, other tensors (by the names of the weights that they replace), and the configuration."""
     tensors = {name: values.astype(numpy.float64) for name, values in load_file(folder / "adapter_model.safetensors").items()}
-    factors = {name: values for name, values in tensors.items() if name.endswith(ENDS)}
+    factors = {name: values for name, values in tensors.items() if name.endswith(ENDS + EMBEDDING_ENDS)}
     others = {name.removeprefix(PREFIX): values for name, values in tensors.items() if name not in factors}
     return factors, others, json.loads((folder / "adapter_config.json").read_text())
 

@@ -1,0 +1,85 @@
+#include "ops/lora_up.h"
+
+#include "device/kernels.h"
+
+tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabulary, int32_t weight, int32_t hidden,
+                               tri_op_call *call, tri_lora_up *out) {
+  *out = (tri_lora_up){.b = {0, vocabulary, TRI_WEIGHT_OUT_IN}};
+  if (list->parameters == NULL || list->parameters[weight].factors[0] < 0) return TRI_OK;
+  const int32_t a = list->parameters[weight].factors[0], b = list->parameters[weight].factors[1];
+  const tri_op_parameter *down = &list->parameters[a];
+  int32_t u = hidden;
+  TRI_TRY(tri_op_dropout(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, u, &u));
+  TRI_TRY(tri_op_linear(list, width, down->out, TRI_WEIGHT_OUT_IN, u, a, -1, &u));
+  TRI_TRY(tri_op_scale(list, down->scale, u, &u));
+  out->b.in = down->out;
+  call->inputs[TRI_UP_U] = u;
+  call->parameters[TRI_UP_B] = b;
+  return TRI_OK;
+}
+
+/* ---- products, with a B that is read where it lies --------------------------------------------------------------- */
+
+static tri_matmul add_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_FORWARD, of.rows);
+  product.b_type = tri_dtype_wide(call->type);
+  product.c_type = of.wide ? product.b_type : call->type;
+  product.ldc = of.ld;
+  product.accumulate = true;
+  return product;
+}
+
+static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_product(call, &at->b, TRI_DIRECTION_BACKWARD, of.rows);
+  product.b_type = tri_dtype_wide(call->type);
+  product.lda = of.gradient_ld;
+  return product;
+}
+
+static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
+  tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
+  product.lda = of.gradient_ld;
+  return product;
+}
+
+static tri_status want(const tri_device_description *device, const tri_matmul *product, tri_op_memory *out) {
+  size_t bytes = 0;
+  TRI_TRY(device->matmul_workspace(device, product, &bytes));
+  if (bytes > out->workspace_bytes) out->workspace_bytes = bytes;
+  return TRI_OK;
+}
+
+tri_status tri_lora_up_memory(const tri_op_call *call, const tri_device_description *device, const tri_lora_up *at,
+                              tri_up_rows of, tri_op_memory *out) {
+  if (at->b.in == 0) return TRI_OK;
+  const tri_matmul add = add_product(call, at, of), back = du_product(call, at, of);
+  tri_matmul gradient = b_gradient(call, at, of);
+  TRI_TRY(want(device, &add, out));
+  if (!call->training) return TRI_OK;
+  TRI_TRY(want(device, &back, out));
+  TRI_TRY(want(device, &gradient, out));
+  gradient.accumulate = true;
+  return want(device, &gradient, out);
+}
+
+tri_status tri_lora_up_add(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of, const void *u,
+                           void *y, void *workspace) {
+  if (at->b.in == 0 || run->without_factors) return TRI_OK;
+  const tri_matmul product = add_product(call, at, of);
+  TRI_KERNEL_CALL(run->queue, matmul, &product, u, run->parameters[call->parameters[TRI_UP_B]].value, NULL, y,
+                  workspace);
+  return TRI_OK;
+}
+
+tri_status tri_lora_up_gradients(tri_run *run, const tri_op_call *call, const tri_lora_up *at, tri_up_rows of,
+                                 const void *gradient, const void *u, void *du, void *workspace) {
+  if (at->b.in == 0) return TRI_OK;
+  tri_run_parameter *b = &run->parameters[call->parameters[TRI_UP_B]];
+  const tri_matmul back = du_product(call, at, of);
+  tri_matmul of_b = b_gradient(call, at, of);
+  of_b.accumulate = b->gradient_written;
+  TRI_KERNEL_CALL(run->queue, matmul, &back, gradient, b->value, NULL, du, workspace);
+  TRI_KERNEL_CALL(run->queue, matmul, &of_b, gradient, u, NULL, b->gradient, workspace);
+  b->gradient_written = true;
+  return TRI_OK;
+}
