@@ -2,6 +2,7 @@
 
 #include "base/python_pattern.h"
 #include "model/model.h"
+#include "model/trainable_experts.h"
 #include "model/trainable_match.h"
 
 #include <stdio.h>
@@ -32,11 +33,15 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   const tri_parameter *other = NULL;
   char name[TRI_PARAMETER_NAME_BYTES], some[400] = "";
   size_t length = 0;
+  bool experts = false;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     tri_trainable_name_on_disk(entry, name);
     if (tri_trainable_is_module(target, name) && tri_trainable_is_linear(entry)) return TRI_OK;
     if (tri_trainable_is_module(target, name)) other = entry;
+    tri_trainable_target_name(entry, name);
+    if (tri_trainable_is_of_experts(entry) && tri_trainable_names_experts(target, name)) return TRI_OK;
+    experts = experts || tri_trainable_is_of_experts(entry);
     if (!tri_trainable_is_linear(entry) || entry->factor || entry->layer > 0 || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
     const char *last = name + module;
@@ -44,10 +49,13 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
     length += (size_t)snprintf(some + length, sizeof some - length, "%s%.*s", length == 0 ? "" : ", ",
                                (int)(name + module - last), last);
   }
+  if (experts && length < sizeof some - 100) {
+    snprintf(some + length, sizeof some - length, "%smlp.experts.gate_up_proj (experts' gate and up), "
+             "mlp.experts.down_proj", length == 0 ? "" : ", ");
+  }
   if (other != NULL) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets`: %.96s is not a matrix that all tokens of a layer go through; choose from %s",
-                    target, some);
+    return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a matrix of a layer that has factors; choose "
+                    "from %s", target, some);
   }
   return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
                   some);
@@ -71,7 +79,9 @@ static bool names_target(const tri_parameter_table *table, const char *pattern) 
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->factor || entry->factors[0] < 0) continue;
-    snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(entry->name), entry->name);
+    char name[TRI_PARAMETER_NAME_BYTES];
+    tri_trainable_target_name(entry, name);
+    snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(name), name);
     if (tri_python_pattern_ends(pattern, module)) return true;
   }
   return false;
@@ -108,7 +118,9 @@ static tri_status check_ranks(const tri_model *model, const tri_parameter_table 
     const tri_parameter *entry = &table->entries[i];
     if (entry->factor || entry->factors[0] < 0) continue;
     const tri_parameter whole = tri_parameter_on_disk(entry);
-    const tri_adapter_pair pair = tri_adapter_pair_of(adapter, entry->name);
+    char name[TRI_PARAMETER_NAME_BYTES];
+    tri_trainable_target_name(entry, name);
+    const tri_adapter_pair pair = tri_adapter_pair_of(adapter, name);
     const int64_t side = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
     if (pair.rank_from >= 0 && pair.rank > side) {
       return tri_fail(TRI_BAD_CONFIG,
@@ -140,6 +152,7 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
   TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
+  TRI_TRY(tri_trainable_check_experts(&tuning->adapter, table));
   return check_ranks(model, table);
 }
 

@@ -1,6 +1,7 @@
 #include "model/trainable_match.h"
 
 #include "base/python_pattern.h"
+#include "model/trainable_experts.h"
 
 #include <fnmatch.h>
 #include <string.h>
@@ -63,7 +64,7 @@ bool tri_trainable_is_for_all(const tri_adapter *adapter) {
 }
 
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
-  if (!tri_trainable_is_linear(entry)) return false;
+  if (!tri_trainable_is_linear(entry)) return tri_trainable_is_expert_target(adapter, entry);
   if (tri_trainable_is_for_all(adapter)) return true;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;
