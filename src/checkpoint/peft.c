@@ -7,6 +7,7 @@
 #include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
@@ -53,7 +54,10 @@ static bool is_linear(const tri_parameter *entry) {
 }
 
 static bool is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, ALL_LINEAR) == 0;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    if (strcmp(adapter->targets.words[i].text, ALL_LINEAR) == 0) return true;
+  }
+  return adapter->targets.count == 0;
 }
 
 static bool is_target(const tri_adapter *adapter, const tri_parameter *entry) {
@@ -180,7 +184,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
   const double alpha = adapter->alpha;
   return json_pack(
       "{s:o, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:o, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
-      "s:I, s:o, s:s?, s:o, s:s, s:o, s:b, s:b}",
+      "s:I, s:o, s:s?, s:o, s:o*, s:s, s:o, s:b, s:b}",
       "alpha_pattern", patterns_json(&adapter->alpha_pattern, true), "auto_mapping", "base_model_name_or_path",
       base_json(peft), "bias", "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules",
       "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights",
@@ -188,7 +192,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
       "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
       (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
-      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
+      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "target_parameters", tri_peft_target_parameters(adapter), "task_type",
       "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
@@ -240,6 +244,7 @@ static bool is_known(const char *key) {
                                       "revision",
                                       "runtime_config",
                                       "target_modules",
+                                      "target_parameters",
                                       "task_type",
                                       "use_rslora",
                                       OBJECT};
@@ -270,7 +275,6 @@ static const char *meaning_of(const char *key) {
       {"megatron_config", "factors beside Megatron-LM's parallel layers"},
       {"monteclora_config", "MonteCLoRA's sampled factors"},
       {"peft_type", "another kind of adapter than LORA"},
-      {"target_parameters", "factors of parameters, of experts for example, instead of modules"},
       {"task_type", "another task than CAUSAL_LM"},
       {"trainable_token_indices", "trained rows of the embedding"},
       {"use_bdlora", "block-diagonal factors"},

@@ -85,7 +85,7 @@ static const answer_row keys[] = {
     {"exclude_modules layers_to_transform layers_pattern",
      "modules are chosen by adapter.targets, by the ends of their names: [layers.0.self_attn.q_proj]"},
     {"lora_bias", "factors have no biases; biases of the model are trained by adapter.train: [\"*.bias\"]"},
-    {"target_parameters", "experts get no factors; adapter.targets are matrices that each token meets: all-linear"},
+    {"target_parameters", "factors of experts are among adapter.targets: [mlp.experts.gate_up_proj, mlp.experts.down_proj]"},
     {"trainable_token_indices", "rows of an embedding are trained with all of it: adapter.train: [\"*embed_tokens*\"]"},
     {"layer_replication", "layers cannot be repeated; model.num_layers is that of the base"},
     {"loftq_config use_qalora",

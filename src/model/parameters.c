@@ -207,6 +207,8 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   snprintf(number, sizeof number, "%ld", (long)(i / kinds));
   put_number(tensor.name, number);
   tensor.stack = tensor.kinds = tensor.num_members = 1;
+  tensor.stacked.members = at_least_1(parameter->stack);
+  tensor.stacked.kinds = kinds;
   tensor.stacked.number = i;
   tensor.stacked.name = parameter->name;
   tensor.first_member = 0;

@@ -61,15 +61,25 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                   some);
 }
 
+static bool names_experts(const tri_parameter_table *table, const char *target) {
+  char name[TRI_PARAMETER_NAME_BYTES];
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || !tri_trainable_is_of_experts(entry)) continue;
+    tri_trainable_target_name(entry, name);
+    if (tri_trainable_names_experts(target, name)) return true;
+  }
+  return false;
+}
+
 static tri_status check_targets(const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &model->tuning.adapter;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     const char *target = adapter->targets.words[i].text;
-    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) != 0) {
-      TRI_TRY(check_target(table, target));
-    } else if (adapter->targets.count > 1) {
-      return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all, so leave the others out");
-    }
+    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) == 0) continue;
+    TRI_TRY(check_target(table, target));
+    if (!tri_trainable_is_for_all(adapter) || names_experts(table, target)) continue;
+    return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all but experts, so leave the others out");
   }
   return TRI_OK;
 }
@@ -90,9 +100,11 @@ static bool names_target(const tri_parameter_table *table, const char *pattern) 
 static tri_status check_adapter_patterns(const tri_parameter_table *table, const char *key,
                                          const tri_adapter_patterns *patterns) {
   const tri_parameter *first = NULL;
+  char name[TRI_PARAMETER_NAME_BYTES] = "";
   for (int64_t i = 0; i < table->num_entries && first == NULL; i++) {
     if (table->entries[i].factors[0] >= 0) first = &table->entries[i];
   }
+  if (first != NULL) tri_trainable_target_name(first, name);
   for (int64_t i = 0; i < patterns->count && first != NULL; i++) {
     const char *pattern = patterns->entries[i].pattern;
     if (!tri_python_pattern_is_known(pattern)) {
@@ -104,7 +116,7 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
     if (names_target(table, pattern)) continue;
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s`: %.96s matches no target; a pattern is for the end of a module's name, such as %.*s", key,
-                    pattern, tri_trainable_module_length(first->name), first->name);
+                    pattern, tri_trainable_module_length(name), name);
   }
   return TRI_OK;
 }

@@ -60,7 +60,10 @@ bool tri_trainable_is_module(const char *target, const char *name) {
 }
 
 bool tri_trainable_is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TRAINABLE_ALL_LINEAR) == 0;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    if (strcmp(adapter->targets.words[i].text, TRI_TRAINABLE_ALL_LINEAR) == 0) return true;
+  }
+  return adapter->targets.count == 0;
 }
 
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
