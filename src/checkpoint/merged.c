@@ -10,6 +10,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_targets.h"
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
@@ -45,11 +46,25 @@ static void mark(const tri_checkpoint *adapter, const char *name, bool *used, in
   if (*index >= 0) used[*index] = true;
 }
 
+/* Of experts: *single: the matrix has a pair by itself. */
+static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
+                               bool *used, bool *single) {
+  tri_peft_expert_pair pair;
+  int64_t at = -1;
+  TRI_TRY(tri_peft_find_expert_pair(adapter, settings, tensor, &pair));
+  *single = pair.single;
+  if (pair.a[0] == '\0') return TRI_OK;
+  mark(adapter, pair.a, used, &at);
+  mark(adapter, pair.b, used, &at);
+  return TRI_OK;
+}
+
 /* What the model has of one of its tensors in the adapter. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter *tensor, bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
   int64_t own = -1, factors[2] = {-1, -1}, magnitude = -1;
   mark(adapter, tensor->name, used, &own);
+  if (tensor->placement.has_holders) return TRI_OK;
   for (int k = 0; k < 2 && tensor->num_dims == 2; k++) {
     if (factor_name(tensor, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
   }
@@ -61,6 +76,24 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter
   if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
                   tensor->name);
+}
+
+/* PEFT has gate and up of an expert as one, and refuses factors of one of them. */
+static tri_status mark_all_experts(const tri_checkpoint *adapter, const tri_adapter *settings,
+                                   const tri_tensor_list *list, bool *used) {
+  bool single = false;
+  for (int64_t t = 0; t < list->count; t++) {
+    const tri_parameter *tensor = &list->tensors[t];
+    const bool had = single, behind = tensor->stacked.number % (tensor->stacked.kinds < 1 ? 1 : tensor->stacked.kinds);
+    if (!tensor->placement.has_holders) continue;
+    TRI_TRY(mark_experts(adapter, settings, tensor, used, &single));
+    if (!behind || had == single) continue;
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has factors of one of `%s` and `%s`, which are one parameter in transformers 5, so that PEFT "
+                    "refuses it; train both, or neither",
+                    tri_checkpoint_path(adapter), list->tensors[t - 1].name, tensor->name);
+  }
+  return TRI_OK;
 }
 
 static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
@@ -84,7 +117,7 @@ static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, boo
 }
 
 /* Every tensor of the adapter has its place. */
-static tri_status check_adapter(const tri_checkpoint *adapter, const tri_model *model) {
+static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_model *model) {
   tri_parameter_table *table = NULL;
   tri_tensor_list list = {0};
   bool *used = NULL;
@@ -95,6 +128,7 @@ static tri_status check_adapter(const tri_checkpoint *adapter, const tri_model *
         tri_alloc("the tensors of an adapter", (size_t)tri_checkpoint_num_tensors(adapter) + 1, sizeof *used, &used);
   }
   for (int64_t t = 0; t < list.count && status == TRI_OK; t++) status = mark_tensor(adapter, &list.tensors[t], used);
+  if (status == TRI_OK) status = mark_all_experts(adapter, settings, &list, used);
   if (status == TRI_OK) mark_tied(adapter, model, used);
   if (status == TRI_OK) status = check_used(adapter, used);
   tri_free(used);
@@ -199,7 +233,7 @@ static tri_status open_base(tri_merged *merged, const tri_peft *peft, const char
   TRI_TRY(load_models(merged, verify, &own, model));
   TRI_TRY(check_signature(merged, peft, &own, verify));
   TRI_TRY(open_ties(merged, peft, &own, model));
-  TRI_TRY(check_adapter(merged->named, model));
+  TRI_TRY(check_adapter(merged->named, merged->adapter, model));
   return tri_peft_check_targets(merged->named);
 }
 
@@ -331,7 +365,17 @@ static tri_status subtract_first(const tri_merged *merged, const tri_parameter *
   return TRI_OK;
 }
 
+static tri_status read_expert_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+  tri_peft_expert_pair found;
+  TRI_TRY(tri_peft_find_expert_pair(merged->named, merged->adapter, tensor, &found));
+  if (found.a[0] == '\0') return TRI_OK;
+  out->rank = found.pair.rank;
+  out->scale = found.pair.scale;
+  return tri_peft_read_expert_pair(merged->named, tensor, &found, &out->right, &out->left);
+}
+
 static tri_status merged_read_factors(const tri_merged *merged, const tri_parameter *tensor, tri_low_rank *out) {
+  if (tensor->placement.has_holders) return read_expert_factors(merged, tensor, out);
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES];
   if (!factor_name(tensor, 'A', a) || !factor_name(tensor, 'B', b)) return TRI_OK;
   if (!tri_checkpoint_has(merged->named, a)) return TRI_OK;

@@ -7,6 +7,7 @@
 #include "base/python_pattern.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
+#include "checkpoint/peft_experts.h"
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
@@ -157,7 +158,7 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
   const double alpha = adapter->alpha;
   return json_pack(
       "{s:o, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:o, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
-      "s:I, s:o, s:s?, s:o, s:s, s:o, s:b, s:b}",
+      "s:I, s:o, s:s?, s:o, s:o*, s:s, s:o, s:b, s:b}",
       "alpha_pattern", patterns_json(&adapter->alpha_pattern, true), "auto_mapping", "base_model_name_or_path",
       base_json(peft), "bias", "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules",
       "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights",
@@ -165,9 +166,9 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
       "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
       (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
-      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", adapter->magnitude, "use_rslora",
-      adapter->scaling == TRI_SCALING_RSLORA);
+      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "target_parameters",
+      tri_peft_target_parameters(adapter), "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora",
+      adapter->magnitude, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -218,6 +219,7 @@ static bool is_known(const char *key) {
                                       "revision",
                                       "runtime_config",
                                       "target_modules",
+                                      "target_parameters",
                                       "task_type",
                                       "use_dora",
                                       "use_rslora",
@@ -249,7 +251,6 @@ static const char *meaning_of(const char *key) {
       {"megatron_config", "factors beside Megatron-LM's parallel layers"},
       {"monteclora_config", "MonteCLoRA's sampled factors"},
       {"peft_type", "another kind of adapter than LORA"},
-      {"target_parameters", "factors of parameters, of experts for example, instead of modules"},
       {"task_type", "another task than CAUSAL_LM"},
       {"trainable_token_indices", "trained rows of the embedding"},
       {"use_bdlora", "block-diagonal factors"},

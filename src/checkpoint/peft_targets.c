@@ -83,6 +83,21 @@ static const char *left_out_by(const json_t *config, const char *module) {
                                                                                            : "layers_to_transform";
 }
 
+/* Factors of `experts` are those of its parameters, and those of an expert's matrix are made of them. */
+static bool are_parameters(const json_t *config, const char *module) {
+  static const char *const parameters[] = {"gate_up_proj", "down_proj"};
+  const json_t *targets = json_object_get(config, "target_parameters");
+  const char *end = strstr(module, ".experts");
+  char name[TRI_PEFT_NAME_BYTES];
+  bool whole = false;
+  if (end == NULL || !(strcmp(end, ".experts") == 0 || strcmp(end, ".experts.base_layer") == 0)) return false;
+  for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
+    snprintf(name, sizeof name, "%.*s.experts.%s", (int)(end - module), module, parameters[i]);
+    if (json_is_array(targets) && is_named(targets, name, false, &whole)) return true;
+  }
+  return false;
+}
+
 /* ---- the tensors --------------------------------------------------------------------------------------------------
  */
 
@@ -98,6 +113,7 @@ static tri_status check_tensor(const tri_checkpoint_entry *entry, const json_t *
   }
   if (factor == NULL) return TRI_OK;
   snprintf(module, sizeof module, "%.*s", (int)(factor - own), own);
+  if (are_parameters(config, module)) return TRI_OK;
   const char *key = left_out_by(config, module);
   if (key == NULL) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,

@@ -35,7 +35,7 @@ static void add_tensors(const tri_parameter_table *table, bool tied, int64_t *co
     if ((entry->tied_to >= 0) != tied) continue;
     for (int64_t t = 0; t < tri_parameter_num_tensors(entry) && !tri_parameter_continues(entry); t++) {
       const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
-      out[(*count)++] = tri_parameter_on_disk(&tensor);
+      if (!tri_parameter_continues(&tensor)) out[(*count)++] = tri_parameter_on_disk(&tensor);
     }
   }
 }

@@ -75,6 +75,7 @@ static void print_model(const tri_model *model, const tri_parameter_table *table
     if (p->alias || tri_parameter_continues(p)) continue;
     for (int64_t t = 0, first; t < tri_parameter_num_tensors(p); t++) {
       const tri_parameter part = tri_parameter_tensor(p, t, &first), tensor = tri_parameter_on_disk(&part);
+      if (tri_parameter_continues(&part)) continue;
       printf("%sp%-5" PRId64 " %-60s %s\n", i == 0 ? "\n" : "", i, tensor.name,
              tri_safetensors_shape_text(tensor.num_dims, tensor.shape, shape));
     }

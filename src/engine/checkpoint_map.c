@@ -57,7 +57,17 @@ static bool is_averaged(const tri_optimizer_settings *settings, const tri_parame
   return tri_average_is_kept(settings) && tri_optimizer_of(settings, parameter) != NULL;
 }
 
-/* Its tensors in a checkpoint; those of a tied pair are one. */
+/* Whether its matrices are one tensor in a checkpoint; what the optimizer keeps of them is one of each. */
+static bool is_stacked(const tri_parameter *entry) {
+  switch (entry->stacked.as) {
+    case TRI_STACKING_NONE: return false;
+    case TRI_STACKING_ROWS:
+    case TRI_STACKING_COLUMNS: break;
+  }
+  return true;
+}
+
+/* Its matrices that are in a checkpoint; those of a tied pair are one. */
 static int64_t num_listed(const tri_parameter_table *table, const tri_parameter *entry, tri_checkpoint_map_use use) {
   return entry->tied_to < 0 && is_listed(table, entry, use) ? tri_parameter_num_tensors(entry) : 0;
 }
@@ -73,6 +83,7 @@ static tri_status allocate_lists(const tri_parameter_table *table, const tri_opt
   }
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->weights, &shards->weights));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->parts, &shards->parts));
+  TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->pieces, &shards->pieces));
   TRI_TRY(tri_alloc("a checkpoint's list", weights, sizeof *shards->averages, &shards->averages));
   TRI_TRY(tri_alloc("a checkpoint's list", kept, sizeof *shards->optimizer, &shards->optimizer));
   return tri_alloc("a checkpoint's list", kept, sizeof *shards->names, &shards->names);
@@ -89,6 +100,7 @@ static tri_checkpoint_tensor *add_kept(tri_checkpoint_map *shards, const tri_opt
   }
   tri_parameter alone = *tensor;
   alone.within = (tri_rows_within){.rows = 0};
+  alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
   shards->optimizer[i] = tensor_of(&alone, shards->names[i], wide);
   return &shards->optimizer[i];
 }
@@ -133,7 +145,7 @@ static void list_averages(const tri_optimizer_settings *settings, tri_dtype wide
     shards->averages[w] = -1;
     if (!is_averaged(settings, part)) continue;
     const int64_t i = shards->num_optimizer++;
-    snprintf(shards->names[i], sizeof shards->names[i], "%s%s", part->name, TRI_CHECKPOINT_AVERAGE);
+    snprintf(shards->names[i], sizeof shards->names[i], "%s%s", shards->weights[w].name, TRI_CHECKPOINT_AVERAGE);
     shards->optimizer[i] = tensor_of(part, shards->names[i], wide);
     shards->averages[w] = shards->num_weights + i;
   }
@@ -160,11 +172,13 @@ static tri_status list_tensors(const tri_parameter_table *table, const tri_engin
     int64_t tensors = num_listed(table, parameter, use), first = 0;
     for (int64_t t = 0; t < tensors; t++) {
       const tri_parameter tensor = tri_parameter_tensor(parameter, t, &first);
-      if (!tri_parameter_continues(parameter)) {
+      if (is_stacked(parameter)) shards->pieces[shards->num_pieces++] = tensor;
+      if (!tri_parameter_continues(&tensor)) {
         int64_t i = shards->num_weights++;
         const tri_parameter *part = &shards->parts[i];
         shards->parts[i] = tensor;
-        shards->weights[i] = tensor_of(part, part->name, read_type(parameter->stored, options->precision));
+        shards->weights[i] = tensor_of(part, is_stacked(parameter) ? parameter->name : part->name,
+                                       read_type(parameter->stored, options->precision));
       }
       if (optimizer != NULL) add_all_kept(shards, settings, optimizer, &tensor, wide);
     }
@@ -307,7 +321,21 @@ typedef struct lister {
   holder h;
   bool saves;
   int64_t weight, kept; /* numbers of the entry's first tensors, among the weights and the optimizer's */
+  int64_t piece;        /* and of the first of its matrices that are one tensor */
 } lister;
+
+/* Matrix t of an entry as a part of what is in a checkpoint. An entry that is tied to another has its tensor, but may
+ * be the one that this rank holds. */
+static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
+  if (is_stacked(entry)) return &l->shards->pieces[l->piece + t];
+  return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
+}
+
+/* The number of its tensor, where the first one's is `first` and those behind it are `stride` apart. */
+static int64_t number_of(const lister *l, const tri_parameter *entry, int64_t first, int64_t stride, int64_t t) {
+  const bool apart = first >= l->shards->num_weights && first < l->shards->num_weights + l->shards->num_kept;
+  return is_stacked(entry) && !apart ? first : first + stride * t;
+}
 
 static void add(tri_checkpoint_map *shards, int64_t tensor, const tri_parameter *part, tri_element_range stretch,
                 void *array, size_t element, const tri_checkpoint_memory *memory) {
@@ -347,10 +375,8 @@ static void add_of_call(lister *l, const tri_update_call *call, source from, int
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    /* An entry that is tied to another has its tensor, but may be the one that this rank holds. */
-    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
-    add(l->shards, first_tensor + stride * t, part, tri_element_range_within(whole, first, count), from.data, element,
-        from.memory);
+    add(l->shards, number_of(l, entry, first_tensor, stride, t), part_of(l, entry, t),
+        tri_element_range_within(whole, first, count), from.data, element, from.memory);
   }
 }
 
@@ -401,9 +427,8 @@ static void add_values(lister *l, const tri_parameter *entry, tri_element_range 
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
-    const tri_parameter *part = tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;
-    add(l->shards, first_tensor + stride * t, part, tri_element_range_within(values, first, count), array, element,
-        tri_executor_memory(executor));
+    add(l->shards, number_of(l, entry, first_tensor, stride, t), part_of(l, entry, t),
+        tri_element_range_within(values, first, count), array, element, tri_executor_memory(executor));
   }
 }
 
@@ -441,19 +466,21 @@ static void add_entry(lister *l, int64_t e) {
 
 /* The numbers of each entry's first tensors. */
 typedef struct tensor_numbers {
-  int64_t weight, kept;
+  int64_t weight, kept, piece;
 } tensor_numbers;
 
 static void number_tensors(const tri_parameter_table *table, const tri_optimizer_settings *settings,
                            tri_checkpoint_map_use use, int64_t num_weights, tensor_numbers *out) {
-  tensor_numbers next = {0, num_weights};
+  tensor_numbers next = {0, num_weights, 0};
   for (int64_t e = 0; e < table->num_entries; e++) {
     const tri_parameter *entry = &table->entries[e];
     out[e] = entry->tied_to >= 0 ? out[entry->tied_to] : next;
     if (tri_parameter_continues(entry)) {
       out[e].weight = out[e - 1].weight;
     } else {
-      next.weight += num_listed(table, entry, use);
+      const int64_t listed = num_listed(table, entry, use);
+      next.weight += is_stacked(entry) && listed > 0 ? 1 : listed;
+      if (is_stacked(entry)) next.piece += listed;
     }
     next.kept += kept_of(settings, entry) * num_listed(table, entry, use);
   }
@@ -495,6 +522,7 @@ static tri_status list_slices(tri_engine *engine, tri_checkpoint_map_use use, tr
     if (!is_listed(table, entry, use)) continue;
     l.weight = numbers[e].weight;
     l.kept = numbers[e].kept;
+    l.piece = numbers[e].piece;
     add_entry(&l, e);
   }
   tri_free(numbers);
@@ -536,6 +564,7 @@ void tri_checkpoint_map_release(tri_checkpoint_map *shards) {
   tri_free(shards->slices);
   tri_free(shards->names);
   tri_free(shards->averages);
+  tri_free(shards->pieces);
   tri_free(shards->parts);
   tri_free(shards->optimizer);
   tri_free(shards->weights);

@@ -207,6 +207,10 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   snprintf(number, sizeof number, "%ld", (long)(i / kinds));
   put_number(tensor.name, number);
   tensor.stack = tensor.kinds = tensor.num_members = 1;
+  tensor.stacked.members = at_least_1(parameter->stack);
+  tensor.stacked.kinds = kinds;
+  tensor.stacked.number = i;
+  tensor.stacked.name = parameter->name;
   tensor.first_member = 0;
   for (int kind = 0; kind < TRI_PARAMETER_KINDS; kind++) tensor.names[kind] = NULL;
   tensor.count = holds ? count : 0;
@@ -309,10 +313,38 @@ void tri_parameter_table_lay_out(tri_parameter_table *table, const tri_model_sha
   place_gradients_of_aliases(table);
 }
 
-bool tri_parameter_continues(const tri_parameter *parameter) { return parameter->within.first > 0; }
+static bool is_stacked(const tri_parameter *parameter) {
+  switch (parameter->stacked.as) {
+    case TRI_STACKING_NONE: return false;
+    case TRI_STACKING_ROWS:
+    case TRI_STACKING_COLUMNS: break;
+  }
+  return true;
+}
+
+bool tri_parameter_continues(const tri_parameter *parameter) {
+  return parameter->within.first > 0 || (is_stacked(parameter) && parameter->stacked.number > 0);
+}
+
+static tri_parameter stacked_on_disk(const tri_parameter *matrix) {
+  const tri_stacked *stacked = &matrix->stacked;
+  tri_parameter whole = *matrix;
+  if (stacked->name != NULL) snprintf(whole.name, sizeof whole.name, "%s", stacked->name);
+  whole.shape[0] *= stacked->kinds;
+  switch (stacked->as) {
+    case TRI_STACKING_NONE: break;
+    case TRI_STACKING_ROWS: whole.shape[0] *= stacked->members; break;
+    case TRI_STACKING_COLUMNS: whole.shape[1] *= stacked->members; break;
+  }
+  whole.stack = whole.kinds = 1;
+  for (int kind = 0; kind < TRI_PARAMETER_KINDS; kind++) whole.names[kind] = NULL;
+  whole.stacked = (tri_stacked){.as = TRI_STACKING_NONE};
+  return whole;
+}
 
 tri_parameter tri_parameter_on_disk(const tri_parameter *tensor) {
   tri_parameter whole = *tensor;
+  if (is_stacked(tensor)) return stacked_on_disk(tensor);
   if (tensor->within.rows == 0) return whole;
   whole.shape[0] = tensor->within.rows;
   whole.within = (tri_rows_within){.rows = 0};
@@ -332,6 +364,11 @@ static int64_t unit_rows(const tri_parameter *tensor) {
 
 int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   if (tensor->count == 0) return 0;
+  switch (tensor->stacked.as) {
+    case TRI_STACKING_NONE:
+    case TRI_STACKING_ROWS: break;
+    case TRI_STACKING_COLUMNS: return 1;
+  }
   if (is_interleaved(tensor)) return unit_rows(tensor) * tensor->shape[1];
   if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;
   return tensor->local[0] * tensor->local[1] / tensor->split.segments / (tensor->split.dim == 1 ? tensor->local[0] : 1);
@@ -349,8 +386,23 @@ static int64_t run_of_whole(const tri_parameter *tensor, int64_t i) {
   return i / split->segments * tensor->shape[1] + i % split->segments * segment_length + first;
 }
 
+/* Element i of what a rank has of a matrix whose columns lie between those of other members. */
+static int64_t run_of_columns(const tri_parameter *tensor, int64_t i) {
+  const tri_stacked *stacked = &tensor->stacked;
+  const int64_t columns = tensor->shape[1], cut = tensor->split.dim == 0 ? tensor->first_unit : 0;
+  const int64_t member = stacked->number / stacked->kinds, kind = stacked->number % stacked->kinds;
+  const int64_t row = kind * tensor->shape[0] + cut * (tensor->shape[0] / tensor->split.units) + i / columns;
+  return (row * columns + i % columns) * stacked->members + member;
+}
+
 int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   const tri_rows_within *within = &tensor->within;
+  switch (tensor->stacked.as) {
+    case TRI_STACKING_NONE: break;
+    case TRI_STACKING_ROWS:
+      return tensor->stacked.number * tensor->shape[0] * tensor->shape[1] + run_of_whole(tensor, i);
+    case TRI_STACKING_COLUMNS: return run_of_columns(tensor, i);
+  }
   if (within->rows == 0) return run_of_whole(tensor, i);
   if (!is_interleaved(tensor)) return within->first * tensor->shape[1] + run_of_whole(tensor, i);
   const int64_t row = (tensor->first_unit + i) * unit_rows(tensor);

@@ -91,6 +91,21 @@ typedef struct tri_rows_within {
   const char *part; /* name of the part: "q" */
 } tri_rows_within;
 
+/* How the matrices of a stack are one tensor on disk, as PEFT has the factors of experts (model/trainable_experts.h).
+ */
+typedef enum tri_stacking {
+  TRI_STACKING_NONE,    /* each is a tensor by itself */
+  TRI_STACKING_ROWS,    /* A: [members * rows, columns], one behind the other */
+  TRI_STACKING_COLUMNS, /* B: [kinds * rows, columns * members]: column c of member m is column c * members + m */
+} tri_stacking;
+
+typedef struct tri_stacked {
+  tri_stacking as;
+  int64_t members, kinds; /* of the stack */
+  int64_t number;         /* of a matrix: its own in the stack, member after member */
+  const char *name;       /* of a matrix: that of the tensor on disk, which the table has; NULL: of a stack */
+} tri_stacked;
+
 typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; /* Hugging Face's; of a stack with `*` for the member's number */
   int num_dims;
@@ -100,6 +115,7 @@ typedef struct tri_parameter {
    * for the layer, then %ld for the member; the family owns them. */
   int64_t stack, kinds;
   const char *names[TRI_PARAMETER_KINDS];
+  tri_stacked stacked; /* a stack whose matrices are one tensor on disk, with the stack's name */
   tri_rows_within within;
   tri_parameter_placement placement;
   tri_split split;
@@ -186,7 +202,7 @@ int64_t tri_parameter_num_tensors(const tri_parameter *parameter);
  * `parameter`, if this rank holds it. */
 tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, int64_t *first);
 
-/* Whether it is a part of a larger tensor on disk (`within`), but not the first. */
+/* Whether it is a part of a larger tensor on disk (`within`, `stacked`), but not the first. */
 bool tri_parameter_continues(const tri_parameter *parameter);
 /* The whole tensor on disk, as a parameter, of which `tensor` is a part; or `tensor`. */
 tri_parameter tri_parameter_on_disk(const tri_parameter *tensor);

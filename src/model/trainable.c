@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "model/model.h"
 #include "model/parameters.h"
+#include "model/trainable_experts.h"
 #include "model/trainable_match.h"
 
 #include <math.h>
@@ -160,7 +161,9 @@ static void begin_a(tri_adapter_init init, tri_parameter *factor) {
 
 static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *matrix, int which) {
   const int in = tri_trainable_is_in_out(matrix) ? 0 : 1, out = 1 - in;
-  const tri_adapter_pair pair = tri_adapter_pair_of(adapter, matrix->name);
+  char name[TRI_PARAMETER_NAME_BYTES];
+  tri_trainable_target_name(matrix, name);
+  const tri_adapter_pair pair = tri_adapter_pair_of(adapter, name);
   tri_parameter factor = *matrix;
   factor.shape[0] = which == 0 ? pair.rank : matrix->shape[out];
   factor.shape[1] = which == 0 ? matrix->shape[in] : pair.rank;
@@ -175,6 +178,7 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   split_like(matrix, which == 0 ? in : out, 1 - which, &factor);
   factor.tied_to = -1;
   tri_trainable_factor_name(matrix, "AB"[which], factor.name, sizeof factor.name);
+  if (tri_trainable_is_of_experts(matrix)) tri_trainable_stack_factor(adapter, matrix, which, &factor);
   return factor;
 }
 

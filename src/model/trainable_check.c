@@ -2,6 +2,7 @@
 
 #include "base/python_pattern.h"
 #include "model/model.h"
+#include "model/trainable_experts.h"
 #include "model/trainable_match.h"
 
 #include <stdio.h>
@@ -32,11 +33,15 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
   const tri_parameter *other = NULL;
   char name[TRI_PARAMETER_NAME_BYTES], some[400] = "";
   size_t length = 0;
+  bool experts = false;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     tri_trainable_name_on_disk(entry, name);
     if (tri_trainable_is_module(target, name) && tri_trainable_takes_factors(entry)) return TRI_OK;
     if (tri_trainable_is_module(target, name)) other = entry;
+    tri_trainable_target_name(entry, name);
+    if (tri_trainable_is_of_experts(entry) && tri_trainable_names_experts(target, name)) return TRI_OK;
+    experts = experts || tri_trainable_is_of_experts(entry);
     const bool again = entry->layer > 0 && tri_trainable_is_linear(entry); /* as in the first layer */
     if (!tri_trainable_takes_factors(entry) || entry->factor || again || length > sizeof some - 100) continue;
     const int module = tri_trainable_module_length(name);
@@ -45,9 +50,14 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
     length += (size_t)snprintf(some + length, sizeof some - length, "%s%.*s", length == 0 ? "" : ", ",
                                (int)(name + module - last), last);
   }
+  if (experts && length < sizeof some - 100) {
+    snprintf(some + length, sizeof some - length,
+             "%smlp.experts.gate_up_proj (experts' gate and up), "
+             "mlp.experts.down_proj",
+             length == 0 ? "" : ", ");
+  }
   if (other != NULL) {
-    return tri_fail(TRI_BAD_CONFIG,
-                    "`adapter.targets`: %.96s is not a matrix that all tokens go through; choose from %s", target,
+    return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a matrix that has factors; choose from %s", target,
                     some);
   }
   return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
@@ -67,15 +77,39 @@ static tri_status check_principal(const tri_adapter *adapter, const tri_paramete
   return TRI_OK;
 }
 
+/* Magnitudes are of products of layers: PEFT has none of stacked experts either. */
+static tri_status check_magnitudes(const tri_adapter *adapter, const tri_parameter_table *table) {
+  for (int64_t i = 0; i < table->num_entries && adapter->magnitude; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || entry->factors[0] < 0 || tri_trainable_is_linear(entry)) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "`adapter.magnitude` (DoRA) is for matrices of layers that all tokens go through, and "
+                    "`adapter.targets` names %.80s too; leave one of them out",
+                    entry->name);
+  }
+  return TRI_OK;
+}
+
+static bool names_experts(const tri_parameter_table *table, const char *target) {
+  char name[TRI_PARAMETER_NAME_BYTES];
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (entry->factor || !tri_trainable_is_of_experts(entry)) continue;
+    tri_trainable_target_name(entry, name);
+    if (tri_trainable_names_experts(target, name)) return true;
+  }
+  return false;
+}
+
 static tri_status check_targets(const tri_model *model, const tri_parameter_table *table) {
   const tri_adapter *adapter = &model->tuning.adapter;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     const char *target = adapter->targets.words[i].text;
-    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) != 0) {
-      TRI_TRY(check_target(table, target));
-    } else if (adapter->targets.count > 1) {
-      return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all, so leave the others out");
-    }
+    if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) == 0) continue;
+    TRI_TRY(check_target(table, target));
+    if (!tri_trainable_is_for_all(adapter) || names_experts(table, target)) continue;
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.targets`: all-linear stands for all but experts, so leave the others out");
   }
   return TRI_OK;
 }
@@ -85,7 +119,9 @@ static bool names_target(const tri_parameter_table *table, const char *pattern) 
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (entry->factor || entry->factors[0] < 0) continue;
-    snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(entry->name), entry->name);
+    char name[TRI_PARAMETER_NAME_BYTES];
+    tri_trainable_target_name(entry, name);
+    snprintf(module, sizeof module, "%.*s", tri_trainable_module_length(name), name);
     if (tri_python_pattern_ends(pattern, module)) return true;
   }
   return false;
@@ -94,9 +130,11 @@ static bool names_target(const tri_parameter_table *table, const char *pattern) 
 static tri_status check_adapter_patterns(const tri_parameter_table *table, const char *key,
                                          const tri_adapter_patterns *patterns) {
   const tri_parameter *first = NULL;
+  char name[TRI_PARAMETER_NAME_BYTES] = "";
   for (int64_t i = 0; i < table->num_entries && first == NULL; i++) {
     if (table->entries[i].factors[0] >= 0) first = &table->entries[i];
   }
+  if (first != NULL) tri_trainable_target_name(first, name);
   for (int64_t i = 0; i < patterns->count && first != NULL; i++) {
     const char *pattern = patterns->entries[i].pattern;
     if (!tri_python_pattern_is_known(pattern)) {
@@ -108,7 +146,7 @@ static tri_status check_adapter_patterns(const tri_parameter_table *table, const
     if (names_target(table, pattern)) continue;
     return tri_fail(TRI_BAD_CONFIG,
                     "`%s`: %.96s matches no target; a pattern is for the end of a module's name, such as %.*s", key,
-                    pattern, tri_trainable_module_length(first->name), first->name);
+                    pattern, tri_trainable_module_length(name), name);
   }
   return TRI_OK;
 }
@@ -122,7 +160,9 @@ static tri_status check_ranks(const tri_model *model, const tri_parameter_table 
     const tri_parameter *entry = &table->entries[i];
     if (entry->factor || entry->factors[0] < 0) continue;
     const tri_parameter whole = tri_parameter_on_disk(entry);
-    const tri_adapter_pair pair = tri_adapter_pair_of(adapter, entry->name);
+    char name[TRI_PARAMETER_NAME_BYTES];
+    tri_trainable_target_name(entry, name);
+    const tri_adapter_pair pair = tri_adapter_pair_of(adapter, name);
     const int64_t side = whole.shape[0] < whole.shape[1] ? whole.shape[0] : whole.shape[1];
     if (pair.rank_from >= 0 && pair.rank > side) {
       return tri_fail(TRI_BAD_CONFIG,
@@ -153,8 +193,10 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   TRI_TRY(check_patterns(table, "adapter.train", &tuning->adapter.train));
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_principal(&tuning->adapter, table));
+  TRI_TRY(check_magnitudes(&tuning->adapter, table));
   TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
   TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
+  TRI_TRY(tri_trainable_check_experts(&tuning->adapter, table));
   return check_ranks(model, table);
 }
 

@@ -1,6 +1,7 @@
 #include "model/trainable_match.h"
 
 #include "base/python_pattern.h"
+#include "model/trainable_experts.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -92,12 +93,16 @@ bool tri_trainable_is_module(const char *target, const char *name) {
 }
 
 bool tri_trainable_is_for_all(const tri_adapter *adapter) {
-  return adapter->targets.count == 0 || strcmp(adapter->targets.words[0].text, TRI_TRAINABLE_ALL_LINEAR) == 0;
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    if (strcmp(adapter->targets.words[i].text, TRI_TRAINABLE_ALL_LINEAR) == 0) return true;
+  }
+  return adapter->targets.count == 0;
 }
 
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry) {
-  if (tri_trainable_is_for_all(adapter)) return tri_trainable_is_linear(entry);
+  if (tri_trainable_is_of_experts(entry)) return tri_trainable_is_expert_target(adapter, entry);
   if (!tri_trainable_takes_factors(entry)) return false;
+  if (tri_trainable_is_for_all(adapter) && tri_trainable_is_linear(entry)) return true;
   for (int64_t i = 0; i < adapter->targets.count; i++) {
     if (tri_trainable_is_module(adapter->targets.words[i].text, entry->name)) return true;
   }

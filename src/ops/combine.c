@@ -6,6 +6,7 @@
  * sources, and are sent once more in the backward passes. So nothing is dropped, and memory is known before. */
 #include "base/count.h"
 #include "device/kernels.h"
+#include "ops/expert_factors.h"
 #include "ops/experts_internal.h"
 
 enum { ROWS, TABLES, X, WEIGHTS };
@@ -70,17 +71,29 @@ static size_t lay_out(const tri_op_call *call, char *base, scratch *s) {
   return (size_t)(end - base);
 }
 
+/* Of the products of experts' matrices, and of their factors. */
+static tri_status want_products(const tri_op_call *call, int32_t experts, int32_t factors,
+                                const tri_device_description *device, size_t *most) {
+  size_t bytes = 0;
+  TRI_TRY(tri_experts_workspace(tri_expert_call(call, experts), device, &bytes));
+  if (bytes > *most) *most = bytes;
+  if (factors < 0) return TRI_OK;
+  TRI_TRY(tri_expert_factors_workspace(tri_expert_call(call, factors), device, &bytes));
+  if (bytes > *most) *most = bytes;
+  return TRI_OK;
+}
+
 static tri_status op_combine_memory(const tri_op_call *call, const tri_device_description *device, tri_op_memory *out) {
   const combine *at = call->attributes;
   scratch s = {0};
   static char origin[1];
-  size_t up = 0, down = 0;
+  size_t products = 0;
   if (!tri_expert_rows_travel(&at->rows)) return TRI_OK;
   if (tri_expert_rows_come_again(&at->rows)) {
-    TRI_TRY(tri_experts_workspace(tri_expert_call(call, at->calls.gate_up), device, &up));
-    TRI_TRY(tri_experts_workspace(tri_expert_call(call, at->calls.down), device, &down));
+    TRI_TRY(want_products(call, at->calls.gate_up, at->calls.gate_up_factors, device, &products));
+    TRI_TRY(want_products(call, at->calls.down, at->calls.down_factors, device, &products));
   }
-  out->workspace_bytes = tri_bytes_plus(lay_out(call, origin, &s), up > down ? up : down);
+  out->workspace_bytes = tri_bytes_plus(lay_out(call, origin, &s), products);
   return TRI_OK;
 }
 
@@ -153,8 +166,38 @@ static tri_status open_window(window *w, int64_t number) {
   return TRI_OK;
 }
 
-static const tri_op_call *gate_up_of(const window *w) { return tri_expert_call(w->call, w->at->calls.gate_up); }
-static const tri_op_call *down_of(const window *w) { return tri_expert_call(w->call, w->at->calls.down); }
+/* Matrices of experts with their factors, if they have some. */
+typedef struct matrices {
+  const tri_op_call *experts, *factors;
+} matrices;
+
+static matrices matrices_of(const window *w, int32_t experts, int32_t factors) {
+  return (matrices){tri_expert_call(w->call, experts), factors < 0 ? NULL : tri_expert_call(w->call, factors)};
+}
+static matrices gate_up_of(const window *w) {
+  return matrices_of(w, w->at->calls.gate_up, w->at->calls.gate_up_factors);
+}
+static matrices down_of(const window *w) { return matrices_of(w, w->at->calls.down, w->at->calls.down_factors); }
+
+static tri_status multiply(const window *w, matrices by, const void *x, void *y) {
+  const scratch *m = &w->memory;
+  TRI_TRY(tri_experts_multiply(w->run, by.experts, m->here, x, y, m->products));
+  return by.factors == NULL ? TRI_OK : tri_expert_factors_add(w->run, by.factors, m->here, x, y, m->products);
+}
+
+static tri_status multiply_back(const window *w, matrices by, const void *gradient_y, void *gradient_x) {
+  const scratch *m = &w->memory;
+  TRI_TRY(tri_experts_multiply_back(w->run, by.experts, m->here, gradient_y, gradient_x, false, m->products));
+  if (by.factors == NULL) return TRI_OK;
+  return tri_expert_factors_back(w->run, by.factors, m->here, gradient_y, gradient_x, m->products);
+}
+
+static tri_status accumulate(const window *w, matrices by, const void *x, const void *gradient_y) {
+  const scratch *m = &w->memory;
+  TRI_TRY(tri_experts_accumulate(w->run, by.experts, m->here, x, gradient_y, m->products));
+  if (by.factors == NULL) return TRI_OK;
+  return tri_expert_factors_accumulate(w->run, by.factors, m->here, x, gradient_y, m->products);
+}
 
 static tri_rows live_rows(const window *w) {
   return (tri_rows){w->at->rows.capacity, w->memory.here + w->at->rows.num_experts};
@@ -167,7 +210,7 @@ static tri_status forward_to_active(const window *w) {
   TRI_TRY(tri_expert_send(run, &w->rows, table(run, call, w->at->rows.sources), run->slots[call->inputs[X]], m->x));
   TRI_TRY(tri_expert_send(run, &w->numbers, table(run, call, w->at->rows.order), run->slots[call->inputs[WEIGHTS]],
                           m->weights));
-  TRI_TRY(tri_experts_multiply(run, gate_up_of(w), m->here, m->x, m->up, m->products));
+  TRI_TRY(multiply(w, gate_up_of(w), m->x, m->up));
   TRI_KERNEL_CALL(run->queue, weighted_gated_forward, call->type, w->at->activation, live_rows(w), w->at->ffn, m->up,
                   m->weights, m->active);
   return TRI_OK;
@@ -179,7 +222,7 @@ static tri_status back_to_up(const window *w) {
   tri_run *run = w->run;
   TRI_TRY(tri_expert_send(run, &w->rows, table(run, w->call, w->at->rows.sources), run->gradients[w->call->outputs[0]],
                           m->y));
-  TRI_TRY(tri_experts_multiply_back(run, down_of(w), m->here, m->y, m->active_gradient, m->products));
+  TRI_TRY(multiply_back(w, down_of(w), m->y, m->active_gradient));
   TRI_KERNEL_CALL(run->queue, weighted_gated_backward, w->call->type, w->at->activation, live_rows(w), w->at->ffn,
                   m->up, m->weights, m->active_gradient, m->up_gradient, m->weights_gradient);
   return TRI_OK;
@@ -189,7 +232,7 @@ static tri_status forward_window(window *w, int64_t number) {
   const void *returned = NULL;
   TRI_TRY(open_window(w, number));
   TRI_TRY(forward_to_active(w));
-  TRI_TRY(tri_experts_multiply(w->run, down_of(w), w->memory.here, w->memory.active, w->memory.y, w->memory.products));
+  TRI_TRY(multiply(w, down_of(w), w->memory.active, w->memory.y));
   return tri_expert_return(w->run, &w->rows, w->memory.y, w->memory.places, &returned);
 }
 
@@ -199,7 +242,7 @@ static tri_status backward_input_window(window *w, int64_t number) {
   TRI_TRY(open_window(w, number));
   TRI_TRY(forward_to_active(w));
   TRI_TRY(back_to_up(w));
-  TRI_TRY(tri_experts_multiply_back(w->run, gate_up_of(w), m->here, m->up_gradient, m->x, m->products));
+  TRI_TRY(multiply_back(w, gate_up_of(w), m->up_gradient, m->x));
   TRI_TRY(tri_expert_return(w->run, &w->rows, m->x, m->places, &returned));
   TRI_TRY(tri_expert_return(w->run, &w->numbers, m->weights_gradient, m->numbers, &returned));
   return tri_expert_pairs_of_places(w->run, &w->numbers, table(w->run, w->call, w->at->rows.order), returned,
@@ -211,8 +254,8 @@ static tri_status backward_weight_window(window *w, int64_t number) {
   TRI_TRY(open_window(w, number));
   TRI_TRY(forward_to_active(w));
   TRI_TRY(back_to_up(w));
-  TRI_TRY(tri_experts_accumulate(w->run, down_of(w), m->here, m->active, m->y, m->products));
-  return tri_experts_accumulate(w->run, gate_up_of(w), m->here, m->x, m->up_gradient, m->products);
+  TRI_TRY(accumulate(w, down_of(w), m->active, m->y));
+  return accumulate(w, gate_up_of(w), m->x, m->up_gradient);
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */

@@ -4,6 +4,7 @@
  * join their results at the end. What all tokens meet is a dense part like any other; it stands where rows are on their
  * way, so that both go on at once, unless it needs rows that were not sliced: then it comes first, since the gradient
  * of a slice cannot be added to another. */
+#include "ops/expert_factors.h"
 #include "ops/experts_internal.h"
 
 typedef struct building {
@@ -43,9 +44,12 @@ static tri_status append_experts(const building *b, int32_t x, int32_t *out, int
   calls.dispatch = to.call;
   TRI_TRY(tri_op_experts(list, &rows, width, 2 * ffn, to.rows, to.tables, b->parameters->gate_up, &up));
   calls.gate_up = list->slots[up].producer;
+  TRI_TRY(tri_op_expert_factors(list, &rows, width, b->parameters->gate_up, to.rows, to.tables, &up,
+                                &calls.gate_up_factors));
   TRI_TRY(tri_op_weighted_gated(list, &rows, layer->activation, ffn, up, to.weights, to.tables, &active));
   TRI_TRY(tri_op_experts(list, &rows, ffn, width, active, to.tables, b->parameters->down, &y));
   calls.down = list->slots[y].producer;
+  TRI_TRY(tri_op_expert_factors(list, &rows, ffn, b->parameters->down, active, to.tables, &y, &calls.down_factors));
   return tri_op_combine(list, &rows, &calls, ffn, layer->activation, y, to.tables, x, routed.weights, out);
 }
 

@@ -48,7 +48,12 @@ static tri_status op_experts_memory(const tri_op_call *call, const tri_device_de
   TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_FORWARD, out));
   if (!call->training) return TRI_OK;
   product = product_of(call, TRI_DIRECTION_BACKWARD);
+  product.accumulate = call->accumulate[X];
   TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
+  if (product.accumulate) { /* of other windows, nothing is there */
+    product.accumulate = false;
+    TRI_TRY(tri_weights_memory(call, device, &product, at->count, TRI_DIRECTION_BACKWARD, out));
+  }
   product = gradient_of(call);
   return tri_weights_gradient_memory(device, &product, at->count, out);
 }
@@ -77,9 +82,10 @@ tri_status tri_experts_multiply(tri_run *run, const tri_op_call *call, const int
 }
 
 tri_status tri_experts_multiply_back(tri_run *run, const tri_op_call *call, const int32_t *begins,
-                                     const void *gradient_y, void *gradient_x, void *workspace) {
+                                     const void *gradient_y, void *gradient_x, bool accumulate, void *workspace) {
   const experts *at = call->attributes;
   tri_matmul product = product_of(call, TRI_DIRECTION_BACKWARD);
+  product.accumulate = accumulate;
   return tri_weights_multiply(run, call, &product, at->count, TRI_DIRECTION_BACKWARD, begins, gradient_y, gradient_x,
                               workspace);
 }
@@ -98,7 +104,7 @@ static tri_status op_experts_forward(tri_run *run, const tri_op_call *call) {
 
 static tri_status op_experts_backward_input(tri_run *run, const tri_op_call *call) {
   return tri_experts_multiply_back(run, call, begins_of(run, call), run->gradients[call->outputs[0]],
-                                   run->gradients[call->inputs[X]], run->workspace);
+                                   run->gradients[call->inputs[X]], call->accumulate[X], run->workspace);
 }
 
 static tri_status op_experts_backward_weight(tri_run *run, const tri_op_call *call) {
@@ -130,6 +136,7 @@ static const tri_op op_experts = {
     .keeps_inputs = 1u << X | 1u << TABLES,
     .only_for_weights = 1u << X,
     .no_gradients = 1u << TABLES,
+    .adds_gradients = 1u << X,
     .shape = op_experts_shape,
     .memory = op_experts_memory,
     .prepare = op_experts_prepare,

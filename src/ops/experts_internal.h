@@ -170,14 +170,15 @@ tri_status tri_op_weighted_gated(tri_op_list *list, const tri_expert_rows *at, t
 tri_status tri_experts_multiply(tri_run *run, const tri_op_call *experts, const int32_t *begins, const void *x, void *y,
                                 void *workspace);
 tri_status tri_experts_multiply_back(tri_run *run, const tri_op_call *experts, const int32_t *begins,
-                                     const void *gradient_y, void *gradient_x, void *workspace);
+                                     const void *gradient_y, void *gradient_x, bool accumulate, void *workspace);
 tri_status tri_experts_accumulate(tri_run *run, const tri_op_call *experts, const int32_t *begins, const void *x,
                                   const void *gradient_y, void *workspace);
 tri_status tri_experts_workspace(const tri_op_call *experts, const tri_device_description *device, size_t *bytes);
 
-/* The numbers of the layer's calls, with which `combine` processes further windows. */
+/* The numbers of the layer's calls, with which `combine` processes further windows; -1: matrices without factors. */
 typedef struct tri_expert_calls {
   int32_t dispatch, gate_up, down;
+  int32_t gate_up_factors, down_factors;
 } tri_expert_calls;
 
 tri_status tri_op_combine(tri_op_list *list, const tri_expert_rows *at, const tri_expert_calls *calls, int64_t ffn,

@@ -1,0 +1,273 @@
+"""Factors of experts against plain PyTorch (expert_lora.py) in double: gradients, twenty steps, files as PEFT 0.21 has them, what is
+merged, and every layout."""
+import json
+import shutil
+import subprocess
+
+import expert_cases
+import expert_lora
+import lora
+import models
+import numpy
+import pytest
+import torch
+from optimizer_runs import SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, tensors_of, windows_of, write_run
+from parity import trireme, words_of
+from safetensors.numpy import load_file
+from test_lora import arrays_of, as_tensors, check_layouts, first_factors, of_run
+
+SIZES = dict(vocab_size=257, max_sequence=24)
+MODELS = {name: {**expert_cases.MODELS[name], **SIZES} for name in ("mixtral", "qwen3_moe", "olmoe", "dots1")}
+BOTH = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
+ADAPTERS = {"both": dict(rank=3, alpha=4, targets=BOTH), "down": dict(rank=2, alpha=5, targets=["experts.down_proj"]),
+            "gate and up": dict(rank=4, alpha=3, targets=["gate_up_proj"]),
+            "patterns with rslora": dict(rank=2, alpha=3, scaling="rslora", targets=BOTH, rank_pattern={r"layers\.2\.mlp\.experts\.down_proj": 5, "gate_up_proj": 3},
+                                         alpha_pattern={"experts.down_proj": 1.5})}
+needs_ranks = pytest.mark.skipif(shutil.which("mpiexec") is None, reason="SKIPPED: there is no mpiexec")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpus_of(tmp_path_factory.mktemp("corpus"))
+
+
+def factors_of(folder):
+    return lora.read_factors(newest_of(folder / "run"))[0]
+
+
+def one_step(folder, corpus, model, adapter, given):
+    """A step of plain descent at a rate of 1, after which a factor has changed by its gradient."""
+    keys = dict(name="sgd", lr=1.0, steps=1, clip=0, weight_decay=0.0, sgd=dict(momentum=0.0))
+    start = folder / "start"
+    trireme("train", write_run(folder, corpus, keys, model=model, precision="fp64", init=str(start), adapter={**adapter, "from": str(given)}))
+    return factors_of(folder)
+
+
+@pytest.mark.parametrize("case", ADAPTERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients(tmp_path, corpus, name, case):
+    """Of a folder of PEFT's, of which no factor is zero."""
+    model, adapter = MODELS[name], ADAPTERS[case]
+    weights = arrays_of(start_from(tmp_path, model)[1])
+    factors = expert_lora.drawn_factors(weights, adapter)
+    found = one_step(tmp_path, corpus, model, adapter, write_folder(tmp_path / "given", model, adapter, factors))
+    ids, labels = batches_of(tmp_path, corpus, model, 1)[0]
+    own = {key: torch.tensor(values, requires_grad=True) for key, values in factors.items()}
+    loss, router_loss = models.losses(model, expert_lora.whole(as_tensors(weights), own, adapter), ids, labels)
+    expected = dict(zip(own, torch.autograd.grad(loss + router_loss, list(own.values()))))
+    assert abs(lines_of(tmp_path / "run")[0]["loss"] / float(loss.detach()) - 1) < 1e-12
+    assert found.keys() == expected.keys() and len(found) >= 2
+    for key, gradient in expected.items():
+        error = numpy.linalg.norm(factors[key] - found[key] - gradient.numpy())
+        assert error <= 1e-10 * numpy.linalg.norm(gradient.numpy()) + 1e-14, (key, error)
+
+
+def write_folder(folder, model, adapter, factors, **more):
+    modules = [target for target in adapter["targets"] if "experts" not in target and target != "gate_up_proj"]
+    parameters = [target for target in adapter["targets"] if target not in modules]
+    return lora.write_peft(folder, model, adapter, factors, **{**dict(target_modules=modules, target_parameters=parameters), **more})
+
+
+@pytest.mark.parametrize("targets", [BOTH, ["experts.down_proj", "q_proj", "o_proj"], ["gate_up_proj", "k_proj", "v_proj", "q_proj"]], ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_twenty_steps(tmp_path, corpus, name, targets):
+    model, adapter = MODELS[name], dict(rank=3, alpha=5, targets=targets)
+    start, weights = start_from(tmp_path, model)
+    base = arrays_of(weights)
+    factors = first_factors(tmp_path / "first", corpus, model, start, adapter, precision="fp64")
+    path = write_run(tmp_path, corpus, {}, model=model, precision="fp64", init=str(start), adapter=adapter)
+    trireme("train", path)
+    expected = expert_lora.train(model, base, factors, adapter, batches_of(tmp_path, corpus, model), json.loads(path.read_text())["optimizer"])
+    lines = lines_of(tmp_path / "run")
+    close([line["loss"] for line in lines], expected["loss"])
+    close([line["grad_norm"] for line in lines], expected["norm"])
+    check_weights(factors_of(tmp_path), expected["factors"])
+
+
+LAYOUTS = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (4, dict(data=4, expert=2, zero=3)), (4, dict(tensor=2, data=2, expert=2, zero=1)), (2, dict(data=2, zero=2)),
+           (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts")), (2, dict(tensor=2)), (1, dict(recompute="full")),
+           (4, dict(tensor=4, sequence_parallel=True)), (2, dict(pipeline=2, recompute="selective")), (2, dict(context=2))]
+
+
+@needs_ranks
+@pytest.mark.parametrize("case", ["both", "patterns with rslora", "down"])
+@pytest.mark.parametrize("name", ["mixtral", "dots1"])
+def test_layouts(tmp_path, corpus, name, case):
+    model = dict(MODELS[name])
+    start, _ = start_from(tmp_path, model)
+    common = dict(model=model, precision="fp64", init=str(start), adapter=ADAPTERS[case])
+    runs = {}
+    for ranks, layout in [(1, {}), *LAYOUTS]:
+        folder = tmp_path / str(len(runs))
+        trireme("train", write_run(folder, corpus, dict(steps=4, lr=1e-2, global_batch=8), layout={"micro_batch": 1, **layout}, **common), *ranks_words(ranks), timeout=300)
+        runs[str(layout)] = of_run(folder)
+        summary = json.load(open(folder / "run/summary.json"))
+        assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"], layout
+    (expected, course), *others = runs.values()
+    for (tensors, losses), layout in zip(others, LAYOUTS):
+        close(losses, course)
+        assert tensors.keys() == expected.keys()
+        for tensor, values in expected.items():
+            assert numpy.linalg.norm(tensors[tensor] - values) <= max(1e-10 * numpy.linalg.norm(values), 1e-13), (layout, tensor)
+
+
+# ---- files -----------------------------------------------------------------------------------------------------------
+
+def given_folder(folder, model, adapter, seed=0):
+    """A base, and a folder of PEFT's for it."""
+    start, weights = start_from(folder, model)
+    base = arrays_of(weights)
+    factors = expert_lora.drawn_factors(base, adapter, seed)
+    return start, base, factors, write_folder(folder / "given", model, adapter, factors, base_model_name_or_path=str(start))
+
+
+def merged_by_us(folder, given):
+    trireme("export", "--merge", given, folder / "merged")
+    return {name: values for path in (folder / "merged").glob("model*.safetensors") for name, values in load_file(path).items()}
+
+
+def same_in_single(found, expected):
+    """Sums in double, rounded once."""
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert (numpy.abs(found[name].astype(numpy.float64) - values) <= 2.0**-24 * numpy.abs(values) + 1e-15).all(), name
+
+
+def evaluated(folder, corpus):
+    return json.loads(trireme("eval", folder, corpus / "validation", "--sequence", 20, "--precision", "fp64", "--device", "reference", "--json").stdout)["loss"]
+
+
+def loss_of(model, weights, corpus):
+    with torch.no_grad():
+        return float(models.loss(model, as_tensors(weights), *windows_of(corpus / "validation")))
+
+
+def in_double(weights):
+    """As they are in a file in single."""
+    return {name: numpy.float32(w).astype(numpy.float64) for name, w in weights.items()}
+
+
+@pytest.mark.parametrize("case", ADAPTERS)
+@pytest.mark.parametrize("name", MODELS)
+def test_merged(tmp_path, corpus, name, case):
+    """A folder of PEFT's, and what it means: merged, evaluated, and taken as it is."""
+    model, adapter = MODELS[name], ADAPTERS[case]
+    start, base, factors, given = given_folder(tmp_path, model, adapter)
+    expected = expert_lora.merged(in_double(base), factors, adapter)
+    same_in_single(merged_by_us(tmp_path, given), expected)
+    assert abs(evaluated(given, corpus) / loss_of(model, expected, corpus) - 1) < 1e-12
+    assert abs(loss_of(model, base, corpus) / loss_of(model, expected, corpus) - 1) > 1e-5, "this test sees nothing"
+    trireme("export", given, tmp_path / "again")
+    again, _, config = lora.read_peft(tmp_path / "again")
+    assert all((again[key] == values).all() for key, values in factors.items()) and again.keys() == factors.keys()
+    assert config["target_parameters"] == adapter["targets"] and config["target_modules"] == []
+
+
+def test_all_linear_beside_experts(tmp_path, corpus):
+    """`all-linear` stands for all but experts, as in PEFT, and they are named beside it. A checkpoint has PEFT's keys."""
+    model, adapter = MODELS["dots1"], dict(rank=2, alpha=3, targets=["all-linear", *BOTH])
+    start, weights = start_from(tmp_path, model)
+    trireme("train", write_run(tmp_path, corpus, dict(steps=2, lr=1e-2), model=model, precision="fp64", init=str(start), adapter=adapter))
+    factors, _, config = lora.read_peft(newest_of(tmp_path / "run"))
+    base = arrays_of(weights)
+    layers = [layer for layer, parameter in expert_lora.stacks_of(base) if parameter == "down_proj"]
+    assert config["target_parameters"] == BOTH and len([name for name in factors if ".experts." in name]) == 4 * len(layers)
+    dense = {name: w.shape for name, w in base.items() if not expert_lora.MATRIX.fullmatch(name) and "mlp.gate." not in name}
+    assert sorted(config["target_modules"]) == sorted(lora.modules_of(dense, "all-linear"))
+    found = merged_by_us(tmp_path, tmp_path / "run")
+    expected = expert_lora.whole(in_double(base), factors, adapter)
+    assert all(numpy.abs(found[name] - values).max() <= 1e-7 for name, values in expected.items())
+    assert abs(evaluated(tmp_path / "run", corpus) / loss_of(model, expected, corpus) - 1) < 1e-12
+
+
+@pytest.mark.parametrize("quantise", ["none", "nf4"])
+def test_goes_on(tmp_path, corpus, quantise):
+    """A run that is stopped and goes on is one that was not; with a base in four bits too."""
+    model, adapter = MODELS["qwen3_moe"], dict(rank=2, alpha=3, targets=BOTH, quantise=quantise)
+    start, _ = start_from(tmp_path, model)
+    common = dict(model=model, precision="fp64", init=str(start), adapter=adapter)
+    trireme("train", write_run(tmp_path / "one", corpus, dict(steps=4, lr=1e-2), **common))
+    trireme("train", write_run(tmp_path / "two", corpus, dict(steps=2, lr=1e-2), **common))
+    trireme("train", write_run(tmp_path / "two", corpus, dict(steps=4, lr=1e-2), **common))
+    (one, _), (two, _) = of_run(tmp_path / "one"), of_run(tmp_path / "two")
+    assert one.keys() == two.keys() and all((one[name] == two[name]).all() for name in one)
+
+
+# ---- folders of before transformers 5 ----------------------------------------------------------------------------------
+
+def singles_of(base, adapter, seed=3):
+    """A pair for each expert's matrix, under its own name."""
+    chance, found = numpy.random.default_rng(seed), {}
+    for names in expert_lora.stacks_of(base).values():
+        for name in (name for member in names for name in member):
+            out, inside = base[name].shape
+            module = lora.PREFIX + name.removesuffix(".weight")
+            found[module + lora.ENDS[0]] = chance.normal(0, 0.1, (adapter["rank"], inside)).astype(numpy.float32)
+            found[module + lora.ENDS[1]] = chance.normal(0, 0.1, (out, adapter["rank"])).astype(numpy.float32)
+    return found
+
+
+def endings_of(base):
+    return sorted({name.split(".")[-2] for names in expert_lora.stacks_of(base).values() for member in names for name in member})
+
+
+@pytest.mark.parametrize("scaling", ["lora", "rslora"])
+@pytest.mark.parametrize("name", MODELS)
+def test_factors_of_single_experts(tmp_path, corpus, name, scaling):
+    """As PEFT makes stacks of them: gate and up get one pair of twice the rank and twice alpha."""
+    model, adapter = MODELS[name], dict(rank=2, alpha=3, scaling=scaling)
+    start, weights = start_from(tmp_path, model)
+    base = in_double(arrays_of(weights))
+    singles = singles_of(base, adapter)
+    given = lora.write_peft(tmp_path / "given", model, dict(adapter, targets=endings_of(base)), singles, base_model_name_or_path=str(start))
+    expected = dict(base)
+    for (_, parameter), names in expert_lora.stacks_of(base).items():
+        times = 2 if parameter == "gate_up_proj" else 1
+        scale = times * 3 / ((times * 2) ** 0.5 if scaling == "rslora" else times * 2)
+        for key in (key for member in names for key in member):
+            module = lora.PREFIX + key.removesuffix(".weight")
+            a, b = (singles[module + end].astype(numpy.float64) for end in lora.ENDS)
+            expected[key] = base[key] + scale * b @ a
+    same_in_single(merged_by_us(tmp_path, given), expected)
+    assert abs(evaluated(given, corpus) / loss_of(model, expected, corpus) - 1) < 1e-12
+
+
+# ---- what is refused ---------------------------------------------------------------------------------------------------
+
+def refused(*arguments):
+    ended = subprocess.run(words_of(*arguments), capture_output=True, text=True)
+    assert ended.returncode != 0, ended.stdout
+    return ended.stderr
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(dropout=0.1), ["`adapter.dropout` 0.1", "mlp.experts", "leave it out"]),
+    (dict(init="pissa"), ["`adapter.init`", "experts", "kaiming"]),
+    (dict(targets=["experts.gate_proj"]), ["experts.gate_proj", "mlp.experts.gate_up_proj", "mlp.experts.down_proj"]),
+    (dict(targets=["all-linear", "q_proj", *BOTH]), ["all-linear stands for all but experts"]),
+    (dict(rank=11), ["`adapter.rank` 11", "at most 10"]),
+    (dict(rank_pattern={"experts.down_proj": 12}), ["`adapter.rank_pattern`", "at most 10"]),
+    (dict(rank_pattern={"q_proj": 2}), ["`adapter.rank_pattern`", "q_proj", "mlp.experts"]),
+], ids=str)
+def test_bad_adapters(tmp_path, corpus, changes, words):
+    adapter = {**dict(rank=2, alpha=3, targets=BOTH), **changes}
+    message = refused("train", write_run(tmp_path, corpus, {}, model=MODELS["mixtral"], adapter=adapter))
+    assert all(word in message for word in words), message
+
+
+def test_bad_folders(tmp_path):
+    model, adapter = MODELS["mixtral"], ADAPTERS["both"]
+    start, base, factors, given = given_folder(tmp_path, model, adapter)
+    a = next(name for name in factors if ".base_layer" not in name and name.endswith(lora.ENDS[0]))
+
+    def answer(changed, **more):
+        shutil.rmtree(given)
+        write_folder(given, model, adapter, changed, base_model_name_or_path=str(start), **more)
+        return refused("export", given, tmp_path / "never", "--merge")
+
+    assert a.removeprefix(lora.PREFIX) in answer({name: w for name, w in factors.items() if name != a})
+    assert "[15, 10]" in answer({**factors, a: factors[a][:-1]})
+    assert "rank 2" in answer(factors, r=2)
+    assert "target_modules" in answer(factors, target_parameters=None)
+    half = {name: w for name, w in singles_of(base, adapter).items() if ".w3." not in name}
+    assert "one of" in answer(half, target_modules=["w1", "w2"], target_parameters=None)
