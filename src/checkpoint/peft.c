@@ -56,7 +56,7 @@ static json_t *targets_json(const tri_adapter *adapter, const tri_parameter_tabl
   if (json_array_size(list) > 0) return list;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (!tri_trainable_is_target(adapter, entry)) continue;
+    if (tri_trainable_is_of_experts(entry) || !tri_trainable_is_target(adapter, entry)) continue;
     const char *end = entry->name + module_length(entry->name), *word = end;
     while (word > entry->name && (experts || word[-1] != '.')) word--;
     add_word(list, word, (int)(end - word));
