@@ -155,8 +155,8 @@ def same_in_single(found, expected):
         assert (numpy.abs(found[name].astype(numpy.float64) - values) <= 2.0**-24 * numpy.abs(values) + 1e-15).all(), name
 
 
-def evaluated(folder, corpus):
-    return json.loads(trireme("eval", folder, corpus / "validation", "--sequence", 20, "--precision", "fp64", "--device", "reference", "--json").stdout)["loss"]
+def evaluated(folder, corpus, *words):
+    return json.loads(trireme("eval", folder, corpus / "validation", *words, "--sequence", 20, "--precision", "fp64", "--device", "reference", "--json").stdout)["loss"]
 
 
 def loss_of(model, weights, corpus):
