@@ -1,6 +1,7 @@
 """Factors of experts against plain PyTorch (expert_lora.py) in double: gradients, twenty steps, files as PEFT 0.21 has them, what is
 merged, and every layout."""
 import json
+import os
 import shutil
 import subprocess
 
@@ -31,6 +32,33 @@ def corpus(tmp_path_factory):
     return corpus_of(tmp_path_factory.mktemp("corpus"))
 
 
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "expert_lora.json")) as stored:
+    PEFTS = json.load(stored)
+
+
+def same_few(found, expected):
+    found = expert_lora.few_of(found)
+    assert abs(found["norm"] / expected["norm"] - 1) < 1e-10
+    assert numpy.abs(numpy.subtract(found["some"], expected["some"])).max() <= 1e-10 * max(1e-3, numpy.abs(expected["some"]).max())
+
+
+@pytest.mark.parametrize("name", expert_lora.BESIDE)
+def test_as_peft_has_them(name):
+    """The plain ones of expert_lora.py, on which these tests stand, beside PEFT's own numbers."""
+    model = expert_lora.BESIDE[name]
+    weights, (ids, labels) = expert_lora.plain(model), expert_lora.tokens_of(model)
+    for case, adapter in expert_lora.CASES.items():
+        factors, expected = expert_lora.all_factors(weights, adapter), PEFTS[name]["stacked"][case]
+        loss, gradients = expert_lora.gradients(model, weights, factors, adapter, ids, labels)
+        assert abs(loss / expected["loss"] - 1) < 1e-12 and gradients.keys() == expected["gradients"].keys()
+        for key, values in gradients.items():
+            same_few(values, expected["gradients"][key])
+        same_few(models.logits(model, as_tensors(expert_lora.whole(weights, factors, adapter)), ids), expected["logits"])
+    for case, adapter in expert_lora.SINGLES.items():
+        merged = expert_lora.merged_singles(weights, expert_lora.drawn_singles(weights, adapter["rank"]), adapter)
+        same_few(models.logits(model, as_tensors(merged), ids), PEFTS[name]["singles"][case]["logits"])
+
+
 def factors_of(folder):
     return lora.read_factors(newest_of(folder / "run"))[0]
 
@@ -50,7 +78,7 @@ def test_gradients(tmp_path, corpus, name, case):
     model, adapter = MODELS[name], ADAPTERS[case]
     weights = arrays_of(start_from(tmp_path, model)[1])
     factors = expert_lora.drawn_factors(weights, adapter)
-    found = one_step(tmp_path, corpus, model, adapter, write_folder(tmp_path / "given", model, adapter, factors))
+    found = one_step(tmp_path, corpus, model, adapter, expert_lora.write_folder(tmp_path / "given", model, adapter, factors))
     ids, labels = batches_of(tmp_path, corpus, model, 1)[0]
     own = {key: torch.tensor(values, requires_grad=True) for key, values in factors.items()}
     loss, router_loss = models.losses(model, expert_lora.whole(as_tensors(weights), own, adapter), ids, labels)
@@ -60,12 +88,6 @@ def test_gradients(tmp_path, corpus, name, case):
     for key, gradient in expected.items():
         error = numpy.linalg.norm(factors[key] - found[key] - gradient.numpy())
         assert error <= 1e-10 * numpy.linalg.norm(gradient.numpy()) + 1e-14, (key, error)
-
-
-def write_folder(folder, model, adapter, factors, **more):
-    modules = [target for target in adapter["targets"] if "experts" not in target and target != "gate_up_proj"]
-    parameters = [target for target in adapter["targets"] if target not in modules]
-    return lora.write_peft(folder, model, adapter, factors, **{**dict(target_modules=modules, target_parameters=parameters), **more})
 
 
 @pytest.mark.parametrize("targets", [BOTH, ["experts.down_proj", "q_proj", "o_proj"], ["gate_up_proj", "k_proj", "v_proj", "q_proj"]], ids=str)
@@ -118,7 +140,7 @@ def given_folder(folder, model, adapter, seed=0):
     start, weights = start_from(folder, model)
     base = arrays_of(weights)
     factors = expert_lora.drawn_factors(base, adapter, seed)
-    return start, base, factors, write_folder(folder / "given", model, adapter, factors, base_model_name_or_path=str(start))
+    return start, base, factors, expert_lora.write_folder(folder / "given", model, adapter, factors, base_model_name_or_path=str(start))
 
 
 def merged_by_us(folder, given):
@@ -133,8 +155,8 @@ def same_in_single(found, expected):
         assert (numpy.abs(found[name].astype(numpy.float64) - values) <= 2.0**-24 * numpy.abs(values) + 1e-15).all(), name
 
 
-def evaluated(folder, corpus):
-    return json.loads(trireme("eval", folder, corpus / "validation", "--sequence", 20, "--precision", "fp64", "--device", "reference", "--json").stdout)["loss"]
+def evaluated(folder, corpus, *words):
+    return json.loads(trireme("eval", folder, corpus / "validation", *words, "--sequence", 20, "--precision", "fp64", "--device", "reference", "--json").stdout)["loss"]
 
 
 def loss_of(model, weights, corpus):
@@ -195,22 +217,6 @@ def test_goes_on(tmp_path, corpus, quantise):
 
 # ---- folders of before transformers 5 ----------------------------------------------------------------------------------
 
-def singles_of(base, adapter, seed=3):
-    """A pair for each expert's matrix, under its own name."""
-    chance, found = numpy.random.default_rng(seed), {}
-    for names in expert_lora.stacks_of(base).values():
-        for name in (name for member in names for name in member):
-            out, inside = base[name].shape
-            module = lora.PREFIX + name.removesuffix(".weight")
-            found[module + lora.ENDS[0]] = chance.normal(0, 0.1, (adapter["rank"], inside)).astype(numpy.float32)
-            found[module + lora.ENDS[1]] = chance.normal(0, 0.1, (out, adapter["rank"])).astype(numpy.float32)
-    return found
-
-
-def endings_of(base):
-    return sorted({name.split(".")[-2] for names in expert_lora.stacks_of(base).values() for member in names for name in member})
-
-
 @pytest.mark.parametrize("scaling", ["lora", "rslora"])
 @pytest.mark.parametrize("name", MODELS)
 def test_factors_of_single_experts(tmp_path, corpus, name, scaling):
@@ -218,16 +224,10 @@ def test_factors_of_single_experts(tmp_path, corpus, name, scaling):
     model, adapter = MODELS[name], dict(rank=2, alpha=3, scaling=scaling)
     start, weights = start_from(tmp_path, model)
     base = in_double(arrays_of(weights))
-    singles = singles_of(base, adapter)
-    given = lora.write_peft(tmp_path / "given", model, dict(adapter, targets=endings_of(base)), singles, base_model_name_or_path=str(start))
-    expected = dict(base)
-    for (_, parameter), names in expert_lora.stacks_of(base).items():
-        times = 2 if parameter == "gate_up_proj" else 1
-        scale = times * 3 / ((times * 2) ** 0.5 if scaling == "rslora" else times * 2)
-        for key in (key for member in names for key in member):
-            module = lora.PREFIX + key.removesuffix(".weight")
-            a, b = (singles[module + end].astype(numpy.float64) for end in lora.ENDS)
-            expected[key] = base[key] + scale * b @ a
+    singles = expert_lora.drawn_singles(base, adapter["rank"])
+    endings = sorted({module.split(".")[-1] for module in expert_lora.single_modules(base)})
+    given = lora.write_peft(tmp_path / "given", model, dict(adapter, targets=endings), singles, base_model_name_or_path=str(start))
+    expected = expert_lora.merged_singles(base, singles, adapter)
     same_in_single(merged_by_us(tmp_path, given), expected)
     assert abs(evaluated(given, corpus) / loss_of(model, expected, corpus) - 1) < 1e-12
 
@@ -262,12 +262,12 @@ def test_bad_folders(tmp_path):
 
     def answer(changed, **more):
         shutil.rmtree(given)
-        write_folder(given, model, adapter, changed, base_model_name_or_path=str(start), **more)
+        expert_lora.write_folder(given, model, adapter, changed, base_model_name_or_path=str(start), **more)
         return refused("export", given, tmp_path / "never", "--merge")
 
     assert a.removeprefix(lora.PREFIX) in answer({name: w for name, w in factors.items() if name != a})
     assert "[15, 10]" in answer({**factors, a: factors[a][:-1]})
     assert "rank 2" in answer(factors, r=2)
     assert "target_modules" in answer(factors, target_parameters=None)
-    half = {name: w for name, w in singles_of(base, adapter).items() if ".w3." not in name}
+    half = {name: w for name, w in expert_lora.drawn_singles(base, adapter["rank"]).items() if ".w3." not in name}
     assert "one of" in answer(half, target_modules=["w1", "w2"], target_parameters=None)
