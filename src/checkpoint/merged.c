@@ -106,13 +106,29 @@ static tri_status check_used(const tri_checkpoint *adapter, const bool *used) {
   return TRI_OK;
 }
 
-/* The second one of two tied tensors is the first one, whichever is read. */
+/* The factors of a module, by the name of its weight; "MODULE.lora_" is in front of those of either kind. */
+static bool has_factors(const tri_checkpoint *adapter, const char *weight) {
+  const int length = tri_trainable_module_length(weight);
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
+    const char *name = tri_peft_own_name(tri_checkpoint_get_entry(adapter, i).tensor->name);
+    if (strncmp(name, weight, (size_t)length) == 0 && strncmp(name + length, ".lora_", 6) == 0) return true;
+  }
+  return false;
+}
+
+/* Whether a tensor is of the module of a weight: that itself, or a factor. */
+static bool is_of(const char *name, const char *weight) {
+  const size_t length = (size_t)tri_trainable_module_length(weight);
+  return strncmp(name, weight, length) == 0 && name[length] == '.';
+}
+
+/* The second one of two tied tensors is the first one, whichever is read, and so are its factors. */
 static void mark_tied(const tri_checkpoint *adapter, const tri_model *model, bool *used) {
   char head[TRI_PARAMETER_NAME_BYTES], embedding[TRI_PARAMETER_NAME_BYTES];
   if (!tri_ties_names(model, head, embedding)) return;
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_peft_own_name(tri_checkpoint_get_entry(adapter, i).tensor->name);
-    used[i] = used[i] || strcmp(name, head) == 0 || strcmp(name, embedding) == 0;
+    used[i] = used[i] || is_of(name, head) || strcmp(name, embedding) == 0;
   }
 }
 
@@ -189,6 +205,22 @@ static tri_status load_models(const tri_merged *merged, bool verify, tri_model *
   return TRI_OK;
 }
 
+/* Factors of one of two tied matrices, or of each its own. With ensure_weight_tying PEFT has the same for both, and
+ * writes them twice; we write those of the embedding. (PEFT does not tie those of a table that is not "embed_tokens",
+ * and writes them once then, whatever its key says.) */
+static bool break_by_factors(tri_merged *merged, const tri_peft *peft, const char *head, const char *embedding,
+                             tri_model *model) {
+  const bool of_head = has_factors(merged->named, head), of_embedding = has_factors(merged->named, embedding);
+  if (!of_head && !of_embedding) return false;
+  if (peft->adapter.ensure_weight_tying && (peft->own || (of_head && of_embedding))) return false;
+  model->tied = false;
+  if (!tri_checkpoint_has(merged->base, head)) tri_checkpoint_read_as(merged->base, head, embedding);
+  tri_log("%s has factors of `%s`%s%s%s and no `ensure_weight_tying`: `%s` and `%s` are not tied in its model",
+          tri_checkpoint_path(merged->named), of_head ? head : embedding, of_head && of_embedding ? " and of `" : "",
+          of_head && of_embedding ? embedding : "", of_head && of_embedding ? "`" : "", head, embedding);
+  return true;
+}
+
 /* An adapter that trains one of two tensors that the base has tied. In PEFT the other one stays the base's then, unless
  * adapter_config.json says ensure_weight_tying, or does not have the tensor among modules_to_save: then it is written
  * over the base's, which is both, the output projection last (tests/oracle/test_peft_ties.py). */
@@ -199,7 +231,7 @@ static tri_status open_ties(tri_merged *merged, const tri_peft *peft, const tri_
   if (!tri_ties_names(base, head, embedding)) return TRI_OK;
   const bool has_head = tri_checkpoint_has(merged->named, head);
   const bool has_embedding = tri_checkpoint_has(merged->named, embedding);
-  if (!has_head && !has_embedding) return TRI_OK;
+  if (break_by_factors(merged, peft, head, embedding, model) || (!has_head && !has_embedding)) return TRI_OK;
   if (!peft->keeps_ties) {
     TRI_TRY(tri_peft_saves(folder, head, &saves_head));
     TRI_TRY(tri_peft_saves(folder, embedding, &saves_embedding));

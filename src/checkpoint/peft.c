@@ -160,15 +160,16 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "{s:o, s:n, s:o, s:s, s:b, s:n, s:b, s:b, s:o, s:n, s:n, s:n, s:{}, s:o, s:b, s:f, s:n, s:s, s:o, s:s, "
       "s:I, s:o, s:s?, s:o, s:o*, s:s, s:o, s:b, s:b}",
       "alpha_pattern", patterns_json(&adapter->alpha_pattern, true), "auto_mapping", "base_model_name_or_path",
-      base_json(peft), "bias", "none", "ensure_weight_tying", trains_tied(adapter, table), "exclude_modules",
-      "fan_in_fan_out", tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights",
-      init_json(adapter->init), "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config",
-      "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
-      "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
-      (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
-      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "target_parameters",
-      tri_peft_target_parameters(adapter), "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora",
-      adapter->magnitude, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
+      base_json(peft), "bias", "none", "ensure_weight_tying",
+      adapter->ensure_weight_tying || trains_tied(adapter, table), "exclude_modules", "fan_in_fan_out",
+      tri_family_of(model)->blocks.in_out, "inference_mode", 1, "init_lora_weights", init_json(adapter->init),
+      "layer_replication", "layers_pattern", "layers_to_transform", "loftq_config", "lora_alpha", number_json(alpha),
+      "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config", "megatron_core", "megatron.core",
+      "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r", (json_int_t)adapter->rank,
+      "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision", revision_of(peft), "target_modules",
+      targets_json(adapter, table, model->num_experts > 0), "target_parameters", tri_peft_target_parameters(adapter),
+      "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", adapter->magnitude, "use_rslora",
+      adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -425,7 +426,7 @@ static tri_status read_own(const tri_json_reader *from, tri_peft *out) {
   const tri_json_reader own = {.path = from->path, .object = tri_reader_get(from, OBJECT)};
   if (own.object == NULL) return TRI_OK;
   if (!json_is_object(own.object)) return tri_reader_wrong(from, OBJECT, "an object");
-  out->keeps_ties = true; /* of before it was said */
+  out->own = out->keeps_ties = true; /* of before it was said */
   TRI_TRY(read_signature(&own, "base", out->signature.frame));
   TRI_TRY(read_signature(&own, "base_values", out->signature.values));
   TRI_TRY(read_quantise(&own, &out->adapter.quantise));
@@ -442,6 +443,7 @@ static tri_status read_config(const tri_json_reader *from, tri_peft *out) {
   TRI_TRY(read_patterns(from, "rank_pattern", &out->adapter.rank_pattern));
   TRI_TRY(read_patterns(from, "alpha_pattern", &out->adapter.alpha_pattern));
   TRI_TRY(tri_reader_bool(from, "ensure_weight_tying", false, &out->keeps_ties));
+  out->adapter.ensure_weight_tying = out->keeps_ties;
   TRI_TRY(tri_reader_bool(from, "fan_in_fan_out", false, &given)); /* how the base lies: that its model says */
   TRI_TRY(read_words(from, "target_modules", &out->adapter.targets));
   TRI_TRY(read_words(from, "modules_to_save", &out->adapter.train));

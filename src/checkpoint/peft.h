@@ -24,6 +24,7 @@ typedef struct tri_peft {
    * decide which modules have factors. */
   tri_adapter adapter;
   char base[TRI_PATH_BYTES];    /* base_model_name_or_path, or "" */
+  bool own;                     /* we have written it */
   bool keeps_ties;              /* ensure_weight_tying: training one of two tied tensors changes both; without it PEFT
                                    leaves the other one as it is in the base */
   tri_base_signature signature; /* of the base */

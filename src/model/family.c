@@ -114,6 +114,7 @@ static tri_op_parameter facts_of(const tri_parameter_table *table, int64_t index
                             .magnitude = -1,
                             .stored = entry->stored,
                             .frozen = entry->frozen,
+                            .in_out = entry->in_out,
                             .joined = entry->joined};
 }
 

@@ -240,10 +240,38 @@ static void add_factors(const tri_adapter *adapter, bool firsts, int64_t first, 
   }
 }
 
+/* Of the output projection those of the embedding, transposed: B's twin is its A, and A's its B. */
+static void add_twins(tri_parameter *head, tri_parameter *to, int64_t *count) {
+  for (int which = 0; which < 2; which++) {
+    const int32_t of = to[head->tied_to].factors[which];
+    tri_parameter *twin = &to[*count];
+    *twin = to[of];
+    twin->part = TRI_PART_HEAD;
+    twin->layer = head->layer;
+    twin->in_out = true;
+    twin->tied_to = of;
+    tri_trainable_factor_name(head, "BA"[which], twin -> name, sizeof twin->name);
+    head->factors[1 - which] = (int32_t)(*count)++;
+  }
+}
+
+/* The same for an embedding and an output projection that have the same factors. */
+static void add_tied(const tri_adapter *adapter, tri_parameter *entry, tri_parameter *to, int64_t *count) {
+  if (entry->tied_to >= 0) {
+    add_twins(entry, to, count);
+    return;
+  }
+  for (int which = 0; which < 2; which++) {
+    to[*count] = factor_of(adapter, entry, which);
+    entry->factors[which] = (int32_t)(*count)++;
+  }
+}
+
 /* Factors lie behind their matrices, so that a layer's parameters are neighbours. */
 static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table *table) {
   const int64_t before = table->num_entries;
   tri_parameter *entries = NULL;
+  const bool ties = tri_trainable_ties_factors(adapter, table);
   int64_t count = 0;
   TRI_TRY(tri_alloc("the parameter table", 6 * (size_t)before, sizeof *entries, &entries));
   for (int64_t i = 0, first = 0; i < before; i++) {
@@ -251,6 +279,10 @@ static tri_status insert_factors(const tri_adapter *adapter, tri_parameter_table
     entries[count++] = table->entries[i];
     if (i + 1 < before && table->entries[i + 1].joined) continue;
     const int64_t end = count;
+    if (ties && !tri_trainable_is_linear(&entries[first]) && tri_trainable_takes_factors(&entries[first])) {
+      add_tied(adapter, &entries[first], entries, &count);
+      continue;
+    }
     add_factors(adapter, false, first, end, entries, &count);
     if (tri_adapter_is_principal(adapter)) add_factors(adapter, true, first, end, entries, &count);
     if (adapter->magnitude) add_magnitudes(adapter, first, end, entries, &count);

@@ -73,14 +73,18 @@ typedef struct tri_adapter_patterns {
   int64_t count;
 } tri_adapter_patterns;
 
+/* Factors beside one of two tied matrices are beside that alone, so that the model with them is not tied. With
+ * ensure_weight_tying they are beside both: B of the output projection is A of the embedding, transposed, and its A the
+ * embedding's B (parameters.h: tied_to). */
 typedef struct tri_adapter {
-  int64_t rank;          /* 0: no adapter */
-  double alpha;          /* above 0 */
-  tri_scaling scaling;   /* of the factors' product, by alpha and rank */
-  double dropout;        /* probability, of the factors' input */
-  tri_adapter_init init; /* of factors that are not read from a folder */
-  bool magnitude;        /* DoRA: targets have magnitudes of their outputs, which begin as their norms */
-  tri_quantise quantise; /* of frozen matrices of layers */
+  int64_t rank;             /* 0: no adapter */
+  double alpha;             /* above 0 */
+  tri_scaling scaling;      /* of the factors' product, by alpha and rank */
+  double dropout;           /* probability, of the factors' input */
+  tri_adapter_init init;    /* of factors that are not read from a folder */
+  bool magnitude;           /* DoRA: targets have magnitudes of their outputs, which begin as their norms */
+  tri_quantise quantise;    /* of frozen matrices of layers */
+  bool ensure_weight_tying; /* of a tied model: embedding and output projection have the same factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
   tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
   tri_trainable_words train;   /* patterns of other parameters that are trained */

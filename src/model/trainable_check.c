@@ -64,6 +64,54 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                   some);
 }
 
+/* The end of a tied matrix's name by which PEFT finds it. */
+static bool is_known_to_peft(const char *target) {
+  const char *dot = strrchr(target, '.'), *end = dot == NULL ? target : dot + 1;
+  return strcmp(end, "embed_tokens") == 0 || strcmp(end, "lm_head") == 0;
+}
+
+static bool names_known(const tri_trainable_words *words) {
+  for (int64_t i = 0; i < words->count; i++) {
+    if (is_known_to_peft(words->words[i].text)) return true;
+  }
+  return false;
+}
+
+/* Factors of an output projection and an embedding that are one, or are to be; PEFT ties by the same conditions. */
+static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_table *table) {
+  const tri_parameter *head = NULL;
+  for (int64_t i = 0; i < table->num_entries && head == NULL; i++) {
+    if (table->entries[i].tied_to >= 0) head = &table->entries[i];
+  }
+  if (head == NULL && !adapter->ensure_weight_tying) return TRI_OK;
+  if (head == NULL) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.ensure_weight_tying`: this model's output projection is not tied to its embedding, so "
+                    "there is nothing to tie; leave it out");
+  }
+  const tri_parameter *embedding = &table->entries[head->tied_to];
+  const bool of_head = head->factors[0] >= 0, of_embedding = embedding->factors[0] >= 0;
+  if (!embedding->frozen && (of_head || of_embedding)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.targets` names %.80s, which is tied to %.80s, and `adapter.train` trains the two as one: "
+                    "PEFT has no factors beside such a tie; leave one of them out",
+                    of_head ? head->name : embedding->name, of_head ? embedding->name : head->name);
+  }
+  if (!adapter->ensure_weight_tying || !embedding->frozen) return TRI_OK;
+  if (!of_embedding || !names_known(&adapter->targets)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.ensure_weight_tying`: PEFT ties factors where a target is embed_tokens or lm_head, and "
+                    "`adapter.targets` names neither; name lm_head there, or leave the key out");
+  }
+  const tri_adapter_pair a = tri_adapter_pair_of(adapter, embedding->name),
+                         b = tri_adapter_pair_of(adapter, head->name);
+  if (a.rank == b.rank && a.alpha == b.alpha) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`adapter.ensure_weight_tying`: %.80s has rank %ld and alpha %g, and %.80s %ld and %g by "
+                  "`adapter.rank_pattern` and `adapter.alpha_pattern`; give both the same",
+                  embedding->name, (long)a.rank, a.alpha, head->name, (long)b.rank, b.alpha);
+}
+
 /* What PiSSA takes from a matrix is found for those of layers alone. */
 static tri_status check_principal(const tri_adapter *adapter, const tri_parameter_table *table) {
   for (int64_t i = 0; i < table->num_entries && tri_adapter_is_principal(adapter); i++) {
@@ -194,6 +242,7 @@ static tri_status check_table(const tri_model *model, const tri_parameter_table 
   TRI_TRY(check_targets(model, table));
   TRI_TRY(check_principal(&tuning->adapter, table));
   TRI_TRY(check_magnitudes(&tuning->adapter, table));
+  TRI_TRY(check_ties(&tuning->adapter, table));
   TRI_TRY(check_adapter_patterns(table, "adapter.rank_pattern", &tuning->adapter.rank_pattern));
   TRI_TRY(check_adapter_patterns(table, "adapter.alpha_pattern", &tuning->adapter.alpha_pattern));
   TRI_TRY(tri_trainable_check_experts(&tuning->adapter, table));
@@ -206,7 +255,8 @@ static tri_status check_words(const tri_trainable *tuning) {
   const bool says_more = !tri_trainable_is_for_all(adapter) || adapter->train.count > 0 ||
                          tri_trainable_is_quantised(tuning) || scaled || adapter->dropout > 0 || adapter->magnitude ||
                          adapter->scaling != TRI_SCALING_LORA || adapter->init != TRI_ADAPTER_KAIMING ||
-                         adapter->rank_pattern.count > 0 || adapter->alpha_pattern.count > 0;
+                         adapter->rank_pattern.count > 0 || adapter->alpha_pattern.count > 0 ||
+                         adapter->ensure_weight_tying;
   if (!tri_trainable_has_adapter(tuning) && says_more) {
     return tri_fail(TRI_BAD_CONFIG, "`adapter.rank` is 0, so there is no adapter; give it a rank, for example 16");
   }

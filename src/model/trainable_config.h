@@ -83,6 +83,13 @@ extern const tri_config_word tri_adapter_init_words[];
        .help =                                                                                                         \
            "modules that get factors, by the ends of their names: [q_proj, v_proj]; all-linear: all of the "           \
            "layers"},                                                                                                  \
+      {.name = "ensure_weight_tying",                                                                                  \
+       .type = TRI_CONFIG_BOOL,                                                                                        \
+       .offset = offsetof(BASE, MEMBER.ensure_weight_tying),                                                           \
+       .fallback = "false",                                                                                            \
+       .help =                                                                                                         \
+           "of a tied model: factors beside the embedding or the output projection are beside both, and the model "    \
+           "stays tied"},                                                                                              \
       {.name = "quantise",                                                                                             \
        .type = TRI_CONFIG_CHOICE,                                                                                      \
        .offset = offsetof(BASE, MEMBER.quantise),                                                                      \

@@ -109,6 +109,16 @@ bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *en
   return false;
 }
 
+bool tri_trainable_ties_factors(const tri_adapter *adapter, const tri_parameter_table *table) {
+  if (!adapter->ensure_weight_tying) return false;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *head = &table->entries[i];
+    if (head->tied_to < 0 || head->factor) continue;
+    return tri_trainable_is_target(adapter, head) || tri_trainable_is_target(adapter, &table->entries[head->tied_to]);
+  }
+  return false;
+}
+
 int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const char *module) {
   for (int64_t i = 0; i < patterns->count; i++) {
     if (tri_python_pattern_ends(patterns->entries[i].pattern, module)) return i;

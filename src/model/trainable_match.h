@@ -30,6 +30,9 @@ void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *ou
 bool tri_trainable_is_for_all(const tri_adapter *adapter);
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry);
 
+/* Whether a table's embedding and output projection are tied and have the same factors. */
+bool tri_trainable_ties_factors(const tri_adapter *adapter, const tri_parameter_table *table);
+
 /* The index of the first pattern that matches a module's name, or -1. */
 int64_t tri_trainable_pattern_of(const tri_adapter_patterns *patterns, const char *module);
 

@@ -71,6 +71,7 @@ typedef struct tri_op_parameter {
   int32_t magnitude;  /* and of its magnitudes, or -1 */
   tri_stored stored;
   bool frozen;
+  bool in_out; /* a matrix that is stored as [in, out] */
   bool joined; /* adjacent to the one before it: together they are one matrix of a product */
 } tri_op_parameter;
 

@@ -8,11 +8,13 @@ tri_status tri_lora_up_of_head(tri_op_list *list, int64_t width, int64_t vocabul
   if (list->parameters == NULL || list->parameters[weight].factors[0] < 0) return TRI_OK;
   const int32_t a = list->parameters[weight].factors[0], b = list->parameters[weight].factors[1];
   const tri_op_parameter *down = &list->parameters[a];
+  const tri_weight_order order = down->in_out ? TRI_WEIGHT_IN_OUT : TRI_WEIGHT_OUT_IN; /* as those of an embedding */
   int32_t u = hidden;
   TRI_TRY(tri_op_dropout(list, list->adapter.dropout, TRI_FACTOR_SITES + weight, u, &u));
-  TRI_TRY(tri_op_linear(list, width, down->out, TRI_WEIGHT_OUT_IN, u, a, -1, &u));
+  TRI_TRY(tri_op_linear(list, width, down->out, order, u, a, -1, &u));
   TRI_TRY(tri_op_scale(list, down->scale, u, &u));
   out->b.in = down->out;
+  out->b.order = order;
   call->inputs[TRI_UP_U] = u;
   call->parameters[TRI_UP_B] = b;
   return TRI_OK;
@@ -36,9 +38,13 @@ static tri_matmul du_product(const tri_op_call *call, const tri_lora_up *at, tri
   return product;
 }
 
+/* dy^T u, or of a B that lies as [rank, out] u^T dy. */
 static tri_matmul b_gradient(const tri_op_call *call, const tri_lora_up *at, tri_up_rows of) {
   tri_matmul product = tri_weight_gradient(call, &at->b, of.rows);
-  product.lda = of.gradient_ld;
+  switch (at->b.order) {
+    case TRI_WEIGHT_OUT_IN: product.lda = of.gradient_ld; break;
+    case TRI_WEIGHT_IN_OUT: product.ldb = of.gradient_ld; break;
+  }
   return product;
 }
 
@@ -79,7 +85,14 @@ tri_status tri_lora_up_gradients(tri_run *run, const tri_op_call *call, const tr
   tri_matmul of_b = b_gradient(call, at, of);
   of_b.accumulate = b->gradient_written;
   TRI_KERNEL_CALL(run->queue, matmul, &back, gradient, b->value, NULL, du, workspace);
-  TRI_KERNEL_CALL(run->queue, matmul, &of_b, gradient, u, NULL, b->gradient, workspace);
+  switch (at->b.order) {
+    case TRI_WEIGHT_OUT_IN:
+      TRI_KERNEL_CALL(run->queue, matmul, &of_b, gradient, u, NULL, b->gradient, workspace);
+      break;
+    case TRI_WEIGHT_IN_OUT:
+      TRI_KERNEL_CALL(run->queue, matmul, &of_b, u, gradient, NULL, b->gradient, workspace);
+      break;
+  }
   b->gradient_written = true;
   return TRI_OK;
 }

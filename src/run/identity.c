@@ -214,6 +214,9 @@ static const char *describe_scaling(tri_scaling scaling) {
   return " (rslora)";
 }
 
+/* Factors that two tied matrices have. */
+static const char *describe_ties(bool ensure) { return ensure ? " (tied)" : ""; }
+
 /* What is subtracted of what factors have become. */
 static const char *describe_init(tri_adapter_init init) {
   switch (init) {
@@ -244,9 +247,10 @@ static void describe_adapter(const tri_adapter *adapter, char out[TUNING_BYTES])
   tri_trainable_describe(&adapter->train, train, sizeof train);
   describe_patterns(&adapter->rank_pattern, ", rank_pattern {", ranks);
   describe_patterns(&adapter->alpha_pattern, ", alpha_pattern {", alphas);
-  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s%s%s, targets %s%s%s%s", (long)adapter->rank, adapter->alpha,
-           describe_scaling(adapter->scaling), describe_init(adapter->init), adapter->magnitude ? ", magnitudes" : "",
-           ranks, alphas, targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
+  snprintf(out, TUNING_BYTES, "rank %ld, alpha %.12g%s%s%s%s%s%s, targets %s%s%s%s", (long)adapter->rank,
+           adapter->alpha, describe_scaling(adapter->scaling), describe_init(adapter->init),
+           describe_ties(adapter->ensure_weight_tying), adapter->magnitude ? ", magnitudes" : "", ranks, alphas,
+           targets[0] == '\0' ? "all-linear" : targets, train[0] == '\0' ? "" : ", and ", train,
            describe_quantise(adapter->quantise));
 }
 

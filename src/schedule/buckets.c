@@ -4,6 +4,8 @@
 #include "mesh/parts.h"
 #include "schedule/bucket_cuts.h"
 
+#include <assert.h>
+
 static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   for (int64_t c = 0; c < share->num_chunks; c++) {
     if (layer >= share->chunks[c].first && layer < share->chunks[c].end) return (int32_t)c;
@@ -11,12 +13,28 @@ static int32_t chunk_of(const tri_model_share *share, int64_t layer) {
   return -1;
 }
 
-/* The parameter that another is tied to; -1 if there is no such pair. */
-static int64_t tied_entry(const tri_parameter_table *table) {
+/* What others are tied to: an embedding, and its factors. */
+enum { MOST_TIED = 3 };
+typedef struct tied_entries {
+  int64_t of[MOST_TIED], count;
+} tied_entries;
+
+static tied_entries find_tied(const tri_parameter_table *table) {
+  tied_entries found = {.count = 0};
   for (int64_t i = 0; i < table->num_entries; i++) {
-    if (table->entries[i].tied_to >= 0) return table->entries[i].tied_to;
+    if (table->entries[i].tied_to < 0) continue;
+    assert(found.count < MOST_TIED);
+    found.of[found.count++] = table->entries[i].tied_to;
   }
-  return -1;
+  return found;
+}
+
+/* Whether an entry is one of a tied pair. */
+static bool is_tied(const tri_parameter_table *table, const tied_entries *tied, int64_t entry) {
+  for (int64_t i = 0; i < tied->count; i++) {
+    if (tied->of[i] == entry) return true;
+  }
+  return table->entries[entry].tied_to >= 0;
 }
 
 static int64_t aligned(int64_t elements) {
@@ -72,13 +90,14 @@ static int64_t filled_with(const tri_model_share *share, const tri_parameter *en
 /* Sets which entries each bucket has, and over which ranks they are replicated. */
 static tri_status collect(const tri_layout *layout, const tri_model_share *share, const tri_parameter_table *table,
                           int64_t element_bytes, tri_buckets *out) {
-  int64_t enough = layout->bucket_bytes / element_bytes, shared = tied_entry(table), filled = 0;
+  int64_t enough = layout->bucket_bytes / element_bytes, filled = 0;
+  const tied_entries pairs = find_tied(table);
   TRI_TRY(tri_alloc("buckets", (size_t)table->num_entries + 1, sizeof *out->entries, &out->entries));
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
     if (!is_held(out, entry)) continue;
     int32_t chunk = chunk_of(share, entry->layer);
-    bool tied = entry->tied_to >= 0 || i == shared;
+    bool tied = is_tied(table, &pairs, i);
     bool full = aligned(filled) >= enough;
     if (out->count == 0 || opens(&out->entries[out->count - 1], entry, chunk, tied, full)) {
       filled = 0;
