@@ -11,6 +11,7 @@
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
+#include "model/trainable_experts.h"
 #include "model/trainable_match.h"
 
 #include <fnmatch.h>

@@ -184,7 +184,7 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   char path[TRI_PATH_BYTES] = "";
   const tri_checkpoint_use use = {.settings_only = false};
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
-  if (!r->config->model.tuning.adapter.magnitude) return TRI_OK;
+  if (!r->config->model.tuning.adapter.magnitude || r->config->adapter_from[0] != '\0') return TRI_OK;
   tri_status status = world->rank == 0 ? tri_checkpoint_find(r->config->init, &use, path) : TRI_OK;
   TRI_TRY(tri_first_rank_status(world, status));
   TRI_TRY(tri_broadcast(world, 0, sizeof path, path));

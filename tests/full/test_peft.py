@@ -31,6 +31,8 @@ CASES = {"gpt2": [["c_attn"], ["c_proj", "c_fc"], "all-linear"], "llama": [["q_p
 # Other keys of an adapter, for each family.
 WITH = {
     "rslora": dict(scaling="rslora"),
+    "magnitudes": dict(magnitude=True),
+    "magnitudes with rslora": dict(magnitude=True, scaling="rslora"),
     "patterns": dict(rank_pattern={r"1\..*(c_proj|k_proj)": 5, "c_attn": 1, "c_proj|v_proj": 2, r".*\.gate_proj": 4},
                      alpha_pattern={"0.attn.c_attn": 2, r"layers\.1\.self_attn\.[kv]_proj": 9, "k_proj|c_fc": 1}),
 }
@@ -74,7 +76,7 @@ def base_of(folder):
 def adapted(start, adapter, factors=None):
     """PEFT's model of a folder; with these factors, where there are some."""
     config = peft.LoraConfig(r=adapter["rank"], lora_alpha=adapter["alpha"], lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
-                             use_rslora=adapter.get("scaling") == "rslora", rank_pattern=adapter.get("rank_pattern", {}),
+                             use_rslora=adapter.get("scaling") == "rslora", use_dora=bool(adapter.get("magnitude")), rank_pattern=adapter.get("rank_pattern", {}),
                              alpha_pattern=adapter.get("alpha_pattern", {}), init_lora_weights="gaussian" if adapter.get("init") == "gaussian" else True,
                              task_type="CAUSAL_LM", fan_in_fan_out="gpt2" in (start / "config.json").read_text())
     theirs = peft.get_peft_model(base_of(start), config, autocast_adapter_dtype=False)
@@ -93,7 +95,7 @@ def loss_of(theirs, ids, labels):
 def gradients_of(theirs, ids, labels):
     loss = loss_of(theirs, ids, labels)
     loss.backward()
-    return float(loss.detach()), {name.replace(".default", ""): p.grad.numpy() for name, p in theirs.named_parameters() if p.requires_grad}
+    return float(loss.detach()), {name.replace(".default", "").replace(lora.MAGNITUDE + ".weight", lora.MAGNITUDE): p.grad.numpy() for name, p in theirs.named_parameters() if p.requires_grad}
 
 
 def check_gradients(found, expected, tolerance=1e-10):
@@ -108,7 +110,7 @@ def adapter_of(name, targets):
     adapter = dict(rank=3, alpha=7, targets="all-linear" if isinstance(targets, str) else targets)
     there = "c_attn c_proj c_fc" if name == "gpt2" else "q_proj k_proj v_proj gate_proj"
     for key, value in WITH.get(targets if isinstance(targets, str) else None, {}).items():
-        adapter[key] = value if isinstance(value, str) else {pattern: number for pattern, number in value.items() if set(re.findall(r"[a-z]+_[a-z]+", pattern)) & set(there.split()) or "[kv]" in pattern and name != "gpt2"}
+        adapter[key] = value if isinstance(value, (str, bool)) else {pattern: number for pattern, number in value.items() if set(re.findall(r"[a-z]+_[a-z]+", pattern)) & set(there.split()) or "[kv]" in pattern and name != "gpt2"}
     return adapter
 
 

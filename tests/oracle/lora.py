@@ -17,6 +17,9 @@ from safetensors.numpy import load_file, save_file
 PREFIX, ENDS, EMBEDDING_ENDS = "base_model.model.", (".lora_A.weight", ".lora_B.weight"), (".lora_embedding_A", ".lora_embedding_B")
 
 
+MAGNITUDE = ".lora_magnitude_vector"
+
+
 def is_conv(name):
     """Modules of GPT-2 have their weights the other way round, [in, out]."""
     return name.startswith("transformer.h.")
@@ -70,13 +73,15 @@ def factor_shapes(weights, adapter):
         a, b = ends_of(module)
         found[PREFIX + module + a] = (rank_of(adapter, module), inside)
         found[PREFIX + module + b] = (out, rank_of(adapter, module))
+        if adapter.get("magnitude"):
+            found[PREFIX + module + MAGNITUDE] = (out,)
     return found
 
 
 def drawn_factors(weights, adapter, seed=0, std=0.1):
     """Both not zero, in single, whatever they are kept in."""
     chance = numpy.random.default_rng(seed)
-    return {name: chance.normal(0, std, shape).astype(numpy.float32).astype(numpy.float64) for name, shape in factor_shapes(weights, adapter).items()}
+    return {name: chance.normal(1 if len(shape) == 1 else 0, std, shape).astype(numpy.float32).astype(numpy.float64) for name, shape in factor_shapes(weights, adapter).items()}
 
 
 def scale_of(adapter):
@@ -97,7 +102,13 @@ def merged(weights, factors, scale):
         if name.endswith((ENDS[0], EMBEDDING_ENDS[0])):
             module = name[len(PREFIX) :].split(".lora_")[0]
             change = (scale(module) if callable(scale) else scale) * (factors[PREFIX + module + ends_of(module)[1]] @ a)
-            out[module + ".weight"] = weights[module + ".weight"] + (change.T if is_transposed(module) else change)
+            whole = weights[module + ".weight"] + (change.T if is_transposed(module) else change)
+            if PREFIX + module + MAGNITUDE in factors:  # DoRA: the norm is a constant to the gradient
+                side = 0 if is_transposed(module) else 1
+                norm = (whole.detach() ** 2).sum(side) ** 0.5 if hasattr(whole, "detach") else (whole**2).sum(side) ** 0.5
+                length = factors[PREFIX + module + MAGNITUDE] / norm
+                whole = whole * (length[None, :] if is_transposed(module) else length[:, None])
+            out[module + ".weight"] = whole
     return out
 
 
@@ -133,7 +144,7 @@ def peft_config(model, adapter, **changes):
     """adapter_config.json as PEFT writes it, the keys that change what is computed or loaded."""
     return dict(dict(peft_type="LORA", task_type="CAUSAL_LM", base_model_name_or_path=None, inference_mode=True, r=adapter["rank"],
                      lora_alpha=adapter.get("alpha", 2 * adapter["rank"]), lora_dropout=adapter.get("dropout", 0.0), target_modules=adapter["targets"],
-                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=adapter.get("scaling") == "rslora", use_dora=False, modules_to_save=None,
+                     fan_in_fan_out=model["family"] == "gpt2", bias="none", use_rslora=adapter.get("scaling") == "rslora", use_dora=bool(adapter.get("magnitude")), modules_to_save=None,
                      rank_pattern=adapter.get("rank_pattern", {}), alpha_pattern=adapter.get("alpha_pattern", {}), layers_to_transform=None, layers_pattern=None, init_lora_weights="gaussian" if adapter.get("init") == "gaussian" else True), **changes)
 
 
@@ -147,7 +158,7 @@ def write_peft(folder, model, adapter, factors, **changes):
 def read_peft(folder):
     """Factors, other tensors (by the names of the weights that they replace), and the configuration."""
     tensors = {name: values.astype(numpy.float64) for name, values in load_file(folder / "adapter_model.safetensors").items()}
-    factors = {name: values for name, values in tensors.items() if name.endswith(ENDS + EMBEDDING_ENDS)}
+    factors = {name: values for name, values in tensors.items() if name.endswith((*ENDS, *EMBEDDING_ENDS, MAGNITUDE))}
     others = {name.removeprefix(PREFIX): values for name, values in tensors.items() if name not in factors}
     return factors, others, json.loads((folder / "adapter_config.json").read_text())
 
@@ -157,7 +168,7 @@ def read_factors(folder):
     if (folder / "adapter_model.safetensors").exists():
         return read_peft(folder)[:2]
     tensors = {name: values for path in folder.glob("model*.safetensors") for name, values in load_file(path).items()}
-    return {PREFIX + name: values for name, values in tensors.items() if name.endswith(ENDS)}, {name: values for name, values in tensors.items() if not name.endswith(ENDS)}
+    return {PREFIX + name: values for name, values in tensors.items() if name.endswith((*ENDS, MAGNITUDE))}, {name: values for name, values in tensors.items() if not name.endswith((*ENDS, MAGNITUDE))}
 
 
 # ---- four bits -------------------------------------------------------------------------------------------------------

@@ -197,6 +197,8 @@ CASES = {
     "patterns with rslora": ({}, dict(gpt2=["c_attn", "c_proj"], llama=["k_proj", "v_proj", "gate_proj", "up_proj"]),
                              dict(rank=2, scaling="rslora", rank_pattern={"c_attn": 5, "v_proj": 5, "gate_proj": 1}, alpha_pattern={"1.attn.c_attn|1.mlp.gate_proj": 0.5})),
     "rslora": ({}, dict(gpt2=["c_proj", "c_attn"], llama=["q_proj", "k_proj", "down_proj"]), dict(rank=5, alpha=3, scaling="rslora")),
+    "magnitudes": ({}, dict(gpt2="all-linear", llama="all-linear"), dict(rank=3, alpha=4, magnitude=True)),
+    "magnitudes of some": ({}, dict(gpt2=["c_attn", "c_proj"], llama=["k_proj", "gate_proj", "down_proj"]), dict(rank=2, alpha=5, scaling="rslora", magnitude=True)),
     "rank 1": (dict(matrices=dict(lr_scale=3.0, weight_decay_scale=2.0)), dict(gpt2=["c_fc"], llama=["gate_proj"]), dict(rank=1, alpha=0.25)),
 }
 OTHERS = {"lion": dict(name="lion", lr=1e-3), "sgd": dict(name="sgd", lr=0.3), "muon": dict(name="muon", lr=5e-3),
@@ -237,11 +239,10 @@ def check_config(config, model, adapter, weights):
     for key in ("peft_type", "task_type", "r", "lora_alpha", "fan_in_fan_out", "bias"):
         assert config[key] == plain_config[key], (key, config[key])
     assert config["lora_dropout"] == adapter.get("dropout", 0.0) and isinstance(config["base_model_name_or_path"], str)
-    for key in ("use_rslora", "init_lora_weights", "rank_pattern", "alpha_pattern"):
+    for key in ("use_rslora", "use_dora", "init_lora_weights", "rank_pattern", "alpha_pattern"):
         assert config[key] == plain_config[key], (key, config[key])
     assert list(config["rank_pattern"]) == list(plain_config["rank_pattern"]) and list(config["alpha_pattern"]) == list(plain_config["alpha_pattern"])
-    for key in ("use_dora", "layers_to_transform"):
-        assert not config.get(key), key
+    assert not config.get("layers_to_transform")
     shapes = {name: w.shape for name, w in weights.items()}
     assert lora.modules_of(shapes, config["target_modules"]) == lora.modules_of(shapes, adapter["targets"])
 
@@ -357,12 +358,13 @@ def test_what_training_begins_with(tmp_path, corpus, name):
 # ---- dropout ---------------------------------------------------------------------------------------------------------
 
 @adapters
-def test_dropout(tmp_path, corpus):
+@pytest.mark.parametrize("magnitude", [False, True])
+def test_dropout(tmp_path, corpus, magnitude):
     """Of a single token x, the gradient of B is scale dy (A drop(x))^T. With A square and known, what was dropped can be read: each
-    element of x is 0, or 1 / (1 - p) of what it was."""
+    element of x is 0, or 1 / (1 - p) of what it was. Magnitudes, which begin as norms, see the matrix's product with the same x, as PEFT's do."""
     model, p = {**LLAMA, "num_layers": 1}, 0.25
     start, weights = start_from(tmp_path, model)
-    adapter = dict(rank=32, alpha=16, dropout=p, targets=["o_proj"])
+    adapter = dict(rank=32, alpha=16, dropout=p, targets=["o_proj"], magnitude=magnitude)
     factors = first_factors(tmp_path / "first", corpus, model, start, adapter, precision="fp64")
     keys = dict(name="sgd", lr=1.0, steps=1, clip=0, weight_decay=0.0, global_batch=1, sgd=dict(momentum=0.0))
     data = dict(train=str(corpus / "train"), sequence=1)
@@ -379,6 +381,13 @@ def test_dropout(tmp_path, corpus):
     assert numpy.abs(ratio * (1 - p) - kept).max() < 1e-6 and set(kept.reshape(-1)) == {0, 1}
     assert (kept == kept[0]).all(), "rows differ"
     assert 1 <= 32 - kept[0].sum() <= 20
+    if magnitude:
+        w, gradient = (numpy.asarray(t.detach()) for t in (tensors["model.layers.0.self_attn.o_proj.weight"], tensors["model.layers.0.self_attn.o_proj.weight"].grad))
+        norms = numpy.sqrt((w**2).sum(1))
+        name = lora.PREFIX + "model.layers.0.self_attn.o_proj" + lora.MAGNITUDE
+        assert numpy.abs(factors[name] - norms).max() < 1e-12
+        expected = norms - (gradient * (kept[0] / (1 - p)) * w).sum(1) / norms
+        assert numpy.abs(found[name] - expected).max() < 1e-9
 
 
 def one_token(folder, corpus, model):
@@ -676,6 +685,16 @@ def test_layouts_of_patterns(tmp_path, corpus, name, scaling):
                    alpha_pattern={"q_proj|c_attn": 1.5, r"layers\.1\..*(gate|down)_proj": 11})
     adapter = of_targets(WIDE[name], adapter)
     check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], f"patterns {name} {scaling}", 8, 6), {}, adapter=adapter)
+
+
+@adapters
+@needs_ranks
+@pytest.mark.parametrize("kind, dropout", [("none", 0.0), ("none", 0.3), ("nf4", 0.0)])
+@pytest.mark.parametrize("name", WIDE)
+def test_layouts_of_magnitudes(tmp_path, corpus, name, kind, dropout):
+    """Norms of outputs whose inputs are split are sums over ranks; under ZeRO 3 they are made with each forward."""
+    adapter = dict(rank=3, alpha=6, dropout=dropout, targets="all-linear", magnitude=True, quantise=kind, train=["*.bias"] if name == "gpt2" else [])
+    check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], f"magnitudes {name} {kind} {dropout}", 8, 4), {}, adapter=adapter)
 
 
 @adapters
