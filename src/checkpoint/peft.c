@@ -192,8 +192,9 @@ static json_t *config_json(const tri_peft *peft, const tri_model *model, const t
       "lora_alpha", number_json(alpha), "lora_bias", 0, "lora_dropout", adapter->dropout, "megatron_config",
       "megatron_core", "megatron.core", "modules_to_save", saved_json(adapter, table), "peft_type", "LORA", "r",
       (json_int_t)adapter->rank, "rank_pattern", patterns_json(&adapter->rank_pattern, false), "revision",
-      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "target_parameters", tri_peft_target_parameters(adapter), "task_type",
-      "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0, "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
+      revision_of(peft), "target_modules", targets_json(adapter, table, model->num_experts > 0), "target_parameters",
+      tri_peft_target_parameters(adapter), "task_type", "CAUSAL_LM", OBJECT, own_json(peft), "use_dora", 0,
+      "use_rslora", adapter->scaling == TRI_SCALING_RSLORA);
 }
 
 tri_status tri_peft_print(const tri_peft *peft, const tri_model *model, char **out) {
@@ -521,6 +522,25 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
+/* Such a folder has neither the names nor the rank that PEFT makes of it. */
+static tri_status check_no_singles(const char *folder) {
+  tri_checkpoint *adapter = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_checkpoint_open(folder, &adapter));
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter) && status == TRI_OK; i++) {
+    const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
+    if (!tri_peft_is_of_single_expert(name)) continue;
+    status =
+        tri_fail(TRI_UNSUPPORTED,
+                 "`adapter.from`: %s has factors of single experts (`%.200s`), which PEFT makes one pair of tensors "
+                 "of, with gate and up together; open it with PEFT from 0.21 on and save it again, or begin with "
+                 "what `trireme export --merge` makes of it as `init`",
+                 folder, name);
+  }
+  tri_checkpoint_close(adapter);
+  return status;
+}
+
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
   tri_peft *peft = NULL;
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
@@ -559,6 +579,7 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       folder, tri_adapter_is_principal(from) ? "began as" : "did not begin as",
                       tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
+  if (status == TRI_OK) status = check_no_singles(folder);
   if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
   if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {

@@ -22,6 +22,14 @@ json_t *tri_peft_target_parameters(const tri_adapter *adapter) {
   return NULL;
 }
 
+bool tri_peft_is_of_single_expert(const char *name) {
+  static const char module[] = ".experts.";
+  const char *at = strstr(name, module);
+  if (at == NULL || strstr(at, ".lora_") == NULL) return false;
+  at += strlen(module);
+  return *at >= '0' && *at <= '9';
+}
+
 /* ---- where they are ---------------------------------------------------------------------------------------------- */
 
 /* The shapes of the pair in the adapter. */
@@ -46,8 +54,8 @@ static bool take_names(const tri_checkpoint *from, const char *module, int lengt
   return false;
 }
 
-/* Whether the factors of `experts` are those of this parameter: the only ones may be of either, which inputs and outputs
- * tell, [2 * ffn, width] or [width, ffn]. */
+/* Whether the factors of `experts` are those of this parameter: the only ones may be of either, which inputs and
+ * outputs tell, [2 * ffn, width] or [width, ffn]. */
 static bool are_of(const tri_checkpoint *from, const tri_parameter *tensor, const tri_peft_expert_pair *pair) {
   const int64_t a = tri_checkpoint_index_of(from, pair->a), b = tri_checkpoint_index_of(from, pair->b);
   if (a < 0 || b < 0) return !is_gate_or_up(tensor);
@@ -102,8 +110,8 @@ static void set_pair(const tri_adapter *adapter, const tri_parameter *tensor, tr
   out->pair = (tri_adapter_pair){adapter->rank, adapter->alpha, converted_scale(adapter), -1};
 }
 
-tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapter *adapter, const tri_parameter *tensor,
-                                     tri_peft_expert_pair *out) {
+tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapter *adapter,
+                                     const tri_parameter *tensor, tri_peft_expert_pair *out) {
   int64_t a[2], b[2];
   const char *end = strrchr(tensor->name, '.');
   *out = (tri_peft_expert_pair){.a = ""};

@@ -15,6 +15,9 @@
 /* `target_parameters` of adapter_config.json: the targets that mean experts; NULL: none does. */
 json_t *tri_peft_target_parameters(const tri_adapter *adapter);
 
+/* Whether the name is that of a factor of one expert's matrix: "...experts.3.gate_proj.lora_A.weight". */
+bool tri_peft_is_of_single_expert(const char *name);
+
 /* The pair of a matrix of an expert, `tensor`, which tri_parameter_tensor made. */
 typedef struct tri_peft_expert_pair {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES]; /* names in the adapter; "": it has none */
@@ -23,8 +26,8 @@ typedef struct tri_peft_expert_pair {
 } tri_peft_expert_pair;
 
 /* LOCAL. TRI_BAD_FILE: one factor without the other, or of another shape than rank and matrix say. */
-tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapter *adapter, const tri_parameter *tensor,
-                                     tri_peft_expert_pair *out);
+tri_status tri_peft_find_expert_pair(const tri_checkpoint *from, const tri_adapter *adapter,
+                                     const tri_parameter *tensor, tri_peft_expert_pair *out);
 
 /* LOCAL. The factors of the matrix alone, a[rank, in] and b[out, rank], as fp64; release both with tri_free. */
 tri_status tri_peft_read_expert_pair(const tri_checkpoint *from, const tri_parameter *tensor,

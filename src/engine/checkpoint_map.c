@@ -324,8 +324,8 @@ typedef struct lister {
   int64_t piece;        /* and of the first of its matrices that are one tensor */
 } lister;
 
-/* Matrix t of an entry as a part of what is in a checkpoint. An entry that is tied to another has its tensor, but may be
- * the one that this rank holds. */
+/* Matrix t of an entry as a part of what is in a checkpoint. An entry that is tied to another has its tensor, but may
+ * be the one that this rank holds. */
 static const tri_parameter *part_of(const lister *l, const tri_parameter *entry, int64_t t) {
   if (is_stacked(entry)) return &l->shards->pieces[l->piece + t];
   return tri_parameter_num_tensors(entry) > 1 ? &l->shards->parts[l->weight + t] : entry;

@@ -18,8 +18,8 @@ typedef struct tri_checkpoint_map {
   tri_parameter *parts;             /* [num_weights]: the weights as parameters */
   tri_parameter *pieces;            /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
   int64_t num_pieces;
-  char (*names)[128];               /* [num_optimizer] */
-  int64_t *averages;                /* [num_weights]: number of each weight's average over the run; -1: it has none */
+  char (*names)[128]; /* [num_optimizer] */
+  int64_t *averages;  /* [num_weights]: number of each weight's average over the run; -1: it has none */
   int64_t num_weights, num_optimizer;
   int64_t num_kept; /* of the optimizer's tensors the first; behind them are the averages */
   /* To save: every element of every tensor is in one slice of one rank. To load: all that this rank holds. Tensors are

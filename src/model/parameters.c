@@ -399,7 +399,8 @@ int64_t tri_parameter_run(const tri_parameter *tensor, int64_t i) {
   const tri_rows_within *within = &tensor->within;
   switch (tensor->stacked.as) {
     case TRI_STACKING_NONE: break;
-    case TRI_STACKING_ROWS: return tensor->stacked.number * tensor->shape[0] * tensor->shape[1] + run_of_whole(tensor, i);
+    case TRI_STACKING_ROWS:
+      return tensor->stacked.number * tensor->shape[0] * tensor->shape[1] + run_of_whole(tensor, i);
     case TRI_STACKING_COLUMNS: return run_of_columns(tensor, i);
   }
   if (within->rows == 0) return run_of_whole(tensor, i);

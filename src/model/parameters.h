@@ -91,7 +91,8 @@ typedef struct tri_rows_within {
   const char *part; /* name of the part: "q" */
 } tri_rows_within;
 
-/* How the matrices of a stack are one tensor on disk, as PEFT has the factors of experts (model/trainable_experts.h). */
+/* How the matrices of a stack are one tensor on disk, as PEFT has the factors of experts (model/trainable_experts.h).
+ */
 typedef enum tri_stacking {
   TRI_STACKING_NONE,    /* each is a tensor by itself */
   TRI_STACKING_ROWS,    /* A: [members * rows, columns], one behind the other */

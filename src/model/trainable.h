@@ -78,7 +78,8 @@ typedef struct tri_adapter {
   tri_adapter_init init; /* of factors that are not read from a folder */
   tri_quantise quantise; /* of frozen matrices of layers */
   tri_adapter_patterns rank_pattern, alpha_pattern;
-  tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
+  tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or "all-linear": all but experts, which may
+                                  be named beside it (model/trainable_experts.h) */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
 

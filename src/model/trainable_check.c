@@ -50,12 +50,16 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                                (int)(name + module - last), last);
   }
   if (experts && length < sizeof some - 100) {
-    snprintf(some + length, sizeof some - length, "%smlp.experts.gate_up_proj (experts' gate and up), "
-             "mlp.experts.down_proj", length == 0 ? "" : ", ");
+    snprintf(some + length, sizeof some - length,
+             "%smlp.experts.gate_up_proj (experts' gate and up), "
+             "mlp.experts.down_proj",
+             length == 0 ? "" : ", ");
   }
   if (other != NULL) {
-    return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a matrix of a layer that has factors; choose "
-                    "from %s", target, some);
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.targets`: %.96s is not a matrix of a layer that has factors; choose "
+                    "from %s",
+                    target, some);
   }
   return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: %.96s is not a module of the model; choose from %s", target,
                   some);
@@ -79,7 +83,8 @@ static tri_status check_targets(const tri_model *model, const tri_parameter_tabl
     if (strcmp(target, TRI_TRAINABLE_ALL_LINEAR) == 0) continue;
     TRI_TRY(check_target(table, target));
     if (!tri_trainable_is_for_all(adapter) || names_experts(table, target)) continue;
-    return tri_fail(TRI_BAD_CONFIG, "`adapter.targets`: all-linear stands for all but experts, so leave the others out");
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`adapter.targets`: all-linear stands for all but experts, so leave the others out");
   }
   return TRI_OK;
 }

@@ -58,9 +58,8 @@ void tri_trainable_stack_factor(const tri_adapter *adapter, const tri_parameter 
   for (int64_t kind = 0; kind < TRI_PARAMETER_KINDS; kind++) {
     factor->names[kind] = which == 1 ? names_of_b[gate_up][kind] : kind == 0 ? names_of_a[gate_up] : NULL;
   }
-  factor->stacked = (tri_stacked){.as = which == 0 ? TRI_STACKING_ROWS : TRI_STACKING_COLUMNS,
-                                  .members = factor->stack,
-                                  .kinds = factor->kinds};
+  factor->stacked = (tri_stacked){
+      .as = which == 0 ? TRI_STACKING_ROWS : TRI_STACKING_COLUMNS, .members = factor->stack, .kinds = factor->kinds};
   snprintf(factor->name, sizeof factor->name, EXPERTS "%s.lora_%c.weight", (long)matrix->layer,
            wrapped ? ".base_layer" : "", "AB"[which]);
 }

@@ -5,8 +5,8 @@
  *   u = scale x A_e^T        du = scale dy B_e        dx += du A_e        dB_e = dy^T u        dA_e = du^T x
  *
  * The scale is in u and in du, so that each of the four products is plain. Where `expert_tensor` ranks hold parts of a
- * matrix, factors are split as it is: of gate and up B by rows, and dA is a part of a sum; of down A by columns, so that
- * u, y and dB are. */
+ * matrix, factors are split as it is: of gate and up B by rows, and dA is a part of a sum; of down A by columns, so
+ * that u, y and dB are. */
 #include "ops/expert_factors.h"
 
 #include "base/count.h"
@@ -138,8 +138,8 @@ static tri_status add_up(tri_run *run, const tri_op_call *call, const int32_t *b
   return TRI_OK;
 }
 
-static tri_status make_du(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *gradient_y, void *du,
-                          void *workspace) {
+static tri_status make_du(tri_run *run, const tri_op_call *call, const int32_t *begins, const void *gradient_y,
+                          void *du, void *workspace) {
   const tri_grouped_matmul up = up_product(call, TRI_DIRECTION_BACKWARD);
   TRI_KERNEL_CALL(run->queue, grouped_matmul, &up, begins, gradient_y, run->parameters[call->parameters[B]].value, du,
                   workspace);
@@ -271,8 +271,8 @@ static const tri_op op_expert_factors = {
     .cost = op_expert_factors_cost,
 };
 
-tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows, int64_t in, int32_t parameter, int32_t x,
-                                 int32_t tables, int32_t *y, int32_t *number) {
+tri_status tri_op_expert_factors(tri_op_list *list, const tri_expert_rows *rows, int64_t in, int32_t parameter,
+                                 int32_t x, int32_t tables, int32_t *y, int32_t *number) {
   const void *kept = NULL;
   const bool has = list->parameters != NULL && list->parameters[parameter].factors[A] >= 0;
   *number = -1;
