@@ -500,6 +500,25 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
+/* Such a folder has neither the names nor the rank that PEFT makes of it. */
+static tri_status check_no_singles(const char *folder) {
+  tri_checkpoint *adapter = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_checkpoint_open(folder, &adapter));
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter) && status == TRI_OK; i++) {
+    const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
+    if (!tri_peft_is_of_single_expert(name)) continue;
+    status =
+        tri_fail(TRI_UNSUPPORTED,
+                 "`adapter.from`: %s has factors of single experts (`%.200s`), which PEFT makes one pair of tensors "
+                 "of, with gate and up together; open it with PEFT from 0.21 on and save it again, or begin with "
+                 "what `trireme export --merge` makes of it as `init`",
+                 folder, name);
+  }
+  tri_checkpoint_close(adapter);
+  return status;
+}
+
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
   tri_peft *peft = NULL;
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
@@ -544,6 +563,7 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       folder, tri_adapter_is_principal(from) ? "began as" : "did not begin as",
                       tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
+  if (status == TRI_OK) status = check_no_singles(folder);
   if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
   if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {

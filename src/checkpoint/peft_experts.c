@@ -22,6 +22,14 @@ json_t *tri_peft_target_parameters(const tri_adapter *adapter) {
   return NULL;
 }
 
+bool tri_peft_is_of_single_expert(const char *name) {
+  static const char module[] = ".experts.";
+  const char *at = strstr(name, module);
+  if (at == NULL || strstr(at, ".lora_") == NULL) return false;
+  at += strlen(module);
+  return *at >= '0' && *at <= '9';
+}
+
 /* ---- where they are ---------------------------------------------------------------------------------------------- */
 
 /* The shapes of the pair in the adapter. */

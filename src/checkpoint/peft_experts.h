@@ -15,6 +15,9 @@
 /* `target_parameters` of adapter_config.json: the targets that mean experts; NULL: none does. */
 json_t *tri_peft_target_parameters(const tri_adapter *adapter);
 
+/* Whether the name is that of a factor of one expert's matrix: "...experts.3.gate_proj.lora_A.weight". */
+bool tri_peft_is_of_single_expert(const char *name);
+
 /* The pair of a matrix of an expert, `tensor`, which tri_parameter_tensor made. */
 typedef struct tri_peft_expert_pair {
   char a[TRI_PEFT_NAME_BYTES], b[TRI_PEFT_NAME_BYTES]; /* names in the adapter; "": it has none */

@@ -40,6 +40,17 @@ static void add_tensors(const tri_parameter_table *table, bool tied, int64_t *co
   }
 }
 
+/* Matrices of stacks that are one tensor on disk, whose names are those of what an optimizer keeps. */
+static void add_matrices(const tri_parameter_table *table, int64_t *count, tri_parameter *out) {
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    int64_t first = 0;
+    if (entry->stacked.members == 0) continue;
+    for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++)
+      out[(*count)++] = tri_parameter_tensor(entry, t, &first);
+  }
+}
+
 static void add_names(tri_tensor_list *list, int64_t count) {
   for (int64_t t = 0; t < count; t++) {
     const char *name = list->tensors[t].name, *dot = strchr(name, '.');
@@ -51,13 +62,17 @@ static void add_names(tri_tensor_list *list, int64_t count) {
 
 tri_status tri_tensor_list_create(const tri_parameter_table *table, tri_tensor_list *out) {
   size_t all = 0;
-  for (int64_t e = 0; e < table->num_entries; e++) all += (size_t)tri_parameter_num_tensors(&table->entries[e]);
+  for (int64_t e = 0; e < table->num_entries; e++) {
+    const tri_parameter *entry = &table->entries[e];
+    all += (size_t)tri_parameter_num_tensors(entry) + (entry->stacked.members > 0 ? 1 : 0);
+  }
   TRI_TRY(tri_alloc("the tensors of a model", all, sizeof *out->tensors, &out->tensors));
   TRI_TRY(tri_alloc("the tensors of a model", 2 * all, sizeof *out->names, &out->names));
   int64_t count = 0;
   add_tensors(table, false, &count, out->tensors);
   out->count = count;
   add_tensors(table, true, &count, out->tensors);
+  add_matrices(table, &count, out->tensors);
   add_names(out, count);
   return TRI_OK;
 }

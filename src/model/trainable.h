@@ -86,7 +86,8 @@ typedef struct tri_adapter {
   tri_quantise quantise;    /* of frozen matrices of layers */
   bool ensure_weight_tying; /* of a tied model: embedding and output projection have the same factors */
   tri_adapter_patterns rank_pattern, alpha_pattern;
-  tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or only "all-linear": all but experts */
+  tri_trainable_words targets; /* modules that get factors: "q_proj"; none, or "all-linear": all but experts, which may
+                                  be named beside it (model/trainable_experts.h) */
   tri_trainable_words train;   /* patterns of other parameters that are trained */
 } tri_adapter;
 

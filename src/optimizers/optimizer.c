@@ -88,7 +88,9 @@ const tri_optimizer *tri_optimizer_of(const tri_optimizer_settings *settings, co
 tri_state_shape tri_optimizer_state_shape(const tri_optimizer_settings *settings, const tri_optimizer *optimizer,
                                           const tri_parameter *tensor, int64_t state) {
   tri_state_shape shape = {.num_dims = tensor->num_dims};
-  if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, tensor);
+  tri_parameter alone = *tensor;
+  alone.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* however it is saved, it is a matrix by itself */
+  if (optimizer->states[state].shape != NULL) return optimizer->states[state].shape(settings, &alone);
   for (int d = 0; d < tensor->num_dims; d++) shape.dims[d] = tensor->shape[d];
   return shape;
 }

@@ -64,7 +64,8 @@ static tri_status add_tensors(maker *m, const tri_bucket *bucket, int64_t index)
   const tri_parameter *entry = &m->table->entries[index];
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0, from = 0;
-    const tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    tri_parameter tensor = tri_parameter_tensor(entry, t, &first);
+    tensor.stacked = (tri_stacked){.as = TRI_STACKING_NONE}; /* however it is saved, it is a matrix by itself */
     const int64_t begin = entry->offset + first;
     const int64_t count = owned(bucket, begin, begin + tensor.count, &from);
     TRI_TRY(add_call(m, &tensor, index, first + from, count));

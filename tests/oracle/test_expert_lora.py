@@ -12,7 +12,7 @@ import models
 import numpy
 import pytest
 import torch
-from optimizer_runs import SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, tensors_of, windows_of, write_run
+from optimizer_runs import SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, skip_without, start_from, tensors_of, windows_of, write_run
 from parity import trireme, words_of
 from safetensors.numpy import load_file
 from test_lora import arrays_of, as_tensors, check_layouts, first_factors, of_run
@@ -131,6 +131,60 @@ def test_layouts(tmp_path, corpus, name, case):
         assert tensors.keys() == expected.keys()
         for tensor, values in expected.items():
             assert numpy.linalg.norm(tensors[tensor] - values) <= max(1e-10 * numpy.linalg.norm(values), 1e-13), (layout, tensor)
+
+
+OF_ITS_OWN = {"galore": dict(galore=dict(rank=2))}
+
+
+@needs_ranks
+@pytest.mark.parametrize("name", ["adafactor", "muon", "galore", "lion"])
+def test_layouts_of_optimizers(tmp_path, corpus, name):
+    """Each expert's factor is a matrix by itself to an optimizer, and what it keeps is one tensor for each."""
+    skip_without(dict(name=name))
+    start, _ = start_from(tmp_path, MODELS["qwen3_moe"])
+    common = dict(model=MODELS["qwen3_moe"], precision="fp64", init=str(start), adapter=ADAPTERS["both"])
+    runs = []
+    for ranks, layout in [(1, {}), (2, dict(data=2, expert=2)), (4, dict(data=4, expert=2, zero=3)), (2, dict(tensor=2))]:
+        folder = tmp_path / str(len(runs))
+        trireme("train", write_run(folder, corpus, dict(name=name, steps=4, lr=1e-3, global_batch=8, **OF_ITS_OWN.get(name, {})), layout={"micro_batch": 1, **layout}, **common), *ranks_words(ranks), timeout=300)
+        runs.append(of_run(folder))
+    for tensors, losses in runs[1:]:
+        close(losses, runs[0][1])
+        assert tensors.keys() == runs[0][0].keys() and any(".experts.3.up_proj.lora_B.weight." in tensor for tensor in tensors)
+        for tensor, values in runs[0][0].items():
+            assert numpy.linalg.norm(tensors[tensor] - values) <= max(1e-9 * numpy.linalg.norm(values), 1e-13), tensor
+
+
+@pytest.mark.parametrize("device, precision, tolerance", [("guarded", "fp32", 1e-4), ("emulated", "fp32", 1e-4), ("emulated", "bf16", 3e-2), ("cpu", "fp32", 1e-4), ("cpu", "bf16", 3e-2)])
+@pytest.mark.parametrize("name", ["mixtral", "dots1"])
+def test_devices(tmp_path, corpus, name, device, precision, tolerance):
+    """And the memory that was predicted; several ranks, with rows that come again."""
+    start, _ = start_from(tmp_path, MODELS[name])
+    common = dict(model=MODELS[name], init=str(start), adapter=dict(ADAPTERS["both"], rank=4))
+    found = []
+    for which, (on, as_) in dict(reference=("reference", "fp64"), device=(device, precision)).items():
+        trireme("train", write_run(tmp_path / which, corpus, dict(steps=4, lr=1e-2), precision=as_, device=on, **common))
+        found.append([line["loss"] for line in lines_of(tmp_path / which / "run")])
+    close(found[1], found[0], tolerance)
+    if shutil.which("mpiexec") is not None:
+        layout = dict(micro_batch=1, data=2, expert=2, expert_capacity=0.5)
+        trireme("train", write_run(tmp_path / "two", corpus, dict(steps=4, lr=1e-2), precision=precision, device=device, layout=layout, **common), *ranks_words(2))
+        close([line["loss"] for line in lines_of(tmp_path / "two/run")], found[0], tolerance)
+    for folder in tmp_path.glob("*/run/summary.json"):
+        summary = json.load(open(folder))
+        assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"], folder
+
+
+def test_average_and_samples(tmp_path, corpus):
+    """An average over the run is of the same tensors; texts are written with factors."""
+    model, adapter = MODELS["mixtral"], ADAPTERS["both"]
+    start, weights = start_from(tmp_path, model)
+    trireme("train", write_run(tmp_path, corpus, dict(steps=4, lr=1e-2), model=model, precision="fp64", init=str(start), adapter=adapter, average=dict(every=1)))
+    trireme("export", tmp_path / "run", tmp_path / "averaged", "--average")
+    averaged, last = lora.read_peft(tmp_path / "averaged")[0], factors_of(tmp_path)
+    assert averaged.keys() == last.keys() and all(averaged[key].shape == last[key].shape and (averaged[key] != last[key]).any() for key in last)
+    expected = expert_lora.merged(in_double(arrays_of(weights)), averaged, adapter)
+    assert abs(evaluated(tmp_path / "run", corpus, "--average") / loss_of(model, expected, corpus) - 1) < 1e-6
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -255,7 +309,7 @@ def test_bad_adapters(tmp_path, corpus, changes, words):
     assert all(word in message for word in words), message
 
 
-def test_bad_folders(tmp_path):
+def test_bad_folders(tmp_path, corpus):
     model, adapter = MODELS["mixtral"], ADAPTERS["both"]
     start, base, factors, given = given_folder(tmp_path, model, adapter)
     a = next(name for name in factors if ".base_layer" not in name and name.endswith(lora.ENDS[0]))
@@ -271,3 +325,8 @@ def test_bad_folders(tmp_path):
     assert "target_modules" in answer(factors, target_parameters=None)
     half = {name: w for name, w in expert_lora.drawn_singles(base, adapter["rank"]).items() if ".w3." not in name}
     assert "one of" in answer(half, target_modules=["w1", "w2"], target_parameters=None)
+    half = expert_lora.drawn_singles(base, 3)
+    folder = lora.write_peft(tmp_path / "single", model, dict(rank=3, alpha=4, targets=["w1", "w2", "w3"]), half)
+    run = write_run(tmp_path / "from", corpus, {}, model=model, init=str(start), adapter={**adapter, "from": str(folder)})
+    message = refused("train", run)
+    assert "`adapter.from`" in message and "single experts" in message and "export --merge" in message, message
