@@ -7,6 +7,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -32,12 +33,14 @@ def rotary(self, x, position_ids):
     return angles.cos(), angles.sin()
 
 
-# What transformers computes in single, whatever the model is in.
-modeling_llama.LlamaRMSNorm.forward, modeling_llama.LlamaRotaryEmbedding.forward = norm, rotary
+IN_DOUBLE = {modeling_llama.LlamaRMSNorm: norm, modeling_llama.LlamaRotaryEmbedding: rotary}  # which transformers computes in single
 
 
 def load(base, adapter):
     model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64)
+    for module in model.modules():
+        if type(module) in IN_DOUBLE:
+            module.forward = types.MethodType(IN_DOUBLE[type(module)], module)
     return peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).eval()
 
 
