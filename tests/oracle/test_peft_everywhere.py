@@ -61,6 +61,14 @@ def test_gradients(made, tmp_path, name):
         assert (numpy.abs(ours - probes) <= 1e-10 * probes[0]).all(), (key, ours - probes)
 
 
+@pytest.mark.parametrize("name", ["each by itself", "both as one"])
+def test_other_ties(made, tmp_path, name):
+    """A run begins with factors that are tied as its own are."""
+    adapter = adapter_of(made, tmp_path / "adapter", name)
+    said = trireme("train", run_of(made, tmp_path, name, adapter, ensure_weight_tying=not CASES[name][3], targets=["embed_tokens", "lm_head"]), status=4).stderr
+    assert "`adapter.from`: the factors of the embedding and the output projection are" in said and "`adapter.ensure_weight_tying`" in said
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_adapters_of_peft(made, tmp_path, name):
     adapter, expected = adapter_of(made, tmp_path / "adapter", name), FOUND[name]["loss"]
