@@ -406,6 +406,11 @@ static tri_status copy_described(const tri_copy_adapter_request *request, const 
   for (int64_t i = 0; i < count; i++) {
     const tri_checkpoint_entry entry = tri_checkpoint_get_entry(request->from, i);
     TRI_TRY(describe_tensor(entry.tensor, entry.file, &parameters[i]));
+    if (request->with_base == NULL || strstr(parameters[i].name, ".lora_embedding_") == NULL) continue;
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s: `%.200s` is of an embedding, which has no singular vectors in PEFT's PiSSA, so that these "
+                    "factors are not written as LoRA of twice the rank; use --merge",
+                    entry.file, entry.tensor->name);
   }
   if (also[0] != '\0') {
     parameters[count] = parameters[tri_checkpoint_index_of(request->from, also)];

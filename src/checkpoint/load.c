@@ -443,6 +443,16 @@ static const tri_safetensors_tensor *find_in_files(const tri_checkpoint *checkpo
   return NULL;
 }
 
+/* What PEFT saves of the base beside factors of an embedding or an output projection: "lm_head.base_layer.weight". */
+static const tri_safetensors_tensor *find_base_layer(const tri_checkpoint *checkpoint, const char *peft_name,
+                                                     const tri_safetensors_file **file) {
+  char other[TRI_PEFT_NAME_BYTES + sizeof ".base_layer"];
+  const char *end = strrchr(peft_name, '.');
+  if (end == NULL || strcmp(end, ".weight") != 0) return NULL;
+  snprintf(other, sizeof other, "%.*s.base_layer%s", (int)(end - peft_name), peft_name, end);
+  return find_in_files(checkpoint, other, file);
+}
+
 /* An adapter's tensors have PEFT's names, its optimizer's have not. */
 static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoint, const char *name,
                                                   const tri_safetensors_file **file) {
@@ -450,7 +460,8 @@ static const tri_safetensors_tensor *find_exactly(const tri_checkpoint *checkpoi
   const tri_safetensors_tensor *tensor = find_in_files(checkpoint, name, file);
   if (tensor != NULL || !checkpoint->adapter) return tensor;
   tri_peft_name(name, other);
-  return find_in_files(checkpoint, other, file);
+  tensor = find_in_files(checkpoint, other, file);
+  return tensor != NULL ? tensor : find_base_layer(checkpoint, other, file);
 }
 
 static const tri_safetensors_tensor *find_itself(const tri_checkpoint *checkpoint, const char *name,

@@ -519,6 +519,15 @@ static tri_status check_no_singles(const char *folder) {
   return status;
 }
 
+static tri_status check_same_ties(const char *folder, const tri_adapter *from, const tri_adapter *own) {
+  if (from->ensure_weight_tying == own->ensure_weight_tying || !tri_trainable_names_tied(own)) return TRI_OK;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`adapter.from`: the factors of the embedding and the output projection are %s in %s "
+                  "(`ensure_weight_tying`), and `adapter.ensure_weight_tying` is %s; make them equal",
+                  from->ensure_weight_tying ? "the same" : "each its own", folder,
+                  own->ensure_weight_tying ? "true" : "false");
+}
+
 tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, const tri_base_signature *base) {
   tri_peft *peft = NULL;
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
@@ -564,6 +573,7 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
   if (status == TRI_OK) status = check_no_singles(folder);
+  if (status == TRI_OK) status = check_same_ties(folder, from, adapter);
   if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
   if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {

@@ -68,6 +68,11 @@ static bool is_of_layers(const json_t *layers, int64_t layer) {
   return false;
 }
 
+/* Whether a module outside of the layers is tied to another: PEFT keeps one of the two among the targets. */
+static bool is_tied(const json_t *config, const char *module) {
+  return json_is_true(json_object_get(config, "ensure_weight_tying")) && layer_of(module, NULL) < 0;
+}
+
 /* The key that leaves a module without factors; NULL: it has some. */
 static const char *left_out_by(const json_t *config, const char *module) {
   const json_t *targets = json_object_get(config, "target_modules"),
@@ -75,6 +80,7 @@ static const char *left_out_by(const json_t *config, const char *module) {
                *layers = json_object_get(config, "layers_to_transform");
   bool whole = false;
   if (is_named(excluded, module, false, &whole)) return "exclude_modules";
+  if (is_tied(config, module)) return NULL;
   if (!json_is_string(targets) && !json_is_array(targets)) return NULL; /* those that PEFT has for the model_type */
   if (json_is_string(targets) && strcmp(json_string_value(targets), TRI_TRAINABLE_ALL_LINEAR) == 0) return NULL;
   if (!is_named(targets, module, true, &whole)) return "target_modules";

@@ -147,6 +147,7 @@ static void print_adapter(const tri_peft *peft) {
   if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
   print_words(", on ", &adapter->targets);
   print_words(", beside trained ", &adapter->train);
+  if (adapter->ensure_weight_tying) printf(", tied weights stay tied");
   if (adapter->quantise != TRI_QUANTISE_NONE) printf(", over a base in %s", tri_peft_quantise_word(adapter->quantise));
   printf("\nits base: %s", peft->base[0] == '\0' ? "not said" : peft->base);
   if (peft->signature.frame[0] != '\0') printf(", signature %s", tri_base_signature_text(&peft->signature, text));

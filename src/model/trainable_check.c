@@ -64,19 +64,6 @@ static tri_status check_target(const tri_parameter_table *table, const char *tar
                   some);
 }
 
-/* The end of a tied matrix's name by which PEFT finds it. */
-static bool is_known_to_peft(const char *target) {
-  const char *dot = strrchr(target, '.'), *end = dot == NULL ? target : dot + 1;
-  return strcmp(end, "embed_tokens") == 0 || strcmp(end, "lm_head") == 0;
-}
-
-static bool names_known(const tri_trainable_words *words) {
-  for (int64_t i = 0; i < words->count; i++) {
-    if (is_known_to_peft(words->words[i].text)) return true;
-  }
-  return false;
-}
-
 /* Factors of an output projection and an embedding that are one, or are to be; PEFT ties by the same conditions. */
 static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_table *table) {
   const tri_parameter *head = NULL;
@@ -98,7 +85,7 @@ static tri_status check_ties(const tri_adapter *adapter, const tri_parameter_tab
                     of_head ? head->name : embedding->name, of_head ? embedding->name : head->name);
   }
   if (!adapter->ensure_weight_tying || !embedding->frozen) return TRI_OK;
-  if (!of_embedding || !names_known(&adapter->targets)) {
+  if (!of_embedding || !tri_trainable_names_tied(adapter)) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`adapter.ensure_weight_tying`: PEFT ties factors where a target is embed_tokens or lm_head, and "
                     "`adapter.targets` names neither; name lm_head there, or leave the key out");

@@ -109,6 +109,15 @@ bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *en
   return false;
 }
 
+bool tri_trainable_names_tied(const tri_adapter *adapter) {
+  for (int64_t i = 0; i < adapter->targets.count; i++) {
+    const char *target = adapter->targets.words[i].text, *dot = strrchr(target, '.'),
+               *end = dot == NULL ? target : dot + 1;
+    if (strcmp(end, "embed_tokens") == 0 || strcmp(end, "lm_head") == 0) return true;
+  }
+  return false;
+}
+
 bool tri_trainable_ties_factors(const tri_adapter *adapter, const tri_parameter_table *table) {
   if (!adapter->ensure_weight_tying) return false;
   for (int64_t i = 0; i < table->num_entries; i++) {

@@ -30,6 +30,8 @@ void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *ou
 bool tri_trainable_is_for_all(const tri_adapter *adapter);
 bool tri_trainable_is_target(const tri_adapter *adapter, const tri_parameter *entry);
 
+/* Whether some target is a module by whose name PEFT finds tied factors: embed_tokens or lm_head. */
+bool tri_trainable_names_tied(const tri_adapter *adapter);
 /* Whether a table's embedding and output projection are tied and have the same factors. */
 bool tri_trainable_ties_factors(const tri_adapter *adapter, const tri_parameter_table *table);
 

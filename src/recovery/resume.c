@@ -46,9 +46,7 @@ static tri_status note_others(const char *folder) {
   TRI_TRY(tri_checkpoint_open(folder, &adapter));
   for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter); i++) {
     const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
-    if (strstr(name, ".lora_A.") != NULL || strstr(name, ".lora_B.") != NULL ||
-        strstr(name, "." TRI_MAGNITUDE_NAME) != NULL)
-      continue;
+    if (strstr(name, ".lora_") != NULL || strstr(name, ".base_layer.") != NULL) continue; /* and what is the base's */
     if (others++ == 0) first = name;
   }
   if (others > 0) {

@@ -15,11 +15,14 @@ peft = pytest.importorskip("peft")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "oracle"))
 
 import lora  # noqa: E402
+import make_peft_everywhere  # noqa: E402
 import make_peft_ties  # noqa: E402
 import make_pissa  # noqa: E402
 import models  # noqa: E402
 import optimizer_runs as runs  # noqa: E402
+import peft_everywhere  # noqa: E402
 import peft_ties  # noqa: E402
+import test_peft_everywhere  # noqa: E402
 import transformers_models as theirs_of  # noqa: E402
 from parity import trireme  # noqa: E402
 
@@ -280,6 +283,30 @@ def test_ties(tmp_path):
     trireme("export", tmp_path / "run", tmp_path / "adapter")
     ours = json.loads(trireme("eval", tmp_path / "run", tmp_path / "window", "--json").stdout)["loss"]
     assert make_peft_ties.loss_of(tmp_path / "base", tmp_path / "adapter") == pytest.approx(ours, rel=1e-6)
+
+
+def test_everywhere(tmp_path):
+    """What peft_everywhere.json has is what PEFT finds; and folders of ours are the same model there."""
+    with open(os.path.join(os.path.dirname(make_peft_ties.__file__), "peft_everywhere.json")) as stored:
+        expected = json.load(stored)
+    (tmp_path / "theirs").mkdir()
+    found = make_peft_everywhere.all_found(tmp_path / "theirs")
+    for name, values in expected.items():
+        assert found[name]["loss"] == pytest.approx(values["loss"], rel=1e-12)
+        assert found[name]["gradients"].keys() == values["gradients"].keys()
+        for key, probes in values["gradients"].items():
+            assert found[name]["gradients"][key] == pytest.approx(probes, abs=1e-12 * probes[0])
+    for tied in (False, True):
+        peft_everywhere.write_base(tmp_path / f"base-{tied}", tied)
+    peft_ties.write_window(tmp_path / "window")
+    for name, (tied, *_) in peft_everywhere.CASES.items():
+        folder = tmp_path / name.replace(" ", "-")
+        folder.mkdir()
+        start = test_peft_everywhere.adapter_of(tmp_path, folder / "adapter", name)
+        trireme("train", test_peft_everywhere.run_of(tmp_path, folder, name, start, rate=0.1))
+        trireme("export", folder / "run", folder / "exported")
+        ours = test_peft_everywhere.loss(tmp_path, folder / "exported", "--precision", "fp64", "--device", "reference")
+        assert make_peft_everywhere.loss_of(make_peft_everywhere.load(tmp_path / f"base-{tied}", folder / "exported")).item() == pytest.approx(ours, rel=1e-12)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,78 @@
+"""Adapters as PEFT writes them with factors beside the embedding and the output projection: bases and factors follow from a formula.
+make_peft_everywhere.py stores PEFT's losses and gradients, and test_peft_everywhere.py compares ours."""
+import json
+
+import numpy
+import peft_ties
+from families import tensor_of
+from peft_ties import CONFIG, EMBEDDING, HEAD, VOCAB
+
+RANK, ALPHA, WIDTH = 3, 7, CONFIG["hidden_size"]
+LAYER = "model.layers.1.self_attn.q_proj"
+PREFIX = "base_model.model."
+# Whether the base is tied; the targets as the file has them, and modules that have factors in it; ensure_weight_tying, and other settings
+CASES = {
+    "output projection": (False, ["lm_head"], ["lm_head"], False, {}),
+    "embedding": (False, ["embed_tokens"], ["model.embed_tokens"], False, {}),
+    "both and a layer": (False, ["model.embed_tokens", "lm_head", LAYER], ["model.embed_tokens", "lm_head", LAYER], False, {}),
+    "patterns": (False, ["embed_tokens", "lm_head"], ["model.embed_tokens", "lm_head"], False,
+                 dict(rank_pattern={"lm_head": 5, "embed_tokens": 2}, alpha_pattern={"embed_tokens": 3}, use_rslora=True)),
+    "the embedding of two": (True, ["embed_tokens"], ["model.embed_tokens"], False, {}),
+    "the output projection of two": (True, ["lm_head"], ["lm_head"], False, {}),
+    "each by itself": (True, ["embed_tokens", "lm_head"], ["model.embed_tokens", "lm_head"], False, {}),
+    "both as one": (True, ["model.embed_tokens"], ["model.embed_tokens", "lm_head"], True, {}),
+    "both as one, and a layer": (True, ["embed_tokens", "model.embed_tokens", LAYER], ["model.embed_tokens", "lm_head", LAYER], True, {}),
+}
+# Where PEFT writes the base's matrix too (save_embedding_layers: auto)
+WITH_BASE = ["both and a layer", "each by itself", "both as one, and a layer"]
+
+
+def write_base(folder, tied):
+    if tied:
+        return peft_ties.write_base(folder)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG | dict(tie_word_embeddings=False)))
+    peft_ties.write_tensors(folder / "model.safetensors", peft_ties.base_tensors() | {HEAD: tensor_of("llama", HEAD, (VOCAB, WIDTH))})
+    return folder
+
+
+def rank_of(name, module):
+    ranks = CASES[name][4].get("rank_pattern", {})
+    return ranks.get(module.split(".")[-1], RANK)
+
+
+def factors_of(name):
+    """By our names. Of two that are tied those of the output projection are the embedding's, transposed."""
+    _, _, modules, ensure, _ = CASES[name]
+    found = {}
+    for module in modules:
+        rank, embedding = rank_of(name, module), module == "model.embed_tokens"
+        a, b = ((rank, VOCAB), (WIDTH, rank)) if embedding else ((rank, WIDTH), (VOCAB if module == "lm_head" else WIDTH, rank))
+        ends = (".lora_embedding_A", ".lora_embedding_B") if embedding else (".lora_A.weight", ".lora_B.weight")
+        found |= {module + end: tensor_of("llama", module + end, shape) for end, shape in zip(ends, (a, b))}
+    if ensure:
+        found["lm_head.lora_A.weight"] = found["model.embed_tokens.lora_embedding_B"].T
+        found["lm_head.lora_B.weight"] = found["model.embed_tokens.lora_embedding_A"].T
+    return found
+
+
+def write_adapter(folder, base, name, **changes):
+    tied, targets, modules, ensure, settings = CASES[name]
+    tensors = {PREFIX + key: numpy.ascontiguousarray(values) for key, values in factors_of(name).items()}
+    if name in WITH_BASE:
+        weights = peft_ties.base_tensors() | ({} if tied else {HEAD: tensor_of("llama", HEAD, (VOCAB, WIDTH))})
+        weights.setdefault(HEAD, weights[EMBEDDING])
+        tensors |= {f"{PREFIX}{module}.base_layer.weight": weights[f"{module}.weight"] for module in modules if module != LAYER}
+    folder.mkdir()
+    peft_ties.write_tensors(folder / "adapter_model.safetensors", tensors)
+    (folder / "adapter_config.json").write_text(json.dumps(dict(
+        base_model_name_or_path=str(base), bias="none", fan_in_fan_out=False, inference_mode=True, init_lora_weights=True, lora_alpha=ALPHA, lora_dropout=0.0,
+        modules_to_save=None, peft_type="LORA", r=RANK, target_modules=targets, task_type="CAUSAL_LM", ensure_weight_tying=ensure) | settings | changes))
+    return folder
+
+
+def probes(values):
+    """Numbers that depend on all of a tensor's: its norm, and sums with four waves, which are no larger."""
+    flat = numpy.asarray(values, numpy.float64).reshape(-1)
+    waves = [numpy.cos((k + 1) * (numpy.arange(flat.size) * 0.7 + k)) for k in range(4)]
+    return [float(numpy.linalg.norm(flat)), *(float(flat @ wave) / flat.size**0.5 for wave in waves)]
