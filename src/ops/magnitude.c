@@ -158,7 +158,7 @@ static tri_status make_target(tri_run *run, const tri_op_call *call, int64_t tar
   return TRI_OK;
 }
 
-/* Of columns that have no magnitudes there are no squares, and nobody reads any. */
+/* Of columns that have no magnitudes there are no squares: these are unused. */
 static tri_status make_squares(tri_run *run, const tri_op_call *call) {
   const magnitudes *at = call->attributes;
   char *squares = run->buffers[call->index * TRI_OP_BUFFERS + SQUARES];

@@ -17,7 +17,7 @@ KEYS = {
     "max_seq_length=5": "did you mean `data.sequence`?", "packing=true": "did you mean `data.packing`?", "num_train_epochs=3": "did you mean `optimizer.epochs`?",
     "num_epochs=3": "did you mean `optimizer.epochs`?", "report_to=wandb": "examples/follow_metrics.py --wandb passes them on", "wandb=true": "examples/follow_metrics.py --wandb",
     "optimizer.neftune_noise_alpha=5": "(NEFTune) is not supported", "loss=dpo": "the loss is objective.name: cross_entropy of the next token, or of preferences (sigmoid is dpo",
-    "assistant_only_loss=true": "trireme prepare --chat marks the answers", "use_dora=true": "DoRA and rsLoRA are not supported",
+    "assistant_only_loss=true": "trireme prepare --chat marks the answers", "use_dora=true": "it is adapter.magnitude: true", "use_rslora=true": "it is adapter.scaling: rslora",
     "fp16=true": "fp16 is not supported; use precision: bf16", "tasks=mmlu": "trireme eval RUN --choices FILE",
 }
 

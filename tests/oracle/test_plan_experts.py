@@ -260,7 +260,7 @@ def test_search_finds_folded_layouts(tmp_path):
     best = found[0]["layout"]
     assert best["expert"] > 1 and best["expert"] * best["expert_tensor"] <= 8
     said = run("plan", "--model", "mixtral-8x7b", "--cluster", "dgx-h100", "--devices", 64, "--global-batch", 256, "--sequence", 4096)
-    assert re.search(r"^expert: ", said, re.M)
+    assert re.search(r"^  expert +[0-9.]+ s ", said, re.M) and re.search(r"^experts: .* rows of a micro-batch on the busiest rank", said, re.M)
 
 
 # ---- published runs -------------------------------------------------------------------------------------------------
