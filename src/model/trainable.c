@@ -109,12 +109,10 @@ static tri_status mark_entry(const tri_trainable *tuning, tri_parameter *entry) 
       key_of(tuning), (long)named, (long)tri_parameter_num_tensors(entry), entry->name);
 }
 
-/* Matrices that are one in a product have one gradient. */
-static tri_status check_joined(const tri_parameter *before, const tri_parameter *entry, const tri_trainable *tuning) {
-  if (!entry->joined || before->frozen == entry->frozen) return TRI_OK;
-  return tri_fail(TRI_BAD_CONFIG,
-                  "`%s` matches only one of %.80s and %.80s, which are multiplied as one matrix; match both or neither",
-                  key_of(tuning), before->name, entry->name);
+/* Matrices that would be one in a product are none where one is trained and the other not (ops/linear.c): they lie in
+ * different arrays. Parts of a tensor have one name, and so one state. */
+static void part_mixed(const tri_parameter *before, tri_parameter *entry) {
+  if (before->frozen != entry->frozen) entry->joined = false;
 }
 
 static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *table) {
@@ -123,7 +121,7 @@ static tri_status mark_frozen(const tri_trainable *tuning, tri_parameter_table *
     if (entry->tied_to < 0) TRI_TRY(mark_entry(tuning, entry));
     if (entry->tied_to >= 0) entry->frozen = table->entries[entry->tied_to].frozen;
     entry->stored = entry->frozen ? stored_of(tuning, entry) : TRI_STORED_WIDE;
-    if (i > 0) TRI_TRY(check_joined(&table->entries[i - 1], entry, tuning));
+    if (i > 0) part_mixed(&table->entries[i - 1], entry);
   }
   return TRI_OK;
 }

@@ -3,7 +3,8 @@
  *   dx = dy W^T        dW = x^T dy        dbias = column sums of dy
  *
  * Several adjacent parameters may form one W (q, k and v of attention, gate and up of SwiGLU): their gradients are
- * adjacent too, and only the first carries the mark `gradient_written`.
+ * adjacent too, and only the first carries the mark `gradient_written`. Where some of them are trained and others not,
+ * those that are neighbours are products of their own, whose results are joined.
  *
  * Under tensor parallelism (Megatron-LM, Shoeybi et al. 2019) W is split by columns, and every rank makes its columns
  * of y; or by rows (linear_row), and every rank's y is one part of a sum. Then one rank adds the bias, whose gradient
@@ -172,12 +173,44 @@ static tri_status append_with_magnitudes(tri_op_list *list, const linear *attrib
   return drops ? tri_op_add(list, rest, *out, out) : TRI_OK;
 }
 
-static tri_status op_linear_append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
-                                   int32_t *out) {
+/* Of matrices that are one: with what they have beside them. */
+static tri_status append_one(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                             int32_t *out) {
   int32_t y = -1;
   if (tri_op_has_magnitudes(list, weight)) return append_with_magnitudes(list, attributes, x, weight, bias, out);
   TRI_TRY(append_product(list, attributes, x, weight, bias, &y));
   return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
+}
+
+/* How many matrices from number `first` of those at `weight` on are one, and so are their biases: where some are trained
+ * and others not, they are not neighbours in memory (model/trainable.c). *width: of their outputs. */
+static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
+                            int64_t *width) {
+  const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;
+  int64_t end = first;
+  *width = 0;
+  do {
+    *width += weights[end++].out;
+  } while (*width < most && weights[end].joined && (biases == NULL || biases[end].joined));
+  return end - first;
+}
+
+static tri_status op_linear_append(tri_op_list *list, const linear *attributes, int32_t x, int32_t weight, int32_t bias,
+                                   int32_t *out) {
+  const int64_t all = attributes->weight.out;
+  int32_t parts[TRI_OP_INPUTS];
+  int64_t count = 0, matrix = 0, done = 0;
+  if (list->parameters == NULL) return append_one(list, attributes, x, weight, bias, out);
+  while (done < all) {
+    linear at = *attributes;
+    const int64_t joined = count_joined(list, weight, bias, matrix, all - done, &at.weight.out);
+    if (count == TRI_OP_INPUTS || at.weight.out == 0) return tri_fail_internal("a product of %ld parts", (long)count);
+    const int32_t own_bias = bias < 0 ? -1 : bias + (int32_t)matrix;
+    TRI_TRY(append_one(list, &at, x, weight + (int32_t)matrix, own_bias, &parts[count++]));
+    matrix += joined;
+    done += at.weight.out;
+  }
+  return tri_op_join_columns(list, count, parts, out);
 }
 
 tri_status tri_op_linear(tri_op_list *list, int64_t in, int64_t out_width, tri_weight_order order, int32_t x,

@@ -121,6 +121,9 @@ tri_status tri_op_scale(tri_op_list *list, double factor, int32_t x, int32_t *ou
 /* x + branch; other calls may read x, but not `branch`. */
 tri_status tri_op_add(tri_op_list *list, int32_t x, int32_t branch, int32_t *out);
 
+/* The columns of slots side by side: of `count`, from 1 to TRI_OP_INPUTS. */
+tri_status tri_op_join_columns(tri_op_list *list, int64_t count, const int32_t parts[], int32_t *out);
+
 /* `site`, below 2^16, is a different number for each dropout of a model; those of LoRA factors are from
  * TRI_FACTOR_SITES on. Probability 0 appends nothing. */
 enum { TRI_FACTOR_SITES = 1 << 15 };

@@ -131,11 +131,12 @@ static void find(const tri_training *t, const tri_preference_source *source, con
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Factors that begin as parts of the base, and what they began as, add to nothing but for rounding: the base alone is
- * what can be computed again later, to the bit. */
+/* Factors that begin as parts of the base, and what they began as, add to nothing but for rounding, and magnitudes are
+ * norms but for rounding: the base alone is what can be computed again later, to the bit. */
 static tri_policy policy_of(const tri_training *t) {
-  const bool principal = tri_adapter_is_principal(&t->config->model.tuning.adapter);
-  const bool is_base = t->progress.updates > 0 || (principal && t->config->adapter_from[0] == '\0');
+  const tri_adapter *adapter = &t->config->model.tuning.adapter;
+  const bool rounds = tri_adapter_is_principal(adapter) || adapter->magnitude;
+  const bool is_base = t->progress.updates > 0 || (rounds && t->config->adapter_from[0] == '\0');
   return is_base ? TRI_POLICY_REFERENCE : TRI_POLICY_TRAINED;
 }
 

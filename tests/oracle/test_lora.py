@@ -291,7 +291,7 @@ def test_other_optimizers(tmp_path, corpus, other):
     check_twenty(tmp_path, corpus, LLAMA, OTHERS[other], dict(rank=3, alpha=6, targets=["q_proj", "down_proj"]))
 
 
-TRAINED = {"gpt2": [["transformer.ln_f.*"], ["*.c_proj.bias", "transformer.wte.*"]], "llama": [["*norm.weight"], ["model.embed_tokens.*", "lm_head.*"]],
+TRAINED = {"gpt2": [["transformer.ln_f.*"], ["*.c_proj.bias", "transformer.wte.*"]], "llama": [["*norm.weight"], ["model.embed_tokens.*", "lm_head.*"], ["*.k_proj.weight", "*.1.mlp.up_proj.weight"]],
            "qwen3": [["*.[qk]_norm.weight", "model.embed_tokens.weight"]]}
 
 
@@ -512,8 +512,8 @@ def test_generated(tmp_path, corpus, name):
 FROZEN = {
     "gpt2": [["transformer.wte.*", "transformer.wpe.*"], ["*.bias"], ["transformer.h.0.*"], ["transformer.h.[1-9].*", "transformer.ln_f.*"], ["*.c_attn.*"]],
     "llama": [["model.embed_tokens.*"], ["*norm.weight", "lm_head.weight"], ["model.embed_tokens.weight", "model.layers.0.*"], ["*.self_attn.?_proj.weight"],
-              ["model.layers.*"]],
-    "qwen3": [["*.[qk]_norm.weight"], ["*mlp*"], ["model.embed_tokens.weight", "model.layers.0.self_attn.*"]],
+              ["model.layers.*"], ["*.q_proj.weight", "*.0.mlp.gate_proj.weight"], ["*.k_proj.weight"]],
+    "qwen3": [["*.v_proj.weight", "*.up_proj.weight"], ["*.[qk]_norm.weight"], ["*mlp*"], ["model.embed_tokens.weight", "model.layers.0.self_attn.*"]],
 }
 FREEZES = [(name, patterns) for name in MODELS for patterns in FROZEN[name]]
 
@@ -689,6 +689,16 @@ def test_layouts_of_patterns(tmp_path, corpus, name, scaling):
 
 @adapters
 @needs_ranks
+@pytest.mark.parametrize("kind, magnitude", [("none", False), ("nf4", True)])
+def test_layouts_of_parts_of_products(tmp_path, corpus, kind, magnitude):
+    """Of what would be one product q has factors, k is trained, v is neither; gate has factors, up is trained."""
+    model = dict(WIDE["llama"], attention_bias=True)
+    adapter = dict(rank=3, alpha=6, targets=["q_proj", "gate_proj"], train=["*.k_proj.weight", "*.k_proj.bias", "*.v_proj.bias", "*.up_proj.weight"], quantise=kind, magnitude=magnitude)
+    check_layouts(tmp_path, corpus, model, layouts_for(model, f"parts {kind}", 8, 4), {}, adapter=adapter)
+
+
+@adapters
+@needs_ranks
 @pytest.mark.parametrize("kind, dropout", [("none", 0.0), ("none", 0.3), ("nf4", 0.0)])
 @pytest.mark.parametrize("name", WIDE)
 def test_layouts_of_magnitudes(tmp_path, corpus, name, kind, dropout):
@@ -726,7 +736,7 @@ def test_layouts_of_weights_trained_beside(tmp_path, corpus):
 @freezing
 @needs_ranks
 @pytest.mark.parametrize("name, patterns", [("gpt2", ["transformer.wte.*", "*.bias"]), ("llama", ["model.layers.0.*", "model.embed_tokens.*"]),
-                                            ("llama", ["model.layers.*"]), ("qwen3", ["*.[qk]_norm.weight", "*.mlp.*"])], ids=str)
+                                            ("llama", ["model.layers.*"]), ("llama", ["*.k_proj.weight", "*.0.mlp.gate_proj.weight"]), ("qwen3", ["*.[qk]_norm.weight", "*.mlp.*"])], ids=str)
 def test_layouts_of_frozen(tmp_path, corpus, name, patterns):
     """Buckets of which parts are frozen, stages of which nothing is trained."""
     start, (tensors, _) = check_layouts(tmp_path, corpus, WIDE[name], layouts_for(WIDE[name], str(patterns)), {}, freeze=patterns)
@@ -800,11 +810,11 @@ def test_layouts_of_experts(tmp_path, corpus, case):
 
 @adapters
 @needs_ranks
-@pytest.mark.parametrize("quantise", ["none", "nf4"])
-def test_taken_up_under_another_layout(tmp_path, corpus, quantise):
+@pytest.mark.parametrize("quantise, magnitude", [("none", False), ("nf4", False), ("none", True)])
+def test_taken_up_under_another_layout(tmp_path, corpus, quantise, magnitude):
     """A checkpoint of any layout goes on under any other; the losses of all, and what is held in the end, are one rank's."""
     start, _ = start_from(tmp_path, LLAMA)
-    adapter = dict(rank=3, alpha=6, dropout=0.1, targets="all-linear", quantise=quantise)
+    adapter = dict(rank=3, alpha=6, dropout=0.1, targets="all-linear", quantise=quantise, magnitude=magnitude)
     layouts = [(1, {}), (2, dict(tensor=2)), (4, dict(pipeline=2, data=2, zero=3)), (2, dict(context=2, zero=1)), (2, dict(data=2, zero=2))]
     common = dict(model=LLAMA, precision="fp64", init=str(start), adapter=adapter)
     keys = dict(lr=1e-2, global_batch=8)
@@ -903,6 +913,7 @@ KILLED = {"adapter": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, targets="al
           "adapter, trained beside": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj"], train=["*norm.weight"])),
           "four bits": dict(adapter=dict(rank=4, alpha=8, targets=["v_proj", "down_proj"], train=["model.layers.1.*_proj.weight"], quantise="nf4")),
           "singular vectors": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, init="pissa", targets=["v_proj", "down_proj"], train=["*norm.weight"])),
+          "magnitudes": dict(adapter=dict(rank=4, alpha=8, dropout=0.2, magnitude=True, targets=["v_proj", "down_proj"], train=["*norm.weight"])),
           "frozen": dict(freeze=["model.embed_tokens.*", "model.layers.0.*"])}
 
 
@@ -985,11 +996,11 @@ def test_parts_of_four_bits(tmp_path, corpus, name):
 @quantises
 @needs_ranks
 @pytest.mark.parametrize("device, precision, tolerance", [("guarded", "fp32", 1e-5), ("emulated", "bf16", 2e-2), ("cpu", "fp32", 1e-5), ("cpu", "bf16", 2e-2)], ids=str)
-@pytest.mark.parametrize("name", ["llama", "phi3"])
-def test_parts_of_four_bits_on_devices(tmp_path, corpus, name, device, precision, tolerance):
+@pytest.mark.parametrize("name, magnitude", [("llama", False), ("phi3", False), ("phi3", True), ("gpt2", True)])
+def test_parts_of_four_bits_on_devices(tmp_path, corpus, name, magnitude, device, precision, tolerance):
     """One rank begins to train, three go on, and their losses are those of one."""
     start = exported_start(tmp_path, corpus, CUT[name])
-    common = dict(model=CUT[name], precision=precision, device=device, init=str(start), adapter=dict(rank=3, alpha=6, targets="all-linear", quantise="nf4"))
+    common = dict(model=CUT[name], precision=precision, device=device, init=str(start), adapter=dict(rank=3, alpha=6, targets="all-linear", quantise="nf4", magnitude=magnitude))
     trireme("train", write_run(tmp_path / "one", corpus, dict(steps=6, lr=1e-2), **common))
     trireme("train", write_run(tmp_path / "more", corpus, dict(steps=3, lr=1e-2), **common))
     trireme("train", write_run(tmp_path / "more", corpus, dict(steps=6, lr=1e-2), layout=dict(tensor=3), **common), *ranks_words(3))
@@ -1185,7 +1196,7 @@ WRONG = {
     "PEFT's targets": (dict(target_modules=["q_proj"]), ["target_modules", "`targets`"]),
     "PEFT's beginning": (dict(init_lora_weights="gaussian"), ["init_lora_weights", r"adapter\.init", "gaussian"]),
     "PEFT's modules": (dict(modules_to_save=["lm_head"]), ["modules_to_save", r"adapter\.train"]),
-    "PEFT's DoRA": (dict(use_dora=True), ["use_dora", "DoRA is not supported", r"adapter\.rank"]),
+    "PEFT's DoRA": (dict(use_dora=True), ["use_dora", r"adapter\.magnitude: true"]),
     "PEFT's bias": (dict(lora_bias=True), ["lora_bias", "no biases", r"adapter\.train"]),
     "PEFT's experts": (dict(target_parameters=["x"]), ["target_parameters", r"adapter\.targets"]),
     "PEFT's layers": (dict(layers_to_transform=[0]), ["layers_to_transform", r"adapter\.targets"]),
