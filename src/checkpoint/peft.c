@@ -8,6 +8,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface_parts.h"
 #include "checkpoint/peft_experts.h"
+#include "checkpoint/peft_singles.h"
 #include "checkpoint/state.h"
 #include "config/config.h"
 #include "model/family.h"
@@ -500,23 +501,26 @@ static tri_status check_same(const char *folder, const char *key, const tri_adap
                   key, folder, key);
 }
 
-/* Such a folder has neither the names nor the rank that PEFT makes of it. */
-static tri_status check_no_singles(const char *folder) {
-  tri_checkpoint *adapter = NULL;
-  tri_status status = TRI_OK;
-  TRI_TRY(tri_checkpoint_open(folder, &adapter));
-  for (int64_t i = 0; i < tri_checkpoint_num_tensors(adapter) && status == TRI_OK; i++) {
-    const char *name = tri_checkpoint_get_entry(adapter, i).tensor->name;
-    if (!tri_peft_is_of_single_expert(name)) continue;
-    status =
-        tri_fail(TRI_UNSUPPORTED,
-                 "`adapter.from`: %s has factors of single experts (`%.200s`), which PEFT makes one pair of tensors "
-                 "of, with gate and up together; open it with PEFT from 0.21 on and save it again, or begin with "
-                 "what `trireme export --merge` makes of it as `init`",
-                 folder, name);
-  }
-  tri_checkpoint_close(adapter);
-  return status;
+/* Of factors of single experts PEFT makes others, with patterns of their own. */
+static tri_status convert_singles(const char *folder, tri_adapter *adapter, bool *converted) {
+  tri_checkpoint *from = NULL;
+  TRI_TRY(tri_checkpoint_open(folder, &from));
+  (void)tri_peft_has_singles(from, converted);
+  tri_checkpoint_close(from);
+  return *converted ? tri_peft_convert_singles(folder, adapter) : TRI_OK;
+}
+
+static tri_status check_all_patterns(const char *folder, tri_adapter *from, const tri_adapter *own) {
+  bool converted = false;
+  TRI_TRY(convert_singles(folder, from, &converted));
+  tri_status status = check_same(folder, "rank_pattern", &from->rank_pattern, &own->rank_pattern);
+  if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &own->alpha_pattern);
+  if (status == TRI_OK || !converted) return status;
+  return tri_fail(TRI_BAD_CONFIG,
+                  "`adapter.from`: %s has factors of single experts, of whose gate and up PEFT makes one pair of twice "
+                  "the rank and twice alpha; give the run the folder's patterns, and rank_pattern: "
+                  "{\".*\\\\.gate_up_proj\": %ld}, alpha_pattern: {\".*\\\\.gate_up_proj\": %g}",
+                  folder, (long)(2 * from->rank), 2 * from->alpha);
 }
 
 static tri_status check_same_ties(const char *folder, const tri_adapter *from, const tri_adapter *own) {
@@ -572,10 +576,8 @@ tri_status tri_peft_check_from(const char *folder, const tri_adapter *adapter, c
                       folder, tri_adapter_is_principal(from) ? "began as" : "did not begin as",
                       tri_adapter_is_principal(from) ? "set it to pissa" : "leave it out");
   }
-  if (status == TRI_OK) status = check_no_singles(folder);
   if (status == TRI_OK) status = check_same_ties(folder, from, adapter);
-  if (status == TRI_OK) status = check_same(folder, "rank_pattern", &from->rank_pattern, &adapter->rank_pattern);
-  if (status == TRI_OK) status = check_same(folder, "alpha_pattern", &from->alpha_pattern, &adapter->alpha_pattern);
+  if (status == TRI_OK) status = check_all_patterns(folder, &peft->adapter, adapter);
   if (status == TRI_OK && base != NULL && !tri_base_signature_same(&peft->signature, base)) {
     status = tri_fail(TRI_BAD_CONFIG,
                       "`adapter.from`: %s is an adapter of another base than `init` names: of one with "

@@ -3,6 +3,7 @@
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/peft_singles.h"
 #include "comm/agreement.h"
 
 #include <string.h>
@@ -36,6 +37,14 @@ static bool is_read(const tri_checkpoint *checkpoint, const tri_checkpoint_map *
   return optimizer && (!average || has_averages(checkpoint, shards));
 }
 
+static tri_status read_slice(const tri_checkpoint *checkpoint, const tri_checkpoint_tensor *tensor,
+                             const tri_checkpoint_slice *slice) {
+  bool done = false;
+  TRI_TRY(tri_peft_read_single(checkpoint, tensor->type, slice, &done));
+  if (done) return TRI_OK;
+  return tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice);
+}
+
 /* Every rank reads what it holds, and no more. */
 static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoint, const tri_checkpoint_map *shards,
                               bool optimizer) {
@@ -45,7 +54,7 @@ static tri_status read_slices(tri_engine *engine, const tri_checkpoint *checkpoi
     if (!is_read(checkpoint, shards, slice, optimizer)) continue;
     tri_record record = tri_record_make(TRI_RECORD_WORK, "read a tensor");
     uint64_t ticket = tri_recorder_begin(&record);
-    TRI_TRY(tri_checkpoint_read_slice(checkpoint, tensor->name, tensor->type, tensor->num_dims, tensor->shape, slice));
+    TRI_TRY(read_slice(checkpoint, tensor, slice));
     tri_recorder_end(ticket);
   }
   return tri_checkpoint_map_written(engine);

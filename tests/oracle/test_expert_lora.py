@@ -286,6 +286,28 @@ def test_factors_of_single_experts(tmp_path, corpus, name, scaling):
     assert abs(evaluated(given, corpus) / loss_of(model, expected, corpus) - 1) < 1e-12
 
 
+@pytest.mark.parametrize("ranks, layout", [(1, {}), pytest.param(4, dict(tensor=2, data=2, expert=2, zero=1), marks=needs_ranks), pytest.param(2, dict(data=2, zero=3), marks=needs_ranks)], ids=str)
+@pytest.mark.parametrize("scaling", ["lora", "rslora"])
+@pytest.mark.parametrize("name", ["mixtral", "dots1"])
+def test_runs_from_single_experts(tmp_path, corpus, name, scaling, ranks, layout):
+    """A run begins with what PEFT makes of them."""
+    model, given = MODELS[name], dict(rank=2, alpha=3, scaling=scaling)
+    start, weights = start_from(tmp_path, model)
+    base = in_double(arrays_of(weights))
+    singles = expert_lora.drawn_singles(base, 2)
+    endings = sorted({module.split(".")[-1] for module in expert_lora.single_modules(base)})
+    folder = lora.write_peft(tmp_path / "given", model, dict(given, targets=endings), singles, base_model_name_or_path=str(start))
+    adapter = dict(given, targets=BOTH, rank_pattern={r".*\.gate_up_proj": 4}, alpha_pattern={r".*\.gate_up_proj": 6})
+    path = write_run(tmp_path, corpus, dict(name="sgd", lr=0.0, steps=1), model=model, precision="fp64", init=str(start), adapter={**adapter, "from": str(folder)},
+                     layout={"micro_batch": 1, **layout})
+    trireme("train", path, *ranks_words(ranks))
+    whole = expert_lora.merged(base, factors_of(tmp_path), adapter)
+    expected = expert_lora.merged_singles(base, singles, given)
+    assert all(numpy.abs(whole[key] - values).max() <= 1e-14 for key, values in expected.items())
+    ids, labels = batches_of(tmp_path, corpus, model, 1)[0]
+    assert abs(lines_of(tmp_path / "run")[0]["loss"] / float(models.loss(model, as_tensors(expected), ids, labels)) - 1) < 1e-12
+
+
 # ---- what is refused ---------------------------------------------------------------------------------------------------
 
 def refused(*arguments):
@@ -325,8 +347,7 @@ def test_bad_folders(tmp_path, corpus):
     assert "target_modules" in answer(factors, target_parameters=None)
     half = {name: w for name, w in expert_lora.drawn_singles(base, adapter["rank"]).items() if ".w3." not in name}
     assert "one of" in answer(half, target_modules=["w1", "w2"], target_parameters=None)
-    half = expert_lora.drawn_singles(base, 3)
-    folder = lora.write_peft(tmp_path / "single", model, dict(rank=3, alpha=4, targets=["w1", "w2", "w3"]), half)
-    run = write_run(tmp_path / "from", corpus, {}, model=model, init=str(start), adapter={**adapter, "from": str(folder)})
+    single = lora.write_peft(tmp_path / "single", model, dict(rank=3, alpha=4, targets=["w1", "w2", "w3"]), expert_lora.drawn_singles(base, 3))
+    run = write_run(tmp_path / "from", corpus, {}, model=model, init=str(start), adapter={**adapter, "from": str(single)})
     message = refused("train", run)
-    assert "`adapter.from`" in message and "single experts" in message and "export --merge" in message, message
+    assert "`adapter.from`" in message and "single experts" in message and '{".*\\\\.gate_up_proj": 6}' in message, message

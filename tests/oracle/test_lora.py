@@ -694,7 +694,7 @@ def test_layouts_of_parts_of_products(tmp_path, corpus, kind, magnitude):
     """Of what would be one product q has factors, k is trained, v is neither; gate has factors, up is trained."""
     model = dict(WIDE["llama"], attention_bias=True)
     adapter = dict(rank=3, alpha=6, targets=["q_proj", "gate_proj"], train=["*.k_proj.weight", "*.k_proj.bias", "*.v_proj.bias", "*.up_proj.weight"], quantise=kind, magnitude=magnitude)
-    check_layouts(tmp_path, corpus, model, layouts_for(model, f"parts {kind}", 8, 4), {}, adapter=adapter)
+    check_layouts(tmp_path, corpus, model, layouts_for(model, f"parts {kind}", 8, 4), {}, start=exported_start(tmp_path, corpus, model), adapter=adapter)
 
 
 @adapters
