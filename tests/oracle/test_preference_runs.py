@@ -47,6 +47,7 @@ def ended(folder):
 # Rows of whole blocks of 64, for four bits.
 WIDE = dict(family="llama", num_layers=2, hidden_size=64, num_heads=4, num_kv_heads=2, ffn_size=64, vocab_size=23, max_sequence=64, init_std=0.1)
 ADAPTERS = {"lora": dict(rank=4, alpha=8, targets="all-linear"), "qlora": dict(rank=4, alpha=8, targets="all-linear", quantise="nf4"),
+            "everywhere": dict(rank=4, alpha=8, targets=["q_proj", "embed_tokens", "lm_head"]),
             "pissa": dict(rank=4, alpha=8, targets="all-linear", init="pissa"),
             "lora, trained beside": dict(rank=4, alpha=8, targets=["q_proj", "v_proj"], train=["*norm.weight"])}
 
@@ -81,7 +82,7 @@ def test_adapters(tmp_path, wide, name, precision):
     assert ended(tmp_path / "parts") == ended(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("name", ["lora", "qlora", "pissa"])
+@pytest.mark.parametrize("name", ["lora", "qlora", "everywhere", "pissa"])
 def test_reference_numbers_of_an_adapter_are_computed_again(tmp_path, wide, name):
     """The base is there as long as nothing else is trained: with factors skipped its numbers have the bits of before."""
     more = dict(adapter=ADAPTERS[name], precision="fp32", optimizer=dict(steps=4, lr=2e-2, warmup=0))
@@ -110,7 +111,7 @@ def test_an_adapter_goes_on_from_factors(tmp_path, wide):
     assert lines[0]["logps/chosen"] != before[0]["logps/chosen"] and lines[0]["logps/rejected"] != before[0]["logps/rejected"]
 
 
-@pytest.mark.parametrize("name, layout", [("lora", dict()), ("lora", dict(tensor=2)), ("lora", dict(pipeline=2, micro_batch=2)), ("lora", dict(zero=3)), ("qlora", dict()),
+@pytest.mark.parametrize("name, layout", [("lora", dict()), ("lora", dict(tensor=2)), ("lora", dict(pipeline=2, micro_batch=2)), ("lora", dict(zero=3)), ("everywhere", dict(tensor=2)), ("everywhere", dict(pipeline=2)), ("qlora", dict()),
                                           ("qlora", dict(pipeline=2)), ("qlora", dict(zero=3))])
 def test_adapters_on_two_ranks(tmp_path, wide, name, layout):
     """The base without factors has the bits of the base with factors whose product is 0."""
