@@ -422,7 +422,7 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   out->scale = pair.scale;
   TRI_TRY(read_factor(merged, a, shape_a, tri_trainable_is_in_out(tensor), of_a));
   TRI_TRY(read_factor(merged, b, shape_b, tri_trainable_is_in_out(tensor), of_b));
-  const bool principal = tri_adapter_is_principal(merged->adapter) && tensor->part != TRI_PART_EMBEDDING;
+  const bool principal = tri_adapter_is_principal(merged->adapter) && !tri_trainable_is_table(tensor);
   return principal ? subtract_first(merged, tensor, &pair, out) : TRI_OK; /* PEFT's PiSSA leaves embeddings out */
 }
 

@@ -227,7 +227,8 @@ static layer_kinds kinds_of(const tri_model *model) {
 /* Of a matrix that each token meets, or some of the tokens: weights for a token. */
 static double met_weights(const tri_model *model, const tri_parameter *entry) {
   const double all = (double)tri_parameter_global_count(entry);
-  if (entry->num_dims < 2 || entry->part == TRI_PART_EMBEDDING) return 0;
+  const bool looked_up = entry->part == TRI_PART_EMBEDDING && !(entry->factor && entry->split.dim < 0); /* but for B */
+  if (entry->num_dims < 2 || looked_up) return 0;
   return entry->placement.has_holders ? all * (double)model->experts_per_token / (double)model->num_experts : all;
 }
 

@@ -168,7 +168,7 @@ static tri_parameter factor_of(const tri_adapter *adapter, const tri_parameter *
   factor.scale = pair.scale;
   factor.init = TRI_INIT_ZERO;
   if (which == 0) begin_a(adapter->init, &factor);
-  if (matrix->part == TRI_PART_EMBEDDING) begin_of_table(which, &factor);
+  if (tri_trainable_is_table(matrix)) begin_of_table(which, &factor);
   factor.in_out = factor.frozen = factor.joined = false;
   factor.stored = TRI_STORED_WIDE;
   factor.factor = true;

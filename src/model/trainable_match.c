@@ -65,7 +65,7 @@ int tri_trainable_module_length(const char *name) {
   return end == NULL ? (int)strlen(name) : (int)(end - name);
 }
 
-static bool is_table(const tri_parameter *matrix) {
+bool tri_trainable_is_table(const tri_parameter *matrix) {
   switch (matrix->part) {
     case TRI_PART_EMBEDDING: return true;
     case TRI_PART_ATTENTION:
@@ -77,12 +77,12 @@ static bool is_table(const tri_parameter *matrix) {
   return false;
 }
 
-bool tri_trainable_is_in_out(const tri_parameter *matrix) { return matrix->in_out || is_table(matrix); }
+bool tri_trainable_is_in_out(const tri_parameter *matrix) { return matrix->in_out || tri_trainable_is_table(matrix); }
 
 void tri_trainable_factor_name(const tri_parameter *matrix, char which, char *out, size_t out_bytes) {
   const int length = tri_trainable_module_length(matrix->name);
-  if (is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_embedding_%c", length, matrix->name, which);
-  if (!is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_%c.weight", length, matrix->name, which);
+  if (tri_trainable_is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_embedding_%c", length, matrix->name, which);
+  if (!tri_trainable_is_table(matrix)) snprintf(out, out_bytes, "%.*s.lora_%c.weight", length, matrix->name, which);
 }
 
 /* Whether a target is the end of a module's name, from a dot on. */

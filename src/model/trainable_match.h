@@ -20,6 +20,8 @@ int tri_trainable_module_length(const char *name);
 /* Whether a target is the last part or parts of the name of a tensor's module. */
 bool tri_trainable_is_module(const char *target, const char *name);
 
+/* Whether a matrix is a table of tokens. */
+bool tri_trainable_is_table(const tri_parameter *matrix);
 /* Whether the inputs of a product with it are its rows: ids are those of a table of tokens. */
 bool tri_trainable_is_in_out(const tri_parameter *matrix);
 /* The name of a matrix's factor A or B (`which`), "mlp.up_proj.lora_A.weight" of "mlp.up_proj.weight"; of a table of

@@ -163,7 +163,8 @@ def test_names():
     gpt2, llama = ({name: w.shape for name, w in plain(MODELS[family]).items()} for family in ("gpt2", "llama"))
     assert len(lora.modules_of(gpt2, "all-linear")) == 8 and len(lora.modules_of(llama, "all-linear")) == 14
     assert lora.modules_of(gpt2, ["c_proj"]) == [f"transformer.h.{i}.{part}.c_proj" for i in (0, 1) for part in ("attn", "mlp")]
-    assert lora.modules_of(llama, ["proj", "embed_tokens", "lm_head", "norm"]) == []
+    assert lora.modules_of(llama, ["proj", "tokens", "head", "norm"]) == [] and lora.modules_of(gpt2, ["wpe"]) == []
+    assert lora.modules_of(llama, ["model.embed_tokens", "lm_head"]) == ["model.embed_tokens", "lm_head"]
     shapes = lora.factor_shapes(plain(GPT2), dict(rank=5, targets=["c_attn"]))
     assert shapes["base_model.model.transformer.h.0.attn.c_attn.lora_A.weight"] == (5, 24)
     assert shapes["base_model.model.transformer.h.0.attn.c_attn.lora_B.weight"] == (72, 5)

@@ -199,3 +199,18 @@ def test_memory(tmp_path, corpus):
         held[name] = int(re.search(r"^  parameters +(\d+) bytes", trireme("train", path, "--dry-run").stdout, re.MULTILINE)[1])
     own = 4 * 2 * (LLAMA["vocab_size"] + LLAMA["hidden_size"])
     assert 4 * own <= held["more"] - held["few"] <= 4 * (own + 4 * 256), held
+
+
+@adapters
+def test_logits_in_pieces(tmp_path, corpus):
+    """Logits of a large vocabulary are made for some rows at a time, and so is what factors add: 160 rows in three pieces, or 20 in one."""
+    model = dict(LLAMA, vocab_size=140000)
+    start, _ = start_from(tmp_path, model)
+    found = []
+    for micro_batch in (1, 8):
+        folder = tmp_path / str(micro_batch)
+        trireme("train", write_run(folder, corpus, dict(steps=2, lr=1e-2, global_batch=8), model=model, precision="fp64", init=str(start), layout=dict(micro_batch=micro_batch),
+                                   adapter=dict(rank=2, targets=["lm_head", "embed_tokens"], init="gaussian")))
+        found.append((lora.read_factors(newest_of(folder / "run"))[0], [line["loss"] for line in lines_of(folder / "run")]))
+    check_weights(found[1][0], found[0][0], 1e-10)
+    close(found[1][1], found[0][1], 1e-10)
