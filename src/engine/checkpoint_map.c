@@ -418,14 +418,96 @@ static void add_quantised(lister *l, int64_t e) {
   }
 }
 
+/* Elements [first, first + count) of the members' in turn: those of each member, read or written at once, go to or come
+ * from every n-th of the host's. */
+static tri_status pass_alternating(const tri_checkpoint_map_alternating *a, int64_t first, int64_t count, char *to_host,
+                                   const char *from_host) {
+  const tri_checkpoint_memory *real = tri_executor_memory(a->engine->executor);
+  const int64_t n = a->part.stacked.together;
+  char *own = NULL;
+  tri_status status = TRI_OK;
+  TRI_TRY(tri_alloc("members of a stack", (size_t)(count / n + 2), a->element, &own));
+  for (int64_t m = 0; m < n && status == TRI_OK; m++) {
+    const int64_t begin = first <= m ? 0 : (first - m + n - 1) / n;
+    const int64_t end = first + count <= m ? 0 : (first + count - m + n - 1) / n;
+    const size_t bytes = end > begin ? (size_t)(end - begin) * a->element : 0;
+    char *at = a->first + (size_t)(m * a->distance + begin) * a->element;
+    if (bytes == 0) continue;
+    if (to_host != NULL && real != NULL) status = real->read(real->context, own, at, bytes);
+    if (to_host != NULL && real == NULL) memcpy(own, at, bytes);
+    for (int64_t i = begin; i < end && status == TRI_OK; i++) {
+      const size_t there = (size_t)(i * n + m - first) * a->element, here = (size_t)(i - begin) * a->element;
+      if (to_host != NULL) memcpy(to_host + there, own + here, a->element);
+      if (to_host == NULL) memcpy(own + here, from_host + there, a->element);
+    }
+    if (to_host == NULL && real != NULL && status == TRI_OK) status = real->write(real->context, at, own, bytes);
+    if (to_host == NULL && real == NULL) memcpy(at, own, bytes);
+  }
+  tri_free(own);
+  return status;
+}
+
+/* A slice's data counts from the first member on, as if all elements lay there. */
+static tri_status alternating_read(void *context, void *to_host, const void *from, size_t bytes) {
+  const tri_checkpoint_map_alternating *a = context;
+  const int64_t first = ((const char *)from - a->first) / (int64_t)a->element;
+  return pass_alternating(a, first, (int64_t)(bytes / a->element), to_host, NULL);
+}
+
+static tri_status alternating_write(void *context, void *to, const void *from_host, size_t bytes) {
+  const tri_checkpoint_map_alternating *a = context;
+  const int64_t first = ((const char *)to - a->first) / (int64_t)a->element;
+  return pass_alternating(a, first, (int64_t)(bytes / a->element), NULL, from_host);
+}
+
+/* Of what is saved of an entry, the members that are there as a whole and alternate in the file: [*first, *end). */
+static void find_alternating(const lister *l, const tri_parameter *entry, tri_element_range values, int64_t *first,
+                             int64_t *end) {
+  *first = *end = 0;
+  switch (entry->stacked.as) {
+    case TRI_STACKING_NONE:
+    case TRI_STACKING_ROWS: return;
+    case TRI_STACKING_COLUMNS: break;
+  }
+  const int64_t member = entry->local[0] * entry->local[1] * entry->stacked.kinds;
+  if (!l->saves || member == 0) return;
+  const int64_t begin = (values.first + member - 1) / member, stop = (values.first + values.count) / member;
+  if (stop - begin < 2) return;
+  *first = entry->first_member + begin;
+  *end = entry->first_member + stop;
+}
+
+static void add_alternating(lister *l, const tri_parameter *entry, tri_element_range values, int64_t first, int64_t end,
+                            int64_t tensor, char *array, size_t element) {
+  const int64_t count = entry->local[0] * entry->local[1], kinds = entry->stacked.kinds, n = end - first;
+  for (int64_t kind = 0; kind < kinds && n > 0; kind++) {
+    tri_checkpoint_map_alternating *a = &l->shards->alternating[l->shards->num_alternating++];
+    const int64_t before = ((first - entry->first_member) * kinds + kind) * count;
+    *a =
+        (tri_checkpoint_map_alternating){.memory = {a, alternating_read, alternating_write, NULL}, .engine = l->engine};
+    a->part = l->shards->pieces[l->piece + first * kinds + kind];
+    a->part.stacked.together = n;
+    a->part.count = n * count;
+    a->first = array + (size_t)(values.at + before - values.first) * element;
+    a->count = count;
+    a->distance = kinds * count;
+    a->element = element;
+    add(l->shards, tensor, &a->part, (tri_element_range){0, n * count, 0}, a->first, element, &a->memory);
+  }
+}
+
 /* Values as they lie in their array. */
 static void add_values(lister *l, const tri_parameter *entry, tri_element_range values, int64_t first_tensor,
                        int64_t stride) {
   const tri_executor *executor = l->engine->executor;
   const size_t element = tri_dtype_bytes(tri_stored_type(entry->stored, executor->type));
   void *array = entry->frozen ? tri_executor_frozen(executor, entry->stored) : tri_executor_values(executor);
+  int64_t first_member = 0, end_member = 0;
+  if (first_tensor == l->weight) find_alternating(l, entry, values, &first_member, &end_member);
+  add_alternating(l, entry, values, first_member, end_member, first_tensor, array, element);
   for (int64_t t = 0; t < tri_parameter_num_tensors(entry); t++) {
     int64_t first = 0;
+    if (end_member > 0 && t / entry->kinds >= first_member && t / entry->kinds < end_member) continue;
     const int64_t count = tri_parameter_tensor(entry, t, &first).count;
     add(l->shards, number_of(l, entry, first_tensor, stride, t), part_of(l, entry, t),
         tri_element_range_within(values, first, count), array, element, tri_executor_memory(executor));
@@ -499,6 +581,8 @@ static tri_status allocate_slices(const tri_engine *engine, tri_checkpoint_map *
     const int64_t each = TRI_UPDATE_STATES + 1;
     most += (size_t)(tri_parameter_num_tensors(&table->entries[e]) * (2 + each * calls));
   }
+  TRI_TRY(tri_alloc("a checkpoint's list", TRI_PARAMETER_KINDS * (size_t)table->num_entries,
+                    sizeof *shards->alternating, &shards->alternating));
   const size_t staged = (size_t)(updates->count * (TRI_UPDATE_STATES + 1));
   TRI_TRY(tri_alloc("a checkpoint's list", most, sizeof *shards->slices, &shards->slices));
   TRI_TRY(tri_alloc("a checkpoint's list", quantised, sizeof *shards->quantised, &shards->quantised));
@@ -564,6 +648,7 @@ void tri_checkpoint_map_release(tri_checkpoint_map *shards) {
   tri_free(shards->slices);
   tri_free(shards->names);
   tri_free(shards->averages);
+  tri_free(shards->alternating);
   tri_free(shards->pieces);
   tri_free(shards->parts);
   tri_free(shards->optimizer);
@@ -575,12 +660,13 @@ size_t tri_checkpoint_map_slice_bytes(const tri_checkpoint_map *shards, const tr
   return (size_t)slice->count * tri_dtype_bytes(tri_checkpoint_map_tensor(shards, slice->tensor)->type);
 }
 
-static bool is_staged(const tri_checkpoint_slice *slice) {
-  return slice->memory != NULL && slice->memory->read == staged_read;
+/* Whether it is not in memory as it is saved. */
+static bool is_made(const tri_checkpoint_slice *slice) {
+  return slice->memory != NULL && (slice->memory->read == staged_read || slice->memory->read == alternating_read);
 }
 
 static tri_status download(tri_engine *engine, const tri_checkpoint_slice *slice, char *to_host, size_t bytes) {
-  if (is_staged(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
+  if (is_made(slice)) return slice->memory->read(slice->memory->context, to_host, slice->data, bytes);
   return tri_queue_download(engine->device->queue, to_host, slice->data, bytes);
 }
 
@@ -601,7 +687,7 @@ tri_status tri_checkpoint_map_upload(tri_engine *engine, const tri_checkpoint_ma
   for (int64_t i = 0; i < shards->num_slices; i++) {
     size_t bytes = tri_checkpoint_map_slice_bytes(shards, &shards->slices[i]);
     const tri_checkpoint_slice *slice = &shards->slices[i];
-    if (is_staged(slice)) {
+    if (is_made(slice)) {
       TRI_TRY(slice->memory->write(slice->memory->context, slice->data, from_host, bytes));
     } else {
       TRI_TRY(tri_queue_upload(queue, slice->data, from_host, bytes));

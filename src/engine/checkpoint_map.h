@@ -12,12 +12,25 @@
 
 typedef struct tri_checkpoint_map_staged tri_checkpoint_map_staged;
 
+/* Matrices of several members of a stack whose elements alternate in the file (TRI_STACKING_COLUMNS): as they lie
+ * there, so that they are written together. */
+typedef struct tri_checkpoint_map_alternating {
+  tri_checkpoint_memory memory; /* whose context this is */
+  tri_engine *engine;
+  tri_parameter part;
+  char *first;             /* of the first member */
+  int64_t count, distance; /* elements of each, and from one to the next */
+  size_t element;
+} tri_checkpoint_map_alternating;
+
 typedef struct tri_checkpoint_map {
   tri_checkpoint_tensor *weights;   /* [num_weights] */
   tri_checkpoint_tensor *optimizer; /* [num_optimizer]: what is kept of each that an optimizer changes */
   tri_parameter *parts;             /* [num_weights]: the weights as parameters */
   tri_parameter *pieces;            /* [num_pieces]: all matrices of weights that are stacks (tri_stacked) */
   int64_t num_pieces;
+  tri_checkpoint_map_alternating *alternating; /* [num_alternating] */
+  int64_t num_alternating;
   char (*names)[128]; /* [num_optimizer] */
   int64_t *averages;  /* [num_weights]: number of each weight's average over the run; -1: it has none */
   int64_t num_weights, num_optimizer;

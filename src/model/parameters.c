@@ -367,7 +367,7 @@ int64_t tri_parameter_run_length(const tri_parameter *tensor) {
   switch (tensor->stacked.as) {
     case TRI_STACKING_NONE:
     case TRI_STACKING_ROWS: break;
-    case TRI_STACKING_COLUMNS: return 1;
+    case TRI_STACKING_COLUMNS: return at_least_1(tensor->stacked.together);
   }
   if (is_interleaved(tensor)) return unit_rows(tensor) * tensor->shape[1];
   if (tensor->local[0] == tensor->shape[0] && tensor->local[1] == tensor->shape[1]) return tensor->count;

@@ -85,7 +85,6 @@ static void test_refused(void **state) {
       {GOOD ", \"layer_replication\": [[0, 2]]}", TRI_UNSUPPORTED,
        "`layer_replication` is [[0,2]]: layers of the base"},
       {GOOD ", \"trainable_token_indices\": [1]}", TRI_UNSUPPORTED, "`trainable_token_indices` is [1]: trained rows"},
-      {GOOD ", \"target_parameters\": [\"x\"]}", TRI_UNSUPPORTED, "`target_parameters` is [\"x\"]: factors of"},
       {GOOD ", \"alora_invocation_tokens\": [1]}", TRI_UNSUPPORTED, "`alora_invocation_tokens` is [1]: activated"},
       {GOOD ", \"arrow_config\": {\"top_k\": 3}}", TRI_UNSUPPORTED, "`arrow_config` is {\"top_k\":3}: routing"},
       {GOOD ", \"use_qalora\": true}", TRI_UNSUPPORTED, "`use_qalora` is true: QA-LoRA"},
