@@ -182,8 +182,8 @@ static tri_status append_one(tri_op_list *list, const linear *attributes, int32_
   return tri_op_lora(list, attributes->weight.in, weight, x, y, out);
 }
 
-/* How many matrices from number `first` of those at `weight` on are one, and so are their biases: where some are trained
- * and others not, they are not neighbours in memory (model/trainable.c). *width: of their outputs. */
+/* How many matrices from number `first` of those at `weight` on are one, and so are their biases: where some are
+ * trained and others not, they are not neighbours in memory (model/trainable.c). *width: of their outputs. */
 static int64_t count_joined(const tri_op_list *list, int32_t weight, int32_t bias, int64_t first, int64_t most,
                             int64_t *width) {
   const tri_op_parameter *weights = list->parameters + weight, *biases = bias < 0 ? NULL : list->parameters + bias;

@@ -80,7 +80,7 @@ static void test_refused(void **state) {
       {GOOD ", \"rank_pattern\": [4]}", TRI_BAD_FILE, "`rank_pattern`"},
       {GOOD ", \"alpha_pattern\": {\"q_proj\": \"4\"}}", TRI_BAD_FILE, "`alpha_pattern` of q_proj"},
       {GOOD ", \"init_lora_weights\": \"pissa_niter_4\"}", TRI_UNSUPPORTED, "`init_lora_weights`"},
-      {GOOD ", \"use_dora\": true}", TRI_UNSUPPORTED, "`use_dora` is true: DoRA, which trains magnitudes"},
+      {GOOD ", \"use_dora\": \"yes\"}", TRI_BAD_FILE, "`use_dora`"},
       {GOOD ", \"lora_bias\": true}", TRI_UNSUPPORTED, "`lora_bias` is true: factors with biases, which"},
       {GOOD ", \"layer_replication\": [[0, 2]]}", TRI_UNSUPPORTED,
        "`layer_replication` is [[0,2]]: layers of the base"},
