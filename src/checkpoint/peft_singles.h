@@ -4,7 +4,7 @@
 #define TRI_CHECKPOINT_PEFT_SINGLES_H
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/peft.h"
+#include "model/trainable.h"
 
 /* LOCAL. Whether an adapter has factors of single experts; *gate_up: of gate and up. */
 bool tri_peft_has_singles(const tri_checkpoint *from, bool *gate_up);
