@@ -1,6 +1,7 @@
 #include "checkpoint/peft_singles.h"
 
 #include "base/memory.h"
+#include "checkpoint/peft.h"
 #include "checkpoint/peft_experts.h"
 
 #include <stdio.h>

@@ -103,7 +103,7 @@ typedef struct tri_stacked {
   tri_stacking as;
   int64_t members, kinds; /* of the stack */
   int64_t number;         /* of a matrix: its own in the stack, member after member */
-  int64_t together;       /* above 1: the part is of so many members from that on, element after element */
+  int64_t together;       /* above 1: the number of members, from that on, that the part is of, element by element */
   const char *name;       /* of a matrix: that of the tensor on disk, which the table has; NULL: of a stack */
 } tri_stacked;
 
