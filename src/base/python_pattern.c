@@ -51,7 +51,7 @@ static bool is_short_repeat(const char *brace, int *braces) {
 static bool translate(const char *before, const char *pattern, const char *behind, char out[PATTERN_BYTES]) {
   bool in_brackets = false, repeatable = false; /* whether there is something that a * may repeat */
   size_t used = 0;
-  int braces = 0;
+  int braces = 0, open = 0;
   if (!append_posix_text(out, &used, before)) return false;
   for (const char *at = pattern; *at != '\0';) {
     char part[8];
@@ -59,6 +59,8 @@ static bool translate(const char *before, const char *pattern, const char *behin
     if (taken == 0 || !append_posix_text(out, &used, part)) return false;
     if (taken == 1 && *at == '{' && !in_brackets && !is_short_repeat(at, &braces)) return false;
     if (taken == 1 && (*at == '[' || (*at == ']' && in_brackets))) in_brackets = *at == '[';
+    if (!in_brackets && *at == '(') open++;
+    if (!in_brackets && taken == 1 && *at == ')' && --open < 0) return false; /* it would close the caller's */
     const bool repeats = taken == 1 && !in_brackets && strchr("*+?}", *at) != NULL;
     if (repeats && !repeatable) return false;
     repeatable = in_brackets || !((taken == 1 && strchr("(|", *at) != NULL) || taken == 3);

@@ -59,8 +59,30 @@ static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter 
   return TRI_OK;
 }
 
+/* Magnitudes are there where the settings say so, beside factors. */
+static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_adapter *settings,
+                                  const tri_parameter *tensor, bool has_factors, bool has_magnitudes) {
+  const char *folder = tri_checkpoint_path(adapter);
+  if (has_magnitudes && !has_factors) {
+    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", folder, tensor->name);
+  }
+  if (has_magnitudes && tensor->part == TRI_PART_EMBEDDING) {
+    return tri_fail(TRI_UNSUPPORTED,
+                    "%s has magnitudes of the embedding `%s`, which are not read here; merge this adapter with PEFT's "
+                    "merge_and_unload and use the resulting model",
+                    folder, tensor->name);
+  }
+  if (has_magnitudes == (settings->magnitude && has_factors)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: `use_dora` of " TRI_FILE_ADAPTER_CONFIG
+                  " is %s, and there are %smagnitudes of `%s`; the two "
+                  "files are not of one adapter, or one was changed: take both from the same folder",
+                  folder, settings->magnitude ? "true" : "false", has_magnitudes ? "" : "no ", tensor->name);
+}
+
 /* What the model has of one of its tensors in the adapter. */
-static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter *tensor, bool *used) {
+static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
+                              bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
   int64_t own = -1, factors[2] = {-1, -1}, magnitude = -1;
   mark(adapter, tensor->name, used, &own);
@@ -69,10 +91,7 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_parameter
     if (factor_name(tensor, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
   }
   if (tensor->num_dims == 2 && magnitude_name(tensor->name, name)) mark(adapter, name, used, &magnitude);
-  if (magnitude >= 0 && factors[0] < 0) {
-    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", tri_checkpoint_path(adapter),
-                    tensor->name);
-  }
+  TRI_TRY(check_magnitude(adapter, settings, tensor, factors[0] >= 0, magnitude >= 0));
   if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
                   tensor->name);
@@ -143,7 +162,8 @@ static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter
     status =
         tri_alloc("the tensors of an adapter", (size_t)tri_checkpoint_num_tensors(adapter) + 1, sizeof *used, &used);
   }
-  for (int64_t t = 0; t < list.count && status == TRI_OK; t++) status = mark_tensor(adapter, &list.tensors[t], used);
+  for (int64_t t = 0; t < list.count && status == TRI_OK; t++)
+    status = mark_tensor(adapter, settings, &list.tensors[t], used);
   if (status == TRI_OK) status = mark_all_experts(adapter, settings, &list, used);
   if (status == TRI_OK) mark_tied(adapter, model, used);
   if (status == TRI_OK) status = check_used(adapter, used);

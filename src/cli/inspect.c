@@ -10,6 +10,7 @@
 #include "checkpoint/model_source.h"
 #include "checkpoint/peft.h"
 #include "cli/cli.h"
+#include "cli/inspect_adapter.h"
 #include "model/family.h"
 #include "options/inspect_corpus.h"
 #include "options/options.h"
@@ -128,32 +129,6 @@ static void print_layout(const char *run_config) {
   }
 }
 
-static void print_words(const char *before, const tri_trainable_words *words) {
-  for (int64_t i = 0; i < words->count; i++) printf("%s%s", i == 0 ? before : ", ", words->words[i].text);
-}
-
-static void print_adapter(const tri_peft *peft) {
-  const tri_adapter *adapter = &peft->adapter;
-  char text[TRI_BASE_SIGNATURE_TEXT_BYTES];
-  printf("an adapter (LoRA) of rank %" PRId64 ", alpha %g", adapter->rank, adapter->alpha);
-  if (adapter->scaling == TRI_SCALING_RSLORA) printf(" over the root of the rank (rsLoRA)");
-  for (int64_t i = 0; i < adapter->rank_pattern.count; i++) {
-    const tri_adapter_pattern *entry = &adapter->rank_pattern.entries[i];
-    printf(", rank %" PRId64 " at %s", entry->rank, entry->pattern);
-  }
-  for (int64_t i = 0; i < adapter->alpha_pattern.count; i++) {
-    printf(", alpha %g at %s", adapter->alpha_pattern.entries[i].alpha, adapter->alpha_pattern.entries[i].pattern);
-  }
-  if (adapter->dropout > 0) printf(", dropout %g", adapter->dropout);
-  print_words(", on ", &adapter->targets);
-  print_words(", beside trained ", &adapter->train);
-  if (adapter->ensure_weight_tying) printf(", tied weights stay tied");
-  if (adapter->quantise != TRI_QUANTISE_NONE) printf(", over a base in %s", tri_peft_quantise_word(adapter->quantise));
-  printf("\nits base: %s", peft->base[0] == '\0' ? "not said" : peft->base);
-  if (peft->signature.frame[0] != '\0') printf(", signature %s", tri_base_signature_text(&peft->signature, text));
-  printf("\n");
-}
-
 /* Of a matrix in 4 bits the type of its codes, not that of what they stand for. */
 static const char *type_name(const tri_safetensors_tensor *tensor) {
   if (tensor->four_bits != NULL) return tri_four_bits_kind(tensor->four_bits);
@@ -163,7 +138,7 @@ static const char *type_name(const tri_safetensors_tensor *tensor) {
 static void print_checkpoint(const tri_checkpoint *checkpoint, const tri_peft *peft) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   printf("%s\n", tri_checkpoint_path(checkpoint));
-  if (peft != NULL) print_adapter(peft);
+  if (peft != NULL) tri_inspect_print_adapter(peft);
   if (state != NULL) {
     printf("step %" PRId64 ", %" PRId64 " samples and %" PRId64 " tokens seen\n", state->step, state->samples,
            state->tokens);
@@ -191,20 +166,6 @@ static json_t *tensor_json(const tri_checkpoint_entry *entry) {
   return object;
 }
 
-static json_t *words_json(const tri_trainable_words *words) {
-  json_t *list = json_array();
-  for (int64_t i = 0; i < words->count; i++) json_array_append_new(list, json_string(words->words[i].text));
-  return list;
-}
-
-static json_t *adapter_json(const tri_peft *peft) {
-  const tri_adapter *adapter = &peft->adapter;
-  return json_pack("{s:I, s:f, s:f, s:s, s:o, s:o, s:s, s:s, s:s}", "rank", (json_int_t)adapter->rank, "alpha",
-                   adapter->alpha, "dropout", adapter->dropout, "quantise", tri_peft_quantise_word(adapter->quantise),
-                   "targets", words_json(&adapter->targets), "train", words_json(&adapter->train), "base", peft->base,
-                   "base_signature", peft->signature.frame, "base_values", peft->signature.values);
-}
-
 static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, const tri_peft *peft, bool verified) {
   const tri_checkpoint_state *state = tri_checkpoint_get_state(checkpoint);
   json_t *tensors = json_array();
@@ -215,7 +176,7 @@ static tri_status print_checkpoint_json(const tri_checkpoint *checkpoint, const 
   json_t *document = json_pack("{s:s, s:o, s:b}", "path", tri_checkpoint_path(checkpoint), "tensors", tensors,
                                "verified", verified ? 1 : 0);
   if (document == NULL) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: the description of a checkpoint");
-  if (peft != NULL) json_object_set_new(document, "adapter", adapter_json(peft));
+  if (peft != NULL) json_object_set_new(document, "adapter", tri_inspect_adapter_json(peft));
   if (state != NULL) {
     json_object_set_new(document, "step", json_integer(state->step));
     json_object_set_new(document, "samples", json_integer(state->samples));

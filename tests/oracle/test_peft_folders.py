@@ -196,6 +196,26 @@ def test_inspect(made, tmp_path):
     said = json.loads(trireme("inspect", adapter, "--json").stdout)
     assert said["adapter"]["rank"] == 3 and said["adapter"]["base"] == str(made / "llama")
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in [t["name"] for t in said["tensors"]]
+    assert said["adapter"]["scaling"] == "lora" and said["adapter"]["init"] == "kaiming" and said["adapter"]["magnitude"] is False
+    assert said["adapter"]["rank_pattern"] == {} and said["adapter"]["ensure_weight_tying"] is False
+    adapter = write_adapter(tmp_path / "more", "llama", made / "llama", use_rslora=True, use_dora=True, init_lora_weights="gaussian", rank_pattern={"q_proj": RANK},
+                            alpha_pattern={"v_proj": 5})
+    assert "rank 3, alpha 6 over the root of the rank (rsLoRA), rank 3 at q_proj, alpha 5 at v_proj, with magnitudes (DoRA), dropout" in trireme("inspect", adapter).stdout
+    said = json.loads(trireme("inspect", adapter, "--json").stdout)["adapter"]
+    assert (said["scaling"], said["init"], said["magnitude"], said["rank_pattern"], said["alpha_pattern"]) == ("rslora", "gaussian", True, {"q_proj": 3}, {"v_proj": 5})
+
+
+def test_magnitudes_that_do_not_belong(made, tmp_path):
+    """use_dora of adapter_config.json and the tensors say the same, and magnitudes stand beside factors."""
+    q, gate = (f"model.layers.0.{module}.lora_magnitude_vector" for module in ("self_attn.q_proj", "mlp.gate_proj"))
+    rows = load_file(made / "llama/model.safetensors")["model.layers.0.self_attn.q_proj.weight"].shape[0]
+    length = numpy.ones(rows, numpy.float32)
+    said = refused("eval", write_adapter(tmp_path / "a", "llama", made / "llama", use_dora=True), made / "data/train")
+    assert "`use_dora` of adapter_config.json is true, and there are no magnitudes of `model.layers.0." in said
+    said = refused("eval", write_adapter(tmp_path / "b", "llama", made / "llama", {q: length}), made / "data/train")
+    assert "is false, and there are magnitudes of `model.layers.0.self_attn.q_proj.weight`" in said
+    said = refused("eval", write_adapter(tmp_path / "c", "llama", made / "llama", {gate: length}, use_dora=True), made / "data/train")
+    assert "magnitudes of `model.layers.0.mlp.gate_proj.weight`, but no factors" in said or "no magnitudes of" in said
 
 
 def signature_of(made, family, tmp_path):
