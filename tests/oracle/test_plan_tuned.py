@@ -75,6 +75,19 @@ def test_memory_in_parts(tmp_path):
 
 # ---- time ------------------------------------------------------------------------------------------------------------
 
+@pytest.mark.parametrize("kind, element", [("none", 2), ("nf4", 0.5 + 1 / 64 + 4 / 64 / 256)])
+def test_gathers_of_frozen_weights(tmp_path, kind, element):
+    """Under ZeRO 3 of four replicas, with links so slow that nothing else counts: forward and backward gather three quarters of all frozen weights in the type in which
+    they are stored, vectors and positions in four bytes; factors, too, whose gradients are reduced. Below ZeRO 3 what is frozen does not pass."""
+    slow = dict(IDEAL, links=[dict(name="all", bandwidth=1e6, latency=0)])
+    words = ["--set", "adapter.rank=1", "--set", f"adapter.quantise={kind}"]
+    h, layers = MODEL["hidden_size"], MODEL["num_layers"]
+    found = {zero: simulate(tmp_path, MODEL, slow, 4, 4, *words, tensor=1, data=4, zero=zero, micro_batch=1)["time"]["data"] for zero in (2, 3)}
+    factors, vectors = 4 * layers * 16 * h, 4 * (layers * 13 * h + MODEL["max_sequence"] * h + 2 * h)
+    assert found[2] == pytest.approx(0.75 / 1e6 * 2 * factors, rel=0.01)
+    assert found[3] == pytest.approx(0.75 / 1e6 * (2 * (layers * 12 * h * h * element + vectors) + 3 * factors), rel=0.01)
+
+
 @pytest.mark.parametrize("rank", [1, 8, 64])
 def test_gemm_choices(tmp_path, rank):
     """A frozen matrix is in two products of three; what factors make is small in each of theirs, and made once more for gradients. Of the first matrix, that of q, k and

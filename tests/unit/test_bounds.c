@@ -28,6 +28,13 @@ static tri_model draw_model(draws *d) {
   return model;
 }
 
+static void draw_target(draws *d, tri_trainable_words *targets) {
+  static const char *const names[] = {"q_proj", "layers.0.self_attn.q_proj", "embed_tokens", "mlp.experts.down_proj",
+                                      "c_attn", "wte"};
+  targets->count = 1;
+  snprintf(targets->words[0].text, sizeof targets->words[0].text, "%s", names[pick(d, 0, 5)]);
+}
+
 /* Some of it: what the names say, with an adapter or without, where the model has such names. */
 static void draw_tuning(draws *d, tri_model *model) {
   static const char *const names[] = {"*embed*", "*.1.*", "*norm*", "*mlp*", "*.[0-4].*", "*wte*", "*attn*", "*"};
@@ -38,11 +45,9 @@ static void draw_tuning(draws *d, tri_model *model) {
   if (words == &tuned.tuning.adapter.train) {
     tuned.tuning.adapter.rank = pick(d, 1, 64);
     tuned.tuning.adapter.alpha = 16;
-    if (toss(d)) {
-      tuned.tuning.adapter.targets.count = 1;
-      snprintf(tuned.tuning.adapter.targets.words[0].text, sizeof tuned.tuning.adapter.targets.words[0].text, "%s",
-               toss(d) ? "q_proj" : "layers.0.self_attn.q_proj");
-    }
+    tuned.tuning.adapter.quantise = toss(d) ? TRI_QUANTISE_NF4 : TRI_QUANTISE_NONE;
+    tuned.tuning.adapter.magnitude = toss(d);
+    if (toss(d)) draw_target(d, &tuned.tuning.adapter.targets);
   }
   if (tri_trainable_check(&tuned) == TRI_OK) *model = tuned;
 }
