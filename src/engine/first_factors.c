@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "checkpoint/base_matrix.h"
 #include "checkpoint/principal.h"
+#include "comm/agreement.h"
 #include "device/queue.h"
 #include "engine/engine_internal.h"
 
@@ -37,68 +38,167 @@ static tri_status set_values(const tri_engine *engine, int64_t number, tri_dtype
   return status;
 }
 
-static tri_status set_factor(const tri_engine *engine, int64_t number, const float *values) {
-  return set_values(engine, number, TRI_FP32, values);
+/* ---- what is made of each matrix --------------------------------------------------------------------------------- */
+
+/* Of one kind, of a matrix whole on disk: in host memory, the same on every rank. */
+typedef struct making {
+  tri_engine *engine;
+  const tri_checkpoint *base;
+  tri_device *quantiser; /* magnitudes: of a base in 4 bits */
+  const struct kind *kind;
+} making;
+
+typedef struct kind {
+  bool (*is_of)(const tri_parameter *entry);
+  size_t (*bytes)(const making *m, const tri_parameter *whole);
+  tri_status (*make)(const making *m, const tri_parameter *whole, void *out);
+  tri_status (*take)(const making *m, int64_t part, const void *from); /* of one part of the matrix */
+} kind;
+
+static tri_adapter_pair pair_of(const making *m, const tri_parameter *whole) {
+  return tri_adapter_pair_of(&m->engine->options.model->tuning.adapter, whole->name);
 }
 
-/* Of a part of a matrix on disk: the first part has all of A. */
-static tri_status set_factors(const tri_engine *engine, const tri_parameter *entry, const tri_principal *of) {
+static int64_t inputs_of(const tri_parameter *whole) { return whole->shape[whole->in_out ? 0 : 1]; }
+static int64_t outputs_of(const tri_parameter *whole) { return whole->shape[whole->in_out ? 1 : 0]; }
+
+/* ---- factors: A, then B ------------------------------------------------------------------------------------------ */
+
+static bool has_firsts(const tri_parameter *entry) { return entry->firsts[0] >= 0; }
+
+static size_t bytes_of_factors(const making *m, const tri_parameter *whole) {
+  const size_t sides = (size_t)inputs_of(whole) + (size_t)outputs_of(whole);
+  return sides * (size_t)pair_of(m, whole).rank * sizeof(float);
+}
+
+static tri_status make_factors(const making *m, const tri_parameter *whole, void *out) {
+  const tri_adapter_pair pair = pair_of(m, whole);
+  const size_t a = (size_t)pair.rank * (size_t)inputs_of(whole), b = (size_t)pair.rank * (size_t)outputs_of(whole);
+  tri_principal made = {0};
+  TRI_TRY(tri_principal_create(m->base, whole, &pair, &made));
+  memcpy(out, made.a, a * sizeof(float));
+  memcpy((float *)out + a, made.b, b * sizeof(float));
+  tri_principal_release(&made);
+  return TRI_OK;
+}
+
+/* The first part has all of A. */
+static tri_status take_factors(const making *m, int64_t part, const void *from) {
+  const tri_parameter *entry = &m->engine->parts.table->entries[part];
+  const tri_parameter whole = tri_parameter_on_disk(entry);
+  const float *a = from, *b = a + pair_of(m, &whole).rank * inputs_of(&whole);
   if (!tri_parameter_continues(entry)) {
-    TRI_TRY(set_factor(engine, entry->factors[0], of->a));
-    TRI_TRY(set_factor(engine, entry->firsts[0], of->a));
+    TRI_TRY(set_values(m->engine, entry->factors[0], TRI_FP32, a));
+    TRI_TRY(set_values(m->engine, entry->firsts[0], TRI_FP32, a));
   }
-  TRI_TRY(set_factor(engine, entry->factors[1], of->b));
-  return set_factor(engine, entry->firsts[1], of->b);
+  TRI_TRY(set_values(m->engine, entry->factors[1], TRI_FP32, b));
+  return set_values(m->engine, entry->firsts[1], TRI_FP32, b);
+}
+
+static const kind principal_factors = {has_firsts, bytes_of_factors, make_factors, take_factors};
+
+/* ---- magnitudes -------------------------------------------------------------------------------------------------- */
+
+static bool has_magnitudes(const tri_parameter *entry) { return entry->magnitude >= 0; }
+
+static size_t bytes_of_norms(const making *m, const tri_parameter *whole) {
+  (void)m;
+  return (size_t)outputs_of(whole) * sizeof(double);
+}
+
+static tri_status make_norms(const making *m, const tri_parameter *whole, void *out) {
+  double *matrix = NULL;
+  TRI_TRY(tri_base_matrix_read(m->base, whole, m->quantiser, &matrix));
+  tri_base_matrix_norms(whole, matrix, out);
+  tri_free(matrix);
+  return TRI_OK;
+}
+
+static tri_status take_norms(const making *m, int64_t part, const void *from) {
+  return set_values(m->engine, m->engine->parts.table->entries[part].magnitude, TRI_FP64, from);
+}
+
+static const kind norms = {has_magnitudes, bytes_of_norms, make_norms, take_norms};
+
+/* ---- shared out over all ranks ----------------------------------------------------------------------------------- */
+
+/* The next first part of a matrix from entry `from` on, of which such things are made; num_entries: there is none. */
+static int64_t next_matrix(const making *m, int64_t from) {
+  const tri_parameter_table *table = m->engine->parts.table;
+  int64_t i = from;
+  while (i < table->num_entries && (table->entries[i].factor || tri_parameter_continues(&table->entries[i]) ||
+                                    !m->kind->is_of(&table->entries[i])))
+    i++;
+  return i;
+}
+
+/* What is made of a matrix, into this rank's arrays: of all parts that it holds. */
+static tri_status take_all(const making *m, int64_t first, const void *from) {
+  const tri_parameter_table *table = m->engine->parts.table;
+  for (int64_t i = first; i < table->num_entries; i++) {
+    if (i > first && !tri_parameter_continues(&table->entries[i])) break;
+    if (table->entries[i].count > 0) TRI_TRY(m->kind->take(m, i, from));
+  }
+  return TRI_OK;
+}
+
+static size_t most_bytes(const making *m) {
+  const tri_parameter_table *table = m->engine->parts.table;
+  size_t most = 0;
+  for (int64_t i = next_matrix(m, 0); i < table->num_entries; i = next_matrix(m, i + 1)) {
+    const tri_parameter whole = tri_parameter_on_disk(&table->entries[i]);
+    const size_t bytes = m->kind->bytes(m, &whole);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
+
+/* A round: each rank makes one of the matrices from `first` on, and all get each. *next: the first behind these. */
+static tri_status make_round(const making *m, int64_t first, void *own, void *sent, int64_t *next) {
+  const tri_group *world = &m->engine->options.mesh->world;
+  const tri_parameter_table *table = m->engine->parts.table;
+  tri_status status = TRI_OK;
+  int64_t i = first;
+  for (int rank = 0; rank < world->size && i < table->num_entries; rank++, i = next_matrix(m, i + 1)) {
+    const tri_parameter whole = tri_parameter_on_disk(&table->entries[i]);
+    if (rank == world->rank) status = m->kind->make(m, &whole, own);
+  }
+  TRI_TRY(tri_common_status(world, status));
+  i = first;
+  for (int rank = 0; rank < world->size && i < table->num_entries; rank++, i = next_matrix(m, i + 1)) {
+    const tri_parameter whole = tri_parameter_on_disk(&table->entries[i]);
+    void *values = rank == world->rank ? own : sent;
+    TRI_TRY(tri_broadcast(world, rank, m->kind->bytes(m, &whole), values));
+    if (status == TRI_OK) status = take_all(m, i, values);
+  }
+  *next = i;
+  return tri_common_status(world, status);
+}
+
+/* All ranks list all matrices in one order. */
+static tri_status make_all(const making *m) {
+  const tri_group *world = &m->engine->options.mesh->world;
+  const size_t bytes = most_bytes(m);
+  void *own = NULL, *sent = NULL;
+  tri_status status = tri_alloc("what factors begin with", bytes, 1, &own);
+  if (status == TRI_OK) status = tri_alloc("what factors begin with", bytes, 1, &sent);
+  status = tri_common_status(world, status);
+  for (int64_t i = next_matrix(m, 0); i < m->engine->parts.table->num_entries && status == TRI_OK;)
+    status = make_round(m, i, own, sent, &i);
+  tri_free(own);
+  tri_free(sent);
+  return status;
 }
 
 tri_status tri_engine_begin_factors(tri_engine *engine, const tri_checkpoint *base) {
-  const tri_parameter_table *table = engine->parts.table;
-  const tri_adapter *adapter = &engine->options.model->tuning.adapter;
-  tri_principal principal = {0};
-  tri_status status = TRI_OK;
-  for (int64_t i = 0; i < table->num_entries && status == TRI_OK; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->factor || entry->firsts[0] < 0 || entry->count == 0) continue;
-    if (!tri_parameter_continues(entry)) {
-      const tri_parameter whole = tri_parameter_on_disk(entry);
-      const tri_adapter_pair pair = tri_adapter_pair_of(adapter, entry->name);
-      tri_principal_release(&principal);
-      status = tri_principal_create(base, &whole, &pair, &principal);
-    }
-    if (status == TRI_OK) status = set_factors(engine, entry, &principal);
-  }
-  tri_principal_release(&principal);
-  return status;
-}
-
-/* Of all parts of a matrix on disk, which follow each other in the table. */
-static tri_status set_magnitudes(const tri_engine *engine, const tri_checkpoint *base, int64_t first,
-                                 tri_device *quantiser) {
-  const tri_parameter_table *table = engine->parts.table;
-  const tri_parameter whole = tri_parameter_on_disk(&table->entries[first]);
-  const int64_t outputs = whole.shape[whole.in_out ? 1 : 0];
-  double *matrix = NULL, *norms = NULL;
-  tri_status status = tri_alloc("magnitudes", (size_t)outputs, sizeof *norms, &norms);
-  if (status == TRI_OK) status = tri_base_matrix_read(base, &whole, quantiser, &matrix);
-  if (status == TRI_OK) tri_base_matrix_norms(&whole, matrix, norms);
-  for (int64_t i = first; i < table->num_entries && status == TRI_OK; i++) {
-    if (i > first && !tri_parameter_continues(&table->entries[i])) break;
-    status = set_values(engine, table->entries[i].magnitude, TRI_FP64, norms);
-  }
-  tri_free(norms);
-  tri_free(matrix);
-  return status;
+  return make_all(&(making){engine, base, NULL, &principal_factors});
 }
 
 tri_status tri_engine_begin_magnitudes(tri_engine *engine, const tri_checkpoint *base) {
-  const tri_parameter_table *table = engine->parts.table;
-  tri_device *quantiser = NULL;
-  tri_status status = tri_base_matrix_quantiser(engine->options.model->tuning.adapter.quantise, &quantiser);
-  for (int64_t i = 0; i < table->num_entries && status == TRI_OK; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (entry->factor || entry->magnitude < 0 || entry->count == 0 || tri_parameter_continues(entry)) continue;
-    status = set_magnitudes(engine, base, i, quantiser);
-  }
-  tri_device_destroy(quantiser);
+  making m = {engine, base, NULL, &norms};
+  tri_status status = tri_base_matrix_quantiser(engine->options.model->tuning.adapter.quantise, &m.quantiser);
+  status = tri_common_status(&engine->options.mesh->world, status);
+  if (status == TRI_OK) status = make_all(&m);
+  tri_device_destroy(m.quantiser);
   return status;
 }

@@ -6,11 +6,13 @@
 #include "checkpoint/checkpoint.h"
 #include "engine/engine.h"
 
-/* LOCAL. Makes the factors of every matrix that this rank has a part of, each of the whole matrix, and sets both: what
- * is trained, and what it began as. What a run goes on from is read behind it. Does nothing without such factors. */
+/* COLLECTIVE, over all ranks. Makes the factors of every matrix, each of the whole matrix by one rank, and sets both on
+ * the ranks that have a part of it: what is trained, and what it began as. What a run goes on from is read behind it.
+ */
 tri_status tri_engine_begin_factors(tri_engine *engine, const tri_checkpoint *base);
 
-/* LOCAL. Sets magnitudes (adapter.magnitude) to the norms of the outputs of their matrices, which a run begins with. */
+/* COLLECTIVE, over all ranks. Sets magnitudes (adapter.magnitude) to the norms of the outputs of their matrices, which
+ * a run begins with. */
 tri_status tri_engine_begin_magnitudes(tri_engine *engine, const tri_checkpoint *base);
 
 #endif

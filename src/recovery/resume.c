@@ -167,12 +167,12 @@ static tri_status resume_snapshot(const tri_resume_request *r, tri_progress *pro
   return TRI_OK;
 }
 
-/* What of an adapter is made of the base in a folder. */
+/* COLLECTIVE. What of an adapter is made of the base in a folder. */
 static tri_status begin_of_base(tri_engine *engine, const char *folder,
                                 tri_status (*begin)(tri_engine *engine, const tri_checkpoint *base)) {
   tri_checkpoint *base = NULL;
-  TRI_TRY(tri_checkpoint_open(folder, &base));
-  tri_status status = begin(engine, base);
+  tri_status status = tri_common_status(&tri_engine_mesh(engine)->world, tri_checkpoint_open(folder, &base));
+  if (status == TRI_OK) status = begin(engine, base);
   tri_checkpoint_close(base);
   return status;
 }
@@ -186,7 +186,7 @@ static tri_status begin_magnitudes(const tri_resume_request *r) {
   tri_status status = world->rank == 0 ? tri_checkpoint_find(r->config->init, &use, path) : TRI_OK;
   TRI_TRY(tri_first_rank_status(world, status));
   TRI_TRY(tri_broadcast(world, 0, sizeof path, path));
-  return tri_common_status(world, begin_of_base(r->engine, path, tri_engine_begin_magnitudes));
+  return begin_of_base(r->engine, path, tri_engine_begin_magnitudes);
 }
 
 /* The model beneath an adapter, from `init`. */
@@ -201,7 +201,7 @@ static tri_status load_base(const tri_resume_request *r) {
   if (status == TRI_OK && tri_adapter_is_principal(&r->config->model.tuning.adapter)) {
     if (world->rank == 0)
       tri_log("finding the first singular vectors of the targets in %s (adapter.init: pissa)", path);
-    status = tri_common_status(world, begin_of_base(r->engine, path, tri_engine_begin_factors));
+    status = begin_of_base(r->engine, path, tri_engine_begin_factors);
   }
   return status;
 }

@@ -29,8 +29,8 @@ static tri_model draw_model(draws *d) {
 }
 
 static void draw_target(draws *d, tri_trainable_words *targets) {
-  static const char *const names[] = {"q_proj", "layers.0.self_attn.q_proj", "embed_tokens", "mlp.experts.down_proj",
-                                      "c_attn", "wte"};
+  static const char *const names[] = {
+      "q_proj", "layers.0.self_attn.q_proj", "embed_tokens", "mlp.experts.down_proj", "c_attn", "wte"};
   targets->count = 1;
   snprintf(targets->words[0].text, sizeof targets->words[0].text, "%s", names[pick(d, 0, 5)]);
 }
