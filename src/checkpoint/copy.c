@@ -93,8 +93,10 @@ static tri_status copy_pieces(copying *c, const tri_parameter *parameter, const 
   return tri_saved_error_restore(&c->strange);
 }
 
-/* The matrix of a factor, "MODULE.weight" of "MODULE.lora_A.weight"; NULL: it is not a factor. */
+/* The matrix of a factor, "MODULE.weight" of "MODULE.lora_A.weight"; NULL: it is not a factor. Magnitudes stay as they
+ * are: factors of twice the rank have the same product, and so the same norms. */
 static const tri_parameter *matrix_of(const copying *c, const char *factor) {
+  if (strstr(factor, ".lora_A.") == NULL && strstr(factor, ".lora_B.") == NULL) return NULL;
   const char *end = strstr(factor, ".lora_");
   const size_t length = end == NULL ? 0 : (size_t)(end - factor);
   for (int64_t t = 0; t < c->matrices->count && end != NULL; t++) {

@@ -7,6 +7,7 @@
 #include "checkpoint/base_matrix.h"
 #include "checkpoint/base_signature.h"
 #include "checkpoint/config_vs_weights.h"
+#include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
@@ -59,25 +60,28 @@ static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter 
   return TRI_OK;
 }
 
-/* Magnitudes are there where the settings say so, beside factors. */
+/* PEFT warns where one side says that there are magnitudes and the other has none, and computes something else. */
 static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_adapter *settings,
-                                  const tri_parameter *tensor, bool has_factors, bool has_magnitudes) {
+                                  const tri_parameter *tensor, bool has_factor, bool has_magnitude) {
   const char *folder = tri_checkpoint_path(adapter);
-  if (has_magnitudes && !has_factors) {
-    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", folder, tensor->name);
-  }
-  if (has_magnitudes && tensor->part == TRI_PART_EMBEDDING) {
+  if (has_magnitude && tri_trainable_is_table(tensor)) {
     return tri_fail(TRI_UNSUPPORTED,
-                    "%s has magnitudes of the embedding `%s`, which are not read here; merge this adapter with PEFT's "
-                    "merge_and_unload and use the resulting model",
+                    "%s has magnitudes (DoRA) beside the embedding `%s`, which are not known here; merge this adapter "
+                    "with PEFT's merge_and_unload and use the resulting model",
                     folder, tensor->name);
   }
-  if (has_magnitudes == (settings->magnitude && has_factors)) return TRI_OK;
+  if (has_magnitude && !settings->magnitude) {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s has magnitudes of `%s`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
+        " is false, so that PEFT would pass over them; set it to true if the factors were trained with them",
+        folder, tensor->name);
+  }
+  if (has_magnitude || !has_factor || !settings->magnitude) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
-                  "%s: `use_dora` of " TRI_FILE_ADAPTER_CONFIG
-                  " is %s, and there are %smagnitudes of `%s`; the two "
-                  "files are not of one adapter, or one was changed: take both from the same folder",
-                  folder, settings->magnitude ? "true" : "false", has_magnitudes ? "" : "no ", tensor->name);
+                  "%s has no magnitudes of `%s`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
+                  " is true; save the adapter again, or set it to false if the factors were trained without them",
+                  folder, tensor->name);
 }
 
 /* What the model has of one of its tensors in the adapter. */
@@ -91,6 +95,10 @@ static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *
     if (factor_name(tensor, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
   }
   if (tensor->num_dims == 2 && magnitude_name(tensor->name, name)) mark(adapter, name, used, &magnitude);
+  if (magnitude >= 0 && factors[0] < 0) {
+    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", tri_checkpoint_path(adapter),
+                    tensor->name);
+  }
   TRI_TRY(check_magnitude(adapter, settings, tensor, factors[0] >= 0, magnitude >= 0));
   if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
   return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
@@ -162,8 +170,9 @@ static tri_status check_adapter(const tri_checkpoint *adapter, const tri_adapter
     status =
         tri_alloc("the tensors of an adapter", (size_t)tri_checkpoint_num_tensors(adapter) + 1, sizeof *used, &used);
   }
-  for (int64_t t = 0; t < list.count && status == TRI_OK; t++)
+  for (int64_t t = 0; t < list.count && status == TRI_OK; t++) {
     status = mark_tensor(adapter, settings, &list.tensors[t], used);
+  }
   if (status == TRI_OK) status = mark_all_experts(adapter, settings, &list, used);
   if (status == TRI_OK) mark_tied(adapter, model, used);
   if (status == TRI_OK) status = check_used(adapter, used);
@@ -455,6 +464,12 @@ static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter 
   if (!magnitude_name(tensor->name, name) || !tri_checkpoint_has(merged->named, name)) return TRI_OK;
   TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 1, &outputs, NULL, values);
+  const int64_t strange = status == TRI_OK ? tri_first_not_finite(TRI_SAFETENSORS_F64, outputs, values) : -1;
+  if (strange >= 0) { /* or the product would be what is named */
+    status =
+        tri_fail(TRI_BAD_FILE, "%s: element %ld of the tensor `%s` is NaN or infinite: nothing can be computed with it",
+                 tri_checkpoint_path(merged->named), (long)strange, name);
+  }
   if (status == TRI_OK) {
     *out = values;
   } else {

@@ -1283,6 +1283,32 @@ def test_wrong_folders(tmp_path, corpus, start, what):
     refused("train", write_run(tmp_path, corpus, dict(steps=1), init=str(start), adapter={**USUAL, "from": str(given)}), said=["given", *said])
 
 
+def spoil_magnitudes(factors):
+    name = next(key for key in factors if key.endswith(lora.MAGNITUDE))
+    return {**factors, name: numpy.where(numpy.arange(len(factors[name])) == 3, numpy.nan, factors[name])}
+
+
+MAGNITUDES = {
+    "none": (lambda factors: {name: values for name, values in factors.items() if not name.endswith(lora.MAGNITUDE)}, {}, ["no magnitudes of .*_proj", "use_dora", "true"]),
+    "none of one": (lambda factors: {name: values for name, values in factors.items() if not name.endswith("layers.1.self_attn.v_proj" + lora.MAGNITUDE)}, {}, [r"no magnitudes of .*1\.self_attn\.v_proj"]),
+    "not said": (None, dict(use_dora=False), ["has magnitudes of .*_proj", "use_dora", "false"]),
+    "not a number": (spoil_magnitudes, {}, ["element 3 of the tensor .*" + lora.MAGNITUDE, "NaN"]),
+}
+
+
+@adapters
+@files
+@pytest.mark.parametrize("what", MAGNITUDES)
+def test_wrong_magnitudes(tmp_path, corpus, start, what):
+    """PEFT warns, and computes another model."""
+    change, changes, said = MAGNITUDES[what]
+    adapter = dict(USUAL, magnitude=True)
+    factors = lora.drawn_factors(lora_base(start), adapter)
+    given = lora.write_peft(tmp_path / "given", LLAMA, adapter, change(factors) if change else factors, **changes)
+    refused("eval", given, corpus / "validation", "--base", start, said=["given", *said])
+    refused("export", "--merge", given, tmp_path / "merged", "--base", start, said=["given", *said])
+
+
 @adapters
 @files
 @imports

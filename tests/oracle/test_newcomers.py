@@ -163,7 +163,7 @@ def test_help(made):
     said = answer(made, "help", "optimizer", status=0)
     assert "optimizer.lr (run file)" in said and "optimizer.warmup (run file)" in said
     assert "did you mean `optimizer.warmup`?" in answer(made, "help", "warmupp")
-    for word, there in (("fp8", "use precision: bf16"), ("serve", "there is no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "not supported"), ("gguf", "llama.cpp")):
+    for word, there in (("fp8", "use precision: bf16"), ("serve", "there is no server"), ("wandb", "follow_metrics.py --wandb"), ("use_dora", "adapter.magnitude: true"), ("gguf", "llama.cpp")):
         assert there in answer(made, "help", word), word
     terminal, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 90, 0, 0))

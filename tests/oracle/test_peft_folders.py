@@ -211,11 +211,11 @@ def test_magnitudes_that_do_not_belong(made, tmp_path):
     rows = load_file(made / "llama/model.safetensors")["model.layers.0.self_attn.q_proj.weight"].shape[0]
     length = numpy.ones(rows, numpy.float32)
     said = refused("eval", write_adapter(tmp_path / "a", "llama", made / "llama", use_dora=True), made / "data/train")
-    assert "`use_dora` of adapter_config.json is true, and there are no magnitudes of `model.layers.0." in said
+    assert "has no magnitudes of `model.layers.0." in said and "`use_dora` of adapter_config.json is true" in said
     said = refused("eval", write_adapter(tmp_path / "b", "llama", made / "llama", {q: length}), made / "data/train")
-    assert "is false, and there are magnitudes of `model.layers.0.self_attn.q_proj.weight`" in said
+    assert "has magnitudes of `model.layers.0.self_attn.q_proj.weight`, but `use_dora` of adapter_config.json is false" in said
     said = refused("eval", write_adapter(tmp_path / "c", "llama", made / "llama", {gate: length}, use_dora=True), made / "data/train")
-    assert "magnitudes of `model.layers.0.mlp.gate_proj.weight`, but no factors" in said or "no magnitudes of" in said
+    assert "magnitudes of `model.layers.0.mlp.gate_proj.weight`, but no factors" in said or "has no magnitudes of" in said
 
 
 def signature_of(made, family, tmp_path):

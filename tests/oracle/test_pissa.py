@@ -11,6 +11,7 @@ import peft_ties
 import pytest
 from optimizer_runs import LLAMA, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, tensors_of, write_run
 from parity import trireme, words_of, yaml_of
+from safetensors.numpy import save_file
 from test_lora import MODELS, WIDE, arrays_of, check_layouts, evaluated, exported_start, first_factors, layouts_for, loss_at, loss_of, needs_ranks, of_run
 
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "pissa.json")) as stored:
@@ -214,3 +215,17 @@ def test_a_folder_of_peft(made, tmp_path):
     trireme("export", adapter, tmp_path / "moved", "--base", made / "base")
     for folder in ("merged", "plain", "moved"):
         assert abs(their_loss(made, tmp_path / folder) / THEIRS["loss"] - 1) < 1e-6, folder
+
+
+def test_magnitudes(made, tmp_path):
+    """A folder of PEFT's may have both: factors of twice the rank have the same norms, so that magnitudes stay as they are."""
+    adapter = peft_ties.write_adapter(tmp_path / "adapter", made / "base", "neither", init_lora_weights="pissa", use_dora=True)
+    factors, others, config = lora.read_peft(adapter)
+    drawn = numpy.random.default_rng(3)
+    for name in [name for name in factors if name.endswith(".lora_B.weight")]:
+        factors[name.replace(".lora_B.weight", lora.MAGNITUDE)] = drawn.normal(1, 0.1, len(factors[name]))
+    save_file({name: values.astype(numpy.float32) for name, values in {**factors, **others}.items()}, adapter / "adapter_model.safetensors")
+    trireme("export", "--merge", adapter, tmp_path / "merged")
+    trireme("export", adapter, tmp_path / "plain")
+    losses = [their_loss(made, folder) for folder in (adapter, tmp_path / "merged", tmp_path / "plain")]
+    assert max(losses) - min(losses) < 1e-6 * losses[0] and abs(losses[0] / THEIRS["loss"] - 1) > 1e-4
