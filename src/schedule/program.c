@@ -225,6 +225,28 @@ static int64_t find_bucket(const building *b, int32_t chunk, int32_t layer, bool
   return -1;
 }
 
+static bool holds(const building *b, int64_t bucket, int32_t parameter) {
+  const tri_bucket *at = &b->request->buckets->entries[bucket];
+  return parameter >= at->first_entry && parameter < at->end_entry;
+}
+
+/* The same by a call's own parameters, of which those of a tied matrix are in a bucket that is not ready early: it cuts
+ * a layer's other parameters in two (the last norm, and factors of the output projection). `otherwise` where none of
+ * them is in another bucket. */
+static int64_t bucket_of_parameters(const building *b, int32_t chunk, const tri_op_call *call, int64_t otherwise) {
+  const tri_buckets *buckets = b->request->buckets;
+  int64_t found = otherwise;
+  for (int i = 0; i < TRI_OP_PARAMETERS; i++) {
+    const int32_t parameter = call->parameters[i];
+    if (parameter < 0) continue;
+    if (otherwise >= 0 && holds(b, otherwise, parameter)) return otherwise;
+    for (int64_t k = 0; k < buckets->count; k++) {
+      if (buckets->entries[k].chunk == chunk && holds(b, k, parameter) && is_early(b, k)) found = k;
+    }
+  }
+  return found;
+}
+
 /* The last answer, and for which calls of the same list it holds. */
 typedef struct known_bucket {
   int32_t layer;
@@ -239,7 +261,8 @@ static int64_t bucket_of_call(const building *b, int32_t chunk, int32_t number, 
   if (!last->known || last->layer != layer || last->experts != experts) {
     *last = (known_bucket){layer, true, experts, find_bucket(b, chunk, layer, experts)};
   }
-  return last->bucket;
+  if (b->request->layout->zero < 3) return last->bucket;
+  return bucket_of_parameters(b, chunk, &list->calls[number], last->bucket);
 }
 
 /* Whether a pass has work for a call: a backward has none where nothing is trained. */
