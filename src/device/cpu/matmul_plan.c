@@ -56,6 +56,7 @@ enum {
   THIN_WIDTH = 128,         /* of what is wide of a product with few columns, at least          */
   PACK_ROWS = 1024,         /* of c, from which it pays to pack a plain b for one call          */
   PACK_COLUMNS = 128,       /* of c                                                             */
+  PACK_DEPTH = 16384,       /* of b, at most: of 32000 the packed product is slower             */
   PACK_ELEMENTS = 32 << 20, /* of b, at most: 64 MiB of workspace                               */
 };
 
@@ -182,7 +183,8 @@ destroy_layouts:
 /* Whether a plain b is packed for this call: a frozen weight, read where it lies. */
 static bool packs_here(const tri_matmul *p) {
   if (p->b_packed || p->b_transposed || p->a_transposed || p->a_type != TRI_BF16 || p->b_type != TRI_BF16) return false;
-  return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS && p->k * p->n <= PACK_ELEMENTS;
+  if (p->k > PACK_DEPTH || p->k * p->n > PACK_ELEMENTS) return false;
+  return p->ldb == p->n && p->m >= PACK_ROWS && p->n >= PACK_COLUMNS;
 }
 
 /* *out: the layout that plan->pack fills; NULL if oneDNN has none. */
