@@ -656,7 +656,7 @@ static void test_threads_lora(void **unused) {
     p.accumulate = which != 2;
     check_with_threads(&p, TRI_CPU_BF16_NATIVE, threads, 3);
     device = device_with(2, TRI_CPU_BF16_NATIVE, false);
-    run_and_check(device, &p, false);
+    run_and_check(device, &p, adds);
     tri_device_destroy(device);
   }
 }
