@@ -455,8 +455,10 @@ tri_status tri_executor_backward(tri_executor *executor, const tri_backward *bac
       TRI_TRY(call->op->backward_input(run, call));
     }
     if (backward->weights && tri_op_has_weights(call)) {
-      run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
+      run->after_inputs = backward->inputs && tri_op_has_inputs(call);
+      if (!run->after_inputs) run->workspace = workspace_of(executor, backward->chunk, c, TRI_PASS_BACKWARD_WEIGHT);
       TRI_TRY(call->op->backward_weight(run, call));
+      run->after_inputs = false;
     }
     TRI_TRY(tri_exchange_progress(executor->ranks.exchange));
   }

@@ -182,12 +182,14 @@ static tri_status op_factors_forward(tri_run *run, const tri_op_call *call) {
   return TRI_OK;
 }
 
-/* du, times the scale, in front of the workspace; what is behind it is for the products. */
+/* du, times the scale, in front of the workspace, where backward_input may have left it; what is behind it is for the
+ * products. */
 static tri_status make_du(tri_run *run, const tri_op_call *call, void **du, void **behind) {
   const factors *at = call->attributes;
   const int64_t rows = tri_run_rows(run, call);
   *du = run->workspace;
   *behind = (char *)run->workspace + u_bytes(call, call->rows);
+  if (run->after_inputs) return TRI_OK;
   for (int64_t t = 0; t < at->count; t++) {
     const tri_matmul up = up_product(call, t, TRI_DIRECTION_BACKWARD, rows);
     TRI_KERNEL_CALL(run->queue, matmul, &up, columns(call, run->gradients[call->outputs[SUM]], at->first[t]),

@@ -93,6 +93,7 @@ struct tri_run {
   bool training;
   bool without_factors; /* LoRA factors add nothing: products are those of the base */
   bool recompute;       /* a forward runs again before its backward: sums over micro-batches must not be added twice */
+  bool after_inputs;    /* in backward_weight: backward_input of the call was just before it, in the same workspace */
   int64_t batch, sequence; /* of the micro-batch at hand: as planned for, or in generation 1 and the number of rows */
   const tri_collectives *collectives;
   const tri_ranks *ranks;        /* for collectives */

@@ -168,11 +168,29 @@ static void large_products(checker *c, tri_dtype type) {
                 &(tri_matmul){in, out, rows, in, out, out, type, type, wide, .a_transposed = true, .accumulate = s > 0},
                 true);
   }
+  one_product(c, type, &(tri_matmul){1030, 200, 520, 520, 200, 210, type, type, type, .accumulate = true}, true);
   if (type == TRI_FP64) return; /* which no model uses for that many logits */
   one_product(c, type, &(tri_matmul){16, 50257, 768, 768, 768, 50304, type, type, wide, .b_transposed = true}, true);
 }
 
+/* What factors of LoRA add to columns of a wider matrix, and the gradients of the second of them. */
+static void thin_products(checker *c, tri_dtype type) {
+  static const int64_t ranks[] = {1, 5, 8, 16, 31, 32}, widths[] = {128, 131, 160, 257};
+  const tri_dtype wide = tri_dtype_wide(type);
+  for (int i = 0; i < (is_quick(c) ? 4 : 24); i++) {
+    const int64_t rank = ranks[i % 6], width = widths[(i / 6 + i) % 4], rows = draw_length(c);
+    const int64_t ld = rank + draw_gap(c), ldc = width + draw_gap(c);
+    const tri_matmul added = {
+        rows, width, rank, ld, rank, ldc, type, wide, type, .b_transposed = true, .accumulate = true};
+    tri_matmul gradient = {width, rank, rows, ldc, ld, rank, type, type, wide, .a_transposed = true};
+    gradient.accumulate = draw_bool(c);
+    one_product(c, type, &added, false);
+    one_product(c, type, &gradient, false);
+  }
+}
+
 void cases_matmul(checker *c, tri_dtype type) {
+  thin_products(c, type);
   for (int i = 0; i < NUM_FORMS * (is_quick(c) ? 2 : 10); i++) {
     tri_matmul m = draw_product(c, type, i % NUM_FORMS);
     if (i == NUM_FORMS + 3) m.m = 0;

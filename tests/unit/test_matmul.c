@@ -598,6 +598,24 @@ static void result_of(tri_device *device, const problem *x, const tri_matmul *p,
   tri_free(workspace);
 }
 
+static void check_with_threads(const tri_matmul *p, tri_cpu_bf16 bf16, const int *threads, size_t count) {
+  problem x = problem_create(p);
+  char *first = NULL, *again = NULL;
+  CHECK_OK(tri_alloc("c", x.c.bytes, 1, &first));
+  CHECK_OK(tri_alloc("c", x.c.bytes, 1, &again));
+  for (size_t i = 0; i < count; i++) {
+    tri_device *device = device_with(threads[i], bf16, false);
+    char text[200];
+    result_of(device, &x, p, i == 0 ? first : again);
+    if (i > 0 && memcmp(first, again, x.c.bytes) != 0)
+      fail_msg("%s: other bits with %d threads", describe(p, text, sizeof text), threads[i]);
+    tri_device_destroy(device);
+  }
+  tri_free(again);
+  tri_free(first);
+  problem_destroy(&x);
+}
+
 /* The same bits with any number of threads. These are the shapes that tempt oneDNN to split k. */
 static void check_threads(tri_cpu_bf16 bf16, tri_dtype type) {
   static const int64_t shapes[][3] = {{64, 64, 4096}, {17, 33, 5000}, {8, 768, 3072},   {128, 128, 3000},
@@ -612,22 +630,34 @@ static void check_threads(tri_cpu_bf16 bf16, tri_dtype type) {
     p.ldb = p.b_transposed ? p.k : p.n;
     p.ldc = p.n + which / 4 % 2;
     p.accumulate = which / 4 % 3 == 0;
-    problem x = problem_create(&p);
-    char *first = NULL, *again = NULL;
-    CHECK_OK(tri_alloc("c", x.c.bytes, 1, &first));
-    CHECK_OK(tri_alloc("c", x.c.bytes, 1, &again));
-    for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++) {
-      tri_device *device = device_with(threads[i], bf16, false);
-      char text[200];
-      result_of(device, &x, &p, i == 0 ? first : again);
-      if (i > 0 && memcmp(first, again, x.c.bytes) != 0) {
-        fail_msg("%s: other bits with %d threads", describe(&p, text, sizeof text), threads[i]);
-      }
-      tri_device_destroy(device);
-    }
-    tri_free(again);
-    tri_free(first);
-    problem_destroy(&x);
+    check_with_threads(&p, bf16, threads, sizeof threads / sizeof threads[0]);
+  }
+}
+
+/* Products with factors of LoRA, and frozen weights that a call of many rows packs for itself. */
+static void test_threads_lora(void **unused) {
+  (void)unused;
+  static const int threads[] = {1, 2, 5};
+  static const int64_t shapes[][3] = {{130, 700, 16}, {61, 129, 31}, {700, 16, 130}, {129, 5, 61}, {1025, 130, 70}};
+  tri_device *device = native_device();
+  if (device == NULL) skip();
+  tri_device_destroy(device);
+  for (int which = 0; which < 5; which++) {
+    const int64_t *shape = shapes[which];
+    const bool adds = which < 2, gradient = which == 2 || which == 3;
+    tri_matmul p = {.m = shape[0], .n = shape[1], .k = shape[2], .a_type = TRI_BF16};
+    p.b_type = adds ? TRI_FP32 : TRI_BF16;
+    p.c_type = gradient ? TRI_FP32 : TRI_BF16;
+    p.a_transposed = gradient;
+    p.b_transposed = adds;
+    p.lda = (p.a_transposed ? p.m : p.k) + 3;
+    p.ldb = p.b_transposed ? p.k : p.n;
+    p.ldc = p.n + 1;
+    p.accumulate = which != 2;
+    check_with_threads(&p, TRI_CPU_BF16_NATIVE, threads, 3);
+    device = device_with(2, TRI_CPU_BF16_NATIVE, false);
+    run_and_check(device, &p, adds);
+    tri_device_destroy(device);
   }
 }
 
@@ -710,19 +740,13 @@ static void test_refused(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_fp32, begin_test),
-      cmocka_unit_test_setup(test_bf16_widened, begin_test),
-      cmocka_unit_test_setup(test_bf16_native, begin_test),
-      cmocka_unit_test_setup(test_chunks, begin_test),
-      cmocka_unit_test_setup(test_packed_fp32, begin_test),
-      cmocka_unit_test_setup(test_packed_bf16, begin_test),
-      cmocka_unit_test_setup(test_threads, begin_test),
-      cmocka_unit_test_setup(test_many_shapes, begin_test),
-      cmocka_unit_test_setup(test_nothing, begin_test),
-      cmocka_unit_test_setup(test_refused, begin_test),
-      cmocka_unit_test_setup(test_depth_rests, begin_test),
-      cmocka_unit_test_setup(test_few_rows, begin_test),
-      cmocka_unit_test_setup(test_few_rows_packed, begin_test),
+      cmocka_unit_test_setup(test_fp32, begin_test),        cmocka_unit_test_setup(test_bf16_widened, begin_test),
+      cmocka_unit_test_setup(test_bf16_native, begin_test), cmocka_unit_test_setup(test_chunks, begin_test),
+      cmocka_unit_test_setup(test_packed_fp32, begin_test), cmocka_unit_test_setup(test_packed_bf16, begin_test),
+      cmocka_unit_test_setup(test_threads, begin_test),     cmocka_unit_test_setup(test_threads_lora, begin_test),
+      cmocka_unit_test_setup(test_many_shapes, begin_test), cmocka_unit_test_setup(test_nothing, begin_test),
+      cmocka_unit_test_setup(test_refused, begin_test),     cmocka_unit_test_setup(test_depth_rests, begin_test),
+      cmocka_unit_test_setup(test_few_rows, begin_test),    cmocka_unit_test_setup(test_few_rows_packed, begin_test),
       cmocka_unit_test_setup(test_company, begin_test),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

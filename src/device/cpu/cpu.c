@@ -19,6 +19,8 @@ typedef struct variant {
   tri_rows_copy copy_rows;
   tri_few_rows few_rows;
   tri_pack_panels pack_panels;
+  tri_thin_depth thin_depth;
+  tri_thin_gradient thin_gradient;
   bool has_pairs;
   size_t (*pages_scratch)(const tri_attention *call);
 } variant;
@@ -74,17 +76,19 @@ DECLARE(avx512bf16)
 /* Best last. */
 static const variant variants[] = {
     {"baseline", always, FILL(baseline, baseline), &tri_attention_floats_baseline, &tri_attention_floats_baseline,
-     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, false,
-     tri_cpu_attention_pages_scratch_baseline},
+     tri_cpu_rows_copy_baseline, tri_cpu_few_rows_baseline, tri_cpu_pack_panels_baseline, tri_cpu_thin_depth_baseline,
+     tri_cpu_thin_gradient_baseline, false, tri_cpu_attention_pages_scratch_baseline},
 #if defined(__x86_64__)
     {"avx2", has_avx2, FILL(avx2, avx2), &tri_attention_floats_avx2, &tri_attention_floats_avx2, tri_cpu_rows_copy_avx2,
-     tri_cpu_few_rows_avx2, tri_cpu_pack_panels_avx2, false, tri_cpu_attention_pages_scratch_avx2},
+     tri_cpu_few_rows_avx2, tri_cpu_pack_panels_avx2, tri_cpu_thin_depth_avx2, tri_cpu_thin_gradient_avx2, false,
+     tri_cpu_attention_pages_scratch_avx2},
     {"avx512", has_avx512, FILL(avx512, avx512), &tri_attention_floats_avx512, &tri_attention_floats_avx512,
-     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_pack_panels_avx512, false,
-     tri_cpu_attention_pages_scratch_avx512},
+     tri_cpu_rows_copy_avx512, tri_cpu_few_rows_avx512, tri_cpu_pack_panels_avx512, tri_cpu_thin_depth_avx512,
+     tri_cpu_thin_gradient_avx512, false, tri_cpu_attention_pages_scratch_avx512},
     {"avx512bf16", has_avx512bf16, FILL(avx512bf16, avx512), &tri_attention_floats_avx512,
      &tri_attention_pairs_avx512bf16, tri_cpu_rows_copy_avx512bf16, tri_cpu_few_rows_avx512bf16,
-     tri_cpu_pack_panels_avx512bf16, true, tri_cpu_attention_pages_scratch_avx512bf16},
+     tri_cpu_pack_panels_avx512bf16, tri_cpu_thin_depth_avx512bf16, tri_cpu_thin_gradient_avx512bf16, true,
+     tri_cpu_attention_pages_scratch_avx512bf16},
 #endif
 };
 enum { NUM_VARIANTS = sizeof variants / sizeof variants[0] };
@@ -215,6 +219,8 @@ tri_status tri_cpu_create(const char *isa, const tri_device_request *request, tr
                                     .copy_rows = chosen->copy_rows,
                                     .few_rows = chosen->few_rows,
                                     .pack_panels = chosen->pack_panels,
+                                    .thin_depth = chosen->thin_depth,
+                                    .thin_gradient = chosen->thin_gradient,
                                     .has_pairs = chosen->has_pairs};
   status = tri_cpu_matmul_state_create(&options, &state->matmul);
   if (status != TRI_OK) goto destroy_regions;

@@ -183,8 +183,10 @@ static dnnl_status_t sum_tile(const tri_grouped_call *at, int thread, const tile
     copy_part(at, t->rows, t->columns, t->c, p->c_type, p->ldc, own, TRI_FP32, ldc);
   }
   switch (plan->path) {
+    case TRI_PATH_THIN_DEPTH:
+    case TRI_PATH_THIN_GRADIENT:
     case TRI_PATH_SKINNY:
-    case TRI_PATH_ZERO: break; /* a gradient is neither */
+    case TRI_PATH_ZERO: break; /* a gradient is none of these */
     case TRI_PATH_GEMM: status = gemm_gradient(at, thread, t, (float *)(void *)own, ldc); break;
     case TRI_PATH_PRIMITIVE: status = primitive_gradient(at, thread, t, own); break;
   }

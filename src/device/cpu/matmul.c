@@ -191,6 +191,11 @@ static tri_status run_primitive_chunk(const call *at, const void *b, int64_t fir
 static tri_status run_primitive(const call *at) {
   const tri_chunks *rows = &at->plan->rows;
   const void *b = staged_b(at);
+  if (at->plan->pack_b) {
+    char *packed = at->workspace + at->plan->b_offset;
+    TRI_TRY(tri_onednn_reorder_run(at->state->stream, &at->plan->pack, b, packed));
+    b = packed;
+  }
   for (int64_t i = 0; i < rows->count; i++) {
     TRI_TRY(run_primitive_chunk(at, b, i * rows->size, tri_chunk_size(rows, i)));
   }
@@ -392,6 +397,44 @@ static void run_generating(const call *at) {
     run_few(at, first, m - first < TRI_MOST_ROWS ? m - first : TRI_MOST_ROWS);
 }
 
+/* ---- few columns --------------------------------------------------------------------------------------------------
+ */
+
+static void run_thin_depth(const call *at) {
+  const tri_matmul *p = at->product;
+  const tri_cpu_thin_depth job = {
+      .m = p->m,
+      .n = p->n,
+      .k = p->k,
+      .lda = p->lda,
+      .ldb = p->ldb,
+      .ldc = p->ldc,
+      .a = at->a,
+      .b = (const float *)(const void *)at->b,
+      .c = at->c,
+      .panels = (float *)(void *)(at->workspace + at->plan->c_offset),
+  };
+  at->state->options.thin_depth(at->state->options.threads, &job);
+}
+
+static void run_thin_gradient(const call *at) {
+  const tri_matmul *p = at->product;
+  const tri_cpu_thin_gradient job = {
+      .m = p->m,
+      .n = p->n,
+      .k = p->k,
+      .lda = p->lda,
+      .ldb = p->ldb,
+      .ldc = p->ldc,
+      .accumulate = p->accumulate,
+      .a = at->a,
+      .b = at->b,
+      .c = (float *)(void *)at->c,
+      .wide = (float *)(void *)(at->workspace + at->plan->c_offset),
+  };
+  at->state->options.thin_gradient(at->state->options.threads, &job);
+}
+
 /* ---- nothing to sum ---------------------------------------------------------------------------------------------- */
 
 static void run_zero(const call *at) {
@@ -441,6 +484,8 @@ tri_status tri_cpu_matmul(tri_queue *queue, const tri_matmul *product, const voi
     case TRI_PATH_ZERO: run_zero(&at); break;
     case TRI_PATH_SKINNY: run_generating(&at); break;
     case TRI_PATH_GEMM: status = run_gemm(&at); break;
+    case TRI_PATH_THIN_DEPTH: run_thin_depth(&at); break;
+    case TRI_PATH_THIN_GRADIENT: run_thin_gradient(&at); break;
     case TRI_PATH_PRIMITIVE: status = run_primitive(&at); break;
   }
   tri_matmul_leave(before);

@@ -5,6 +5,7 @@
 
 #include "device/cpu/rows.h"
 #include "device/cpu/skinny_gemm.h"
+#include "device/cpu/thin.h"
 #include "device/kernels.h"
 
 typedef struct tri_cpu_matmul_state tri_cpu_matmul_state;
@@ -19,6 +20,8 @@ typedef struct tri_cpu_matmul_options {
   tri_rows_copy copy_rows; /* of the chosen vector unit */
   tri_few_rows few_rows;   /* of the chosen vector unit */
   tri_pack_panels pack_panels;
+  tri_thin_depth thin_depth;
+  tri_thin_gradient thin_gradient;
   bool has_pairs; /* few_rows has products of pairs of bf16 */
   tri_cpu_bf16 bf16;
   bool pack_fp32; /* pack fp32 weights in oneDNN's layout; matmul_plan.c says why this is off */

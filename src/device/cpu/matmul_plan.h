@@ -18,10 +18,12 @@ static inline int64_t tri_chunk_size(const tri_chunks *chunks, int64_t i) {
 enum { TRI_STAGE_GAP = 32 };
 
 typedef enum tri_matmul_path {
-  TRI_PATH_ZERO,      /* k is 0: nothing is summed                              */
-  TRI_PATH_SKINNY,    /* few rows, of generated text: skinny_gemm.h                */
-  TRI_PATH_GEMM,      /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
-  TRI_PATH_PRIMITIVE, /* oneDNN's matmul                                        */
+  TRI_PATH_ZERO,          /* k is 0: nothing is summed                              */
+  TRI_PATH_SKINNY,        /* few rows, of generated text: skinny_gemm.h                */
+  TRI_PATH_GEMM,          /* oneDNN's sgemm, on copies in fp32 where types are bf16 */
+  TRI_PATH_THIN_DEPTH,    /* thin.h: c += a b^T with a short k                 */
+  TRI_PATH_THIN_GRADIENT, /* thin.h: c = a^T b of few columns                  */
+  TRI_PATH_PRIMITIVE,     /* oneDNN's matmul                                        */
 } tri_matmul_path;
 
 /* The staged operands are copies in the workspace, at their offsets there. */
@@ -32,10 +34,12 @@ typedef struct tri_matmul_plan {
   tri_chunks depth; /* of k; one for the primitive                                                  */
   bool stage_a; /* SKINNY: all in fp32. GEMM: in fp32, a chunk of rows and depth. PRIMITIVE: dense, a chunk of rows */
   bool stage_b; /* GEMM: in fp32, a chunk of depth. PRIMITIVE: in bf16 and dense, all of it     */
+  bool pack_b;  /* PRIMITIVE: in the layout of oneDNN's choice, all of it                       */
   bool stage_c; /* GEMM: in fp32, a chunk of rows, all if k is cut. PRIMITIVE: dense, a chunk   */
   size_t a_offset, b_offset, c_offset, scratch_offset, workspace_bytes;
   tri_onednn_primitive multiply[2]; /* PRIMITIVE: a whole chunk of rows, and the last */
   tri_onednn_primitive gather[2];   /* of a into its stage, the same two            */
+  tri_onednn_primitive pack;        /* of b, where it is packed for this call alone */
 } tri_matmul_plan;
 
 /* A blocked layout of b; bytes 0: packing is not supported or of no use. */

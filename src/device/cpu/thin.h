@@ -1,0 +1,64 @@
+/* Products with a matrix of few columns, as the factors of LoRA are: what oneDNN copies around such a product takes
+ * longer than the product. Compiled once for each vector unit (kernels/thin.c). Sums are in fp32, and their order
+ * depends neither on the number of threads nor on the size of what is wide. */
+#ifndef TRI_DEVICE_CPU_THIN_H
+#define TRI_DEVICE_CPU_THIN_H
+
+#include "device/dtype.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRI_MOST_THIN = 32 }; /* above, a matrix unit is faster */
+
+/* c[m,n] += a[m,k] b^T, with a, c in bf16, b[n,k] in fp32, of which each number is rounded to bf16. k <= TRI_MOST_THIN.
+ * c is rounded once. */
+typedef struct tri_cpu_thin_depth {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;
+  const void *a;
+  const float *b;
+  void *c;
+  float *panels; /* scratch: tri_thin_depth_floats */
+} tri_cpu_thin_depth;
+
+/* c[m,n] = a^T b, or += (accumulate), with a[k,m], b[k,n] in bf16, c in fp32. n <= TRI_MOST_THIN. */
+typedef struct tri_cpu_thin_gradient {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;
+  bool accumulate;
+  const void *a, *b;
+  float *c;
+  float *wide; /* scratch: tri_thin_gradient_floats */
+} tri_cpu_thin_gradient;
+
+enum {
+  TRI_THIN_COLUMNS = 32,
+  TRI_THIN_RANKS = 8
+}; /* what is wide, and what is thin, is padded to a multiple of these */
+
+static inline int64_t tri_thin_padded(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+static inline int64_t tri_thin_depth_floats(int64_t n, int64_t k) { return tri_thin_padded(n, TRI_THIN_COLUMNS) * k; }
+
+static inline int64_t tri_thin_gradient_floats(int64_t m, int64_t n, int64_t k) {
+  return tri_thin_padded(n, TRI_THIN_RANKS) * (k + tri_thin_padded(m, TRI_THIN_COLUMNS));
+}
+
+typedef void (*tri_thin_depth)(int threads, const tri_cpu_thin_depth *job);
+typedef void (*tri_thin_gradient)(int threads, const tri_cpu_thin_gradient *job);
+
+void tri_cpu_thin_depth_baseline(int threads, const tri_cpu_thin_depth *job);
+void tri_cpu_thin_gradient_baseline(int threads, const tri_cpu_thin_gradient *job);
+#if defined(__x86_64__)
+void tri_cpu_thin_depth_avx2(int threads, const tri_cpu_thin_depth *job);
+void tri_cpu_thin_depth_avx512(int threads, const tri_cpu_thin_depth *job);
+void tri_cpu_thin_depth_avx512bf16(int threads, const tri_cpu_thin_depth *job);
+void tri_cpu_thin_gradient_avx2(int threads, const tri_cpu_thin_gradient *job);
+void tri_cpu_thin_gradient_avx512(int threads, const tri_cpu_thin_gradient *job);
+void tri_cpu_thin_gradient_avx512bf16(int threads, const tri_cpu_thin_gradient *job);
+#endif
+
+#endif
