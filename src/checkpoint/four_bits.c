@@ -367,7 +367,7 @@ const char *tri_four_bits_kind(const tri_four_bits *m) { return m->kind; }
 static bool has_our_numbers(const tri_four_bits *m) {
   for (int32_t c = 0; c < TRI_NF4_CODES; c++) {
     const float ours = tri_nf4_number(c);
-    if (memcmp(&m->numbers[c], &ours, sizeof ours) != 0) return false;
+    if (!(m->numbers[c] >= ours && m->numbers[c] <= ours)) return false;
   }
   return is_our_map(m->nested_numbers);
 }

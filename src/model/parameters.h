@@ -128,20 +128,20 @@ typedef struct tri_parameter {
   bool in_out;        /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
   bool by_heads;      /* each rank of its parts computes the gradient of its own heads: partial_gradient in any case */
   bool joined;        /* lies directly behind the parameter before it; together they are one matrix of a product */
+  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states */
+  bool factor;        /* a LoRA factor, or DoRA's magnitudes */
+  bool first;         /* it is what a factor began as: frozen, and `factor` too */
+  bool even;          /* all ranks of its parts hold as many units */
   int32_t tied_to;    /* the parameter that has its values; -1: not tied */
-  bool frozen;        /* not trained (trainable.h): it has neither gradient nor states, and is in no bucket */
   tri_stored stored;  /* type in memory; trained parameters are wide */
-  bool factor;        /* a LoRA factor */
   double scale;       /* of a LoRA factor: by what its pair's product is multiplied */
   int32_t factors[2]; /* of a matrix: its factors A and B, or -1 */
   int32_t firsts[2];  /* of a matrix: what its factors began as, if that is subtracted (trainable.h), or -1 */
-  int32_t magnitude;  /* of a matrix with DoRA's magnitudes: those, which are `factor` too; or -1 */
-  bool first;         /* it is what a factor began as: frozen, and `factor` too */
+  int32_t magnitude;  /* of a matrix with DoRA's magnitudes: those; or -1 */
 
   /* What this rank holds. */
   int64_t local[2];                  /* shape of its part */
   int64_t first_unit, num_units;     /* of every segment of split.dim */
-  bool even;                         /* all ranks of its parts hold as many units */
   int64_t first_member, num_members; /* of a stack */
   int64_t count;                     /* elements; 0 if another stage holds it */
   int64_t offset;                    /* first element in the flat arrays; if frozen, in the array of its stored type (in
