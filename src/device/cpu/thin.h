@@ -4,7 +4,6 @@
 #ifndef TRI_DEVICE_CPU_THIN_H
 #define TRI_DEVICE_CPU_THIN_H
 
-#include "device/dtype.h"
 
 #include <stdbool.h>
 #include <stdint.h>
