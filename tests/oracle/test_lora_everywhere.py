@@ -209,8 +209,8 @@ def test_logits_in_pieces(tmp_path, corpus):
     found = []
     for micro_batch in (1, 8):
         folder = tmp_path / str(micro_batch)
-        trireme("train", write_run(folder, corpus, dict(steps=2, lr=1e-2, global_batch=8), model=model, precision="fp64", init=str(start), layout=dict(micro_batch=micro_batch),
+        trireme("train", write_run(folder, corpus, dict(steps=2, lr=1e-2, global_batch=8), model=model, precision="fp32", init=str(start), layout=dict(micro_batch=micro_batch),
                                    adapter=dict(rank=2, targets=["lm_head", "embed_tokens"], init="gaussian")))
         found.append((lora.read_factors(newest_of(folder / "run"))[0], [line["loss"] for line in lines_of(folder / "run")]))
-    check_weights(found[1][0], found[0][0], 1e-10)
-    close(found[1][1], found[0][1], 1e-10)
+    check_weights(found[1][0], found[0][0], 1e-4)
+    close(found[1][1], found[0][1], 1e-6)
