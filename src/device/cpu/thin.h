@@ -4,7 +4,6 @@
 #ifndef TRI_DEVICE_CPU_THIN_H
 #define TRI_DEVICE_CPU_THIN_H
 
-
 #include <stdbool.h>
 #include <stdint.h>
 
