@@ -19,6 +19,7 @@ import peft_everywhere  # noqa: E402
 import peft_ties  # noqa: E402
 import torch  # noqa: E402
 import transformers  # noqa: E402
+from lora import MAGNITUDE  # noqa: E402
 from transformers.models.llama import modeling_llama  # noqa: E402
 
 
@@ -54,7 +55,8 @@ def found_of(base, adapter, ensure):
     model = load(base, adapter)
     loss = loss_of(model)
     loss.backward()
-    gradients = {name.removeprefix(peft_everywhere.PREFIX).replace(".default", ""): p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients = {name.removeprefix(peft_everywhere.PREFIX).replace(".default", "").replace(f"{MAGNITUDE}.weight", MAGNITUDE): p.grad
+                 for name, p in model.named_parameters() if p.grad is not None}
     if ensure:
         for own, other in (("lora_embedding_A", "lora_B"), ("lora_embedding_B", "lora_A")):
             gradients[f"model.embed_tokens.{own}"] = gradients[f"model.embed_tokens.{own}"] + gradients.pop(f"lm_head.{other}.weight").T

@@ -1,14 +1,15 @@
-"""Adapters as PEFT writes them with factors beside the embedding and the output projection: bases and factors follow from a formula.
+"""Adapters as PEFT writes them with factors beside the embedding and the output projection, and with magnitudes (DoRA): bases and factors follow from a formula.
 make_peft_everywhere.py stores PEFT's losses and gradients, and test_peft_everywhere.py compares ours."""
 import json
 
 import numpy
 import peft_ties
 from families import tensor_of
+from lora import MAGNITUDE
 from peft_ties import CONFIG, EMBEDDING, HEAD, VOCAB
 
 RANK, ALPHA, WIDTH = 3, 7, CONFIG["hidden_size"]
-LAYER = "model.layers.1.self_attn.q_proj"
+LAYER, UP, DOWN = "model.layers.1.self_attn.q_proj", "model.layers.0.mlp.up_proj", "model.layers.1.mlp.down_proj"
 PREFIX = "base_model.model."
 # Whether the base is tied; the targets as the file has them, and modules that have factors in it; ensure_weight_tying, and other settings
 CASES = {
@@ -22,6 +23,9 @@ CASES = {
     "each by itself": (True, ["embed_tokens", "lm_head"], ["model.embed_tokens", "lm_head"], False, {}),
     "both as one": (True, ["model.embed_tokens"], ["model.embed_tokens", "lm_head"], True, {}),
     "both as one, and a layer": (True, ["embed_tokens", "model.embed_tokens", LAYER], ["model.embed_tokens", "lm_head", LAYER], True, {}),
+    "magnitudes": (False, [LAYER, UP, DOWN], [LAYER, UP, DOWN], False, dict(use_dora=True)),
+    "magnitudes, rslora and patterns": (True, [LAYER, UP, DOWN], [LAYER, UP, DOWN], False,
+                                        dict(use_dora=True, use_rslora=True, rank_pattern={"up_proj": 2, "down_proj": 5}, alpha_pattern={"q_proj": 3})),
 }
 # Where PEFT writes the base's matrix too (save_embedding_layers: auto)
 WITH_BASE = ["both and a layer", "each by itself", "both as one, and a layer"]
@@ -43,13 +47,16 @@ def rank_of(name, module):
 
 def factors_of(name):
     """By our names. Of two that are tied those of the output projection are the embedding's, transposed."""
-    _, _, modules, ensure, _ = CASES[name]
+    _, _, modules, ensure, settings = CASES[name]
+    shapes = {weight.removesuffix(".weight"): values.shape for weight, values in peft_ties.base_tensors().items()} | {"lm_head": (VOCAB, WIDTH)}
     found = {}
     for module in modules:
-        rank, embedding = rank_of(name, module), module == "model.embed_tokens"
-        a, b = ((rank, VOCAB), (WIDTH, rank)) if embedding else ((rank, WIDTH), (VOCAB if module == "lm_head" else WIDTH, rank))
+        rank, embedding, (outputs, inputs) = rank_of(name, module), module == "model.embed_tokens", shapes[module]
+        a, b = ((rank, outputs), (inputs, rank)) if embedding else ((rank, inputs), (outputs, rank))
         ends = (".lora_embedding_A", ".lora_embedding_B") if embedding else (".lora_A.weight", ".lora_B.weight")
         found |= {module + end: tensor_of("llama", module + end, shape) for end, shape in zip(ends, (a, b))}
+        if settings.get("use_dora"):
+            found[module + MAGNITUDE] = numpy.float32(0.25 + numpy.abs(tensor_of("llama", module + MAGNITUDE, (outputs,))))
     if ensure:
         found["lm_head.lora_A.weight"] = found["model.embed_tokens.lora_embedding_B"].T
         found["lm_head.lora_B.weight"] = found["model.embed_tokens.lora_embedding_A"].T

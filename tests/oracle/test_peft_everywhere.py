@@ -1,4 +1,4 @@
-"""Factors beside the embedding and the output projection are one model in PEFT and here, tied or not: beside PEFT's losses and gradients
+"""Factors beside the embedding and the output projection, tied or not, and magnitudes (DoRA) are one model in PEFT and here: beside PEFT's losses and gradients
 in double (peft_everywhere.json, which make_peft_everywhere.py wrote)."""
 import json
 import os
@@ -38,7 +38,7 @@ def loss(made, folder, *words):
 def run_of(made, path, name, start, rate=1.0, **adapter):
     tied, targets, _, ensure, settings = CASES[name]
     base = str(made / f"base-{tied}")
-    adapter = dict(rank=peft_everywhere.RANK, alpha=peft_everywhere.ALPHA, targets=targets, ensure_weight_tying=ensure, scaling="rslora" if settings.get("use_rslora") else "lora",
+    adapter = dict(rank=peft_everywhere.RANK, alpha=peft_everywhere.ALPHA, targets=targets, ensure_weight_tying=ensure, scaling="rslora" if settings.get("use_rslora") else "lora", magnitude=settings.get("use_dora", False),
                    **{key: settings[key] for key in ("rank_pattern", "alpha_pattern") if key in settings}, **{"from": str(start)}) | adapter
     path.mkdir(exist_ok=True)
     (path / "run.yaml").write_text(yaml_of(dict(
@@ -73,12 +73,13 @@ def test_other_ties(made, tmp_path, name):
 def test_adapters_of_peft(made, tmp_path, name):
     adapter, expected = adapter_of(made, tmp_path / "adapter", name), FOUND[name]["loss"]
     tied, _, modules, ensure, _ = CASES[name]
+    parted = tied and not ensure and not {"model.embed_tokens", "lm_head"}.isdisjoint(modules)
     assert abs(loss(made, adapter, *IN_DOUBLE) / expected - 1) < 1e-12
     said = trireme("export", "--merge", adapter, tmp_path / "merged").stderr
     assert abs(loss(made, tmp_path / "merged", *IN_DOUBLE) / expected - 1) < 1e-6
-    assert ("and no `ensure_weight_tying`" in said) == (tied and not ensure)
-    assert json.loads((tmp_path / "merged/config.json").read_text())["tie_word_embeddings"] == (tied and ensure)
-    assert (HEAD in tensors_of((tmp_path / "merged").glob("model*.safetensors"))) == (not tied or not ensure)
+    assert ("and no `ensure_weight_tying`" in said) == parted
+    assert json.loads((tmp_path / "merged/config.json").read_text())["tie_word_embeddings"] == (tied and not parted)
+    assert (HEAD in tensors_of((tmp_path / "merged").glob("model*.safetensors"))) == (not tied or parted)
 
 
 @pytest.mark.parametrize("name", CASES)
