@@ -242,6 +242,10 @@ int64_t tri_checkpoint_index_of(const tri_checkpoint *checkpoint, const char *na
 
 /* Whether there is such a tensor. */
 bool tri_checkpoint_has(const tri_checkpoint *checkpoint, const char *name);
+
+/* LOCAL. TRI_BAD_FILE, with both shapes, if the tensor is not there or has another shape; reads nothing of it. */
+tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
+                                      const int64_t *shape);
 /* Whether both names are those of tensors, and not of the same one. */
 bool tri_checkpoint_has_both(const tri_checkpoint *checkpoint, const char *name, const char *other);
 

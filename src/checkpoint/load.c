@@ -120,7 +120,13 @@ tri_status tri_checkpoint_verify_alone(const char *path) {
   json_t *document = NULL;
   tri_checkpoint_state state;
   const tri_state_scope scope = {.ranks = 1, .tensors = true, .optimizer = true};
-  tri_status status = tri_state_load(path, &document, &state);
+  tri_status status = tri_state_load_any(path, &document, &state);
+  if (status == TRI_OK && document == NULL) {
+    return tri_fail(TRI_BAD_FILE,
+                    "%s has no checksums to compare: a run writes them into its checkpoints (%s), but a folder as "
+                    "Hugging Face has it holds none. `trireme inspect` without --verify reads what its files say",
+                    path, TRI_FILE_STATE);
+  }
   if (status == TRI_OK) status = tri_state_verify(path, document, &scope);
   json_decref(document);
   return status;
@@ -530,6 +536,13 @@ static tri_status look_up(const tri_checkpoint *checkpoint, const char *name, in
   }
   *out = tensor;
   return TRI_OK;
+}
+
+tri_status tri_checkpoint_check_shape(const tri_checkpoint *checkpoint, const char *name, int num_dims,
+                                      const int64_t *shape) {
+  const tri_safetensors_file *file = NULL;
+  const tri_safetensors_tensor *tensor = NULL;
+  return look_up(checkpoint, name, num_dims, shape, &file, &tensor);
 }
 
 /* Compares what the tensor came to with the document; where that is to be done at all. */

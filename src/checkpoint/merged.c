@@ -7,12 +7,12 @@
 #include "checkpoint/base_matrix.h"
 #include "checkpoint/base_signature.h"
 #include "checkpoint/config_vs_weights.h"
-#include "checkpoint/finite.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/peft.h"
 #include "checkpoint/peft_experts.h"
 #include "checkpoint/peft_targets.h"
+#include "checkpoint/peft_tensors.h"
 #include "checkpoint/principal.h"
 #include "checkpoint/tensor_list.h"
 #include "checkpoint/ties.h"
@@ -42,67 +42,44 @@ static bool magnitude_name(const char *weight, char out[TRI_PEFT_NAME_BYTES]) {
   return true;
 }
 
-static void mark(const tri_checkpoint *adapter, const char *name, bool *used, int64_t *index) {
-  *index = tri_checkpoint_index_of(adapter, name);
-  if (*index >= 0) used[*index] = true;
+static void mark(const tri_checkpoint *adapter, const char *name, bool *used) {
+  const int64_t index = tri_checkpoint_index_of(adapter, name);
+  if (index >= 0) used[index] = true;
+}
+
+/* The same of a tensor that the model has in a shape. */
+static tri_status mark_shaped(const tri_checkpoint *adapter, const char *name, int num_dims, const int64_t *shape,
+                              bool *used) {
+  if (tri_checkpoint_index_of(adapter, name) < 0) return TRI_OK;
+  mark(adapter, name, used);
+  return tri_checkpoint_check_shape(adapter, name, num_dims, shape);
 }
 
 /* Of experts: *single: the matrix has a pair by itself. */
 static tri_status mark_experts(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                                bool *used, bool *single) {
   tri_peft_expert_pair pair;
-  int64_t at = -1;
   TRI_TRY(tri_peft_find_expert_pair(adapter, settings, tensor, &pair));
   *single = pair.single;
   if (pair.a[0] == '\0') return TRI_OK;
-  mark(adapter, pair.a, used, &at);
-  mark(adapter, pair.b, used, &at);
+  mark(adapter, pair.a, used);
+  mark(adapter, pair.b, used);
   return TRI_OK;
-}
-
-/* PEFT warns where one side says that there are magnitudes and the other has none, and computes something else. */
-static tri_status check_magnitude(const tri_checkpoint *adapter, const tri_adapter *settings,
-                                  const tri_parameter *tensor, bool has_factor, bool has_magnitude) {
-  const char *folder = tri_checkpoint_path(adapter);
-  if (has_magnitude && tri_trainable_is_table(tensor)) {
-    return tri_fail(TRI_UNSUPPORTED,
-                    "%s has magnitudes (DoRA) beside the embedding `%s`, which are not known here; merge this adapter "
-                    "with PEFT's merge_and_unload and use the resulting model",
-                    folder, tensor->name);
-  }
-  if (has_magnitude && !settings->magnitude) {
-    return tri_fail(
-        TRI_BAD_FILE,
-        "%s has magnitudes of `%s`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
-        " is false, so that PEFT would pass over them; set it to true if the factors were trained with them",
-        folder, tensor->name);
-  }
-  if (has_magnitude || !has_factor || !settings->magnitude) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s has no magnitudes of `%s`, but `use_dora` of " TRI_FILE_ADAPTER_CONFIG
-                  " is true; save the adapter again, or set it to false if the factors were trained without them",
-                  folder, tensor->name);
 }
 
 /* What the model has of one of its tensors in the adapter. */
 static tri_status mark_tensor(const tri_checkpoint *adapter, const tri_adapter *settings, const tri_parameter *tensor,
                               bool *used) {
   char name[TRI_PEFT_NAME_BYTES];
-  int64_t own = -1, factors[2] = {-1, -1}, magnitude = -1;
-  mark(adapter, tensor->name, used, &own);
-  if (tensor->placement.has_holders) return TRI_OK;
-  for (int k = 0; k < 2 && tensor->num_dims == 2; k++) {
-    if (factor_name(tensor, "AB"[k], name)) mark(adapter, name, used, &factors[k]);
+  TRI_TRY(mark_shaped(adapter, tensor->name, tensor->num_dims, tensor->shape, used));
+  if (tensor->placement.has_holders || tensor->num_dims != 2) return TRI_OK;
+  const int64_t rank = tri_adapter_pair_of(settings, tensor->name).rank;
+  const int out = tri_trainable_is_in_out(tensor) ? 1 : 0;
+  const int64_t shapes[2][2] = {{rank, tensor->shape[1 - out]}, {tensor->shape[out], rank}};
+  for (int k = 0; k < 2; k++) {
+    if (factor_name(tensor, "AB"[k], name)) TRI_TRY(mark_shaped(adapter, name, 2, shapes[k], used));
   }
-  if (tensor->num_dims == 2 && magnitude_name(tensor->name, name)) mark(adapter, name, used, &magnitude);
-  if (magnitude >= 0 && factors[0] < 0) {
-    return tri_fail(TRI_BAD_FILE, "%s has magnitudes of `%s`, but no factors", tri_checkpoint_path(adapter),
-                    tensor->name);
-  }
-  TRI_TRY(check_magnitude(adapter, settings, tensor, factors[0] >= 0, magnitude >= 0));
-  if ((factors[0] < 0) == (factors[1] < 0)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%s`", tri_checkpoint_path(adapter),
-                  tensor->name);
+  return magnitude_name(tensor->name, name) ? mark_shaped(adapter, name, 1, &tensor->shape[out], used) : TRI_OK;
 }
 
 /* PEFT has gate and up of an expert as one, and refuses factors of one of them. */
@@ -305,6 +282,7 @@ static tri_status open_adapter(tri_merged *merged, const char *base, const tri_c
   if (status == TRI_OK) {
     status = tri_alloc("an adapter's description", 1, sizeof *merged->adapter, &merged->adapter);
   }
+  if (status == TRI_OK) status = tri_peft_check_tensors(merged->named, &peft->adapter);
   if (status == TRI_OK) {
     *merged->adapter = peft->adapter;
     status = tri_base_matrix_quantiser(peft->adapter.quantise, &merged->quantiser);
@@ -362,6 +340,7 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
   const size_t count = (size_t)shape[0] * (size_t)shape[1];
   TRI_TRY(tri_alloc("a factor", count, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 2, shape, NULL, values);
+  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, (int64_t)count, values);
   if (status == TRI_OK && transposed) status = tri_alloc("a factor", count, sizeof *turned, &turned);
   if (turned != NULL) {
     for (int64_t i = 0; i < shape[0]; i++) {
@@ -376,18 +355,6 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
     tri_free(values);
   }
   return status;
-}
-
-/* Before there is memory for what adapter_config.json says. */
-static tri_status check_rank(const tri_merged *merged, const char *name, const tri_adapter_pair *pair) {
-  const tri_checkpoint_entry entry =
-      tri_checkpoint_get_entry(merged->named, tri_checkpoint_index_of(merged->named, name));
-  char shape[TRI_SAFETENSORS_SHAPE_BYTES];
-  if (entry.tensor->num_dims == 2 && entry.tensor->shape[0] == pair->rank) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "%s: tensor `%s` has shape %s, but the rank `%s` of " TRI_FILE_ADAPTER_CONFIG " is %ld",
-                  entry.file, entry.tensor->name,
-                  tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape),
-                  pair->rank_from < 0 ? "r" : "rank_pattern", (long)pair->rank);
 }
 
 /* What the factors began as behind them, with the opposite sign: factors of twice the rank. */
@@ -443,7 +410,6 @@ static tri_status merged_read_factors(const tri_merged *merged, const tri_parame
   const int in = tri_trainable_is_in_out(tensor) ? 0 : 1;
   const tri_adapter_pair pair = tri_adapter_pair_of(merged->adapter, tensor->name);
   const int64_t rank = pair.rank;
-  TRI_TRY(check_rank(merged, a, &pair));
   const int64_t shape_a[2] = {rank, tensor->shape[in]}, shape_b[2] = {tensor->shape[1 - in], rank};
   double **of_a = tri_trainable_is_in_out(tensor) ? &out->left : &out->right,
          **of_b = tri_trainable_is_in_out(tensor) ? &out->right : &out->left;
@@ -464,12 +430,7 @@ static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter 
   if (!magnitude_name(tensor->name, name) || !tri_checkpoint_has(merged->named, name)) return TRI_OK;
   TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 1, &outputs, NULL, values);
-  const int64_t strange = status == TRI_OK ? tri_first_not_finite(TRI_SAFETENSORS_F64, outputs, values) : -1;
-  if (strange >= 0) { /* or the product would be what is named */
-    status =
-        tri_fail(TRI_BAD_FILE, "%s: element %ld of the tensor `%s` is NaN or infinite: nothing can be computed with it",
-                 tri_checkpoint_path(merged->named), (long)strange, name);
-  }
+  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, outputs, values);
   if (status == TRI_OK) {
     *out = values;
   } else {

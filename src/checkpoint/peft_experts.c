@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/peft_tensors.h"
 #include "checkpoint/safetensors.h"
 
 #include <math.h>
@@ -133,7 +134,8 @@ static tri_status read_part(const tri_checkpoint *from, const char *name, const 
   double *values = NULL;
   TRI_TRY(tri_alloc("a factor", (size_t)count, sizeof *values, &values));
   const tri_checkpoint_slice slice = {.part = factor, .count = count, .data = values};
-  const tri_status status = tri_checkpoint_read_slice(from, name, TRI_FP64, 2, whole, &slice);
+  tri_status status = tri_checkpoint_read_slice(from, name, TRI_FP64, 2, whole, &slice);
+  if (status == TRI_OK) status = tri_peft_check_numbers(from, name, count, values);
   if (status != TRI_OK) {
     tri_free(values);
     return status;

@@ -9,6 +9,7 @@
 #include "checkpoint/four_bits.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_tensors.h"
 #include "cli/cli.h"
 #include "cli/inspect_adapter.h"
 #include "model/family.h"
@@ -196,14 +197,16 @@ static tri_status inspect_open(const tri_checkpoint *checkpoint, bool verify, bo
     TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
     status = tri_peft_load(tri_checkpoint_path(checkpoint), !no_verify, peft);
   }
+  const bool could = status == TRI_OK && tri_checkpoint_get_state(checkpoint) != NULL && !verify && !no_verify;
   if (status == TRI_OK && json) {
     status = print_checkpoint_json(checkpoint, peft, verify);
   } else if (status == TRI_OK) {
     print_checkpoint(checkpoint, peft);
     if (verify) printf("every size and checksum agrees\n");
-    bool could = tri_checkpoint_get_state(checkpoint) != NULL && !verify && !no_verify;
     if (could) tri_log("the tensors were not read; --verify compares them with their checksums");
   }
+  /* Behind what is there, which shows what is wrong. */
+  if (status == TRI_OK && peft != NULL) status = tri_peft_check_tensors(checkpoint, &peft->adapter);
   tri_free(peft);
   return status;
 }

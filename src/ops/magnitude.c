@@ -259,18 +259,28 @@ static tri_status op_magnitude_backward_weight(tri_run *run, const tri_op_call *
   return add_to_bias(run, call, dy);
 }
 
-/* Each array is passed over once; and where norms are made with each forward, W and the factors' product. */
-static void op_magnitude_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+/* Norms pass over W and the factors' product. */
+static void add_norms(const tri_op_call *call, tri_cost *out) {
   const magnitudes *at = call->attributes;
-  const double elements = (double)call->rows * (double)at->weight.out;
   const double narrow = (double)tri_dtype_bytes(call->type), wide = (double)tri_dtype_bytes(wide_of(call));
-  *out = (tri_cost){.elements = elements, .vector_flops = 2 * elements, .bytes = 2 * elements * narrow};
-  if (pass != TRI_PASS_FORWARD || !call->weights_gathered) return;
   for (int64_t t = 0; t < at->factors.count; t++) {
     const double weights = (double)at->factors.width[t] * (double)at->weight.in;
     out->vector_flops += 2 * weights * (double)at->factors.rank[t];
     out->bytes += weights * (narrow + 4 * wide);
   }
+}
+
+/* Each array is passed over once; and where weights are gathered for each use, norms are made with each forward. */
+static void op_magnitude_cost(const tri_op_call *call, tri_pass pass, tri_cost *out) {
+  const magnitudes *at = call->attributes;
+  const double elements = (double)call->rows * (double)at->weight.out;
+  const double narrow = (double)tri_dtype_bytes(call->type);
+  *out = (tri_cost){.elements = elements, .vector_flops = 2 * elements, .bytes = 2 * elements * narrow};
+  if (pass == TRI_PASS_FORWARD && call->weights_gathered) add_norms(call, out);
+}
+
+static void op_magnitude_prepare_cost(const tri_op_call *call, tri_cost *out) {
+  if (!call->weights_gathered) add_norms(call, out);
 }
 
 static const tri_op op_magnitude = {
@@ -285,6 +295,7 @@ static const tri_op op_magnitude = {
     .backward_input = op_magnitude_backward_input,
     .backward_weight = op_magnitude_backward_weight,
     .cost = op_magnitude_cost,
+    .prepare_cost = op_magnitude_prepare_cost,
 };
 
 bool tri_op_has_magnitudes(const tri_op_list *list, int32_t weight) {

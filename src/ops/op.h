@@ -195,6 +195,8 @@ struct tri_op {
   tri_status (*backward_input)(tri_run *run, const tri_op_call *call);  /* gradient of the inputs; may be NULL */
   tri_status (*backward_weight)(tri_run *run, const tri_op_call *call); /* gradient of the parameters; may be NULL */
   void (*cost)(const tri_op_call *call, tri_pass pass, tri_cost *out);
+  /* Adds what `prepare` computes once a step beside packing `buffers`. NULL: nothing. */
+  void (*prepare_cost)(const tri_op_call *call, tri_cost *out);
 };
 
 /* One line of a list. Absent slots and parameters are -1. */

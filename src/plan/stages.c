@@ -195,6 +195,22 @@ static tri_status count_packed(const tri_simulation_request *request, const tri_
   return TRI_OK;
 }
 
+/* What calls compute once a step, of weights that have changed. */
+static double price_preparing(const tri_simulation_request *request, const tri_parts *parts) {
+  const tri_mesh_shape shape = tri_layout_mesh(request->layout);
+  double seconds = 0;
+  for (int64_t c = 0; c < parts->num_chunks; c++) {
+    for (int64_t i = 0; i < parts->lists[c]->num_calls; i++) {
+      const tri_op_call *call = &parts->lists[c]->calls[i];
+      tri_cost cost = {0};
+      if (call->op->prepare_cost == NULL) continue;
+      call->op->prepare_cost(call, &cost);
+      seconds += tri_price_cost(request->cluster, request->system, call->type, &cost, &shape);
+    }
+  }
+  return seconds;
+}
+
 /* What the optimizer's calls read and write as a multiple of what AdamW would, and what else they do. */
 static double price_calls(const tri_simulation_request *request, const tri_updates *updates, double *traffic) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
@@ -295,7 +311,7 @@ static tri_status price_buckets(const tri_simulation_request *request, tri_stage
   double packed = 0;
   if (system->planned) TRI_TRY(count_packed(request, &kind->parts, &packed));
   price_optimizer(request, kind, own, packed * own / (all > 0 ? all : 1), packed);
-  kind->prepare_s += converting_weights_s(request, own, all);
+  kind->prepare_s += converting_weights_s(request, own, all) + price_preparing(request, &kind->parts);
   return TRI_OK;
 }
 

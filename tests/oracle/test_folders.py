@@ -106,6 +106,8 @@ def test_inspect(tmp_path, made):
     (broken / "optimizer.safetensors").write_bytes(raw)
     done = trireme("inspect", broken, "--verify", status=4)
     assert "optimizer.safetensors: tensor `" in done.stderr and "is damaged" in done.stderr
+    done = trireme("inspect", made / "exported", "--verify", status=4)
+    assert f"{made / 'exported'} has no checksums to compare" in done.stderr
 
 
 def test_wrong_folders(tmp_path, made):

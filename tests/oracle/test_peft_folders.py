@@ -198,7 +198,9 @@ def test_inspect(made, tmp_path):
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in [t["name"] for t in said["tensors"]]
     assert said["adapter"]["scaling"] == "lora" and said["adapter"]["init"] == "kaiming" and said["adapter"]["magnitude"] is False
     assert said["adapter"]["rank_pattern"] == {} and said["adapter"]["ensure_weight_tying"] is False
-    adapter = write_adapter(tmp_path / "more", "llama", made / "llama", use_rslora=True, use_dora=True, init_lora_weights="gaussian", rank_pattern={"q_proj": RANK},
+    weights = load_file(made / "llama/model.safetensors")
+    magnitudes = {f"{module}.lora_magnitude_vector": numpy.ones(weights[f"{module}.weight"].shape[0], numpy.float32) for module, _ in matrices(weights, "llama")}
+    adapter = write_adapter(tmp_path / "more", "llama", made / "llama", magnitudes, use_rslora=True, use_dora=True, init_lora_weights="gaussian", rank_pattern={"q_proj": RANK},
                             alpha_pattern={"v_proj": 5})
     assert "rank 3, alpha 6 over the root of the rank (rsLoRA), rank 3 at q_proj, alpha 5 at v_proj, with magnitudes (DoRA), dropout" in trireme("inspect", adapter).stdout
     said = json.loads(trireme("inspect", adapter, "--json").stdout)["adapter"]
@@ -283,14 +285,27 @@ def test_bad_folders(made, tmp_path):
         "one factor": (dict(drop=[f"{module}.lora_B.weight"]), "one of the two factors of `model.layers.1.self_attn.q_proj.weight`"),
         "no place": (dict(extra={"score.weight": drawn((2, 2), 1)}), "no place for the tensor `base_model.model.score.weight`"),
         "shape": (dict(extra={f"{module}.lora_B.weight": drawn((5, RANK), 1)}), "has shape \\[5, 3\\]"),
+        "no rank": (dict(extra={f"{module}.lora_B.weight": drawn((16, RANK + 1), 1)}), "have shapes \\[3, 16\\] and \\[16, 4\\], which are not those of one rank"),
+        "another rank": (dict(r=RANK + 1), "has shape \\[3, 24\\], but the rank `r` of adapter_config.json is 4"),
+        "no factor": (dict(extra={f"{module}.lora_C.weight": drawn((2, 2), 1)}), "lora_C.weight` is neither a factor"),
         "not a number": (dict(extra={f"{module}.lora_B.weight": numpy.full((16, RANK), math.nan)}), "NaN"),
     }
     for name, (change, words) in cases.items():
         bad = write_adapter(tmp_path / f"bad {name}", "llama", made / "llama", **change)
-        for command in (["eval", bad, data], ["export", bad, tmp_path / "out", "--merge"]):
+        for command in (["eval", bad, data], ["export", bad, tmp_path / "out", "--merge"], ["export", bad, tmp_path / "out"]):
             said = refused(*command)
             assert re.search(words, said), said
             assert not (tmp_path / "out").exists()
+    bad = write_adapter(tmp_path / "empty", "llama", made / "llama")
+    save_file({}, bad / "adapter_model.safetensors")
+    for command in (["eval", bad, data], ["export", bad, tmp_path / "out", "--merge"], ["export", bad, tmp_path / "out"], ["inspect", bad]):
+        assert f"{bad} is an adapter without tensors" in refused(*command)
+    bad = write_adapter(tmp_path / "rank", "llama", made / "llama", r=RANK + 1)
+    done = trireme("inspect", bad, status=4)
+    assert "q_proj.lora_B.weight" in done.stdout and "but the rank `r`" in done.stderr  # what is there stands before what is wrong
+    away = write_adapter(tmp_path / "away", "llama", made / "llama")
+    (away / "adapter_config.json").write_text(json.dumps(settings("llama", "nobody/nothing")))
+    assert "the tensors were not compared with the base" in trireme("export", away, tmp_path / "copied").stderr
     assert "is itself an adapter, not a base" in refused("eval", adapter, data, "--base", adapter)
     assert "is not an adapter" in refused("eval", made / "llama", data, "--base", made / "llama")
     assert "--merge is for an adapter" in refused("export", made / "llama", tmp_path / "out", "--merge")

@@ -100,6 +100,23 @@ def test_gemm_choices(tmp_path, rank):
     assert found == pytest.approx((layers * layer - first + 2 * 2 * s * h * vocabulary) / 1e14, rel=1e-3)
 
 
+def test_norms_of_magnitudes(tmp_path):
+    """On a device whose memory alone takes time, they are made once a step: each matrix is read, widened, gets its product and is squared. Under ZeRO 3, where weights
+    are gathered for each use, with each micro-batch."""
+    memory = dict(IDEAL, peak_bf16=1e30, memory_bandwidth=1e12, links=[dict(name="all", bandwidth=1e30, latency=0)])
+    norms = sum((2 + 4 * 4) * out * inside for out, inside in sizes_of(MODEL)[0]) * MODEL["num_layers"] / 1e12
+
+    def found(magnitude, micro_batches, **layout):
+        words = ["--set", "adapter.rank=8", "--set", f"adapter.magnitude={magnitude}"]
+        return simulate(tmp_path, MODEL, memory, layout.get("data", 1), micro_batches, *words, micro_batch=1, **layout)["step_s"]
+
+    def more(micro_batches, **layout):
+        return found("true", micro_batches, **layout) - found("false", micro_batches, **layout)
+
+    assert (4 * more(1, tensor=1) - more(4, tensor=1)) / 3 == pytest.approx(norms, rel=0.02)
+    assert more(4, data=2, zero=3) - more(4, data=2, zero=2) == pytest.approx(norms, rel=0.02)
+
+
 def test_frozen_layers_have_no_gradients(tmp_path):
     """Half of the layers frozen by their numbers: as many products fewer, wherever stages cut them."""
     patterns = json.dumps([f"transformer.h.{i}.*" for i in range(8)])

@@ -4,6 +4,7 @@
 #include "checkpoint/copy.h"
 #include "checkpoint/named_folder.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/peft_tensors.h"
 #include "cli/cli.h"
 #include "cli/running/model_options.h"
 #include "engine/weights.h"
@@ -130,10 +131,28 @@ static tri_status copy(const copy_arguments *arguments, bool plain) {
   return status;
 }
 
+/* Compares an adapter with its base where that is at hand. Another base is no fault of the adapter's. */
+static tri_status check_with_base(const copy_arguments *arguments) {
+  const tri_checkpoint_use use = {.average = arguments->average, .unverified = arguments->no_verify};
+  tri_model model;
+  tri_merged merged = {.named = NULL};
+  if (arguments->no_verify) return TRI_OK;
+  const tri_status status = tri_merged_open(arguments->from, NULL, &use, &model, &merged);
+  tri_merged_close(&merged);
+  if (status == TRI_BAD_USAGE) {
+    tri_log("the tensors were not compared with the base: %s", tri_status_message());
+    return TRI_OK;
+  }
+  if (status != TRI_BAD_CONFIG && status != TRI_UNSUPPORTED) return status;
+  tri_warn("%s", tri_status_message());
+  return TRI_OK;
+}
+
 /* The factors by themselves, as PEFT has them. */
 static tri_status copy_adapter(const copy_arguments *arguments, const tri_checkpoint *adapter) {
   char tokenizer[TRI_PATH_BYTES];
   tri_run_notes notes;
+  TRI_TRY(check_with_base(arguments));
   TRI_TRY(tri_run_notes_read(adapter, &notes));
   TRI_TRY(tri_path_join(tokenizer, tri_checkpoint_path(adapter), "tokenizer.json"));
   const tri_copy_adapter_request request = {.from = adapter,
@@ -184,13 +203,14 @@ static tri_status open_adapter(const copy_arguments *arguments, tri_checkpoint *
   TRI_TRY(tri_alloc("an adapter's description", 1, sizeof *peft, &peft));
   tri_status status = tri_peft_load(path, !arguments->no_verify, peft);
   *principal = status == TRI_OK && tri_adapter_is_principal(&peft->adapter);
+  if (status == TRI_OK) status = tri_checkpoint_open_verified(path, &use, out);
+  const bool is_adapter = status == TRI_OK && tri_checkpoint_is_adapter(*out);
+  if (is_adapter) status = tri_peft_check_tensors(*out, &peft->adapter);
   tri_free(peft);
-  TRI_TRY(status);
-  TRI_TRY(tri_checkpoint_open_verified(path, &use, out));
-  if (tri_checkpoint_is_adapter(*out)) return TRI_OK;
-  tri_checkpoint_close(*out); /* a model beside which an adapter lies */
+  if (is_adapter && status == TRI_OK) return TRI_OK;
+  tri_checkpoint_close(*out); /* or it is a model beside which an adapter lies */
   *out = NULL;
-  return TRI_OK;
+  return status;
 }
 
 /* A checkpoint of a model needs a model. */
