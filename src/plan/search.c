@@ -29,7 +29,8 @@ typedef struct candidate {
 typedef struct search {
   double begin_s;
   const tri_search_request *request;
-  candidate *all; /* by their bounds */
+  int64_t lowest_trained; /* layer (tri_trainable_lowest_layer) */
+  candidate *all;         /* by their bounds */
   int64_t count, room, simulated;
 } search;
 
@@ -81,7 +82,8 @@ static bool resolve(adding *at, const tri_layout *tried, tri_layout *out) {
   one.recompute_every = 1;
   if (!tri_layouts_alike(&one, &at->tried, TRI_LAYOUT_OF_ALL)) {
     at->tried = at->resolved = one;
-    at->valid = tri_layout_resolve(&at->resolved, of->model, of->sequence, of->global_batch, of->devices) == TRI_OK;
+    at->valid = tri_layout_resolve_trained(&at->resolved, of->model, at->to->lowest_trained, of->sequence,
+                                           of->global_batch, of->devices) == TRI_OK;
   }
   if (tried->recompute_every > 1 && tried->recompute != TRI_RECOMPUTE_FULL) return false; /* fixed, and of no effect */
   *out = at->resolved;
@@ -132,6 +134,7 @@ static tri_status enumerate(search *s) {
     TRI_TRY(tri_layout_parse(request->fixed, &fixed));
     TRI_TRY(tri_system_settle(request->system, request->fixed, &fixed));
   }
+  TRI_TRY(tri_trainable_lowest_layer(request->model, &s->lowest_trained));
   TRI_TRY(tri_bounds_create(request, &bounds));
   const tri_layout_space space = {.model = request->model,
                                   .devices = request->devices,

@@ -358,16 +358,22 @@ tri_status tri_layout_check_keys(const tri_layout *layout, const tri_model *mode
   return layout->stage_layers == NULL ? TRI_OK : check_stage_layers(layout, model);
 }
 
-static tri_status find_first_trained(tri_layout *layout, const tri_model *model) {
-  int64_t lowest = -1, v = 0;
-  TRI_TRY(tri_trainable_lowest_layer(model, &lowest));
-  while (v + 1 < layout->pipeline * layout->virtual_stages && tri_layout_layers(layout, model, v).end <= lowest) v++;
-  layout->first_trained = v;
-  return TRI_OK;
+static int64_t first_trained(const tri_layout *layout, const tri_model *model, int64_t lowest_trained) {
+  const int64_t stages = layout->pipeline * layout->virtual_stages;
+  int64_t v = 0;
+  while (v + 1 < stages && tri_layout_layers(layout, model, v).end <= lowest_trained) v++;
+  return v;
 }
 
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks) {
+  int64_t lowest = -1;
+  TRI_TRY(tri_trainable_lowest_layer(model, &lowest));
+  return tri_layout_resolve_trained(layout, model, lowest, sequence, global_batch, ranks);
+}
+
+tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
+                                      int64_t sequence, int64_t global_batch, int64_t ranks) {
   TRI_TRY(check_counts(layout, global_batch, ranks));
   TRI_TRY(resolve_data(layout, ranks));
   TRI_TRY(check_tensor(layout, model));
@@ -379,7 +385,7 @@ tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_
   TRI_TRY(check_balance(layout));
   TRI_TRY(check_batch(layout, global_batch));
   TRI_TRY(check_rows(layout, sequence));
-  TRI_TRY(find_first_trained(layout, model));
+  layout->first_trained = first_trained(layout, model, lowest_trained);
   tri_schedule_shape shape = tri_schedule_shape_of(layout, tri_layout_micro_batches(layout, global_batch));
   return tri_schedule_of(layout->schedule)->check(&shape);
 }

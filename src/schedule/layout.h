@@ -55,6 +55,9 @@ typedef struct tri_layout {
  * of ranks. TRI_BAD_LAYOUT names the key, the arithmetic that does not work out and the nearest values that do. */
 tri_status tri_layout_resolve(tri_layout *layout, const tri_model *model, int64_t sequence, int64_t global_batch,
                               int64_t ranks);
+/* The same with what tri_trainable_lowest_layer says of the model, for many layouts of one model. */
+tri_status tri_layout_resolve_trained(tri_layout *layout, const tri_model *model, int64_t lowest_trained,
+                                      int64_t sequence, int64_t global_batch, int64_t ranks);
 
 /* The part of these checks that asks neither the batch nor the number of ranks: of `stage_layers` and
  * `sequence_regather`. The message begins with the key in backquotes. */

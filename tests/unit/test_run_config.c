@@ -401,11 +401,11 @@ static void any_experts(tri_model *m, uint64_t *index) {
   m->z_loss = next_double(index, 1);
 }
 
-static void any_model(tri_model *m, uint64_t *index) {
+static void any_model(tri_model *m, uint64_t most_layers, uint64_t *index) {
   bool llama = next(index, 2) == 1;
   m->family = llama ? TRI_FAMILY_LLAMA : TRI_FAMILY_GPT2;
   snprintf(m->name, sizeof m->name, "model %d: \"it's\" #%d", (int)next(index, 100), (int)next(index, 10));
-  m->num_layers = 1 + (int64_t)next(index, 1 << 14);
+  m->num_layers = 1 + (int64_t)next(index, most_layers);
   m->num_kv_heads = 1 + (int64_t)next(index, 16);
   m->num_heads = llama ? m->num_kv_heads * (1 + (int64_t)next(index, 8)) : m->num_kv_heads;
   m->head_dim = 2 * (2 + (int64_t)next(index, 100));
@@ -455,9 +455,10 @@ static tri_objective_config plain_objective(void) {
 
 static void any_run(tri_run_config *c, uint64_t *index) {
   memset(c, 0, sizeof *c);
-  any_model(&c->model, index);
   tri_adapter *adapter = &c->model.tuning.adapter;
-  adapter->rank = next(index, 20) == 0 ? 1 : 0; /* whose checks list all parameters */
+  const int64_t rank = next(index, 20) == 0 ? 1 : 0;
+  any_model(&c->model, rank > 0 ? 64 : 1 << 14, index); /* checks of an adapter list all parameters */
+  adapter->rank = rank;
   const double alpha = 0.5 + next_double(index, 100), dropout = next_double(index, 1);
   adapter->alpha = adapter->rank > 0 ? alpha : 1; /* both are refused without a rank */
   adapter->dropout = adapter->rank > 0 ? dropout : 0;
