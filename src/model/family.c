@@ -175,7 +175,7 @@ static tri_status look_at_parameters(const tri_model *model, const tri_list_requ
   if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, &share, &table));
   tri_status status = set_parameters(model, table, list);
-  list->below_is_frozen = below_is_frozen(table, request->layers.first);
+  list->below_is_frozen = !request->below_trains && below_is_frozen(table, request->layers.first);
   tri_parameter_table_destroy(table);
   return status;
 }

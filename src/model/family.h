@@ -69,6 +69,7 @@ typedef struct tri_list_request {
   tri_dtype type;                       /* of activations */
   tri_layer_range layers;               /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;                   /* the rank that the list is for */
+  bool below_trains;                    /* gradients pass to the stage below, whatever that trains; false: if it does */
   bool weights_gathered;                /* ZeRO 3: parameters are gathered for a pass, then freed */
   tri_recompute_choice recompute;       /* of a training list */
 } tri_list_request;

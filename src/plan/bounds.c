@@ -12,16 +12,23 @@
 
 #include <math.h>
 
-/* Layers without experts, and with; those between which `recompute_every` passes over are counted apart. */
+/* Layers without experts, and with; those between which `recompute_every` passes over are counted apart, and so are
+ * those up to the lowest that trains something, which are counted as if no gradient came to them. */
 typedef struct layer_count {
   double dense, experts;
-  double kept_dense, kept_experts; /* that are not run again, where others are */
+  double kept_dense, kept_experts;   /* that are not run again, where others are */
+  double still_dense, still_experts; /* that have a forward alone */
 } layer_count;
 
-static double all_layers(layer_count n) { return n.dense + n.experts + n.kept_dense + n.kept_experts; }
+static double all_dense(layer_count n) { return n.dense + n.kept_dense + n.still_dense; }
+static double all_experts(layer_count n) { return n.experts + n.kept_experts + n.still_experts; }
 static layer_count layers_plus(layer_count a, double times, layer_count b) {
-  return (layer_count){a.dense + times * b.dense, a.experts + times * b.experts, a.kept_dense + times * b.kept_dense,
-                       a.kept_experts + times * b.kept_experts};
+  return (layer_count){a.dense + times * b.dense,
+                       a.experts + times * b.experts,
+                       a.kept_dense + times * b.kept_dense,
+                       a.kept_experts + times * b.kept_experts,
+                       a.still_dense + times * b.still_dense,
+                       a.still_experts + times * b.still_experts};
 }
 
 /* Of one micro-batch: a layer, the embedding, the head. Seconds include its collectives. */
@@ -72,6 +79,7 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
 struct tri_bounds {
   tri_search_request request;
   tri_model frozen;    /* its model where not all of one is trained */
+  int64_t lowest;      /* layer that trains something */
   double frozen_bytes; /* of one of that model's parameters, at least */
   layer_prices *prices;
   int64_t num_prices, room;
@@ -95,14 +103,15 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = *request;
   if (is_frozen(request)) {
-    /* Whatever of a model is trained takes no less than one of which nothing is: no product for a matrix's gradient, no
-     * gradient, no update. */
+    /* Whatever of a model is trained takes no less than one of which nothing is, but through whose layers gradients
+     * pass: no product for a matrix's gradient, no gradient, no update. */
     bounds->frozen = *request->model;
     bounds->frozen_bytes = frozen_bytes(request);
     bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
     bounds->request.model = &bounds->frozen;
   }
-  tri_status status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
+  tri_status status = tri_trainable_lowest_layer(request->model, &bounds->lowest);
+  if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
   if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
   if (status != TRI_OK) {
     tri_bounds_destroy(bounds);
@@ -211,8 +220,8 @@ typedef struct wanted_unit {
   unit_price *unit;
 } wanted_unit;
 
-static tri_status price_layers(const tri_search_request *request, const tri_layout *listed, layer_prices *of,
-                               tri_layer_range layers, const wanted_unit *wanted, int count) {
+static tri_status price_layers(const tri_search_request *request, const tri_layout *listed, bool below_trains,
+                               layer_prices *of, tri_layer_range layers, const wanted_unit *wanted, int count) {
   const tri_parts_request parts = {.model = request->model,
                                    .layout = listed,
                                    .sequence = request->sequence,
@@ -222,8 +231,9 @@ static tri_status price_layers(const tri_search_request *request, const tri_layo
                                    .masked_attention_fraction = request->masked_attention_fraction,
                                    .expert_imbalance = request->expert_imbalance};
   const tri_mesh_seat seat = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
-  const tri_list_request list_request = tri_parts_list(&parts, &seat, layers);
+  tri_list_request list_request = tri_parts_list(&parts, &seat, layers);
   tri_op_list *list = NULL;
+  list_request.below_trains = below_trains;
   TRI_TRY(tri_model_operations(request->model, &list_request, &list));
   tri_status status = TRI_OK;
   for (int i = 0; i < count && status == TRI_OK; i++) {
@@ -234,19 +244,22 @@ static tri_status price_layers(const tri_search_request *request, const tri_layo
 }
 
 /* A norm behind another layer's sum takes less than the first one: of each kind of layers the second is priced. */
-static tri_status price(const tri_search_request *request, layer_prices *of) {
+static tri_status price(const tri_bounds *bounds, layer_prices *of) {
+  const tri_search_request *request = &bounds->request;
   const tri_model *model = request->model;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const tri_layout listed = tri_system_listed(request->system, &of->of);
   const int64_t first = dense > 1 || (dense == 0 && all > 1) ? 1 : 0;
+  const bool passes = bounds->lowest < all;
   const wanted_unit begin[] = {{-1, &of->embedding}, {first, dense > 0 ? &of->layer : &of->expert_layer}};
-  TRI_TRY(price_layers(request, &listed, of, (tri_layer_range){-1, first + 1}, begin, 2));
+  TRI_TRY(price_layers(request, &listed, false, of, (tri_layer_range){-1, 0}, begin, 1));
+  TRI_TRY(price_layers(request, &listed, passes, of, (tri_layer_range){0, first + 1}, begin + 1, 1));
   if (dense > 0 && dense < all) {
     const wanted_unit experts = {dense, &of->expert_layer};
-    TRI_TRY(price_layers(request, &listed, of, (tri_layer_range){dense - 1, dense + 1}, &experts, 1));
+    TRI_TRY(price_layers(request, &listed, passes, of, (tri_layer_range){dense - 1, dense + 1}, &experts, 1));
   }
   const wanted_unit head = {all, &of->head};
-  return price_layers(request, &listed, of, (tri_layer_range){all - 1, all + 1}, &head, 1);
+  return price_layers(request, &listed, passes, of, (tri_layer_range){all - 1, all + 1}, &head, 1);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
@@ -282,7 +295,7 @@ static tri_status find_prices_of(tri_bounds *bounds, const tri_layout *layout, i
   TRI_TRY(tri_grow("bounds", sizeof *bounds->prices, bounds->num_prices, &bounds->room, &bounds->prices));
   layer_prices *made = &bounds->prices[bounds->num_prices];
   *made = (layer_prices){.of = one_of(layout), .next = *first};
-  TRI_TRY(price(&bounds->request, made));
+  TRI_TRY(price(bounds, made));
   *hit = *first = bounds->num_prices++;
   *out = made;
   return TRI_OK;
@@ -356,21 +369,29 @@ static int64_t count_multiples(int64_t first, int64_t end, int64_t every) {
 }
 
 /* Layers without experts come before those with. */
-static layer_count count_layers(const tri_layout *layout, const tri_model *model, int64_t first, int64_t end) {
+static layer_count count_layers(const tri_bounds *bounds, const tri_layout *layout, int64_t first, int64_t end) {
+  const tri_model *model = bounds->request.model;
   if (first < 0) first = 0;
   if (end > model->num_layers) end = model->num_layers;
-  const int64_t experts = end > first ? tri_model_expert_layers(model, (tri_layer_range){first, end}) : 0;
-  const int64_t dense = end > first ? end - first - experts : 0;
+  if (end <= first) return (layer_count){0};
+  if (first <= bounds->lowest && bounds->lowest + 1 < end) {
+    return layers_plus(count_layers(bounds, layout, first, bounds->lowest + 1), 1,
+                       count_layers(bounds, layout, bounds->lowest + 1, end));
+  }
+  const int64_t experts = tri_model_expert_layers(model, (tri_layer_range){first, end}), dense = end - first - experts;
+  if (first <= bounds->lowest) return (layer_count){.still_dense = (double)dense, .still_experts = (double)experts};
   if (layout->recompute_every == 1) return (layer_count){.dense = (double)dense, .experts = (double)experts};
   const int64_t again = count_multiples(first, first + dense, layout->recompute_every),
                 experts_again = count_multiples(first + dense, end, layout->recompute_every);
-  return (layer_count){(double)again, (double)experts_again, (double)(dense - again),
-                       (double)(experts - experts_again)};
+  return (layer_count){.dense = (double)again,
+                       .experts = (double)experts_again,
+                       .kept_dense = (double)(dense - again),
+                       .kept_experts = (double)(experts - experts_again)};
 }
 
-static layer_count layers_of_chunk(const tri_layout *layout, const tri_model *model, int64_t chunk, int64_t stage) {
-  tri_layer_range range = tri_layout_layers(layout, model, chunk * layout->pipeline + stage);
-  return count_layers(layout, model, range.first, range.end);
+static layer_count layers_of_chunk(const tri_bounds *bounds, const tri_layout *layout, int64_t chunk, int64_t stage) {
+  tri_layer_range range = tri_layout_layers(layout, bounds->request.model, chunk * layout->pipeline + stage);
+  return count_layers(bounds, layout, range.first, range.end);
 }
 
 static bool divided_alike(const tri_layout *a, const tri_layout *b) {
@@ -389,12 +410,12 @@ static const layer_division *find_division(tri_bounds *bounds, const tri_layout 
   for (int64_t stage = 0; stage < 2 && stage <= end; stage++) {
     for (int64_t c = 0; c + 1 < v; c++) {
       at->first[stage].before_last =
-          layers_plus(at->first[stage].before_last, 1, layers_of_chunk(layout, model, c, stage));
+          layers_plus(at->first[stage].before_last, 1, layers_of_chunk(bounds, layout, c, stage));
     }
-    at->first[stage].last = layers_of_chunk(layout, model, v - 1, stage);
+    at->first[stage].last = layers_of_chunk(bounds, layout, v - 1, stage);
   }
-  for (int64_t c = 0; c < v; c++) at->last = layers_plus(at->last, 1, layers_of_chunk(layout, model, c, end));
-  at->ahead = count_layers(layout, model, 0, tri_layout_layers(layout, model, end).first);
+  for (int64_t c = 0; c < v; c++) at->last = layers_plus(at->last, 1, layers_of_chunk(bounds, layout, c, end));
+  at->ahead = count_layers(bounds, layout, 0, tri_layout_layers(layout, model, end).first);
   return at;
 }
 
@@ -439,7 +460,8 @@ static double layer_s(const tri_layout *layout, const unit_price *layer) {
 static double layers_s(const tri_layout *layout, const layout_prices *of, layer_count n) {
   const layer_prices *p = of->listed, *kept = of->kept;
   return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
-         n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer);
+         n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer) +
+         n.still_dense * p->layer.forward + n.still_experts * p->expert_layer.forward;
 }
 
 /* Forward through a layer, and back; what a stage has put off of the weights it may do while the last gradient goes
@@ -461,14 +483,15 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   const layer_count before = division->ahead;
   double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer) +
                 before.kept_dense * pass_s(layout, &kept->layer) +
-                before.kept_experts * pass_s(layout, &kept->expert_layer);
+                before.kept_experts * pass_s(layout, &kept->expert_layer) + before.still_dense * p->layer.forward +
+                before.still_experts * p->expert_layer.forward;
   return most(m * first, m * last + pass);
 }
 
 static elements stage_elements(const layer_sizes *sizes, const tri_layout *layout, layer_count layers, bool first,
                                bool last) {
-  elements count = elements_plus((elements){0}, layers.dense + layers.kept_dense, sizes->layer);
-  count = elements_plus(count, layers.experts + layers.kept_experts, sizes->expert_layer);
+  elements count = elements_plus((elements){0}, all_dense(layers), sizes->layer);
+  count = elements_plus(count, all_experts(layers), sizes->expert_layer);
   if (first) count.plain += sizes->embedding;
   if (last) count.plain += sizes->head + (layout->pipeline > 1 ? sizes->tied : 0);
   return count;
@@ -560,14 +583,13 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
                 flying.kept_experts * kept_bytes(layout, &of->kept->expert_layer);
   /* Where the first stage has no layer, what the embedding makes is on its way at once: the engine has a stage buffer
    * for it. */
-  bool stays = all_layers(layers) > 0 || request->system->planned;
+  bool stays = all_dense(layers) + all_experts(layers) > 0 || request->system->planned;
   if (first && stays) kept += in_flight * p->embedding.kept;
   if (last) kept += p->head.kept;
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    kept += (layers.dense + layers.kept_dense) * p->layer.packed +
-            (layers.experts + layers.kept_experts) * p->expert_layer.packed;
+    kept += all_dense(layers) * p->layer.packed + all_experts(layers) * p->expert_layer.packed;
   }
   /* Which layer's backward comes first, where they differ, is not known here: of them the least. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;
