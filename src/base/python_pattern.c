@@ -71,18 +71,36 @@ static bool translate(const char *before, const char *pattern, const char *behin
   return append_posix_text(out, &used, behind);
 }
 
-static bool compile(const char *before, const char *pattern, const char *behind, regex_t *out) {
+/* The patterns that were asked for last: a model's names are compared with a few, one after the other, and compiling
+ * one takes longer than all else. */
+typedef struct kept_pattern {
+  char translated[PATTERN_BYTES]; /* "": none is kept here */
+  regex_t compiled;
+} kept_pattern;
+enum { KEPT = 4 };
+static _Thread_local kept_pattern kept[KEPT];
+static _Thread_local int next_kept;
+
+/* NULL: it is not known. */
+static const regex_t *compile(const char *before, const char *pattern, const char *behind) {
   char translated[PATTERN_BYTES];
-  return translate(before, pattern, behind, translated) && regcomp(out, translated, REG_EXTENDED | REG_NOSUB) == 0;
+  if (!translate(before, pattern, behind, translated)) return NULL;
+  for (int k = 0; k < KEPT; k++) {
+    if (strcmp(kept[k].translated, translated) == 0) return &kept[k].compiled;
+  }
+  kept_pattern *to = &kept[next_kept];
+  if (to->translated[0] != '\0') regfree(&to->compiled);
+  to->translated[0] = '\0';
+  if (regcomp(&to->compiled, translated, REG_EXTENDED | REG_NOSUB) != 0) return NULL;
+  memcpy(to->translated, translated, strlen(translated) + 1);
+  next_kept = (next_kept + 1) % KEPT;
+  return &to->compiled;
 }
 
 /* `otherwise` where it is not known. */
 static bool matches(const char *before, const char *pattern, const char *behind, const char *text, bool otherwise) {
-  regex_t compiled;
-  if (!compile(before, pattern, behind, &compiled)) return otherwise;
-  const bool found = regexec(&compiled, text, 0, NULL, 0) == 0;
-  regfree(&compiled);
-  return found;
+  const regex_t *compiled = compile(before, pattern, behind);
+  return compiled == NULL ? otherwise : regexec(compiled, text, 0, NULL, 0) == 0;
 }
 
 /* Letters, digits, _ and dots, each dot any character: nothing to compile. */
@@ -103,11 +121,7 @@ static bool ends_plainly(const char *pattern, const char *text) {
 }
 
 bool tri_python_pattern_is_known(const char *pattern) {
-  regex_t compiled;
-  if (is_plain(pattern)) return true;
-  if (!compile("^(.*\\.)?(", pattern, ")$", &compiled)) return false;
-  regfree(&compiled);
-  return true;
+  return is_plain(pattern) || compile("^(.*\\.)?(", pattern, ")$") != NULL;
 }
 
 bool tri_python_pattern_matches(const char *pattern, const char *text, bool otherwise) {

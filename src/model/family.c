@@ -140,43 +140,51 @@ static void number_parameters(const tri_parameter_table *table, int32_t *number_
   }
 }
 
-static bool below_is_frozen(const tri_parameter_table *table, int64_t first_layer) {
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    if (!table->entries[i].frozen && table->entries[i].layer < first_layer) return false;
-  }
-  return true;
-}
-
-static tri_status set_parameters(const tri_model *model, const tri_parameter_table *table, tri_op_list *list) {
-  const tri_adapter *from = &model->tuning.adapter;
-  const tri_op_adapter adapter = {from->dropout};
+static tri_status list_parameters_of(const tri_parameter_table *table, tri_list_parameters *out) {
   const size_t count = (size_t)table->num_entries;
   tri_op_parameter *facts = NULL;
   int32_t *number_of = NULL;
-  tri_status status = tri_alloc("parameters", count, sizeof *facts, &facts);
-  if (status == TRI_OK) status = tri_alloc("parameters", count, sizeof *number_of, &number_of);
-  if (status == TRI_OK) {
-    number_parameters(table, number_of, facts);
-    status = tri_op_list_set_parameters(list, facts, table->num_entries, &adapter);
-  }
+  TRI_TRY(tri_alloc("parameters", count, sizeof *number_of, &number_of));
+  const tri_status status = tri_alloc("parameters", count, sizeof *facts, &facts);
+  if (status == TRI_OK) number_parameters(table, number_of, facts);
   tri_free(number_of);
-  tri_free(facts);
+  TRI_TRY(status);
+  *out = (tri_list_parameters){.all = facts, .count = table->num_entries, .lowest = tri_trainable_lowest_of(table)};
+  return TRI_OK;
+}
+
+tri_status tri_list_parameters_create(const tri_model *model, const tri_op_shard *shard, tri_list_parameters *out) {
+  const tri_layer_range all = {-1, INT64_MAX};
+  const tri_model_share share = {
+      .seat = shard->seat, .sequence_parallel = shard->sequence_parallel, .chunks = &all, .num_chunks = 1};
+  tri_parameter_table *table = NULL;
+  *out = (tri_list_parameters){.all = NULL};
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, &share, &table));
+  const tri_status status = list_parameters_of(table, out);
+  tri_parameter_table_destroy(table);
   return status;
 }
 
-/* Of the whole table, whatever layers the list has. */
+void tri_list_parameters_release(tri_list_parameters *parameters) {
+  tri_free(parameters->all);
+  *parameters = (tri_list_parameters){.all = NULL};
+}
+
+static tri_status set_parameters(const tri_model *model, const tri_list_request *request,
+                                 const tri_list_parameters *parameters, tri_op_list *list) {
+  const tri_op_adapter adapter = {model->tuning.adapter.dropout};
+  if (parameters->all == NULL) return TRI_OK;
+  list->below_is_frozen = !request->below_trains && parameters->lowest >= request->layers.first;
+  return tri_op_list_set_parameters(list, parameters->all, parameters->count, &adapter);
+}
+
 static tri_status look_at_parameters(const tri_model *model, const tri_list_request *request, tri_op_list *list) {
-  const tri_layer_range all = {-1, INT64_MAX};
-  const tri_model_share share = {.seat = request->shard.seat,
-                                 .sequence_parallel = request->shard.sequence_parallel,
-                                 .chunks = &all,
-                                 .num_chunks = 1};
-  tri_parameter_table *table = NULL;
-  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
-  TRI_TRY(tri_parameter_table_create(model, &share, &table));
-  tri_status status = set_parameters(model, table, list);
-  list->below_is_frozen = !request->below_trains && below_is_frozen(table, request->layers.first);
-  tri_parameter_table_destroy(table);
+  tri_list_parameters made;
+  if (request->parameters != NULL) return set_parameters(model, request, request->parameters, list);
+  TRI_TRY(tri_list_parameters_create(model, &request->shard, &made));
+  const tri_status status = set_parameters(model, request, &made, list);
+  tri_list_parameters_release(&made);
   return status;
 }
 

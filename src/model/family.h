@@ -55,6 +55,16 @@ TRI_FAMILIES(TRI_FAMILY_TABLE)
 /* NULL if model->family is not a family. */
 const tri_family_table *tri_family_of(const tri_model *model);
 
+/* What lists say of the parameters of a model that is not trained as a whole: of one rank's shard, whatever layers a
+ * list has. */
+typedef struct tri_list_parameters {
+  tri_op_parameter *all; /* [count], the family's by their numbers, then factors; NULL: all is trained */
+  int64_t count;
+  int64_t lowest; /* layer with something that is trained */
+} tri_list_parameters;
+tri_status tri_list_parameters_create(const tri_model *model, const tri_op_shard *shard, tri_list_parameters *out);
+void tri_list_parameters_release(tri_list_parameters *parameters);
+
 /* Which list to make. */
 typedef struct tri_list_request {
   tri_list_purpose purpose;
@@ -69,9 +79,10 @@ typedef struct tri_list_request {
   tri_dtype type;                       /* of activations */
   tri_layer_range layers;               /* of this stage; {-1, num_layers + 1} is the whole model */
   tri_op_shard shard;                   /* the rank that the list is for */
-  bool below_trains;                    /* gradients pass to the stage below, whatever that trains; false: if it does */
-  bool weights_gathered;                /* ZeRO 3: parameters are gathered for a pass, then freed */
-  tri_recompute_choice recompute;       /* of a training list */
+  const tri_list_parameters *parameters; /* of this model and shard; NULL: made for this list */
+  bool below_trains;              /* gradients pass to the stage below, whatever that trains; false: if it does */
+  bool weights_gathered;          /* ZeRO 3: parameters are gathered for a pass, then freed */
+  tri_recompute_choice recompute; /* of a training list */
 } tri_list_request;
 
 /* The request for the whole model on one rank. */

@@ -303,16 +303,21 @@ tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *tabl
   return tri_trainable_has_adapter(tuning) ? insert_factors(&tuning->adapter, table) : TRI_OK;
 }
 
+int64_t tri_trainable_lowest_of(const tri_parameter_table *table) {
+  int64_t lowest = INT64_MAX;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const tri_parameter *entry = &table->entries[i];
+    if (!entry->frozen && entry->layer < lowest) lowest = entry->layer;
+  }
+  return lowest;
+}
+
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out) {
   tri_parameter_table *table = NULL;
   *out = -1;
   if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
   TRI_TRY(tri_parameter_table_create(model, NULL, &table));
-  *out = INT64_MAX;
-  for (int64_t i = 0; i < table->num_entries; i++) {
-    const tri_parameter *entry = &table->entries[i];
-    if (!entry->frozen && entry->layer < *out) *out = entry->layer;
-  }
+  *out = tri_trainable_lowest_of(table);
   tri_parameter_table_destroy(table);
   return TRI_OK;
 }

@@ -127,6 +127,7 @@ tri_status tri_trainable_apply(const tri_model *model, tri_parameter_table *tabl
 
 /* *out: the lowest layer with a trained parameter (tri_parameter.layer: -1 is the embeddings'). */
 tri_status tri_trainable_lowest_layer(const tri_model *model, int64_t *out);
+int64_t tri_trainable_lowest_of(const tri_parameter_table *table);
 
 /* Checks `tuning` of a complete model: every pattern and target must match, the rank must not be above a target's
  * shape, and something must be trained. Messages begin with the run file's key. */

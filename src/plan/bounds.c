@@ -45,7 +45,8 @@ typedef struct unit_price {
 typedef struct layer_prices {
   tri_layout of; /* a layout of which they are: the keys that decide about layers count */
   unit_price embedding, layer, expert_layer, head;
-  int64_t next; /* of `prices` with the same number; -1: none */
+  unit_price still, still_experts; /* of layers that have a forward alone */
+  int64_t next;                    /* of `prices` with the same number; -1: none */
 } layer_prices;
 
 /* Elements on one rank: of what replicas share out among them, and of stacks, which replicas of experts do. */
@@ -78,7 +79,8 @@ enum { DIVISIONS_HELD = 1 << 12, PRICE_NUMBERS = 1 << 16 };
 
 struct tri_bounds {
   tri_search_request request;
-  tri_model frozen;    /* its model where not all of one is trained */
+  tri_model frozen;    /* of its model nothing is trained: what no layer takes less than; also the request's own, where
+                          layers that train something differ */
   int64_t lowest;      /* layer that trains something */
   double frozen_bytes; /* of one of that model's parameters, at least */
   layer_prices *prices;
@@ -98,19 +100,53 @@ static double frozen_bytes(const tri_search_request *request) {
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
 
+static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
+  return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
+         a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1] && (a->magnitude < 0) == (b->magnitude < 0);
+}
+
+static bool ends_layer(const tri_parameter_table *table, int64_t entry) {
+  return entry + 1 == table->num_entries || table->entries[entry + 1].layer != table->entries[entry].layer;
+}
+
+/* Whether layers of a kind train the same, but for those up to the lowest that trains something. */
+static bool trains_alike(const tri_model *model, const tri_parameter_table *table, int64_t lowest) {
+  int64_t first_of[2] = {-1, -1}, begin = 0;
+  for (int64_t i = 0; i < table->num_entries; i++) {
+    const int64_t layer = table->entries[i].layer;
+    const bool inside = layer > lowest && layer >= 0 && layer < model->num_layers;
+    if (i > 0 && table->entries[i - 1].layer != layer) begin = i;
+    if (!inside) continue;
+    int64_t *first = &first_of[tri_model_has_experts(model, layer)];
+    if (*first < 0) *first = i;
+    const int64_t other = *first + (i - begin);
+    if (table->entries[other].layer != table->entries[*first].layer) return false;
+    if (!are_alike(&table->entries[i], &table->entries[other])) return false;
+    if (ends_layer(table, i) != ends_layer(table, other)) return false;
+  }
+  return true;
+}
+
+/* Where they do not, whatever of a model is trained takes no less than one of which nothing is, but through whose
+ * layers gradients pass: no product for a matrix's gradient, no gradient, no update. */
+static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
+  tri_parameter_table *table = NULL;
+  bounds->frozen = *model;
+  bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
+  if (tri_trainable_is_full(&model->tuning)) return TRI_OK;
+  TRI_TRY(tri_parameter_table_create(model, NULL, &table));
+  if (!trains_alike(model, table, bounds->lowest)) bounds->request.model = &bounds->frozen;
+  tri_parameter_table_destroy(table);
+  return TRI_OK;
+}
+
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
   bounds->request = *request;
-  if (is_frozen(request)) {
-    /* Whatever of a model is trained takes no less than one of which nothing is, but through whose layers gradients
-     * pass: no product for a matrix's gradient, no gradient, no update. */
-    bounds->frozen = *request->model;
-    bounds->frozen_bytes = frozen_bytes(request);
-    bounds->frozen.tuning = (tri_trainable){.freeze = {.words = {{"*"}}, .count = 1}};
-    bounds->request.model = &bounds->frozen;
-  }
+  bounds->frozen_bytes = frozen_bytes(request);
   tri_status status = tri_trainable_lowest_layer(request->model, &bounds->lowest);
+  if (status == TRI_OK) status = take_model(bounds, request->model);
   if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
   if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
   if (status != TRI_OK) {
@@ -214,52 +250,61 @@ static tri_status add_calls(const tri_search_request *request, const layer_price
   return add_put_off(list, layer, unit);
 }
 
-/* Adds the calls of some layers of a list to units. */
+/* Adds the calls of a layer to a unit, in a list of some layers of a model. */
 typedef struct wanted_unit {
+  const tri_model *model;
+  tri_layer_range layers;
+  bool passes; /* gradients go on to the layers below */
   int64_t layer;
   unit_price *unit;
 } wanted_unit;
 
-static tri_status price_layers(const tri_search_request *request, const tri_layout *listed, bool below_trains,
-                               layer_prices *of, tri_layer_range layers, const wanted_unit *wanted, int count) {
-  const tri_parts_request parts = {.model = request->model,
-                                   .layout = listed,
+static tri_status price_unit(const tri_search_request *request, layer_prices *of, const wanted_unit *wanted) {
+  const tri_layout listed = tri_system_listed(request->system, &of->of);
+  const tri_parts_request parts = {.model = wanted->model,
+                                   .layout = &listed,
                                    .sequence = request->sequence,
                                    .precision = request->precision,
                                    .objective = request->objective,
                                    .masked = request->masked,
                                    .masked_attention_fraction = request->masked_attention_fraction,
                                    .expert_imbalance = request->expert_imbalance};
-  const tri_mesh_seat seat = {tri_layout_mesh(listed), tri_layout_fullest(listed, request->sequence, 0)};
-  tri_list_request list_request = tri_parts_list(&parts, &seat, layers);
+  const tri_mesh_seat seat = {tri_layout_mesh(&listed), tri_layout_fullest(&listed, request->sequence, 0)};
+  tri_list_request list_request = tri_parts_list(&parts, &seat, wanted->layers);
   tri_op_list *list = NULL;
-  list_request.below_trains = below_trains;
-  TRI_TRY(tri_model_operations(request->model, &list_request, &list));
-  tri_status status = TRI_OK;
-  for (int i = 0; i < count && status == TRI_OK; i++) {
-    status = add_calls(request, of, list, wanted[i].layer, wanted[i].unit);
-  }
+  list_request.below_trains = wanted->passes;
+  TRI_TRY(tri_model_operations(wanted->model, &list_request, &list));
+  const tri_status status = add_calls(request, of, list, wanted->layer, wanted->unit);
   tri_op_list_destroy(list);
   return status;
 }
 
-/* A norm behind another layer's sum takes less than the first one: of each kind of layers the second is priced. */
+/* A layer of [first, end), if there is one. A norm behind another layer's sum takes less than the first one: the second
+ * is priced. */
+static tri_status price_layer(const tri_search_request *request, layer_prices *of, const tri_model *model,
+                              int64_t first, int64_t end, bool passes, unit_price *unit) {
+  if (first >= end) return TRI_OK;
+  const int64_t layer = first + 1 < end ? first + 1 : first;
+  const wanted_unit wanted = {model, {layer < 1 ? 0 : layer - 1, layer + 1}, passes, layer, unit};
+  return price_unit(request, of, &wanted);
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
 static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_search_request *request = &bounds->request;
-  const tri_model *model = request->model;
+  const tri_model *model = request->model, *frozen = &bounds->frozen;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
-  const tri_layout listed = tri_system_listed(request->system, &of->of);
-  const int64_t first = dense > 1 || (dense == 0 && all > 1) ? 1 : 0;
+  const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < all;
-  const wanted_unit begin[] = {{-1, &of->embedding}, {first, dense > 0 ? &of->layer : &of->expert_layer}};
-  TRI_TRY(price_layers(request, &listed, false, of, (tri_layer_range){-1, 0}, begin, 1));
-  TRI_TRY(price_layers(request, &listed, passes, of, (tri_layer_range){0, first + 1}, begin + 1, 1));
-  if (dense > 0 && dense < all) {
-    const wanted_unit experts = {dense, &of->expert_layer};
-    TRI_TRY(price_layers(request, &listed, passes, of, (tri_layer_range){dense - 1, dense + 1}, &experts, 1));
-  }
-  const wanted_unit head = {all, &of->head};
-  return price_layers(request, &listed, passes, of, (tri_layer_range){all - 1, all + 1}, &head, 1);
+  const wanted_unit ends[2] = {{model, {-1, 0}, false, -1, &of->embedding},
+                               {model, {all - 1, all + 1}, passes, all, &of->head}};
+  for (int i = 0; i < 2; i++) TRI_TRY(price_unit(request, of, &ends[i]));
+  TRI_TRY(price_layer(request, of, frozen, 0, smaller(above, dense), false, &of->still));
+  TRI_TRY(price_layer(request, of, frozen, dense, smaller(above, all), false, &of->still_experts));
+  TRI_TRY(price_layer(request, of, model, above, dense, passes, &of->layer));
+  return price_layer(request, of, model, larger(above, dense), all, passes, &of->expert_layer);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
@@ -461,7 +506,7 @@ static double layers_s(const tri_layout *layout, const layout_prices *of, layer_
   const layer_prices *p = of->listed, *kept = of->kept;
   return n.dense * layer_s(layout, &p->layer) + n.experts * layer_s(layout, &p->expert_layer) +
          n.kept_dense * layer_s(layout, &kept->layer) + n.kept_experts * layer_s(layout, &kept->expert_layer) +
-         n.still_dense * p->layer.forward + n.still_experts * p->expert_layer.forward;
+         n.still_dense * p->still.forward + n.still_experts * p->still_experts.forward;
 }
 
 /* Forward through a layer, and back; what a stage has put off of the weights it may do while the last gradient goes
@@ -483,8 +528,8 @@ static double pipeline_s(const tri_search_request *request, const tri_layout *la
   const layer_count before = division->ahead;
   double pass = before.dense * pass_s(layout, &p->layer) + before.experts * pass_s(layout, &p->expert_layer) +
                 before.kept_dense * pass_s(layout, &kept->layer) +
-                before.kept_experts * pass_s(layout, &kept->expert_layer) + before.still_dense * p->layer.forward +
-                before.still_experts * p->expert_layer.forward;
+                before.kept_experts * pass_s(layout, &kept->expert_layer) + before.still_dense * p->still.forward +
+                before.still_experts * p->still_experts.forward;
   return most(m * first, m * last + pass);
 }
 
@@ -589,7 +634,9 @@ static double stage_bytes(const tri_bounds *bounds, const tri_layout *layout, co
   double tied = model->tied && first ? sizes->tied : 0;
   const tri_mesh_shape shape = tri_layout_mesh(layout);
   if (layout->zero < 3 || tri_domain_size(&shape, TRI_DOMAIN_REPLICAS) == 1) {
-    kept += all_dense(layers) * p->layer.packed + all_experts(layers) * p->expert_layer.packed;
+    kept += (layers.dense + layers.kept_dense) * p->layer.packed + layers.still_dense * p->still.packed +
+            (layers.experts + layers.kept_experts) * p->expert_layer.packed +
+            layers.still_experts * p->still_experts.packed;
   }
   /* Which layer's backward comes first, where they differ, is not known here: of them the least. */
   const layer_prices *least = layout->recompute_every > 1 ? of->kept : p;

@@ -75,6 +75,20 @@ bool tri_parts_hold_tied(const tri_parameter_table *table) {
   return false;
 }
 
+static tri_status make_lists(const tri_parts_request *of, const tri_mesh_seat *seat, tri_parts *parts) {
+  tri_list_parameters parameters;
+  tri_list_request request = tri_parts_list(of, seat, parts->chunks[0]);
+  TRI_TRY(tri_list_parameters_create(of->model, &request.shard, &parameters));
+  request.parameters = &parameters;
+  tri_status status = TRI_OK;
+  for (int64_t c = 0; c < parts->num_chunks && status == TRI_OK; c++) {
+    request.layers = parts->chunks[c];
+    status = tri_model_operations(of->model, &request, &parts->lists[c]);
+  }
+  tri_list_parameters_release(&parameters);
+  return status;
+}
+
 static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordinates *place, tri_parts *parts) {
   const tri_layout *layout = of->layout;
   size_t chunks = (size_t)layout->virtual_stages;
@@ -85,10 +99,7 @@ static tri_status parts_fill(const tri_parts_request *of, const tri_mesh_coordin
   TRI_TRY(of->for_planning ? tri_parameter_table_create_own(of->model, &share, &parts->table)
                            : tri_parameter_table_create(of->model, &share, &parts->table));
   parts->num_partial = partial_elements(parts->table);
-  for (int64_t c = 0; c < parts->num_chunks; c++) {
-    tri_list_request request = tri_parts_list(of, &share.seat, parts->chunks[c]);
-    TRI_TRY(tri_model_operations(of->model, &request, &parts->lists[c]));
-  }
+  TRI_TRY(make_lists(of, &share.seat, parts));
   const tri_optimizer_settings *optimizer = of->optimizer != NULL ? of->optimizer : tri_optimizer_settings_default();
   TRI_TRY(tri_buckets_create(layout, optimizer, &share, parts->table, of->micro_batches,
                              (int64_t)tri_dtype_bytes(tri_dtype_wide(of->precision)), &parts->buckets));

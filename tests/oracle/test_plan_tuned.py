@@ -1,6 +1,7 @@
 """`simulate`, `plan` and `tune` of runs that train a part of a model, or by other optimizers than AdamW: a run's own memory, closed
 forms of time and of what is reduced, and what is wrong."""
 import json
+import re
 import shutil
 import subprocess
 
@@ -98,6 +99,16 @@ def test_gemm_choices(tmp_path, rank):
     layer = 2 * s * 24 * h * h + 7 * s * (s + 1) * h + factors
     first = 2 * s * (3 * h * h + rank * (h + 3 * h))
     assert found == pytest.approx((layers * layer - first + 2 * 2 * s * h * vocabulary) / 1e14, rel=1e-3)
+
+
+@pytest.mark.parametrize("words", ["adapter.rank=8", "adapter.magnitude=true", "freeze=[transformer.h.0.*, transformer.w?e.*]"])
+def test_a_search_simulates_few_layouts(tmp_path, words):
+    """Lower bounds count the gradients that pass through what is frozen, so that they rule out most layouts here, too."""
+    more = ["--set", "adapter.rank=8"] if words.startswith("adapter.m") else []
+    said = run("plan", "--model", write(tmp_path / "model.yaml", MODEL), "--cluster", write(tmp_path / "cluster.yaml", dict(IDEAL, peak_bf16=1e13, memory_bandwidth=1e12)),
+               "--devices", 64, "--global-batch", 64, *more, "--set", words)
+    valid, simulated = map(int, re.search(r"(\d+) valid layouts; (\d+) simulated", said.replace(",", "")).groups())
+    assert simulated < 0.1 * valid, (valid, simulated)
 
 
 def test_norms_of_magnitudes(tmp_path):
