@@ -7,20 +7,29 @@
 #include <stdio.h>
 #include <string.h>
 
+typedef enum tensor_kind { A, B, EMBEDDING_A, EMBEDDING_B, MAGNITUDE, OTHER } tensor_kind;
+
 /* What stands behind the name of a module. */
-typedef enum tensor_kind { A, B, EMBEDDING_A, EMBEDDING_B, MAGNITUDE, NUM_KINDS, OTHER = NUM_KINDS } tensor_kind;
-static const char *const endings[NUM_KINDS] = {[A] = ".lora_A.weight",
-                                               [B] = ".lora_B.weight",
-                                               [EMBEDDING_A] = ".lora_embedding_A",
-                                               [EMBEDDING_B] = ".lora_embedding_B",
-                                               [MAGNITUDE] = "." TRI_MAGNITUDE_NAME};
+static const char *ending_of(tensor_kind kind) {
+  switch (kind) {
+    case A: return ".lora_A.weight";
+    case B: return ".lora_B.weight";
+    case EMBEDDING_A: return ".lora_embedding_A";
+    case EMBEDDING_B: return ".lora_embedding_B";
+    case MAGNITUDE: return "." TRI_MAGNITUDE_NAME;
+    case OTHER: break;
+  }
+  return "";
+}
 
 static tensor_kind kind_of(const char *name, int *module_length) {
+  static const tensor_kind kinds[] = {A, B, EMBEDDING_A, EMBEDDING_B, MAGNITUDE};
   const size_t length = strlen(name);
-  for (int k = 0; k < NUM_KINDS; k++) {
-    const size_t tail = strlen(endings[k]);
+  for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+    const char *ending = ending_of(kinds[k]);
+    const size_t tail = strlen(ending);
     *module_length = (int)(length - tail);
-    if (length > tail && strcmp(name + length - tail, endings[k]) == 0) return (tensor_kind)k;
+    if (length > tail && strcmp(name + length - tail, ending) == 0) return kinds[k];
   }
   return OTHER;
 }
@@ -29,7 +38,7 @@ static tensor_kind kind_of(const char *name, int *module_length) {
 static const tri_safetensors_tensor *find_kind(const tri_checkpoint *adapter, const char *module, int length,
                                                tensor_kind kind) {
   char name[TRI_PEFT_NAME_BYTES];
-  snprintf(name, sizeof name, "%.*s%s", length, module, endings[kind]);
+  snprintf(name, sizeof name, "%.*s%s", length, module, ending_of(kind));
   const int64_t at = tri_checkpoint_index_of(adapter, name);
   return at < 0 ? NULL : tri_checkpoint_get_entry(adapter, at).tensor;
 }
@@ -74,7 +83,7 @@ static tri_status check_pair(const tri_checkpoint *adapter, const tri_checkpoint
   }
   if (other == NULL) {
     return tri_fail(TRI_BAD_FILE, "%s has only one of the two factors of `%.*s.weight`: there is no `%.*s%s`", folder,
-                    length, module, length, module, endings[opposite]);
+                    length, module, length, module, ending_of(opposite));
   }
   if (!is_a) return TRI_OK;
   TRI_TRY(check_rank(entry, other, module, length, settings));
