@@ -279,12 +279,12 @@ static tri_status price_unit(const tri_search_request *request, layer_prices *of
   return status;
 }
 
-/* A layer of [first, end), if there is one. A norm behind another layer's sum takes less than the first one: the second
- * is priced. */
+/* The first layer of [first, end), if there is one; but the model's second one for its first, whose norm takes more than
+ * one behind another layer's sum. */
 static tri_status price_layer(const tri_search_request *request, layer_prices *of, const tri_model *model,
                               int64_t first, int64_t end, bool passes, unit_price *unit) {
   if (first >= end) return TRI_OK;
-  const int64_t layer = first + 1 < end ? first + 1 : first;
+  const int64_t layer = first == 0 && end > 1 ? 1 : first;
   const wanted_unit wanted = {model, {layer < 1 ? 0 : layer - 1, layer + 1}, passes, layer, unit};
   return price_unit(request, of, &wanted);
 }
