@@ -279,14 +279,15 @@ static tri_status price_unit(const tri_search_request *request, layer_prices *of
   return status;
 }
 
-/* The first layer of [first, end), if there is one; but the model's second one for its first, whose norm takes more than
- * one behind another layer's sum. */
-static tri_status price_layer(const tri_search_request *request, layer_prices *of, const tri_model *model,
-                              int64_t first, int64_t end, bool passes, unit_price *unit) {
+/* The first layer of [first, end), if there is one; but the model's second one for its first, whose norm takes more
+ * than one behind another layer's sum. */
+static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const tri_model *model, int64_t first,
+                              int64_t end, bool passes, unit_price *unit) {
   if (first >= end) return TRI_OK;
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
-  const wanted_unit wanted = {model, {layer < 1 ? 0 : layer - 1, layer + 1}, passes, layer, unit};
-  return price_unit(request, of, &wanted);
+  const int64_t begin = first > 0 ? layer - 1 : model == &bounds->frozen ? 0 : -1; /* nothing is below an embedding */
+  const wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
+  return price_unit(&bounds->request, of, &wanted);
 }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -298,13 +299,14 @@ static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
   const bool passes = bounds->lowest < all;
-  const wanted_unit ends[2] = {{model, {-1, 0}, false, -1, &of->embedding},
+  const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
+  const wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                {model, {all - 1, all + 1}, passes, all, &of->head}};
   for (int i = 0; i < 2; i++) TRI_TRY(price_unit(request, of, &ends[i]));
-  TRI_TRY(price_layer(request, of, frozen, 0, smaller(above, dense), false, &of->still));
-  TRI_TRY(price_layer(request, of, frozen, dense, smaller(above, all), false, &of->still_experts));
-  TRI_TRY(price_layer(request, of, model, above, dense, passes, &of->layer));
-  return price_layer(request, of, model, larger(above, dense), all, passes, &of->expert_layer);
+  TRI_TRY(price_layer(bounds, of, frozen, 0, smaller(above, dense), false, &of->still));
+  TRI_TRY(price_layer(bounds, of, frozen, dense, smaller(above, all), false, &of->still_experts));
+  TRI_TRY(price_layer(bounds, of, model, above, dense, passes, &of->layer));
+  return price_layer(bounds, of, model, larger(above, dense), all, passes, &of->expert_layer);
 }
 
 static int64_t common_divisor(int64_t a, int64_t b) { return b == 0 ? a : common_divisor(b, a % b); }
