@@ -81,6 +81,8 @@ struct tri_bounds {
   tri_search_request request;
   tri_model frozen;    /* of its model nothing is trained: what no layer takes less than; also the request's own, where
                           layers that train something differ */
+  tri_model priced;    /* the request's model, */
+  tri_model still;     /* and the frozen one, with no more layers than are priced */
   int64_t lowest;      /* layer that trains something */
   double frozen_bytes; /* of one of that model's parameters, at least */
   layer_prices *prices;
@@ -99,6 +101,9 @@ static double frozen_bytes(const tri_search_request *request) {
 }
 
 static bool is_frozen(const tri_search_request *request) { return !tri_trainable_is_full(&request->model->tuning); }
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static bool are_alike(const tri_parameter *a, const tri_parameter *b) {
   return a->frozen == b->frozen && a->factor == b->factor && a->stored == b->stored && a->num_dims == b->num_dims &&
@@ -140,6 +145,16 @@ static tri_status take_model(tri_bounds *bounds, const tri_model *model) {
   return TRI_OK;
 }
 
+/* Lists of a tuned model are made of a table of all its parameters, so those of a lower model take less time. */
+static void take_priced(tri_bounds *bounds) {
+  bounds->priced = *bounds->request.model;
+  bounds->still = bounds->frozen;
+  if (!is_frozen(&bounds->request)) return;
+  const int64_t all = bounds->priced.num_layers, above = larger(bounds->lowest + 1, 0);
+  const int64_t dense = bounds->priced.num_experts > 0 ? bounds->priced.dense_layers : 0;
+  bounds->priced.num_layers = bounds->still.num_layers = smaller(all, larger(above, dense) + 2);
+}
+
 tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out) {
   tri_bounds *bounds = NULL;
   TRI_TRY(tri_alloc("bounds", 1, sizeof *bounds, &bounds));
@@ -147,6 +162,7 @@ tri_status tri_bounds_create(const tri_search_request *request, tri_bounds **out
   bounds->frozen_bytes = frozen_bytes(request);
   tri_status status = tri_trainable_lowest_layer(request->model, &bounds->lowest);
   if (status == TRI_OK) status = take_model(bounds, request->model);
+  if (status == TRI_OK) take_priced(bounds);
   if (status == TRI_OK) status = tri_alloc("bounds", DIVISIONS_HELD, sizeof *bounds->divisions, &bounds->divisions);
   if (status == TRI_OK) status = tri_alloc("bounds", PRICE_NUMBERS, sizeof(int64_t), &bounds->first_price);
   if (status != TRI_OK) {
@@ -285,20 +301,19 @@ static tri_status price_layer(const tri_bounds *bounds, layer_prices *of, const 
                               int64_t end, bool passes, unit_price *unit) {
   if (first >= end) return TRI_OK;
   const int64_t layer = first == 0 && end > 1 ? 1 : first;
-  const int64_t begin = first > 0 ? layer - 1 : model == &bounds->frozen ? 0 : -1; /* nothing is below an embedding */
+  const int64_t begin = first > 0                                  ? layer - 1
+                        : bounds->request.model == &bounds->frozen ? 0
+                                                                   : -1; /* nothing is below an embedding */
   const wanted_unit wanted = {model, {begin, layer + 1}, passes, layer, unit};
   return price_unit(&bounds->request, of, &wanted);
 }
 
-static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-
 static tri_status price(const tri_bounds *bounds, layer_prices *of) {
   const tri_search_request *request = &bounds->request;
-  const tri_model *model = request->model, *frozen = &bounds->frozen;
+  const tri_model *model = &bounds->priced, *frozen = &bounds->still;
   const int64_t all = model->num_layers, dense = all - tri_model_expert_layers(model, (tri_layer_range){0, all});
   const int64_t above = larger(bounds->lowest + 1, 0); /* layers that gradients pass through */
-  const bool passes = bounds->lowest < all;
+  const bool passes = bounds->lowest < request->model->num_layers;
   const int64_t begin = dense > 1 || (dense == 0 && all > 1) ? 2 : 1;
   const wanted_unit ends[2] = {{model, {-1, begin}, false, -1, &of->embedding},
                                {model, {all - 1, all + 1}, passes, all, &of->head}};
