@@ -340,7 +340,7 @@ static tri_status read_factor(const tri_merged *merged, const char *name, const 
   const size_t count = (size_t)shape[0] * (size_t)shape[1];
   TRI_TRY(tri_alloc("a factor", count, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 2, shape, NULL, values);
-  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, (int64_t)count, values);
+  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, true, (int64_t)count, values);
   if (status == TRI_OK && transposed) status = tri_alloc("a factor", count, sizeof *turned, &turned);
   if (turned != NULL) {
     for (int64_t i = 0; i < shape[0]; i++) {
@@ -430,7 +430,7 @@ static tri_status read_magnitudes(const tri_merged *merged, const tri_parameter 
   if (!magnitude_name(tensor->name, name) || !tri_checkpoint_has(merged->named, name)) return TRI_OK;
   TRI_TRY(tri_alloc("magnitudes", (size_t)outputs, sizeof *values, &values));
   tri_status status = tri_checkpoint_read(merged->named, name, TRI_FP64, 1, &outputs, NULL, values);
-  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, outputs, values);
+  if (status == TRI_OK) status = tri_peft_check_numbers(merged->named, name, true, outputs, values);
   if (status == TRI_OK) {
     *out = values;
   } else {

@@ -135,7 +135,7 @@ static tri_status read_part(const tri_checkpoint *from, const char *name, const 
   TRI_TRY(tri_alloc("a factor", (size_t)count, sizeof *values, &values));
   const tri_checkpoint_slice slice = {.part = factor, .count = count, .data = values};
   tri_status status = tri_checkpoint_read_slice(from, name, TRI_FP64, 2, whole, &slice);
-  if (status == TRI_OK) status = tri_peft_check_numbers(from, name, count, values);
+  if (status == TRI_OK) status = tri_peft_check_numbers(from, name, false, count, values);
   if (status != TRI_OK) {
     tri_free(values);
     return status;

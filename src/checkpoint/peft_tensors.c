@@ -156,10 +156,12 @@ tri_status tri_peft_check_tensors(const tri_checkpoint *adapter, const tri_adapt
   return TRI_OK;
 }
 
-tri_status tri_peft_check_numbers(const tri_checkpoint *adapter, const char *name, int64_t count,
+tri_status tri_peft_check_numbers(const tri_checkpoint *adapter, const char *name, bool whole, int64_t count,
                                   const double *values) {
-  if (tri_first_not_finite(TRI_SAFETENSORS_F64, count, values) < 0) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "%s: the tensor `%s` has a value that is NaN or infinite: nothing can be computed with it",
-                  tri_checkpoint_path(adapter), name);
+  const int64_t strange = tri_first_not_finite(TRI_SAFETENSORS_F64, count, values);
+  char element[48] = "an element";
+  if (strange < 0) return TRI_OK;
+  if (whole) snprintf(element, sizeof element, "element %ld", (long)strange);
+  return tri_fail(TRI_BAD_FILE, "%s: %s of the tensor `%s` is NaN or infinite: nothing can be computed with it",
+                  tri_checkpoint_path(adapter), element, name);
 }

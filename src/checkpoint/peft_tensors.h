@@ -11,7 +11,8 @@
 tri_status tri_peft_check_tensors(const tri_checkpoint *adapter, const tri_adapter *settings);
 
 /* LOCAL. TRI_BAD_FILE if one of `count` values of the tensor `name` is NaN or infinite: or the product would be named.
- */
-tri_status tri_peft_check_numbers(const tri_checkpoint *adapter, const char *name, int64_t count, const double *values);
+ * `whole`: they are all of its values, and the message says which one. */
+tri_status tri_peft_check_numbers(const tri_checkpoint *adapter, const char *name, bool whole, int64_t count,
+                                  const double *values);
 
 #endif
