@@ -136,7 +136,8 @@ tri_status tri_engine_evaluate(tri_engine *engine, const tri_sampler *sampler, i
 tri_averaging tri_engine_averaging(const tri_engine *engine);
 void tri_engine_set_averaging(tri_engine *engine, tri_averaging averaging);
 
-/* LOCAL. The parameters are the initial ones: optimizer states that are weights start from them. */
+/* LOCAL. Copies the parameters into the optimizer states that are points in the space of weights: averages, and the
+ * second point of schedule_free. To be called after the last initial value is set. */
 tri_status tri_engine_begin_states(tri_engine *engine);
 
 /* LOCAL. Loads of the experts in the last step; valid until the next step. */

@@ -342,7 +342,7 @@ static tri_status step_sum_partial(tri_engine *engine, tri_step_state *state, co
   tri_dtype wide = tri_dtype_wide(engine->options.precision);
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &engine->parts.table->entries[i];
-    if (!entry->partial_gradient || entry->count == 0) continue;
+    if (!tri_parameter_is_partial(entry) || entry->count == 0) continue;
     void *gradient = engine->executor->parameters[i].gradient;
     if (entry->split.dim >= 0) {
       TRI_TRY(sum_copies(engine, entry, gradient));

@@ -218,8 +218,17 @@ tri_parameter tri_parameter_tensor(const tri_parameter *parameter, int64_t i, in
   return tensor;
 }
 
-/* Whether each rank of its parts sees some of the rows alone: of norms where these are split between layers, too; of
- * routers always. */
+bool tri_parameter_has_gradient(const tri_parameter *parameter) {
+  if (parameter->frozen) return false;
+  switch (parameter->rule) {
+    case TRI_RULE_OPTIMIZER: return true;
+    case TRI_RULE_BALANCE: return false;
+  }
+  return true;
+}
+
+/* Whether a rank of its parts computes the gradient from some of the rows only: of norms if rows are split between
+ * layers, and of routers. */
 static bool sees_slices(const tri_parameter *entry, const tri_model_share *share) {
   switch (entry->part) {
     case TRI_PART_NORM: return share->sequence_parallel;
@@ -232,21 +241,28 @@ static bool sees_slices(const tri_parameter *entry, const tri_model_share *share
   return false;
 }
 
-bool tri_parameter_has_gradient(const tri_parameter *parameter) {
-  if (parameter->frozen) return false;
-  switch (parameter->rule) {
-    case TRI_RULE_OPTIMIZER: return true;
-    case TRI_RULE_BALANCE: return false;
+static tri_holding holding_over_parts(const tri_parameter *entry, const tri_model_share *share) {
+  const int64_t ranks = tri_domain_size(&share->seat.shape, entry->placement.parts);
+  const bool is_split = entry->split.dim >= 0;
+  if (ranks == 1) return TRI_HOLDING_COPIES;
+  if (is_split && entry->split.units < ranks) return TRI_HOLDING_PARTIAL;
+  if (entry->by_heads || sees_slices(entry, share)) return TRI_HOLDING_PARTIAL;
+  return is_split ? TRI_HOLDING_SPLIT : TRI_HOLDING_COPIES;
+}
+
+bool tri_parameter_is_partial(const tri_parameter *entry) {
+  if (!tri_parameter_has_gradient(entry)) return false;
+  switch (entry->over_parts) {
+    case TRI_HOLDING_SPLIT:
+    case TRI_HOLDING_COPIES: return false;
+    case TRI_HOLDING_PARTIAL: break;
   }
   return true;
 }
 
 static void take_slice(tri_parameter *entry, const tri_model_share *share) {
-  int64_t ranks = tri_domain_size(&share->seat.shape, entry->placement.parts);
   *entry = tri_parameter_of_seat(entry, &share->seat);
-  bool copied = entry->split.dim >= 0 && entry->split.units < ranks;
-  const bool partial = copied || entry->by_heads || sees_slices(entry, share);
-  entry->partial_gradient = ranks > 1 && tri_parameter_has_gradient(entry) && partial;
+  entry->over_parts = holding_over_parts(entry, share);
   /* The bias behind products whose rows are split is added by one rank, and has its gradient on all. */
   if (!holds_layer(share, entry->layer)) entry->count = 0;
 }

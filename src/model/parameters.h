@@ -69,6 +69,15 @@ typedef struct tri_parameter_placement {
 tri_parameter_placement tri_parameter_placed_dense(void);
 tri_parameter_placement tri_parameter_placed_experts(void);
 
+/* How the ranks of a domain hold a parameter, and what the backward leaves on each of them as its gradient. Over
+ * `holders` it is always SPLIT, over `replicas` always PARTIAL; over `parts` it depends on the parameter
+ * (tri_parameter.over_parts). Sums of gradients, the gradient norm and prices read this. */
+typedef enum tri_holding {
+  TRI_HOLDING_SPLIT,   /* each rank holds another part, and has the part's whole gradient */
+  TRI_HOLDING_COPIES,  /* each rank holds the whole, and has its whole gradient */
+  TRI_HOLDING_PARTIAL, /* ranks hold copies of the whole, or of the same heads, and their gradients have to be summed */
+} tri_holding;
+
 /* How a parameter is split over the ranks of its parts. Dimension `dim` consists of `segments` of equal length (three
  * in GPT-2's q, k and v, else one), each of `units` (heads; or single rows or columns); a rank holds contiguous units
  * of every segment. If there are fewer units than ranks (grouped-query heads), adjacent ranks hold copies. */
@@ -126,7 +135,8 @@ typedef struct tri_parameter {
   tri_init init;
   double std;         /* TRI_INIT_NORMAL, TRI_INIT_UNIFORM */
   bool in_out;        /* the matrix is stored as [in, out], as GPT-2's are; else [out, in] */
-  bool by_heads;      /* each rank of its parts computes the gradient of its own heads: partial_gradient in any case */
+  bool by_heads;      /* unsplit, and a rank computes its gradient from a part of the other operand (its own heads, or
+                         its part of the other factor): TRI_HOLDING_PARTIAL */
   bool joined;        /* lies directly behind the parameter before it; together they are one matrix of a product */
   bool frozen;        /* not trained (trainable.h): it has neither gradient nor states */
   bool factor;        /* a LoRA factor, or DoRA's magnitudes */
@@ -150,8 +160,7 @@ typedef struct tri_parameter {
   bool alias;                        /* this rank also holds tied_to, and values and moments are those of that */
   bool counted;          /* of the ranks of placement.parts, or stages, that hold copies, this rank counts for norms and
                             saves */
-  bool partial_gradient; /* gradients have to be summed over the ranks of placement.parts that hold copies: each has
-                            computed it for a slice of the rows (norms, routers), or for some of its heads (k, v) */
+  tri_holding over_parts; /* how the ranks of placement.parts hold it and its gradient */
 } tri_parameter;
 
 typedef struct tri_parameter_table {
@@ -224,6 +233,8 @@ tri_nf4_cut tri_parameter_cut(const tri_parameter *parameter);
 int64_t tri_parameter_matrix_bytes(const tri_parameter *parameter);
 /* Whether it has a gradient, with which the optimizer updates it. */
 bool tri_parameter_has_gradient(const tri_parameter *parameter);
+/* Returns whether its gradient has to be summed over the ranks of its parts (TRI_HOLDING_PARTIAL). */
+bool tri_parameter_is_partial(const tri_parameter *parameter);
 
 /* Whether this rank has a part of it in the flat arrays: not if another stage holds it, if it is frozen, or an alias.
  */

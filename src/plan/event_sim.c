@@ -127,7 +127,8 @@ tri_status tri_event_sim_sum_tied(tri_event_sim *walk, tri_stage_process *w, con
 }
 
 tri_status tri_event_sim_sum_partial(tri_event_sim *walk, tri_stage_process *w, const tri_instruction *at) {
-  return tri_event_sim_communicate(walk, w, at, w->now, w->now + w->kind->partial_s[at->bucket]);
+  const int axis = (int)tri_domain_axis(w->kind->parts.buckets->entries[at->bucket].parts);
+  return communicate_along(walk, w, at, axis, w->now, w->now + w->kind->partial_s[at->bucket]);
 }
 
 /* In the background, behind what is there already; without overlap, when it is waited for. */

@@ -162,11 +162,11 @@ tri_price tri_stages_price_backward(const tri_stage_kind *kind, const tri_instru
 /* Norms of sliced rows, heads that ranks hold copies of. */
 static double price_partial(const tri_simulation_request *request, const tri_parts *parts, const tri_bucket *bucket) {
   const tri_mesh_shape shape = tri_layout_mesh(request->layout);
-  const tri_group_extent holders = tri_network_extent(&shape, TRI_DOMAIN_TENSOR);
+  const tri_group_extent holders = tri_network_extent(&shape, bucket->parts);
   double seconds = 0, wide = (double)tri_dtype_bytes(tri_dtype_wide(request->precision));
   for (int64_t i = bucket->first_entry; i < bucket->end_entry; i++) {
     const tri_parameter *entry = &parts->table->entries[i];
-    if (!entry->partial_gradient || entry->count == 0 || entry->frozen) continue;
+    if (!tri_parameter_is_partial(entry) || entry->count == 0) continue;
     double elements = (double)entry->count * (entry->split.dim >= 0 ? (double)entry->split.units : 1.0);
     seconds +=
         tri_network_collective(request->cluster, TRI_COLLECTIVE_ALL_REDUCE, elements * wide, holders, request->system);

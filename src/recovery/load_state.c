@@ -144,7 +144,6 @@ static tri_status read_and_verify(const tri_loading *l, const tri_checkpoint *ch
   *damaged = is_damage(status);
   if (status == TRI_OK) status = load_state_compare(l, checkpoint);
   if (status == TRI_OK) status = read_all(l, checkpoint, has_state, optimizer, damaged);
-  if (status == TRI_OK && (!optimizer || begins_average(l, checkpoint))) status = tri_engine_begin_states(l->engine);
   if (status != TRI_OK || !has_state || whole) return status;
   const tri_checkpoint_map *saved = &l->saved;
   status = tri_checkpoint_verify_slices(world, checkpoint, saved->weights, saved->num_weights, saved->optimizer,
@@ -207,7 +206,7 @@ static void continue_best(const tri_loading *l, const tri_checkpoint_state *stat
 }
 
 tri_status tri_load_state(void *context, const char *path, bool *damaged) {
-  const tri_loading *l = context;
+  tri_loading *l = context;
   const tri_group *world = &tri_engine_mesh(l->engine)->world;
   tri_checkpoint *checkpoint = NULL;
   tri_status status = tri_engine_finish(l->engine); /* the host writes to its arrays */
@@ -231,6 +230,7 @@ tri_status tri_load_state(void *context, const char *path, bool *damaged) {
       tri_log("beginning with the weights of %s", path);
       say_average_stays(checkpoint);
     }
+    l->has_states = takes_optimizer(l, checkpoint) && !begins_average(l, checkpoint);
     tri_engine_parameters_changed(l->engine);
   }
   tri_checkpoint_close(checkpoint);

@@ -16,12 +16,14 @@ typedef struct tri_loading {
   tri_progress *progress;         /* set to the checkpoint's; not set if only weights are read, then it may be NULL */
   bool plain_too;                 /* a Hugging Face folder without checksums is accepted */
   tri_checkpoint_map held, saved; /* what this rank holds; what it saves, so that all ranks save each element once */
+  bool has_states;                /* output: all optimizer states, averages included, were read from the checkpoint */
 } tri_loading;
 
 /* COLLECTIVE. A tri_checkpoint_try whose context is a tri_loading. Each rank reads what it holds of the checkpoint,
  * once; together the ranks verify the checksums, compare the checkpoint with the run, and refuse values that are not
  * finite. *damaged: the checkpoint is at fault, and an older one should be tried. After a failure the engine's state is
- * undefined. */
+ * undefined. Sets has_states of the tri_loading; if it is false, the caller begins the states that are copies of values
+ * (tri_engine_begin_states) once all values are set. */
 tri_status tri_load_state(void *loading, const char *path, bool *damaged);
 
 #endif

@@ -124,8 +124,10 @@ static tri_status begin_branch(const tri_loading *l, const char *path) {
   return l->identity == NULL ? TRI_OK : tri_identity_note_from(l->identity, config, path, l->progress->step);
 }
 
-/* A checkpoint, or the weights to begin with. *found: there is a checkpoint to go on from. */
-static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found) {
+/* Loads a checkpoint, or the weights to begin with. *found: there is a checkpoint to resume from. *has_states: the
+ * optimizer's states were loaded with it. */
+static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *progress, bool *found,
+                                    bool *has_states) {
   char root[TRI_PATH_BYTES], path[TRI_PATH_BYTES] = "";
   const tri_group *world = &tri_engine_mesh(r->engine)->world;
   tri_loading l = {.engine = r->engine, .config = r->config, .identity = r->identity, .progress = progress};
@@ -138,6 +140,7 @@ static tri_status resume_checkpoint(const tri_resume_request *r, tri_progress *p
   tri_checkpoint_map_release(&l.held);
   TRI_TRY(status);
   *found = path[0] != '\0';
+  *has_states = l.has_states;
   if (!*found || l.kind != TRI_RESUME_BRANCH) return TRI_OK;
   return tri_first_rank_status(world, world->rank == 0 ? begin_branch(&l, path) : TRI_OK);
 }
@@ -207,7 +210,7 @@ static tri_status load_base(const tri_resume_request *r) {
 }
 
 tri_status tri_resume(const tri_resume_request *request, tri_progress *progress, tri_resumed *out) {
-  bool found = false;
+  bool found = false, has_states = false;
   *out = TRI_RESUMED_NOTHING;
   TRI_TRY(load_base(request));
   if (request->snapshots != NULL) TRI_TRY(resume_snapshot(request, progress, &found));
@@ -215,8 +218,9 @@ tri_status tri_resume(const tri_resume_request *request, tri_progress *progress,
     *out = TRI_RESUMED_SNAPSHOT;
     return TRI_OK;
   }
-  TRI_TRY(resume_checkpoint(request, progress, &found));
-  if (!found) return begin_magnitudes(request);
-  *out = TRI_RESUMED_CHECKPOINT;
-  return TRI_OK;
+  TRI_TRY(resume_checkpoint(request, progress, &found, &has_states));
+  if (!found) TRI_TRY(begin_magnitudes(request));
+  if (found) *out = TRI_RESUMED_CHECKPOINT;
+  /* Last, because the factors and magnitudes of an adapter may be made of its base above. */
+  return has_states ? TRI_OK : tri_engine_begin_states(request->engine);
 }

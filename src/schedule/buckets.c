@@ -104,6 +104,7 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
       tri_domain replicas = entry->placement.replicas;
       out->entries[out->count++] =
           (tri_bucket){.replicas = replicas,
+                       .parts = entry->placement.parts,
                        .ranks = tri_domain_size(&share->seat.shape, replicas),
                        .rank = tri_domain_rank(&share->seat.shape, &share->seat.place, replicas),
                        .first_entry = i,
@@ -116,7 +117,7 @@ static tri_status collect(const tri_layout *layout, const tri_model_share *share
     filled = filled_with(share, entry, element_bytes, filled);
     bucket->layers.end = entry->layer + 1;
     bucket->end_entry = i + 1;
-    bucket->partial = bucket->partial || entry->partial_gradient;
+    bucket->partial = bucket->partial || tri_parameter_is_partial(entry);
   }
   return TRI_OK;
 }

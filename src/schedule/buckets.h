@@ -43,6 +43,7 @@ typedef struct tri_frozen_stretch {
 typedef struct tri_bucket {
   int64_t first, end;             /* elements of the flat arrays; equal if all of its parameters are frozen */
   tri_domain replicas;            /* its gradients are summed over this domain */
+  tri_domain parts;               /* before that, its partial gradients are summed over this one */
   int64_t ranks, rank;            /* of that domain, and this rank's number in it */
   int64_t *begins;                /* [ranks + 1]: where each rank's part begins, counted from `first` */
   int64_t own_first, own_end;     /* elements that this rank updates: its part, or without ZeRO all */
@@ -51,7 +52,7 @@ typedef struct tri_bucket {
   int32_t chunk;
   bool tied;    /* has a parameter of tied embeddings: complete only when both gradients are summed */
   bool experts; /* has experts: only the calls of that layer's experts need it */
-  bool partial; /* some of its gradients are partial sums, or of key/value heads that several ranks hold */
+  bool partial; /* some of its gradients are partial sums (TRI_HOLDING_PARTIAL) */
 
   bool values_sharded, gradients_sharded;
   int64_t values_at, gradients_at; /* offsets in the arrays: of the rank's part if sharded, else of the whole bucket */

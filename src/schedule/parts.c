@@ -34,7 +34,7 @@ static int64_t partial_elements(const tri_parameter_table *table) {
   int64_t most = 0;
   for (int64_t i = 0; i < table->num_entries; i++) {
     const tri_parameter *entry = &table->entries[i];
-    if (!entry->partial_gradient || entry->split.dim < 0) continue;
+    if (!tri_parameter_is_partial(entry) || entry->split.dim < 0) continue;
     if (entry->count * entry->split.units > most) most = entry->count * entry->split.units;
   }
   return most;

@@ -159,7 +159,7 @@ static bool is_early(const building *b, int64_t bucket) {
 static tri_status reduce_bucket(building *b, int64_t bucket) {
   const tri_bucket *at = &b->request->buckets->entries[bucket];
   if (!tri_bucket_is_trained(at)) return TRI_OK;
-  if (at->partial && b->request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
+  if (at->partial) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, bucket));
   if (at->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, bucket));
   return TRI_OK;
 }
@@ -489,7 +489,7 @@ static tri_status append_reductions(building *b) {
   for (int64_t k = 0; k < buckets->count; k++) {
     const tri_bucket *bucket = &buckets->entries[k];
     if (b->reduced[k] || !tri_bucket_is_trained(bucket)) continue;
-    if (bucket->partial && request->layout->tensor > 1) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, k));
+    if (bucket->partial) TRI_TRY(append_bucket(b, TRI_SUM_PARTIAL, k));
     if (bucket->ranks > 1) TRI_TRY(append_bucket(b, TRI_REDUCE, k));
   }
   for (int64_t k = 0; k < buckets->count; k++) {

@@ -12,6 +12,7 @@ import models
 import numpy
 import pytest
 import torch
+from drawn import drawn_count
 from optimizer_runs import SMALL, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, skip_without, start_from, tensors_of, windows_of, write_run
 from parity import trireme, words_of
 from safetensors.numpy import load_file
@@ -109,24 +110,32 @@ def test_twenty_steps(tmp_path, corpus, name, targets):
 LAYOUTS = [(2, dict(data=2, expert=2, expert_capacity=0.5)), (4, dict(data=4, expert=2, zero=3)), (4, dict(tensor=2, data=2, expert=2, zero=1)), (2, dict(data=2, zero=2)),
            (4, dict(pipeline=2, data=2, expert=2, schedule="zero-bubble", recompute="experts")), (2, dict(tensor=2)), (1, dict(recompute="full")),
            (4, dict(tensor=4, sequence_parallel=True)), (2, dict(pipeline=2, recompute="selective")), (2, dict(context=2))]
+# Meshes whose experts are split over ranks of other axes than the tensor axis.
+FOLDED = [(2, dict(data=2, expert_tensor=2)), (2, dict(context=2, expert_tensor=2)), (4, dict(data=4, expert_tensor=2)), (4, dict(data=4, expert_tensor=2, expert=2, zero=1)),
+          (4, dict(data=2, context=2, expert_tensor=2)), (4, dict(data=2, context=2, expert_tensor=2, expert=2, zero=2)), (4, dict(data=4, expert_tensor=2, zero=3)),
+          (4, dict(tensor=2, data=2, expert_tensor=2)), (4, dict(tensor=2, context=2, expert_tensor=2, sequence_parallel=True)), (2, dict(tensor=2, expert_tensor=1, expert=2)),
+          (4, dict(pipeline=2, data=2, expert_tensor=2, schedule="zero-bubble")), (4, dict(tensor=2, data=2, expert_tensor=2, expert=2, zero=3, sequence_parallel=True)),
+          (2, dict(data=2, expert_tensor=2, recompute="full")), (2, dict(context=2, context_exchange="ring", expert_tensor=2, expert_capacity=0.5))]
+EVERYWHERE = {"everywhere": dict(rank=2, alpha=3, targets=[*BOTH, "q_proj", "v_proj", "o_proj", "embed_tokens", "lm_head"])}
 
 
 @needs_ranks
-@pytest.mark.parametrize("case", ["both", "patterns with rslora", "down"])
+@pytest.mark.parametrize("case", ["both", "patterns with rslora", "down", "everywhere"])
 @pytest.mark.parametrize("name", ["mixtral", "dots1"])
 def test_layouts(tmp_path, corpus, name, case):
     model = dict(MODELS[name])
     start, _ = start_from(tmp_path, model)
-    common = dict(model=model, precision="fp64", init=str(start), adapter=ADAPTERS[case])
+    common = dict(model=model, precision="fp64", init=str(start), adapter={**ADAPTERS, **EVERYWHERE}[case])
+    layouts = drawn_count(LAYOUTS, 5, f"plain {name} {case}") + drawn_count(FOLDED, 5, f"folded {name} {case}")
     runs = {}
-    for ranks, layout in [(1, {}), *LAYOUTS]:
+    for ranks, layout in [(1, {}), *layouts]:
         folder = tmp_path / str(len(runs))
         trireme("train", write_run(folder, corpus, dict(steps=4, lr=1e-2, global_batch=8), layout={"micro_batch": 1, **layout}, **common), *ranks_words(ranks), timeout=300)
         runs[str(layout)] = of_run(folder)
         summary = json.load(open(folder / "run/summary.json"))
         assert summary["peak_bytes_predicted"] == summary["peak_bytes_measured"], layout
     (expected, course), *others = runs.values()
-    for (tensors, losses), layout in zip(others, LAYOUTS):
+    for (tensors, losses), layout in zip(others, layouts, strict=True):
         close(losses, course)
         assert tensors.keys() == expected.keys()
         for tensor, values in expected.items():

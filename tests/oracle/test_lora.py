@@ -286,10 +286,11 @@ def test_twenty_steps(tmp_path, corpus, name, case):
 
 
 @adapters
+@pytest.mark.parametrize("magnitude", [False, True], ids=["lora", "dora"])
 @pytest.mark.parametrize("other", OTHERS)
-def test_other_optimizers(tmp_path, corpus, other):
-    """A factor is a matrix like any other."""
-    check_twenty(tmp_path, corpus, LLAMA, OTHERS[other], dict(rank=3, alpha=6, targets=["q_proj", "down_proj"]))
+def test_other_optimizers(tmp_path, corpus, other, magnitude):
+    """A factor is a matrix like any other, and magnitudes are a vector like any other."""
+    check_twenty(tmp_path, corpus, LLAMA, OTHERS[other], dict(rank=3, alpha=6, targets=["q_proj", "down_proj"], **dict(magnitude=True) if magnitude else {}))
 
 
 TRAINED = {"gpt2": [["transformer.ln_f.*"], ["*.c_proj.bias", "transformer.wte.*"]], "llama": [["*norm.weight"], ["model.embed_tokens.*", "lm_head.*"], ["*.k_proj.weight", "*.1.mlp.up_proj.weight"]],

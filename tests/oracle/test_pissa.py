@@ -9,7 +9,7 @@ import lora
 import numpy
 import peft_ties
 import pytest
-from optimizer_runs import LLAMA, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, tensors_of, write_run
+from optimizer_runs import LLAMA, STEPS, batches_of, check_weights, close, corpus_of, lines_of, newest_of, ranks_words, start_from, states_of, tensors_of, write_run
 from parity import trireme, words_of, yaml_of
 from safetensors.numpy import save_file
 from test_lora import MODELS, WIDE, arrays_of, check_layouts, evaluated, exported_start, first_factors, layouts_for, loss_at, loss_of, needs_ranks, of_run
@@ -90,6 +90,26 @@ def test_twenty_steps(tmp_path, corpus, name):
     loss = loss_of(model, at_end, corpus / "validation")
     assert abs(lines[-1]["validation_loss"] / loss - 1) < 1e-10 and abs(evaluated(tmp_path / "run", corpus) / loss - 1) < 1e-10
     check_exported(tmp_path, corpus, model, adapter, base, at_end, loss)
+
+
+@pytest.mark.parametrize("adapter", [USUAL, dict(rank=3, magnitude=True, targets=["q_proj", "down_proj"]), dict(rank=3, targets=["v_proj"])], ids=["pissa", "dora", "lora"])
+@pytest.mark.parametrize("keys", [dict(name="schedule_free"), dict(weight_decay=0.0)], ids=["schedule_free", "average"])
+def test_copies_of_weights_begin_last(tmp_path, corpus, keys, adapter):
+    """At a rate of nearly 0 no step changes the loss, and the second point of schedule_free and an average of weights are the weights, resumed or not."""
+    start, _ = start_from(tmp_path, LLAMA)
+    common = dict(model=LLAMA, precision="fp64", init=str(start), adapter=adapter, average=dict(every=0 if "name" in keys else 1))
+    path = write_run(tmp_path, corpus, dict(lr=1e-12, warmup=0, decay="constant", steps=4, **keys), **common)
+    trireme("train", path, "--stop-at", 2)
+    trireme("train", path)
+    losses = [line["loss"] for line in lines_of(tmp_path / "run")]
+    plain = write_run(tmp_path / "plain", corpus, dict(lr=1e-12, warmup=0, decay="constant", steps=4), **{**common, "average": dict(every=0)})
+    trireme("train", plain)
+    close(losses, [line["loss"] for line in lines_of(tmp_path / "plain/run")], 1e-8)
+    points = {key.rsplit(".", 1)[0]: values for key, values in states_of(tmp_path / "run").items() if key.endswith((".z", ".average"))}
+    weights = {key.removeprefix(lora.PREFIX): values for key, values in tensors_of(newest_of(tmp_path / "run").glob("adapter_model.safetensors")).items()}
+    assert len(points) >= 2 and points.keys() <= weights.keys()
+    for name, values in points.items():
+        assert numpy.abs(values - weights[name]).max() < 1e-8, name
 
 
 def check_exported(folder, corpus, model, adapter, base, at_end, loss):
