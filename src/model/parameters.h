@@ -158,8 +158,8 @@ typedef struct tri_parameter {
                                         4 bits: its first byte) */
   int64_t gradient_offset;           /* the same in the array of gradients; differs only for an alias */
   bool alias;                        /* this rank also holds tied_to, and values and moments are those of that */
-  bool counted;          /* of the ranks of placement.parts, or stages, that hold copies, this rank counts for norms and
-                            saves */
+  bool counted; /* of the ranks of placement.parts, or stages, that hold copies, this rank counts for norms and
+                   saves */
   tri_holding over_parts; /* how the ranks of placement.parts hold it and its gradient */
 } tri_parameter;
 

@@ -154,7 +154,7 @@ static tri_status halving_command(const tri_rounds *r, const tri_member *row, co
   if (row->round == 1 && tri_path_exists(folder)) TRI_TRY(tri_directory_remove(folder)); /* of one that was killed */
   TRI_TRY(tri_short_run_create(study, plan.devices, folder, row->round == 1 ? "never" : "auto", &run));
   tri_short_run_plan(run, study, &plan);
-  tri_short_run_learn(run, study, &plan);
+  tri_short_run_learn(run, &plan);
   tri_short_run_set(run, "checkpoint.every", "0");
   tri_short_run_set(run, "checkpoint.at_end", "true");
   tri_short_run_set(run, "checkpoint.keep", "1");

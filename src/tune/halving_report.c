@@ -4,6 +4,7 @@
 #include "report/html.h"
 #include "tune/halving.h"
 #include "tune/loss_plot.h"
+#include "tune/trial_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,7 @@ void tri_halving_text(const tri_study *study, const tri_member *rows, int64_t co
   fprintf(to, "\nto use it: trireme train %s ", study->run);
   tri_point_settings(study, &winner->point, to);
   fprintf(to, "\n");
+  tri_trial_schedule_print_ends(study, &winner->point, to);
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/random.h"
+#include "tune/trial_schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -88,7 +89,7 @@ static int64_t population_last_step(const tri_study *study, int64_t round) { ret
 static tri_status population_command(const tri_rounds *r, const tri_member *row, const char *root, const char *folder,
                                      tri_short_run **out) {
   const tri_study *study = r->study;
-  const int64_t steps = study->population.steps;
+  const int64_t last = population_last_step(study, row->round);
   char parent[TRI_PATH_BYTES], from[TRI_PATH_BYTES] = "never", name[48];
   tri_short_run *run = NULL;
   if (row->parent > 0) {
@@ -103,11 +104,14 @@ static tri_status population_command(const tri_rounds *r, const tri_member *row,
     snprintf(key, sizeof key, "optimizer.%s", study->space.knobs[k].name);
     tri_short_run_set(run, key, "%.17g", row->values[k]);
   }
-  tri_short_run_set(run, "optimizer.steps", "%ld", (long)population_last_step(study, row->round));
-  tri_short_run_set(run, "optimizer.warmup", "%ld", (long)(study->warmup < steps ? study->warmup : steps));
+  tri_short_run_set(run, "optimizer.steps", "%ld", (long)tri_trial_schedule_steps(study));
   tri_short_run_set(run, "optimizer.decay", "constant");
-  tri_short_run_set(run, "evaluation.every", "%ld", (long)population_last_step(study, row->round));
+  tri_short_run_set(run, "evaluation.every", "%ld", (long)last);
   tri_short_run_set(run, "checkpoint.every", "0");
+  if (row->round < r->rounds) {
+    snprintf(name, sizeof name, "%ld", (long)last);
+    tri_short_run_add(run, "--stop-at", name);
+  }
   *out = run;
   return TRI_OK;
 }

@@ -3,6 +3,7 @@
 #include "report/chart.h"
 #include "report/html.h"
 #include "tune/population.h"
+#include "tune/trial_schedule.h"
 
 #include <math.h>
 
@@ -50,6 +51,7 @@ void tri_population_text(const tri_study *study, const tri_member *rows, int64_t
     for (int64_t k = 0; k < study->space.num_knobs; k++) fprintf(to, "  %12.5g", line[i]->values[k]);
     fprintf(to, "\n");
   }
+  tri_trial_schedule_print_range_ends(study, best->values, to);
 }
 
 static json_t *json_of(const tri_study *study, const tri_member *row) {

@@ -87,10 +87,8 @@ void tri_short_run_plan(tri_short_run *run, const tri_study *study, const tri_tr
   tri_short_run_set(run, "optimizer.steps", "%ld", (long)tri_study_trial_steps(study));
 }
 
-void tri_short_run_learn(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan) {
-  const int64_t steps = tri_study_trial_steps(study);
+void tri_short_run_learn(tri_short_run *run, const tri_trial_plan *plan) {
   char settings[sizeof plan->settings], *rest = NULL;
-  tri_short_run_set(run, "optimizer.warmup", "%ld", (long)(study->warmup < steps ? study->warmup : steps));
   memcpy(settings, plan->settings, sizeof settings);
   for (char *key = strtok_r(settings, " ", &rest); key != NULL; key = strtok_r(NULL, " ", &rest)) {
     char *value = strchr(key, '=');

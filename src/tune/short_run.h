@@ -24,8 +24,8 @@ void tri_short_run_set(tri_short_run *run, const char *key, const char *format, 
 
 /* Sets the layout of a plan, its batch and its choices of the optimizer, and the steps of a trial. */
 void tri_short_run_plan(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan);
-/* Sets the other keys of a plan: the run learns as its file says, with its warm-up if a trial is long enough. */
-void tri_short_run_learn(tri_short_run *run, const tri_study *study, const tri_trial_plan *plan);
+/* Sets the other keys of a plan. The schedule of the learning rate is the run file's (tune/trial_schedule.h). */
+void tri_short_run_learn(tri_short_run *run, const tri_trial_plan *plan);
 
 /* The limits of the study for one of its subprocesses: number `part` of those that run at once. */
 tri_process_limits tri_short_run_limits(const tri_study *study, int part);

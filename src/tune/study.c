@@ -10,6 +10,7 @@
 #include "schedule/layout_config.h"
 #include "tune/study_objective.h"
 #include "tune/study_values.h"
+#include "tune/trial_schedule.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -555,12 +556,12 @@ static tri_status take_run(tri_study *study) {
   tri_status status = tri_run_config_load(study->run, NULL, 0, config);
   if (status == TRI_OK) status = tri_objective_take_steps(study, config->optimizer.steps);
   if (status == TRI_OK) status = check_run(study, config, config + 1);
+  if (status == TRI_OK) status = tri_trial_schedule_take(study, config);
   if (status == TRI_OK) {
     study->model = config->model;
     study->trained = (tri_training_options){
         .tuning = config->model.tuning, .optimizer = config->optimizer.settings, .objective = config->objective};
     study->precision = config->precision;
-    study->warmup = config->optimizer.warmup;
     tri_layout_text(&config->layout, study->layout, sizeof study->layout);
     if (study->sequence == 0) study->sequence = config->data.sequence;
     if (study->global_batch == 0) study->global_batch = config->optimizer.global_batch;

@@ -63,7 +63,8 @@ typedef struct tri_study {
   tri_system system;
   tri_dtype precision;
   bool assumed_sequence;              /* `sequence` was not given */
-  int64_t warmup;                     /* of the run file, in steps */
+  int64_t warmup;                     /* of a trial, in steps (tune/trial_schedule.h) */
+  int64_t run_warmup, run_steps;      /* of the run file, in steps; run_steps 0: it has epochs */
   char layout[TRI_LAYOUT_TEXT_BYTES]; /* of the run file, for keys that are not in the space; "": no run file */
 } tri_study;
 

@@ -126,7 +126,7 @@ static bool has_target(const tri_attempt *a) { return a->study->objective == TRI
 /* Where only the time of a step counts, the run looks at nothing else; else it learns as its file says. */
 static void set_learning(const tri_attempt *a, tri_short_run *run) {
   if (goes_by_loss(a)) {
-    tri_short_run_learn(run, a->study, &a->plan);
+    tri_short_run_learn(run, &a->plan);
     if (!has_target(a)) /* once, at the end */
       tri_short_run_set(run, "evaluation.every", "%ld", (long)tri_study_trial_steps(a->study));
     return;

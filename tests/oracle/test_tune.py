@@ -881,7 +881,7 @@ def test_halving_survives(tmp_path, learning, sweep):
 
 def test_halving_of_failures(tmp_path, learning):
     """A rate with which the run diverges has failed; with the run file's own steps, drawn points, and a choice beside the rate."""
-    run = dict(learning, optimizer=dict(learning["optimizer"], steps=16, max_bad_steps=1))
+    run = dict(learning, optimizer=dict(learning["optimizer"], steps=16, warmup=1, max_bad_steps=1))
     space = [dict(name="optimizer.lr", values="1e-3 1e15"), dict(name="optimizer.name", values="adamw lion")]
     found = trials_of(tmp_path, of_rates(tmp_path, run, space=space, trial=None))
     states = {t["point"]: t["state"] for t in found["trials"]}
@@ -893,6 +893,7 @@ def test_halving_of_failures(tmp_path, learning):
 
 def test_accumulation_is_a_batch(tmp_path, learning):
     """What a study of it tells to use says the batch; weights that are gone are not named."""
+    learning = dict(learning, optimizer=dict(learning["optimizer"], warmup=0))
     study = of_rates(tmp_path, learning, space=[dict(name="accumulation", values="3")], trial=dict(steps=8))
     said = tune(tmp_path, study).stdout
     assert f"to use it: trireme train {tmp_path / 'run.yaml'} --set optimizer.global_batch=24\n" in said and "its weights: " in said and "(after 1 steps)" not in said
@@ -963,3 +964,36 @@ def test_a_warm_up_of_a_trial(tmp_path, learning):
     """It is measured by the steps of a trial, not by those of the run file; a reason that is long ends with a whole word."""
     few = dict(trial=dict(steps=16), space=[dict(name="optimizer.warmup", values="2 50")], method="exhaustive")
     assert "`optimizer.warmup` cannot be 50" in tune(tmp_path, of_rates(tmp_path, learning, **few), status=3).stderr
+
+
+@pytest.mark.parametrize("length", [dict(steps=100, warmup=30), dict(epochs=3, warmup=90)], ids=["steps", "epochs"])
+def test_a_warm_up_longer_than_a_trial(tmp_path, learning, length):
+    """A trial has the schedule that train makes of its number of steps: the same losses to the bit. The study says so, and that the best value is at an end."""
+    keys = {key: value for key, value in learning["optimizer"].items() if key not in ("steps", "warmup")}
+    run = dict(learning, optimizer=dict(keys, **length))
+    rates = "1e-5 1e-4 1e-3"
+    done = tune(tmp_path, of_rates(tmp_path, run, trial=dict(steps=24), method="exhaustive", space=[dict(name="optimizer.lr", values=rates)]), "--json")
+    warmup = 7 if "steps" in length else 2
+    if warmup == 7:
+        assert "trials have 24 of the run's 100 steps, with a warm-up of 7 (the run's is 30)" in done.stderr
+    else:
+        assert "trials have 24 steps, with a warm-up of 2 (the run's is 90)" in done.stderr
+    found = {t["point"].split("=")[1]: t["value"] for t in json.loads(done.stdout)["trials"]}
+    for rate in rates.split():
+        plain = tmp_path / rate
+        subprocess.run([TRIREME, "train", tmp_path / "run.yaml", "--set", "optimizer.steps=24", "--set", f"optimizer.lr={rate}", "--set", "evaluation.every=24",
+                        "--set", "evaluation.stop_after=0", "--set", f"output={plain}", "--set", "checkpoint.at_end=false"], check=True, capture_output=True)
+        lines = [json.loads(line) for line in (plain / "metrics.jsonl").read_text().splitlines()]
+        assert found[rate] == lines[-1]["validation_loss"] and lines[0]["lr"] == pytest.approx(float(rate) / warmup)
+    text = subprocess.run([TRIREME, "tune", "report", tmp_path / "study.db"], capture_output=True, text=True, check=True).stdout
+    assert min(found, key=found.get) == "1e-3" and "optimizer.lr 0.001 is the highest value of the space: try higher ones too\n" in text
+
+
+def test_a_first_round_within_the_warm_up(tmp_path, learning):
+    """Trials are not compared while their rates rise."""
+    said = tune(tmp_path, of_rates(tmp_path, learning, trial=dict(steps=24)), status=3).stderr
+    assert "the trials are first compared after step 3, within the warm-up of 3 steps, where the highest rate always leads; give them more steps (trial.steps)" in said
+    space = [dict(name="optimizer.warmup", values="0 20"), dict(name="optimizer.lr", values="1e-3 1e-2")]
+    assert "within the warm-up of 20 steps" in tune(tmp_path, of_rates(tmp_path, learning, space=space), status=3).stderr
+    pbt = dict(name="population", run=str(write(tmp_path / "run.yaml", learning)), method="pbt", space=[dict(name="lr", low=1e-4, high=1e-2)], population=dict(members=2, rounds=2, steps=2))
+    assert "give them more steps (population.steps), or shorten optimizer.warmup of " in tune(tmp_path, pbt, status=3).stderr

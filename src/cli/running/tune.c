@@ -12,6 +12,7 @@
 #include "tune/rounds.h"
 #include "tune/store.h"
 #include "tune/study_objective.h"
+#include "tune/trial_schedule.h"
 #include "tune/tuner.h"
 
 #include <getopt.h>
@@ -151,6 +152,7 @@ static tri_status print_layouts(const arguments *given, const tri_study *study, 
     printf("\nto use it: trireme train %s ", study->run);
     tri_point_settings(study, &trials[e->best].point, stdout);
     printf("\n");
+    tri_trial_schedule_print_ends(study, &trials[e->best].point, stdout);
     if (study->objective == TRI_OBJECTIVE_VALIDATION_LOSS) goto done; /* its layout is the run file's */
   }
   TRI_TRY_GOTO(tri_layout_parse(text, &layout), done);
@@ -244,6 +246,7 @@ static tri_status tune(const arguments *given, tri_study *study) {
   if (length < 0 || (size_t)length >= sizeof folder) return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
   TRI_TRY(tri_store_open(path, study->text, study, &store));
   const tri_rounds_method *rounds = tri_rounds_method_of(study);
+  tri_trial_schedule_announce(study);
   tri_status status = rounds != NULL ? tri_rounds_train(rounds, study, store, folder) : tri_tune(study, store, folder);
   if (status == TRI_OK) status = print_result(given, study, path, store);
   tri_store_close(store);

@@ -1,0 +1,27 @@
+/* The learning-rate schedule of trials that are judged by a loss. It is the one that `trireme train` makes of the run
+ * file with the trial's number of steps: a warm-up that is longer is shortened as train shortens it
+ * (run/run_config.c). Trials that are stopped early follow the schedule of all their steps. */
+#ifndef TRI_TUNE_TRIAL_SCHEDULE_H
+#define TRI_TUNE_TRIAL_SCHEDULE_H
+
+#include "run/run_config.h"
+#include "tune/study.h"
+
+#include <stdio.h>
+
+/* Returns the steps of a whole trial; with `method: pbt` those of all rounds. */
+int64_t tri_trial_schedule_steps(const tri_study *study);
+
+/* Reads from the run file the warm-up of a trial and of the run, and refuses a study whose first round ends within the
+ * warm-up, where the highest rate always has the lowest loss. study->trial.steps is set. */
+tri_status tri_trial_schedule_take(tri_study *study, const tri_run_config *run);
+
+/* Logs the steps and the warm-up of trials if they are not those of the run. */
+void tri_trial_schedule_announce(const tri_study *study);
+
+/* Prints a line for each of the optimizer's parameters whose value in `point` is the highest or lowest of the space. */
+void tri_trial_schedule_print_ends(const tri_study *study, const tri_point *point, FILE *to);
+/* The same for values of a range (`method: pbt`): [num_knobs]. */
+void tri_trial_schedule_print_range_ends(const tri_study *study, const double *values, FILE *to);
+
+#endif
