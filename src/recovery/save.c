@@ -389,7 +389,7 @@ tri_status tri_save_after_step(tri_saver *saver, tri_snapshots *snapshots, const
   const bool every = config->checkpoint.every > 0 && progress->step % config->checkpoint.every == 0;
   const bool due = best || every || pending->checkpoint_due;
   TRI_TRY(tri_saver_look(saver));
-  if (progress->bad_in_row > 0) {
+  if (progress->bad_in_row > 0 || progress->updates == 0) { /* a bad state, or the one that the run began with */
     pending->checkpoint_due = due;
     return moment->last ? tri_saver_finish(saver) : TRI_OK;
   }

@@ -1,7 +1,10 @@
-/* Steps that made no update: they are told of, and too many in a row end the run. */
+/* Steps without an update. A step is bad if its loss or gradient is not finite: it is reported, its state is not saved,
+ * and too many in a row end the run. A step is empty if none of its labels counts: the weights stay as they were, so
+ * the run goes on, unless its first steps are all empty. */
 #include "train/train_internal.h"
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
@@ -26,8 +29,14 @@ static void warn_of_routers(const tri_training *t) {
   }
 }
 
+static bool is_empty(const tri_step *step) { return step->skipped && step->counted == 0; }
+
 tri_status tri_observe_bad_steps(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
+  if (is_empty(step)) {
+    if (tri_training_is_rank0(t)) tri_warn("step %ld is skipped: none of its labels counts", (long)t->progress.step);
+    return TRI_OK;
+  }
   if (!step->skipped) {
     t->progress.bad_in_row = 0;
     t->pending.snapshot_unproven = false;
@@ -36,9 +45,7 @@ tri_status tri_observe_bad_steps(tri_training *t, tri_made_step *made) {
   }
   t->progress.bad_steps++;
   t->progress.bad_in_row++;
-  if (tri_training_is_rank0(t) && step->counted == 0) {
-    tri_warn("step %ld is skipped: none of its labels counts", (long)t->progress.step);
-  } else if (tri_training_is_rank0(t)) {
+  if (tri_training_is_rank0(t)) {
     tri_warn("step %ld is skipped: its loss is %g and its gradient norm %g", (long)t->progress.step, step->loss,
              step->grad_norm);
     warn_of_routers(t);
@@ -59,25 +66,38 @@ static char *describe_bad_steps(const tri_progress *progress, char *buffer, size
 }
 
 /* All ranks come to it together, and the first one says it. The board knows these messages by "so the run stops". */
-static tri_status give_up(tri_training *t, const tri_step *step) {
+static tri_status give_up(tri_training *t) {
   char proven[1100], steps[64];
   tri_saver_disprove(t->saver);
   if (t->snapshots != NULL && t->pending.snapshot_unproven) tri_snapshots_remove(t->snapshots);
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
   tri_training_describe_proven(t, proven, sizeof proven);
   describe_bad_steps(&t->progress, steps, sizeof steps);
-  if (step->counted == 0) {
-    return tri_fail(TRI_DIVERGED,
-                    "no label counted in %s, so the run stops; data.ignore_token is %ld, and the corpus has little "
-                    "else; nothing was saved in them; %s",
-                    steps, (long)t->config->data.ignore_token, proven);
-  }
   return tri_fail(TRI_DIVERGED,
                   "the loss or gradient was NaN or infinite in %s, so the run stops; nothing was saved in them; %s; "
                   "try a lower optimizer.lr or a longer optimizer.warmup, or look at the data there",
                   steps, proven);
 }
 
+/* Whether the run has made only empty steps, as many as max_bad_steps or all of its steps. */
+static bool has_learnt_nothing(const tri_training *t) {
+  const tri_progress *progress = &t->progress;
+  const bool enough = progress->step >= t->config->optimizer.max_bad_steps || tri_training_is_over(t);
+  return enough && progress->updates == 0 && progress->bad_steps == 0;
+}
+
+static tri_status give_up_empty(const tri_training *t) {
+  char ignored[96] = "";
+  const long steps = (long)t->progress.step, token = (long)t->config->data.ignore_token;
+  if (!tri_training_is_rank0(t)) return tri_fail(TRI_DIVERGED, "%s", "");
+  if (token >= 0) snprintf(ignored, sizeof ignored, "; data.ignore_token is %ld: the corpus has little else", token);
+  return tri_fail(TRI_DIVERGED,
+                  "no label counted in the first %ld step%s, so the run stops%s; look at data.train (trireme inspect): "
+                  "are its answers within data.sequence?",
+                  steps, TRI_PLURAL(steps), ignored);
+}
+
 tri_status tri_observe_divergence(tri_training *t, tri_made_step *made) {
-  return tri_training_diverges(t) ? give_up(t, &made->step) : TRI_OK;
+  if (tri_training_diverges(t)) return give_up(t);
+  return is_empty(&made->step) && has_learnt_nothing(t) ? give_up_empty(t) : TRI_OK;
 }

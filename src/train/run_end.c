@@ -68,12 +68,10 @@ tri_status tri_training_end(tri_training *t) {
   if (tri_training_stops_early(t)) tell_early_end(t);
   if (!t->stopping || tri_training_is_over(t)) return TRI_OK;
   if (!tri_training_is_rank0(t)) return tri_fail(TRI_INTERRUPTED, "%s", "");
-  return tri_fail(
-      TRI_INTERRUPTED,
-      t->config->checkpoint.at_end
-          ? "interrupted after step %ld; its checkpoint is written, and the same command continues from there"
-          : "interrupted after step %ld; it is not saved, since `checkpoint.at_end` is false",
-      (long)progress->step);
+  const char *saved = !t->config->checkpoint.at_end ? "it is not saved, since `checkpoint.at_end` is false"
+                      : progress->updates == 0      ? "it is not saved, since no step has changed the weights"
+                                               : "its checkpoint is written, and the same command continues from there";
+  return tri_fail(TRI_INTERRUPTED, "interrupted after step %ld; %s", (long)progress->step, saved);
 }
 
 /* Of the steps behind `after`, up to `last`. */

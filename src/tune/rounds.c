@@ -119,6 +119,16 @@ static tri_status clear_away(const trainer *t) {
   return t->rounds.method->clear(&t->rounds, rows, count, t->folder);
 }
 
+/* Fails if a trial lacks a file and none has succeeded: the others lack it too. */
+static tri_status check_any_done(const trainer *t, const tri_member *row) {
+  const tri_member *rows = NULL;
+  int64_t count = 0;
+  TRI_TRY(tri_store_members(t->store, &rows, &count));
+  if (tri_rounds_count(rows, count, TRI_TRIAL_DONE) > 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "%s %ld was %s; the same command tries it again", t->rounds.method->member,
+                  (long)row->member, row->reason);
+}
+
 static tri_status finish(trainer *t, seat *s, const char *reason) {
   tri_member *row = &s->row;
   bool good = reason == NULL && WIFEXITED(s->process.result) && WEXITSTATUS(s->process.result) == 0;
@@ -137,6 +147,8 @@ static tri_status finish(trainer *t, seat *s, const char *reason) {
   tell(&t->rounds, row);
   s->process.id = 0;
   TRI_TRY(tri_store_end_member(t->store, row));
+  if (reason == NULL && row->state == TRI_TRIAL_FAILED && tri_short_run_lacks_file(&s->process))
+    TRI_TRY(check_any_done(t, row));
   return clear_away(t);
 }
 

@@ -179,6 +179,18 @@ tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target) {
   return way;
 }
 
+static bool ended_with(const tri_process *process, tri_status status) {
+  return WIFEXITED(process->result) && WEXITSTATUS(process->result) == tri_status_exit(status);
+}
+
+bool tri_short_run_lacks_file(const tri_process *process) {
+  return ended_with(process, TRI_BAD_FILE) || ended_with(process, TRI_IO_FAILED);
+}
+
+static bool is_refused(const tri_process *process) {
+  return tri_short_run_lacks_file(process) || ended_with(process, TRI_BAD_CONFIG) || ended_with(process, TRI_BAD_USAGE);
+}
+
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes) {
   char words[224] = "it printed nothing";
   int result = process->result;
@@ -196,6 +208,9 @@ void tri_short_run_reason(const tri_process *process, const char *log, char *rea
   for (char *at = words; *at != '\0'; at++) { /* a name cut in the middle of a letter would be no text */
     if ((unsigned char)*at < ' ' || (unsigned char)*at > '~') *at = '?';
   }
-  bool memory = WIFEXITED(result) && WEXITSTATUS(result) == tri_status_exit(TRI_OUT_OF_MEMORY);
-  snprintf(reason, bytes, "%s: %s", memory ? "out of memory" : WIFSIGNALED(result) ? "killed" : "failed", words);
+  const char *kind = ended_with(process, TRI_OUT_OF_MEMORY) ? "out of memory: "
+                     : WIFSIGNALED(result)                  ? "killed: "
+                     : is_refused(process)                  ? TRI_TRIAL_REFUSED
+                                                            : "failed: ";
+  snprintf(reason, bytes, "%s%s", kind, words);
 }

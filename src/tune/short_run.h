@@ -47,7 +47,15 @@ typedef struct tri_way_to_loss {
 } tri_way_to_loss;
 tri_way_to_loss tri_short_run_way_to_loss(const char *folder, double target);
 
-/* Writes the error of a failed run in one line: "out of memory: ...", "killed: ...", "failed: ...". */
+/* The beginning of the reason of a trial whose key or file was refused. Such trials are tried again by the next tuner.
+ */
+#define TRI_TRIAL_REFUSED "refused: "
+
+/* Returns whether a run failed because of a file that it could not read or write. */
+bool tri_short_run_lacks_file(const tri_process *process);
+
+/* Writes the error of a failed run in one line: "out of memory: ...", "killed: ...", TRI_TRIAL_REFUSED, "failed: ...".
+ */
 void tri_short_run_reason(const tri_process *process, const char *log, char *reason, size_t bytes);
 
 #endif

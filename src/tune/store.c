@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/write_fault.h"
 #include "model/model_config.h"
+#include "tune/short_run.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -345,6 +346,19 @@ static tri_status make_table(tri_store *s, const char *name, const char *columns
                   s->path, name);
 }
 
+/* Removes trials whose key or file was refused, so that they are tried again: the file may be there now. A member that
+ * has later rounds stays. */
+static tri_status forget_the_refused(tri_store *s) {
+  char sql[512];
+  snprintf(sql, sizeof sql,
+           "DELETE FROM trials WHERE state = %d AND reason LIKE '" TRI_TRIAL_REFUSED
+           "%%';"
+           "DELETE FROM members WHERE state = %d AND reason LIKE '" TRI_TRIAL_REFUSED
+           "%%' AND NOT EXISTS (SELECT 1 FROM members AS later WHERE later.round > members.round)",
+           TRI_TRIAL_FAILED, TRI_TRIAL_FAILED);
+  return execute(s, sql, "forget refused trials");
+}
+
 static tri_status store_set_up(tri_store *s, const char *text) {
   TRI_TRY(check_format(s));
   if (is_local(s->path)) TRI_TRY(execute(s, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;", "open it"));
@@ -352,6 +366,7 @@ static tri_status store_set_up(tri_store *s, const char *text) {
     TRI_TRY(make_table(s, tables[i].name, tables[i].columns));
   }
   TRI_TRY(check_study(s, text));
+  TRI_TRY(forget_the_refused(s));
   return tri_store_forget_dead(s);
 }
 

@@ -256,6 +256,10 @@ void tri_attempt_destroy(tri_attempt *a) {
   tri_free(a);
 }
 
+bool tri_attempt_lacks_file(const tri_attempt *a) {
+  return tri_study_is_real(a->study) && tri_short_run_lacks_file(&a->process);
+}
+
 static void trial_measure(const tri_attempt *a, tri_trial *trial) {
   trial->seconds = tri_clock_s() - a->begin_s;
   if (tri_study_is_real(a->study)) trial->node_s = trial->seconds * tri_study_nodes(a->study, &a->plan);

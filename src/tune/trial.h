@@ -16,6 +16,9 @@ tri_status tri_attempt_start(const tri_study *study, const tri_trial_plan *plan,
                              tri_attempt **out);
 void tri_attempt_destroy(tri_attempt *attempt);
 
+/* Returns whether a real trial failed because of a file that it could not read or write. */
+bool tri_attempt_lacks_file(const tri_attempt *attempt);
+
 /* Whether it has ended, without waiting; if so sets state, value, memory, seconds, node_s and reason of *trial. Running
  * out of memory, a crash, and a time-out are results, too. */
 bool tri_attempt_ended(tri_attempt *attempt, tri_trial *trial);

@@ -57,13 +57,18 @@ static void tell(const tri_study *study, const tri_trial *trial, double best) {
   }
 }
 
+/* A file that the first trial lacks is lacking for all of them. */
 static tri_status finish(tuner *t, seat *s) {
   char layout[TRI_LAYOUT_TEXT_BYTES];
+  const bool lacks_file = tri_attempt_lacks_file(s->attempt);
   tri_attempt_destroy(s->attempt);
   s->attempt = NULL;
   tell(t->study, &s->trial, t->best);
   if (s->trial.state == TRI_TRIAL_DONE && !s->trial.early) t->best = fmax(t->best, s->trial.value);
-  return tri_store_end(t->store, &s->trial, tri_layout_text_of_all(&s->plan.layout, layout, sizeof layout));
+  TRI_TRY(tri_store_end(t->store, &s->trial, tri_layout_text_of_all(&s->plan.layout, layout, sizeof layout)));
+  if (s->trial.state != TRI_TRIAL_FAILED || !lacks_file || isfinite(t->best)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "trial %ld was %s; the same command tries it again", (long)s->trial.number,
+                  s->trial.reason);
 }
 
 /* Whether the budget has room for one more. */

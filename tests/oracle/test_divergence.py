@@ -1,6 +1,9 @@
 """A run whose weights are ruined loses no good checkpoint, saves nothing that is ruined, and can be resumed."""
+import json
+import subprocess
+
 import pytest
-from parity import trireme, yaml_of
+from parity import trireme, words_of, yaml_of
 
 MODEL = dict(family="gpt2", num_layers=2, hidden_size=32, num_heads=2, vocab_size=257, max_sequence=32)
 HUGE = ["--set", "optimizer.lr=1e10", "--set", "optimizer.steps=100"]
@@ -99,5 +102,23 @@ def test_no_label_counts(tmp_path):
     path = write_run(tmp_path, tmp_path / "data", every=1, keep=3)
     done = trireme("train", path, "--set", "data.ignore_token=97", status=8)
     assert "step 1 is skipped: none of its labels counts" in done.stderr
-    assert "no label counted in steps 1 to 10, so the run stops; data.ignore_token is 97" in done.stderr
+    assert "no label counted in the first 10 steps, so the run stops; data.ignore_token is 97" in done.stderr
     assert not (tmp_path / "run/checkpoints").exists()
+
+
+def test_steps_without_labels(tmp_path):
+    """They are not bad: more than max_bad_steps of them in the middle and at the end of a run change nothing, and the run is saved."""
+    (tmp_path / "text.txt").write_text("the rowers pull together, then r" + "a" * 32 * 15 + "a" * 20)
+    trireme("prepare", "--tokenizer", "bytes", "--validation", 0, "--out", tmp_path / "data", tmp_path / "text.txt")
+    path = write_run(tmp_path, tmp_path / "data", every=0, keep=1)
+    more = ["optimizer.steps=16", "optimizer.global_batch=1", "optimizer.max_bad_steps=2", "data.ignore_token=97", "layout.micro_batch=1"]
+    for seed in range(1, 100):
+        done = subprocess.run(words_of("train", path, "--resume", "never", *(word for key in [*more, f"seed={seed}"] for word in ("--set", key))), capture_output=True, text=True)
+        lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+        if lines[0]["loss"] is not None:
+            break
+        assert done.returncode == 8 and "no label counted in the first 2 steps, so the run stops" in done.stderr or lines[1]["loss"] is not None
+    assert done.returncode == 0, done.stderr
+    empty = [line["step"] for line in lines if line["loss"] is None]
+    assert len(lines) == 16 and len(empty) == 15 and lines[-1]["bad_steps"] == 0
+    assert done.stderr.count("is skipped: none of its labels counts") == len(empty) and sorted(checkpoints(tmp_path)) == [16]

@@ -314,8 +314,8 @@ def test_real_trials(tmp_path):
     assert {p.name for p in (tmp_path / "study.db.trials").iterdir()} == {"random-tokens.bin", "random-tokens.idx"} and not (tmp_path / "unused").exists()
     late = trials_of(tmp_path, real(tmp_path, "late", trials=1, trial=dict(minutes=0.0005)), "--store", tmp_path / "late.db")
     assert late["trials"][0]["reason"] == "out of time"
-    bad = trials_of(tmp_path, real(tmp_path, "bad", trials=1, trial=dict(random_tokens=False)), "--store", tmp_path / "bad.db")
-    assert bad["trials"][0]["reason"].startswith("failed: ") and "nowhere" in bad["trials"][0]["reason"]
+    said = tune(tmp_path, real(tmp_path, "bad", trials=1, trial=dict(random_tokens=False)), "--store", tmp_path / "bad.db", status=4).stderr
+    assert "trial 1 was refused: cannot open nowhere.idx" in said
     assert not ranks_below(tmp_path)
 
 
@@ -997,3 +997,19 @@ def test_a_first_round_within_the_warm_up(tmp_path, learning):
     assert "within the warm-up of 20 steps" in tune(tmp_path, of_rates(tmp_path, learning, space=space), status=3).stderr
     pbt = dict(name="population", run=str(write(tmp_path / "run.yaml", learning)), method="pbt", space=[dict(name="lr", low=1e-4, high=1e-2)], population=dict(members=2, rounds=2, steps=2))
     assert "give them more steps (population.steps), or shorten optimizer.warmup of " in tune(tmp_path, pbt, status=3).stderr
+
+
+@pytest.mark.parametrize("method", ["halving", "exhaustive", "pbt"])
+def test_a_corpus_that_comes_later(tmp_path, learning, method):
+    """A file that the first trial lacks ends the study after that trial. The same command tries it again, and goes on once the file is there."""
+    corpus = tmp_path / "corpus"
+    run = dict(learning, data=dict(train=str(corpus / "train"), validation=str(corpus / "validation"), sequence=64), optimizer=dict(learning["optimizer"], warmup=0))
+    study = of_rates(tmp_path, run, method=method, trial=dict(steps=8), space=[dict(name="optimizer.lr", values="1e-4 1e-3")])
+    if method == "pbt":
+        study = dict(name="population", run=study["run"], method="pbt", space=[dict(name="lr", low=1e-4, high=1e-3)], population=dict(members=2, rounds=2, steps=2))
+    for _ in range(2):
+        said = tune(tmp_path, study, status=4).stderr.strip().splitlines()
+        assert re.search(r"(trial|member) \d+ was refused: cannot open \S+/train.idx.*; the same command tries it again", said[-1]), said
+        assert sum("cannot open" in line for line in said) == 2, said
+    shutil.copytree(pathlib.Path(learning["data"]["train"]).parent, corpus)
+    tune(tmp_path, study)
