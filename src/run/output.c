@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CHECKPOINTS "checkpoints"
 #define METRICS "metrics.jsonl"
@@ -119,20 +120,38 @@ static tri_status check_files(const char *output) {
   return TRI_OK;
 }
 
-static tri_status hold(const char *output, bool anew, tri_folder_lock **lock) {
+static tri_status take(const char *path, tri_run_output *out) {
+  snprintf(out->path, sizeof out->path, "%s", path);
+  out->made = !tri_path_exists(path);
+  TRI_TRY(tri_directory_create(path));
+  const tri_status status = tri_folder_lock_take(path, &out->lock);
+  if (status != TRI_OK && out->made) (void)rmdir(path);
+  return status;
+}
+
+tri_status tri_run_output_open(const tri_group *world, const tri_run_config *config, tri_run_output *out) {
+  return tri_first_rank_status(world, world->rank == 0 ? take(config->output, out) : TRI_OK);
+}
+
+static tri_status begin(const char *output, bool anew) {
   char root[TRI_PATH_BYTES];
-  TRI_TRY(tri_directory_create(output));
-  TRI_TRY(tri_folder_lock_take(output, lock));
   TRI_TRY(check_files(output));
   TRI_TRY(tri_path_join(root, output, CHECKPOINTS));
   clear(output, root);
   return anew ? move_all_aside(output, root) : TRI_OK; /* before the run gets its new name */
 }
 
-tri_status tri_output_hold(const tri_group *world, const tri_run_config *config, bool anew, tri_folder_lock **lock,
-                           tri_identity *identity) {
-  TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? hold(config->output, anew, lock) : TRI_OK));
+tri_status tri_run_output_begin(const tri_group *world, const tri_run_config *config, bool anew,
+                                tri_identity *identity) {
+  TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? begin(config->output, anew) : TRI_OK));
   return tri_identity_open(world, config, anew, identity);
+}
+
+void tri_run_output_close(tri_run_output *output) {
+  if (output->lock == NULL) return;
+  tri_folder_lock_release(output->lock);
+  output->lock = NULL;
+  if (output->made) (void)rmdir(output->path); /* fails if there is something in it */
 }
 
 tri_status tri_output_write_config(const tri_run_config *config) {

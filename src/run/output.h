@@ -5,12 +5,25 @@
 #include "base/folder_lock.h"
 #include "run/identity.h"
 
-/* COLLECTIVE. Creates config->output, takes its lock, clears what killed runs have left half written there, and finds
- * the run's name (tri_identity_open). With `anew` an earlier run's checkpoints and metrics are moved aside first, and
- * the name is a new one. *lock is set on the first rank, as soon as it is held; release it with
- * tri_folder_lock_release. */
-tri_status tri_output_hold(const tri_group *world, const tri_run_config *config, bool anew, tri_folder_lock **lock,
-                           tri_identity *identity);
+/* The output of a run, on the first rank. */
+typedef struct tri_run_output {
+  char path[TRI_PATH_BYTES];
+  tri_folder_lock *lock; /* NULL on other ranks, and before the output is open */
+  bool made;             /* the run made the folder */
+} tri_run_output;
+
+/* COLLECTIVE. Opens config->output: makes the folder and takes its lock. Nothing below the output may be written before
+ * this. Release with tri_run_output_close. */
+tri_status tri_run_output_open(const tri_group *world, const tri_run_config *config, tri_run_output *out);
+
+/* COLLECTIVE. Begins to write to an open output, once the run is known to be possible: clears what killed runs have
+ * left half written there, and finds the run's name (tri_identity_open). With `anew` an earlier run's checkpoints and
+ * metrics are moved aside first, and the name is a new one. */
+tri_status tri_run_output_begin(const tri_group *world, const tri_run_config *config, bool anew,
+                                tri_identity *identity);
+
+/* LOCAL. Releases the lock, and removes the folder if the run made it and left nothing there. */
+void tri_run_output_close(tri_run_output *output);
 
 /* LOCAL, on the rank that holds the output. Writes OUTPUT/config.yaml: the configuration as it was resolved. */
 tri_status tri_output_write_config(const tri_run_config *config);

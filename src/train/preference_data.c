@@ -39,7 +39,6 @@ static tri_status prepare_some(const tri_run_config *config, const char *key, co
   TRI_TRY(find_tokenizer(config, tokenizer));
   memcpy(out, prefix, sizeof out);
   *strrchr(out, '/') = '\0';
-  TRI_TRY(tri_directory_create(config->output));
   const tri_prepare_options options = {.tokenizer = tokenizer,
                                        .out = out,
                                        .inputs = &from,

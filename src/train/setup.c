@@ -91,6 +91,7 @@ static tri_status resume_run(tri_training *t, const char *resume) {
 
 tri_status tri_training_open(tri_training *t, const char *resume) {
   const tri_group *world = &t->mesh.world;
+  TRI_TRY(tri_run_output_open(world, t->config, &t->output));
   TRI_TRY(
       tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
@@ -99,11 +100,11 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));
   TRI_TRY(check_memory(t));
-  TRI_TRY(tri_output_hold(world, t->config, strcmp(resume, "never") == 0, &t->lock, &t->identity));
+  TRI_TRY(tri_run_output_begin(world, t->config, strcmp(resume, "never") == 0, &t->identity));
   TRI_TRY(agree_on_products(t, strcmp(resume, "never") == 0));
   TRI_TRY(tri_common_status(world, create_engine(t)));
   TRI_TRY(tri_engine_share_gradients(t->engine));
   TRI_TRY(tri_common_status(
-      world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->lock, &t->saver)));
+      world, tri_saver_create(t->engine, t->config, t->data.tokenizer, &t->identity, t->output.lock, &t->saver)));
   return resume_run(t, resume);
 }

@@ -59,7 +59,7 @@ static const tri_timeline_shares *new_shares(const tri_training *t) {
 tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
   const tri_step *step = &made->step;
   if (!tri_training_is_rank0(t)) return TRI_OK;
-  if (tri_folder_lock_is_lost(t->lock)) TRI_TRY(tri_folder_lock_check(t->lock));
+  if (tri_folder_lock_is_lost(t->output.lock)) TRI_TRY(tri_folder_lock_check(t->output.lock));
   tri_log_to_parent("step %ld", (long)t->progress.step);
   double tokens = (double)(t->config->optimizer.global_batch * t->config->data.sequence);
   double rate = tokens / made->seconds;

@@ -3,7 +3,6 @@
 #ifndef TRI_TRAIN_TRAIN_INTERNAL_H
 #define TRI_TRAIN_TRAIN_INTERNAL_H
 
-#include "base/folder_lock.h"
 #include "engine/engine.h"
 #include "generation/runner.h"
 #include "recovery/save.h"
@@ -12,6 +11,7 @@
 #include "report/metrics.h"
 #include "report/timing.h"
 #include "run/identity.h"
+#include "run/output.h"
 #include "run/progress.h"
 #include "run/run_config.h"
 #include "run/run_data.h"
@@ -30,7 +30,7 @@ typedef struct tri_training {
   tri_expert_metrics *experts; /* [layers]: scratch for a line of the metrics */
   tri_saver *saver;
   tri_snapshots *snapshots; /* or NULL */
-  tri_folder_lock *lock;    /* of the output; on the first rank */
+  tri_run_output output;    /* held by this run alone */
   tri_identity identity;
   tri_run_data data;
   tri_metrics *metrics;

@@ -63,7 +63,7 @@ static void release(tri_training *t) {
   tri_free(t->experts);
   tri_run_data_close(&t->data);
   tri_device_destroy(t->device);
-  tri_folder_lock_release(t->lock);
+  tri_run_output_close(&t->output);
   tri_mesh_destroy(&t->mesh);
 }
 

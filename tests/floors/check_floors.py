@@ -131,6 +131,24 @@ def check_openings(name, text):
         yield 1, f"opens nothing itself any more; take it out of the table in {os.path.basename(__file__)}"
 
 
+# What a run does first, and who alone makes its folder: a second run would change the files of the first one.
+OPENS_OUTPUT, MAKES_OUTPUT = ("train/setup.c", "tri_training_open", "tri_run_output_open"), "run/output.c"
+MAKING = re.compile(r"\btri_directory_create\([^;]*\boutput\b")
+FIRST_CALL = r"\b%s\([^;{]*\)\s*\{.*?TRI_TRY\(\s*(\w+)"
+
+
+def check_output(name, text):
+    """Yields (line, fault) where something below a run's output is written before tri_run_output_open has taken its lock."""
+    text = TEXT.sub('""', COMMENT.sub(lambda match: "\n" * match.group(0).count("\n"), text))
+    if name.split("/")[0] in ("run", "train", "recovery") and name != MAKES_OUTPUT:
+        for match in MAKING.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, f"makes the output of a run, which only {OPENS_OUTPUT[2]} may, with its lock"
+    if name == OPENS_OUTPUT[0]:
+        match = re.search(FIRST_CALL % OPENS_OUTPUT[1], text, re.DOTALL)
+        if match is None or match.group(1) != OPENS_OUTPUT[2]:
+            yield 1, f"{OPENS_OUTPUT[1]} must begin with {OPENS_OUTPUT[2]}: nothing is written below an output without its lock"
+
+
 def check_names(texts):
     """Functions of tables that another file has a static function of the same name of: debuggers and profilers show the
     names alone, and twenty called `forward` cannot be told apart."""
@@ -198,6 +216,7 @@ def check_tree(source):
             with open(path, encoding="utf-8") as file:
                 texts[path] = file.read()
             faults += [f"{path}:{line}: {fault}" for line, fault in check_openings("/".join(parts), texts[path])]
+            faults += [f"{path}:{line}: {fault}" for line, fault in check_output("/".join(parts), texts[path])]
     faults += check_names(texts)
     faults += check_reach(texts, source)
     return faults, files

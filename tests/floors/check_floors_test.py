@@ -77,6 +77,13 @@ class Floors(unittest.TestCase):
         self.assert_legal("base/log.c", 'tri_fail(TRI_BAD_FILE, "fopen(3) and open(2): %s");\n/* or open(path) */\n')
         self.assert_fault("base/parent.c", "int a;\n", "opens nothing itself any more")
 
+    def test_an_output_is_opened_before_it_is_written(self):
+        first = "tri_status tri_training_open(tri_training *t, const char *resume) {\n  const int a = 1;\n  TRI_TRY(%s(world, t->config));\n  TRI_TRY(other(t));\n}\n"
+        self.assert_legal("train/setup.c", first % "tri_run_output_open")
+        self.assert_fault("train/setup.c", first % "tri_training_prepare_preferences", "tri_training_open must begin with tri_run_output_open")
+        self.assert_fault("train/thing.c", "int a;\nTRI_TRY(tri_directory_create(config->output));\n", "thing.c:2: makes the output of a run")
+        self.assert_legal("run/output.c", "TRI_TRY(tri_directory_create(config->output));\n")
+
     def test_line_numbers_survive_comments(self):
         self.assert_fault("base/log.c", '/* a\n b\n*/ // c\n#include "cli/cli.h"\n', "log.c:4:")
         self.assert_legal("base/log.c", '/*\n#include "cli/cli.h"\n*/\n')

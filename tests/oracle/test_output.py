@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import numpy
+import preference_runs
 import pytest
 from parity import TRIREME, Weights, program_of, trireme, yaml_of
 
@@ -82,6 +83,46 @@ def test_a_second_run_is_refused(tmp_path, corpus, ranks):
         assert "wait for it to end, or choose another `output`" in done.stderr
     steps = [line.split(",")[0] for line in open(tmp_path / "run/metrics.jsonl") if line.endswith("\n")]
     assert steps == [f'{{"step": {i + 1}' for i in range(len(steps))]
+
+
+def contents(folder):
+    """Everything in a folder but its lock, which the owner touches."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*")) if path.name != "LOCK"}
+
+
+@pytest.mark.parametrize("words", [[], ["--resume", "never"], ["--set", "data.preferences=other.jsonl"], ["-n", "2", "--set", "layout.micro_batch=1"]], ids=str)
+def test_a_second_run_writes_nothing(tmp_path, words):
+    """Also not pairs that it would prepare: an output is opened before anything is written there."""
+    (tmp_path / "made").mkdir()
+    made = preference_runs.write_all(tmp_path / "made")
+    shutil.copy(made / "pairs.jsonl", tmp_path / "other.jsonl")
+    path = preference_runs.write_run(tmp_path, made, preference_runs.OBJECTIVES["dpo"], data=dict(preferences=str(made / "pairs.jsonl")), optimizer=dict(steps=2))
+    trireme("train", path)
+    owner = subprocess.Popen([TRIREME, "train", path, "--set", "optimizer.steps=100000000", "--set", "evaluation.every=0"], stderr=subprocess.DEVNULL)
+    while len((tmp_path / "run/metrics.jsonl").read_text().splitlines()) < 4:
+        assert owner.poll() is None
+        time.sleep(0.02)
+    os.kill(owner.pid, signal.SIGSTOP)
+    try:
+        before = contents(tmp_path / "run")
+        assert "is in use by process " in trireme("train", path, *words, status=BUSY, cwd=tmp_path).stderr
+        assert contents(tmp_path / "run") == before
+    finally:
+        owner.kill()
+        owner.wait()
+
+
+@pytest.mark.parametrize("words, status", [(["--set", "layout.tensor=3"], 3), (["--set", "data.train=nowhere"], 4), (["--set", "data.sequence=33"], 3),
+                                           (["--set", "optimizer.global_batch=5", "-n", "2"], 3)], ids=str)
+def test_a_refused_run_leaves_no_file(tmp_path, corpus, words, status):
+    path = write_run(tmp_path, corpus)
+    done = subprocess.run([TRIREME, "train", path, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == status, done.stderr
+    assert not (tmp_path / "run").exists()
+    trireme("train", path)
+    before = contents(tmp_path / "run")
+    subprocess.run([TRIREME, "train", path, *words], capture_output=True, cwd=tmp_path)
+    assert status == 4 or contents(tmp_path / "run") == before
 
 
 def test_a_stopped_run_is_alive(tmp_path, corpus):

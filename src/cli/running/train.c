@@ -98,13 +98,34 @@ static tri_status train_parse(int count, char **arguments, train_arguments *out)
   return TRI_OK;
 }
 
-/* Words may get lost on their way, under a launcher of the user's own and in a terminal that is closed: they are kept
- * in OUTPUT/failures.txt too, if there is an output. It is added to, and what was written before the newest step is of
- * an earlier failure. A signal is not one, and neither is an output that another run holds. */
+/* Returns whether a status is not recorded: a signal, an output that another run holds, and a command or key that was
+ * refused before the run touched its output. */
+static bool is_no_failure(tri_status status) {
+  switch (status) {
+    case TRI_OK:
+    case TRI_BUSY:
+    case TRI_INTERRUPTED:
+    case TRI_BAD_USAGE:
+    case TRI_BAD_CONFIG:
+    case TRI_BAD_LAYOUT: return true;
+    case TRI_BAD_FILE:
+    case TRI_IO_FAILED:
+    case TRI_OUT_OF_MEMORY:
+    case TRI_UNSUPPORTED:
+    case TRI_DIFFERENT:
+    case TRI_DIVERGED:
+    case TRI_COMM:
+    case TRI_DEVICE_FAILED:
+    case TRI_INTERNAL: break;
+  }
+  return false;
+}
+
+/* Appends the error message to OUTPUT/failures.txt, because standard error may be lost (a launcher of the user's own, a
+ * closed terminal). What was written before the newest step belongs to an earlier failure. */
 static void write_words(const char *output, const char *who, tri_status status) {
   char path[TRI_PATH_BYTES];
-  if (status == TRI_OK || status == TRI_BUSY || status == TRI_INTERRUPTED) return;
-  if (tri_status_message()[0] == '\0' || !tri_path_is_directory(output)) return;
+  if (tri_status_message()[0] == '\0' || is_no_failure(status) || !tri_path_is_directory(output)) return;
   if (snprintf(path, sizeof path, "%s/failures.txt", output) >= (int)sizeof path) return;
   FILE *to = tri_path_odd_kind(path) == NULL ? fopen(path, "ae") : NULL; /* a pipe would be waited for */
   if (to == NULL) return;
