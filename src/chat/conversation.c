@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
-
 static tri_status no_answer(const tri_chat_conversation *c) {
   if (c->num_messages == 0) return tri_fail(TRI_BAD_FILE, "the conversation has no messages");
   if (c->num_answers == 0) {
@@ -27,12 +25,12 @@ static tri_status no_answer(const tri_chat_conversation *c) {
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
   json_t *tools = json_object_get(root, "tools");
   out->tools = tri_chat_none();
-  if (json_array_size(json_object_get(root, "functions")) > 0 && is_null(tools)) {
+  if (json_array_size(json_object_get(root, "functions")) > 0 && tools == NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "`functions` is the older form of `tools`, which templates do not know; write each as "
                     "{\"type\": \"function\", \"function\": ...} into `tools`");
   }
-  if (is_null(tools) || (json_is_string(tools) && json_string_length(tools) == 0)) return TRI_OK;
+  if (tools == NULL || (json_is_string(tools) && json_string_length(tools) == 0)) return TRI_OK;
   if (json_is_string(tools)) {
     json_error_t error;
     json_t *parsed = json_loadb(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
@@ -48,7 +46,7 @@ static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conve
 static tri_status read_variables(tri_chat_arena *arena, const json_t *root, tri_chat_conversation *out) {
   const json_t *given = json_object_get(root, "chat_template_kwargs");
   tri_chat_value value;
-  if (is_null(given)) return TRI_OK;
+  if (given == NULL) return TRI_OK;
   if (!json_is_object(given)) {
     return tri_fail(TRI_BAD_FILE, "`chat_template_kwargs` is %s; it must be an object", tri_json_kind(given));
   }
@@ -68,6 +66,7 @@ tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, c
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the record is %s, not an object", tri_json_kind(root));
   const tri_chat_form *form = NULL;
   TRI_TRY(tri_chat_form_of(root, how, &form));
+  tri_json_drop_nulls(root);
   return form->read(arena, root, how->key != NULL ? how->key : form->keys[0], out);
 }
 

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
-
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* All strings of a value are of this message. */
@@ -28,10 +26,10 @@ static bool is_text(tri_chat_value value, const char *text) {
 static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message) {
   static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
   const tri_chat_value *found = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof names[0] && (found == NULL || found->kind == TRI_CHAT_NONE); i++) {
+  for (size_t i = 0; i < sizeof names / sizeof names[0] && found == NULL; i++) {
     found = tri_chat_dict_get(*message, names[i]);
   }
-  if (found == NULL || found->kind == TRI_CHAT_NONE) return TRI_OK;
+  if (found == NULL) return TRI_OK;
   tri_chat_value reasoning = *found;
   tri_chat_dict *named = NULL;
   TRI_TRY(tri_chat_dict_create(arena, (*message)->count + 2, &named));
@@ -47,21 +45,21 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
 /* "train" and "weight" say whether an answer is learnt. */
 static tri_status read_weight(const json_t *message, const char *where, bool is_answer, bool *out) {
   const json_t *train = json_object_get(message, "train"), *weight = json_object_get(message, "weight");
-  bool trained = true, given = !is_null(train) || !is_null(weight);
-  if (!is_null(train) && !json_is_boolean(train)) {
+  bool trained = true, given = train != NULL || weight != NULL;
+  if (train != NULL && !json_is_boolean(train)) {
     return tri_fail(TRI_BAD_FILE, "%s: `train` is %s; it must be true or false", where, tri_json_kind(train));
   }
   double number = json_number_value(weight);
-  if (!is_null(weight) && (!json_is_number(weight) || (number != 0 && number != 1))) {
+  if (weight != NULL && (!json_is_number(weight) || (number != 0 && number != 1))) {
     return tri_fail(TRI_BAD_FILE, "%s: `weight` must be 0 (context only) or 1 (learnt)", where);
   }
-  if (!is_null(json_object_get(message, "train_detail"))) { /* axolotl's */
+  if (json_object_get(message, "train_detail") != NULL) { /* axolotl's */
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
                     where);
   }
-  if (!is_null(train)) trained = json_is_true(train);
-  if (!is_null(weight)) trained = trained && number == 1;
+  if (train != NULL) trained = json_is_true(train);
+  if (weight != NULL) trained = trained && number == 1;
   if (given && trained && !is_answer) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: only answers of the assistant can be learnt, and this message asks for it with `train` or "
@@ -76,7 +74,7 @@ static tri_status check_content(const json_t *message, const char *where) {
   const json_t *content = json_object_get(message, "content");
   bool called = json_array_size(json_object_get(message, "tool_calls")) > 0;
   if (json_is_string(content) || json_is_array(content)) return TRI_OK;
-  if (is_null(content) && called) return TRI_OK;
+  if (content == NULL && called) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s: `content` is %s; it must be a string or a list of parts such as {\"type\": \"text\", "
                   "\"text\": \"...\"}",
@@ -185,11 +183,16 @@ static tri_status add_translated(tri_chat_arena *arena, tri_chat_conversation *t
 
 /* ---- lists of messages ------------------------------------------------------------------------------------------- */
 
+void tri_chat_messages_drop_nulls(json_t *list) {
+  for (size_t i = 0; i < json_array_size(list); i++) tri_json_drop_nulls(json_array_get(list, i));
+}
+
 tri_status tri_chat_messages_add(tri_chat_arena *arena, const char *key, json_t *list, tri_chat_conversation *to) {
   char where[160];
   if (!json_is_array(list)) {
     return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a list of messages", key, tri_json_kind(list));
   }
+  tri_chat_messages_drop_nulls(list);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *message = json_array_get(list, i);
     snprintf(where, sizeof where, "`%.60s`, message %zu", key, i + 1);
@@ -211,7 +214,7 @@ tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, con
   json_t *system = json_object_get(root, "system");
   const bool empty = (json_is_string(system) && json_string_length(system) == 0) ||
                      (json_is_array(system) && json_array_size(system) == 0);
-  if (is_null(system) || empty) return TRI_OK;
+  if (system == NULL || empty) return TRI_OK;
   if (is_system(first)) {
     if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
       return TRI_OK; /* said twice */

@@ -10,6 +10,10 @@
 /* Memory for up to `count` messages; before any of the functions below. */
 tri_status tri_chat_messages_make_room(tri_chat_arena *arena, tri_chat_conversation *to, size_t count);
 
+/* Removes the members that are null from each message of a list, as transformers does before a template sees them
+ * (_normalize_chat_messages). Deeper values keep their nulls, which may be arguments of a function. */
+void tri_chat_messages_drop_nulls(json_t *list);
+
 /* Appends the messages of a list, each {"role", "content"} or ShareGPT's {"from", "value"}. `key` names the list. */
 tri_status tri_chat_messages_add(tri_chat_arena *arena, const char *key, json_t *list, tri_chat_conversation *to);
 

@@ -41,7 +41,7 @@ static bool is_asked(const json_t *message) {
 
 static const json_t *content_of(const json_t *message) {
   const json_t *content = json_object_get(message, "content");
-  return is_null(content) ? json_object_get(message, "value") : content;
+  return content == NULL ? json_object_get(message, "value") : content;
 }
 
 /* An answer of messages [from, ...) of a list: it begins with what answers, and ends with an answer that is not empty.
@@ -116,7 +116,7 @@ static tri_status read_conversation(tri_chat_arena *arena, json_t *root, json_t 
 
 static tri_status check_texts(const json_t *root, const tri_preference_form *form, tri_preference *out) {
   out->is_text = true;
-  if (!is_null(json_object_get(root, "system"))) {
+  if (json_object_get(root, "system") != NULL) {
     return tri_fail(
         TRI_BAD_FILE,
         "`system` has no place beside texts; write it into the prompt, or write prompt and answers as lists "
@@ -320,6 +320,8 @@ tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preferen
   tri_preference read = {.num_answers = 0};
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the record is %s, not an object", tri_json_kind(root));
   TRI_TRY(tri_preference_form_of(root, &form));
+  tri_json_drop_nulls(root);
+  for (int i = 0; form->keys[i] != NULL; i++) tri_chat_messages_drop_nulls(json_object_get(root, form->keys[i]));
   read.num_answers = form->answers[1] == NULL ? 1 : 2;
   TRI_TRY(form->read(arena, root, form, &read));
   *out = read;

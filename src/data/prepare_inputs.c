@@ -1,6 +1,7 @@
 #include "data/prepare_inputs.h"
 
 #include "base/file_kind.h"
+#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
@@ -134,6 +135,7 @@ static void say_form(const tri_prepare_options *options, const tri_text_block *b
   const char *name = NULL;
   const tri_text_piece *piece = &block->pieces[0];
   json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
+  tri_json_drop_nulls(record);
   if (json_is_object(record) && find_form(options, record, &name, unread, sizeof unread)) {
     tri_log("%s: records of the form %s%s%s", block->path, name, unread[0] == '\0' ? "" : "; not read: ", unread);
   }

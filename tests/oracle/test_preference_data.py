@@ -147,6 +147,20 @@ def test_the_record_and_its_fingerprints(tmp_path):
     assert record["preferences"] == "pairs" and "labels" not in record
 
 
+def test_null_is_absent(tmp_path):
+    def row(message):
+        return dict(message, tool_calls=None, name=None, weight=None)
+    pair = dict(prompt=say("a"), chosen=answer("b"), rejected=answer("c"))
+    nulls = dict({key: [row(m) for m in messages] for key, messages in pair.items()}, label=None, completion=None, system=None, tools=None)
+    alike = dict(chosen=say("a", "b"), rejected=[row(m) for m in say("a", "c")], prompt=None)
+    template = TEMPLATE.replace("</{{", "{{ m.tool_calls | length if m.tool_calls is defined }}</{{")
+    made = []
+    for record in (pair, nulls, alike):
+        prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [record]), template=template)
+        made.append(read(tmp_path))
+    assert made[0] == made[1] == made[2]
+
+
 # ---- what is said ---------------------------------------------------------------------------------------------------------------
 
 

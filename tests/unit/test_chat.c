@@ -208,6 +208,29 @@ static void test_forms(void **state) {
   expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b<eos>\"}", "a[b<eos>]");
 }
 
+#define NULLS(role, text)                                                                                              \
+  "{\"role\": \"" role "\", \"content\": " text ", \"tool_calls\": null, \"name\": null, \"weight\": null}"
+
+/* As transformers: a member of a message that is null is absent, and deeper ones stay. */
+static void test_null_is_absent(void **state) {
+  (void)state;
+  static const char source[] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ m.name is defined }}"
+      "{% if m.tool_calls is defined %}{{ m.tool_calls | length }}{{ m.tool_calls[0].x }}{% endif %}<end>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  expect_answers(source, MESSAGES(NULLS("user", "\"a\"") ", " NULLS("assistant", "\"b\"")),
+                 "<user>aFalse<end><assistant>[bFalse<end>]");
+  expect_answers(source,
+                 MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"x\": null}]}"),
+                 "<user>aFalse<end><assistant>[False1None<end>]");
+  expect_answers(source,
+                 "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\", \"role\": null}, {\"role\": "
+                 "\"assistant\", \"content\": \"b\", \"from\": null, \"value\": null}], \"messages\": null, \"tools\": "
+                 "null, \"functions\": null, \"system\": null, \"chat_template_kwargs\": null}",
+                 "<user>aFalse<end><assistant>[bFalse<end>]");
+  expect_bad(source, MESSAGES(USER("a") ", " NULLS("assistant", "null")), "message 2: `content` is missing");
+}
+
 static void test_weights(void **state) {
   (void)state;
   expect_answers(plain,
@@ -311,6 +334,7 @@ int main(void) {
       cmocka_unit_test(test_comparing_is_bounded),
       cmocka_unit_test(test_mistakes_name_their_place),
       cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_null_is_absent),
       cmocka_unit_test(test_weights),
       cmocka_unit_test(test_answers_without_a_common_beginning),
       cmocka_unit_test(test_long_conversations),
