@@ -17,8 +17,9 @@ static tri_status no_answer(const tri_chat_conversation *c) {
                     "only answers are learnt",
                     c->num_messages);
   }
-  return tri_fail(TRI_BAD_FILE,
-                  "no answer of the conversation is to be learnt: all have `train`: false or `weight`: 0");
+  return tri_fail(
+      TRI_BAD_FILE,
+      "no answer of the conversation is to be learnt: all are context only, by `train`: false or such a flag");
 }
 
 /* A list, or JSON of one in a string; some sets of data have it so. */

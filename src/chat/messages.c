@@ -4,6 +4,7 @@
 #include "chat/json_value.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -22,13 +23,14 @@ static bool is_text(tri_chat_value value, const char *text) {
   return value.kind == TRI_CHAT_STRING && value.bytes == strlen(text) && memcmp(value.text, text, value.bytes) == 0;
 }
 
-/* A message's reasoning has several names; transformers gives templates two of them. */
+/* A message's reasoning has several names; transformers gives templates the first two. */
+static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
+enum { NUM_REASONING_NAMES = sizeof reasoning_names / sizeof reasoning_names[0] };
+
 static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message) {
-  static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
   const tri_chat_value *found = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof names[0] && found == NULL; i++) {
-    found = tri_chat_dict_get(*message, names[i]);
-  }
+  for (int i = 0; i < NUM_REASONING_NAMES && found == NULL; i++)
+    found = tri_chat_dict_get(*message, reasoning_names[i]);
   if (found == NULL) return TRI_OK;
   tri_chat_value reasoning = *found;
   tri_chat_dict *named = NULL;
@@ -42,29 +44,53 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* "train" and "weight" say whether an answer is learnt. */
-static tri_status read_weight(const json_t *message, const char *where, bool is_answer, bool *out) {
-  const json_t *train = json_object_get(message, "train"), *weight = json_object_get(message, "weight");
-  bool trained = true, given = train != NULL || weight != NULL;
-  if (train != NULL && !json_is_boolean(train)) {
-    return tri_fail(TRI_BAD_FILE, "%s: `train` is %s; it must be true or false", where, tri_json_kind(train));
+/* Flags of a message that say whether it is learnt: "loss" is ms-swift's and xtuner's, "training" axolotl's,
+ * "loss_mask" verl's. */
+static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
+enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
+
+static tri_status read_flag(const json_t *value, const char *key, const char *where, bool *out) {
+  const double number = json_number_value(value);
+  if (json_is_boolean(value) || (json_is_number(value) && (number == 0 || number == 1))) {
+    *out = json_is_true(value) || number == 1;
+    return TRI_OK;
   }
-  double number = json_number_value(weight);
-  if (weight != NULL && (!json_is_number(weight) || (number != 0 && number != 1))) {
-    return tri_fail(TRI_BAD_FILE, "%s: `weight` must be 0 (context only) or 1 (learnt)", where);
-  }
+  char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+  const tri_status status = tri_fail(TRI_BAD_FILE, "%s: `%s` is %.60s; it takes true, false, 0 or 1", where, key,
+                                     text == NULL ? tri_json_kind(value) : text);
+  free(text);
+  return status;
+}
+
+/* Whether an answer is learnt. */
+static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
+  const char *first = NULL;
+  bool trained = true;
   if (json_object_get(message, "train_detail") != NULL) { /* axolotl's */
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
                     where);
   }
-  if (train != NULL) trained = json_is_true(train);
-  if (weight != NULL) trained = trained && number == 1;
-  if (given && trained && !is_answer) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s: only answers of the assistant can be learnt, and this message asks for it with `train` or "
-                    "`weight`; remove that key, or set it to false or 0",
-                    where);
+  for (int i = 0; i < NUM_LEARNT_FLAGS; i++) {
+    const json_t *value = json_object_get(message, learnt_flags[i]);
+    bool flag = true;
+    if (value == NULL) continue;
+    TRI_TRY(read_flag(value, learnt_flags[i], where, &flag));
+    if (first != NULL && flag != trained) {
+      return tri_fail(TRI_BAD_FILE,
+                      "%s: `%s` and `%s` contradict each other: one says that the message is learnt, the other that it "
+                      "is not; remove one of them",
+                      where, first, learnt_flags[i]);
+    }
+    first = learnt_flags[i];
+    trained = flag;
+  }
+  if (first != NULL && trained && !is_answer) {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s: only answers of the assistant can be learnt, and `%s` asks for this message; remove it, or set "
+        "it to false",
+        where, first);
   }
   *out = is_answer && trained;
   return TRI_OK;
@@ -94,7 +120,7 @@ static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, 
                     tri_json_kind(json_object_get(message, "role")));
   }
   to->is_answer[number] = is_text(*role, "assistant");
-  TRI_TRY(read_weight(message, where, to->is_answer[number], &to->trained[number]));
+  TRI_TRY(read_flags(message, where, to->is_answer[number], &to->trained[number]));
   for (int64_t i = 0; i < value.dict->count; i++) {
     tri_chat_entry *entry = &value.dict->entries[i];
     if (!is_text(entry->key, "role")) tag(&entry->value, (int32_t)number + 1);
@@ -113,6 +139,33 @@ tri_status tri_chat_messages_make_room(tri_chat_arena *arena, tri_chat_conversat
   to->messages = tri_chat_of_list(list);
   TRI_TRY(tri_chat_arena_alloc(arena, count, 1, &to->is_answer));
   return tri_chat_arena_alloc(arena, count, 1, &to->trained);
+}
+
+/* ---- keys of messages -------------------------------------------------------------------------------------------- */
+
+static bool is_among(const char *key, const char *const *names, int count) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(names[i], key) == 0) return true;
+  }
+  return false;
+}
+
+static bool names_key(const tri_chat_template *template, const char *key) {
+  size_t bytes = 0;
+  const char *source = template == NULL ? NULL : tri_chat_template_source(template, &bytes);
+  return source != NULL && memmem(source, bytes, key, strlen(key)) != NULL;
+}
+
+bool tri_chat_message_reads(const tri_chat_format *format, const char *key) {
+  static const char *const own[] = {"role", "content", "from", "value"};
+  const char *const *names = &key;
+  int count = 1;
+  if (is_among(key, own, sizeof own / sizeof own[0]) || is_among(key, learnt_flags, NUM_LEARNT_FLAGS)) return true;
+  if (is_among(key, reasoning_names, NUM_REASONING_NAMES)) names = reasoning_names, count = NUM_REASONING_NAMES - 1;
+  for (int i = 0; i < count; i++) {
+    if (names_key(format->template, names[i]) || names_key(format->tools_template, names[i])) return true;
+  }
+  return false;
 }
 
 /* ---- ShareGPT's form --------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #define TRI_CHAT_MESSAGES_H
 
 #include "chat/conversation.h"
+#include "chat/format.h"
 
 #include <jansson.h>
 
@@ -16,6 +17,10 @@ void tri_chat_messages_drop_nulls(json_t *list);
 
 /* Appends the messages of a list, each {"role", "content"} or ShareGPT's {"from", "value"}. `key` names the list. */
 tri_status tri_chat_messages_add(tri_chat_arena *arena, const char *key, json_t *list, tri_chat_conversation *to);
+
+/* Whether this key of a message has a meaning: it is one that every message may have, a flag that says whether the
+ * message is learnt, or a word of a template's source. */
+bool tri_chat_message_reads(const tri_chat_format *format, const char *key);
 
 /* Appends the member `system` of the record, which may stand beside the messages in every form. `first` is the first
  * message, or NULL: it may say the same, and nothing else, to be a system message. */

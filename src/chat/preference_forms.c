@@ -4,6 +4,7 @@
 #include "chat/forms.h"
 #include "chat/messages.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -69,6 +70,19 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   return json_is_string(content) && is_blank(text_of(content)) && !calls ? empty_answer(key) : TRI_OK;
 }
 
+/* An answer is compared as a whole: no part of it can be context only. */
+static tri_status check_flags(const tri_chat_conversation *c, int64_t from, const char *key) {
+  for (int64_t i = from; i < c->num_messages; i++) {
+    if (!c->is_answer[i] || c->trained[i]) continue;
+    return tri_fail(TRI_BAD_FILE,
+                    "message %" PRId64
+                    " of `%s` is marked as not learnt (`train`: false or such a flag), and answers of "
+                    "preferences are compared whole; remove the flag, or give --skip-bad",
+                    i - from + 1, key);
+  }
+  return TRI_OK;
+}
+
 static tri_status check_last(const tri_chat_conversation *c, const char *key) {
   if (c->is_answer[c->num_messages - 1]) return TRI_OK;
   const tri_chat_value *role = tri_chat_dict_get(c->messages.list->items[c->num_messages - 1].dict, "role");
@@ -108,6 +122,7 @@ static tri_status read_conversation(tri_chat_arena *arena, json_t *root, json_t 
   if (prompt != NULL) TRI_TRY(tri_chat_messages_add(arena, "prompt", prompt, c));
   out->prompt_messages = c->num_messages + (int64_t)shared;
   TRI_TRY(tri_chat_messages_add(arena, key, list, c));
+  TRI_TRY(check_flags(c, out->prompt_messages, key));
   TRI_TRY(check_last(c, key));
   return tri_chat_conversation_read_beside(arena, root, c);
 }

@@ -257,6 +257,8 @@ BAD = {
     "both": (OK | LABEL, "the record fits two forms, prompt-chosen-rejected and prompt-completion-label; remove the keys of one of them"),
     "labels behind pairs": (LABEL, "the record is one of answers with a `label`, and those before it are pairs (`chosen` and `rejected`); a corpus is of one kind: prepare the others by themselves, or give --skip-bad"),
     "the user's last": (PAIR | dict(chosen=answer("yes", "no?")), "the last message of `chosen` is of the role user; an answer ends with one of the assistant's"),
+    "a flag": (PAIR | dict(chosen=[dict(role="assistant", content="yes", loss=False)] + say("and?", "yes")),
+               "message 1 of `chosen` is marked as not learnt (`train`: false or such a flag), and answers of preferences are compared whole"),
     "text and messages": (PAIR | dict(rejected="no"), "`prompt` is an array and `rejected` is a string; prompt and answers must all be strings or all be lists of messages"),
     "a list behind text": (dict(chosen="a b", rejected=say("a", "b")), "`chosen` is a string and `rejected` is an array; they must be two strings or two lists of messages"),
     "no prompt": (PAIR | dict(prompt=[]), "`prompt` has no messages"),

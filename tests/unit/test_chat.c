@@ -246,7 +246,37 @@ static void test_weights(void **state) {
   expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}, " ASSISTANT("b")),
              "`messages`, message 1: only answers of the assistant can be learnt");
   expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0.5}"),
-             "message 2: `weight` must be 0 (context only) or 1 (learnt)");
+             "message 2: `weight` is 0.5; it takes true, false, 0 or 1");
+}
+
+/* The names that other programs have for such a flag: ms-swift, xtuner, axolotl, verl. */
+static void test_flags_of_other_programs(void **state) {
+  (void)state;
+  static const char *const names[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
+  static const char *const values[] = {"false", "0", "0.0", "true", "1"};
+  char line[512], message[128];
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+      snprintf(line, sizeof line,
+               MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"%s\": %s}, " USER(
+                   "c") ", " ASSISTANT("d")),
+               names[i], values[k]);
+      expect_answers(plain, line,
+                     k < 3 ? "<user>a<end><assistant>b<end><user>c<end><assistant>[d<end>]"
+                           : "<user>a<end><assistant>[b<end>]<user>c<end><assistant>[d<end>]");
+    }
+    snprintf(line, sizeof line, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"%s\": \"no\"}"),
+             names[i]);
+    snprintf(message, sizeof message, "`messages`, message 2: `%s` is \"no\"; it takes true, false, 0 or 1", names[i]);
+    expect_bad(plain, line, message);
+  }
+  expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"loss_mask\": [0, 1]}"),
+             "`loss_mask` is [0,1]; it takes");
+  expect_bad(plain,
+             MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"train\": true, \"loss\": false}"),
+             "message 2: `train` and `loss` contradict each other");
+  expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"training\": true}, " ASSISTANT("b")),
+             "message 1: only answers of the assistant can be learnt, and `training` asks for this message");
 }
 
 /* Templates that print the past in another way than the present. */
@@ -336,6 +366,7 @@ int main(void) {
       cmocka_unit_test(test_forms),
       cmocka_unit_test(test_null_is_absent),
       cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_flags_of_other_programs),
       cmocka_unit_test(test_answers_without_a_common_beginning),
       cmocka_unit_test(test_long_conversations),
       cmocka_unit_test(test_bad_conversations),
