@@ -49,8 +49,8 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "`%s` is empty: there is no answer to learn; remove the record, or give --skip-bad",
-                  key);
+  return tri_fail(TRI_BAD_FILE, "`%s` is %s: there is no answer to learn; remove the record, or give --skip-bad", key,
+                  json_string_length(*out) == 0 ? "empty" : "blank");
 }
 
 static bool is_empty(const json_t *text) { return text == NULL || json_string_length(text) == 0; }

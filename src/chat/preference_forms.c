@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BLANKS " \t\r\n"
 #define OR_SKIP "; remove the record, or give --skip-bad"
 
 static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
@@ -18,12 +17,6 @@ static tri_chat_value text_of(const json_t *string) {
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
-
-static bool is_blank(tri_chat_value text) {
-  size_t blank = 0;
-  while (blank < text.bytes && text.text[blank] != '\0' && strchr(BLANKS, text.text[blank]) != NULL) blank++;
-  return blank == text.bytes;
-}
 
 static tri_status empty_answer(const char *key) {
   return tri_fail(TRI_BAD_FILE, "`%s` is empty: there is no answer to learn from" OR_SKIP, key);
@@ -67,7 +60,7 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   }
   const json_t *content = content_of(last);
   const bool calls = json_array_size(json_object_get(last, "tool_calls")) > 0;
-  return json_is_string(content) && is_blank(text_of(content)) && !calls ? empty_answer(key) : TRI_OK;
+  return json_is_string(content) && json_string_length(content) == 0 && !calls ? empty_answer(key) : TRI_OK;
 }
 
 /* An answer is compared as a whole: no part of it can be context only. */
@@ -138,7 +131,7 @@ static tri_status check_texts(const json_t *root, const tri_preference_form *for
         "of messages");
   }
   for (int k = 0; k < out->num_answers; k++) {
-    if (is_blank(out->answers[k])) return empty_answer(form->answers[k]);
+    if (out->answers[k].bytes == 0) return empty_answer(form->answers[k]);
   }
   return TRI_OK;
 }
@@ -197,7 +190,7 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   }
   tri_chat_value texts[] = {text_of(chosen), text_of(rejected)};
   for (int k = 0; k < TRI_PREFERENCE_ANSWERS; k++) {
-    if (is_blank(texts[k])) return empty_answer(form->answers[k]);
+    if (texts[k].bytes == 0) return empty_answer(form->answers[k]);
   }
   const size_t shared = common_text(texts[0], texts[1]);
   if (shared == 0) return no_beginning(chosen, rejected);

@@ -147,6 +147,24 @@ def test_the_record_and_its_fingerprints(tmp_path):
     assert record["preferences"] == "pairs" and "labels" not in record
 
 
+def test_a_blank_answer_is_an_answer(tmp_path):
+    blank = [dict(prompt="a", chosen=" ", rejected="\n"), dict(prompt="a", completion="\n", label=True)]
+    for record in (*blank, dict(prompt=say("a"), chosen=answer(" "), rejected=answer("\n"))):
+        prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [record, blank[1] | dict(label=False)] if "label" in record else [record]), template="{% for m in messages %}{{ m.content }}{% endfor %}")
+        assert [bytes(t for t, m in zip(ids, mask) if m and t < 256) for ids, mask in read(tmp_path)[0]] == ([b"\n", b"\n"] if "label" in record else [b" ", b"\n"])
+
+
+def test_answers_that_become_the_same_tokens(tmp_path):
+    """By the tokenizer's normalizer, which replaces spaces."""
+    made = CASES["tokenizers"][1]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/tokenizer.json").write_text(json.dumps(made["tokenizer"]))
+    (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(dict(bos_token="<s>", eos_token="</s>")))
+    records = [dict(prompt="Say hello", chosen=" world.", rejected=" word"), dict(prompt="Say hello", chosen=" world.", rejected="\u2581world.")]
+    said = prepare(tmp_path, write(tmp_path / "a.jsonl", records), tokenizer=tmp_path / "model", status=4)
+    assert "a.jsonl line 2: `chosen` and `rejected` become the same tokens, which is not a preference" in said
+
+
 def test_null_is_absent(tmp_path):
     def row(message):
         return dict(message, tool_calls=None, name=None, weight=None)
@@ -235,10 +253,9 @@ FORMS = "preferences have `prompt`, `chosen` and `rejected`, or `chosen` and `re
 BAD = {
     "equal texts": (OK | dict(rejected="yes"), "`chosen` and `rejected` are the same answer, which is not a preference; remove the record, or give --skip-bad"),
     "equal messages": (PAIR | dict(rejected=answer("yes")), "`chosen` and `rejected` are the same answer"),
-    "equal once rendered": (PAIR | dict(rejected=answer("yes ")), "`chosen` and `rejected` become the same text"),
+    "equal once rendered": (PAIR | dict(rejected=answer("yes ")), "`chosen` and `rejected` become the same tokens"),
     "equal conversations": (dict(chosen=say("a", "b"), rejected=say("a", "b")), "`chosen` and `rejected` are the same answer"),
     "empty": (OK | dict(rejected=""), "`rejected` is empty: there is no answer to learn from; remove the record, or give --skip-bad"),
-    "blank": (OK | dict(chosen=" \n"), "`chosen` is empty"),
     "no messages": (PAIR | dict(chosen=[]), "`chosen` is empty"),
     "an empty message": (PAIR | dict(rejected=answer("")), "`rejected` is empty"),
     "an empty completion": (LABEL | dict(completion=""), "`completion` is empty"),

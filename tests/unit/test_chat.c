@@ -334,7 +334,7 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, "{\"answer\": \"a\"}", "the record has `answer` but not `question`, which belong together");
   expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"text\": \"c\"}",
              "the record fits two forms, alpaca and text; choose with --form alpaca or --form text");
-  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is empty: there is no answer to learn");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is blank: there is no answer to learn");
   expect_bad(plain, "{\"instruction\": \"\", \"output\": \"b\"}", "`instruction` is empty");
   expect_bad(plain, "{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}",
              "`input` is a number; it must be a string");
