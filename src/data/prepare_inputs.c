@@ -153,7 +153,8 @@ static bool find_form(const tri_prepare_options *options, json_t *record, const 
   if (pair == NULL && form == NULL) return false;
   *name = pair != NULL ? pair->name : form->name;
   json_object_foreach(record, key, value) {
-    const bool read = pair != NULL ? tri_preference_form_reads(pair, key) : tri_chat_form_reads(form, &how, key);
+    const bool read =
+        pair != NULL ? tri_preference_form_reads(pair, record, key) : tri_chat_form_reads(form, &how, key);
     if (format == NULL && !read) add_unread(unread, key);
     if (format != NULL && read && json_is_array(value)) find_in_messages(value, format, unread);
   }
