@@ -3,19 +3,40 @@
 #include "base/json_kind.h"
 #include "chat/forms.h"
 #include "chat/json_value.h"
+#include "chat/messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+/* The first role that is a sender's name in ShareGPT's form; "" if there is none. */
+static void find_sender(const tri_chat_conversation *c, char *out, size_t bytes) {
+  out[0] = '\0';
+  for (int64_t i = 0; i < c->num_messages && out[0] == '\0'; i++) {
+    const tri_chat_value *role = tri_chat_dict_get(c->messages.list->items[i].dict, "role");
+    char name[32] = "";
+    if (role->bytes >= sizeof name) continue;
+    memcpy(name, role->text, role->bytes);
+    const char *usual = tri_chat_role_of(name);
+    if (usual != NULL && strcmp(usual, name) != 0) {
+      snprintf(out, bytes,
+               "; `%s` is ShareGPT's name for `%s`: write the roles as user and assistant, or the messages as "
+               "`conversations` of `from` and `value`",
+               name, usual);
+    }
+  }
+}
+
 static tri_status no_answer(const tri_chat_conversation *c) {
   if (c->num_messages == 0) return tri_fail(TRI_BAD_FILE, "the conversation has no messages");
   if (c->num_answers == 0) {
+    char sender[200];
+    find_sender(c, sender, sizeof sender);
     return tri_fail(TRI_BAD_FILE,
                     "the conversation has no answer: none of its %" PRId64
                     " messages is of the role assistant, and "
-                    "only answers are learnt",
-                    c->num_messages);
+                    "only answers are learnt%s",
+                    c->num_messages, sender);
   }
   return tri_fail(
       TRI_BAD_FILE,

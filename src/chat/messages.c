@@ -184,13 +184,37 @@ static const struct {
                {"system", "system"},
                {"tool", "tool"},
                {"observation", "tool"},
-               {"function_response", "tool"}};
+               {"function_response", "tool"},
+               {"function_call", "assistant"}};
 
-static const char *role_of(const char *from) {
+const char *tri_chat_role_of(const char *from) {
   for (size_t i = 0; i < sizeof senders / sizeof senders[0]; i++) {
     if (strcmp(senders[i].from, from) == 0) return senders[i].role;
   }
   return NULL;
+}
+
+/* The calls of a message from `function_call`, as LLaMA-Factory has them: JSON of {"name", "arguments"}, or a list of
+ * such. A new list of tool_calls. */
+static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
+  json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
+  json_t *calls = json_array(), *one = NULL;
+  const size_t count = json_is_array(parsed) ? json_array_size(parsed) : 1;
+  bool good = count > 0;
+  for (size_t i = 0; i < count && good; i++) {
+    one = json_is_array(parsed) ? json_array_get(parsed, i) : parsed;
+    good = json_is_string(json_object_get(one, "name")) && json_object_get(one, "arguments") != NULL;
+    if (good) json_array_append_new(calls, json_pack("{s:s, s:O}", "type", "function", "function", one));
+  }
+  json_decref(parsed);
+  *out = calls;
+  if (good && json_array_size(calls) == count) return TRI_OK;
+  json_decref(calls);
+  if (good) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: `from` is function_call, so `value` must be JSON such as {\"name\": \"f\", \"arguments\": "
+                  "{\"x\": 1}}, or a list of such; write text under `from`: gpt",
+                  where);
 }
 
 /* The same message with role and content, as a tree that the caller releases. */
@@ -203,19 +227,26 @@ static tri_status translate(const json_t *message, const char *where, json_t **o
   }
   if (!json_is_string(value))
     return tri_fail(TRI_BAD_FILE, "%s: `value` is %s; it must be a string", where, tri_json_kind(value));
-  const char *role = role_of(from);
+  const char *role = tri_chat_role_of(from);
+  const bool calls = strcmp(from, "function_call") == 0;
+  const char *key = calls ? "tool_calls" : "content";
   if (role == NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: `from` is \"%.60s\"; known are human, user, gpt, assistant, chatgpt, bing, bard, bot, model, "
-                    "system, tool, observation and function_response",
+                    "system, tool, observation, function_response and function_call",
                     where, from);
   }
+  json_t *given = NULL;
+  if (calls) TRI_TRY(read_calls(value, where, &given));
+  if (!calls) given = json_incref(value);
   json_t *translated = json_copy((json_t *)(uintptr_t)message);
   if (translated == NULL || json_object_set_new(translated, "role", json_string(role)) != 0 ||
-      json_object_set(translated, "content", value) != 0) {
+      json_object_set(translated, key, given) != 0) {
+    json_decref(given);
     json_decref(translated);
     return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
   }
+  json_decref(given);
   (void)json_object_del(translated, "from");
   (void)json_object_del(translated, "value");
   *out = translated;

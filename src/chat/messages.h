@@ -22,6 +22,9 @@ tri_status tri_chat_messages_add(tri_chat_arena *arena, const char *key, json_t 
  * message is learnt, or a word of a template's source. */
 bool tri_chat_message_reads(const tri_chat_format *format, const char *key);
 
+/* The role for which a sender of ShareGPT's form stands: "user" for "human"; NULL if it is not known. */
+const char *tri_chat_role_of(const char *from);
+
 /* Appends the member `system` of the record, which may stand beside the messages in every form. `first` is the first
  * message, or NULL: it may say the same, and nothing else, to be a system message. */
 tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, const json_t *first,

@@ -231,6 +231,20 @@ static void test_null_is_absent(void **state) {
   expect_bad(source, MESSAGES(USER("a") ", " NULLS("assistant", "null")), "message 2: `content` is missing");
 }
 
+/* LLaMA-Factory's. */
+static void test_function_calls(void **state) {
+  (void)state;
+  static const char source[] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}{{ t.function.name }}({{ "
+      "t.function.arguments.x }}){% endfor %}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+  expect_answers(
+      source,
+      "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"function_call\", \"value\": "
+      "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"x\\\": 1}}\"}, {\"from\": \"observation\", "
+      "\"value\": \"2\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}",
+      "<user>a<end><assistant>[f(1)<end>]<tool>2<end><assistant>[b<end>]");
+}
+
 static void test_weights(void **state) {
   (void)state;
   expect_answers(plain,
@@ -323,6 +337,12 @@ static void test_bad_conversations(void **state) {
   (void)state;
   expect_bad(plain, MESSAGES(USER("a")),
              "the conversation has no answer: none of its 1 messages is of the role assistant");
+  expect_bad(plain, MESSAGES("{\"role\": \"human\", \"content\": \"a\"}, {\"role\": \"gpt\", \"content\": \"b\"}"),
+             "only answers are learnt; `human` is ShareGPT's name for `user`: write the roles as user and assistant");
+  expect_bad(plain,
+             "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"function_call\", \"value\": "
+             "\"f(1)\"}]}",
+             "message 2: `from` is function_call, so `value` must be JSON such as {\"name\": \"f\"");
   expect_bad(plain, MESSAGES(""), "the conversation has no messages");
   expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
              "the template refuses the conversation: turns!");
@@ -365,6 +385,7 @@ int main(void) {
       cmocka_unit_test(test_mistakes_name_their_place),
       cmocka_unit_test(test_forms),
       cmocka_unit_test(test_null_is_absent),
+      cmocka_unit_test(test_function_calls),
       cmocka_unit_test(test_weights),
       cmocka_unit_test(test_flags_of_other_programs),
       cmocka_unit_test(test_answers_without_a_common_beginning),
