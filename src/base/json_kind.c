@@ -17,4 +17,13 @@ const char *tri_json_kind(const json_t *value) {
   return "something else";
 }
 
+void tri_json_drop_nulls(json_t *object) {
+  const char *key = NULL;
+  void *next = NULL;
+  json_t *value = NULL;
+  json_object_foreach_safe(object, next, key, value) {
+    if (json_is_null(value)) (void)json_object_del(object, key);
+  }
+}
+
 json_t *tri_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }

@@ -3,36 +3,56 @@
 #include "base/json_kind.h"
 #include "chat/forms.h"
 #include "chat/json_value.h"
+#include "chat/messages.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
+/* The first role that is a sender's name in ShareGPT's form; "" if there is none. */
+static void find_sender(const tri_chat_conversation *c, char *out, size_t bytes) {
+  out[0] = '\0';
+  for (int64_t i = 0; i < c->num_messages && out[0] == '\0'; i++) {
+    const tri_chat_value *role = tri_chat_dict_get(c->messages.list->items[i].dict, "role");
+    char name[32] = "";
+    if (role->bytes >= sizeof name) continue;
+    memcpy(name, role->text, role->bytes);
+    const char *usual = tri_chat_role_of(name);
+    if (usual != NULL && strcmp(usual, name) != 0) {
+      snprintf(out, bytes,
+               "; `%s` is ShareGPT's name for `%s`: write the roles as user and assistant, or the messages as "
+               "`conversations` of `from` and `value`",
+               name, usual);
+    }
+  }
+}
 
 static tri_status no_answer(const tri_chat_conversation *c) {
   if (c->num_messages == 0) return tri_fail(TRI_BAD_FILE, "the conversation has no messages");
   if (c->num_answers == 0) {
+    char sender[200];
+    find_sender(c, sender, sizeof sender);
     return tri_fail(TRI_BAD_FILE,
                     "the conversation has no answer: none of its %" PRId64
                     " messages is of the role assistant, and "
-                    "only answers are learnt",
-                    c->num_messages);
+                    "only answers are learnt%s",
+                    c->num_messages, sender);
   }
-  return tri_fail(TRI_BAD_FILE,
-                  "no answer of the conversation is to be learnt: all have `train`: false or `weight`: 0");
+  return tri_fail(
+      TRI_BAD_FILE,
+      "no answer of the conversation is to be learnt: all are context only, by `train`: false or such a flag");
 }
 
 /* A list, or JSON of one in a string; some sets of data have it so. */
 static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conversation *out) {
   json_t *tools = json_object_get(root, "tools");
   out->tools = tri_chat_none();
-  if (json_array_size(json_object_get(root, "functions")) > 0 && is_null(tools)) {
+  if (json_array_size(json_object_get(root, "functions")) > 0 && tools == NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "`functions` is the older form of `tools`, which templates do not know; write each as "
                     "{\"type\": \"function\", \"function\": ...} into `tools`");
   }
-  if (is_null(tools) || (json_is_string(tools) && json_string_length(tools) == 0)) return TRI_OK;
+  if (tools == NULL || (json_is_string(tools) && json_string_length(tools) == 0)) return TRI_OK;
   if (json_is_string(tools)) {
     json_error_t error;
     json_t *parsed = json_loadb(json_string_value(tools), json_string_length(tools), JSON_ALLOW_NUL, &error);
@@ -48,7 +68,7 @@ static tri_status read_tools(tri_chat_arena *arena, json_t *root, tri_chat_conve
 static tri_status read_variables(tri_chat_arena *arena, const json_t *root, tri_chat_conversation *out) {
   const json_t *given = json_object_get(root, "chat_template_kwargs");
   tri_chat_value value;
-  if (is_null(given)) return TRI_OK;
+  if (given == NULL) return TRI_OK;
   if (!json_is_object(given)) {
     return tri_fail(TRI_BAD_FILE, "`chat_template_kwargs` is %s; it must be an object", tri_json_kind(given));
   }
@@ -68,6 +88,7 @@ tri_status tri_chat_conversation_read_any(tri_chat_arena *arena, json_t *root, c
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the record is %s, not an object", tri_json_kind(root));
   const tri_chat_form *form = NULL;
   TRI_TRY(tri_chat_form_of(root, how, &form));
+  tri_json_drop_nulls(root);
   return form->read(arena, root, how->key != NULL ? how->key : form->keys[0], out);
 }
 

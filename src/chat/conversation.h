@@ -1,7 +1,7 @@
 /* One record of a file of conversations: one line of JSON lines, or one element of an array. The forms that it may have
  * are in chat/forms.h.
  *
- * A message of the assistant may have "train": false or "weight": 0; then it is context only. */
+ * A message of the assistant may have a flag such as "train": false; then it is context only. */
 #ifndef TRI_CHAT_CONVERSATION_H
 #define TRI_CHAT_CONVERSATION_H
 

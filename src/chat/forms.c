@@ -49,8 +49,8 @@ static tri_status get_string(const json_t *root, const char *key, bool optional,
 static tri_status get_answer(const json_t *root, const char *key, json_t **out) {
   TRI_TRY(get_string(root, key, false, out));
   if (strspn(json_string_value(*out), " \t\r\n") < json_string_length(*out)) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE, "`%s` is empty: there is no answer to learn; remove the record, or give --skip-bad",
-                  key);
+  return tri_fail(TRI_BAD_FILE, "`%s` is %s: there is no answer to learn; remove the record, or give --skip-bad", key,
+                  json_string_length(*out) == 0 ? "empty" : "blank");
 }
 
 static bool is_empty(const json_t *text) { return text == NULL || json_string_length(text) == 0; }
@@ -72,13 +72,10 @@ static tri_status join_input(tri_chat_arena *arena, json_t *root, const json_t *
   return TRI_OK;
 }
 
-static tri_status read_alpaca(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out) {
-  tri_chat_pair pair = {.user_key = "instruction", .assistant_key = "output"};
+static tri_status ask_alpaca(tri_chat_arena *arena, json_t *root, json_t **out) {
   json_t *instruction = NULL, *input = NULL;
-  (void)key;
   TRI_TRY(get_string(root, "instruction", false, &instruction));
   TRI_TRY(get_string(root, "input", true, &input));
-  TRI_TRY(get_answer(root, "output", &pair.assistant));
   if (json_array_size(json_object_get(root, "history")) > 0) {
     return tri_fail(TRI_UNSUPPORTED,
                     "`history` holds earlier turns, which the form alpaca does not read; write such conversations as "
@@ -87,15 +84,43 @@ static tri_status read_alpaca(tri_chat_arena *arena, json_t *root, const char *k
   if (is_empty(instruction) && is_empty(input)) {
     return tri_fail(TRI_BAD_FILE, "`instruction` is empty; remove the record, or give --skip-bad");
   }
-  pair.user = is_empty(instruction) ? input : instruction;
-  if (!is_empty(instruction) && !is_empty(input)) TRI_TRY(join_input(arena, root, instruction, input, &pair.user));
+  *out = is_empty(instruction) ? input : instruction;
+  return is_empty(instruction) || is_empty(input) ? TRI_OK : join_input(arena, root, instruction, input, out);
+}
+
+static tri_status ask_question(tri_chat_arena *arena, json_t *root, json_t **out) {
+  (void)arena;
+  return get_string(root, "question", false, out);
+}
+
+static tri_status get_list(const json_t *root, const char *key, json_t **out) {
+  *out = json_object_get(root, key);
+  if (json_is_array(*out)) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a list of messages", key, tri_json_kind(*out));
+}
+
+static tri_status ask_messages(tri_chat_arena *arena, json_t *root, json_t **out) {
+  (void)arena;
+  return get_list(root, "messages", out);
+}
+
+static tri_status ask_sharegpt(tri_chat_arena *arena, json_t *root, json_t **out) {
+  (void)arena;
+  return get_list(root, "conversations", out);
+}
+
+static tri_status read_alpaca(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out) {
+  tri_chat_pair pair = {.user_key = "instruction", .assistant_key = "output"};
+  (void)key;
+  TRI_TRY(get_answer(root, "output", &pair.assistant));
+  TRI_TRY(ask_alpaca(arena, root, &pair.user));
   return tri_chat_messages_add_pair(arena, root, &pair, out);
 }
 
 static tri_status read_question(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out) {
   tri_chat_pair pair = {.user_key = "question", .assistant_key = "answer"};
   (void)key;
-  TRI_TRY(get_string(root, "question", false, &pair.user));
+  TRI_TRY(ask_question(arena, root, &pair.user));
   TRI_TRY(get_answer(root, "answer", &pair.assistant));
   return tri_chat_messages_add_pair(arena, root, &pair, out);
 }
@@ -111,12 +136,12 @@ static tri_status read_text(tri_chat_arena *arena, json_t *root, const char *key
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static const tri_chat_form forms[] = {
-    {"messages", {"messages"}, {NULL}, read_messages, true},
-    {"prompt-completion", {"prompt", "completion"}, {NULL}, read_prompt, false},
-    {"sharegpt", {"conversations"}, {NULL}, read_messages, true},
-    {"alpaca", {"instruction", "output"}, {"input"}, read_alpaca, false},
-    {"question-answer", {"question", "answer"}, {NULL}, read_question, false},
-    {"text", {"text"}, {NULL}, read_text, true},
+    {"messages", {"messages"}, {NULL}, read_messages, true, ask_messages},
+    {"prompt-completion", {"prompt", "completion"}, {NULL}, read_prompt, false, NULL},
+    {"sharegpt", {"conversations"}, {NULL}, read_messages, true, ask_sharegpt},
+    {"alpaca", {"instruction", "output"}, {"input"}, read_alpaca, false, ask_alpaca},
+    {"question-answer", {"question", "answer"}, {NULL}, read_question, false, ask_question},
+    {"text", {"text"}, {NULL}, read_text, true, NULL},
 };
 enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
@@ -221,6 +246,26 @@ tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, con
   if (found == NULL) return no_form(root);
   *out = found;
   return TRI_OK;
+}
+
+tri_status tri_chat_form_asking(const json_t *root, const tri_chat_form **out) {
+  const tri_chat_form *found = NULL;
+  for (int i = 0; i < NUM_FORMS; i++) {
+    if (forms[i].ask == NULL || is_null(json_object_get(root, forms[i].keys[0]))) continue;
+    if (found != NULL) {
+      return tri_fail(TRI_BAD_FILE, "`%s` and `%s` both hold a question; remove one of them, or give `prompt`",
+                      found->keys[0], forms[i].keys[0]);
+    }
+    found = &forms[i];
+  }
+  *out = found;
+  return TRI_OK;
+}
+
+bool tri_chat_form_asks(const tri_chat_form *form, const char *key) {
+  bool asks = strcmp(form->keys[0], key) == 0;
+  for (int i = 0; form->optional[i] != NULL; i++) asks = asks || strcmp(form->optional[i], key) == 0;
+  return asks;
 }
 
 bool tri_chat_form_reads(const tri_chat_form *form, const tri_chat_reading *how, const char *key) {

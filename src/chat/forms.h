@@ -23,6 +23,8 @@ typedef struct tri_chat_form {
   /* Reads a record that has the keys; `key` is that of tri_chat_reading. */
   tri_status (*read)(tri_chat_arena *arena, json_t *root, const char *key, tri_chat_conversation *out);
   bool takes_key; /* `key` may be given */
+  /* Finds the question of a record, without its answer: the user's text, or messages. NULL: not supported. */
+  tri_status (*ask)(tri_chat_arena *arena, json_t *root, json_t **out);
 } tri_chat_form;
 
 /* NULL for a name that is not a form's. */
@@ -33,6 +35,13 @@ const char *tri_chat_form_names(void);
 /* The form of a record, an object: the one that is named, else the only one whose keys it has, else that of `key`. None
  * or several are TRI_BAD_FILE. Messages name keys, and leave file and line to the caller. */
 tri_status tri_chat_form_of(const json_t *root, const tri_chat_reading *how, const tri_chat_form **out);
+
+/* The form whose question a record has, whatever holds the answer: keys[0] is there. Sets *out to NULL if there is no
+ * such form; two are TRI_BAD_FILE. */
+tri_status tri_chat_form_asking(const json_t *root, const tri_chat_form **out);
+
+/* Whether the question of the form is read from this key. */
+bool tri_chat_form_asks(const tri_chat_form *form, const char *key);
 
 /* Whether the form, or every form, reads this key of a record. */
 bool tri_chat_form_reads(const tri_chat_form *form, const tri_chat_reading *how, const char *key);

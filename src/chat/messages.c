@@ -4,9 +4,8 @@
 #include "chat/json_value.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
@@ -24,14 +23,15 @@ static bool is_text(tri_chat_value value, const char *text) {
   return value.kind == TRI_CHAT_STRING && value.bytes == strlen(text) && memcmp(value.text, text, value.bytes) == 0;
 }
 
-/* A message's reasoning has several names; transformers gives templates two of them. */
+/* A message's reasoning has several names; transformers gives templates the first two. */
+static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
+enum { NUM_REASONING_NAMES = sizeof reasoning_names / sizeof reasoning_names[0] };
+
 static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message) {
-  static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
   const tri_chat_value *found = NULL;
-  for (size_t i = 0; i < sizeof names / sizeof names[0] && (found == NULL || found->kind == TRI_CHAT_NONE); i++) {
-    found = tri_chat_dict_get(*message, names[i]);
-  }
-  if (found == NULL || found->kind == TRI_CHAT_NONE) return TRI_OK;
+  for (int i = 0; i < NUM_REASONING_NAMES && found == NULL; i++)
+    found = tri_chat_dict_get(*message, reasoning_names[i]);
+  if (found == NULL) return TRI_OK;
   tri_chat_value reasoning = *found;
   tri_chat_dict *named = NULL;
   TRI_TRY(tri_chat_dict_create(arena, (*message)->count + 2, &named));
@@ -44,29 +44,53 @@ static tri_status name_reasoning(tri_chat_arena *arena, tri_chat_dict **message)
   return TRI_OK;
 }
 
-/* "train" and "weight" say whether an answer is learnt. */
-static tri_status read_weight(const json_t *message, const char *where, bool is_answer, bool *out) {
-  const json_t *train = json_object_get(message, "train"), *weight = json_object_get(message, "weight");
-  bool trained = true, given = !is_null(train) || !is_null(weight);
-  if (!is_null(train) && !json_is_boolean(train)) {
-    return tri_fail(TRI_BAD_FILE, "%s: `train` is %s; it must be true or false", where, tri_json_kind(train));
+/* Flags of a message that say whether it is learnt: "loss" is ms-swift's and xtuner's, "training" axolotl's,
+ * "loss_mask" verl's. */
+static const char *const learnt_flags[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
+enum { NUM_LEARNT_FLAGS = sizeof learnt_flags / sizeof learnt_flags[0] };
+
+static tri_status read_flag(const json_t *value, const char *key, const char *where, bool *out) {
+  const double number = json_number_value(value);
+  if (json_is_boolean(value) || (json_is_number(value) && (number == 0 || number == 1))) {
+    *out = json_is_true(value) || number == 1;
+    return TRI_OK;
   }
-  double number = json_number_value(weight);
-  if (!is_null(weight) && (!json_is_number(weight) || (number != 0 && number != 1))) {
-    return tri_fail(TRI_BAD_FILE, "%s: `weight` must be 0 (context only) or 1 (learnt)", where);
-  }
-  if (!is_null(json_object_get(message, "train_detail"))) { /* axolotl's */
+  char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+  const tri_status status = tri_fail(TRI_BAD_FILE, "%s: `%s` is %.60s; it takes true, false, 0 or 1", where, key,
+                                     text == NULL ? tri_json_kind(value) : text);
+  free(text);
+  return status;
+}
+
+/* Whether an answer is learnt. */
+static tri_status read_flags(const json_t *message, const char *where, bool is_answer, bool *out) {
+  const char *first = NULL;
+  bool trained = true;
+  if (json_object_get(message, "train_detail") != NULL) { /* axolotl's */
     return tri_fail(TRI_UNSUPPORTED,
                     "%s: `train_detail` names parts of an answer; an answer is learnt whole or not at all, by `train`",
                     where);
   }
-  if (!is_null(train)) trained = json_is_true(train);
-  if (!is_null(weight)) trained = trained && number == 1;
-  if (given && trained && !is_answer) {
-    return tri_fail(TRI_BAD_FILE,
-                    "%s: only answers of the assistant can be learnt, and this message asks for it with `train` or "
-                    "`weight`; remove that key, or set it to false or 0",
-                    where);
+  for (int i = 0; i < NUM_LEARNT_FLAGS; i++) {
+    const json_t *value = json_object_get(message, learnt_flags[i]);
+    bool flag = true;
+    if (value == NULL) continue;
+    TRI_TRY(read_flag(value, learnt_flags[i], where, &flag));
+    if (first != NULL && flag != trained) {
+      return tri_fail(TRI_BAD_FILE,
+                      "%s: `%s` and `%s` contradict each other: one says that the message is learnt, the other that it "
+                      "is not; remove one of them",
+                      where, first, learnt_flags[i]);
+    }
+    first = learnt_flags[i];
+    trained = flag;
+  }
+  if (first != NULL && trained && !is_answer) {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s: only answers of the assistant can be learnt, and `%s` asks for this message; remove it, or set "
+        "it to false",
+        where, first);
   }
   *out = is_answer && trained;
   return TRI_OK;
@@ -76,7 +100,7 @@ static tri_status check_content(const json_t *message, const char *where) {
   const json_t *content = json_object_get(message, "content");
   bool called = json_array_size(json_object_get(message, "tool_calls")) > 0;
   if (json_is_string(content) || json_is_array(content)) return TRI_OK;
-  if (is_null(content) && called) return TRI_OK;
+  if (content == NULL && called) return TRI_OK;
   return tri_fail(TRI_BAD_FILE,
                   "%s: `content` is %s; it must be a string or a list of parts such as {\"type\": \"text\", "
                   "\"text\": \"...\"}",
@@ -96,7 +120,7 @@ static tri_status add_message(tri_chat_arena *arena, tri_chat_conversation *to, 
                     tri_json_kind(json_object_get(message, "role")));
   }
   to->is_answer[number] = is_text(*role, "assistant");
-  TRI_TRY(read_weight(message, where, to->is_answer[number], &to->trained[number]));
+  TRI_TRY(read_flags(message, where, to->is_answer[number], &to->trained[number]));
   for (int64_t i = 0; i < value.dict->count; i++) {
     tri_chat_entry *entry = &value.dict->entries[i];
     if (!is_text(entry->key, "role")) tag(&entry->value, (int32_t)number + 1);
@@ -117,6 +141,33 @@ tri_status tri_chat_messages_make_room(tri_chat_arena *arena, tri_chat_conversat
   return tri_chat_arena_alloc(arena, count, 1, &to->trained);
 }
 
+/* ---- keys of messages -------------------------------------------------------------------------------------------- */
+
+static bool is_among(const char *key, const char *const *names, int count) {
+  for (int i = 0; i < count; i++) {
+    if (strcmp(names[i], key) == 0) return true;
+  }
+  return false;
+}
+
+static bool names_key(const tri_chat_template *template, const char *key) {
+  size_t bytes = 0;
+  const char *source = template == NULL ? NULL : tri_chat_template_source(template, &bytes);
+  return source != NULL && memmem(source, bytes, key, strlen(key)) != NULL;
+}
+
+bool tri_chat_message_reads(const tri_chat_format *format, const char *key) {
+  static const char *const own[] = {"role", "content", "from", "value"};
+  const char *const *names = &key;
+  int count = 1;
+  if (is_among(key, own, sizeof own / sizeof own[0]) || is_among(key, learnt_flags, NUM_LEARNT_FLAGS)) return true;
+  if (is_among(key, reasoning_names, NUM_REASONING_NAMES)) names = reasoning_names, count = NUM_REASONING_NAMES - 1;
+  for (int i = 0; i < count; i++) {
+    if (names_key(format->template, names[i]) || names_key(format->tools_template, names[i])) return true;
+  }
+  return false;
+}
+
 /* ---- ShareGPT's form --------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -133,13 +184,37 @@ static const struct {
                {"system", "system"},
                {"tool", "tool"},
                {"observation", "tool"},
-               {"function_response", "tool"}};
+               {"function_response", "tool"},
+               {"function_call", "assistant"}};
 
-static const char *role_of(const char *from) {
+const char *tri_chat_role_of(const char *from) {
   for (size_t i = 0; i < sizeof senders / sizeof senders[0]; i++) {
     if (strcmp(senders[i].from, from) == 0) return senders[i].role;
   }
   return NULL;
+}
+
+/* The calls of a message from `function_call`, as LLaMA-Factory has them: JSON of {"name", "arguments"}, or a list of
+ * such. A new list of tool_calls. */
+static tri_status read_calls(const json_t *value, const char *where, json_t **out) {
+  json_t *parsed = json_loadb(json_string_value(value), json_string_length(value), JSON_ALLOW_NUL, NULL);
+  json_t *calls = json_array(), *one = NULL;
+  const size_t count = json_is_array(parsed) ? json_array_size(parsed) : 1;
+  bool good = count > 0;
+  for (size_t i = 0; i < count && good; i++) {
+    one = json_is_array(parsed) ? json_array_get(parsed, i) : parsed;
+    good = json_is_string(json_object_get(one, "name")) && json_object_get(one, "arguments") != NULL;
+    if (good) json_array_append_new(calls, json_pack("{s:s, s:O}", "type", "function", "function", one));
+  }
+  json_decref(parsed);
+  *out = calls;
+  if (good && json_array_size(calls) == count) return TRI_OK;
+  json_decref(calls);
+  if (good) return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
+  return tri_fail(TRI_BAD_FILE,
+                  "%s: `from` is function_call, so `value` must be JSON such as {\"name\": \"f\", \"arguments\": "
+                  "{\"x\": 1}}, or a list of such; write text under `from`: gpt",
+                  where);
 }
 
 /* The same message with role and content, as a tree that the caller releases. */
@@ -152,19 +227,26 @@ static tri_status translate(const json_t *message, const char *where, json_t **o
   }
   if (!json_is_string(value))
     return tri_fail(TRI_BAD_FILE, "%s: `value` is %s; it must be a string", where, tri_json_kind(value));
-  const char *role = role_of(from);
+  const char *role = tri_chat_role_of(from);
+  const bool calls = strcmp(from, "function_call") == 0;
+  const char *key = calls ? "tool_calls" : "content";
   if (role == NULL) {
     return tri_fail(TRI_BAD_FILE,
                     "%s: `from` is \"%.60s\"; known are human, user, gpt, assistant, chatgpt, bing, bard, bot, model, "
-                    "system, tool, observation and function_response",
+                    "system, tool, observation, function_response and function_call",
                     where, from);
   }
+  json_t *given = NULL;
+  if (calls) TRI_TRY(read_calls(value, where, &given));
+  if (!calls) given = json_incref(value);
   json_t *translated = json_copy((json_t *)(uintptr_t)message);
   if (translated == NULL || json_object_set_new(translated, "role", json_string(role)) != 0 ||
-      json_object_set(translated, "content", value) != 0) {
+      json_object_set(translated, key, given) != 0) {
+    json_decref(given);
     json_decref(translated);
     return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a conversation");
   }
+  json_decref(given);
   (void)json_object_del(translated, "from");
   (void)json_object_del(translated, "value");
   *out = translated;
@@ -185,11 +267,16 @@ static tri_status add_translated(tri_chat_arena *arena, tri_chat_conversation *t
 
 /* ---- lists of messages ------------------------------------------------------------------------------------------- */
 
+void tri_chat_messages_drop_nulls(json_t *list) {
+  for (size_t i = 0; i < json_array_size(list); i++) tri_json_drop_nulls(json_array_get(list, i));
+}
+
 tri_status tri_chat_messages_add(tri_chat_arena *arena, const char *key, json_t *list, tri_chat_conversation *to) {
   char where[160];
   if (!json_is_array(list)) {
     return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a list of messages", key, tri_json_kind(list));
   }
+  tri_chat_messages_drop_nulls(list);
   for (size_t i = 0; i < json_array_size(list); i++) {
     const json_t *message = json_array_get(list, i);
     snprintf(where, sizeof where, "`%.60s`, message %zu", key, i + 1);
@@ -211,7 +298,7 @@ tri_status tri_chat_messages_add_system(tri_chat_arena *arena, json_t *root, con
   json_t *system = json_object_get(root, "system");
   const bool empty = (json_is_string(system) && json_string_length(system) == 0) ||
                      (json_is_array(system) && json_array_size(system) == 0);
-  if (is_null(system) || empty) return TRI_OK;
+  if (system == NULL || empty) return TRI_OK;
   if (is_system(first)) {
     if (json_equal(system, json_object_get(first, "content")) || json_equal(system, json_object_get(first, "value")))
       return TRI_OK; /* said twice */

@@ -4,10 +4,10 @@
 #include "chat/forms.h"
 #include "chat/messages.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define BLANKS " \t\r\n"
 #define OR_SKIP "; remove the record, or give --skip-bad"
 
 static bool is_null(const json_t *value) { return value == NULL || json_is_null(value); }
@@ -17,12 +17,6 @@ static tri_chat_value text_of(const json_t *string) {
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
-
-static bool is_blank(tri_chat_value text) {
-  size_t blank = 0;
-  while (blank < text.bytes && text.text[blank] != '\0' && strchr(BLANKS, text.text[blank]) != NULL) blank++;
-  return blank == text.bytes;
-}
 
 static tri_status empty_answer(const char *key) {
   return tri_fail(TRI_BAD_FILE, "`%s` is empty: there is no answer to learn from" OR_SKIP, key);
@@ -41,7 +35,7 @@ static bool is_asked(const json_t *message) {
 
 static const json_t *content_of(const json_t *message) {
   const json_t *content = json_object_get(message, "content");
-  return is_null(content) ? json_object_get(message, "value") : content;
+  return content == NULL ? json_object_get(message, "value") : content;
 }
 
 /* An answer of messages [from, ...) of a list: it begins with what answers, and ends with an answer that is not empty.
@@ -66,7 +60,20 @@ static tri_status check_answer(const json_t *list, size_t from, const char *key)
   }
   const json_t *content = content_of(last);
   const bool calls = json_array_size(json_object_get(last, "tool_calls")) > 0;
-  return json_is_string(content) && is_blank(text_of(content)) && !calls ? empty_answer(key) : TRI_OK;
+  return json_is_string(content) && json_string_length(content) == 0 && !calls ? empty_answer(key) : TRI_OK;
+}
+
+/* An answer is compared as a whole: no part of it can be context only. */
+static tri_status check_flags(const tri_chat_conversation *c, int64_t from, const char *key) {
+  for (int64_t i = from; i < c->num_messages; i++) {
+    if (!c->is_answer[i] || c->trained[i]) continue;
+    return tri_fail(TRI_BAD_FILE,
+                    "message %" PRId64
+                    " of `%s` is marked as not learnt (`train`: false or such a flag), and answers of "
+                    "preferences are compared whole; remove the flag, or give --skip-bad",
+                    i - from + 1, key);
+  }
+  return TRI_OK;
 }
 
 static tri_status check_last(const tri_chat_conversation *c, const char *key) {
@@ -95,19 +102,26 @@ static tri_status add_system(tri_chat_arena *arena, json_t *root, const json_t *
   return status;
 }
 
-/* Answer number k, whose list is under `key`: behind the messages of `prompt`, or, where that is NULL, behind its own
+/* Messages that are asked, and the key of the record that has them. */
+typedef struct asked {
+  json_t *messages; /* NULL: the answers begin with them */
+  const char *key;
+} asked;
+
+/* Answer number k, whose list is under `key`: behind the messages that are asked, or, without those, behind its own
  * first `shared` ones. */
-static tri_status read_conversation(tri_chat_arena *arena, json_t *root, json_t *prompt, size_t shared, const char *key,
+static tri_status read_conversation(tri_chat_arena *arena, json_t *root, asked prompt, size_t shared, const char *key,
                                     int k, tri_preference *out) {
   tri_chat_conversation *c = &out->conversations[k];
   json_t *list = json_object_get(root, key);
   *c = (tri_chat_conversation){.messages = tri_chat_none(), .tools = tri_chat_none()};
   TRI_TRY(check_answer(list, shared, key));
-  TRI_TRY(tri_chat_messages_make_room(arena, c, json_array_size(prompt) + json_array_size(list) + 1));
-  TRI_TRY(add_system(arena, root, json_array_get(prompt == NULL ? list : prompt, 0), key, c));
-  if (prompt != NULL) TRI_TRY(tri_chat_messages_add(arena, "prompt", prompt, c));
+  TRI_TRY(tri_chat_messages_make_room(arena, c, json_array_size(prompt.messages) + json_array_size(list) + 1));
+  TRI_TRY(add_system(arena, root, json_array_get(prompt.messages == NULL ? list : prompt.messages, 0), key, c));
+  if (prompt.messages != NULL) TRI_TRY(tri_chat_messages_add(arena, prompt.key, prompt.messages, c));
   out->prompt_messages = c->num_messages + (int64_t)shared;
   TRI_TRY(tri_chat_messages_add(arena, key, list, c));
+  TRI_TRY(check_flags(c, out->prompt_messages, key));
   TRI_TRY(check_last(c, key));
   return tri_chat_conversation_read_beside(arena, root, c);
 }
@@ -116,14 +130,14 @@ static tri_status read_conversation(tri_chat_arena *arena, json_t *root, json_t 
 
 static tri_status check_texts(const json_t *root, const tri_preference_form *form, tri_preference *out) {
   out->is_text = true;
-  if (!is_null(json_object_get(root, "system"))) {
+  if (json_object_get(root, "system") != NULL) {
     return tri_fail(
         TRI_BAD_FILE,
         "`system` has no place beside texts; write it into the prompt, or write prompt and answers as lists "
         "of messages");
   }
   for (int k = 0; k < out->num_answers; k++) {
-    if (is_blank(out->answers[k])) return empty_answer(form->answers[k]);
+    if (out->answers[k].bytes == 0) return empty_answer(form->answers[k]);
   }
   return TRI_OK;
 }
@@ -172,8 +186,8 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   if (json_is_array(chosen) && json_is_array(rejected)) {
     const size_t shared = common_messages(chosen, rejected);
     if (shared == 0) return no_beginning(chosen, rejected);
-    TRI_TRY(read_conversation(arena, root, NULL, shared, "chosen", 0, out));
-    return read_conversation(arena, root, NULL, shared, "rejected", 1, out);
+    TRI_TRY(read_conversation(arena, root, (asked){NULL, NULL}, shared, "chosen", 0, out));
+    return read_conversation(arena, root, (asked){NULL, NULL}, shared, "rejected", 1, out);
   }
   if (!json_is_string(chosen) || !json_is_string(rejected)) {
     return tri_fail(TRI_BAD_FILE,
@@ -182,7 +196,7 @@ static tri_status read_common(tri_chat_arena *arena, json_t *root, const tri_pre
   }
   tri_chat_value texts[] = {text_of(chosen), text_of(rejected)};
   for (int k = 0; k < TRI_PREFERENCE_ANSWERS; k++) {
-    if (is_blank(texts[k])) return empty_answer(form->answers[k]);
+    if (texts[k].bytes == 0) return empty_answer(form->answers[k]);
   }
   const size_t shared = common_text(texts[0], texts[1]);
   if (shared == 0) return no_beginning(chosen, rejected);
@@ -233,7 +247,7 @@ static tri_status read_prompt(tri_chat_arena *arena, json_t *root, const tri_pre
   }
   if (lists && json_array_size(prompt) == 0) return tri_fail(TRI_BAD_FILE, "`prompt` has no messages" OR_SKIP);
   for (int k = 0; lists && k < out->num_answers; k++) {
-    TRI_TRY(read_conversation(arena, root, prompt, 0, form->answers[k], k, out));
+    TRI_TRY(read_conversation(arena, root, (asked){prompt, "prompt"}, 0, form->answers[k], k, out));
   }
   if (lists) return TRI_OK;
   out->prompt = text_of(prompt);
@@ -247,6 +261,47 @@ static tri_status read_pair(tri_chat_arena *arena, json_t *root, const tri_prefe
   if (json_is_string(prompt) && json_is_array(chosen) && json_is_array(rejected))
     return read_whole(arena, root, form, out);
   return read_prompt(arena, root, form, out);
+}
+
+static tri_status out_of_memory(void) { return tri_fail(TRI_OUT_OF_MEMORY, "out of memory: reading a preference"); }
+
+/* Makes a list of messages of a text. The tree of the record keeps it under `key`. */
+static tri_status make_list(json_t *root, const char *role, json_t *text, const char *key) {
+  json_t *list = json_pack("[{s:s, s:O}]", "role", role, "content", text);
+  return list == NULL || json_object_set_new(root, key, list) != 0 ? out_of_memory() : TRI_OK;
+}
+
+/* A question under the key of another form, and answers that are texts or messages: all of it is a conversation, as it
+ * would be with one answer. */
+static tri_status read_asked(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
+                             tri_preference *out) {
+  static const char kept[] = " question";
+  const tri_chat_form *question = NULL;
+  json_t *text = NULL;
+  TRI_TRY(tri_chat_form_asking(root, &question));
+  if (json_equal(json_object_get(root, "chosen"), json_object_get(root, "rejected"))) return same_answers();
+  TRI_TRY(question->ask(arena, root, &text));
+  asked prompt = {text, question->keys[0]};
+  if (json_is_string(text)) {
+    TRI_TRY(make_list(root, "user", text, kept));
+    prompt.messages = json_object_get(root, kept);
+  }
+  for (int k = 0; k < out->num_answers; k++) {
+    const char *key = form->answers[k];
+    json_t *answer = json_object_get(root, key);
+    if (json_is_string(answer)) TRI_TRY(make_list(root, "assistant", answer, key));
+    if (!json_is_string(answer) && !json_is_array(answer)) {
+      return tri_fail(TRI_BAD_FILE, "`%s` is %s; it must be a string, a message or a list of messages", key,
+                      tri_json_kind(answer));
+    }
+    TRI_TRY(read_conversation(arena, root, prompt, 0, key, k, out));
+  }
+  const tri_chat_conversation *c = &out->conversations[0];
+  if (out->prompt_messages > 0 && !c->is_answer[out->prompt_messages - 1]) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "`%s` ends with no question, and `chosen` and `rejected` are answers to its last one; remove the "
+                  "answers behind it, or give --skip-bad",
+                  prompt.key);
 }
 
 static tri_status read_labelled(tri_chat_arena *arena, json_t *root, const tri_preference_form *form,
@@ -266,14 +321,26 @@ static tri_status read_labelled(tri_chat_arena *arena, json_t *root, const tri_p
 static const tri_preference_form forms[] = {
     {"prompt-chosen-rejected", {"prompt", "chosen", "rejected"}, NULL, {"chosen", "rejected"}, read_pair},
     {"chosen-rejected", {"chosen", "rejected"}, "prompt", {"chosen", "rejected"}, read_common},
+    {"question-chosen-rejected", {"chosen", "rejected"}, "prompt", {"chosen", "rejected"}, read_asked},
     {"prompt-completion-label", {"prompt", "completion", "label"}, NULL, {"completion"}, read_labelled},
 };
 enum { NUM_FORMS = sizeof forms / sizeof forms[0] };
 
 static const char *const beside[] = {"system", "tools", "chat_template_kwargs"};
 
-static bool has_keys(const json_t *root, const tri_preference_form *form) {
+/* The form of the question that a pair has under another key than `prompt`; NULL: none. Whole conversations have the
+ * question themselves. */
+static tri_status find_question(const json_t *root, const tri_chat_form **out) {
+  *out = NULL;
+  if (!is_null(json_object_get(root, "prompt"))) return TRI_OK;
+  if (is_asked(json_array_get(json_object_get(root, "chosen"), 0))) return TRI_OK;
+  return tri_chat_form_asking(root, out);
+}
+
+static bool has_keys(const json_t *root, const tri_preference_form *form, const tri_chat_form *question) {
   bool all = form->absent == NULL || is_null(json_object_get(root, form->absent));
+  if (form->read == read_common) all = all && question == NULL;
+  if (form->read == read_asked) all = all && question != NULL;
   for (int i = 0; form->keys[i] != NULL; i++) all = all && !is_null(json_object_get(root, form->keys[i]));
   return all;
 }
@@ -282,15 +349,17 @@ static tri_status no_form(const json_t *root) {
   char keys[512];
   return tri_fail(
       TRI_BAD_FILE,
-      "the record has %s; preferences have `prompt`, `chosen` and `rejected`, or `chosen` and `rejected` that "
-      "begin alike, or `prompt`, `completion` and `label`",
+      "the record has %s; preferences have `prompt` (or `instruction`, `question`, `conversations`, `messages`), "
+      "`chosen` and `rejected`, or `chosen` and `rejected` that begin alike, or `prompt`, `completion` and `label`",
       tri_chat_list_keys(root, keys, sizeof keys));
 }
 
 tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out) {
   const tri_preference_form *found = NULL;
+  const tri_chat_form *question = NULL;
+  if (!is_null(json_object_get(root, "chosen"))) TRI_TRY(find_question(root, &question));
   for (int i = 0; i < NUM_FORMS; i++) {
-    if (!has_keys(root, &forms[i])) continue;
+    if (!has_keys(root, &forms[i], question)) continue;
     if (found != NULL) {
       return tri_fail(
           TRI_BAD_FILE,
@@ -305,7 +374,10 @@ tri_status tri_preference_form_of(const json_t *root, const tri_preference_form 
   return TRI_OK;
 }
 
-bool tri_preference_form_reads(const tri_preference_form *form, const char *key) {
+bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key) {
+  const tri_chat_form *question = NULL;
+  if (form->read == read_asked && tri_chat_form_asking(root, &question) == TRI_OK && tri_chat_form_asks(question, key))
+    return true;
   for (size_t i = 0; i < sizeof beside / sizeof beside[0]; i++) {
     if (strcmp(beside[i], key) == 0) return true;
   }
@@ -315,11 +387,25 @@ bool tri_preference_form_reads(const tri_preference_form *form, const char *key)
   return false;
 }
 
+/* A message by itself is a list of one; members that are null are absent. */
+static tri_status make_messages(json_t *root, const char *key) {
+  json_t *value = json_object_get(root, key);
+  if (json_is_object(value)) {
+    json_t *list = json_pack("[O]", value);
+    if (list == NULL || json_object_set_new(root, key, list) != 0) return out_of_memory();
+    value = list;
+  }
+  tri_chat_messages_drop_nulls(value);
+  return TRI_OK;
+}
+
 tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preference *out) {
   const tri_preference_form *form = NULL;
   tri_preference read = {.num_answers = 0};
   if (!json_is_object(root)) return tri_fail(TRI_BAD_FILE, "the record is %s, not an object", tri_json_kind(root));
   TRI_TRY(tri_preference_form_of(root, &form));
+  tri_json_drop_nulls(root);
+  for (int i = 0; form->keys[i] != NULL; i++) TRI_TRY(make_messages(root, form->keys[i]));
   read.num_answers = form->answers[1] == NULL ? 1 : 2;
   TRI_TRY(form->read(arena, root, form, &read));
   *out = read;

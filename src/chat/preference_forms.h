@@ -4,7 +4,9 @@
  *   prompt-chosen-rejected   {"prompt": "...", "chosen": "...", "rejected": "..."}; or `prompt` is a string and the two
  *                            others are whole conversations, which begin with the user's message of that text
  *   chosen-rejected          {"chosen": "...", "rejected": "..."}: what both begin with is the prompt
- *   prompt-completion-label  {"prompt": "...", "completion": "...", "label": true}
+ *   question-chosen-rejected the question as in a form of conversations (forms.h): {"instruction": "...", "input":
+ * "...", "chosen": "...", "rejected": "..."}, or `question`, `conversations`, `messages` prompt-completion-label
+ * {"prompt": "...", "completion": "...", "label": true}
  */
 #ifndef TRI_CHAT_PREFERENCE_FORMS_H
 #define TRI_CHAT_PREFERENCE_FORMS_H
@@ -38,8 +40,8 @@ struct tri_preference_form {
  * to the caller. */
 tri_status tri_preference_form_of(const json_t *root, const tri_preference_form **out);
 
-/* Whether the form reads this key of a record. */
-bool tri_preference_form_reads(const tri_preference_form *form, const char *key);
+/* Whether the form reads this key of the record. */
+bool tri_preference_form_reads(const tri_preference_form *form, const json_t *root, const char *key);
 
 /* Everything lives in the arena and the JSON tree, which may be changed. */
 tri_status tri_preference_read(tri_chat_arena *arena, json_t *root, tri_preference *out);

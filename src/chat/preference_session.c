@@ -105,14 +105,8 @@ static tri_status join_texts(tri_preference_session *session, const tri_preferen
 /* ---- a record ---------------------------------------------------------------------------------------------------- */
 
 static tri_status make_texts(tri_preference_session *session, json_t *root, tri_preference *out) {
-  const tri_chat_rendered *whole = session->whole;
   TRI_TRY(tri_preference_read(tri_chat_session_arena(session->chat), root, out));
-  TRI_TRY(out->is_text ? join_texts(session, out) : render_messages(session, out));
-  if (out->num_answers == 1 || whole[0].bytes != whole[1].bytes) return TRI_OK;
-  if (memcmp(whole[0].text, whole[1].text, whole[0].bytes) != 0) return TRI_OK;
-  return tri_fail(TRI_BAD_FILE,
-                  "`chosen` and `rejected` become the same text, which is not a preference; remove the record, or give "
-                  "--skip-bad");
+  return out->is_text ? join_texts(session, out) : render_messages(session, out);
 }
 
 static tri_preference_text text_of(const tri_chat_rendered *rendered) {

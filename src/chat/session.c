@@ -144,7 +144,7 @@ static tri_status take_generated(tri_chat_session *session, const tri_chat_conve
     if (message < 0) {
       return tri_fail(TRI_BAD_FILE,
                       "some answers are not to be learnt, and which message a generation block of the template printed "
-                      "is not known; remove `train` and `weight`, or use a template that prints one block an answer");
+                      "is not known; remove `train` and such flags, or use a template that prints one block an answer");
     }
     if (span.end > span.begin && (all || c->trained[message])) TRI_TRY(add_answer(session, span.begin, span.end));
   }

@@ -52,6 +52,17 @@ static int64_t common_ids(const tri_token_list *prompt, const int32_t *ids, int6
   return same;
 }
 
+/* Texts that differ may be the same tokens, by a normalizer. */
+static tri_status check_differ(const int32_t *ids, const tri_encoded_preference *e, const tri_preference_line *line) {
+  if (e->num_documents == 1 || e->tokens[0] != e->tokens[1]) return TRI_OK;
+  if (memcmp(ids, ids + e->tokens[0], (size_t)e->tokens[0] * sizeof *ids) != 0) return TRI_OK;
+  return tri_fail(TRI_BAD_FILE,
+                  "%s line %" PRId64
+                  ": `chosen` and `rejected` become the same tokens, which is not a preference; remove the record, or "
+                  "give --skip-bad",
+                  line->path, line->number);
+}
+
 static tri_status encode_texts(tri_preference_encoder *encoder, const tri_preference_texts *texts,
                                const tri_preference_line *line, tri_token_list *ids, tri_encoded_preference *out) {
   encoder->prompt.count = 0;
@@ -80,7 +91,8 @@ tri_status tri_preference_encoder_add(tri_preference_encoder *encoder, const tri
   tri_preference_texts texts;
   TRI_TRY(tri_preference_session_read(encoder->session, line->path, line->number, line->text, line->bytes, &texts));
   tri_encoded_preference encoded = {.num_documents = texts.num_answers, .desirable = texts.desirable};
-  const tri_status status = encode_texts(encoder, &texts, line, ids, &encoded);
+  tri_status status = encode_texts(encoder, &texts, line, ids, &encoded);
+  if (status == TRI_OK) status = check_differ(ids->ids + before, &encoded, line);
   if (status == TRI_OK) *out = encoded;
   if (status != TRI_OK) ids->count = before;
   return status;

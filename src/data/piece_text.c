@@ -36,7 +36,7 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
                     line, tri_json_kind(root), key);
   }
   json_t *value = json_object_get(root, key);
-  if (value == NULL) {
+  if (value == NULL || json_is_null(value)) {
     char keys[512];
     list_keys(root, keys, sizeof keys);
     const tri_chat_form *form = NULL;
@@ -56,8 +56,10 @@ static tri_status find_text(const char *path, int64_t line, json_t *root, const 
                       "--chat? Or choose a text with --key",
                       path, line, key, keys, form->name);
     }
-    return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " has no key `%s`; it has %s: choose with --key", path, line, key,
-                    keys[0] == '\0' ? "none" : keys);
+    if (value == NULL) {
+      return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 " has no key `%s`; it has %s: choose with --key", path, line,
+                      key, keys[0] == '\0' ? "none" : keys);
+    }
   }
   if (!json_is_string(value)) {
     return tri_fail(TRI_BAD_FILE, "%s line %" PRId64 ": `%s` is %s, not a string", path, line, key,

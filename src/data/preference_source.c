@@ -10,11 +10,13 @@
 #include "device/completions.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-/* A text of a sample: a prompt, from behind what is cut off it, and an answer. */
+/* A text of a sample: a prompt and an answer. */
 typedef struct text {
-  int64_t prompt, prompt_tokens; /* first token in the corpus, number */
+  int64_t prompt, prompt_tokens; /* position of its first token in the corpus; number of tokens that remain of it */
+  int64_t beginning, cut;        /* tokens that are cut off it, and those before them, which remain */
   int64_t answer, answer_tokens;
   int64_t document; /* of the answer */
   int side;         /* 0 chosen or desirable, 1 rejected or undesirable */
@@ -53,6 +55,7 @@ static void find_text(const tri_corpus *corpus, int64_t document, text *out) {
   while (prompt < end - first && mask[prompt] == 0) prompt++;
   out->prompt = first;
   out->prompt_tokens = prompt;
+  out->beginning = out->cut = 0;
   out->answer = first + prompt;
   out->answer_tokens = end - first - prompt;
   out->document = document;
@@ -71,59 +74,92 @@ static void text_of(const tri_preference_source *source, int64_t unit, int64_t w
   out->prompt_tokens = next.prompt_tokens;
 }
 
-/* Cuts the beginning off prompts of a unit that is too long, as evenly as can be; each keeps a token. False if that is
- * not enough. */
-static bool shorten(const tri_preference_source *source, text *texts, int64_t count) {
-  int64_t over = -source->options.sequence;
-  for (int64_t i = 0; i < count; i++) over += rows_of(&texts[i]);
-  while (over > 0) {
-    text *longest = &texts[0];
-    for (int64_t i = 1; i < count; i++) {
-      if (texts[i].prompt_tokens > longest->prompt_tokens) longest = &texts[i];
-    }
-    int64_t least = longest->prompt_tokens;
-    for (int64_t i = 0; i < count; i++) least = texts[i].prompt_tokens < least ? texts[i].prompt_tokens : least;
-    int64_t cut = longest->prompt_tokens > least ? longest->prompt_tokens - least : (over + count - 1) / count;
-    if (cut > over) cut = over;
-    if (cut >= longest->prompt_tokens) cut = longest->prompt_tokens - 1;
-    if (cut == 0) return false;
-    longest->prompt += cut;
-    longest->prompt_tokens -= cut;
-    over -= cut;
+static int64_t sum_rows(const text *texts, int64_t count) {
+  int64_t rows = 0;
+  for (int64_t i = 0; i < count; i++) rows += rows_of(&texts[i]);
+  return rows;
+}
+
+/* The number of tokens that a prompt begins with because every text does, such as <s>; they are not cut. */
+static int64_t beginning_of(const tri_preference_source *source, const text *t) {
+  const int64_t count = source->options.num_beginning;
+  int32_t ids[TRI_MOST_BEGINNING];
+  if (count == 0 || count > t->prompt_tokens) return 0;
+  if (tri_corpus_read(source->corpus, t->prompt, count, source->options.vocab_size, ids) != TRI_OK) return 0;
+  return memcmp(ids, source->options.beginning, (size_t)count * sizeof *ids) == 0 ? count : 0;
+}
+
+/* Cuts the beginning off the prompts of a unit that is too long: the same number of tokens off each, since both answers
+ * of a pair answer one prompt. A token of each prompt remains; if that is not enough, nothing is cut. */
+static void shorten(const tri_preference_source *source, text *texts, int64_t count) {
+  const int64_t over = sum_rows(texts, count) - source->options.sequence, cut = (over + count - 1) / count;
+  int64_t beginnings[2] = {0, 0};
+  if (over <= 0) return;
+  for (int64_t i = 0; i < count; i++) {
+    beginnings[i] = beginning_of(source, &texts[i]);
+    if (texts[i].prompt_tokens - cut < beginnings[i] + 1) return;
   }
-  return true;
+  for (int64_t i = 0; i < count; i++) {
+    texts[i].beginning = beginnings[i];
+    texts[i].cut = cut;
+    texts[i].prompt_tokens -= cut;
+  }
 }
 
 /* The texts of a unit as they stand in a sample. Returns the rows that they take, more than a sequence where it is too
  * long. */
 static int64_t make_unit(const tri_preference_source *source, int64_t unit, bool mismatched, text texts[2]) {
   const int64_t count = texts_of_unit(source);
-  int64_t rows = 0;
   for (int64_t i = 0; i < count; i++) text_of(source, unit, i, mismatched, &texts[i]);
   if (source->options.too_long == TRI_TOO_LONG_TRUNCATE_PROMPT) shorten(source, texts, count);
-  for (int64_t i = 0; i < count; i++) rows += rows_of(&texts[i]);
-  return rows;
+  return sum_rows(texts, count);
 }
 
-/* The most that a unit takes in any sample. */
-static int64_t unit_rows(const tri_preference_source *source, int64_t unit) {
+/* The longest form of a unit in any sample. */
+typedef struct unit_size {
+  int64_t rows;
+  bool mismatched; /* that of the answer behind the prompt of the next line */
+  bool shortened;  /* a prompt is cut, in one form or the other */
+} unit_size;
+
+static unit_size measure_unit(const tri_preference_source *source, int64_t unit) {
   text texts[2];
-  const int64_t rows = make_unit(source, unit, false, texts);
-  if (!source->options.mismatched) return rows;
+  unit_size size = {.rows = make_unit(source, unit, false, texts)};
+  size.shortened = texts[0].cut > 0;
+  if (!source->options.mismatched) return size;
   const int64_t others = make_unit(source, unit, true, texts);
-  return others > rows ? others : rows;
+  size.shortened = size.shortened || texts[0].cut > 0;
+  size.mismatched = others > size.rows;
+  if (size.mismatched) size.rows = others;
+  return size;
 }
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 static const char *noun_of(const tri_preference_source *source) { return source->options.paired ? "pair" : "answer"; }
 
-static tri_status refuse_long(const tri_preference_source *source, int64_t unit, int64_t rows) {
+/* "pair 3", "answer 3", or "the chosen answer of pair 3" where pairs are read as answers. */
+static void name_unit(const tri_preference_source *source, int64_t unit, char *out, size_t bytes) {
+  int side = 0;
+  const int64_t document = document_of(source, unit, 0, &side);
+  if (source->options.paired || !has_pairs(source)) {
+    snprintf(out, bytes, "%s %" PRId64, noun_of(source), unit + 1);
+  } else {
+    snprintf(out, bytes, "the %s answer of pair %" PRId64, side == 0 ? "chosen" : "rejected", document / 2 + 1);
+  }
+}
+
+static tri_status refuse_long(const tri_preference_source *source, int64_t unit, const unit_size *size) {
+  char name[64];
+  name_unit(source, unit, name, sizeof name);
   return tri_fail(TRI_BAD_CONFIG,
-                  "%s: %s %" PRId64 " takes %" PRId64 " tokens with its prompt%s, and data.sequence is %" PRId64
+                  "%s: %s takes %" PRId64 " tokens with %s, and data.sequence is %" PRId64
                   "; raise data.sequence, or set data.too_long to truncate_prompt (cuts the beginning of prompts) or "
                   "drop",
-                  tri_corpus_name(source->corpus), noun_of(source), unit + 1, rows, source->options.paired ? "s" : "",
+                  tri_corpus_name(source->corpus), name, size->rows,
+                  size->mismatched         ? "the prompt of the next line, with which KTO compares it"
+                  : source->options.paired ? "its prompts"
+                                           : "its prompt",
                   source->options.sequence);
 }
 
@@ -135,19 +171,14 @@ typedef struct measured {
 static tri_status measure_units(tri_preference_source *source, measured *m) {
   const int64_t sequence = source->options.sequence;
   for (int64_t unit = 0; unit < source->num_units; unit++) {
-    text before[2];
-    const int64_t rows = unit_rows(source, unit);
-    int64_t whole = 0;
-    if (rows > sequence && source->options.too_long == TRI_TOO_LONG_REFUSE) return refuse_long(source, unit, rows);
-    source->left_out += rows > sequence;
-    if (rows > sequence) continue;
-    for (int64_t i = 0; i < texts_of_unit(source); i++) {
-      text_of(source, unit, i, false, &before[i]);
-      whole += rows_of(&before[i]);
-    }
-    source->shortened += whole > sequence;
-    m->rows[unit] = rows;
-    m->counts[rows]++;
+    const unit_size size = measure_unit(source, unit);
+    const bool too_long = size.rows > sequence;
+    if (too_long && source->options.too_long == TRI_TOO_LONG_REFUSE) return refuse_long(source, unit, &size);
+    source->left_out += too_long;
+    if (too_long) continue;
+    source->shortened += size.shortened;
+    m->rows[unit] = size.rows;
+    m->counts[size.rows]++;
   }
   if (source->left_out < source->num_units) return TRI_OK;
   return tri_fail(TRI_BAD_CONFIG,
@@ -288,13 +319,19 @@ static int64_t first_label(const tri_preference_at *at, const text *t) {
   return at->source->label_begins[t->document] + (at->mismatched ? at->source->num_labels : 0);
 }
 
+static tri_status read_prompt(const tri_preference_source *source, const text *t, int32_t *out) {
+  const int64_t vocabulary = source->options.vocab_size, rest = t->prompt + t->beginning + t->cut;
+  TRI_TRY(tri_corpus_read(source->corpus, t->prompt, t->beginning, vocabulary, out));
+  return tri_corpus_read(source->corpus, rest, t->prompt_tokens - t->beginning, vocabulary, out + t->beginning);
+}
+
 static tri_status fill_text(const tri_preference_at *at, const text *t, int32_t segment, int64_t row,
                             const tri_sample *out) {
   const tri_preference_source *source = at->source;
   const int64_t rows = rows_of(t), prompt = t->prompt_tokens, vocabulary = source->options.vocab_size;
   const double *reference = source->reference == NULL ? NULL : source->reference + first_label(at, t);
   int32_t last;
-  TRI_TRY(tri_corpus_read(source->corpus, t->prompt, prompt, vocabulary, out->ids + row));
+  TRI_TRY(read_prompt(source, t, out->ids + row));
   if (t->answer_tokens > 1)
     TRI_TRY(tri_corpus_read(source->corpus, t->answer, t->answer_tokens - 1, vocabulary, out->ids + row + prompt));
   TRI_TRY(tri_corpus_read(source->corpus, t->answer + t->answer_tokens - 1, 1, vocabulary, &last));

@@ -17,6 +17,9 @@ typedef struct tri_preference_source_options {
   tri_preference_weights weights;
   tri_too_long
       too_long; /* TRI_TOO_LONG_REFUSE, _DROP or _TRUNCATE_PROMPT: of pairs, or answers, longer than a sequence */
+  int32_t
+      beginning[TRI_MOST_BEGINNING]; /* tokens that the tokenizer begins texts with, which stay where prompts are cut */
+  int num_beginning;
   int64_t max_samples; /* only the first sequences in order; 0: all */
 } tri_preference_source_options;
 

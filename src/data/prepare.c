@@ -311,7 +311,8 @@ static tri_status make_format(prepare *p) {
       .num_set = options->num_chat_set,
       .end = end,
   };
-  return tri_chat_format_create(&given, &p->format);
+  TRI_TRY(tri_chat_format_create(&given, &p->format));
+  return tri_prepare_say_messages(options, &p->format);
 }
 
 /* Of a tokenizer that somebody else made. */

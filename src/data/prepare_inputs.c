@@ -1,9 +1,11 @@
 #include "data/prepare_inputs.h"
 
 #include "base/file_kind.h"
+#include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "chat/forms.h"
+#include "chat/messages.h"
 #include "chat/preference_forms.h"
 #include "data/text_stream.h"
 
@@ -106,55 +108,101 @@ static tri_status say_twice(const tri_prepare_options *options) {
   return TRI_OK;
 }
 
-/* The form of a record, and the keys that it does not read ("": none); false if it has none. */
-static bool find_form(const tri_prepare_options *options, const json_t *record, const char **name, char *unread,
-                      size_t unread_bytes) {
+/* Keys that are not read, each once, for a line of the log. */
+typedef struct unread_keys {
+  char text[512]; /* "`a`, `b`" */
+  size_t bytes;
+} unread_keys;
+
+static void add_unread(unread_keys *to, const char *key) {
+  char quoted[80];
+  snprintf(quoted, sizeof quoted, "`%.60s`", key);
+  if (to->bytes + sizeof quoted + 2 >= sizeof to->text || strstr(to->text, quoted) != NULL) return;
+  to->bytes +=
+      (size_t)snprintf(to->text + to->bytes, sizeof to->text - to->bytes, "%s%s", to->bytes == 0 ? "" : ", ", quoted);
+}
+
+static bool is_message(const json_t *value) {
+  return json_object_get(value, "role") != NULL || json_object_get(value, "from") != NULL;
+}
+
+/* Keys of messages without a meaning. */
+static void find_in_messages(json_t *list, const tri_chat_format *format, unread_keys *out) {
+  size_t index = 0;
+  json_t *message = NULL, *value = NULL;
+  const char *key = NULL;
+  tri_chat_messages_drop_nulls(list);
+  json_array_foreach(list, index, message) {
+    if (!is_message(message)) continue;
+    json_object_foreach(message, key, value) {
+      if (!tri_chat_message_reads(format, key)) add_unread(out, key);
+    }
+  }
+}
+
+/* The form of a record, and the keys that it does not read, or those that its messages do not; false if it has none. */
+static bool find_form(const tri_prepare_options *options, json_t *record, const tri_chat_format *format,
+                      const char **name, unread_keys *unread) {
   const tri_chat_form *form = NULL;
   const tri_preference_form *pair = NULL;
   const tri_chat_reading how = {options->form, options->key};
-  size_t held = 0;
   const char *key = NULL;
   json_t *value = NULL;
   if (options->preferences && tri_preference_form_of(record, &pair) != TRI_OK) return false;
   if (!options->preferences && tri_chat_form_of(record, &how, &form) != TRI_OK) return false;
   if (pair == NULL && form == NULL) return false;
   *name = pair != NULL ? pair->name : form->name;
-  unread[0] = '\0';
-  json_object_foreach((json_t *)(uintptr_t)record, key, value) {
-    const bool read = pair != NULL ? tri_preference_form_reads(pair, key) : tri_chat_form_reads(form, &how, key);
-    if (read || held + 80 >= unread_bytes) continue;
-    held += (size_t)snprintf(unread + held, unread_bytes - held, "%s`%.60s`", held == 0 ? "" : ", ", key);
+  json_object_foreach(record, key, value) {
+    const bool read =
+        pair != NULL ? tri_preference_form_reads(pair, record, key) : tri_chat_form_reads(form, &how, key);
+    if (format == NULL && !read) add_unread(unread, key);
+    if (format != NULL && read && json_is_array(value)) find_in_messages(value, format, unread);
   }
   return true;
 }
 
-/* How the first record is read, if it can be: what a form does not read is lost. */
-static void say_form(const tri_prepare_options *options, const tri_text_block *block) {
-  char unread[512];
+/* How the first record is read, if it can be: keys that are not read are lost. */
+static void say_form(const tri_prepare_options *options, const tri_text_block *block, const tri_chat_format *format) {
+  unread_keys unread = {"", 0};
   const char *name = NULL;
   const tri_text_piece *piece = &block->pieces[0];
   json_t *record = json_loadb(block->text + piece->offset, piece->bytes, JSON_ALLOW_NUL, NULL);
-  if (json_is_object(record) && find_form(options, record, &name, unread, sizeof unread)) {
-    tri_log("%s: records of the form %s%s%s", block->path, name, unread[0] == '\0' ? "" : "; not read: ", unread);
+  tri_json_drop_nulls(record);
+  const bool found = json_is_object(record) && find_form(options, record, format, &name, &unread);
+  if (found && format == NULL) {
+    tri_log("%s: records of the form %s%s%s", block->path, name, unread.bytes == 0 ? "" : "; not read: ", unread.text);
   }
+  if (found && format != NULL && unread.bytes > 0) tri_log("%s: in messages, not read: %s", block->path, unread.text);
   json_decref(record);
 }
 
-static tri_status look_at_records(const tri_prepare_options *options, const char *path) {
+/* `format`: NULL to look at the record, else at its messages. */
+static tri_status look_at_records(const tri_prepare_options *options, const char *path, const tri_chat_format *format) {
   tri_text_input *input = NULL;
   tri_text_block block = {0};
   TRI_TRY(tri_text_input_create(&path, 1, options->documents, &input));
   tri_text_input_leave_bad(input);
   const tri_status status = tri_text_input_next(input, &block);
-  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block);
+  if (status == TRI_OK && block.num_pieces > 0) say_form(options, &block, format);
   tri_text_block_destroy(&block);
   tri_text_input_destroy(input);
   return status;
 }
 
+static bool is_plain_file(const char *path) {
+  struct stat facts;
+  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
+tri_status tri_prepare_say_messages(const tri_prepare_options *options, const tri_chat_format *format) {
+  for (int i = 0; i < options->num_inputs; i++) {
+    if (is_plain_file(options->inputs[i])) TRI_TRY(look_at_records(options, options->inputs[i], format));
+  }
+  return TRI_OK;
+}
+
 /* What conversations and preferences may be in. */
 static tri_status check_records(const tri_prepare_options *options, const char *path) {
-  struct stat facts;
   char advice[TRI_ADVICE_BYTES];
   const char *what = options->preferences ? "preferences" : "conversations";
   if (is_table(path)) {
@@ -169,7 +217,7 @@ static tri_status check_records(const tri_prepare_options *options, const char *
                     "%s is not named .jsonl, .ndjson or .json: %s are JSON, one a line or an array of them", path,
                     what);
   }
-  return stat(path, &facts) == 0 && S_ISREG(facts.st_mode) ? look_at_records(options, path) : TRI_OK;
+  return is_plain_file(path) ? look_at_records(options, path, NULL) : TRI_OK;
 }
 
 tri_status tri_prepare_check_inputs(const tri_prepare_options *options, int64_t *out_bytes) {

@@ -64,6 +64,7 @@ static tri_status take_line(const char *path, int64_t line, const char *text, si
   json_t *root = NULL;
   TRI_TRY(tri_json_parse_line(path, line, text, bytes, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &root));
   tri_status status = TRI_OK;
+  tri_json_drop_nulls(root);
   if (json_is_object(root)) status = take(context, line, root);
   if (!json_is_object(root)) status = tri_fail(TRI_BAD_FILE, "the line is %s, not an object", tri_json_kind(root));
   json_decref(root);
@@ -97,7 +98,7 @@ tri_status tri_judge_find(const json_t *object, const char *const *keys, int64_t
   *out = NULL;
   for (int64_t i = 0; i < count; i++) {
     const json_t *value = json_object_get(object, keys[i]);
-    if (value == NULL || json_is_null(value)) continue;
+    if (value == NULL) continue;
     if (*out != NULL && !json_equal(*out, value)) {
       return tri_fail(TRI_BAD_FILE,
                       "`%s` and `%s` are both there, and one alone is read: write what belongs together into one of "

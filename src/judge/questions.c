@@ -148,7 +148,7 @@ static tri_status find_answer(tri_question *q, const json_t *object) {
   for (int64_t i = 0; i < COUNT_OF(answer_keys); i++) {
     const json_t *value = json_object_get(object, answer_keys[i]);
     const int64_t before = q->answer;
-    if (value == NULL || json_is_null(value)) continue;
+    if (value == NULL) continue;
     TRI_TRY(set_answer(q, answer_keys[i], value));
     if (found != NULL && q->answer != before) {
       return tri_fail(TRI_BAD_FILE, "`%s` means choice %" PRId64 " and `%s` choice %" PRId64 ": keep one of them",

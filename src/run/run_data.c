@@ -120,7 +120,7 @@ static tri_status create_preferences(const opening *o, const tri_corpus *corpus,
                                      tri_preference_source *out) {
   const tri_run_config *config = o->config;
   const tri_preference_rules rules = tri_preference_rules_of(tri_objective_preference_loss(&config->objective));
-  const tri_preference_source_options options = {
+  tri_preference_source_options options = {
       .sequence = config->data.sequence,
       .vocab_size = config->model.vocab_size,
       .seed = config->seed,
@@ -130,6 +130,10 @@ static tri_status create_preferences(const opening *o, const tri_corpus *corpus,
       .too_long = config->data.too_long,
       .max_samples = max_samples,
   };
+  if (o->tokenizer != NULL) {
+    const int32_t *beginning = tri_tokenizer_beginning(o->tokenizer, &options.num_beginning);
+    memcpy(options.beginning, beginning, (size_t)options.num_beginning * sizeof *beginning);
+  }
   return tri_preference_source_create(corpus, &options, out);
 }
 

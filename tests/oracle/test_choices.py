@@ -81,11 +81,12 @@ def test_words(model, tmp_path):
     """Letters, numbers as text, a choice's own text, and true and false, are names of choices, too."""
     rows = [dict(question="The sea", choices=["is cold", "sings"], answer=answer) for answer in (1, "1", "B", "b", "sings", True)]
     rows += [dict(query="The sea", choices=["is cold", "sings"], gold=1), dict(context="The sea", endings=["is cold", "sings"], label="1")]
+    rows += [dict(dict.fromkeys(("goal", "sol1", "sol2", "passage", "ctx", "options")), question="The sea", choices=["is cold", "sings"], answer=1)]  # null is absent
     found, _ = judged(model, "--choices", write_lines(tmp_path / "rows.jsonl", rows))
     assert [q["answer"] for q in found["results"]] == [1] * len(rows)
     assert all(q["log_likelihoods"] == pytest.approx(found["results"][0]["log_likelihoods"], rel=1e-6) for q in found["results"])
     said = trireme("eval", model, "--choices", tmp_path / "rows.jsonl").stdout
-    assert said.startswith("questions       8\n") and [line.split()[0] for line in said.splitlines()[1:]] == [*MEASURES, "probability"]
+    assert said.startswith("questions       9\n") and [line.split()[0] for line in said.splitlines()[1:]] == [*MEASURES, "probability"]
 
 
 GOOD = dict(question="a", choices=["b", "c"], answer=0)

@@ -63,6 +63,18 @@ def test_system_beside_a_form_and_keys_that_are_not_read(tmp_path):
     assert "records of the form alpaca; not read: `id`, `source`\n" in said
 
 
+def test_keys_of_messages_that_are_not_read(tmp_path):
+    """Read are keys that every message may have, flags, and those whose name the template has; each file is told once."""
+    said = [dict(role="user", content="q", name="n", source=1, id=None), dict(role="assistant", content="a", loss=True, source=2, thinking="t")]
+    (tmp_path / "a.jsonl").write_text(lines([dict(messages=said, tools=[dict(type="function")])] * 5))
+    assert "a.jsonl: in messages, not read: `name`, `source`, `thinking`\n" in corpus(tmp_path, "a.jsonl")[0]
+    (tmp_path / "t2.jinja").write_text(TEMPLATE + "{% if false %}{{ messages[0].name, messages[0].reasoning_content }}{% endif %}")
+    assert "a.jsonl: in messages, not read: `source`\n" in corpus(tmp_path, "a.jsonl", "--chat-template", tmp_path / "t2.jinja")[0]
+    (tmp_path / "b.jsonl").write_text(lines([dict(prompt=said[:1], chosen=[dict(said[1], score=1)], rejected=[dict(role="assistant", content="b")])]))
+    given = prepare(tmp_path, "--preferences", "--chat-template", tmp_path / "t.jinja", "--validation", 0, "--out", tmp_path / "out", tmp_path / "b.jsonl")
+    assert "b.jsonl: in messages, not read: `name`, `source`, `thinking`, `score`\n" in given
+
+
 @pytest.mark.parametrize("indent", [None, 0, 2])
 @pytest.mark.parametrize("chat", [True, False])
 def test_an_array_is_its_lines(tmp_path, indent, chat):

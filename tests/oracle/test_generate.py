@@ -120,6 +120,8 @@ def test_many_prompts(folder, tmp_path):
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=i, system="be brief", prompt=p)) + "\n" for i, p in enumerate(prompts)))
     done = generate(folder, "--prompts", tmp_path / "more.jsonl", *words)
     assert lines_of(done) == got and done.stderr.count(b"more.jsonl line 1: of each line `prompt` is read, and nothing else: `id` is not part of the text") == 1
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(id=None, prompt=p)) + "\n" for p in prompts[:1]))
+    assert b"is not part of the text" not in generate(folder, "--prompts", tmp_path / "more.jsonl", "--tokens", 1).stderr
     (tmp_path / "p.jsonl").rename(tmp_path / "p.json")
     assert b"p.json is read as plain text, a prompt a line, though its first line is JSON; name it .jsonl" in generate(folder, "--prompts", tmp_path / "p.json", *words).stderr
     assert b"bad.jsonl line 1 has no prompt" in generate(folder, "--prompts", tmp_path / "bad.jsonl", status=4).stderr

@@ -147,6 +147,38 @@ def test_the_record_and_its_fingerprints(tmp_path):
     assert record["preferences"] == "pairs" and "labels" not in record
 
 
+def test_a_blank_answer_is_an_answer(tmp_path):
+    blank = [dict(prompt="a", chosen=" ", rejected="\n"), dict(prompt="a", completion="\n", label=True)]
+    for record in (*blank, dict(prompt=say("a"), chosen=answer(" "), rejected=answer("\n"))):
+        prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [record, blank[1] | dict(label=False)] if "label" in record else [record]), template="{% for m in messages %}{{ m.content }}{% endfor %}")
+        assert [bytes(t for t, m in zip(ids, mask) if m and t < 256) for ids, mask in read(tmp_path)[0]] == ([b"\n", b"\n"] if "label" in record else [b" ", b"\n"])
+
+
+def test_answers_that_become_the_same_tokens(tmp_path):
+    """By the tokenizer's normalizer, which replaces spaces."""
+    made = CASES["tokenizers"][1]
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/tokenizer.json").write_text(json.dumps(made["tokenizer"]))
+    (tmp_path / "model/tokenizer_config.json").write_text(json.dumps(dict(bos_token="<s>", eos_token="</s>")))
+    records = [dict(prompt="Say hello", chosen=" world.", rejected=" word"), dict(prompt="Say hello", chosen=" world.", rejected="\u2581world.")]
+    said = prepare(tmp_path, write(tmp_path / "a.jsonl", records), tokenizer=tmp_path / "model", status=4)
+    assert "a.jsonl line 2: `chosen` and `rejected` become the same tokens, which is not a preference" in said
+
+
+def test_null_is_absent(tmp_path):
+    def row(message):
+        return dict(message, tool_calls=None, name=None, weight=None)
+    pair = dict(prompt=say("a"), chosen=answer("b"), rejected=answer("c"))
+    nulls = dict({key: [row(m) for m in messages] for key, messages in pair.items()}, label=None, completion=None, system=None, tools=None)
+    alike = dict(chosen=say("a", "b"), rejected=[row(m) for m in say("a", "c")], prompt=None)
+    template = TEMPLATE.replace("</{{", "{{ m.tool_calls | length if m.tool_calls is defined }}</{{")
+    made = []
+    for record in (pair, nulls, alike):
+        prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [record]), template=template)
+        made.append(read(tmp_path))
+    assert made[0] == made[1] == made[2]
+
+
 # ---- what is said ---------------------------------------------------------------------------------------------------------------
 
 
@@ -217,14 +249,13 @@ def test_an_odd_number_of_documents_is_no_pairs(tmp_path):
 OK = dict(prompt="What? ", chosen="yes", rejected="no")
 PAIR = dict(prompt=say("What?"), chosen=answer("yes"), rejected=answer("no"))
 LABEL = dict(prompt="What? ", completion="yes", label=True)
-FORMS = "preferences have `prompt`, `chosen` and `rejected`, or `chosen` and `rejected` that begin alike, or `prompt`, `completion` and `label`"
+FORMS = "preferences have `prompt` (or `instruction`, `question`, `conversations`, `messages`), `chosen` and `rejected`, or `chosen` and `rejected` that begin alike, or `prompt`, `completion` and `label`"
 BAD = {
     "equal texts": (OK | dict(rejected="yes"), "`chosen` and `rejected` are the same answer, which is not a preference; remove the record, or give --skip-bad"),
     "equal messages": (PAIR | dict(rejected=answer("yes")), "`chosen` and `rejected` are the same answer"),
-    "equal once rendered": (PAIR | dict(rejected=answer("yes ")), "`chosen` and `rejected` become the same text"),
+    "equal once rendered": (PAIR | dict(rejected=answer("yes ")), "`chosen` and `rejected` become the same tokens"),
     "equal conversations": (dict(chosen=say("a", "b"), rejected=say("a", "b")), "`chosen` and `rejected` are the same answer"),
     "empty": (OK | dict(rejected=""), "`rejected` is empty: there is no answer to learn from; remove the record, or give --skip-bad"),
-    "blank": (OK | dict(chosen=" \n"), "`chosen` is empty"),
     "no messages": (PAIR | dict(chosen=[]), "`chosen` is empty"),
     "an empty message": (PAIR | dict(rejected=answer("")), "`rejected` is empty"),
     "an empty completion": (LABEL | dict(completion=""), "`completion` is empty"),
@@ -243,12 +274,46 @@ BAD = {
     "both": (OK | LABEL, "the record fits two forms, prompt-chosen-rejected and prompt-completion-label; remove the keys of one of them"),
     "labels behind pairs": (LABEL, "the record is one of answers with a `label`, and those before it are pairs (`chosen` and `rejected`); a corpus is of one kind: prepare the others by themselves, or give --skip-bad"),
     "the user's last": (PAIR | dict(chosen=answer("yes", "no?")), "the last message of `chosen` is of the role user; an answer ends with one of the assistant's"),
+    "a flag": (PAIR | dict(chosen=[dict(role="assistant", content="yes", loss=False)] + say("and?", "yes")),
+               "message 1 of `chosen` is marked as not learnt (`train`: false or such a flag), and answers of preferences are compared whole"),
+    "two questions": (dict(question="a", instruction="b", chosen="c", rejected="d"), "`instruction` and `question` both hold a question; remove one of them, or give `prompt`"),
+    "no question": (dict(messages=say("a", "b"), chosen="c", rejected="d"), "`messages` ends with no question, and `chosen` and `rejected` are answers to its last one"),
+    "no messages of a question": (dict(conversations="a", chosen="c", rejected="d"), "`conversations` is a string; it must be a list of messages"),
+    "the same answers to a question": (dict(question="a", chosen="c", rejected="c"), "`chosen` and `rejected` are the same answer"),
+    "no answer to a question": (dict(question="a", chosen="", rejected="c"), "`chosen` is empty: there is no answer to learn from"),
+    "an answer that is a number": (dict(question="a", chosen=3, rejected="c"), "`chosen` is a number; it must be a string, a message or a list of messages"),
     "text and messages": (PAIR | dict(rejected="no"), "`prompt` is an array and `rejected` is a string; prompt and answers must all be strings or all be lists of messages"),
     "a list behind text": (dict(chosen="a b", rejected=say("a", "b")), "`chosen` is a string and `rejected` is an array; they must be two strings or two lists of messages"),
     "no prompt": (PAIR | dict(prompt=[]), "`prompt` has no messages"),
     "system beside text": (OK | dict(system="s"), "`system` has no place beside texts; write it into the prompt"),
     "not an object": ([1], "the record is an array, not an object"),
 }
+
+
+SHARED = dict(chosen={"from": "gpt", "value": "yes"}, rejected={"from": "gpt", "value": "no"})
+QUESTIONS = {  # LLaMA-Factory's pairs, axolotl's, and ShareGPT's: each is the pair of messages that a reader of the form would write
+    "alpaca": (dict(instruction="What?", input="", chosen="yes", rejected="no"), PAIR, None),
+    "alpaca with input": (dict(instruction="What?", input="This", chosen="yes", rejected="no", output="x"), PAIR | dict(prompt=say("What?\n\nThis")), "`output`"),
+    "question": (dict(question="What?", chosen="yes", rejected="no", prompt=None), PAIR, None),
+    "system and question": (dict(system="S", question="What?", chosen="yes", rejected="no"), PAIR | dict(system="S"), None),
+    "answers of messages": (dict(question="What?", chosen=answer("yes"), rejected=answer("no")), PAIR, None),
+    "whole conversations": (dict(question="What?", chosen=say("What?", "yes"), rejected=say("What?", "no")), PAIR, "`question`"),
+    "conversations": (dict(conversations=[{"from": "human", "value": "What?"}], **SHARED), PAIR, None),
+    "conversations of turns": (dict(conversations=[{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}, {"from": "human", "value": "c"}], system="S", **SHARED),
+                               PAIR | dict(prompt=say("a", "b", "c"), system="S"), None),
+    "messages": (dict(messages=say("What?"), chosen=answer("yes")[0], rejected="no", id=1), PAIR, "`id`"),
+    "a message": (dict(prompt=say("What?"), chosen=answer("yes")[0], rejected=answer("no")[0]), PAIR, None),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_question_under_another_key_is_the_prompt(name, tmp_path):
+    given, wanted, unread = QUESTIONS[name]
+    said = prepare(tmp_path, "--validation", 0, write(tmp_path / "a.jsonl", [given]))
+    assert ("not read" in said) == (unread is not None) and (unread is None or f"; not read: {unread}\n" in said)
+    found = read(tmp_path)
+    prepare(tmp_path, "--validation", 0, write(tmp_path / "b.jsonl", [wanted]))
+    assert found == read(tmp_path)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -459,6 +459,39 @@ def test_too_long_is_counted(here):
     assert f"objective dpo: {len(rows)} pairs in " in said
 
 
+@pytest.mark.parametrize("beginning", [False, True])
+def test_prompts_of_a_pair_are_cut_alike(here, beginning):
+    """Both answers stand behind the same tokens, as if the file had the shorter prompt; the token that texts begin with stays."""
+    if beginning:
+        (here / "model").unlink()
+        runs.write_folder(here / "model")
+        tokenizer = json.loads((here / "model/tokenizer.json").read_text())
+        special = {"<pad>": dict(id="<pad>", ids=[0], tokens=["<pad>"])}
+        single = [dict(SpecialToken=dict(id="<pad>", type_id=0)), dict(Sequence=dict(id="A", type_id=0))]
+        tokenizer["post_processor"] = dict(type="TemplateProcessing", single=single, pair=single + [dict(Sequence=dict(id="B", type_id=1))], special_tokens=special)
+        (here / "model/tokenizer.json").write_text(json.dumps(tokenizer))
+    prompt, chosen, rejected = "abcdefghij", "klmno", "pq"
+    over = 2 * (len(prompt) + beginning) + len(chosen) + len(rejected) - 24
+    cut, found = (over + 1) // 2, []
+    assert over % 2 == 1
+    for name, text in (("cut", prompt), ("short", prompt[cut:])):
+        runs.write_lines(here / "pairs.jsonl", [dict(prompt=text, chosen=chosen, rejected=rejected)])
+        said = typed(here, "data.sequence=24", "data.too_long=truncate_prompt", f"output={name}").stderr
+        assert ("the beginning of the prompts is cut" in said) == (name == "cut")
+        found.append([lines_of(here / name)[0][f"logps/{side}"] for side in ("chosen", "rejected")])
+    assert found[0] == found[1]
+
+
+def test_too_long_answers_of_kto_are_named(here):
+    """An answer is longest behind the prompt of the next line, or one of a pair."""
+    labels = [dict(prompt="ab", completion="cdefgh", label=True), dict(prompt="abcdefghijkl", completion="c", label=False)]
+    runs.write_lines(here / "pairs.jsonl", labels)
+    check(typed(here, "objective.name=kto", "data.sequence=16", status=3),
+          "answer 1 takes 18 tokens with the prompt of the next line, with which KTO compares it, and data.sequence is 16")
+    runs.write_lines(here / "pairs.jsonl", [dict(prompt="abcd", chosen="e", rejected="f"), dict(prompt="ab", chosen="c", rejected="defghijklmnopqrst")])
+    check(typed(here, "objective.name=kto", "data.sequence=16", "output=pairs", status=3), "the rejected answer of pair 2 takes 21 tokens with the prompt of the next line")
+
+
 def test_dropout_that_is_allowed(here):
     typed(here, "adapter.rank=4", "adapter.dropout=0.1", "objective.allow_dropout=true")
     assert len(lines_of(here / "out")) == 2

@@ -208,6 +208,43 @@ static void test_forms(void **state) {
   expect_answers(NULL, "{\"prompt\": \"a\", \"completion\": \"b<eos>\"}", "a[b<eos>]");
 }
 
+#define NULLS(role, text)                                                                                              \
+  "{\"role\": \"" role "\", \"content\": " text ", \"tool_calls\": null, \"name\": null, \"weight\": null}"
+
+/* As transformers: a member of a message that is null is absent, and deeper ones stay. */
+static void test_null_is_absent(void **state) {
+  (void)state;
+  static const char source[] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ m.name is defined }}"
+      "{% if m.tool_calls is defined %}{{ m.tool_calls | length }}{{ m.tool_calls[0].x }}{% endif %}<end>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  expect_answers(source, MESSAGES(NULLS("user", "\"a\"") ", " NULLS("assistant", "\"b\"")),
+                 "<user>aFalse<end><assistant>[bFalse<end>]");
+  expect_answers(source,
+                 MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"x\": null}]}"),
+                 "<user>aFalse<end><assistant>[False1None<end>]");
+  expect_answers(source,
+                 "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\", \"role\": null}, {\"role\": "
+                 "\"assistant\", \"content\": \"b\", \"from\": null, \"value\": null}], \"messages\": null, \"tools\": "
+                 "null, \"functions\": null, \"system\": null, \"chat_template_kwargs\": null}",
+                 "<user>aFalse<end><assistant>[bFalse<end>]");
+  expect_bad(source, MESSAGES(USER("a") ", " NULLS("assistant", "null")), "message 2: `content` is missing");
+}
+
+/* LLaMA-Factory's. */
+static void test_function_calls(void **state) {
+  (void)state;
+  static const char source[] =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% for t in m.tool_calls or [] %}{{ t.function.name }}({{ "
+      "t.function.arguments.x }}){% endfor %}<end>{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+  expect_answers(
+      source,
+      "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"function_call\", \"value\": "
+      "\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"x\\\": 1}}\"}, {\"from\": \"observation\", "
+      "\"value\": \"2\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}",
+      "<user>a<end><assistant>[f(1)<end>]<tool>2<end><assistant>[b<end>]");
+}
+
 static void test_weights(void **state) {
   (void)state;
   expect_answers(plain,
@@ -223,7 +260,37 @@ static void test_weights(void **state) {
   expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"weight\": 1}, " ASSISTANT("b")),
              "`messages`, message 1: only answers of the assistant can be learnt");
   expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0.5}"),
-             "message 2: `weight` must be 0 (context only) or 1 (learnt)");
+             "message 2: `weight` is 0.5; it takes true, false, 0 or 1");
+}
+
+/* The names that other programs have for such a flag: ms-swift, xtuner, axolotl, verl. */
+static void test_flags_of_other_programs(void **state) {
+  (void)state;
+  static const char *const names[] = {"train", "weight", "loss", "training", "trainable", "loss_mask"};
+  static const char *const values[] = {"false", "0", "0.0", "true", "1"};
+  char line[512], message[128];
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+      snprintf(line, sizeof line,
+               MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"%s\": %s}, " USER(
+                   "c") ", " ASSISTANT("d")),
+               names[i], values[k]);
+      expect_answers(plain, line,
+                     k < 3 ? "<user>a<end><assistant>b<end><user>c<end><assistant>[d<end>]"
+                           : "<user>a<end><assistant>[b<end>]<user>c<end><assistant>[d<end>]");
+    }
+    snprintf(line, sizeof line, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"%s\": \"no\"}"),
+             names[i]);
+    snprintf(message, sizeof message, "`messages`, message 2: `%s` is \"no\"; it takes true, false, 0 or 1", names[i]);
+    expect_bad(plain, line, message);
+  }
+  expect_bad(plain, MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"loss_mask\": [0, 1]}"),
+             "`loss_mask` is [0,1]; it takes");
+  expect_bad(plain,
+             MESSAGES(USER("a") ", {\"role\": \"assistant\", \"content\": \"b\", \"train\": true, \"loss\": false}"),
+             "message 2: `train` and `loss` contradict each other");
+  expect_bad(plain, MESSAGES("{\"role\": \"user\", \"content\": \"a\", \"training\": true}, " ASSISTANT("b")),
+             "message 1: only answers of the assistant can be learnt, and `training` asks for this message");
 }
 
 /* Templates that print the past in another way than the present. */
@@ -270,6 +337,12 @@ static void test_bad_conversations(void **state) {
   (void)state;
   expect_bad(plain, MESSAGES(USER("a")),
              "the conversation has no answer: none of its 1 messages is of the role assistant");
+  expect_bad(plain, MESSAGES("{\"role\": \"human\", \"content\": \"a\"}, {\"role\": \"gpt\", \"content\": \"b\"}"),
+             "only answers are learnt; `human` is ShareGPT's name for `user`: write the roles as user and assistant");
+  expect_bad(plain,
+             "{\"conversations\": [{\"from\": \"human\", \"value\": \"a\"}, {\"from\": \"function_call\", \"value\": "
+             "\"f(1)\"}]}",
+             "message 2: `from` is function_call, so `value` must be JSON such as {\"name\": \"f\"");
   expect_bad(plain, MESSAGES(""), "the conversation has no messages");
   expect_bad(plain, MESSAGES(USER("a") ", " USER("b") ", " ASSISTANT("c")),
              "the template refuses the conversation: turns!");
@@ -281,7 +354,7 @@ static void test_bad_conversations(void **state) {
   expect_bad(plain, "{\"answer\": \"a\"}", "the record has `answer` but not `question`, which belong together");
   expect_bad(plain, "{\"instruction\": \"a\", \"output\": \"b\", \"text\": \"c\"}",
              "the record fits two forms, alpaca and text; choose with --form alpaca or --form text");
-  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is empty: there is no answer to learn");
+  expect_bad(plain, "{\"instruction\": \"a\", \"output\": \" \\n\"}", "`output` is blank: there is no answer to learn");
   expect_bad(plain, "{\"instruction\": \"\", \"output\": \"b\"}", "`instruction` is empty");
   expect_bad(plain, "{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}",
              "`input` is a number; it must be a string");
@@ -311,7 +384,10 @@ int main(void) {
       cmocka_unit_test(test_comparing_is_bounded),
       cmocka_unit_test(test_mistakes_name_their_place),
       cmocka_unit_test(test_forms),
+      cmocka_unit_test(test_null_is_absent),
+      cmocka_unit_test(test_function_calls),
       cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_flags_of_other_programs),
       cmocka_unit_test(test_answers_without_a_common_beginning),
       cmocka_unit_test(test_long_conversations),
       cmocka_unit_test(test_bad_conversations),

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/file_kind.h"
+#include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -93,6 +94,7 @@ static tri_status add_json(tri_prompts *prompts, const char *path, int64_t numbe
                            bool *said) {
   json_t *root = NULL;
   TRI_TRY(tri_json_parse_line(path, number, line, bytes, JSON_DECODE_ANY | JSON_ALLOW_NUL, &root));
+  tri_json_drop_nulls(root);
   const json_t *text = json_is_object(root) ? json_object_get(root, "prompt") : root;
   const tri_status status = json_is_string(text)
                                 ? tri_prompts_add(prompts, json_string_value(text), json_string_length(text))
