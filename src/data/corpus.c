@@ -84,7 +84,7 @@ static tri_status map_file(const char *prefix, const char *suffix, mapped_file *
   int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for, but refused below */
   if (file < 0) {
     if (errno == ENOENT) return no_such_corpus(prefix, out->path);
-    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", out->path, strerror(errno));
+    return tri_fail(tri_open_fault(errno), "cannot open %s: %s", out->path, strerror(errno));
   }
   struct stat facts;
   if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
@@ -94,7 +94,7 @@ static tri_status map_file(const char *prefix, const char *suffix, mapped_file *
   if (facts.st_size > 0) {
     void *data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, file, 0);
     if (data == MAP_FAILED) {
-      status = tri_fail(TRI_BAD_FILE, "cannot map %s into memory: %s", out->path, strerror(errno));
+      status = tri_fail(tri_open_fault(errno), "cannot map %s into memory: %s", out->path, strerror(errno));
       goto close_file;
     }
     out->data = data;
