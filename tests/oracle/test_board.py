@@ -100,6 +100,7 @@ def test_runs(tmp_path):
     """Numbers of a run as its file has them; folders stay as they are."""
     make_run(tmp_path / "a/one", 100, validation_loss=3.0)
     make_run(tmp_path / "a/checkpoints/hidden", 3)
+    make_run(tmp_path / "a/one/checkpoints.old-1", 3)
     make_run(tmp_path / "a/.hidden", 3)
     os.symlink("/etc", tmp_path / "a/link")
     for step, marks in ((50, ["COMPLETE"]), (100, ["COMPLETE", "BEST"]), (70, [])):
@@ -167,6 +168,8 @@ STATES = {  # what lies in the folder beside 20 steps, in the order in which it 
     "diverged": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n"), "diverged", BAD.split(";")[0]),
     "several failures": (dict(config=CONFIG, failures="rank 3: first\nrank 0: rank 0 (pipeline 1), at step 3: out of memory: 3.5 GiB. Take less\nor more\n"), "failed", "out of memory: 3.5 GiB"),
     "of a job": (dict(config=CONFIG, failures="job of 4 ranks: rank 2 (data 1), at step 3: the disk is full; make room\n"), "failed", "the disk is full"),
+    "killed": (dict(config=CONFIG, failures="job of 2 ranks: rank 1 (data 1) on vm was killed by signal 9 (Killed) (if no user did, the system did, because memory ran out: see dmesg there), at step 29; the job of 2 ranks is ended\n"), "failed",
+               "rank 1 (data 1) on vm was killed by signal 9 (Killed) (if no user did, the system did, because memory ran out: see dmesg there), at step 29"),
     "rank in a message": (dict(config=CONFIG, failures="rank 1: rank 0 is gone: it was killed\n"), "failed", "rank 0 is gone: it was killed"),
     "went on": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None), "interrupted", None),
     "went on to its end": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None, summary=dict(steps=20)), "interrupted", None),
