@@ -79,8 +79,8 @@ void tri_board_read_config(const char *root, const char *relative, int64_t *step
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */
 
-/* Parses "rank 3" or "job of 4 ranks", with which the lines of failures begin. Returns the rest; NULL if a line does not
- * begin so. */
+/* Parses "rank 3" or "job of 4 ranks", with which the lines of failures begin. Returns the rest; NULL if a line does
+ * not begin so. */
 static const char *after_number(const char *line) {
   static const char *const beginnings[] = {"rank ", "job of "};
   for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {

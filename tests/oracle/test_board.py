@@ -641,6 +641,23 @@ def test_huge_files(tmp_path):
 
 
 @needs_chromium
+def test_names_of_javascript(tmp_path):
+    """Runs, numbers and shares of time that are called as members of every object are."""
+    names = ("constructor", "__proto__", "toString")
+    for name in names:
+        path = make_run(tmp_path / "all" / name, 20)
+        path.write_text("".join(line_of(step, **{f"{group}/margin": step / 7 for group in names}) for step in range(1, 21)))
+        (path.parent / "summary.json").write_text(json.dumps(dict(model="m", ranks=1, share=dict(compute=0.5, steps=3, **{kind: 0.1 for kind in names}))))
+    with board(tmp_path / "all") as b, Browser(tmp_path / "profile") as browser:
+        b.wait(lambda found: len(found["runs"]) == 3 and all(run["step"] == 20 for run in found["runs"]))
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 3 && document.querySelectorAll('#shares .keys .swatch').length >= 4")
+        titles = browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent)")
+        assert set(names) < set(titles), titles
+        assert "function" not in browser.value("document.documentElement.outerHTML") and browser.said == []
+
+
+@needs_chromium
 def test_the_page(tmp_path):
     """What is on it, that it moves, that its console is silent, and that it asks no other host."""
     runs = tmp_path / "all"
