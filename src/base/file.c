@@ -17,13 +17,29 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static tri_status too_large(const char *path, size_t limit_bytes) {
+  char limit[32];
+  return tri_fail(TRI_BAD_FILE, "%s is larger than the %s that such a file may have", path,
+                  tri_format_bytes((double)limit_bytes, limit, sizeof limit));
+}
+
+/* The first size of the buffer: that of a plain file, with a byte for its end. (Files of /proc have the size 0.) */
+static tri_status first_room(int file, const char *path, size_t limit_bytes, size_t *room) {
+  struct stat facts;
+  const bool known = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;
+  if (known && (uint64_t)facts.st_size > limit_bytes) return too_large(path, limit_bytes);
+  *room = known ? (size_t)facts.st_size + 2 : 65536;
+  return TRI_OK;
+}
+
 tri_status tri_file_read_open(int file, const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   tri_status status = TRI_OK;
   char *data = NULL;
-  size_t held = 0, room = 0;
+  size_t held = 0, room = 0, first = 0;
+  TRI_TRY_GOTO(first_room(file, path, limit_bytes, &first), close_file);
   for (;;) {
     if (held + 1 >= room) {
-      room = room == 0 ? 65536 : room * 2;
+      room = room == 0 ? first : room * 2;
       TRI_TRY_GOTO(tri_realloc(path, room, 1, &data), close_file);
     }
     ssize_t got = read(file, data + held, room - held - 1);
@@ -35,9 +51,7 @@ tri_status tri_file_read_open(int file, const char *path, size_t limit_bytes, ch
     if (got == 0) break;
     held += (size_t)got;
     if (held > limit_bytes) {
-      char limit[32];
-      status = tri_fail(TRI_BAD_FILE, "%s is larger than the %s that such a file may have", path,
-                        tri_format_bytes((double)limit_bytes, limit, sizeof limit));
+      status = too_large(path, limit_bytes);
       goto close_file;
     }
   }

@@ -11,7 +11,7 @@
 enum { TRI_PATH_BYTES = 4096 };
 
 /* Reads a whole file into a new buffer with a NUL behind it (not counted). A file larger than limit_bytes is
- * TRI_BAD_FILE. Release *out with tri_free. */
+ * TRI_BAD_FILE; the size of a plain file is checked before it is read. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
 /* The same, but only for a plain file: a pipe could block for ever. Anything else is TRI_BAD_FILE. */

@@ -162,6 +162,22 @@ static void plain_files_only(void **state) {
               "a-folder is a folder, and a file has to be written there; move it away or remove it");
 }
 
+/* A file beyond its limit is refused before it is read, whose memory would be more than the machine has. */
+static void large_files(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t bytes = 0;
+  const size_t tib = (size_t)1 << 40;
+  CHECK_OK(tri_file_replace("sparse", "", 0));
+  assert_int_equal(truncate("sparse", (off_t)tib), 0);
+  CHECK_FAILS(tri_file_read("sparse", tib - 1, &text, &bytes), TRI_BAD_FILE, "sparse is larger than the 1024.00 GiB");
+  assert_int_equal(truncate("sparse", 100), 0);
+  CHECK_OK(tri_file_read("sparse", 100, &text, &bytes));
+  assert_int_equal(bytes, 100);
+  tri_free(text);
+  CHECK_FAILS(tri_file_read("/proc/self/maps", 10, &text, &bytes), TRI_BAD_FILE, "/proc/self/maps is larger than");
+}
+
 /* In a folder where others may write: what they put under a name that is going to be used is not followed. */
 static void names_that_can_be_guessed(void **state) {
   (void)state;
@@ -284,6 +300,7 @@ int main(void) {
       cmocka_unit_test(reasons_of_refused_writes),
       cmocka_unit_test(refusals),
       cmocka_unit_test(plain_files_only),
+      cmocka_unit_test(large_files),
       cmocka_unit_test(names_that_can_be_guessed),
       cmocka_unit_test(private_folders),
       cmocka_unit_test(left_by_others),
