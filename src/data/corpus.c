@@ -110,13 +110,23 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* A .bin that goes on behind its index may be meant (an index of a part of it) or be the wrong one. */
-static void warn_of_rest(const tri_corpus *corpus) {
+/* A .bin that goes on after what its index names may be meant (an index of a part of it) or be the wrong one; that of a
+ * corpus with a record was changed. */
+static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
-  if (!index->contiguous || end == (int64_t)corpus->bin.bytes) return;
+  if (!index->contiguous || end == (int64_t)corpus->bin.bytes) return TRI_OK;
+  if (corpus->record.corpus[0] != '\0') {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s has %zu bytes, but %s names %" PRId64
+        ": the file was changed after `trireme prepare` wrote it; copy all files of the corpus from one place, "
+        "or make it again with `trireme prepare --force`",
+        corpus->bin.path, corpus->bin.bytes, corpus->idx.path, end);
+  }
   tri_warn("%s has %zu bytes, of which %s uses %" PRId64 "; do they belong together?", corpus->bin.path,
            corpus->bin.bytes, corpus->idx.path, index->num_tokens * index->id_bytes);
+  return TRI_OK;
 }
 
 static tri_status make_starts(tri_corpus *corpus) {
@@ -309,7 +319,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   TRI_TRY_GOTO(take_fingerprint(corpus), close_corpus);
   TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
   TRI_TRY_GOTO(read_side_files(prefix, corpus), close_corpus);
-  warn_of_rest(corpus);
+  TRI_TRY_GOTO(check_rest(corpus), close_corpus);
   *out = corpus;
   return TRI_OK;
 close_corpus:
