@@ -23,8 +23,9 @@ install: ## program, library, manual pages, completion, presets: PREFIX=/usr/loc
 	@test -x build/trireme || $(MAKE) --no-print-directory build
 	@cmake --install build --prefix "$(PREFIX)"
 
-uninstall: ## what the last `make install` put there
-	@cmake --build build --target uninstall
+uninstall: ## what the last `make install` put there (PREFIX=, DESTDIR=: refuses if that was elsewhere)
+	@cmake -DMANIFEST=build/install_manifest.txt \
+	  $(if $(filter command environment%,$(origin PREFIX)),"-DPREFIX=$(PREFIX)") -P cmake/uninstall.cmake
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 22

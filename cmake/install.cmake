@@ -54,5 +54,6 @@ if(TRIREME_HAS_LIBRARY)
   install(FILES ${CMAKE_BINARY_DIR}/trireme-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/trireme)
 endif()
 
+install(CODE "file(WRITE \"${CMAKE_BINARY_DIR}/install_destdir.txt\" \"\$ENV{DESTDIR}\")") # for uninstall.cmake
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -DMANIFEST=${CMAKE_BINARY_DIR}/install_manifest.txt
                   -P ${CMAKE_SOURCE_DIR}/cmake/uninstall.cmake VERBATIM)

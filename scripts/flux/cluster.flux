@@ -60,6 +60,9 @@ done
 
 if [ "$status" -eq 0 ]; then
   echo "trireme: the job is done" >&2
+elif [ "$status" -eq 2 ] || [ "$status" -eq 3 ]; then
+  echo "trireme: the command or the run file is wrong (status $status), as is said above; the same flux batch line fails in the" \
+    "same way until that is changed" >&2
 elif [ -z "$time_is_up" ] || [ -n "$cancelled" ]; then
   echo "trireme: the job ended with status $status before its time; why is said above. The same flux batch line goes on from" \
     "the newest checkpoint" >&2

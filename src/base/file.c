@@ -2,9 +2,9 @@
 
 #include "base/format.h"
 #include "base/memory.h"
+#include "base/temporary_name.h"
 #include "base/write_fault.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -17,13 +17,29 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static tri_status too_large(const char *path, size_t limit_bytes) {
+  char limit[32];
+  return tri_fail(TRI_BAD_FILE, "%s is larger than the %s that such a file may have", path,
+                  tri_format_bytes((double)limit_bytes, limit, sizeof limit));
+}
+
+/* The first size of the buffer: that of a plain file, with a byte for its end. (Files of /proc have the size 0.) */
+static tri_status first_room(int file, const char *path, size_t limit_bytes, size_t *room) {
+  struct stat facts;
+  const bool known = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0;
+  if (known && (uint64_t)facts.st_size > limit_bytes) return too_large(path, limit_bytes);
+  *room = known ? (size_t)facts.st_size + 2 : 65536;
+  return TRI_OK;
+}
+
 tri_status tri_file_read_open(int file, const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
   tri_status status = TRI_OK;
   char *data = NULL;
-  size_t held = 0, room = 0;
+  size_t held = 0, room = 0, first = 0;
+  TRI_TRY_GOTO(first_room(file, path, limit_bytes, &first), close_file);
   for (;;) {
     if (held + 1 >= room) {
-      room = room == 0 ? 65536 : room * 2;
+      room = room == 0 ? first : room * 2;
       TRI_TRY_GOTO(tri_realloc(path, room, 1, &data), close_file);
     }
     ssize_t got = read(file, data + held, room - held - 1);
@@ -35,9 +51,7 @@ tri_status tri_file_read_open(int file, const char *path, size_t limit_bytes, ch
     if (got == 0) break;
     held += (size_t)got;
     if (held > limit_bytes) {
-      char limit[32];
-      status = tri_fail(TRI_BAD_FILE, "%s is larger than the %s that such a file may have", path,
-                        tri_format_bytes((double)limit_bytes, limit, sizeof limit));
+      status = too_large(path, limit_bytes);
       goto close_file;
     }
   }
@@ -51,8 +65,13 @@ close_file:
   return status;
 }
 
+tri_status tri_open_fault(int error) {
+  if (error == EMFILE || error == ENFILE) return TRI_IO_FAILED;
+  return error == ENOMEM ? TRI_OUT_OF_MEMORY : TRI_BAD_FILE;
+}
+
 static tri_status cannot_open(const char *path) {
-  return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+  return tri_fail(tri_open_fault(errno), "cannot open %s: %s", path, strerror(errno));
 }
 
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes) {
@@ -105,7 +124,7 @@ static bool is_part(const char *name, size_t length) {
 
 static tri_status cannot_open_below(const char *root, const char *relative) {
   const char *reason = errno == ELOOP ? "a link, which is not followed here" : strerror(errno);
-  return tri_fail(TRI_BAD_FILE, "cannot open %s/%s: %s", root, relative, reason);
+  return tri_fail(tri_open_fault(errno), "cannot open %s/%s: %s", root, relative, reason);
 }
 
 /* A part at a time: O_NOFOLLOW speaks of the last part of a path alone. A folder need not be readable to be passed. */
@@ -214,12 +233,6 @@ typedef struct replacement {
   char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
 } replacement;
 
-tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES]) {
-  int length = snprintf(out, TRI_PATH_BYTES, "%s.tmp.%ld", path, (long)getpid());
-  if (length >= 0 && length < TRI_PATH_BYTES) return TRI_OK;
-  return tri_fail(TRI_BAD_USAGE, "the path %s is too long", path);
-}
-
 tri_status tri_file_create(const char *path, int *file) {
   const int how = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   *file = open(path, how, 0666);
@@ -229,7 +242,7 @@ tri_status tri_file_create(const char *path, int *file) {
 }
 
 static tri_status begin_replacement(const char *path, replacement *out) {
-  TRI_TRY(tri_file_replacement_name(path, out->temporary));
+  TRI_TRY(tri_temporary_name(path, out->temporary));
   if (tri_path_is_directory(path)) {
     return tri_fail(TRI_BAD_FILE, "%s is a folder, and a file has to be written there; move it away or remove it",
                     path);
@@ -269,28 +282,6 @@ tri_status tri_file_replace(const char *path, const void *data, size_t bytes) {
   replacement r;
   TRI_TRY(begin_replacement(path, &r));
   return end_replacement(&r, write_all(r.file, r.temporary, data, bytes));
-}
-
-/* NAME.tmp.PID, as begin_replacement calls them. */
-static bool is_replacement(const char *name) {
-  const char *at = strstr(name, ".tmp.");
-  return at != NULL && at != name && at[5] != '\0' && at[5 + strspn(at + 5, "0123456789")] == '\0';
-}
-
-tri_status tri_file_clear_replacements(const char *directory) {
-  char path[TRI_PATH_BYTES];
-  DIR *folder = opendir(directory);
-  if (folder == NULL) return tri_fail(TRI_BAD_FILE, "cannot look into %s: %s", directory, strerror(errno));
-  tri_status status = TRI_OK;
-  for (const struct dirent *entry; status == TRI_OK && (entry = readdir(folder)) != NULL;) {
-    if (!is_replacement(entry->d_name)) continue;
-    status = tri_path_join(path, directory, entry->d_name);
-    if (status == TRI_OK && unlink(path) != 0) {
-      status = tri_fail(TRI_IO_FAILED, "cannot remove %s: %s", path, strerror(errno));
-    }
-  }
-  closedir(folder);
-  return status;
 }
 
 enum { WRITER_BYTES = 1 << 16 };

@@ -11,7 +11,7 @@
 enum { TRI_PATH_BYTES = 4096 };
 
 /* Reads a whole file into a new buffer with a NUL behind it (not counted). A file larger than limit_bytes is
- * TRI_BAD_FILE. Release *out with tri_free. */
+ * TRI_BAD_FILE; the size of a plain file is checked before it is read. Release *out with tri_free. */
 tri_status tri_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes);
 
 /* The same, but only for a plain file: a pipe could block for ever. Anything else is TRI_BAD_FILE. */
@@ -20,6 +20,9 @@ tri_status tri_file_read_plain(const char *path, size_t limit_bytes, char **out,
 tri_status tri_file_read_open(int file, const char *name, size_t limit_bytes, char **out, size_t *out_bytes);
 /* Opens a plain file for reading; anything else is TRI_BAD_FILE. The caller closes *out. */
 tri_status tri_file_open_plain(const char *path, int *out);
+/* The status of a file that could not be opened or mapped, by the errno: TRI_BAD_FILE, but TRI_IO_FAILED or
+ * TRI_OUT_OF_MEMORY if the file is not at fault (too many open files, no memory). */
+tri_status tri_open_fault(int error);
 /* The kind of what is there: "folder", "pipe", "socket", "device"; NULL for a plain file and if there is nothing. */
 const char *tri_path_odd_kind(const char *path);
 
@@ -37,18 +40,12 @@ struct stat;
 /* Whether a plain file is there; then *out is its stat. */
 bool tri_file_find_below(const char *root, const char *relative, struct stat *out);
 
-/* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file beside it,
- * fsync, rename, fsync of the folder. If the path is a folder: TRI_BAD_FILE. */
+/* Replaces a file atomically, so that a crash leaves either the old or the new content: a temporary file beside it
+ * (base/temporary_name.h), fsync, rename, fsync of the folder. If the path is a folder: TRI_BAD_FILE. */
 tri_status tri_file_replace(const char *path, const void *data, size_t bytes);
-
-/* The name of that temporary file: PATH.tmp.PID. */
-tri_status tri_file_replacement_name(const char *path, char out[TRI_PATH_BYTES]);
 
 /* fsync of the directory in which a file lies. */
 tri_status tri_file_sync_folder(const char *path);
-
-/* Removes the temporary files that killed processes have left in a folder; only its one writer may call this. */
-tri_status tri_file_clear_replacements(const char *directory);
 
 /* Replaces a file as tri_file_replace does, with text that is written piece by piece. After a failure nothing more is
  * written, and tri_file_writer_close returns the failure. Closing puts the new file in place only if all writes

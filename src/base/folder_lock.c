@@ -17,7 +17,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process_identity.h"
 #include "base/system.h"
+#include "base/thread.h"
 #include "base/write_fault.h"
 
 #include <dirent.h>
@@ -43,7 +45,7 @@ static const double dying_s = 10; /* in which a process of this host may still b
 static const double look_here_s = 0.1, look_elsewhere_s = 1;
 
 enum { NOT_PLAIN = -1 }; /* beside the system's reasons */
-enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = 200, MARK_BYTES = TRI_UNIQUE_BYTES };
+enum { TEXT_BYTES = 2048, MOST_JOBS = 3, WORD_BYTES = TRI_IDENTITY_WORD_BYTES, MARK_BYTES = TRI_UNIQUE_BYTES };
 
 typedef struct job_start {
   char name[WORD_BYTES];
@@ -52,9 +54,8 @@ typedef struct job_start {
 
 /* What a lock says. */
 typedef struct owner {
-  char host[WORD_BYTES], boot[WORD_BYTES], mark[MARK_BYTES];
-  uint64_t processes, start;
-  int64_t process;
+  tri_process_identity id;
+  char mark[MARK_BYTES];
   job_start jobs[MOST_JOBS];
   int num_jobs;
 } owner;
@@ -71,28 +72,6 @@ struct tri_folder_lock {
 };
 
 /* ---- who we are -------------------------------------------------------------------------------------------------- */
-
-/* The first line of a file, without its end; "" if it cannot be read. */
-static void read_line(const char *path, char *out, size_t out_bytes) {
-  FILE *file = fopen(path, "re");
-  out[0] = '\0';
-  if (file == NULL) return;
-  if (fgets(out, (int)out_bytes, file) == NULL) out[0] = '\0';
-  out[strcspn(out, "\n")] = '\0';
-  fclose(file);
-}
-
-/* The state and the start of a process of this host, as /proc/PID/stat has them; false if there is no such process. The
- * name before them, in parentheses, may have anything in it. */
-static bool find_process(int64_t process, char *state, uint64_t *start) {
-  char path[64], line[1024];
-  snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
-  read_line(path, line, sizeof line);
-  const char *after = strrchr(line, ')');
-  if (after == NULL) return false;
-  return sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-                state, start) == 2;
-}
 
 static void add_job(owner *self, const char *kind, const char *name, int64_t start) {
   if (name == NULL || name[0] == '\0' || strpbrk(name, " \n") != NULL || self->num_jobs == MOST_JOBS) return;
@@ -118,14 +97,7 @@ static void find_jobs(owner *self) {
 }
 
 static tri_status find_self(owner *self) {
-  struct stat facts;
-  char state;
-  *self = (owner){.process = (int64_t)getpid()};
-  if (gethostname(self->host, sizeof self->host - 1) != 0 || self->host[0] == '\0') strcpy(self->host, "unnamed");
-  read_line("/proc/sys/kernel/random/boot_id", self->boot, sizeof self->boot);
-  if (self->boot[0] == '\0') strcpy(self->boot, "unknown");
-  if (stat("/proc/self/ns/pid", &facts) == 0) self->processes = (uint64_t)facts.st_ino;
-  if (!find_process(self->process, &state, &self->start)) self->start = 0;
+  *self = (owner){.id = tri_process_identity_self()};
   TRI_TRY(tri_system_unique(self->mark));
   find_jobs(self);
   return TRI_OK;
@@ -136,7 +108,7 @@ static tri_status find_self(owner *self) {
 static int print_owner(const owner *self, char text[TEXT_BYTES]) {
   int length = snprintf(text, TEXT_BYTES,
                         "trireme lock\nhost %s\nboot %s\nprocesses %" PRIu64 "\nprocess %" PRId64 " %" PRIu64 "\n",
-                        self->host, self->boot, self->processes, self->process, self->start);
+                        self->id.host, self->id.boot, self->id.processes, self->id.process, self->id.start);
   for (int i = 0; i < self->num_jobs; i++) {
     length += snprintf(text + length, (size_t)(TEXT_BYTES - length), "job %s %" PRId64 "\n", self->jobs[i].name,
                        self->jobs[i].start);
@@ -147,15 +119,15 @@ static int print_owner(const owner *self, char text[TEXT_BYTES]) {
 
 /* What is not there stays empty: such an owner is judged by its touches alone. */
 static void parse_owner(const char *text, owner *out) {
-  *out = (owner){.process = -1};
+  *out = (owner){.id.process = -1};
   for (const char *line = text; line != NULL && *line != '\0'; line = strchr(line, '\n')) {
     line += *line == '\n';
     job_start *job = &out->jobs[out->num_jobs < MOST_JOBS ? out->num_jobs : 0];
-    (void)sscanf(line, "host %199s", out->host);
-    (void)sscanf(line, "boot %199s", out->boot);
+    (void)sscanf(line, "host %199s", out->id.host);
+    (void)sscanf(line, "boot %199s", out->id.boot);
     (void)sscanf(line, "mark %32s", out->mark);
-    (void)sscanf(line, "processes %" SCNu64, &out->processes);
-    (void)sscanf(line, "process %" SCNd64 " %" SCNu64, &out->process, &out->start);
+    (void)sscanf(line, "processes %" SCNu64, &out->id.processes);
+    (void)sscanf(line, "process %" SCNd64 " %" SCNu64, &out->id.process, &out->id.start);
     if (out->num_jobs < MOST_JOBS && sscanf(line, "job %199s %" SCNd64, job->name, &job->start) == 2) out->num_jobs++;
   }
 }
@@ -190,7 +162,7 @@ static tri_status read_lock(const char *path, owner *out, struct timespec *touch
 }
 
 static bool is_ours(const tri_folder_lock *lock) {
-  owner now = {.process = -1};
+  owner now = {.id.process = -1};
   struct timespec touched = {0};
   return try_lock(lock->path, &now, &touched) == 0 && strcmp(now.mark, lock->self.mark) == 0;
 }
@@ -215,17 +187,16 @@ static bool is_earlier_start(const owner *other, const owner *self) {
 }
 
 static verdict judge(const owner *other, const owner *self) {
-  char state = 0;
-  uint64_t start = 0;
+  const tri_process_identity *id = &other->id;
   if (is_earlier_start(other, self)) return VERDICT_DEAD;
-  bool here = strcmp(other->boot, self->boot) == 0 && other->processes == self->processes && other->process > 0;
-  bool known = strcmp(self->boot, "unknown") != 0 && self->processes != 0 && self->start != 0;
-  if (!here || !known) return VERDICT_UNKNOWN;
-  if (!find_process(other->process, &state, &start)) {
-    /* Another user's processes may be hidden from us. */
-    return kill((pid_t)other->process, 0) != 0 && errno == ESRCH ? VERDICT_DEAD : VERDICT_UNKNOWN;
+  bool here = strcmp(id->boot, self->id.boot) == 0 && id->processes == self->id.processes && id->process > 0;
+  if (!here || !tri_process_identity_is_known(&self->id)) return VERDICT_UNKNOWN;
+  switch (tri_process_find(id->process, id->start)) {
+    case TRI_PROCESS_DEAD: return VERDICT_DEAD;
+    case TRI_PROCESS_ALIVE: return VERDICT_ALIVE_HERE;
+    case TRI_PROCESS_UNKNOWN: break;
   }
-  return start == other->start && state != 'Z' && state != 'X' ? VERDICT_ALIVE_HERE : VERDICT_DEAD;
+  return VERDICT_UNKNOWN;
 }
 
 /* Seconds since the lock was touched, by the clock of its file system: that of a file made just now. */
@@ -248,8 +219,8 @@ static tri_status silent_for(const tri_folder_lock *lock, struct timespec touche
 static void folder_lock_describe(const owner *other, char *out, size_t out_bytes) {
   char job[WORD_BYTES + 16] = "";
   if (other->num_jobs > 0) snprintf(job, sizeof job, ", job %s", other->jobs[other->num_jobs - 1].name);
-  if (other->process > 0) {
-    snprintf(out, out_bytes, "process %" PRId64 " on %s%s", other->process, other->host, job);
+  if (other->id.process > 0) {
+    snprintf(out, out_bytes, "process %" PRId64 " on %s%s", other->id.process, other->id.host, job);
   } else {
     snprintf(out, out_bytes, "a run whose lock cannot be read");
   }
@@ -303,7 +274,7 @@ static tri_status make_lock(const tri_folder_lock *lock, bool *made) {
 static tri_status remove_dead(const tri_folder_lock *lock, const owner *dead) {
   char aside[TRI_PATH_BYTES];
   struct timespec touched = {0};
-  owner moved = {.process = -1};
+  owner moved = {.id.process = -1};
   bool there = false;
   TRI_TRY(tri_path_with(aside, lock->path, "."));
   snprintf(aside + strlen(aside), sizeof aside - strlen(aside), "%s.dead", lock->self.mark);
@@ -362,7 +333,7 @@ static tri_status wait_for_lock(tri_folder_lock *lock) {
   watch seen = {.begun = false};
   char who[512];
   for (;;) {
-    owner other = {.process = -1};
+    owner other = {.id.process = -1};
     struct timespec touched = {0};
     bool made = false, there = false, alive = false, dead = false;
     TRI_TRY(read_lock(lock->path, &other, &touched, &there));
@@ -396,7 +367,7 @@ static bool is_empty(const char *folder) {
 
 bool tri_folder_lock_is_left(const char *folder) {
   tri_folder_lock lock = {.file = -1};
-  owner other = {.process = -1};
+  owner other = {.id.process = -1};
   struct timespec touched = {0};
   struct stat facts;
   double silent = 0;
@@ -415,7 +386,7 @@ bool tri_folder_lock_is_left(const char *folder) {
 /* ---- holding it -------------------------------------------------------------------------------------------------- */
 
 tri_status tri_folder_lock_check(const tri_folder_lock *lock) {
-  owner now = {.process = -1};
+  owner now = {.id.process = -1};
   struct timespec touched = {0};
   char who[512];
   bool there = false;
@@ -436,7 +407,7 @@ bool tri_folder_lock_is_lost(const tri_folder_lock *lock) { return atomic_load(&
 
 /* A file system that does not answer for a while is not a loss; another's mark is. */
 static void beat(tri_folder_lock *lock) {
-  owner now = {.process = -1};
+  owner now = {.id.process = -1};
   struct timespec touched = {0};
   int reason = try_lock(lock->path, &now, &touched);
   if (reason == ENOENT || (reason == 0 && strcmp(now.mark, lock->self.mark) != 0)) atomic_store(&lock->lost, true);
@@ -485,9 +456,9 @@ static tri_status start_keeping(tri_folder_lock *lock) {
   pthread_cond_init(&lock->wake, &attributes);
   pthread_condattr_destroy(&attributes);
   pthread_mutex_init(&lock->mutex, NULL);
-  int fault = pthread_create(&lock->thread, NULL, keep, lock);
-  lock->has_thread = fault == 0;
-  return fault == 0 ? TRI_OK : tri_fail_internal("cannot start the thread that keeps a lock: %s", strerror(fault));
+  tri_status status = tri_thread_start("the thread that keeps a lock", keep, lock, &lock->thread);
+  lock->has_thread = status == TRI_OK;
+  return status;
 }
 
 tri_status tri_folder_lock_take(const char *folder, tri_folder_lock **out) {

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/sanitizer.h"
 #include "base/stop.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -217,7 +218,8 @@ static bool start_listening(void) {
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  bool started = pthread_create(&thread, NULL, listen_to_parent, NULL) == 0;
+  bool started =
+      tri_thread_start("the thread that listens to the supervisor", listen_to_parent, NULL, &thread) == TRI_OK;
   pthread_sigmask(SIG_SETMASK, &old, NULL);
   if (started) pthread_detach(thread);
   return started;

@@ -2,19 +2,59 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Like errno: the one place a failure leaves its message until the entry point prints it. */
 static _Thread_local char message[TRI_MESSAGE_BYTES];
 
+/* Bytes of a word, which is text without spaces; of a path; and how many are printed of a longer one. */
+enum { MOST_WORD_BYTES = 1000, MOST_PATH_BYTES = 4096, SHOWN_BYTES = 200 };
+
+/* The bytes of a long word that are printed. They do not end inside a UTF-8 character. */
+static size_t shown_bytes(const char *word) {
+  size_t bytes = SHOWN_BYTES;
+  while (bytes > SHOWN_BYTES - 4 && ((unsigned char)word[bytes] & 0xC0) == 0x80) bytes--;
+  return bytes;
+}
+
+/* Cuts the long words of a message: a name that comes from a file may have a megabyte. */
+static void shorten_words(char *text) {
+  static const char closing[] = "`\"'.,:;)";
+  char *to = text;
+  for (const char *at = text; *at != '\0';) {
+    size_t length = strcspn(at, " \n"), kept = length, tail = 0;
+    if (length > MOST_PATH_BYTES || (length > MOST_WORD_BYTES && memchr(at, '/', length) == NULL)) {
+      kept = shown_bytes(at);
+      while (tail < 3 && strchr(closing, at[length - tail - 1]) != NULL) tail++;
+    }
+    memmove(to, at, kept);
+    to += kept;
+    if (kept < length) {
+      memcpy(to, "...", 3);
+      memmove(to + 3, at + length - tail, tail);
+      to += 3 + tail;
+    }
+    at += length;
+    if (*at != '\0') *to++ = *at++;
+  }
+  *to = '\0';
+}
+
 #undef tri_fail
 tri_status tri_fail(tri_status code, const char *format, ...) {
-  char text[sizeof message]; /* the arguments may point into the old message */
-  va_list arguments;
+  char text[sizeof message], *whole = NULL; /* the arguments may point into the old message */
+  va_list arguments, again;
   va_start(arguments, format);
-  vsnprintf(text, sizeof text, format, arguments);
+  va_copy(again, arguments);
+  int length = vsnprintf(text, sizeof text, format, arguments);
+  if (length >= (int)sizeof text && vasprintf(&whole, format, again) < 0) whole = NULL;
+  va_end(again);
   va_end(arguments);
-  snprintf(message, sizeof message, "%s", text);
+  shorten_words(whole != NULL ? whole : text);
+  length = snprintf(message, sizeof message, "%s", whole != NULL ? whole : text);
+  if (length >= (int)sizeof message) memcpy(message + sizeof message - 4, "...", 4);
+  free(whole);
   return code;
 }
 

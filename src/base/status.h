@@ -32,7 +32,9 @@ typedef enum tri_status {
 #define TRI_PRINTF(format_index, first_argument)
 #endif
 
-/* Records the message (one line or a few, no trailing newline) for this thread and returns code. */
+/* Records the message (one line or a few, no trailing newline) for this thread and returns code. Words of more than
+ * 1000 bytes, or paths of more than 4096, are cut and end with "...", and so does a message of more than
+ * TRI_MESSAGE_BYTES. */
 tri_status tri_fail(tri_status code, const char *format, ...) TRI_PRINTF(2, 3);
 
 /* The same for a bug in this program: TRI_INTERNAL, and the place in the source is added to the message. */

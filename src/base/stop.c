@@ -1,12 +1,12 @@
 #include "base/stop.h"
 
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -91,8 +91,7 @@ tri_status tri_stop_listen(const char *message) {
   pthread_t thread;
   sigset_t set = tri_stop_signals();
   pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later begin with the mask of their parent */
-  int fault = pthread_create(&thread, NULL, wait_for_wishes, NULL);
-  if (fault != 0) return tri_fail_internal("cannot start the thread that waits for signals: %s", strerror(fault));
+  TRI_TRY(tri_thread_start("the thread that waits for signals", wait_for_wishes, NULL, &thread));
   pthread_detach(thread);
   return TRI_OK;
 }

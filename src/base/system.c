@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* The number behind `key` in a file of "key: number kB" lines, in bytes; 0 if it is not there. */
 static size_t read_kilobytes(const char *path, const char *key) {
@@ -70,5 +71,12 @@ tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]) {
     return tri_fail(TRI_IO_FAILED, "cannot get random bytes from the system: %s", strerror(errno));
   }
   for (size_t i = 0; i < sizeof random; i++) snprintf(out + 2 * i, 3, "%02x", random[i]);
+  return TRI_OK;
+}
+
+tri_status tri_system_own_path(char *out, size_t out_bytes) {
+  ssize_t length = readlink("/proc/self/exe", out, out_bytes - 1);
+  if (length <= 0) return tri_fail(TRI_IO_FAILED, "cannot find out this program's own path: %s", strerror(errno));
+  out[length] = '\0';
   return TRI_OK;
 }

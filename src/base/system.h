@@ -15,6 +15,9 @@ size_t tri_system_memory_of_node(void);
 /* The peak resident memory of this process, in bytes; 0 if unknown. */
 size_t tri_system_peak_resident_bytes(void);
 
+/* The path of this program's file. */
+tri_status tri_system_own_path(char *out, size_t out_bytes);
+
 /* A unique name: 32 random hexadecimal digits and a NUL. */
 enum { TRI_UNIQUE_BYTES = 33 };
 tri_status tri_system_unique(char out[TRI_UNIQUE_BYTES]);

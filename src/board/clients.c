@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -72,15 +73,15 @@ tri_status tri_clients_create(const tri_clients_limits *limits, tri_clients **ou
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&c->wake, &attributes);
   pthread_condattr_destroy(&attributes);
-  const int fault = pthread_create(&c->thread, NULL, watch, c);
-  if (fault == 0) {
+  tri_status status = tri_thread_start("the thread that watches connections", watch, c, &c->thread);
+  if (status == TRI_OK) {
     *out = c;
     return TRI_OK;
   }
   pthread_mutex_destroy(&c->mutex);
   pthread_cond_destroy(&c->wake);
   tri_free(c);
-  return tri_fail_internal("cannot start the thread that watches connections: %s", strerror(fault));
+  return status;
 }
 
 void tri_clients_destroy(tri_clients *c) {

@@ -28,6 +28,12 @@ static bool ends_with(const char *name, const char *ending) {
   return bytes > wanted && strcmp(name + bytes - wanted, ending) == 0;
 }
 
+/* `checkpoints`, or `checkpoints.old-2` with the checkpoints and metrics that a run has moved aside (run/output.c). */
+static bool is_of_checkpoints(const char *name) {
+  static const char own[] = "checkpoints", old[] = "checkpoints.old-";
+  return strcmp(name, own) == 0 || strncmp(name, old, strlen(old)) == 0;
+}
+
 /* By how tri_timeline_write_json begins. */
 static bool is_timeline(const char *root, const char *relative) {
   static const char begin[] = "{\"displayTimeUnit\":";
@@ -85,7 +91,7 @@ static tri_status look_below(const char *root, const char *folder, int depth, tr
     unsigned char type = type_of(file, entry);
     if (type == DT_REG) status = look_at_file(root, folder, entry->d_name, relative, out);
     if (type != DT_DIR) continue;
-    if (strcmp(entry->d_name, "checkpoints") == 0 || ends_with(entry->d_name, ".db.trials")) continue;
+    if (is_of_checkpoints(entry->d_name) || ends_with(entry->d_name, ".db.trials")) continue;
     if (depth < TRI_FOUND_MOST_DEPTH) status = look_below(root, relative, depth + 1, out);
   }
   closedir(names);

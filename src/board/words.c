@@ -79,18 +79,35 @@ void tri_board_read_config(const char *root, const char *relative, int64_t *step
 
 /* ---- failures.txt ------------------------------------------------------------------------------------------------ */
 
-/* Behind "rank 3: ", "rank 3 (pipeline 1), at step 7: " and "job of 4 ranks: ": who failed; NULL if a line does not
- * begin so. */
-static const char *behind_who(const char *line) {
+/* Parses "rank 3" or "job of 4 ranks", with which the lines of failures begin. Returns the rest; NULL if a line does
+ * not begin so. */
+static const char *after_number(const char *line) {
   static const char *const beginnings[] = {"rank ", "job of "};
   for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++) {
     const char *number = line + strlen(beginnings[i]);
     if (strncmp(line, beginnings[i], strlen(beginnings[i])) != 0 || !isdigit((unsigned char)*number)) continue;
-    const char *behind = number + strspn(number, "0123456789"), *colon = behind + strcspn(behind, ":\n");
-    const bool is_who = *behind == ':' || strncmp(behind, " (", 2) == 0 || strncmp(behind, " ranks:", 7) == 0;
-    return is_who && strncmp(colon, ": ", 2) == 0 ? colon + 2 : NULL;
+    const char *rest = number + strspn(number, "0123456789");
+    return i == 0 ? rest : strncmp(rest, " ranks", 6) == 0 ? rest + 6 : NULL;
   }
   return NULL;
+}
+
+/* Skips who failed: "rank 3: ", "rank 3 (pipeline 1), at step 7: " or "job of 4 ranks: ". NULL if a line does not begin
+ * so, such as "rank 3 (pipeline 1) on node7 was killed by signal 9": that is a sentence. */
+static const char *behind_who(const char *line) {
+  static const char at_step[] = ", at step ";
+  const char *rest = after_number(line);
+  if (rest == NULL) return NULL;
+  if (strncmp(rest, " (", 2) == 0) {
+    rest += strcspn(rest, ")\n");
+    if (*rest != ')') return NULL;
+    rest++;
+  }
+  if (strncmp(rest, at_step, strlen(at_step)) == 0) {
+    rest += strlen(at_step);
+    rest += strspn(rest, "0123456789");
+  }
+  return strncmp(rest, ": ", 2) == 0 ? rest + 2 : NULL;
 }
 
 /* The file is added to at each failure: the last one counts. */

@@ -2,8 +2,8 @@
 
 #include "base/json_reader.h"
 #include "base/memory.h"
-#include "base/write_fault.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/named_folder.h"
 #include "checkpoint/output.h"
 
 #include <dirent.h>
@@ -91,11 +91,9 @@ static tri_status count_one(void *context, const char *name) {
 static tri_status copy_extra_files(const char *from, const char *to) {
   keeping k = {from, to, 0};
   char config[TRI_PATH_BYTES];
-  TRI_TRY(tri_directory_create(to));
   TRI_TRY(tri_extra_files_walk(from, keep_one, &k));
   TRI_TRY(tri_path_join(config, from, TRI_FILE_CONFIG));
-  if (tri_path_exists(config)) TRI_TRY(keep_one(&k, TRI_FILE_CONFIG));
-  return tri_directory_sync(to);
+  return tri_path_exists(config) ? keep_one(&k, TRI_FILE_CONFIG) : TRI_OK;
 }
 
 static bool has_any(const char *folder) {
@@ -106,15 +104,13 @@ static bool has_any(const char *folder) {
 }
 
 tri_status tri_extra_files_keep(const char *from, const char *to) {
-  char temporary[TRI_PATH_BYTES];
+  tri_named_folder folder;
   if (tri_path_exists(to) || !has_any(from)) return TRI_OK;
-  if (snprintf(temporary, sizeof temporary, "%s.tmp", to) >= (int)sizeof temporary) {
-    return tri_fail(TRI_BAD_USAGE, "the path %s is too long", to);
-  }
-  TRI_TRY(tri_directory_remove(temporary)); /* of a process that was killed */
-  TRI_TRY(copy_extra_files(from, temporary));
-  if (rename(temporary, to) == 0) return TRI_OK;
-  return tri_fail(TRI_IO_FAILED, "cannot rename %s to %s: %s", temporary, to, tri_write_fault(errno));
+  TRI_TRY(tri_named_folder_begin(to, &folder));
+  tri_status status = copy_extra_files(from, folder.temporary);
+  if (status == TRI_OK) status = tri_named_folder_finish(&folder);
+  (void)tri_named_folder_drop(&folder);
+  return status;
 }
 
 /* ---- ids --------------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include "checkpoint/stream.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/output.h"
 
@@ -100,11 +101,7 @@ tri_status tri_stream_create(void *buffers, tri_stream **out) {
   }
   char *first = (char *)buffers + (PAGE - (uintptr_t)buffers % PAGE) % PAGE;
   for (int i = 0; i < 2; i++) s->buffers[i].bytes = first + (size_t)i * BUFFER_BYTES;
-  int fault = pthread_create(&s->thread, NULL, work, s);
-  if (fault != 0) {
-    status = tri_fail_internal("cannot start the thread that writes: %s", strerror(fault));
-    goto destroy_stream;
-  }
+  TRI_TRY_GOTO(tri_thread_start("the thread that writes", work, s, &s->thread), destroy_stream);
   s->has_thread = true;
   *out = s;
   return TRI_OK;

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
@@ -15,6 +16,7 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,6 +132,16 @@ static tri_status run_any(int count, char **arguments) {
   return main_run(command, count, arguments);
 }
 
+/* Seconds in which a launcher ends the other ranks when one has failed. */
+static const double launcher_s = 3;
+
+/* All ranks that a user's own launcher starts find the same wrong key or missing file. The first rank prints it and
+ * ends, and the launcher ends the others; one that is still there after a while prints its message, since the fault may
+ * be on its node alone. */
+static void let_first_rank_print(tri_status status, bool launched) {
+  if (!launched && status != TRI_INTERRUPTED && tri_parent_rank() > 0) tri_pause_s(launcher_s);
+}
+
 int main(int count, char **arguments) {
   tri_stop_hold();
   signal(SIGXFSZ, SIG_IGN); /* a write beyond `ulimit -f` then fails, and is told as any other (base/write_fault.h) */
@@ -143,7 +155,10 @@ int main(int count, char **arguments) {
   }
   tri_status status = run_any(count, arguments);
   /* An empty message: another rank of the job has said it, or this one has. */
-  if (status != TRI_OK && tri_status_message()[0] != '\0') tri_log_failure(status, tri_status_message());
+  if (status != TRI_OK && tri_status_message()[0] != '\0') {
+    let_first_rank_print(status, launched != NULL);
+    tri_log_failure(status, tri_status_message());
+  }
   if (status == TRI_OK) {
     status = finish_output();
     if (status != TRI_OK) tri_log_failure(status, tri_status_message());

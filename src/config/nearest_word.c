@@ -8,12 +8,18 @@
 
 static char plain(char letter) { return letter == '_' ? '-' : (char)tolower((unsigned char)letter); }
 
-/* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment). */
+/* Longer words are not similar to any other; no file has a longer name. */
+enum { MOST_LETTERS = 255 };
+
+static bool is_long(const char *word) { return strnlen(word, MOST_LETTERS + 1) > MOST_LETTERS; }
+
+/* Changes, insertions, removals and exchanges of neighbours that make one of the other (optimal string alignment);
+ * MOST_LETTERS if one of them is long. */
 static size_t edit_distance(const char *a, const char *b) {
-  size_t rows[3][65];
+  size_t rows[3][MOST_LETTERS + 1];
   size_t *before = rows[0], *above = rows[1], *row = rows[2];
+  if (is_long(a) || is_long(b)) return MOST_LETTERS;
   size_t length_b = strlen(b);
-  if (length_b > 64) return 64;
   for (size_t j = 0; j <= length_b; j++) row[j] = j;
   for (size_t i = 0; a[i] != '\0'; i++) {
     size_t *oldest = before;
@@ -35,6 +41,7 @@ static size_t edit_distance(const char *a, const char *b) {
 }
 
 const char *tri_known_word(const char *word, const char *const *candidates, size_t count) {
+  if (is_long(word)) return NULL;
   for (size_t i = 0; i < count; i++) {
     if (tri_is_name_alias(word, candidates[i])) return candidates[i];
   }
@@ -45,6 +52,7 @@ const char *tri_known_word(const char *word, const char *const *candidates, size
 static size_t most_edits(size_t length) { return length < 3 ? 0 : (length + 2) / 3; }
 
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count) {
+  if (is_long(word)) return NULL;
   const char *best = tri_known_word(word, candidates, count);
   word += strspn(word, "-");
   size_t length = strlen(word);

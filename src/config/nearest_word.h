@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 /* The candidate that an unknown word probably means: the one that another program calls by this word (name_aliases.h),
- * else the nearest in spelling; NULL if no candidate is near enough. */
+ * else the nearest in spelling; NULL if no candidate is near enough, or if
+ * the word has more than 255 bytes. */
 const char *tri_nearest_word(const char *word, const char *const *candidates, size_t count);
 /* Only the candidate that another program calls by this word; NULL if there is no such candidate. */
 const char *tri_known_word(const char *word, const char *const *candidates, size_t count);

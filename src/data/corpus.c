@@ -84,7 +84,7 @@ static tri_status map_file(const char *prefix, const char *suffix, mapped_file *
   int file = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is not waited for, but refused below */
   if (file < 0) {
     if (errno == ENOENT) return no_such_corpus(prefix, out->path);
-    return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", out->path, strerror(errno));
+    return tri_fail(tri_open_fault(errno), "cannot open %s: %s", out->path, strerror(errno));
   }
   struct stat facts;
   if (fstat(file, &facts) != 0 || !S_ISREG(facts.st_mode)) {
@@ -94,7 +94,7 @@ static tri_status map_file(const char *prefix, const char *suffix, mapped_file *
   if (facts.st_size > 0) {
     void *data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_SHARED, file, 0);
     if (data == MAP_FAILED) {
-      status = tri_fail(TRI_BAD_FILE, "cannot map %s into memory: %s", out->path, strerror(errno));
+      status = tri_fail(tri_open_fault(errno), "cannot map %s into memory: %s", out->path, strerror(errno));
       goto close_file;
     }
     out->data = data;
@@ -110,13 +110,23 @@ static void unmap_file(mapped_file *file) {
   tri_free(file->path);
 }
 
-/* A .bin that goes on behind its index may be meant (an index of a part of it) or be the wrong one. */
-static void warn_of_rest(const tri_corpus *corpus) {
+/* A .bin that goes on after what its index names may be meant (an index of a part of it) or be the wrong one; that of a
+ * corpus with a record was changed. */
+static tri_status check_rest(const tri_corpus *corpus) {
   const tri_corpus_index *index = &corpus->index;
   int64_t end = index->first_byte + index->num_tokens * index->id_bytes;
-  if (!index->contiguous || end == (int64_t)corpus->bin.bytes) return;
+  if (!index->contiguous || end == (int64_t)corpus->bin.bytes) return TRI_OK;
+  if (corpus->record.corpus[0] != '\0') {
+    return tri_fail(
+        TRI_BAD_FILE,
+        "%s has %zu bytes, but %s names %" PRId64
+        ": the file was changed after `trireme prepare` wrote it; copy all files of the corpus from one place, "
+        "or make it again with `trireme prepare --force`",
+        corpus->bin.path, corpus->bin.bytes, corpus->idx.path, end);
+  }
   tri_warn("%s has %zu bytes, of which %s uses %" PRId64 "; do they belong together?", corpus->bin.path,
            corpus->bin.bytes, corpus->idx.path, index->num_tokens * index->id_bytes);
+  return TRI_OK;
 }
 
 static tri_status make_starts(tri_corpus *corpus) {
@@ -309,7 +319,7 @@ tri_status tri_corpus_open(const char *prefix, tri_corpus **out) {
   TRI_TRY_GOTO(take_fingerprint(corpus), close_corpus);
   TRI_TRY_GOTO(read_record(prefix, corpus), close_corpus);
   TRI_TRY_GOTO(read_side_files(prefix, corpus), close_corpus);
-  warn_of_rest(corpus);
+  TRI_TRY_GOTO(check_rest(corpus), close_corpus);
   *out = corpus;
   return TRI_OK;
 close_corpus:

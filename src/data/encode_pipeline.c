@@ -12,6 +12,7 @@
 #include "data/encode_pipeline.h"
 
 #include "base/memory.h"
+#include "base/thread.h"
 #include "chat/session.h"
 #include "data/encode_preference.h"
 
@@ -291,11 +292,9 @@ static tri_status accept_blocks(ring *r) {
 }
 
 static tri_status encode_pipeline_start(worker *w, void *(*body)(void *)) {
-  int reason = pthread_create(&w->thread, NULL, body, w);
-  if (reason != 0)
-    return tri_fail(TRI_OUT_OF_MEMORY, "cannot start a thread: %s; use fewer --threads", strerror(reason));
-  w->started = true;
-  return TRI_OK;
+  tri_status status = tri_thread_start("one of the threads of --threads", body, w, &w->thread);
+  w->started = status == TRI_OK;
+  return status;
 }
 
 /* workers[0] reads, the others encode. */

@@ -1,5 +1,6 @@
 #include "data/text_stream.h"
 
+#include "base/file.h"
 #include "base/file_kind.h"
 #include "base/memory.h"
 
@@ -53,7 +54,7 @@ static tri_status refuse_other_compression(const char *path) {
 static tri_status open_file(const char *path, int *out_file, int64_t *out_bytes) {
   TRI_TRY(refuse_other_compression(path));
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return tri_fail(TRI_BAD_FILE, "cannot open the input %s: %s", path, strerror(errno));
+  if (file < 0) return tri_fail(tri_open_fault(errno), "cannot open the input %s: %s", path, strerror(errno));
   struct stat facts;
   if (fstat(file, &facts) != 0) {
     int reason = errno;

@@ -5,13 +5,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parent.h"
+#include "base/system.h"
 #include "comm/comm.h"
 #include "launch/launcher.h"
 #include "launch/launcher_messages.h"
 #include "launch/stale_shm.h"
 #include "launch/supervisor.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,9 +172,7 @@ tri_status tri_launch(const tri_launch_options *options, char **arguments) {
         "-DTRIREME_MPI=openmpi or mpich)",
         tri_comm_library(), launcher.path, launcher.implementation, launcher.version);
   }
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) return tri_fail_internal("cannot find out this program's own path: %s", strerror(errno));
-  program[length] = '\0';
+  TRI_TRY(tri_system_own_path(program, sizeof program));
   while (arguments[count] != NULL) count++;
   TRI_TRY(tri_alloc("a command line", (size_t)count + 32, sizeof *line, &line));
   int used = add_launcher(&launcher, number, line);

@@ -10,6 +10,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+/* Seconds in which a connection must have sent its token. */
+static const double hello_s = 60;
+
 enum { PACKET_BYTES = TRI_PARENT_TEXT_BYTES + (int)sizeof(tri_parent_head), BACKLOG = 4096 };
 
 /* Names of local sockets can be listed by everybody; the token cannot. */
@@ -64,11 +67,14 @@ void tri_listener_say(const tri_speaker *to, char word) {
 
 size_t tri_listener_num_polled(const tri_listener *listener) { return listener->count + 1; }
 
-void tri_listener_fill(const tri_listener *listener, struct pollfd *polled) {
+/* A connection that cannot be accepted stays in the queue, and poll would return at once, again and again: after a
+ * failure one round goes by without it. */
+void tri_listener_fill(tri_listener *listener, struct pollfd *polled) {
   for (size_t i = 0; i < listener->count; i++) {
     polled[i] = (struct pollfd){.fd = listener->speakers[i].socket, .events = POLLIN};
   }
-  polled[listener->count] = (struct pollfd){.fd = listener->socket, .events = POLLIN};
+  polled[listener->count] = (struct pollfd){.fd = listener->full ? -1 : listener->socket, .events = POLLIN};
+  listener->full = false;
 }
 
 static bool take_hello(const tri_listener *listener, tri_speaker *from, int pid, const char *text) {
@@ -114,27 +120,52 @@ static void hear_speaker(tri_listener *listener, tri_speaker *from, tri_hearing 
   }
 }
 
+/* Whether a process of this user, or of root, connected. Names of local sockets can be listed by everybody. */
+static bool is_own(int caller) {
+  struct ucred peer;
+  socklen_t bytes = sizeof peer;
+  if (getsockopt(caller, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) return true; /* the token decides */
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+/* The place of a connection that never sent its token and is closed, or a new one; NULL if there is no memory. */
+static tri_speaker *new_speaker(tri_listener *listener) {
+  for (size_t i = 0; i < listener->count; i++) {
+    if (listener->speakers[i].socket < 0 && !listener->speakers[i].known) return &listener->speakers[i];
+  }
+  if (listener->count == listener->room) {
+    size_t room = listener->room == 0 ? 64 : 2 * listener->room;
+    if (tri_realloc("the ranks on the line", room, sizeof *listener->speakers, &listener->speakers) != TRI_OK) {
+      return NULL;
+    }
+    listener->room = room;
+  }
+  return &listener->speakers[listener->count++];
+}
+
 static void take_calls(tri_listener *listener) {
   for (;;) {
     int caller = accept4(listener->socket, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (caller < 0 && errno == EINTR) continue;
-    if (caller < 0) return;
-    if (listener->count == listener->room) {
-      size_t room = listener->room == 0 ? 64 : 2 * listener->room;
-      if (tri_realloc("the ranks on the line", room, sizeof *listener->speakers, &listener->speakers) != TRI_OK) {
-        close(caller); /* its words take the other way */
-        continue;
-      }
-      listener->room = room;
+    if (caller < 0) {
+      listener->full = errno != EAGAIN && errno != EWOULDBLOCK && errno != ECONNABORTED;
+      return;
     }
-    listener->speakers[listener->count++] = (tri_speaker){.socket = caller, .rank = -1};
+    tri_speaker *speaker = is_own(caller) ? new_speaker(listener) : NULL;
+    if (speaker == NULL) {
+      close(caller); /* without memory: its words take the other way */
+    } else {
+      *speaker = (tri_speaker){.socket = caller, .rank = -1};
+    }
   }
 }
 
 void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size_t count, tri_hearing hear,
                        void *context) {
   for (size_t i = 0; i + 1 < count; i++) {
-    if (polled[i].fd >= 0 && polled[i].revents != 0) hear_speaker(listener, &listener->speakers[i], hear, context);
+    tri_speaker *speaker = &listener->speakers[i];
+    if (polled[i].fd >= 0 && polled[i].revents != 0) hear_speaker(listener, speaker, hear, context);
+    if (speaker->socket >= 0 && !speaker->known && speaker->silent_s > hello_s) hang_up(speaker);
   }
   if (polled[count - 1].revents != 0) take_calls(listener);
 }

@@ -31,6 +31,7 @@ typedef struct tri_listener {
   tri_speaker *speakers; /* [count], in the order in which they connected */
   size_t count, room;
   char *packet; /* [TRI_PARENT_TEXT_BYTES + head + 1] */
+  bool full;    /* the last connection could not be accepted: too many open files */
 } tri_listener;
 
 /* Called for each message. `gone`: the connection was closed; kind, number and text have no meaning then. */
@@ -48,7 +49,7 @@ void tri_listener_environment(const tri_listener *listener, int beat_ms, const c
 /* The length of the array for tri_listener_fill. */
 size_t tri_listener_num_polled(const tri_listener *listener);
 /* `fill` sets the array for poll; after that tri_listener_hear reads all messages, and calls `hear` for each. */
-void tri_listener_fill(const tri_listener *listener, struct pollfd *polled);
+void tri_listener_fill(tri_listener *listener, struct pollfd *polled);
 void tri_listener_hear(tri_listener *listener, const struct pollfd *polled, size_t count, tri_hearing hear,
                        void *context);
 

@@ -16,6 +16,7 @@
 #include "base/flight_recorder.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/extra_files.h"
 #include "checkpoint/huggingface.h"
@@ -198,8 +199,7 @@ static tri_status start_thread(tri_saver *saver, stage next) {
   saver->stage = next;
   saver->thread_failure.status = TRI_OK;
   atomic_store(&saver->thread_done, false);
-  int fault = pthread_create(&saver->thread, NULL, work, saver);
-  if (fault != 0) return tri_fail_internal("cannot start the thread that saves: %s", strerror(fault));
+  TRI_TRY(tri_thread_start("the thread that saves", work, saver, &saver->thread));
   saver->has_thread = true;
   return TRI_OK;
 }

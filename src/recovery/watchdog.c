@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 #include "recovery/flight_report.h"
@@ -239,8 +240,7 @@ tri_status tri_watchdog_start(const tri_mesh *mesh, const char *folder, double t
   if (status == TRI_OK) status = tri_path_join(w->ended, folder, "ended");
   pthread_mutex_init(&w->lock, NULL);
   pthread_cond_init(&w->wake, NULL);
-  int fault = status == TRI_OK ? pthread_create(&w->thread, NULL, watch, w) : 0;
-  if (fault != 0) status = tri_fail_internal("cannot start the watchdog's thread: %s", strerror(fault));
+  if (status == TRI_OK) status = tri_thread_start("the watchdog's thread", watch, w, &w->thread);
   if (status != TRI_OK) {
     tri_free(w);
     return status;

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/temporary_name.h"
 #include "base/write_fault.h"
 #include "comm/agreement.h"
 
@@ -97,18 +98,24 @@ tri_status tri_output_make_room(const char *output, const char *folder, int64_t 
 
 /* ---- holding it -------------------------------------------------------------------------------------------------- */
 
-/* What killed runs have left half written. That it cannot be removed ends no run. */
+/* Files of the output's folder that a run replaces as a whole. */
+static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
+                                    "products.json", "summary.json", "loss.svg"};
+enum { NUM_NAMES = sizeof names / sizeof names[0] };
+
+/* Removes what killed runs have left half written. That it cannot be removed ends no run. */
 static void clear(const char *output, const char *root) {
-  tri_status status = tri_file_clear_replacements(output);
-  if (status == TRI_OK) status = tri_checkpoint_clear(root);
-  if (status != TRI_OK) tri_warn("something that a killed run has left stays: %s", tri_status_message());
+  for (size_t i = 0; i < NUM_NAMES; i++) {
+    char path[TRI_PATH_BYTES];
+    if (tri_path_join(path, output, names[i]) == TRI_OK) tri_temporary_clear(path);
+  }
+  if (tri_checkpoint_clear(root) == TRI_OK) return;
+  tri_warn("something that a killed run has left stays: %s", tri_status_message());
 }
 
-/* What stands in the way of files that the run writes is said now, and not after weeks of training. */
+/* Refuses what stands in the way of files that the run writes now, and not after weeks of training. */
 static tri_status check_files(const char *output) {
-  static const char *const names[] = {"run.json",      "config.yaml",  METRICS,   SAMPLES,
-                                      "products.json", "summary.json", "loss.svg"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+  for (size_t i = 0; i < NUM_NAMES; i++) {
     char path[TRI_PATH_BYTES];
     TRI_TRY(tri_path_join(path, output, names[i]));
     const char *kind = tri_path_odd_kind(path);

@@ -2,9 +2,9 @@
 
 #include "base/lines.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "schedule/layout_config.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { MOST_STEPS = 4096, LONGEST_LINE_BYTES = 1 << 20 };
 
@@ -39,18 +38,11 @@ void tri_short_run_set(tri_short_run *run, const char *key, const char *format, 
   add_word(run, word);
 }
 
-tri_status tri_own_path(char path[TRI_PATH_BYTES]) {
-  ssize_t length = readlink("/proc/self/exe", path, TRI_PATH_BYTES - 1);
-  if (length <= 0) return tri_fail_internal("cannot find out this program's own path: %s", strerror(errno));
-  path[length] = '\0';
-  return TRI_OK;
-}
-
 tri_status tri_short_run_create(const tri_study *study, int64_t ranks, const char *folder, const char *resume,
                                 tri_short_run **out) {
   char text[TRI_PATH_BYTES];
   tri_short_run *run = NULL;
-  TRI_TRY(tri_own_path(text));
+  TRI_TRY(tri_system_own_path(text, sizeof text));
   TRI_TRY(tri_alloc("a command line", 1, sizeof *run, &run));
   add_word(run, text);
   add_word(run, "train");

@@ -30,9 +30,6 @@ void tri_short_run_learn(tri_short_run *run, const tri_trial_plan *plan);
 /* The limits of the study for one of its subprocesses: number `part` of those that run at once. */
 tri_process_limits tri_short_run_limits(const tri_study *study, int part);
 
-/* The path of this program. */
-tri_status tri_own_path(char path[TRI_PATH_BYTES]);
-
 /* The median of its steps' seconds without the first `skip` steps; 0 if there is none. *count: the number of steps. */
 double tri_short_run_step_s(const char *folder, int64_t skip, int64_t *count);
 /* The validation loss after a step; NaN if there is none. */

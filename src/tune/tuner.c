@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/stop.h"
+#include "base/system.h"
 #include "data/corpus_writer.h"
 #include "schedule/layout_config.h"
 #include "tune/process.h"
@@ -162,7 +163,7 @@ static tri_status go_on(tuner *t) {
 static tri_status calibrate(tri_study *study, const char *folder) {
   char path[TRI_PATH_BYTES], log[TRI_PATH_BYTES], program[TRI_PATH_BYTES], ranks[32], reason[256];
   snprintf(ranks, sizeof ranks, "%lld", (long long)study->devices);
-  TRI_TRY(tri_own_path(program));
+  TRI_TRY(tri_system_own_path(program, sizeof program));
   TRI_TRY(tri_path_join(path, folder, "cluster.yaml"));
   TRI_TRY(tri_path_join(log, folder, "calibrate.txt"));
   if (!tri_path_exists(path)) {

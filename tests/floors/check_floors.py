@@ -48,6 +48,7 @@ OPENERS = {
     "base/folder_lock.c": "makes and reads locks, whose order of system calls is the point",
     "base/file_transaction.c": "makes and locks lists of its own",
     "base/parent.c": "reads /proc; makes files in a private folder",
+    "base/process_identity.c": "reads /proc",
     "base/system.c": "reads /proc and /sys",
     "checkpoint/output.c": "writes files of its own, also past the page cache",
     "cli/help.c": "writes a file that the user names",

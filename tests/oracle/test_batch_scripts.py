@@ -108,7 +108,8 @@ def test_time_that_is_over(tmp_path, script):
     program.chmod(0o755)
     last = dict(SLURM_RESTART_COUNT=5, RESTARTS=5) if script.startswith("slurm") else dict(RESTARTS=0)
     cases = dict(told=({}, 130, "the time is over; "), last=(last, 130, "RESTARTS allows"),
-                 failed=(dict(ENDS=9), 9, "status 9 before its time"), done=(dict(ENDS=0), 0, "the job is done"))
+                 failed=(dict(ENDS=9), 9, "status 9 before its time"), wrong=(dict(ENDS=3), 3, "fails in the same way until that is changed"),
+                  done=(dict(ENDS=0), 0, "the job is done"))
     begun = {}
     for name, (variables, _, _) in cases.items():
         (tmp_path / name).mkdir()

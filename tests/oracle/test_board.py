@@ -100,6 +100,7 @@ def test_runs(tmp_path):
     """Numbers of a run as its file has them; folders stay as they are."""
     make_run(tmp_path / "a/one", 100, validation_loss=3.0)
     make_run(tmp_path / "a/checkpoints/hidden", 3)
+    make_run(tmp_path / "a/one/checkpoints.old-1", 3)
     make_run(tmp_path / "a/.hidden", 3)
     os.symlink("/etc", tmp_path / "a/link")
     for step, marks in ((50, ["COMPLETE"]), (100, ["COMPLETE", "BEST"]), (70, [])):
@@ -167,6 +168,8 @@ STATES = {  # what lies in the folder beside 20 steps, in the order in which it 
     "diverged": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n"), "diverged", BAD.split(";")[0]),
     "several failures": (dict(config=CONFIG, failures="rank 3: first\nrank 0: rank 0 (pipeline 1), at step 3: out of memory: 3.5 GiB. Take less\nor more\n"), "failed", "out of memory: 3.5 GiB"),
     "of a job": (dict(config=CONFIG, failures="job of 4 ranks: rank 2 (data 1), at step 3: the disk is full; make room\n"), "failed", "the disk is full"),
+    "killed": (dict(config=CONFIG, failures="job of 2 ranks: rank 1 (data 1) on vm was killed by signal 9 (Killed) (if no user did, the system did, because memory ran out: see dmesg there), at step 29; the job of 2 ranks is ended\n"), "failed",
+               "rank 1 (data 1) on vm was killed by signal 9 (Killed) (if no user did, the system did, because memory ran out: see dmesg there), at step 29"),
     "rank in a message": (dict(config=CONFIG, failures="rank 1: rank 0 is gone: it was killed\n"), "failed", "rank 0 is gone: it was killed"),
     "went on": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None), "interrupted", None),
     "went on to its end": (dict(config=CONFIG, failures=f"rank 0: {BAD}\n", metrics=None, summary=dict(steps=20)), "interrupted", None),
@@ -635,6 +638,23 @@ def test_huge_files(tmp_path):
 
 
 # ---- the page
+
+
+@needs_chromium
+def test_names_of_javascript(tmp_path):
+    """Runs, numbers and shares of time that are called as members of every object are."""
+    names = ("constructor", "__proto__", "toString")
+    for name in names:
+        path = make_run(tmp_path / "all" / name, 20)
+        path.write_text("".join(line_of(step, **{f"{group}/margin": step / 7 for group in names}) for step in range(1, 21)))
+        (path.parent / "summary.json").write_text(json.dumps(dict(model="m", ranks=1, share=dict(compute=0.5, steps=3, **{kind: 0.1 for kind in names}))))
+    with board(tmp_path / "all") as b, Browser(tmp_path / "profile") as browser:
+        b.wait(lambda found: len(found["runs"]) == 3 and all(run["step"] == 20 for run in found["runs"]))
+        browser.open(b.url)
+        browser.wait("document.querySelectorAll('#chart-loss .curve').length === 3 && document.querySelectorAll('#shares .keys .swatch').length >= 4")
+        titles = browser.value("[...document.querySelectorAll('#charts .card:not([hidden]) h3')].map(e => e.textContent)")
+        assert set(names) < set(titles), titles
+        assert "function" not in browser.value("document.documentElement.outerHTML") and browser.said == []
 
 
 @needs_chromium

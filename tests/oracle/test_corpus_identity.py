@@ -167,6 +167,9 @@ def test_an_edit(made, tmp_path):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     assert "a part of it was replaced or changed" in refusal(made, tmp_path / "edited/train")
+    path.write_bytes((made / "bytes/train.bin").read_bytes() + b"more")
+    assert "the file was changed after `trireme prepare` wrote it" in refusal(made, tmp_path / "edited/train")
+    assert "the file was changed after" in trireme("inspect", tmp_path / "edited/train", status=4).stderr
 
 
 GOOD = dict(version=1, corpus="0" * 32, tokens=1, documents=1, tokenizer="0" * 32, vocab_size=1, generation="0" * 32)

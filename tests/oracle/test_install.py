@@ -193,8 +193,18 @@ def test_uninstall_leaves_nothing(tree, tmp_path):
     environment = {**os.environ, "DESTDIR": str(tmp_path)}
     (tmp_path / "manifest").write_text(install("/usr", environment))
     assert (tmp_path / "usr/bin/trireme").exists()
-    subprocess.run(["cmake", f"-DMANIFEST={tmp_path}/manifest", "-P", ROOT / "cmake/uninstall.cmake"], check=True, capture_output=True,
-                   env=environment)
+    (tmp_path / "install_destdir.txt").write_text(str(tmp_path))
+
+    def uninstall(*more, **variables):
+        plain = {name: value for name, value in os.environ.items() if name != "DESTDIR"} | variables
+        return subprocess.run(["cmake", f"-DMANIFEST={tmp_path}/manifest", *more, "-P", ROOT / "cmake/uninstall.cmake"], capture_output=True, text=True, env=plain)
+
+    for refused, words in ((uninstall("-DPREFIX=/opt"), "went to /usr, not to /opt"), (uninstall(DESTDIR="/elsewhere"), "not DESTDIR=/elsewhere")):
+        assert refused.returncode != 0 and words in " ".join(refused.stderr.split()) and (tmp_path / "usr/bin/trireme").exists(), refused.stderr
+    count = len((tmp_path / "manifest").read_text().splitlines())
+    for options, removed in ((["-DPREFIX=/usr"], count), ([], 0)):
+        done = uninstall(*options)
+        assert done.returncode == 0 and f"removed {removed} of {count} files from {tmp_path}/usr" in done.stdout, done.stdout + done.stderr
     assert [str(path) for path in (tmp_path / "usr").rglob("*") if path.is_file() or path.name == "trireme"] == []
 
 

@@ -641,5 +641,20 @@ def test_killed_job_leaves_nothing_to_the_next(tmp_path, corpus):
     assert not [file for file in left if file.exists()]
 
 
+def test_fault_of_all_ranks_is_printed_once(tmp_path, corpus):
+    """Under a launcher of the user's own, each rank finds the wrong key, the missing file or the unknown option."""
+    path = write_run(tmp_path, corpus)
+    environment = {**os.environ, "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    cases = ((path, "--set", "optimizer.stepz=8"), 3, "optimizer.stepz"), (("none.yaml",), 4, "none.yaml"), ((path, "--stepz"), 2, "--stepz")
+
+    def check(case):
+        words, status, text = case
+        done = subprocess.run([os.environ.get("TRIREME_MPIEXEC", "mpiexec"), "-n", "3", TRIREME, "train", *map(str, words)], capture_output=True, text=True, env=environment, timeout=60)
+        said = [line for line in done.stderr.splitlines() if line.startswith("trireme: ")]
+        assert done.returncode == status and len(said) == 1 and text in said[0], (done.returncode, done.stderr)
+
+    side_by_side(check, cases)
+
+
 if __name__ == "__main__":
     raise SystemExit(pytest.main([__file__, *os.sys.argv[1:]]))

@@ -1,17 +1,21 @@
 /* Files that are written piece by piece: whole in their place, or the old ones as they were. */
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/temporary_name.h"
 #include "base/write_fault.h"
 #include "check.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static int enter_scratch(void **state) {
@@ -94,7 +98,7 @@ static void a_full_disk_leaves_the_old(void **state) {
   tri_status after = tri_file_writer_close(writer, TRI_OK);
   assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
   assert_int_equal(during, TRI_IO_FAILED);
-  CHECK_FAILS(after, TRI_IO_FAILED, "cannot write kept.tmp.");
+  CHECK_FAILS(after, TRI_IO_FAILED, "cannot write kept.trireme-");
   assert_non_null(strstr(tri_status_message(), "File too large: beyond this process's file size limit (ulimit -f)"));
   expect_content("kept", "old");
   assert_int_equal(count_files(), files);
@@ -119,7 +123,7 @@ static void refusals(void **state) {
   (void)state;
   tri_file_writer *writer = NULL;
   char *text = NULL;
-  CHECK_FAILS(tri_file_writer_open("no/such/folder", &writer), TRI_IO_FAILED, "cannot create no/such/folder.tmp.");
+  CHECK_FAILS(tri_file_writer_open("no/such/folder", &writer), TRI_IO_FAILED, "cannot create no/such/folder.trireme-");
   CHECK_OK(tri_alloc("a test", 70001, 1, &text));
   memset(text, 'x', 70000);
   CHECK_FAILS(tri_file_writer_open(text, &writer), TRI_BAD_USAGE, "the path xxxx");
@@ -158,12 +162,28 @@ static void plain_files_only(void **state) {
               "a-folder is a folder, and a file has to be written there; move it away or remove it");
 }
 
+/* A file beyond its limit is refused before it is read, whose memory would be more than the machine has. */
+static void large_files(void **state) {
+  (void)state;
+  char *text = NULL;
+  size_t bytes = 0;
+  const size_t tib = (size_t)1 << 40;
+  CHECK_OK(tri_file_replace("sparse", "", 0));
+  assert_int_equal(truncate("sparse", (off_t)tib), 0);
+  CHECK_FAILS(tri_file_read("sparse", tib - 1, &text, &bytes), TRI_BAD_FILE, "sparse is larger than the 1024.00 GiB");
+  assert_int_equal(truncate("sparse", 100), 0);
+  CHECK_OK(tri_file_read("sparse", 100, &text, &bytes));
+  assert_int_equal(bytes, 100);
+  tri_free(text);
+  CHECK_FAILS(tri_file_read("/proc/self/maps", 10, &text, &bytes), TRI_BAD_FILE, "/proc/self/maps is larger than");
+}
+
 /* In a folder where others may write: what they put under a name that is going to be used is not followed. */
 static void names_that_can_be_guessed(void **state) {
   (void)state;
   char temporary[TRI_PATH_BYTES];
   CHECK_OK(tri_file_replace("secret", "mine", 4));
-  CHECK_OK(tri_file_replacement_name("result", temporary));
+  CHECK_OK(tri_temporary_name("result", temporary));
   assert_int_equal(symlink("secret", temporary), 0);
   CHECK_OK(tri_file_replace("result", "text", 4));
   expect_content("secret", "mine");
@@ -197,6 +217,81 @@ static void private_folders(void **state) {
   umask(mask);
 }
 
+/* A child that writes PATH's temporary file; it then ends, or stops. */
+static pid_t write_half(const char *path, bool ends, char temporary[TRI_PATH_BYTES]) {
+  int ends_of_pipe[2];
+  assert_int_equal(pipe(ends_of_pipe), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    int file = -1;
+    bool good = tri_temporary_name(path, temporary) == TRI_OK && tri_file_create(temporary, &file) == TRI_OK;
+    good = good && write(ends_of_pipe[1], temporary, TRI_PATH_BYTES) == TRI_PATH_BYTES;
+    while (good && !ends) pause();
+    _exit(good ? 0 : 1);
+  }
+  assert_true(child > 0);
+  assert_int_equal(read(ends_of_pipe[0], temporary, TRI_PATH_BYTES), TRI_PATH_BYTES);
+  close(ends_of_pipe[0]);
+  close(ends_of_pipe[1]);
+  if (ends) assert_int_equal(waitpid(child, NULL, 0), child);
+  return child;
+}
+
+/* Makes an empty file that was last written this number of days ago. */
+static void make_old(const char *path, int days) {
+  CHECK_OK(tri_file_replace(path, "", 0));
+  const struct timespec then = {.tv_sec = time(NULL) - (time_t)days * 24 * 3600};
+  assert_int_equal(utimensat(AT_FDCWD, path, (const struct timespec[2]){then, then}, 0), 0);
+}
+
+/* Removes what ended processes have left of this file, and nothing else. */
+static void left_by_others(void **state) {
+  (void)state;
+  static const char *const users[] = {"v.md.tmp.2024", "v.md.tmp", "v.md.trireme-a-1.tmp", "v.md.trireme-a-1-2-3.tmp",
+                                      "v.md.trireme-notes.tmp"};
+  char dead[TRI_PATH_BYTES], alive[TRI_PATH_BYTES], other[TRI_PATH_BYTES], reused[TRI_PATH_BYTES];
+  char rebooted[TRI_PATH_BYTES], new[TRI_PATH_BYTES], host[TRI_PATH_BYTES];
+  for (size_t i = 0; i < sizeof users / sizeof users[0]; i++) make_old(users[i], 9);
+  pid_t child = write_half("v.md", false, alive);
+  (void)write_half("v.md", true, dead);
+  (void)write_half("w.md", true, other);
+  CHECK_OK(tri_path_with(reused, alive, "")); /* another process had this id before: the start differs */
+  char *place = strrchr(reused, '-'), *start = place - 1;
+  *start = *start == '0' ? '1' : '0';
+  CHECK_OK(tri_path_with(rebooted, alive, "")); /* before the last boot of this host */
+  memcpy(rebooted + strlen(rebooted) - strlen("01234567.tmp"), "00000000", 8);
+  CHECK_OK(tri_path_with(new, rebooted, ""));
+  new[strlen(new) - strlen("7.tmp")] = '2';
+  CHECK_OK(tri_path_with(host, dead, "")); /* of another host */
+  host[strlen("v.md.trireme-")] = host[strlen("v.md.trireme-")] == 'x' ? 'y' : 'x';
+  make_old(reused, 0);
+  make_old(rebooted, 2);
+  make_old(new, 0);
+  make_old(host, 0);
+  assert_true(tri_path_exists(dead));
+  CHECK_OK(tri_file_replace("v.md", "text", 4));
+  for (size_t i = 0; i < sizeof users / sizeof users[0]; i++) assert_true(tri_path_exists(users[i]));
+  assert_true(tri_path_exists(alive) && tri_path_exists(other) && tri_path_exists(new) && tri_path_exists(host));
+  assert_false(tri_path_exists(dead) || tri_path_exists(reused) || tri_path_exists(rebooted));
+  expect_content("v.md", "text");
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  tri_temporary_clear("v.md");
+  assert_false(tri_path_exists(alive));
+}
+
+/* A name that has no room for the ending of a temporary one. */
+static void long_names(void **state) {
+  (void)state;
+  char name[256], left[TRI_PATH_BYTES];
+  memset(name, 'n', sizeof name - 1);
+  name[255] = '\0';
+  (void)write_half(name, true, left);
+  CHECK_OK(tri_file_replace(name, "text", 4));
+  expect_content(name, "text");
+  assert_false(tri_path_exists(left));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pieces),
@@ -205,8 +300,11 @@ int main(void) {
       cmocka_unit_test(reasons_of_refused_writes),
       cmocka_unit_test(refusals),
       cmocka_unit_test(plain_files_only),
+      cmocka_unit_test(large_files),
       cmocka_unit_test(names_that_can_be_guessed),
       cmocka_unit_test(private_folders),
+      cmocka_unit_test(left_by_others),
+      cmocka_unit_test(long_names),
   };
   return cmocka_run_group_tests(tests, enter_scratch, leave_scratch);
 }

@@ -1,11 +1,14 @@
 #include "launch/launcher_messages.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "check.h"
+#include "launch/listener.h"
 
-#include <cmocka.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 /* What the launchers wrote when a rank was killed: Open MPI 4.1.4, MPICH 4.0.2, Slurm. */
 static const char open_mpi[] =
@@ -55,7 +58,61 @@ static void test_others(void **state) {
   assert_int_equal(found.rank, 5); /* untouched */
 }
 
+static int connect_to(const char *name) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  size_t length = strlen(name);
+  int to = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  memcpy(address.sun_path + 1, name, length);
+  assert_int_equal(
+      connect(to, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length)), 0);
+  return to;
+}
+
+/* What the supervisor does in one round; returns how many sockets were ready, without waiting. */
+static int hear_once(tri_listener *listener) {
+  struct pollfd polled[8];
+  size_t count = tri_listener_num_polled(listener);
+  tri_listener_fill(listener, polled);
+  int ready = poll(polled, count, 0);
+  tri_listener_hear(listener, polled, count, NULL, NULL);
+  return ready;
+}
+
+/* Connections that send nothing cost nothing, are closed after a while, and leave no place behind. */
+static void test_silent_connections(void **state) {
+  (void)state;
+  tri_listener listener;
+  CHECK_OK(tri_listener_open(&listener));
+  char byte;
+  for (int i = 0; i < 3; i++) {
+    int silent = connect_to(listener.name);
+    assert_int_equal(hear_once(&listener), 1);
+    assert_int_equal(hear_once(&listener), 0);
+    assert_int_equal(listener.count, 1);
+    assert_int_equal(recv(silent, &byte, 1, MSG_DONTWAIT), -1);
+    listener.speakers[0].silent_s = 61;
+    assert_int_equal(hear_once(&listener), 0);
+    assert_int_equal(recv(silent, &byte, 1, MSG_DONTWAIT), 0);
+    close(silent);
+  }
+  /* One that cannot be accepted does not wake it again and again. */
+  struct rlimit before, none;
+  int waits = connect_to(listener.name);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+  none = (struct rlimit){.rlim_cur = (rlim_t)waits, .rlim_max = before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int first = hear_once(&listener), second = hear_once(&listener);
+  assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+  assert_int_equal(first, 1);
+  assert_int_equal(second, 0);
+  assert_int_equal(hear_once(&listener), 1);
+  assert_true(listener.speakers[0].socket >= 0);
+  close(waits);
+  tri_listener_close(&listener);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_launchers), cmocka_unit_test(test_others)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_launchers), cmocka_unit_test(test_others),
+                                     cmocka_unit_test(test_silent_connections)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

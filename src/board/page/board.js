@@ -131,9 +131,9 @@ function colour(id) {
   return palette[place] ?? `hsl(${((place * 137.508) % 360).toFixed(0)} 70% ${dark ? 66 : 40}%)`;
 }
 
-const KINDS = { compute: 212, optimizer: 275, bubble: 40, tensor: 350, pipeline: 25, data: 135, context_inner: 185, context_outer: 165, expert: 320, all: 95, node: 60 };
+const KINDS = new Map(Object.entries({ compute: 212, optimizer: 275, bubble: 40, tensor: 350, pipeline: 25, data: 135, context_inner: 185, context_outer: 165, expert: 320, all: 95, node: 60 }));
 function kind_colour(kind) {
-  const hue = kind in KINDS ? KINDS[kind] : [...kind].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
+  const hue = KINDS.get(kind) ?? [...kind].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
   return kind === "bubble" ? "hsl(0 0% 62%)" : `hsl(${hue} 58% 54%)`;
 }
 
@@ -157,7 +157,7 @@ const CHARTS = [
 ];
 
 /* What is known of numbers under names such as "rewards/chosen"; of others the name is the title. */
-const NAMED_TITLES = { rewards: "Rewards", "rewards/accuracies": "Accuracy of rewards", logps: "Log-probabilities of answers" };
+const NAMED_TITLES = new Map(Object.entries({ rewards: "Rewards", "rewards/accuracies": "Accuracy of rewards", logps: "Log-probabilities of answers" }));
 const HELD_OUT = "validation/", HELD_OUT_ACCURACY = "validation/rewards/accuracies";
 
 /* How the curves of one run differ from one another. */
@@ -189,7 +189,7 @@ function find_named_charts() {
       const { held, accuracy, group, leaf } = named_place(name);
       let chart = charts.find(({ spec }) => spec.named && spec.group === group);
       if (!chart && named_charts() >= MOST_NAMED_CHARTS) continue;
-      if (!chart) charts.push((chart = chart_card({ key: "named-" + group, group, named: [], leaves: [], parts: [], title: NAMED_TITLES[group] ?? group, kind: accuracy ? "share" : "", zero: accuracy })));
+      if (!chart) charts.push((chart = chart_card({ key: "named-" + group, group, named: [], leaves: [], parts: [], title: NAMED_TITLES.get(group) ?? group, kind: accuracy ? "share" : "", zero: accuracy })));
       const { spec } = chart;
       if (spec.parts.includes(name) || (!spec.leaves.includes(leaf) && spec.leaves.length === DASHES.length)) continue;
       if (!spec.leaves.includes(leaf)) spec.leaves.push(leaf);

@@ -1,7 +1,7 @@
 #include "device/gpu/cache.h"
 
 #include "base/memory.h"
-#include "base/system.h"
+#include "base/temporary_name.h"
 #include "base/write_fault.h"
 
 #include <errno.h>
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -120,29 +119,12 @@ static bool put_file(int file, const char *name, const void *image, size_t bytes
   return put_all(file, &h, sizeof h) && put_all(file, name, h.name_bytes) && put_all(file, image, bytes);
 }
 
-/* Age of files that killed processes have left half written: a write never takes a day. */
-static void clear_old(const char *folder) {
-  char pattern[2 * TRI_PATH_BYTES];
-  glob_t found;
-  struct stat facts;
-  if (!make_pattern(folder, "", "*.image.tmp.*", pattern)) return;
-  if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return;
-  for (size_t i = 0; i < found.gl_pathc; i++) {
-    if (stat(found.gl_pathv[i], &facts) == 0 && time(NULL) - facts.st_mtime > 24 * 3600)
-      (void)unlink(found.gl_pathv[i]);
-  }
-  globfree(&found);
-}
-
-/* Under a name that no process of any node has, then renamed. It is not flushed to disk: the checksum finds out. */
+/* Under a name that no other process has, then renamed. It is not flushed to disk: the checksum finds out. */
 tri_status tri_gpu_cache_write(const char *folder, const char *name, const void *image, size_t bytes) {
-  char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES], ending[TRI_UNIQUE_BYTES + 8], unique[TRI_UNIQUE_BYTES];
+  char path[TRI_PATH_BYTES], temporary[TRI_PATH_BYTES];
   TRI_TRY(tri_directory_create(folder));
   TRI_TRY(tri_path_join(path, folder, name));
-  TRI_TRY(tri_system_unique(unique));
-  snprintf(ending, sizeof ending, ".tmp.%s", unique);
-  TRI_TRY(tri_path_with(temporary, path, ending));
-  clear_old(folder);
+  TRI_TRY(tri_temporary_name(path, temporary));
   int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) return tri_fail(TRI_IO_FAILED, "cannot write %s: %s", temporary, tri_write_fault(errno));
   bool written = put_file(file, name, image, bytes);

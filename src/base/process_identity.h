@@ -1,0 +1,34 @@
+/* Which process this is, so that another one, maybe later or on another host, can find out whether it still runs. */
+#ifndef TRI_BASE_PROCESS_IDENTITY_H
+#define TRI_BASE_PROCESS_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TRI_IDENTITY_WORD_BYTES = 200 };
+
+typedef struct tri_process_identity {
+  char host[TRI_IDENTITY_WORD_BYTES];
+  char boot[TRI_IDENTITY_WORD_BYTES]; /* id of the kernel's start, "unknown" if there is no /proc */
+  uint64_t processes;                 /* name space in which `process` counts (containers have their own); 0: unknown */
+  int64_t process;                    /* process id */
+  uint64_t start;                     /* ticks from the boot to its start, since process ids are reused; 0: unknown */
+} tri_process_identity;
+
+typedef enum tri_process_fate {
+  TRI_PROCESS_DEAD,
+  TRI_PROCESS_ALIVE,
+  TRI_PROCESS_UNKNOWN,
+} tri_process_fate;
+
+/* Returns the identity of this process. */
+tri_process_identity tri_process_identity_self(void);
+
+/* Whether `boot`, `processes` and `start` are known. Without them process ids cannot be compared. */
+bool tri_process_identity_is_known(const tri_process_identity *self);
+
+/* Looks up a process of this host, boot and name space. TRI_PROCESS_UNKNOWN if it exists and is hidden from this user.
+ */
+tri_process_fate tri_process_find(int64_t process, uint64_t start);
+
+#endif
