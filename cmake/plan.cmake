@@ -5,7 +5,7 @@ file(GLOB TRIREME_PLAN_SOURCES CONFIGURE_DEPENDS
 # Of devices their words and descriptions; of corpora how lengths share sequences; of checkpoints what one process reads.
 list(APPEND TRIREME_PLAN_SOURCES ${CMAKE_SOURCE_DIR}/src/data/packing.c ${CMAKE_SOURCE_DIR}/src/device/dtype.c ${CMAKE_SOURCE_DIR}/src/device/queue.c
      ${CMAKE_SOURCE_DIR}/src/device/description.c)
-list(FILTER TRIREME_PLAN_SOURCES EXCLUDE REGEX "src/checkpoint/(save|stream|copy|copy_principal|copy_quantised|merged|principal|base_matrix|singular_vectors|collective_read|extra_texts)\\.c$")
+list(FILTER TRIREME_PLAN_SOURCES EXCLUDE REGEX "src/checkpoint/(save|stream|copy|copy_principal|copy_quantised|merged|principal|base_matrix|singular_vectors|collective_read|extra_texts|tensor_sums)\\.c$")
 
 add_library(trireme_plan STATIC ${TRIREME_PLAN_SOURCES})
 target_include_directories(trireme_plan PUBLIC src)

@@ -5,8 +5,10 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -67,6 +69,18 @@ static bool has_ended(const writer *other, const writer *self, const char *path)
   return tri_process_find(other->process, other->start) == TRI_PROCESS_DEAD;
 }
 
+/* Whether a file has the name that earlier versions gave it, ".tmp.PID" behind the name of the target, and no process
+ * has that number. */
+static bool is_left_by_earlier_version(const char *suffix, const char *path) {
+  struct stat facts;
+  int64_t process = 0;
+  int length = 0;
+  if (sscanf(suffix, ".tmp.%9" SCNd64 "%n", &process, &length) != 1 || suffix[length] != '\0' || process <= 0)
+    return false;
+  if (!isdigit((unsigned char)suffix[sizeof ".tmp." - 1]) || lstat(path, &facts) != 0) return false;
+  return S_ISREG(facts.st_mode) && kill((pid_t)process, 0) != 0 && errno == ESRCH;
+}
+
 /* The bytes of the file's name that its temporary name keeps. */
 static size_t kept_bytes(const char *last) {
   const size_t bytes = strlen(last), most = NAME_MAX - SUFFIX_BYTES;
@@ -87,9 +101,11 @@ static void clear(const char *path, const writer *self) {
   DIR *directory = opendir(folder);
   if (directory == NULL) return;
   for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-    if (strncmp(entry->d_name, last, kept) != 0 || !parse_suffix(entry->d_name + kept, &other)) continue;
-    if (tri_path_join(left, folder, entry->d_name) != TRI_OK) continue;
-    if (has_ended(&other, self, left)) (void)unlink(left); /* one that cannot be removed does no harm */
+    const char *suffix = entry->d_name + kept;
+    if (strncmp(entry->d_name, last, kept) != 0 || tri_path_join(left, folder, entry->d_name) != TRI_OK) continue;
+    const bool ended =
+        parse_suffix(suffix, &other) ? has_ended(&other, self, left) : is_left_by_earlier_version(suffix, left);
+    if (ended) (void)unlink(left); /* one that cannot be removed does no harm */
   }
   closedir(directory);
 }

@@ -12,13 +12,30 @@
 /* What is hashed, as text. */
 typedef struct words {
   FILE *frame, *values;
-  bool all_known; /* every tensor has a checksum */
+  const uint64_t *sums; /* of tensors without a recorded checksum; or NULL */
+  bool all_known;       /* every tensor has a checksum */
 } words;
 
 static void add_key(void *context, const char *key, const char *value, const char *none) {
   words *w = context;
   (void)none;
   if (tri_model_key_is_of_function(key)) fprintf(w->frame, "%s=%s\n", key, value);
+}
+
+static void add_sum(const tri_checkpoint *base, const char *name, int64_t index, words *w) {
+  const tri_checkpoint_entry entry = tri_checkpoint_get_entry(base, index);
+  const uint64_t sum = !entry.has_checksum && w->sums != NULL ? w->sums[index] : entry.checksum;
+  fprintf(w->values, "%s %016" PRIx64 "\n", name, sum);
+  w->all_known = w->all_known && (entry.has_checksum || w->sums != NULL);
+}
+
+/* The scales and code books of a matrix in 4 bits: tensors whose names continue its own. */
+static void add_scales(const tri_checkpoint *base, const char *name, words *w) {
+  const size_t length = strlen(name);
+  for (int64_t i = 0; i < tri_checkpoint_num_tensors(base); i++) {
+    const char *other = tri_checkpoint_get_entry(base, i).tensor->name;
+    if (strncmp(other, name, length) == 0 && other[length] == '.') add_sum(base, other, i, w);
+  }
 }
 
 static tri_status add_tensor(const tri_checkpoint *base, const tri_parameter *tensor, words *w) {
@@ -31,8 +48,8 @@ static tri_status add_tensor(const tri_checkpoint *base, const tri_parameter *te
   const tri_checkpoint_entry entry = tri_checkpoint_get_entry(base, index);
   fprintf(w->frame, "%s %s %s\n", tensor->name, tri_safetensors_type_name(entry.tensor->type),
           tri_safetensors_shape_text(entry.tensor->num_dims, entry.tensor->shape, shape));
-  fprintf(w->values, "%s %016" PRIx64 "\n", tensor->name, entry.checksum);
-  w->all_known = w->all_known && entry.has_checksum;
+  add_sum(base, tensor->name, index, w);
+  if (tri_checkpoint_four_bits(base, tensor->name) != NULL) add_scales(base, entry.tensor->name, w);
   return TRI_OK;
 }
 
@@ -55,10 +72,11 @@ static void hash(const char *text, size_t bytes, char out[TRI_BASE_SIGNATURE_BYT
   snprintf(out, TRI_BASE_SIGNATURE_BYTES, "%016" PRIx64, tri_checksum(text, bytes));
 }
 
-tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, tri_base_signature *out) {
+tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, const uint64_t *sums,
+                                 tri_base_signature *out) {
   char *frame = NULL, *values = NULL;
   size_t frame_bytes = 0, values_bytes = 0;
-  words w = {.frame = open_memstream(&frame, &frame_bytes), .all_known = true};
+  words w = {.frame = open_memstream(&frame, &frame_bytes), .sums = sums, .all_known = true};
   w.values = open_memstream(&values, &values_bytes);
   tri_status status = TRI_OK;
   if (w.frame == NULL || w.values == NULL) status = tri_fail(TRI_OUT_OF_MEMORY, "out of memory: a base's signature");

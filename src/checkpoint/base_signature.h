@@ -11,11 +11,13 @@ enum { TRI_BASE_SIGNATURE_BYTES = 17 };
 typedef struct tri_base_signature {
   char frame[TRI_BASE_SIGNATURE_BYTES];  /* hash of its tensors' names, types and shapes, and of the model keys that
                                             change what it computes */
-  char values[TRI_BASE_SIGNATURE_BYTES]; /* hash of its tensors' checksums, which a Hugging Face folder does not have */
+  char values[TRI_BASE_SIGNATURE_BYTES]; /* hash of its tensors' checksums */
 } tri_base_signature;
 
-/* LOCAL. The signature of an open folder, whose config.json describes `model`. */
-tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, tri_base_signature *out);
+/* LOCAL. Computes the signature of an open folder, whose config.json describes `model`. `sums`: the checksums of all
+ * its tensors (tri_tensor_sums), for a folder that records none; NULL: `values` of such a folder is "". */
+tri_status tri_base_signature_of(const tri_checkpoint *base, const tri_model *model, const uint64_t *sums,
+                                 tri_base_signature *out);
 
 /* Whether both may be of the same base: a hash that is not known on both sides is not compared. */
 bool tri_base_signature_same(const tri_base_signature *a, const tri_base_signature *b);

@@ -183,7 +183,7 @@ static tri_status find_base(const tri_checkpoint *adapter, const tri_peft *peft,
 static tri_status check_signature(const tri_merged *merged, const tri_peft *peft, const tri_model *model, bool verify) {
   char there[TRI_BASE_SIGNATURE_TEXT_BYTES], here[TRI_BASE_SIGNATURE_TEXT_BYTES];
   tri_base_signature found;
-  TRI_TRY(tri_base_signature_of(merged->base, model, &found));
+  TRI_TRY(tri_base_signature_of(merged->base, model, NULL, &found));
   if (tri_base_signature_same(&peft->signature, &found)) return TRI_OK;
   tri_status status =
       tri_fail(TRI_BAD_CONFIG,

@@ -119,6 +119,11 @@ tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safe
 tri_status tri_safetensors_read_some(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor,
                                      tri_dtype type, int64_t first, int64_t count, void *out, uint64_t *sum);
 
+enum { TRI_SAFETENSORS_SUM_BYTES = 1 << 20 };
+/* LOCAL. Reads a whole tensor and sets *sum to its checksum (element_sum.h). `buffer` has TRI_SAFETENSORS_SUM_BYTES. */
+tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
+                               uint64_t *sum);
+
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Lays out a new file: sets offset and bytes of each tensor (wider types first, which keeps every element aligned;

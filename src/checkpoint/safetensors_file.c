@@ -5,6 +5,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/file_kind.h"
+#include "base/flight_recorder.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -162,6 +163,24 @@ tri_status tri_safetensors_read(const tri_safetensors_file *file, const tri_safe
   int64_t count = 1;
   for (int d = 0; d < tensor->num_dims; d++) count *= tensor->shape[d];
   return tri_safetensors_read_some(file, tensor, type, 0, count, out, NULL);
+}
+
+tri_status tri_safetensors_sum(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
+                               uint64_t *sum) {
+  const uint64_t element = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
+  tri_record record = tri_record_make(TRI_RECORD_WORK, "sum a tensor");
+  const uint64_t ticket = tri_recorder_begin(&record);
+  *sum = 0;
+  if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->input.path, tensor->name);
+  for (uint64_t done = 0; done < tensor->bytes;) {
+    const uint64_t rest = tensor->bytes - done,
+                   piece = rest < TRI_SAFETENSORS_SUM_BYTES ? rest : TRI_SAFETENSORS_SUM_BYTES;
+    TRI_TRY(tri_safetensors_read_bytes(file, tensor, done, piece, buffer));
+    *sum += tri_element_sum((size_t)element, (int64_t)(done / element), (int64_t)(piece / element), buffer);
+    done += piece;
+  }
+  tri_recorder_end(ticket);
+  return TRI_OK;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */

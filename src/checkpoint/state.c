@@ -1,12 +1,11 @@
 #include "checkpoint/state.h"
 
 #include "base/json_reader.h"
-#include "checkpoint/element_sum.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/output.h"
 #include "checkpoint/peft.h"
+#include "checkpoint/safetensors.h"
 
-#include "base/flight_recorder.h"
 #include "base/memory.h"
 
 #include <dirent.h>
@@ -19,7 +18,7 @@
 
 #define FORMAT "trireme checkpoint"
 
-enum { VERIFY_BYTES = 1 << 20, VERSION = 2, STATE_LIMIT_BYTES = 1 << 28, COMPLETE_LIMIT_BYTES = 256 };
+enum { VERSION = 2, STATE_LIMIT_BYTES = 1 << 28, COMPLETE_LIMIT_BYTES = 256 };
 
 json_t *tri_state_checksum(uint64_t checksum) { return json_sprintf("%016" PRIx64, checksum); }
 
@@ -200,23 +199,6 @@ static tri_status compare_sums(const tri_safetensors_file *file, const char *par
                   file->input.path, part, offset, offset + bytes, found, wanted);
 }
 
-static tri_status sum_tensor(const tri_safetensors_file *file, const tri_safetensors_tensor *tensor, char *buffer,
-                             uint64_t *sum) {
-  uint64_t element = (uint64_t)tri_safetensors_type_bits(tensor->type) / 8;
-  tri_record record = tri_record_make(TRI_RECORD_WORK, "verify a tensor");
-  uint64_t ticket = tri_recorder_begin(&record);
-  *sum = 0;
-  if (element == 0) return tri_fail(TRI_UNSUPPORTED, "%s: `%.200s` has no whole bytes", file->input.path, tensor->name);
-  for (uint64_t done = 0; done < tensor->bytes;) {
-    uint64_t piece = tensor->bytes - done < VERIFY_BYTES ? tensor->bytes - done : VERIFY_BYTES;
-    TRI_TRY(tri_safetensors_read_bytes(file, tensor, done, piece, buffer));
-    *sum += tri_element_sum((size_t)element, (int64_t)(done / element), (int64_t)(piece / element), buffer);
-    done += piece;
-  }
-  tri_recorder_end(ticket);
-  return TRI_OK;
-}
-
 static tri_status verify_mine(const tri_safetensors_file *file, const json_t *facts, share *of, char *buffer) {
   const tri_safetensors_header *header = &file->header;
   const json_t *tensors = json_object_get(facts, "tensors");
@@ -228,7 +210,7 @@ static tri_status verify_mine(const tri_safetensors_file *file, const json_t *fa
     char part[256];
     if (!is_mine(of, tensor->bytes)) continue;
     snprintf(part, sizeof part, "tensor `%.200s`", tensor->name);
-    TRI_TRY(sum_tensor(file, tensor, buffer, &sum));
+    TRI_TRY(tri_safetensors_sum(file, tensor, buffer, &sum));
     TRI_TRY(compare_sums(file, part, tensor->offset, tensor->bytes, json_object_get(tensors, tensor->name), sum));
   }
   return TRI_OK;
@@ -238,7 +220,7 @@ static tri_status verify_tensors(const char *path, const json_t *facts, share *o
   tri_safetensors_file file;
   char *buffer = NULL;
   TRI_TRY(tri_safetensors_open(path, &file));
-  tri_status status = tri_alloc("the buffer of a checksum", VERIFY_BYTES, 1, &buffer);
+  tri_status status = tri_alloc("the buffer of a checksum", TRI_SAFETENSORS_SUM_BYTES, 1, &buffer);
   if (status == TRI_OK) status = verify_mine(&file, facts, of, buffer);
   tri_free(buffer);
   tri_safetensors_close(&file);

@@ -191,16 +191,19 @@ static void say_average_stays(const tri_checkpoint *checkpoint) {
   }
 }
 
-/* What is judged by another measure from here on is not held against the lowest loss of before: nothing might ever be
- * better, or all of it. */
+/* Resets the lowest validation loss and the count of evaluations since then if losses are another measure from here on.
+ */
 static void continue_best(const tri_loading *l, const tri_checkpoint_state *state) {
   tri_progress *progress = l->progress;
-  const char *key = tri_identity_other_measure(l->identity, l->config, state);
-  if (key[0] == '\0' || progress->best_step == 0) return;
-  tri_log(
-      "with another %s validation losses do not compare: the lowest so far, %.4f after step %ld, no longer "
-      "counts for checkpoint.best and evaluation.stop_after",
-      key, progress->best_loss, (long)progress->best_step);
+  char key[TRI_IDENTITY_KEY_BYTES];
+  tri_identity_other_measure(l->identity, l->config, state, key);
+  if (key[0] == '\0') return;
+  if (progress->best_step > 0) {
+    tri_log(
+        "with another %s validation losses do not compare: the lowest so far, %.4f after step %ld, no longer "
+        "counts for checkpoint.best and evaluation.stop_after",
+        key, progress->best_loss, (long)progress->best_step);
+  }
   progress->best_step = progress->not_better = 0;
   progress->best_loss = progress->best_accuracy = 0;
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/peft.h"
 #include "checkpoint/run_notes.h"
 #include "checkpoint/tensor_list.h"
+#include "checkpoint/tensor_sums.h"
 #include "checkpoint/ties.h"
 #include "comm/agreement.h"
 #include "config/config.h"
@@ -36,6 +37,24 @@ static const char *text_at(const json_t *object, const char *key) {
   return text == NULL ? "" : text;
 }
 
+/* The next word of a list with commas or blanks between. */
+static bool next_word(const char **at, char word[KEY_BYTES]) {
+  *at += strspn(*at, ", ");
+  size_t length = strcspn(*at, ", ");
+  if (length == 0) return false;
+  snprintf(word, KEY_BYTES, "%.*s", (int)length, *at);
+  *at += length;
+  return true;
+}
+
+static bool is_allowed(const char *allow_change, const char *key) {
+  char word[KEY_BYTES];
+  while (next_word(&allow_change, word)) {
+    if (strcmp(word, key) == 0) return true;
+  }
+  return false;
+}
+
 /* ---- the name ---------------------------------------------------------------------------------------------------- */
 
 static tri_status read_run(const char *path, tri_identity *out) {
@@ -45,12 +64,16 @@ static tri_status read_run(const char *path, tri_identity *out) {
   json_t *document = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
   tri_free(text);
   const char *name = text_at(document, "run"), *from = text_at(document, "from");
+  const json_t *base = json_object_get(document, "base");
   bool known = tri_fingerprint_is_valid(name) && strlen(from) < sizeof out->from;
   if (known) {
     snprintf(out->run, sizeof out->run, "%s", name);
     snprintf(out->from, sizeof out->from, "%s", from);
     out->from_step = (int64_t)json_integer_value(json_object_get(document, "from_step"));
     snprintf(out->base_type, sizeof out->base_type, "%s", text_at(document, "base_type"));
+    snprintf(out->signature.frame, sizeof out->signature.frame, "%s", text_at(base, "signature"));
+    snprintf(out->signature.values, sizeof out->signature.values, "%s", text_at(base, "values"));
+    out->base_files = strtoull(text_at(base, "files"), NULL, 16);
   }
   json_decref(document);
   if (known) return TRI_OK;
@@ -61,9 +84,12 @@ static tri_status read_run(const char *path, tri_identity *out) {
 }
 
 static tri_status write_run(const char *path, const tri_identity *identity) {
+  char files[20];
+  snprintf(files, sizeof files, "%016" PRIx64, identity->base_files);
   json_t *document =
-      json_pack("{s:s, s:s, s:s, s:I, s:s}", "format", "trireme run", "run", identity->run, "from", identity->from,
-                "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type);
+      json_pack("{s:s, s:s, s:s, s:I, s:s, s:{s:s, s:s, s:s}}", "format", "trireme run", "run", identity->run, "from",
+                identity->from, "from_step", (json_int_t)identity->from_step, "base_type", identity->base_type, "base",
+                "signature", identity->signature.frame, "values", identity->signature.values, "files", files);
   char *text = document == NULL ? NULL : json_dumps(document, JSON_INDENT(1));
   json_decref(document);
   if (text == NULL) return tri_fail_internal("%s cannot be written as JSON: not UTF-8, or no memory", path);
@@ -112,47 +138,108 @@ static tri_status find_name(const tri_run_config *config, bool anew, tri_identit
   if (!anew) recall_name(output, out->run);
   out->is_new = out->run[0] == '\0';
   find_base_type(config->init, out->base_type);
-  if (out->is_new) TRI_TRY(tri_system_unique(out->run));
-  return write_run(path, out);
+  return out->is_new ? tri_system_unique(out->run) : TRI_OK;
 }
 
-static tri_status sign_base(const char *init, const char *folder, tri_identity *out) {
-  tri_checkpoint *base = NULL;
+/* ---- the base of an adapter -------------------------------------------------------------------------------------- */
+
+/* An open base. All ranks have the same. */
+typedef struct open_base {
+  tri_checkpoint *checkpoint;
   tri_model model;
-  const bool of_hub = !tri_path_exists(init) && tri_hub_name_length(init) > 0;
-  if (of_hub) {
-    snprintf(out->base, sizeof out->base, "%s", init);
-  } else if (realpath(folder, out->base) == NULL) {
+  uint64_t *sums; /* checksums of its tensors, computed here; NULL: it records them, or its files have not changed */
+} open_base;
+
+static tri_status find_base_path(const char *init, const char *folder, char out[TRI_PATH_BYTES]) {
+  if (!tri_path_exists(init) && tri_hub_name_length(init) > 0) {
+    snprintf(out, TRI_PATH_BYTES, "%s", init);
+  } else if (realpath(folder, out) == NULL) {
     return tri_fail(TRI_BAD_FILE, "cannot find out where %s is: %s", folder, strerror(errno));
   }
-  TRI_TRY(tri_checkpoint_open(folder, &base));
-  tri_status status = TRI_OK;
-  if (tri_checkpoint_is_adapter(base)) {
-    status = tri_fail(TRI_BAD_CONFIG,
-                      "`init`: %s is an adapter, not a base model; name its base, and the adapter in "
-                      "`adapter.from` to begin with its factors",
-                      folder);
+  return TRI_OK;
+}
+
+static tri_status take_base(const tri_run_config *config, tri_identity *identity, open_base *out) {
+  const tri_checkpoint_use use = {.optimizer = false};
+  char folder[TRI_PATH_BYTES];
+  TRI_TRY(tri_checkpoint_find(config->init, &use, folder));
+  TRI_TRY(find_base_path(config->init, folder, identity->base));
+  TRI_TRY(tri_checkpoint_open(folder, &out->checkpoint));
+  if (tri_checkpoint_is_adapter(out->checkpoint)) {
+    return tri_fail(TRI_BAD_CONFIG,
+                    "`init`: %s is an adapter, not a base model; name its base, and the adapter in "
+                    "`adapter.from` to begin with its factors",
+                    folder);
   }
-  if (status == TRI_OK) status = tri_ties_load_model(base, true, false, &model);
-  if (status == TRI_OK) status = tri_base_signature_of(base, &model, &out->signature);
-  tri_checkpoint_close(base);
+  return tri_ties_load_model(out->checkpoint, true, false, &out->model);
+}
+
+/* A plain Hugging Face folder records no checksums: they are computed, unless its files are those of the last time. */
+static tri_status sum_base(const tri_group *world, const tri_identity *identity, open_base *base) {
+  const bool known = identity->signature.values[0] != '\0';
+  const size_t count = (size_t)tri_checkpoint_num_tensors(base->checkpoint);
+  tri_base_signature found;
+  tri_status status = tri_base_signature_of(base->checkpoint, &base->model, NULL, &found);
+  if (status == TRI_OK && (found.values[0] != '\0' || known)) return tri_common_status(world, TRI_OK);
+  if (status == TRI_OK) status = tri_alloc("checksums of a base", count, sizeof *base->sums, &base->sums);
+  TRI_TRY(tri_common_status(world, status));
+  if (world->rank == 0) tri_log("computing the checksums of %s, which it does not record", identity->base);
+  return tri_tensor_sums(world, base->checkpoint, base->sums);
+}
+
+static tri_status base_changed(const tri_run_config *config, const tri_identity *identity,
+                               const tri_base_signature *there) {
+  char before[TRI_BASE_SIGNATURE_TEXT_BYTES], now[TRI_BASE_SIGNATURE_TEXT_BYTES];
+  if (is_allowed(config->allow_change, "adapter")) {
+    tri_log("the base %s is not the one that the run began with, as `allow_change` allows", identity->base);
+    return TRI_OK;
+  }
+  return tri_fail(
+      TRI_BAD_FILE,
+      "the base %s has changed since the run in %s began: its signature was %s and is %s; an adapter belongs "
+      "to the numbers that it was trained on: restore them, start over with --resume never, or, if the "
+      "change is meant, --set allow_change=adapter",
+      identity->base, config->output, tri_base_signature_text(there, before),
+      tri_base_signature_text(&identity->signature, now));
+}
+
+/* Signs the base, and compares it with the one that run.json has. */
+static tri_status sign_base(const tri_group *world, const tri_run_config *config, tri_identity *identity,
+                            open_base *base) {
+  const tri_base_signature there = identity->signature;
+  const uint64_t files = tri_tensor_files_hash(base->checkpoint);
+  if (files != identity->base_files) identity->signature.values[0] = '\0';
+  TRI_TRY(sum_base(world, identity, base));
+  const bool kept = base->sums == NULL && identity->signature.values[0] != '\0';
+  tri_base_signature found;
+  TRI_TRY(tri_base_signature_of(base->checkpoint, &base->model, base->sums, &found));
+  if (kept && found.values[0] == '\0') memcpy(found.values, there.values, sizeof found.values);
+  identity->signature = found;
+  identity->base_files = files;
+  return tri_base_signature_same(&there, &found) ? TRI_OK : base_changed(config, identity, &there);
+}
+
+static tri_status find_base(const tri_group *world, const tri_run_config *config, tri_identity *identity) {
+  open_base base = {.checkpoint = NULL};
+  if (config->model.tuning.adapter.rank == 0) return TRI_OK;
+  tri_status status = tri_common_status(world, take_base(config, identity, &base));
+  if (status == TRI_OK) status = sign_base(world, config, identity, &base);
+  tri_free(base.sums);
+  tri_checkpoint_close(base.checkpoint);
   return status;
 }
 
-/* What an adapter is trained on. */
-static tri_status find_base(const tri_run_config *config, tri_identity *out) {
-  const tri_checkpoint_use use = {.optimizer = false};
-  char folder[TRI_PATH_BYTES];
-  if (config->model.tuning.adapter.rank == 0) return TRI_OK;
-  TRI_TRY(tri_checkpoint_find(config->init, &use, folder));
-  return sign_base(config->init, folder, out);
+static tri_status write_name(const tri_run_config *config, const tri_identity *identity) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_path_join(path, config->output, RUN_FILE));
+  return write_run(path, identity);
 }
 
 tri_status tri_identity_open(const tri_group *world, const tri_run_config *config, bool anew, tri_identity *out) {
-  tri_status status = world->rank == 0 ? find_base(config, out) : TRI_OK;
-  if (status == TRI_OK && world->rank == 0) status = find_name(config, anew, out);
-  TRI_TRY(tri_first_rank_status(world, status));
-  return tri_broadcast(world, 0, sizeof *out, out); /* the fingerprints too: they were found to be equal */
+  TRI_TRY(tri_first_rank_status(world, world->rank == 0 ? find_name(config, anew, out) : TRI_OK));
+  TRI_TRY(tri_broadcast(world, 0, sizeof *out, out)); /* the fingerprints too: they were found to be equal */
+  TRI_TRY(find_base(world, config, out));
+  return tri_first_rank_status(world, world->rank == 0 ? write_name(config, out) : TRI_OK);
 }
 
 tri_status tri_identity_note_from(tri_identity *identity, const tri_run_config *config, const char *folder,
@@ -313,24 +400,6 @@ static const char *const of_answers[] = {"data.preferences", "data.tokenizer",  
 static bool is_among(const char *key, const char *const *list) {
   for (; *list != NULL; list++) {
     if (strcmp(key, *list) == 0) return true;
-  }
-  return false;
-}
-
-/* The next word of a list with commas or blanks between. */
-static bool next_word(const char **at, char word[KEY_BYTES]) {
-  *at += strspn(*at, ", ");
-  size_t length = strcspn(*at, ", ");
-  if (length == 0) return false;
-  snprintf(word, KEY_BYTES, "%.*s", (int)length, *at);
-  *at += length;
-  return true;
-}
-
-static bool is_allowed(const char *allow_change, const char *key) {
-  char word[KEY_BYTES];
-  while (next_word(&allow_change, word)) {
-    if (strcmp(word, key) == 0) return true;
   }
   return false;
 }
@@ -649,25 +718,38 @@ int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpo
   return samples;
 }
 
-/* The first key that makes the validation loss another measure than it was when the checkpoint was saved: other text,
- * or the same cut, seen or counted in another way. "" if none does. */
-const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
-                                       const tri_checkpoint_state *state) {
-  const json_t *said = json_object_get(state->progress, "identity");
-  if (identity != NULL && differ(text_at(json_object_get(said, "validation"), "fingerprint"), identity->validation))
-    return "data.validation";
+/* Takes the name of the first key of the objective that differs. */
+static void take_objective(void *context, const char *key, const char *there, const char *here) {
+  char *first = context;
+  (void)there;
+  (void)here;
+  if (first[0] == '\0' && strncmp(key, "objective.", 10) == 0) snprintf(first, TRI_IDENTITY_KEY_BYTES, "%s", key);
+}
+
+/* The first key with which other text is evaluated, or the same cut, seen or counted in another way; "" if none. */
+static const char *differing_validation(const tri_run_config *there, const tri_run_config *here) {
+  if (there->data.sequence != here->data.sequence) return "data.sequence";
+  if (there->data.documents != here->data.documents) return "data.documents";
+  if (there->data.packing != here->data.packing) return "data.packing";
+  if (there->data.too_long != here->data.too_long) return "data.too_long";
+  if (there->data.ignore_token != here->data.ignore_token) return "data.ignore_token";
+  if (there->evaluation.metric != here->evaluation.metric) return "evaluation.metric";
+  return there->evaluation.sequences != here->evaluation.sequences ? "evaluation.sequences" : "";
+}
+
+void tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
+                                const tri_checkpoint_state *state, char out[TRI_IDENTITY_KEY_BYTES]) {
+  const json_t *validation = json_object_get(json_object_get(state->progress, "identity"), "validation");
+  out[0] = '\0';
+  if (identity != NULL && differ(text_at(validation, "fingerprint"), identity->validation)) {
+    snprintf(out, TRI_IDENTITY_KEY_BYTES, "data.validation%s", of_preferences(config) ? "_preferences" : "");
+    return;
+  }
   tri_run_config *there = config_there(state);
-  const char *key = "";
-  if (there == NULL) return key;
-  if (there->evaluation.sequences != config->evaluation.sequences) key = "evaluation.sequences";
-  if (there->evaluation.metric != config->evaluation.metric) key = "evaluation.metric";
-  if (there->data.ignore_token != config->data.ignore_token) key = "data.ignore_token";
-  if (there->data.too_long != config->data.too_long) key = "data.too_long";
-  if (there->data.packing != config->data.packing) key = "data.packing";
-  if (there->data.documents != config->data.documents) key = "data.documents";
-  if (there->data.sequence != config->data.sequence) key = "data.sequence";
+  if (there == NULL) return;
+  tri_config_differences(tri_run_config_table(), there, config, take_objective, out);
+  if (out[0] == '\0') snprintf(out, TRI_IDENTITY_KEY_BYTES, "%s", differing_validation(there, config));
   tri_free(there);
-  return key;
 }
 
 /* What becomes of the text where other samples follow. */

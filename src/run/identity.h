@@ -29,6 +29,7 @@ typedef struct tri_identity {
   /* Of a run with an adapter: where its base's weights lie, and what they are. */
   char base[TRI_PATH_BYTES];
   tri_base_signature signature;
+  uint64_t base_files; /* names, sizes and times of its files when their checksums were computed (tensor_sums.h) */
 } tri_identity;
 
 /* COLLECTIVE. Fills in the name of the run in config->output and where it goes on from, from its run.json or, if
@@ -57,10 +58,12 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
  * the batch was; where samples have become longer or shorter (`allow_change`), the one behind as many tokens. */
 int64_t tri_identity_next_sample(const tri_run_config *config, const tri_checkpoint_state *state);
 
-/* LOCAL. The key with which the validation loss is another measure than it was when the checkpoint was saved, so that
- * no loss of then compares with one of now; "": the same measure. */
-const char *tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
-                                       const tri_checkpoint_state *state);
+/* LOCAL. Sets `out` to the first key with which the validation loss is another measure than it was when the checkpoint
+ * was saved (objective, metric, validation data), so that losses before and after do not compare; "": the same measure.
+ */
+enum { TRI_IDENTITY_KEY_BYTES = 64 };
+void tri_identity_other_measure(const tri_identity *identity, const tri_run_config *config,
+                                const tri_checkpoint_state *state, char out[TRI_IDENTITY_KEY_BYTES]);
 
 /* LOCAL. Whether the checkpoint's optimizer states are of the run's optimizers. */
 bool tri_identity_same_optimizer(const tri_run_config *config, const tri_checkpoint *checkpoint);

@@ -86,8 +86,8 @@ def test_a_second_run_is_refused(tmp_path, corpus, ranks):
 
 
 def contents(folder):
-    """Everything in a folder but its lock, which the owner touches."""
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*")) if path.name != "LOCK"}
+    """Everything in a folder but its lock, which the owner touches, and the record of failures."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*")) if path.name not in ("LOCK", "failures.txt")}
 
 
 @pytest.mark.parametrize("words", [[], ["--resume", "never"], ["--set", "data.preferences=other.jsonl"], ["-n", "2", "--set", "layout.micro_batch=1"]], ids=str)
@@ -579,3 +579,37 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path, corpus, name):
     assert done.returncode == 0
     assert f"passing over the checkpoint {newest}: {newest / name} is a pipe, not a plain file" in done.stderr
     assert "resuming from" in done.stderr and "after step 2" in done.stderr
+
+
+# ---- the base of an adapter ------------------------------------------------------------------------------------------
+
+
+def change_one_number(folder):
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("ranks", [[], ["-n", "2"]], ids=["one rank", "two ranks"])
+@pytest.mark.parametrize("init", ["kaiming", "pissa"])
+def test_a_base_that_has_changed(tmp_path, corpus, init, ranks):
+    """A plain folder has no checksums: they are computed when the run begins. A copy with the same numbers is the same base, one number changed is another."""
+    (tmp_path / "whole").mkdir()
+    trireme("train", write_run(tmp_path / "whole", corpus, steps=1, model=LLAMA))
+    trireme("export", tmp_path / "whole/run", tmp_path / "base")
+    path = write_run(tmp_path, corpus, steps=6, model=LLAMA, init=str(tmp_path / "base"), adapter=dict(rank=2, init=init, targets=["q_proj", "v_proj"]))
+    first = trireme("train", path, "--stop-at", 2, *ranks).stderr
+    assert "computing the checksums of" in first
+    assert "computing the checksums of" not in trireme("train", path, "--stop-at", 4, *ranks).stderr, "its files are those of before"
+    shutil.copytree(tmp_path / "base", tmp_path / "copy", copy_function=shutil.copyfile)
+    shutil.rmtree(tmp_path / "base")
+    shutil.move(tmp_path / "copy", tmp_path / "base")
+    assert "computing the checksums of" in trireme("train", path, "--stop-at", 5, *ranks).stderr
+    before = contents(tmp_path / "run")
+    change_one_number(tmp_path / "base")
+    said = trireme("train", path, *ranks, status=4).stderr
+    assert "base has changed since the run in " in said and "--set allow_change=adapter" in said
+    assert contents(tmp_path / "run") == before
+    assert "is not the one that the run began with, as `allow_change` allows" in trireme("train", path, *ranks, "--set", "allow_change=adapter").stderr
+    assert steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]

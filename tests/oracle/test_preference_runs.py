@@ -586,3 +586,15 @@ def test_held_out_pairs_are_named_late(here):
     typed(here, "optimizer.steps=3")
     typed(here, "output=lora", "adapter.rank=2")
     assert "validation/rewards/margins" in (typed(here, *late, "output=lora", "adapter.rank=2") and lines_of(here / "lora")[-1])
+
+
+@pytest.mark.parametrize("changes, key", [(dict(objective=dict(name="ipo", beta=0.05)), "objective.name"), (dict(objective=dict(beta=0.5)), "objective.beta")], ids=["ipo", "beta"])
+def test_another_objective_is_another_measure(tmp_path, made, changes, key):
+    """The lowest validation loss and early stopping start over with the new loss."""
+    common = dict(data=dict(validation_preferences=str(made / "pairs.jsonl")), evaluation=dict(every=2, stop_after=2), checkpoint=dict(every=0, best=True))
+    trireme("train", runs.write_run(tmp_path, made, DPO, optimizer=dict(steps=4), **common))
+    objective = {**runs.run_of(tmp_path, made, DPO)["objective"], **changes["objective"]}
+    done = trireme("train", runs.write_run(tmp_path, made, objective, optimizer=dict(steps=10), **common))
+    assert done.stderr.count(f"with another {key} validation losses do not compare: the lowest so far, ") == 1
+    later = {line["step"]: line["validation_loss"] for line in lines_of(tmp_path / "run") if line["step"] > 4 and "validation_loss" in line}
+    assert os.readlink(tmp_path / "run/checkpoints/best") == f"step-{min(later, key=later.get):08d}"
