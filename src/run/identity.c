@@ -690,21 +690,34 @@ static void compare_sequences(const tri_checkpoint_state *state, changes *c) {
   tri_free(there);
 }
 
-/* Each difference of the run files that is let pass, and what it does. */
-static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *here) {
-  tri_run_config *there = config_there(state);
+/* Logs how many steps the epochs of a run are now, if another batch or another number of samples has changed that. */
+static void tell_epochs(const tri_run_config *there, const tri_run_config *here, int64_t seen) {
+  const double epochs = here->optimizer.epochs;
+  const char *why =
+      there->optimizer.global_batch != here->optimizer.global_batch ? "the batch" : "the number of samples";
+  if (epochs == 0 || epochs != there->optimizer.epochs || here->optimizer.steps == there->optimizer.steps) return;
+  tri_log("%g epoch%s of data.train end%s after step %" PRId64 " now (%" PRId64 " before), because %s changed; %" PRId64
+          " of %.0f samples have been read",
+          epochs, epochs == 1 ? "" : "s", epochs == 1 ? "s" : "", here->optimizer.steps, there->optimizer.steps, why,
+          seen, epochs * (double)here->optimizer.epoch_samples);
+}
+
+/* Logs each difference of the run files that is allowed, and its effect. */
+static void tell_differences(const tri_checkpoint_state *state, const tri_run_config *config) {
+  tri_run_config *there = config_there(state), *here = NULL;
+  const int64_t seen = tri_identity_next_sample(config, state);
   if (there == NULL) return;
-  tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
-  if (here->optimizer.epochs > 0 && here->optimizer.epochs == there->optimizer.epochs &&
-      here->optimizer.steps != there->optimizer.steps) {
-    tri_log("%g epochs of data.train are %" PRId64 " steps now and were %" PRId64
-            " before: the number of samples or their batch is another",
-            here->optimizer.epochs, here->optimizer.steps, there->optimizer.steps);
+  if (tri_alloc("a run's configuration", 1, sizeof *here, &here) == TRI_OK) {
+    *here = *config;
+    (void)tri_run_config_count_steps(here, config->optimizer.epoch_samples, state->step,
+                                     seen); /* the run does it too */
+    tri_config_differences(tri_run_config_table(), there, here, tell_difference, NULL);
+    tell_epochs(there, here, seen);
+    tell_rates(there, here, state->step + 1);
+    if (there->optimizer.global_batch != here->optimizer.global_batch)
+      tri_log("the run continues with the next sample, number %" PRId64, seen + 1);
   }
-  tell_rates(there, here, state->step + 1);
-  if (there->optimizer.global_batch != here->optimizer.global_batch) {
-    tri_log("the run continues with the next sample, number %" PRId64, tri_identity_next_sample(here, state) + 1);
-  }
+  tri_free(here);
   tri_free(there);
 }
 

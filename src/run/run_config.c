@@ -646,15 +646,25 @@ static void shorten_warmup(tri_run_config *c) {
   c->optimizer.warmup = (int64_t)(c->optimizer.warmup_share * (double)c->optimizer.steps);
 }
 
-tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples) {
+/* The steps of the whole run. With one batch all along they do not depend on where the run is, to the last bit. */
+static double steps_of_epochs(const tri_run_config *c, int64_t samples, int64_t step, int64_t seen) {
+  const double all = c->optimizer.epochs * (double)samples, batch = (double)c->optimizer.global_batch;
+  if (seen == step * c->optimizer.global_batch) return ceil(all / batch);
+  return (double)step + fmax(ceil((all - (double)seen) / batch), 0);
+}
+
+tri_status tri_run_config_count_steps(tri_run_config *c, int64_t samples, int64_t step, int64_t seen) {
+  c->optimizer.epoch_samples = samples;
   if (c->optimizer.epochs == 0) return TRI_OK;
-  const double steps = ceil(c->optimizer.epochs * (double)samples / (double)c->optimizer.global_batch);
+  const double steps = steps_of_epochs(c, samples, step, seen);
   if (steps > MOST_STEPS) {
     return tri_fail(TRI_BAD_CONFIG,
                     "`optimizer.epochs` %g of %" PRId64 " samples are %.0f steps; at most %d can be made",
                     c->optimizer.epochs, samples, steps, MOST_STEPS);
   }
   c->optimizer.steps = (int64_t)steps;
+  if (c->optimizer.warmup_asked > 0) c->optimizer.warmup = c->optimizer.warmup_asked; /* of another count of steps */
+  c->optimizer.warmup_asked = 0;
   shorten_warmup(c);
   TRI_TRY(check_rates(c));
   return check_sizes(c);

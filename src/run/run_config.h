@@ -59,8 +59,9 @@ typedef struct tri_run_config {
   tri_layout layout;
   struct {
     int64_t global_batch;
-    int64_t steps; /* 0 until tri_run_config_count_steps, where epochs are given */
-    double epochs; /* passes over the samples of the one corpus; 0: steps are given */
+    int64_t steps;         /* 0 until tri_run_config_count_steps, where epochs are given */
+    double epochs;         /* passes over the samples of the one corpus; 0: steps are given */
+    int64_t epoch_samples; /* samples of an epoch; 0 until tri_run_config_count_steps */
     double lr, min_lr;
     int64_t warmup;
     double
@@ -121,9 +122,10 @@ tri_status tri_run_config_load(const char *path, const char *const *overrides, i
 tri_status tri_run_config_parse(const char *name, const char *text, size_t bytes, const char *const *overrides,
                                 int64_t num_overrides, tri_run_config *out);
 
-/* Sets optimizer.steps where optimizer.epochs are given: the epochs of `samples` samples, rounded up to whole steps. A
- * warm-up that is longer is shortened. */
-tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples);
+/* Sets optimizer.steps if optimizer.epochs are given: the run has made `step` steps, which took `seen` samples, and
+ * goes on until the epochs of `samples` samples each have been taken, rounded up to whole steps. A warm-up that is
+ * longer is shortened. TRI_BAD_CONFIG if there are too many steps. */
+tri_status tri_run_config_count_steps(tri_run_config *config, int64_t samples, int64_t step, int64_t seen);
 
 /* The whole configuration as resolved, as YAML that tri_run_config_load reads back to the same values. Release *out
  * with tri_free. */

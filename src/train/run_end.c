@@ -170,12 +170,14 @@ static bool is_stopped(const tri_training *t) {
 }
 
 /* More steps stretch the schedule of the rate, so that it may be far from where it has come to. */
-static void tell_more_steps(const tri_run_config *config) {
+static void tell_more_steps(const tri_run_config *config, const tri_progress *progress) {
   const int64_t steps = config->optimizer.steps;
   tri_run_config *longer = NULL;
   if (tri_alloc("a longer run", 1, sizeof *longer, &longer) != TRI_OK) return;
   *longer = *config;
   longer->optimizer.steps = 2 * steps;
+  longer->optimizer.epochs = 2 * config->optimizer.epochs;
+  (void)tri_run_config_count_steps(longer, config->optimizer.epoch_samples, progress->step, progress->samples);
   const double now = tri_run_config_rate(config, steps), then = tri_run_config_rate(longer, steps + 1);
   char rate[120] = "";
   if (now != then) {
@@ -238,7 +240,7 @@ static void tell_next(const tri_training *t) {
   } else if (is_stopped(t)) {
     tri_log("  the rest of the %ld steps: the same command without --stop-at", (long)config->optimizer.steps);
   } else {
-    tell_more_steps(config);
+    tell_more_steps(config, &t->progress);
   }
 }
 

@@ -74,6 +74,8 @@ static tri_status resume_run(tri_training *t, const char *resume) {
   const tri_resume_request request = {
       .engine = t->engine, .config = t->config, .identity = &t->identity, .from = resume, .snapshots = t->snapshots};
   TRI_TRY(tri_resume(&request, &t->progress, &resumed));
+  TRI_TRY(
+      tri_run_config_count_steps(t->config, t->config->optimizer.epoch_samples, t->progress.step, t->progress.samples));
   const double load_s = tri_clock_s() - begin_s;
   switch (resumed) {
     case TRI_RESUMED_NOTHING: break;
@@ -95,7 +97,7 @@ tri_status tri_training_open(tri_training *t, const char *resume) {
   TRI_TRY(
       tri_first_rank_status(world, tri_training_is_rank0(t) ? tri_training_prepare_preferences(t->config) : TRI_OK));
   TRI_TRY(tri_common_status(world, tri_run_data_open(t->config, &t->identity, &t->data)));
-  TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, tri_run_data_per_epoch(&t->data))));
+  TRI_TRY(tri_common_status(world, tri_run_config_count_steps(t->config, tri_run_data_per_epoch(&t->data), 0, 0)));
   TRI_TRY(tri_startup_check_agreement(&t->mesh, t->config, &t->data));
   const bool first = tri_training_is_rank0(t);
   TRI_TRY(tri_first_rank_status(world, first ? tri_training_check_samples(t->config, t->data.tokenizer) : TRI_OK));

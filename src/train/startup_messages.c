@@ -11,8 +11,20 @@
 
 #include <string.h>
 
-static int64_t samples_of_run(const tri_run_config *config) {
-  return config->optimizer.steps * config->optimizer.global_batch;
+/* Logs "19 steps = 2 epochs of 75 sequences". `more`: further words, or "". */
+static void log_epochs(const tri_training *t, double epochs, int64_t per_epoch, const char *more) {
+  const long steps = (long)t->config->optimizer.steps;
+  char count[32];
+  snprintf(count, sizeof count, "%.3g", epochs);
+  tri_log("%ld step%s = %s epoch%s of %ld sequence%s%s", steps, TRI_PLURAL(steps), count,
+          strcmp(count, "1") == 0 ? "" : "s", (long)per_epoch, TRI_PLURAL(per_epoch), more);
+}
+
+/* Returns the samples that the whole run takes: those that it has taken, with any batch, and those of the steps left.
+ */
+static int64_t samples_of_run(const tri_training *t) {
+  const int64_t left = t->config->optimizer.steps - t->progress.step;
+  return t->progress.samples + (left > 0 ? left * t->config->optimizer.global_batch : 0);
 }
 
 /* Each of several sources: its share, and how often the whole run goes through it. */
@@ -24,7 +36,7 @@ static void announce_sources(const tri_training *t) {
     tri_log("  %6.2f %% of the sequences from %s: %s tokens, %.3g epochs in %ld step%s",
             100.0 * (double)shares->counts[k] / (double)shares->period, t->config->data.train[k].path,
             tri_format_count((double)tri_corpus_num_tokens(t->data.train_corpora[k]), tokens, sizeof tokens),
-            tri_sampler_epochs(train, k, samples_of_run(t->config)), (long)t->config->optimizer.steps,
+            tri_sampler_epochs(train, k, samples_of_run(t)), (long)t->config->optimizer.steps,
             TRI_PLURAL(t->config->optimizer.steps));
   }
 }
@@ -33,8 +45,7 @@ static void announce_sources(const tri_training *t) {
 static void announce_preferences(const tri_training *t) {
   const tri_preference_source *source = &t->data.preferences;
   const char *noun = source->options.paired ? "pair" : "answer";
-  const long steps = (long)t->config->optimizer.steps, units = (long)(source->num_units - source->left_out);
-  const double epochs = (double)samples_of_run(t->config) / (double)source->per_epoch;
+  const long units = (long)(source->num_units - source->left_out);
   tri_log("objective %s: %ld %s%s in %ld sequence%s of %ld tokens", tri_objective_config_name(&t->config->objective),
           units, noun, TRI_PLURAL(units), (long)source->per_epoch, TRI_PLURAL(source->per_epoch),
           (long)source->options.sequence);
@@ -47,20 +58,16 @@ static void announce_preferences(const tri_training *t) {
     tri_log("%ld %s%s longer than a sequence: the beginning of the prompts is cut (data.too_long: truncate_prompt)",
             (long)source->shortened, noun, source->shortened == 1 ? " is" : "s are");
   }
-  tri_log("%ld step%s = %.3g epoch%s of %ld sequence%s", steps, TRI_PLURAL(steps), epochs, TRI_PLURAL(epochs),
-          (long)source->per_epoch, TRI_PLURAL(source->per_epoch));
+  log_epochs(t, (double)samples_of_run(t) / (double)source->per_epoch, source->per_epoch, "");
 }
 
 /* How long the run is, in passes over its one corpus. */
 static void announce_epochs(const tri_training *t) {
   const tri_sampler *train = &t->data.train;
   if (train->mixture.shares.num_sources > 1) return;
-  const long steps = (long)t->config->optimizer.steps;
   char first[64] = "";
   if (train->sources[0].limited) snprintf(first, sizeof first, " (data.max_samples: the first of the corpus)");
-  const double epochs = tri_sampler_epochs(train, 0, samples_of_run(t->config));
-  tri_log("%ld step%s = %.3g epoch%s of %ld sequence%s%s", steps, TRI_PLURAL(steps), epochs, TRI_PLURAL(epochs),
-          (long)train->per_epoch, TRI_PLURAL(train->per_epoch), first);
+  log_epochs(t, tri_sampler_epochs(train, 0, samples_of_run(t)), train->per_epoch, first);
 }
 
 /* ---- keys that change nothing --------------------------------------------------------------------------------------

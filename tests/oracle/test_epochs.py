@@ -80,7 +80,7 @@ def test_going_on_with_more_epochs_and_other_samples(tmp_path, corpus):
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(dict(text=f"document {i:06d}")) + "\n" for i in range(200)))
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "d", "--validation", 0, tmp_path / "more.jsonl")
     said = trireme("train", part, "--set", "optimizer.epochs=2", "--set", f"data.train={tmp_path}/d/train", "--set", "allow_change=data.train").stderr
-    assert "2 epochs of data.train are 25 steps now and were 19 before: the number of samples or their batch is another" in said
+    assert "2 epochs of data.train end after step 25 now (19 before), because the number of samples changed; 152 of 200 samples have been read" in said
     assert len(losses(tmp_path)) == 25
 
 
@@ -117,3 +117,20 @@ def test_the_first_samples_are_learnt_and_no_others(tmp_path):
     trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "z", "--validation", 0, tmp_path / "z.jsonl")
     found = {name: json.loads(trireme("eval", tmp_path / name, tmp_path / "z/train", "--json").stdout)["loss"] for name in ("some", "all")}
     assert found["all"] < 1 and found["some"] > 4, found
+
+
+@pytest.mark.parametrize("before, after, epochs", [(8, 16, 1), (16, 8, 1), (8, 24, 0.5), (8, 16, 2.1)])
+def test_another_batch(tmp_path, corpus, before, after, epochs):
+    """The steps left are those of the samples left: all of the epochs are read, and not a batch more."""
+    run = write(tmp_path, corpus, dict(epochs=epochs, global_batch=before))
+    trireme("train", run, "--stop-at", 2)
+    said = trireme("train", run, "--set", f"optimizer.global_batch={after}").stderr
+    seen = 2 * before
+    steps = 2 + math.ceil((epochs * 75 - seen) / after)
+    assert f"end{'s' if epochs == 1 else ''} after step {steps} now ({math.ceil(epochs * 75 / before)} before), because the batch changed; {seen} of {epochs * 75:.0f} samples have been read" in said
+    count = f"{(seen + (steps - 2) * after) / 75:.3g}"
+    assert f"\n{steps} steps = {count} epoch{'' if count == '1' else 's'} of 75 sequences" in said
+    assert len(losses(tmp_path)) == steps and f"  # steps: {steps} " in (tmp_path / "run/config.yaml").read_text()
+    state = json.loads((sorted((tmp_path / "run/checkpoints").glob("step-*"))[-1] / "state.json").read_text())
+    assert state["samples"] == seen + (steps - 2) * after >= epochs * 75 > state["samples"] - after
+    assert "has made its" in trireme("train", run, "--set", f"optimizer.global_batch={after}").stderr

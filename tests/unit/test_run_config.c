@@ -684,7 +684,7 @@ static void counts_epochs(void **state) {
     char *printed = NULL;
     EXPECT_OK(tri_run_config_parse("run.yaml", cases[i].text, strlen(cases[i].text), options, cases[i].option != NULL,
                                    &config));
-    EXPECT_OK(tri_run_config_count_steps(&config, 75));
+    EXPECT_OK(tri_run_config_count_steps(&config, 75, 0, 0));
     assert_true(config.optimizer.epochs == cases[i].epochs);
     assert_int_equal(config.optimizer.steps, cases[i].steps);
     assert_int_equal(config.optimizer.warmup, cases[i].warmup);
@@ -694,7 +694,7 @@ static void counts_epochs(void **state) {
     assert_int_equal(strstr(printed, "  # steps: ") != NULL, by_epochs);
     assert_int_equal(strstr(printed, "  steps: ") != NULL, !by_epochs);
     EXPECT_OK(tri_run_config_parse("printed", printed, strlen(printed), NULL, 0, &config));
-    EXPECT_OK(tri_run_config_count_steps(&config, 75));
+    EXPECT_OK(tri_run_config_count_steps(&config, 75, 0, 0));
     assert_int_equal(config.optimizer.steps, cases[i].steps);
     tri_free(printed);
   }
@@ -729,7 +729,7 @@ static void counts_epochs(void **state) {
   EXPECT_OK(parse(LENGTH("epochs: 1.0e+6"), &config));
   EXPECT_FAILS(TRI_BAD_CONFIG,
                "`optimizer.epochs` 1e+06 of 1000000 samples are 125000000000 steps; at most 1073741824 can be made",
-               tri_run_config_count_steps(&config, 1000000));
+               tri_run_config_count_steps(&config, 1000000, 0, 0));
 #undef LENGTH
 }
 
