@@ -302,7 +302,7 @@ char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, dou
                                 char *buffer, size_t buffer_bytes) {
   char validation[40] = "", peak[40] = "", bad[40] = "", speed[32], left[32];
   if (!isnan(validation_loss)) snprintf(validation, sizeof validation, " val %.4f", validation_loss);
-  if (isfinite(step->mfu)) snprintf(peak, sizeof peak, " %.0f%% of peak", 100 * step->mfu);
+  if (isfinite(step->mfu) && !step->small_products) snprintf(peak, sizeof peak, " %.0f%% of peak", 100 * step->mfu);
   if (step->bad_steps > 0) snprintf(bad, sizeof bad, " %lld bad", (long long)step->bad_steps);
   const tri_named_metric *accuracy = find_named(step, TRI_ACCURACY);
   snprintf(buffer, buffer_bytes, "step %lld/%lld loss %.4f%s lr %.2e %s tokens/s%s %s left%s", (long long)step->step,

@@ -54,6 +54,7 @@ typedef struct tri_step_metrics {
   int64_t tokens;              /* trained on since the run began, this step's included        */
   double tokens_per_s, step_s; /* of this step                                                */
   double mfu;                  /* share of the device's best peak; NaN if it is unknown     */
+  bool small_products;         /* products are too small to come near the peak: progress lines leave mfu out */
   size_t peak_bytes;
   int64_t bad_steps; /* skipped since the run began: loss or gradient was not finite */
   bool evaluated;
@@ -90,8 +91,8 @@ void tri_metrics_progress(tri_metrics *metrics, int64_t steps);
 tri_status tri_metrics_close(tri_metrics *metrics);
 
 /* The text of a progress line: step, losses, learning rate, tokens/s, share of peak, time left, and TRI_ACCURACY where
- * the step has it and the line stays within 100 columns. A validation loss that is NaN is left out, as is an mfu.
- * Returns buffer. */
+ * the step has it and the line stays within 100 columns. Leaves out a validation loss or an mfu that is NaN, and the
+ * mfu of small products. Returns buffer. */
 char *tri_metrics_progress_text(const tri_step_metrics *step, int64_t steps, double validation_loss, double left_s,
                                 char *buffer, size_t buffer_bytes);
 

@@ -30,6 +30,14 @@ tri_status tri_training_measure_peak(tri_training *t) {
   return TRI_OK;
 }
 
+bool tri_training_has_small_products(const tri_training *t) {
+  const tri_layout *layout = &t->config->layout;
+  const double least = 1 << 26; /* 1024 rows of 256 x 256 */
+  const double rows = (double)layout->micro_batch * (double)t->config->data.sequence / (double)layout->context;
+  const double width = (double)t->config->model.hidden_size;
+  return rows * width * width / (double)layout->tensor < least;
+}
+
 tri_status tri_training_doubt_peak(tri_training *t, double mfu) {
   char before[32], now[32];
   double again = 0;

@@ -250,7 +250,7 @@ static void announce_length(const tri_training *t) {
   } else if (t->stop_at > 0 && t->stop_at < config->optimizer.steps) {
     tri_log("this command ends after step %ld of %ld (--stop-at)", (long)t->stop_at, (long)config->optimizer.steps);
   }
-  if (!(t->peak_flops > 0)) return;
+  if (!(t->peak_flops > 0) || tri_training_has_small_products(t)) return;
   const double all = (double)steps * (double)config->optimizer.global_batch * (double)config->data.sequence;
   tri_log("%ld step%s of %s tokens in all: at least %s, at that peak", (long)steps, TRI_PLURAL(steps),
           tri_format_count(all, tokens, sizeof tokens),

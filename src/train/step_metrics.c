@@ -75,6 +75,7 @@ tri_status tri_observe_metrics(tri_training *t, tri_made_step *made) {
       .tokens_per_s = rate,
       .step_s = made->seconds,
       .mfu = mfu_of(t, rate * flops),
+      .small_products = tri_training_has_small_products(t),
       .peak_bytes = tri_engine_measured_bytes(t->engine),
       .bad_steps = t->progress.bad_steps,
       .evaluated = made->evaluated,

@@ -99,6 +99,9 @@ double tri_training_work_flops(const tri_training *t);
 
 /* LOCAL. Finds the device's peak: the best of a measurement now and earlier ones on machines of this kind (peak.c). */
 tri_status tri_training_measure_peak(tri_training *t);
+/* Returns whether a matrix product of a layer is so small that its time is not that of the peak: a share of the peak
+ * says nothing then. */
+bool tri_training_has_small_products(const tri_training *t);
 /* LOCAL. If the last step reached an `mfu` above 1, measures the peak again, once in a run, and keeps the better one.
  */
 tri_status tri_training_doubt_peak(tri_training *t, double mfu);

@@ -58,6 +58,18 @@ def test_a_weighted_mean_has_the_bits_of_torch(made, tmp_path):
     trireme("eval", tmp_path / "m", made / "data/train", "--sequence", "16")
 
 
+def test_a_link_is_the_model_that_it_links_to(made, tmp_path):
+    """The best checkpoint of a run is a link to one of the others, and counts once."""
+    (tmp_path / "best").symlink_to(made / "b")
+    said = trireme("merge", made / "a", made / "b", tmp_path / "best", made / "run-a", "--out", tmp_path / "m").stderr
+    assert f"{tmp_path / 'best'} is {made / 'b'}, which counts once" in said and f"model 3 of 3: {made / 'run-a'}" in said
+    got, models = weights_of(tmp_path / "m"), [weights_of(made / name) for name in "aba"]
+    for name, value in got.items():
+        assert torch.equal(value, weighted([m[name] for m in models], torch.ones(3)) / 3), name
+    said = trireme("merge", made / "b", tmp_path / "best", "--weights", "1,2", "--out", tmp_path / "n", status=2).stderr
+    assert f"merge: {made / 'b'} and {tmp_path / 'best'} are one folder; name it once" in said and not (tmp_path / "n").exists()
+
+
 def test_task_vectors_have_the_bits_of_torch(made, tmp_path):
     got, models = merged(made, tmp_path / "m", made / "a", made / "b", "--weights", "0.3,0.9", "--base", made / "base", "--scale", "0.7",
                          "--method", "task_arithmetic")

@@ -922,6 +922,15 @@ def test_calibrate_and_compare(tmp_path):
     for name in ("forward", "backward", "update"):
         assert kinds[name]["predicted_s"] > 0 and kinds[name]["measured_s"] > 0
     assert "step" in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)
+    # A run whose computation took much longer than the file has it was beside other work, or on another machine.
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    predicted = found["step_s"]["predicted"] * found["share"]["compute"]["predicted"]
+    for times, said in ((4, True), (1, False)):
+        busy = json.loads(json.dumps(summary))
+        busy["share"].update(step_s=times * predicted, compute=1.0)
+        (tmp_path / "run/summary.json").write_text(json.dumps(busy))
+        assert ("computation took 4.0 times as long as " in run("simulate", "--against", tmp_path / "run", "--cluster", cluster)) == said
+    (tmp_path / "run/summary.json").write_text(json.dumps(summary))
     # The file says what it was measured with, and another machine's is refused or said.
     threads = int(re.search(r"^threads: (\d+)", cluster.read_text(), re.M)[1])
     summary = json.loads((tmp_path / "run/summary.json").read_text())

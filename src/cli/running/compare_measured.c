@@ -143,6 +143,18 @@ static void shares_of(const comparison *c, share out[SHARES]) {
 
 static double mean_ms(double seconds, double count) { return count > 0 ? 1e3 * seconds / count : 0; }
 
+/* Says that computation ran much slower than the cluster's file has it, as beside other work: then the file describes
+ * the machine when it was idle, and the error is not the model's. */
+static void print_slow_computation(const comparison *c) {
+  const double slow = 1.5, took = measured_share(c, "compute") * measured_step_s(c);
+  const double ratio = took / c->prediction.time.compute;
+  if (!(ratio > slow)) return;
+  printf(
+      "computation took %.1f times as long as %s has it: was other work on these cores, or is the description of "
+      "another machine? With the measured rate the step would be %.4f s\n",
+      ratio, c->cluster->name, c->prediction.step_s - c->prediction.time.compute + took);
+}
+
 static void against_print_text(const comparison *c) {
   share shares[SHARES];
   char layout[TRI_LAYOUT_TEXT_BYTES];
@@ -156,6 +168,7 @@ static void against_print_text(const comparison *c) {
          cell("%+.1f %%", error_of(c->prediction.step_s, measured), error));
   printf("%-22s %14.0f %14s %10s\n", "bytes of rank 0", c->memory.peak, cell("%.0f", peak, found),
          cell("%+.1f %%", error_of(c->memory.peak, peak), error));
+  print_slow_computation(c);
   if (c->config->model.num_experts > 0 && c->request.expert_imbalance > 0) {
     printf("experts of the busiest rank had %.2f times the rows of equally busy ones, and are priced so\n",
            c->request.expert_imbalance);

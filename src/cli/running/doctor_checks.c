@@ -1,5 +1,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 
+#include "base/cache_folder.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/system.h"
@@ -10,6 +11,7 @@
 #include "device/libraries.h"
 #include "engine/peak.h"
 #include "launch/launcher.h"
+#include "train/best_peak.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -236,6 +238,17 @@ void tri_doctor_check_libraries(tri_doctor *doctor) {
 
 /* ---- the device ------------------------------------------------------------------------------------------------- */
 
+/* Returns the best peak that was ever measured on this device, which `train` keeps too: now is `measured`, and other
+ * programs may be at work. */
+static double best_peak(const tri_device *device, tri_dtype type, double measured) {
+  char folder[TRI_PATH_BYTES], key[TRI_PEAK_KEY_BYTES];
+  if (!tri_cache_folder(folder)) return measured;
+  tri_best_peak_key(device, type, false, key);
+  const double kept = tri_best_peak_read(folder, key);
+  if (measured > kept) (void)tri_best_peak_write(folder, key, measured);
+  return measured > kept ? measured : kept;
+}
+
 static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type, double seconds, const char *name) {
   tri_finding *product = tri_doctor_find(doctor, name);
   double peak = 0, rate = 0;
@@ -247,8 +260,12 @@ static void check_product(tri_doctor *doctor, tri_device *device, tri_dtype type
     tri_finding_advise(product, TRI_MARK_WARNING, "%s", tri_status_message());
     return;
   }
-  if (rate > peak) peak = rate;
-  tri_finding_value(product, "%.1f GFLOP/s, %.0f %% of the peak of %.1f", rate / 1e9, 100 * rate / peak, peak / 1e9);
+  const double now = rate > peak ? rate : peak;
+  peak = best_peak(device, type, now);
+  char before[48] = "";
+  if (peak > now) snprintf(before, sizeof before, " measured before (now %.1f)", now / 1e9);
+  tri_finding_value(product, "%.1f GFLOP/s, %.0f %% of the peak of %.1f%s", rate / 1e9, 100 * rate / peak, peak / 1e9,
+                    before);
   add_number(product, "flops", rate);
   add_number(product, "peak_flops", peak);
   if (rate < 0.6 * peak) {

@@ -16,10 +16,12 @@
 #include "options/options.h"
 #include "tokenizer/tokenizer.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct merge_arguments {
   char **from;
@@ -118,6 +120,33 @@ static tri_status take_weights(merge_arguments *a) {
   if ((float)sum != 0) return TRI_OK;
   if (strcmp(a->method, "linear") != 0) return TRI_OK; /* others divide by no sum of them */
   return tri_fail(TRI_BAD_USAGE, "merge: the weights %.100s sum to 0; a mean needs a sum that is not", a->weights);
+}
+
+/* Takes a model that is named twice, such as RUN/checkpoints/best beside the checkpoint that it links to, once. */
+static tri_status drop_doubles(merge_arguments *a) {
+  const tri_checkpoint_use use = {.settings_only = true};
+  char folder[TRI_PATH_BYTES];
+  struct stat about[TRI_COMBINE_MODELS];
+  int kept = 0;
+  for (int i = 0; i < a->count; i++) {
+    int same = 0;
+    TRI_TRY(tri_checkpoint_find(a->from[i], &use, folder));
+    if (stat(folder, &about[kept]) != 0) return tri_fail(TRI_BAD_FILE, "cannot open %s: %s", folder, strerror(errno));
+    while (about[same].st_ino != about[kept].st_ino || about[same].st_dev != about[kept].st_dev) same++;
+    if (same == kept) {
+      a->from[kept++] = a->from[i];
+      continue;
+    }
+    if (a->weights != NULL || kept + 1 == a->count) {
+      return tri_fail(TRI_BAD_USAGE,
+                      "merge: %s and %s are one folder; name it once, with a larger weight if it should "
+                      "count more (--weights)",
+                      a->from[same], a->from[i]);
+    }
+    tri_log("%s is %s, which counts once", a->from[i], a->from[same]);
+  }
+  a->count = kept;
+  return TRI_OK;
 }
 
 static tri_status check_method(const merge_arguments *a, const tri_combine_method **out) {
@@ -356,6 +385,7 @@ static tri_status run_merge(int count, char **arguments) {
   merging *m = NULL;
   const tri_combine_method *method = NULL;
   TRI_TRY(merge_parse(count, arguments, &parsed));
+  TRI_TRY(drop_doubles(&parsed));
   TRI_TRY(check_method(&parsed, &method));
   TRI_TRY(tri_alloc("a merge", 1, sizeof *m, &m));
   m->arguments = &parsed;
@@ -366,6 +396,7 @@ static tri_status run_merge(int count, char **arguments) {
     tri_merged_close(&m->weights[i]);
   }
   if (status == TRI_OK) {
+    for (int i = 0; i < parsed.count; i++) tri_log("model %d of %d: %s", i + 1, parsed.count, parsed.from[i]);
     tri_log("%s is written, in %s%s", parsed.to, tri_dtype_name(m->type),
             m->type == parsed.type
                 ? ""
@@ -384,7 +415,8 @@ const tri_command tri_command_merge = {
         "usage: trireme merge MODEL... --out FOLDER [--method M] [--weights W,W,...] [options]\n"
         "\n"
         "Models are Hugging Face folders, checkpoints, or runs' outputs, whose newest checkpoint it is; all of one\n"
-        "configuration and one tokenizer. Computes in fp32, one tensor of each model in memory at a time.\n"
+        "configuration and one tokenizer. One that is named twice (checkpoints/* has a link to the best) counts once.\n"
+        " Computes in fp32, one tensor of each model in memory at a time.\n"
         "\n"
         "  --method M         linear (the default): (w1 A + w2 B + ...) / (w1 + w2 + ...)\n"
         "                     task_arithmetic: base + scale (w1 (A - base) + w2 (B - base) + ...)\n"
