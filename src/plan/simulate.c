@@ -152,8 +152,12 @@ static tri_status check(const tri_simulation_request *request) {
   const tri_layout *layout = request->layout;
   int64_t devices = tri_layout_ranks(layout);
   if (tri_cluster_peak(cluster, request->precision) <= 0) {
-    return tri_fail(TRI_UNSUPPORTED, "the cluster %s has no peak for %s; choose another --precision", cluster->name,
-                    tri_dtype_name(request->precision));
+    const char *type = tri_dtype_name(request->precision);
+    return tri_fail(
+        TRI_UNSUPPORTED,
+        "the cluster %s has no peak for %s; measure the machine with `trireme calibrate OUT.yaml --precision "
+        "%s`, or choose another --precision",
+        cluster->name, type, type);
   }
   TRI_TRY(tri_system_check(request->system, cluster));
   if (request->system->fp8_products && request->precision != TRI_BF16) {

@@ -412,6 +412,7 @@ typedef struct changes {
   bool other_samples; /* some of them is of the samples */
   int64_t updates;    /* of the model that was the reference of preferences; 0: it is still there, or there is none */
   bool other_answers; /* some of them is of the answers, and the reference is not there */
+  bool other_factors; /* the run's adapter has other factors */
 } changes;
 
 /* What has no room any more is cut off: CHANGES_BYTES has room for every key of a model. */
@@ -425,7 +426,7 @@ static void add_change(changes *c, const char *key, const char *there, const cha
   c->other_samples = c->other_samples || is_among(key, of_samples);
   const bool fixed = c->updates > 0 && is_among(key, of_answers);
   c->other_answers = c->other_answers || fixed;
-  if (!fixed && is_allowed(c->config->allow_change, key)) {
+  if (!fixed && !c->other_factors && is_allowed(c->config->allow_change, key)) {
     tri_log("%s changes from %s to %s, as `allow_change` allows", key, there, here);
     return;
   }
@@ -829,8 +830,30 @@ static void compare_bases(const tri_identity *identity, const json_t *said, chan
 
 static const char *or_none(const char *text) { return text[0] == '\0' ? "none" : text; }
 
+/* Describes what decides which factors an adapter has, and their shapes. */
+static void describe_factors(const tri_adapter *adapter, char out[TUNING_BYTES]) {
+  tri_adapter shapes = *adapter;
+  shapes.alpha = 1;
+  shapes.alpha_pattern.count = 0;
+  shapes.scaling = TRI_SCALING_LORA;
+  shapes.init = TRI_ADAPTER_KAIMING;
+  shapes.quantise = TRI_QUANTISE_NONE;
+  describe_adapter(&shapes, out);
+}
+
+/* Whether the factors of a checkpoint are those of the run's adapter, with their shapes. */
+static bool factors_fit(const tri_checkpoint_state *state, const tri_run_config *here) {
+  char before[TUNING_BYTES], now[TUNING_BYTES];
+  tri_run_config *there = config_there(state);
+  if (there == NULL) return true;
+  describe_factors(&there->model.tuning.adapter, before);
+  describe_factors(&here->model.tuning.adapter, now);
+  tri_free(there);
+  return strcmp(before, now) == 0;
+}
+
 /* What was not trained has no states. */
-static void compare_trained(const json_t *said, changes *c) {
+static void compare_trained(const tri_checkpoint_state *state, const json_t *said, changes *c) {
   const json_t *there = json_object_get(said, "trained");
   const char *freeze = text_at(there, "freeze"), *adapter = text_at(there, "adapter");
   char own_freeze[TRI_TRAINABLE_TEXT_BYTES], own_adapter[TUNING_BYTES];
@@ -838,7 +861,9 @@ static void compare_trained(const json_t *said, changes *c) {
   tri_trainable_describe(&c->config->model.tuning.freeze, own_freeze, sizeof own_freeze);
   describe_adapter(&c->config->model.tuning.adapter, own_adapter);
   if (strcmp(freeze, own_freeze) != 0) add_change(c, "freeze", or_none(freeze), or_none(own_freeze));
-  if (strcmp(adapter, own_adapter) != 0) add_change(c, "adapter", or_none(adapter), or_none(own_adapter));
+  if (strcmp(adapter, own_adapter) == 0) return;
+  c->other_factors = !factors_fit(state, c->config);
+  add_change(c, "adapter", or_none(adapter), or_none(own_adapter));
 }
 
 static tri_status compare_runs(const tri_identity *identity, const tri_run_config *config, const char *folder,
@@ -897,7 +922,7 @@ static void compare_all(const tri_identity *identity, const tri_checkpoint_state
   compare_corpora(identity, said, c);
   compare_samples(state, said, c);
   compare_optimizers(said, c);
-  compare_trained(said, c);
+  compare_trained(state, said, c);
   compare_sequences(state, c);
 }
 
@@ -935,6 +960,13 @@ tri_status tri_identity_compare(const tri_identity *identity, const tri_run_conf
                     "%s does not go with this run: %s; its weights do not fit such a model; make the keys equal, or "
                     "take them from there: --set model=%s",
                     folder, c.text, folder);
+  }
+  if (c.other_factors) {
+    return tri_fail(
+        TRI_BAD_CONFIG,
+        "%s does not go with this run: %s; its factors do not fit such an adapter; make the keys equal, start "
+        "over with --resume never, or choose another `output`",
+        folder, c.text);
   }
   if (c.other_answers) {
     return tri_fail(TRI_BAD_CONFIG,

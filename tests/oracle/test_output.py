@@ -613,3 +613,19 @@ def test_a_base_that_has_changed(tmp_path, corpus, init, ranks):
     assert contents(tmp_path / "run") == before
     assert "is not the one that the run began with, as `allow_change` allows" in trireme("train", path, *ranks, "--set", "allow_change=adapter").stderr
     assert steps_of(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("change", [dict(rank=3), dict(targets=["q_proj"]), dict(magnitude=True), dict(rank_pattern={"v_proj": 4})], ids=str)
+def test_factors_that_do_not_fit(tmp_path, corpus, change):
+    """A change of the adapter's shapes is not to be allowed: the message names what to do instead. One of its scale is."""
+    (tmp_path / "whole").mkdir()
+    trireme("train", write_run(tmp_path / "whole", corpus, steps=1, model=LLAMA))
+    adapter = dict(rank=2, targets=["q_proj", "v_proj"])
+    trireme("train", write_run(tmp_path, corpus, steps=2, model=LLAMA, init=str(tmp_path / "whole/run"), adapter=adapter))
+    path = write_run(tmp_path, corpus, steps=4, model=LLAMA, init=str(tmp_path / "whole/run"), adapter={**adapter, **change})
+    for words in ([], ["--set", "allow_change=adapter"]):
+        said = trireme("train", path, *words, status=3).stderr
+        assert "its factors do not fit such an adapter; make the keys equal, start over with --resume never, or choose another `output`" in said and "allow_change" not in said
+    path = write_run(tmp_path, corpus, steps=4, model=LLAMA, init=str(tmp_path / "whole/run"), adapter={**adapter, "alpha": 5})
+    assert "--set allow_change=adapter" in trireme("train", path, status=3).stderr
+    trireme("train", path, "--set", "allow_change=adapter")

@@ -1,5 +1,6 @@
 """Commands of the tutorial and of the README run in their order as they are printed, and others of the README have the options that they
 name. Runs are made shorter unless all cases are asked for; what is shown of their answers is compared where it says nothing of time."""
+import json
 import os
 import pathlib
 import re
@@ -99,3 +100,27 @@ def test_readme(tmp_path, line):
             assert word.split("=")[0] in keys, word
         if word.startswith("configs/"):
             assert os.path.exists(ROOT / word) or word.endswith(".db"), word
+
+
+@pytest.mark.parametrize("kind", ["text", "chat", "pairs", "labels"])
+def test_the_line_that_prepare_prints(tmp_path, kind):
+    """The `data:` of a run file, with held-out records, as it is printed."""
+    records = {"text": dict(text="the rowers pull"), "chat": dict(messages=[dict(role="user", content="pull?"), dict(role="assistant", content="we pull")]),
+               "pairs": dict(prompt="pull?", chosen="we pull", rejected="no"), "labels": dict(prompt="pull?", completion="we pull", label=True)}
+    (tmp_path / "some.jsonl").write_text("".join(json.dumps({**records[kind], **(dict(label=i % 2 == 0) if kind == "labels" else {})}) + "\n" for i in range(40)))
+    (tmp_path / "template.jinja").write_text("{% for m in messages %}{{ m.content }}{% generation %} {% endgeneration %}{% endfor %}")
+    words = {"text": [], "chat": ["--chat", "--chat-template", tmp_path / "template.jinja"], "pairs": ["--preferences"], "labels": ["--preferences"]}[kind]
+    (tmp_path / "words.txt").write_text("the rowers pull. " * 50)
+    trireme("prepare", "--tokenizer", "bytes", "--out", tmp_path / "words", tmp_path / "words.txt")
+    said = trireme("prepare", *words, "--tokenizer", tmp_path / "words/tokenizer.json", "--validation", 0.2, "--out", tmp_path / "d", tmp_path / "some.jsonl").stderr
+    data, = re.findall(r"in a run file: (data: \{.*\})$", said, re.M)
+    assert "validation" in data
+    objective = {"pairs": "objective: {name: dpo}\ninit: base\n", "labels": "objective: {name: kto}\ninit: base\n"}.get(kind, "")
+    model = "model: {family: gpt2, num_layers: 1, hidden_size: 16, num_heads: 2, vocab_size: 257, max_sequence: 64}\n"
+    rest = "optimizer: {global_batch: 4, steps: 1, lr: 1.0e-3}\nlayout: {micro_batch: 4}\n"
+    if objective:
+        (tmp_path / "base.yaml").write_text(f"{model}data: {{train: words/train, sequence: 64}}\n{rest}output: base\n".replace("global_batch: 4", "global_batch: 1").replace("micro_batch: 4", "micro_batch: 1"))
+        trireme("train", "base.yaml", cwd=tmp_path)
+        rest = rest.replace("global_batch: 4", "global_batch: 2").replace("micro_batch: 4", "micro_batch: 2")
+    (tmp_path / "run.yaml").write_text(f"{'' if objective else model}{objective}{data}\n{rest}output: run\n")
+    assert re.search(r"held out|validation", trireme("train", "run.yaml", "--set", "data.sequence=64", "--set", "evaluation.every=1", cwd=tmp_path).stderr)

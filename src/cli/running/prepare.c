@@ -301,7 +301,8 @@ static void say_run_file(const char *out, const tri_split_counts *counts) {
   const char *slash = out[strlen(out) - 1] == '/' ? "" : "/";
   const char *key = data_key(counts->preferences);
   if (counts->validation_tokens > 0) {
-    tri_log("  in a run file: data: {%s: %s%strain, validation: %s%svalidation}", key, out, slash, out, slash);
+    tri_log("  in a run file: data: {%s: %s%strain, validation%s: %s%svalidation}", key, out, slash,
+            counts->preferences == TRI_PREFERENCES_NONE ? "" : "_preferences", out, slash);
   } else {
     tri_log("  in a run file: data: {%s: %s%strain}", key, out, slash);
   }
