@@ -188,8 +188,8 @@ def check_core(cases, build, options):
         raise SystemExit(f"tests: tests/core.py names cases that are not there: {', '.join(missing)}")
 
 
-def select(options, cases, build, costs, seed):
-    """The cases of this run."""
+def select(options, cases, build, costs, seed, slowness=None):
+    """The cases of this run. slowness: by how much longer than its costs the core took."""
     check_core(cases, build, options)
     if options.core:
         mine = [case for case in cases if core.has(case.name)]
@@ -204,7 +204,7 @@ def select(options, cases, build, costs, seed):
     if options.share is not None:
         return choice.choose_share(cases, costs, touched, options.share, seed)
     try:
-        return choice.choose(cases, costs, lambda case: core.has(case.name), touched, options.minutes, seed)
+        return choice.choose(cases, costs, lambda case: core.has(case.name), touched, options.minutes, seed, slowness)
     except choice.BudgetError as error:
         raise SystemExit(f"tests: {error}")
 
@@ -213,10 +213,10 @@ def say(words):
     print(f"tests: {words}", file=sys.stderr, flush=True)
 
 
-def say_chosen(chosen, costs):
+def say_chosen(chosen, costs, slowness=None):
     total = len(chosen.cases())
     say(f"{total} cases: {len(chosen.core)} of the core, {len(chosen.touched)} that the changes touch, {len(chosen.rest)} others; "
-        f"{chosen.left_out} are left out; two quiet cores take {chosen.seconds / 60:.1f} minutes")
+        f"{chosen.left_out} are left out; two quiet cores take {chosen.seconds / 60:.1f} minutes" + (f", this machine {chosen.seconds * slowness / 60:.1f}" if slowness else ""))
     if chosen.left_out and chosen.shares > 1:
         say(f"any {chosen.shares} consecutive seeds run every case" + (f"; of those that the changes touch any {chosen.touched_shares}" if chosen.touched_shares > 1 else ""))
     unknown = [case.name for case in chosen.cases() if costs_file.cost_of(costs, case.name) is None]
@@ -267,7 +267,8 @@ def main():
         cases, suites, failures = find_cases(build, names, seed, environment, temporary)
         if not cases and not failures:
             raise SystemExit(f"tests: there is no test of the name {' or '.join(options.names)}; tests/run.py --list prints all names")
-        chosen = select(options, cases, build, costs, seed)
+        slowness = read_slowness(build) if options.not_core else None
+        chosen = select(options, cases, build, costs, seed, slowness)
         if options.not_core:
             chosen.core = []
         if options.list or options.targets:
@@ -275,8 +276,9 @@ def main():
             for suite in suites.values():
                 suite.close()
             return 0
-        say_chosen(chosen, costs)
-        return run(options, build, environment, temporary, chosen, suites, failures, costs)
+        say_chosen(chosen, costs, slowness)
+        again = lambda measured: select(options, cases, build, costs, seed, measured)
+        return run(options, build, environment, temporary, chosen, suites, failures, costs, again)
 
 
 def run_again(report, todo):
@@ -288,7 +290,33 @@ def run_again(report, todo):
     report.unstable = sorted(case.name for case in failed if case.name in passed)
 
 
-def run(options, build, environment, temporary, chosen, suites, failures, costs):
+SLOWNESS = "last-core.json"  # in the build folder: how slow this machine was when the core ran last
+
+
+def read_slowness(build):
+    """By how much longer than its costs the core took; None: it has not run within the last hour."""
+    path = os.path.join(build["folder"], SLOWNESS)
+    try:
+        if time.time() - os.path.getmtime(path) < 3600:
+            with open(path) as f:
+                return float(json.load(f)["slowness"])
+    except (OSError, ValueError, KeyError):
+        pass
+    return None
+
+
+def run_core(todo, chosen, costs, slots, build):
+    """Runs the core by itself; returns by how much longer than its costs it took, as a factor within reason."""
+    begun, quiet_s = time.monotonic(), choice.Loads(costs).of(chosen.core)
+    todo.run(in_order(dataclasses.replace(chosen, touched=[], rest=[]), costs), slots)
+    slowness = min(max((time.monotonic() - begun) / max(quiet_s, 1.0), 0.25), 20.0)
+    with open(os.path.join(build["folder"], SLOWNESS), "w") as f:
+        json.dump({"slowness": slowness}, f)
+    return slowness
+
+
+def run(options, build, environment, temporary, chosen, suites, failures, costs, again):
+    """again(slowness): the choice of cases for a machine as slow as that."""
     expected = {case.name: costs_file.cost_of(costs, case.name) or costs_file.UNKNOWN for case in chosen.cases()}
     cores = options.jobs or int(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
     slots = options.jobs or cores + (cores + 1) // 2
@@ -298,6 +326,15 @@ def run(options, build, environment, temporary, chosen, suites, failures, costs)
             report(schedule.Result(case, outcome, text))
         todo = schedule.Schedule(suites, environment, build["folder"], temporary, expected, report, slow=5 if build["sanitize"] else 1, turns=chosen.turns)
         report.schedule = todo
+        if chosen.core:
+            slowness = run_core(todo, chosen, costs, slots, build)
+            if options.minutes is not None and not options.core and not todo.stopped:
+                chosen = again(slowness)
+                say_chosen(chosen, costs, slowness)
+            report.total = len(chosen.cases()) + len(failures)
+            expected.update({case.name: costs_file.cost_of(costs, case.name) or costs_file.UNKNOWN for case in chosen.cases()})
+            todo.turns = chosen.turns
+            chosen = dataclasses.replace(chosen, core=[])
         todo.run(in_order(chosen, costs), slots)
         if options.again and not failures and 0 < report.count("failed") <= MOST_AGAIN and not todo.broken:
             run_again(report, todo)

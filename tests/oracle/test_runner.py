@@ -41,9 +41,9 @@ def no_case(_):
     return False
 
 
-def choose(seed, minutes=2.0, touched=no_case):
+def choose(seed, minutes=2.0, touched=no_case, slowness=None):
     cases, costs = made_up()
-    return choice.choose(cases, costs, of_core, touched, minutes, seed)
+    return choice.choose(cases, costs, of_core, touched, minutes, seed, slowness)
 
 
 def names(cases):
@@ -104,6 +104,22 @@ def test_a_case_that_was_never_measured_runs():
         chosen = choice.choose([*cases, new], costs, of_core, no_case, 2.0, seed)
         assert new.name in names(chosen.cases())
     assert choice.Loads(costs).of_case(new) == choice.Loads.load(Cost(10.0, 10.0)) == 5.0
+
+
+@pytest.mark.parametrize("slowness", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("touched", [no_case, lambda case: True], ids=["nothing", "everything"])
+def test_minutes_are_those_of_the_clock(touched, slowness):
+    """A machine on which the core took longer than its costs runs fewer of the others, in the minutes that were given, to a quarter."""
+    for seed in range(8):
+        chosen = choose(seed, touched=touched, slowness=slowness)
+        assert slowness * chosen.seconds < 1.25 * 120, (seed, chosen.seconds)
+        assert slowness * chosen.seconds > 0.75 * 120 or slowness > 2, (seed, chosen.seconds)  # lists of 40 s fit no shorter time
+
+
+def test_a_machine_that_has_time_for_the_core_alone():
+    cases, _ = made_up()
+    chosen = choose(0, slowness=50.0)
+    assert names(chosen.cases()) == names(case for case in cases if of_core(case)) and chosen.left_out == len(cases) - len(chosen.core)
 
 
 def test_minutes_that_are_too_few_for_the_core():

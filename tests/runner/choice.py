@@ -1,5 +1,5 @@
-"""Which cases a run of the tests has time for. The choice depends on the file of costs, the seed, what has changed and the
-minutes alone, so that the same seed chooses the same cases on every machine; a slow machine takes longer.
+"""Which cases a run of the tests has time for. The choice depends on the file of costs, the seed, what has changed, the minutes
+and how much longer than its costs the core took on this machine just now, so that the minutes are those of the clock.
 
 In this order: the core; what the changed files touch; a share of the rest. For the shares all cases are dealt out to N bins of
 about the same load, and the seed's remainder by N names the bin: any N consecutive seeds run every case."""
@@ -106,22 +106,44 @@ def flat(lists):
     return [case for unit in lists for case in unit]
 
 
-def choose(cases, costs, core, touched, minutes, seed):
-    """`core` and `touched` are predicates of a case. Raises BudgetError."""
-    loads, budget_s = Loads(costs), 60.0 * minutes
+def fitting(groups, limit_s, loads):
+    """The lists of each group, in turn, for which there is time."""
+    out, left = [], limit_s
+    for group in groups:
+        out.append([])
+        for unit in group:
+            if loads.of(unit) <= left:
+                out[-1].append(unit)
+                left -= loads.of(unit)
+    return out
+
+
+def choose(cases, costs, core, touched, minutes, seed, slowness=None):
+    """`core` and `touched` are predicates of a case. slowness: by how much longer than its costs the core took; None: not known yet.
+    A case that was never measured is taken for one that the changes touch. Raises BudgetError."""
+    loads, budget_s = Loads(costs), 60.0 * minutes / (slowness or 1.0)
     of_core = [case for case in cases if core(case)]
     core_s = loads.of(of_core)
-    if core_s > budget_s / 2:
+    if slowness is not None and core_s >= budget_s:
+        return Chosen(of_core, [], [], len(cases) - len(of_core), 1, 1, core_s, {case.name: seed for case in of_core})
+    if slowness is None and core_s > budget_s / 2:
         raise BudgetError(f"the core takes {core_s:.0f} s, more than half of {minutes:g} minutes; TEST_MINUTES={core_s / 30 + 0.05:.1f} "
                           f"is the least, {(core_s - budget_s / 2) / 60:.1f} minutes more for the core")
-    unmeasured = [case for case in cases if not core(case) and costs_file.cost_of(costs, case.name) is None]
+    def first_of_all(case):
+        return touched(case) or costs_file.cost_of(costs, case.name) is None
+
     rest_s = (budget_s - core_s) / 2
     others = [case for case in cases if not core(case)]
     bins = shares(units(others, loads), rest_s, loads)
     first = seed % len(bins)
-    rest = {case.name for case in flat(bins[first][1])}
-    touched_bins = shares(units([case for case in others if touched(case) and case.name not in rest], loads), rest_s, loads)
-    mine = {case.name for case in flat(touched_bins[seed % len(touched_bins)][1])} | {case.name for case in unmeasured}
+    of_rest = bins[first][1]
+    rest = {case.name for case in flat(of_rest)}
+    touched_bins = shares(units([case for case in others if first_of_all(case) and case.name not in rest], loads), rest_s, loads)
+    of_touched = touched_bins[seed % len(touched_bins)][1]
+    if slowness is not None:
+        of_touched, of_rest = fitting([of_touched, of_rest], budget_s - core_s, loads)
+        rest = {case.name for case in flat(of_rest)}
+    mine = {case.name for case in flat(of_touched)}
     taken_s = loads.of([case for case in others if case.name in rest | mine]) + core_s
     # What is left of the time is for the next shares.
     for unit in flat([bins[(first + further) % len(bins)][1] for further in range(1, len(bins))]):
