@@ -159,39 +159,131 @@ static int64_t batch_at(const tri_training *t, const tri_preference_source *sour
   return left < batch ? left : batch;
 }
 
-/* All of them, in the file's image on the first rank; the others take part. */
-static tri_status compute_all(tri_training *t, const tri_preference_source *source, const char *name, double *rows,
-                              double *numbers) {
-  for (int64_t first = 0; first < source->per_epoch; first += t->config->optimizer.global_batch) {
+/* A file that is computed, on the first rank in memory as it is on disk; the other ranks take part. */
+typedef struct computing {
+  tri_training *t;
+  const tri_preference_source *source;
+  const char *path, *fingerprint;
+  double *rows;    /* of a batch */
+  char *image;     /* of the file; NULL on other ranks */
+  double *numbers; /* in it */
+} computing;
+
+/* Where a stop keeps the numbers of the first sequences: PATH.part, whose head also says of how many. */
+static tri_status part_path(const computing *c, char out[TRI_PATH_BYTES]) {
+  return tri_path_with(out, c->path, ".part");
+}
+
+/* On the first rank: writes the numbers of the first `done` sequences. The rest is zero. */
+static tri_status keep_part(const computing *c, int64_t done) {
+  char path[TRI_PATH_BYTES];
+  char *line = c->image + print_head(c->t, c->source, c->fingerprint, c->image);
+  TRI_TRY(part_path(c, path));
+  line += snprintf(line, HASH_BYTES, "done %" PRId64 "\n", done);
+  print_hash(c->source, c->numbers, line);
+  return tri_file_replace(path, c->image, file_bytes(c->source));
+}
+
+/* On the first rank: reads what a stop has kept; *done is 0 if there is nothing that fits. */
+static tri_status read_part(const computing *c, int64_t *done) {
+  char path[TRI_PATH_BYTES], head[REFERENCE_HEAD_BYTES], hash[HASH_BYTES], *text = NULL;
+  const size_t length = print_head(c->t, c->source, c->fingerprint, head);
+  size_t bytes = 0;
+  int used = 0;
+  *done = 0;
+  TRI_TRY(part_path(c, path));
+  if (!tri_path_exists(path) || tri_file_read_plain(path, file_bytes(c->source), &text, &bytes) != TRI_OK)
+    return TRI_OK;
+  const bool whole = bytes == file_bytes(c->source) && text[REFERENCE_HEAD_BYTES - 1] == '\0';
+  if (whole && first_difference(head, text) == NULL &&
+      sscanf(text + length, "done %" SCNd64 "\n%n", done, &used) == 1) {
+    memcpy(c->image, text, bytes);
+    print_hash(c->source, c->numbers, hash);
+    const bool good = *done > 0 && *done < c->source->per_epoch && strcmp(text + length + used, hash) == 0;
+    if (!good) *done = 0;
+  }
+  tri_free(text);
+  if (*done == 0) memset(c->image, 0, file_bytes(c->source));
+  return TRI_OK;
+}
+
+/* Whether the weights give the numbers of the first batch again, to the bit. */
+static tri_status is_of_these_weights(const computing *c, bool *same) {
+  const size_t bytes = (size_t)num_numbers(c->source) * sizeof(double);
+  double *before = NULL;
+  int64_t wrong = 0;
+  tri_status status = c->image == NULL ? TRI_OK : tri_alloc("reference log-probabilities", bytes, 1, &before);
+  TRI_TRY(tri_common_status(&c->t->mesh.world, status));
+  if (before != NULL) memcpy(before, c->numbers, bytes);
+  status = compute_some(c->t, c->source, 0, batch_at(c->t, c->source, 0), c->rows, c->numbers);
+  if (before != NULL) wrong = memcmp(before, c->numbers, bytes) != 0;
+  tri_free(before);
+  TRI_TRY(status);
+  TRI_TRY(tri_all_sum_int64(&c->t->mesh.world, 1, &wrong));
+  *same = wrong == 0;
+  return TRI_OK;
+}
+
+/* Sets *done to the number of sequences that a stop has kept, the same on all ranks. */
+static tri_status find_part(const computing *c, int64_t *done) {
+  const tri_group *world = &c->t->mesh.world;
+  bool same = true;
+  TRI_TRY(tri_first_rank_status(world, c->image != NULL ? read_part(c, done) : TRI_OK));
+  TRI_TRY(tri_broadcast(world, 0, sizeof *done, done));
+  if (*done > 0) TRI_TRY(is_of_these_weights(c, &same));
+  if (!same) *done = 0;
+  return TRI_OK;
+}
+
+static tri_status stop_computing(const computing *c, int64_t done) {
+  const char *kept = done > 0 ? "the numbers that are done are kept" : "it begins again";
+  const bool first = c->image != NULL && done > 0;
+  TRI_TRY(tri_first_rank_status(&c->t->mesh.world, first ? keep_part(c, done) : TRI_OK));
+  return tri_fail(TRI_INTERRUPTED, "stopped after %ld of %ld sequences of %s; %s", (long)done,
+                  (long)c->source->per_epoch, c->path, kept);
+}
+
+static tri_status compute_all(const computing *c) {
+  tri_training *t = c->t;
+  int64_t first = 0;
+  TRI_TRY(find_part(c, &first));
+  while (first < c->source->per_epoch) {
+    const int64_t count = batch_at(t, c->source, first);
     int64_t stop = tri_stop_asked();
     TRI_TRY(tri_all_sum_int64(&t->mesh.world, 1, &stop));
-    if (stop > 0) return tri_fail(TRI_INTERRUPTED, "stopped while %s was computed; it begins again", name);
-    TRI_TRY(compute_some(t, source, first, batch_at(t, source, first), rows, numbers));
-    tri_log_progress("reference log-probabilities of %ld of %ld sequences", (long)(first + batch_at(t, source, first)),
-                     (long)source->per_epoch);
+    if (stop > 0) return stop_computing(c, first);
+    TRI_TRY(compute_some(t, c->source, first, count, c->rows, c->numbers));
+    first += count;
+    tri_log_progress("reference log-probabilities of %ld of %ld sequences", (long)first, (long)c->source->per_epoch);
   }
   tri_log_progress_end();
   return TRI_OK;
 }
 
-static tri_status compute(tri_training *t, const tri_preference_source *source, const char *name, const char *path,
+/* On the first rank. */
+static tri_status write_all(const computing *c) {
+  char part[TRI_PATH_BYTES];
+  memset(c->image, 0, REFERENCE_HEAD_BYTES);
+  print_hash(c->source, c->numbers, c->image + print_head(c->t, c->source, c->fingerprint, c->image));
+  TRI_TRY(tri_file_replace(c->path, c->image, file_bytes(c->source)));
+  if (part_path(c, part) == TRI_OK) (void)unlink(part);
+  return TRI_OK;
+}
+
+static tri_status compute(tri_training *t, const tri_preference_source *source, const char *path,
                           const char *fingerprint) {
   const bool first = tri_training_is_rank0(t);
-  double *rows = NULL;
-  char *image = NULL;
+  computing c = {.t = t, .source = source, .path = path, .fingerprint = fingerprint};
   tri_status status =
       tri_alloc("log-probabilities of a batch", (size_t)(t->config->optimizer.global_batch * source->options.sequence),
-                sizeof *rows, &rows);
-  if (status == TRI_OK && first) status = tri_alloc("reference log-probabilities", file_bytes(source), 1, &image);
+                sizeof *c.rows, &c.rows);
+  if (status == TRI_OK && first) status = tri_alloc("reference log-probabilities", file_bytes(source), 1, &c.image);
   status = tri_common_status(&t->mesh.world, status);
-  double *numbers = image == NULL ? NULL : (double *)(void *)(image + REFERENCE_HEAD_BYTES);
-  if (status == TRI_OK) status = compute_all(t, source, name, rows, numbers);
-  if (status == TRI_OK) {
-    if (first) print_hash(source, numbers, image + print_head(t, source, fingerprint, image));
-    status = tri_first_rank_status(&t->mesh.world, first ? tri_file_replace(path, image, file_bytes(source)) : TRI_OK);
-  }
-  tri_free(image);
-  tri_free(rows);
+  if (c.image != NULL) c.numbers = (double *)(void *)(c.image + REFERENCE_HEAD_BYTES);
+  if (status == TRI_OK) status = compute_all(&c);
+  if (status == TRI_OK) status = tri_first_rank_status(&t->mesh.world, first ? write_all(&c) : TRI_OK);
+  tri_free(c.image);
+  tri_free(c.rows);
   return status;
 }
 
@@ -278,6 +370,6 @@ tri_status tri_reference_open(tri_training *t, const tri_preference_source *sour
     tri_log("%s %s; it is computed again, from the base of the adapter", path,
             found.there > 0 ? "is not of this run and its data" : "is missing");
   }
-  TRI_TRY(compute(t, source, name, path, fingerprint));
+  TRI_TRY(compute(t, source, path, fingerprint));
   return tri_common_status(world, map_file(path, source, out));
 }
