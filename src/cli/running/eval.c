@@ -373,7 +373,10 @@ static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->places, &s->places));
-  if (s->tokenizer != NULL) TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
+  if (s->tokenizer != NULL) {
+    s->text.unknown_token = tri_tokenizer_unknown(s->tokenizer);
+    TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
+  }
   return create_executor(s);
 }
 
@@ -501,9 +504,32 @@ static tri_status evaluate_batches(session *s, double *scores) {
   return TRI_OK;
 }
 
+/* Where each token of the corpus is a label or counted among the others, the bytes are those of the texts that it was
+ * made of without the others'; unknown tokens have theirs there. Joined documents that are packed have labels twice. */
+static void settle_bytes(session *s) {
+  const int64_t recorded = tri_corpus_text_bytes(s->corpus);
+  const bool all = !is_packed(s) || (is_masked(s) && s->packed.pieces.left_out == 0);
+  if (s->text.decoder == NULL) return;
+  if (all && recorded > 0 && !tri_corpus_has_mask(s->corpus)) {
+    s->text.bytes = recorded > s->text.others ? recorded - s->text.others : 0;
+  } else if (s->text.unknown > 0) {
+    tri_log("bits per byte are left out: %" PRId64
+            " labels are the tokenizer's unknown token, and the text for which they stand is not known%s",
+            s->text.unknown,
+            recorded > 0 || tri_corpus_has_mask(s->corpus) ? ""
+                                                           : "; a corpus that `prepare` makes "
+                                                             "anew records the bytes of its texts");
+    s->text.bytes = 0;
+  }
+}
+
 static tri_status eval_evaluate(session *s) {
   double *scores = NULL;
-  if (s->ensemble == NULL) return evaluate_batches(s, NULL);
+  if (s->ensemble == NULL) {
+    TRI_TRY(evaluate_batches(s, NULL));
+    settle_bytes(s);
+    return TRI_OK;
+  }
   const size_t batches = (size_t)((num_sequences(s) + s->batch - 1) / s->batch),
                room = (size_t)(s->batch * s->sequence);
   if (s->ensemble->log_sums == NULL) {
@@ -512,6 +538,7 @@ static tri_status eval_evaluate(session *s) {
   }
   TRI_TRY(tri_alloc("labels' scores", room, sizeof *scores, &scores));
   tri_status status = evaluate_batches(s, scores);
+  settle_bytes(s);
   tri_free(scores);
   return status;
 }
