@@ -7,14 +7,13 @@
 #include "checkpoint/run_notes.h"
 #include "cli/cli.h"
 #include "cli/running/eval_bytes.h"
+#include "cli/running/eval_model.h"
+#include "cli/running/eval_preferences.h"
 #include "cli/running/eval_questions.h"
 #include "cli/running/model_options.h"
 #include "data/bigram.h"
-#include "data/same_tokenizer.h"
 #include "data/source.h"
 #include "engine/evaluate.h"
-#include "engine/weights.h"
-#include "model/family.h"
 #include "options/options.h"
 #include "run/run_config.h"
 #include "tokenizer/tokenizer.h"
@@ -31,6 +30,7 @@ typedef struct eval_arguments {
   int num_models;
   int64_t sequence, batch;         /* 0: as the model was trained */
   const char *documents, *packing; /* NULL: as it was trained */
+  const char *reference;           /* of a corpus of preferences; NULL: none */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   int64_t samples; /* answers to each question */
@@ -49,6 +49,7 @@ enum {
   OPTION_DOCUMENTS,
   OPTION_PACKING,
   OPTION_BIGRAM,
+  OPTION_REFERENCE,
   OPTION_CHOICES,
   OPTION_ANSWERS,
   OPTION_TOKENS,
@@ -99,6 +100,7 @@ static const struct option eval_options[] = {
     {"documents", required_argument, NULL, OPTION_DOCUMENTS},
     {"packing", required_argument, NULL, OPTION_PACKING},
     {"bigram", required_argument, NULL, OPTION_BIGRAM},
+    {"reference", required_argument, NULL, OPTION_REFERENCE},
     {"choices", required_argument, NULL, OPTION_CHOICES},
     {"answers", required_argument, NULL, OPTION_ANSWERS},
     {"tokens", required_argument, NULL, OPTION_TOKENS},
@@ -125,6 +127,7 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_DOCUMENTS: out->documents = optarg; return TRI_OK;
     case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
+    case OPTION_REFERENCE: out->reference = optarg; return TRI_OK;
     case OPTION_CHOICES: out->choices = optarg; return TRI_OK;
     case OPTION_ANSWERS: out->answers = optarg; return TRI_OK;
     case OPTION_ALL_CHECKPOINTS: out->all_checkpoints = true; return TRI_OK;
@@ -163,8 +166,8 @@ static tri_status check_questions(const eval_arguments *given) {
 
 /* What is of a corpus, and what is of questions. */
 static tri_status check_options(const eval_arguments *given, int named) {
-  const bool of_corpus =
-      given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->sequence > 0;
+  const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
+                         given->sequence > 0 || given->reference != NULL;
   TRI_TRY(check_questions(given));
   if (!asks(given) && named < 2) {
     return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
@@ -174,7 +177,8 @@ static tri_status check_options(const eval_arguments *given, int named) {
   }
   if (!asks(given) || !of_corpus) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
-                  "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for questions");
+                  "eval: --sequence, --documents, --packing, --bigram and --reference are for a corpus, not for "
+                  "questions");
 }
 
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
@@ -215,10 +219,7 @@ typedef struct session {
   tri_model model;
   tri_merged weights;
   tri_corpus *corpus;
-  tri_device *device;
-  tri_parameter_table *table;
-  tri_op_list *list;
-  tri_executor *executor;
+  tri_eval_model run;
   tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be told */
   int32_t *tokens, *labels; /* [batch, sequence] and one more */
   tri_bigram *bigram;       /* NULL: not asked for */
@@ -293,7 +294,8 @@ static void choose_like(session *s, const session *first, const tri_run_notes *n
                                       strcmp(notes->documents, tri_run_config_documents(s->use)) == 0 &&
                                       strcmp(notes->packing, tri_run_config_packing(s->packing)) == 0);
   if (!same) {
-    tri_log("%s was trained in sequences of %" PRId64 " tokens (documents: %s, packing: %s); here it has the first's",
+    tri_log("%s was trained in sequences of %" PRId64
+            " tokens (documents: %s, packing: %s); here it is evaluated like the first",
             s->arguments->checkpoint, notes->sequence, notes->documents, notes->packing);
   }
 }
@@ -308,20 +310,12 @@ static tri_status choose_shape(session *s) {
                   s->model.max_sequence);
 }
 
-static tri_status create_executor(session *s) {
-  tri_dtype precision = s->arguments->model.precision;
-  TRI_TRY(tri_device_create(s->arguments->model.device, (int)s->arguments->model.threads, &s->device));
-  TRI_TRY(tri_device_supports(s->device, precision));
-  TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
-  const tri_list_purpose purpose = s->ensemble == NULL ? TRI_LIST_EVALUATE : TRI_LIST_SCORE;
-  tri_list_request list = tri_list_request_whole(&s->model, purpose, s->batch, s->sequence, precision);
-  list.masked = is_masked(s);
-  TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
-  const tri_memory_request request =
-      tri_memory_request_forward(&s->list, s->table->num_elements, &s->device->description);
-  TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
-  TRI_TRY(tri_weights_load(&s->weights, s->table, s->executor));
-  return tri_executor_prepare(s->executor);
+static tri_status create_model(session *s) {
+  const tri_eval_shape shape = {.purpose = s->ensemble == NULL ? TRI_LIST_EVALUATE : TRI_LIST_SCORE,
+                                .batch = s->batch,
+                                .sequence = s->sequence,
+                                .masked = is_masked(s)};
+  return tri_eval_model_create(&s->model, &s->weights, &s->arguments->model, &shape, &s->run);
 }
 
 /* Each document once, in one order always: the seed does not matter. */
@@ -340,20 +334,14 @@ static tri_status create_packed(session *s) {
 static tri_status eval_set_up(session *s) {
   const tri_model_options *options = &s->arguments->model;
   const tri_checkpoint_use use = tri_model_options_use(options);
-  char tokenizer[TRI_PATH_BYTES];
-  TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
+  if (s->corpus == NULL) TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
   TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, &use, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to predict one", s->arguments->data,
                     tri_corpus_num_tokens(s->corpus), TRI_PLURAL(tri_corpus_num_tokens(s->corpus)));
   }
-  TRI_TRY(tri_weights_tokenizer(&s->weights, options->tokenizer, !options->no_verify, tokenizer));
-  if (tokenizer[0] != '\0') {
-    TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-    TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), options->tokenizer, s->tokenizer));
-  }
-  TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
+  TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->corpus, &s->tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
   s->documents = tri_documents_of(s->corpus, s->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(s->tokenizer));
   if (s->arguments->bigram != NULL) {
@@ -377,7 +365,7 @@ static tri_status eval_set_up(session *s) {
     s->text.unknown_token = tri_tokenizer_unknown(s->tokenizer);
     TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
   }
-  return create_executor(s);
+  return create_model(s);
 }
 
 static tri_status count_bytes(session *s) {
@@ -454,7 +442,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
 /* Sequence `first` and those behind it, a batch. */
 static tri_status read_batch(session *s, int64_t first) {
   int64_t room = s->batch * s->sequence;
-  const tri_sample batch = tri_executor_sequence(s->executor, 0); /* and those behind it */
+  const tri_sample batch = tri_executor_sequence(s->run.executor, 0); /* and those behind it */
   if (is_packed(s)) TRI_TRY(read_packed_rows(s, first, batch.positions));
   if (!is_packed(s)) TRI_TRY(read_windows(s, first, batch.positions));
   for (int64_t i = 0; i < room; i++) {
@@ -472,7 +460,7 @@ static double log_of_sum(double a, double b) { return fmax(a, b) + log1p(exp(-fa
 static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
   ensemble *e = s->ensemble;
   double *sums = e->log_sums + first * s->sequence;
-  TRI_TRY(tri_evaluate_labels(s->executor, scores));
+  TRI_TRY(tri_evaluate_labels(s->run.executor, scores));
   for (int64_t i = 0; i < s->batch * s->sequence; i++) {
     if (s->labels[i] < 0) continue;
     s->total.counted++;
@@ -483,7 +471,7 @@ static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
 }
 
 static tri_status evaluate_batch(session *s, int64_t first, double *scores) {
-  return scores == NULL ? tri_evaluate_batch(s->executor, &s->total) : evaluate_one_of(s, first, scores);
+  return scores == NULL ? tri_evaluate_batch(s->run.executor, &s->total) : evaluate_one_of(s, first, scores);
 }
 
 static tri_status evaluate_batches(session *s, double *scores) {
@@ -547,11 +535,19 @@ typedef struct results {
   double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
 } results;
 
+static double bits_per_byte(const session *s, double loss_sum) {
+  return s->text.bytes == 0 ? NAN : loss_sum / log(2.0) / (double)s->text.bytes;
+}
+
 static void eval_print_text(const session *s, const results *r) {
   if (s->total.counted == 0) return;
   for (int i = 0; s->ensemble != NULL && i < s->ensemble->models; i++) {
-    printf("loss of %s  %.6f\n", s->arguments->models[i], s->ensemble->losses[i]);
+    const double bits = bits_per_byte(s, s->ensemble->losses[i] * s->total.counted);
+    printf("loss of %s  %.6f", s->arguments->models[i], s->ensemble->losses[i]);
+    if (isfinite(bits)) printf("  (bits per byte %.4f)", bits);
+    putchar('\n');
   }
+  if (s->ensemble != NULL) printf("the mean of their probabilities:\n");
   printf("loss            %.6f\n", r->loss);
   if (!isfinite(r->loss)) return;
   printf("perplexity      %.4f\n", exp(r->loss));
@@ -566,8 +562,10 @@ static void eval_print_text(const session *s, const results *r) {
 static json_t *models_json(const session *s) {
   json_t *out = json_array();
   for (int i = 0; i < s->ensemble->models; i++) {
-    json_array_append_new(out, json_pack("{s:s, s:o}", "model", s->arguments->models[i], "loss",
-                                         tri_json_number(s->ensemble->losses[i])));
+    const double loss = s->ensemble->losses[i];
+    json_array_append_new(out,
+                          json_pack("{s:s, s:o, s:o}", "model", s->arguments->models[i], "loss", tri_json_number(loss),
+                                    "bits_per_byte", tri_json_number(bits_per_byte(s, loss * s->total.counted))));
   }
   return out;
 }
@@ -590,7 +588,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
 static tri_status eval_report(const session *s) {
   double counted = s->total.counted;
   results r = {.loss = s->total.loss_sum / counted,
-               .bits_per_byte = s->text.bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->text.bytes,
+               .bits_per_byte = bits_per_byte(s, s->total.loss_sum),
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
@@ -625,10 +623,7 @@ static void release_parts(session *s) {
   tri_free(s->labels);
   tri_free(s->tokens);
   tri_tokenizer_destroy(s->tokenizer);
-  tri_executor_destroy(s->executor);
-  tri_op_list_destroy(s->list);
-  tri_parameter_table_destroy(s->table);
-  tri_device_destroy(s->device);
+  tri_eval_model_release(&s->run);
   tri_corpus_close(s->corpus);
   tri_merged_close(&s->weights);
 }
@@ -698,6 +693,46 @@ static tri_status ask_questions(const eval_arguments *given) {
   return given->choices != NULL ? tri_eval_choices(&asked) : tri_eval_answers(&asked);
 }
 
+static tri_status eval_text(session *s) {
+  if (s->arguments->reference != NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: --reference is for a corpus of preferences (`trireme prepare --preferences`), and %s is one "
+                    "of texts or conversations",
+                    s->arguments->data);
+  }
+  if (s->arguments->num_models > 1) return eval_ensemble(s, s->arguments);
+  TRI_TRY(eval_set_up(s));
+  TRI_TRY(eval_evaluate(s));
+  return eval_report(s);
+}
+
+static tri_status eval_preferences(const session *s) {
+  const eval_arguments *given = s->arguments;
+  const tri_eval_preferences asked = {.model = given->checkpoint,
+                                      .reference = given->reference,
+                                      .corpus = s->corpus,
+                                      .options = &given->model,
+                                      .sequence = given->sequence,
+                                      .batch = given->batch,
+                                      .json = given->json};
+  if (given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->num_models > 1) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: %s is a corpus of preferences, which takes one model, and no --documents, --packing or "
+                    "--bigram: each answer is read by itself",
+                    given->data);
+  }
+  return tri_eval_preferences_run(&asked);
+}
+
+static tri_status eval_corpus(session *s) {
+  switch (tri_corpus_preferences(s->corpus)) {
+    case TRI_PREFERENCES_NONE: break;
+    case TRI_PREFERENCES_PAIRS:
+    case TRI_PREFERENCES_LABELS: return eval_preferences(s);
+  }
+  return eval_text(s);
+}
+
 static tri_status eval_run(int count, char **arguments) {
   eval_arguments parsed = {
       .model = tri_model_options_default(), .rule = {.tokens = 64}, .samples = 1, .temperature = -1, .seed = 1234};
@@ -707,9 +742,8 @@ static tri_status eval_run(int count, char **arguments) {
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = parsed.num_models > 1 ? eval_ensemble(s, &parsed) : eval_set_up(s);
-  if (status == TRI_OK && parsed.num_models == 1) status = eval_evaluate(s);
-  if (status == TRI_OK && parsed.num_models == 1) status = eval_report(s);
+  tri_status status = tri_corpus_open(parsed.data, &s->corpus);
+  if (status == TRI_OK) status = eval_corpus(s);
   release_parts(s);
   tri_free(s);
   return status;
@@ -723,6 +757,8 @@ const tri_command tri_command_eval = {
         "TRAIN]\n"
         "                    [--json] [options]\n"
         "       trireme eval CHECKPOINT CHECKPOINT... DATA ...\n"
+        "       trireme eval CHECKPOINT PREFERENCES [--reference FOLDER] [--sequence T] [--batch B] [--json] "
+        "[options]\n"
         "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
         "       trireme eval CHECKPOINT --answers FILE.jsonl [--tokens N] [--until TEXT] [--strip] [--ignore-case]\n"
         "                    [--ignore-punctuation] [--ignore-numbers] [--json] [options]\n"
@@ -743,6 +779,9 @@ const tri_command tri_command_eval = {
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
+        "  --reference FOLDER  with a corpus of preferences: the model that training began with; rewards, margins, "
+        "accuracies\n"
+        "                      and the loss of the run's objective are then printed as training has them\n"
         "  --choices FILE      instead of a corpus: questions with given choices, a JSON line each (docs/judging.md), "
         "and\n"
         "                      how often the likeliest is the right one: acc and acc_norm as lm-evaluation-harness has "
@@ -767,6 +806,6 @@ const tri_command tri_command_eval = {
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .options = eval_options,
-    .paths = "bigram choices answers svg base tokenizer",
+    .paths = "bigram reference choices answers svg base tokenizer",
     .run = eval_run,
 };
