@@ -31,6 +31,8 @@ typedef struct eval_arguments {
   int64_t sequence, batch;         /* 0: as the model was trained */
   const char *documents, *packing; /* NULL: as it was trained */
   const char *reference;           /* of a corpus of preferences; NULL: none */
+  bool chat;                       /* questions go through the chat template, */
+  const char *system;              /* behind this system message; NULL: none */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   int64_t samples; /* answers to each question */
@@ -50,6 +52,8 @@ enum {
   OPTION_PACKING,
   OPTION_BIGRAM,
   OPTION_REFERENCE,
+  OPTION_CHAT,
+  OPTION_SYSTEM,
   OPTION_CHOICES,
   OPTION_ANSWERS,
   OPTION_TOKENS,
@@ -101,6 +105,8 @@ static const struct option eval_options[] = {
     {"packing", required_argument, NULL, OPTION_PACKING},
     {"bigram", required_argument, NULL, OPTION_BIGRAM},
     {"reference", required_argument, NULL, OPTION_REFERENCE},
+    {"chat", no_argument, NULL, OPTION_CHAT},
+    {"system", required_argument, NULL, OPTION_SYSTEM},
     {"choices", required_argument, NULL, OPTION_CHOICES},
     {"answers", required_argument, NULL, OPTION_ANSWERS},
     {"tokens", required_argument, NULL, OPTION_TOKENS},
@@ -128,6 +134,8 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
     case OPTION_REFERENCE: out->reference = optarg; return TRI_OK;
+    case OPTION_CHAT: out->chat = true; return TRI_OK;
+    case OPTION_SYSTEM: out->system = optarg; return TRI_OK;
     case OPTION_CHOICES: out->choices = optarg; return TRI_OK;
     case OPTION_ANSWERS: out->answers = optarg; return TRI_OK;
     case OPTION_ALL_CHECKPOINTS: out->all_checkpoints = true; return TRI_OK;
@@ -147,6 +155,12 @@ static bool asks(const eval_arguments *given) { return given->choices != NULL ||
 static tri_status check_questions(const eval_arguments *given) {
   if (given->choices != NULL && given->answers != NULL) {
     return tri_fail(TRI_BAD_USAGE, "eval: --choices or --answers, one at a time");
+  }
+  if ((given->chat || given->system != NULL) && !asks(given)) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --chat and --system go with --choices FILE or --answers FILE");
+  }
+  if (given->system != NULL && !given->chat) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --system is a message of the chat template: it goes with --chat");
   }
   if (given->choices == NULL && (given->all_checkpoints || given->svg != NULL)) {
     return tri_fail(TRI_BAD_USAGE, "eval: --all-checkpoints and --svg go with --choices FILE");
@@ -684,6 +698,8 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .options = &given->model,
                                     .batch = given->batch,
                                     .json = given->json,
+                                    .chat = given->chat,
+                                    .system = given->system,
                                     .all_checkpoints = given->all_checkpoints,
                                     .svg = given->svg,
                                     .rule = given->rule,
@@ -789,6 +805,10 @@ const tri_command tri_command_eval = {
         "  --answers FILE      instead of a corpus: prompts with right answers, a JSON line each, and how often the "
         "text that\n"
         "                      the model finds likeliest, token by token, is one of them (exact_match)\n"
+        "  --chat              with --choices or --answers: the folder's chat template is applied, the question is the "
+        "user's\n"
+        "                      message and the model's answer begins behind the generation prompt\n"
+        "  --system TEXT       with --chat: the system message\n"
         "  --tokens N          of an answer at most (64)\n"
         "  --samples K         answers to each question, drawn each by itself (1): their mean (avg@K), and the share "
         "of\n"
