@@ -139,7 +139,9 @@ def test_bad_lines(model, tmp_path, line, words):
 @pytest.mark.parametrize("more, status, words", [
     (["--all-checkpoints"], 4, "has no checkpoints: --all-checkpoints is for a run's output"),
     (["--svg", "x.svg"], 2, "it goes with --all-checkpoints"),
-    (["corpus"], 2, "and nothing else"),
+    (["corpus", "--all-checkpoints"], 2, "and nothing else"),
+    (["--limit", "3"], 2, "head -n 100 FILE"),
+    (["--num_fewshot", "3"], 2, "write them into it"),
     (["--bigram", "corpus"], 2, "are for a corpus"),
 ])
 def test_bad_usage(model, tmp_path, more, status, words):
@@ -314,6 +316,32 @@ def test_long_prompts(model, tmp_path):
     assert found.returncode == 0 and "its beginning is left out; so it is with 2 of 2 prompts" in found.stderr
     texts = [r["text"] for r in json.loads(found.stdout)["results"]]
     assert texts[0] == texts[1]
+
+
+def test_an_array(model, tmp_path):
+    rows = [GOOD, dict(GOOD, question="old men")]
+    (tmp_path / "rows.json").write_text(json.dumps(rows, indent=1))
+    found, _ = judged(model, "--choices", tmp_path / "rows.json")
+    wanted, _ = judged(model, "--choices", write_lines(tmp_path / "rows.jsonl", rows))
+    assert [q["log_likelihoods"] for q in found["results"]] == [q["log_likelihoods"] for q in wanted["results"]]
+    (tmp_path / "rows.csv").write_text("question,choices\n")
+    done = trireme("eval", model, "--choices", tmp_path / "rows.csv")
+    assert done.returncode == 4 and "rows.csv is a table, and questions are JSON: " in done.stderr and "read_csv" in done.stderr
+    done = trireme("eval", model, tmp_path / "rows.jsonl")
+    assert done.returncode == 2 and f"did you mean --choices {tmp_path}/rows.jsonl or --answers" in done.stderr
+
+
+def test_several_models(model, tmp_path):
+    """A row for each."""
+    other = write_model(tmp_path / "other", model.name, STORED["tokenizers"][model.name], seed=5)
+    path = write_lines(tmp_path / "rows.jsonl", questions(20))
+    alone = [judged(one, "--choices", path)[0] for one in (model, other)]
+    found = json.loads(trireme("eval", model, other, "--choices", path, "--json").stdout)["models"]
+    for row, one, folder in zip(found, alone, (model, other), strict=True):
+        assert row == dict(model=str(folder), **{key: one[key] for key in row if key != "model"}) and "acc_norm" in row
+    printed = trireme("eval", model, other, "--choices", path).stdout.splitlines()
+    assert printed[0].split() == [*MEASURES, "probability", "of", "20", "questions"]
+    assert printed[2].split() == [*(f"{alone[1][key]:.4f}" for key in (*MEASURES, "probability")), str(other)]
 
 
 # ---- the chat template ----------------------------------------------------------------------------------------------

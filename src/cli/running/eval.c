@@ -1,4 +1,5 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json_kind.h"
 #include "base/label.h"
@@ -186,8 +187,10 @@ static tri_status check_options(const eval_arguments *given, int named) {
   if (!asks(given) && named < 2) {
     return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
   }
-  if (asks(given) && named != 1) {
-    return tri_fail(TRI_BAD_USAGE, "eval: with --choices or --answers name a checkpoint, or a run, and nothing else");
+  if (asks(given) && named != 1 && (named == 0 || given->choices == NULL || given->all_checkpoints)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: with --answers or --all-checkpoints name a checkpoint, or a run, and nothing else; with "
+                    "--choices one or several");
   }
   if (!asks(given) || !of_corpus) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
@@ -204,7 +207,7 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
   out->models = arguments + optind;
-  out->num_models = asks(out) ? 1 : count - optind - 1;
+  out->num_models = asks(out) ? count - optind : count - optind - 1;
   out->data = asks(out) ? NULL : arguments[count - 1];
   return TRI_OK;
 }
@@ -694,6 +697,8 @@ static tri_status eval_ensemble(session *s, const eval_arguments *given) {
 
 static tri_status ask_questions(const eval_arguments *given) {
   const tri_eval_questions asked = {.model = given->checkpoint,
+                                    .models = given->models,
+                                    .num_models = given->num_models,
                                     .file = given->choices != NULL ? given->choices : given->answers,
                                     .options = &given->model,
                                     .batch = given->batch,
@@ -749,6 +754,23 @@ static tri_status eval_corpus(session *s) {
   return eval_text(s);
 }
 
+/* Questions, or text that was not prepared, in the place of a corpus. */
+static tri_status check_corpus_name(const char *data) {
+  static const char *const endings[] = {".jsonl", ".jsonl.zst", ".json", ".csv"};
+  const size_t length = strlen(data);
+  char index[TRI_PATH_BYTES];
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    const size_t end = strlen(endings[i]);
+    if (length <= end || strcmp(data + length - end, endings[i]) != 0) continue;
+    if (snprintf(index, sizeof index, "%s.idx", data) < (int)sizeof index && tri_path_exists(index)) return TRI_OK;
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: %s is not a corpus, which is the prefix of a .bin and .idx that `trireme prepare` writes; "
+                    "of questions: did you mean --choices %s or --answers %s?",
+                    data, data, data);
+  }
+  return TRI_OK;
+}
+
 static tri_status eval_run(int count, char **arguments) {
   eval_arguments parsed = {
       .model = tri_model_options_default(), .rule = {.tokens = 64}, .samples = 1, .temperature = -1, .seed = 1234};
@@ -758,7 +780,8 @@ static tri_status eval_run(int count, char **arguments) {
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = tri_corpus_open(parsed.data, &s->corpus);
+  tri_status status = check_corpus_name(parsed.data);
+  if (status == TRI_OK) status = tri_corpus_open(parsed.data, &s->corpus);
   if (status == TRI_OK) status = eval_corpus(s);
   release_parts(s);
   tri_free(s);
@@ -775,8 +798,10 @@ const tri_command tri_command_eval = {
         "       trireme eval CHECKPOINT CHECKPOINT... DATA ...\n"
         "       trireme eval CHECKPOINT PREFERENCES [--reference FOLDER] [--sequence T] [--batch B] [--json] "
         "[options]\n"
-        "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
-        "       trireme eval CHECKPOINT --answers FILE.jsonl [--tokens N] [--until TEXT] [--strip] [--ignore-case]\n"
+        "       trireme eval CHECKPOINT... --choices FILE.jsonl [--chat [--system TEXT]] [--batch B] [--json] "
+        "[options]\n"
+        "       trireme eval CHECKPOINT --answers FILE.jsonl [--chat [--system TEXT]] [--tokens N] [--until TEXT] "
+        "[--strip] [--ignore-case]\n"
         "                    [--ignore-punctuation] [--ignore-numbers] [--json] [options]\n"
         "       trireme eval RUN --choices FILE.jsonl --all-checkpoints [--svg FILE.svg] [--json] [options]\n"
         "\n"

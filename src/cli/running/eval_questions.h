@@ -7,6 +7,8 @@
 
 typedef struct tri_eval_questions {
   const char *model, *file;
+  char *const *models; /* [num_models]: with several, tri_eval_choices prints a row for each */
+  int num_models;
   const tri_model_options *options;
   int64_t batch; /* sequences of a batch; 0: as many as have 2048 tokens */
   bool json;
