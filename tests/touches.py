@@ -42,7 +42,8 @@ TOUCHES = {
     "src/cli": [
         "oracle/test_newcomers.py", "oracle/test_options.py", "oracle/test_bad_input.py", "oracle/test_run_messages.py", "oracle/test_golden.py",
         "oracle/test_man_examples.py", "oracle/test_printed_commands.py", "oracle/test_device_range.py", "oracle/test_without_running.py",
-        "oracle/test_generate.py", "oracle/test_ensemble.py", "oracle/test_merge.py", "oracle/test_bits_per_byte.py"],
+        "oracle/test_generate.py", "oracle/test_ensemble.py", "oracle/test_merge.py", "oracle/test_bits_per_byte.py",
+        "oracle/test_eval_preferences.py"],
     "src/comm": [
         "comm/*", "oracle/test_launch.py", "oracle/test_launchers.py", "oracle/test_ranks.py", "oracle/test_two_hosts.py",
         "oracle/test_layouts.py", "guarded/test_ranks.py"],
@@ -109,6 +110,7 @@ TOUCHES = {
         "oracle/test_samples.py", "oracle/test_output.py", "oracle/test_gemm_choices.py", "oracle/test_golden.py", "oracle/test_expert_runs.py",
         "oracle/test_ranks.py", "oracle/test_run_messages.py", "guarded/test_resume.py"],
     "src/data/preference_source.c": ["oracle/test_preference_training.py", "oracle/test_preference_runs.py", "oracle/test_preference_layouts.py"],
+    "src/data/preference_sums.c": ["oracle/test_eval_preferences.py", "oracle/test_preference_training.py"],
     "src/engine/log_probs.c": ["oracle/test_preference_layouts.py", "oracle/test_preference_training.py"],
     "src/train/preference.c": ["oracle/test_preference_*.py"],
     "src/train/preference_data.c": ["oracle/test_preference_*.py"],

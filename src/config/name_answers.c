@@ -109,6 +109,10 @@ static const answer_row keys[] = {
     {"dataloader_num_workers num_workers dataset_num_proc",
      "text is tokenised beforehand, by `trireme prepare --threads N`"},
     {"dataset_text_field text_column", "the key of the text is prepare's: trireme prepare --key KEY"},
+    {"num_fewshot fewshot fewshot_as_multiturn",
+     "no examples are put before a question: write them into it (docs/judging.md)"},
+    {"limit", "all questions of a file are asked: head -n 100 FILE makes a file of the first ones"},
+    {"apply_chat_template", "it is --chat of trireme eval and trireme generate"},
     {"chat_template", "the template is prepare's: trireme prepare --chat --chat-template FILE"},
 };
 

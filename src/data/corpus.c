@@ -414,6 +414,8 @@ const char *tri_corpus_tokenizer(const tri_corpus *corpus) { return corpus->reco
 
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus) { return corpus->record.vocab_size; }
 
+int64_t tri_corpus_text_bytes(const tri_corpus *corpus) { return corpus->record.text_bytes; }
+
 static int prefix_length(const tri_corpus *corpus) { return (int)(strlen(corpus->bin.path) - strlen(".bin")); }
 
 tri_status tri_corpus_check_tokenizer(const tri_corpus *corpus, const tri_tokenizer *tokenizer,

@@ -50,6 +50,8 @@ const char *tri_corpus_tokenizer(const tri_corpus *corpus);
 /* The token at the end of each document, from the record; -1 if there is no record, or an older one without it. */
 int32_t tri_corpus_end_of_text(const tri_corpus *corpus);
 int64_t tri_corpus_vocab_size(const tri_corpus *corpus);
+/* The bytes of the texts that the tokens were made of, from the record; 0 if it does not have them. */
+int64_t tri_corpus_text_bytes(const tri_corpus *corpus);
 
 /* Compares the corpus's tokenizer with the one in use (NULL: none). If they differ, TRI_BAD_FILE with a message that
  * names both; tokenizer_name is what the user gave (a path, "bytes"). If one of them is not known, logs a line and

@@ -93,6 +93,7 @@ static tri_status read_members(const char *path, const json_t *root, tri_corpus_
   out->end_of_text = -1;
   if (json_object_get(root, "end_of_text") != NULL)
     TRI_TRY(read_count(path, root, "end_of_text", 0, &out->end_of_text));
+  if (json_object_get(root, "text_bytes") != NULL) TRI_TRY(read_count(path, root, "text_bytes", 0, &out->text_bytes));
   TRI_TRY(read_beginning(path, root, out));
   const json_int_t version = json_integer_value(json_object_get(root, "version"));
   if (version >= MASKED_VERSION) {
@@ -143,6 +144,7 @@ tri_status tri_corpus_record_write(const char *path, const tri_corpus_record *re
     json_object_set_new(root, "tokenizer_before", json_string(record->tokenizer_before));
   }
   if (record->end_of_text >= 0) json_object_set_new(root, "end_of_text", json_integer(record->end_of_text));
+  if (record->text_bytes > 0) json_object_set_new(root, "text_bytes", json_integer((json_int_t)record->text_bytes));
   if (record->num_beginning > 0) {
     json_t *list = json_array();
     for (int i = 0; i < record->num_beginning; i++) json_array_append_new(list, json_integer(record->beginning[i]));

@@ -8,6 +8,8 @@
  *    "vocab_size": 50257,       its size
  *    "end_of_text": 50256,      the token at the end of each document; older records lack it, and the tokenizer knows
  *                               it
+ *    "text_bytes": 45678,       the bytes of the texts as they were read, in UTF-8; older records lack it, and so do
+ *                               corpora between which a document was cut
  *    "beginning": [1],          the tokens that each document begins with, as the tokenizer's post_processor has it;
  *                               without it: none
  *    "generation": "77d0..."}   the fingerprint of all that was written together: both corpora and the tokenizer
@@ -42,6 +44,7 @@ typedef struct tri_corpus_record {
   char labels[TRI_FINGERPRINT_BYTES];           /* "": no labels */
   tri_preferences preferences;
   int64_t tokens, documents, vocab_size, learnt_tokens;
+  int64_t text_bytes;  /* bytes of the texts; 0: not known */
   int64_t end_of_text; /* -1: not known */
   int32_t beginning[TRI_MOST_BEGINNING];
   int num_beginning;

@@ -440,7 +440,7 @@ static void put_beginning(const prepare *p, tri_corpus_record *out) {
 }
 
 /* What the record of one of the two corpora tells, but for the generation. */
-static tri_status prepare_describe(const prepare *p, const char *prefix, tri_corpus_record *out) {
+static tri_status prepare_describe(const prepare *p, const char *prefix, bool validation, tri_corpus_record *out) {
   tri_corpus *corpus = NULL;
   tri_split_counts counts;
   tri_split_writer_count(p->writer, &counts);
@@ -452,6 +452,9 @@ static tri_status prepare_describe(const prepare *p, const char *prefix, tri_cor
       .end_of_text = is_masked(p->options) ? -1 : tri_tokenizer_end_of_text(p->tokenizer),
   };
   if (!is_masked(p->options)) put_beginning(p, out);
+  if (!is_masked(p->options) && !counts.from_tail) {
+    out->text_bytes = validation ? counts.validation_bytes : counts.text_bytes - counts.validation_bytes;
+  }
   memcpy(out->corpus, tri_corpus_tokens_fingerprint(corpus), sizeof out->corpus);
   memcpy(out->mask, tri_corpus_mask_fingerprint(corpus), sizeof out->mask);
   memcpy(out->labels, tri_corpus_labels_fingerprint(corpus), sizeof out->labels);
@@ -473,7 +476,7 @@ static tri_status write_records(const prepare *p) {
   const char *members[BOTH + 1];
   for (int i = 0; i < count; i++) {
     TRI_TRY(tri_path_join(prefixes[i], tri_file_transaction_folder(p->generation), names[i]));
-    TRI_TRY(prepare_describe(p, prefixes[i], &records[i]));
+    TRI_TRY(prepare_describe(p, prefixes[i], i > 0, &records[i]));
     members[i] = records[i].corpus;
   }
   members[count] = records[0].tokenizer;

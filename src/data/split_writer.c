@@ -16,7 +16,7 @@ struct tri_split_writer {
   tri_corpus_writer *train, *validation; /* validation is NULL if none was asked for */
   double fraction;
   tri_random_key key;
-  int64_t text_bytes, documents, empty_documents;
+  int64_t text_bytes, validation_bytes, documents, empty_documents;
   int64_t open_tokens; /* of the current document */
   int64_t learnt_tokens, skipped_documents;
   int64_t desirable;
@@ -157,6 +157,7 @@ static tri_status add_piece(tri_split_writer *writer, const tri_encoded_piece *p
   /* a block of empty documents has no ids */
   if (piece->tokens > 0) TRI_TRY(add_tokens(writer, to, ids, mask, piece->tokens));
   writer->text_bytes += piece->text_bytes;
+  if (to == writer->validation) writer->validation_bytes += piece->text_bytes;
   writer->open_tokens += piece->tokens;
   if (!piece->ends_document) return TRI_OK;
   if (writer->open_tokens > 0) {
@@ -188,6 +189,7 @@ void tri_split_writer_count(const tri_split_writer *writer, tri_split_counts *ou
   tri_split_counts counts = {
       .documents = writer->documents,
       .text_bytes = writer->text_bytes,
+      .validation_bytes = writer->validation_bytes,
       .empty_documents = writer->empty_documents,
       .train_documents = tri_corpus_writer_num_documents(writer->train),
       .train_tokens = tri_corpus_writer_num_tokens(writer->train),

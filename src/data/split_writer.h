@@ -38,6 +38,7 @@ typedef struct tri_split_counts {
   tri_preferences preferences;           /* what they are */
   int64_t train_documents, train_tokens;
   int64_t validation_documents, validation_tokens;
+  int64_t validation_bytes; /* part of text_bytes */
   bool from_tail; /* validation is the end of the text, because the hash chose no document for one of the corpora */
 } tri_split_counts;
 

@@ -17,14 +17,16 @@ const char *tri_choice_measure_name(tri_choice_measure measure) {
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* A choice follows its question behind a space. */
+/* A choice follows its question behind a space, or a chat template's text at once. */
 static tri_status encode_choice(tri_pair_encoder *encoder, const tri_question *q, int64_t choice, tri_token_list *out,
                                 int64_t *count) {
   const tri_judge_text *given = &q->choices[choice];
-  tri_judge_text spaced = {.bytes = given->bytes + 1};
+  const char *delimiter = tri_pair_delimiter(encoder);
+  const size_t before = strlen(delimiter);
+  tri_judge_text spaced = {.bytes = given->bytes + before};
   TRI_TRY(tri_alloc("a choice", spaced.bytes + 1, 1, &spaced.text));
-  spaced.text[0] = ' ';
-  memcpy(spaced.text + 1, given->text, given->bytes);
+  memcpy(spaced.text, delimiter, before);
+  memcpy(spaced.text + before, given->text, given->bytes);
   tri_status status = tri_pair_encode(encoder, &q->context, &spaced, out, count);
   tri_judge_text_release(&spaced);
   return status;

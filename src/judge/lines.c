@@ -4,12 +4,14 @@
 #include "base/json_kind.h"
 #include "base/json_reader.h"
 #include "base/memory.h"
+#include "data/json_array.h"
 #include "data/text_stream.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { PIECE_BYTES = 1 << 20 };
 
@@ -71,14 +73,43 @@ static tri_status take_line(const char *path, int64_t line, const char *text, si
   return name_line(path, line, status);
 }
 
+/* Elements of an array, as a file of JSON lines has lines. */
+static tri_status take_array(const char *path, const char *text, size_t bytes, tri_judge_take take, void *context,
+                             int64_t *taken) {
+  tri_json_array array = {.path = path};
+  tri_json_element element;
+  size_t at = 0;
+  bool found = true;
+  while (found) {
+    TRI_TRY(tri_json_array_next(&array, text, bytes, true, &at, &element, &found));
+    if (!found) return TRI_OK;
+    TRI_TRY(take_line(path, element.line, text + element.begin, element.end - element.begin, take, context));
+    *taken += 1;
+  }
+  return TRI_OK;
+}
+
+static bool is_table(const char *path) {
+  const size_t length = strlen(path);
+  return length > 4 && (strcasecmp(path + length - 4, ".csv") == 0 || strcasecmp(path + length - 4, ".tsv") == 0);
+}
+
+static tri_status refuse_table(const char *path) {
+  char advice[TRI_ADVICE_BYTES];
+  return tri_fail(TRI_BAD_FILE, "%s is a table, and questions are JSON: %s", path, tri_table_advice(path, advice));
+}
+
 tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context) {
   char *text = NULL;
   size_t bytes = 0;
   int64_t line = 0, taken = 0;
+  if (is_table(path)) return refuse_table(path);
   TRI_TRY(read_all(path, &text, &bytes));
   const tri_file_kind *kind = tri_file_kind_of(text, bytes);
   tri_status status = kind == NULL ? TRI_OK : tri_file_kind_refuse(TRI_BAD_FILE, path, kind, "JSON lines");
-  for (size_t at = 0; at < bytes && status == TRI_OK;) {
+  const bool is_array = tri_json_array_begins(text, bytes);
+  if (is_array && status == TRI_OK) status = take_array(path, text, bytes, take, context, &taken);
+  for (size_t at = 0; !is_array && at < bytes && status == TRI_OK;) {
     const char *end = memchr(text + at, '\n', bytes - at);
     const size_t length = end == NULL ? bytes - at : (size_t)(end - text) - at;
     line++;

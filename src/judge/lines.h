@@ -18,8 +18,9 @@ void tri_judge_text_release(tri_judge_text *text);
 /* A copy of a string of JSON; *out is released by tri_judge_text_release. */
 tri_status tri_judge_text_of(const json_t *string, tri_judge_text *out);
 
-/* LOCAL. Gives `take` each line's object in turn. Blank lines are none. What is not JSON, not UTF-8, not an object, or
- * is refused by `take` is TRI_BAD_FILE with the file and the line; a file without any line, too. */
+/* LOCAL. Gives `take` each line's object in turn, or each element of a file that is one JSON array. Blank lines are
+ * none. What is not JSON, not UTF-8, not an object, or is refused by `take` is TRI_BAD_FILE with the file and the line;
+ * a file without any line, too. */
 typedef tri_status (*tri_judge_take)(void *context, int64_t line, const json_t *object);
 tri_status tri_judge_lines(const char *path, tri_judge_take take, void *context);
 

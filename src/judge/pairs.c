@@ -10,6 +10,7 @@ struct tri_pair_encoder {
   tri_encoder *encoder;
   const int32_t *beginning; /* what every text begins with: the tokenizer's */
   int num_beginning;
+  bool rendered;          /* contexts are those of a chat template */
   tri_token_list context; /* scratch */
 };
 
@@ -35,6 +36,18 @@ void tri_pair_encoder_destroy(tri_pair_encoder *encoder) {
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
+
+void tri_pair_encoder_take_rendered(tri_pair_encoder *encoder) {
+  encoder->rendered = true;
+  encoder->num_beginning = 0;
+}
+
+const char *tri_pair_delimiter(const tri_pair_encoder *encoder) { return encoder->rendered ? "" : " "; }
+
+static tri_status encode(tri_pair_encoder *encoder, const char *text, size_t bytes, tri_token_list *out) {
+  return encoder->rendered ? tri_encoder_encode(encoder->encoder, text, bytes, 1, out)
+                           : tri_encoder_encode_text(encoder->encoder, text, bytes, 1, out);
+}
 
 /* What Python's rstrip takes for a space. */
 static bool is_space(uint32_t code) {
@@ -87,7 +100,7 @@ static tri_status encode_alone(tri_pair_encoder *encoder, const tri_judge_text *
   const int64_t first = out->count, before = encoder->num_beginning > 0 ? encoder->num_beginning : 1;
   TRI_TRY(find_start(encoder, &start));
   if (encoder->num_beginning == 0) TRI_TRY(add_id(out, start));
-  TRI_TRY(tri_encoder_encode_text(encoder->encoder, text->text, text->bytes, 1, out));
+  TRI_TRY(encode(encoder, text->text, text->bytes, out));
   if (encoder->num_beginning == 0 && out->count > first + 1 && out->ids[first + 1] == start) {
     out->count--;
     memmove(out->ids + first, out->ids + first + 1, (size_t)(out->count - first) * sizeof *out->ids);
@@ -109,8 +122,8 @@ tri_status tri_pair_encode(tri_pair_encoder *encoder, const tri_judge_text *cont
   if (stem == 0) {
     status = encode_alone(encoder, &whole, out, count);
   } else {
-    status = tri_encoder_encode_text(encoder->encoder, whole.text, stem, 1, &encoder->context);
-    if (status == TRI_OK) status = tri_encoder_encode_text(encoder->encoder, whole.text, whole.bytes, 1, out);
+    status = encode(encoder, whole.text, stem, &encoder->context);
+    if (status == TRI_OK) status = encode(encoder, whole.text, whole.bytes, out);
     *count = out->count - first - encoder->context.count;
   }
   tri_judge_text_release(&whole);

@@ -13,6 +13,12 @@ typedef struct tri_pair_encoder tri_pair_encoder;
 tri_status tri_pair_encoder_create(const tri_tokenizer *tokenizer, tri_pair_encoder **out);
 void tri_pair_encoder_destroy(tri_pair_encoder *encoder);
 
+/* Contexts from now on are rendered by a chat template, which prints the tokens that a text begins with where the model
+ * is to see them, and ends where the answer begins. */
+void tri_pair_encoder_take_rendered(tri_pair_encoder *encoder);
+/* What stands between a context and a choice: a space, or nothing behind a rendered context. */
+const char *tri_pair_delimiter(const tri_pair_encoder *encoder);
+
 /* Appends the tokens of context and continuation to *out; those of the continuation are the last *count. Spaces that
  * the context ends in count as the continuation's. A context without any token is the token that texts begin with, or
  * that stands between texts. */

@@ -1,5 +1,5 @@
-/* A line is of the first form below that has all its keys. ARC, PIQA, BoolQ and HellaSwag are taken as their data sets
- * have them, with the prompts that lm-evaluation-harness makes of them, so that figures can be compared; any other
+/* A line is of the first form below that has all its keys. ARC, MMLU, PIQA, BoolQ and HellaSwag are taken as their data
+ * sets have them, with the prompts that lm-evaluation-harness makes of them, so that figures can be compared; any other
  * question is taken as it stands. */
 #include "judge/questions.h"
 
@@ -21,6 +21,7 @@ static const char *const answer_keys[] = {"answer", "gold", "label", "answerKey"
 #define COUNT_OF(ARRAY) ((int64_t)(sizeof(ARRAY) / sizeof *(ARRAY)))
 
 static void question_release(tri_question *q) {
+  tri_judge_text_release(&q->description);
   tri_judge_text_release(&q->context);
   for (int64_t i = 0; i < q->num_choices; i++) tri_judge_text_release(&q->choices[i]);
   tri_free(q->choices);
@@ -249,6 +250,53 @@ static tri_status read_arc(const json_t *object, tri_question *q) {
   return tri_fail(TRI_BAD_FILE, "`answerKey` \"%.60s\" is not one of `choices.label`", right);
 }
 
+static tri_status add_text(tri_judge_text *to, const char *text) {
+  tri_judge_text joined = {0};
+  TRI_TRY(SET_TEXT(&joined, to->text == NULL ? "" : to->text, text));
+  tri_judge_text_release(to);
+  *to = joined;
+  return TRI_OK;
+}
+
+tri_status tri_question_join(tri_question *q) {
+  tri_judge_text context = q->context;
+  if (q->description.bytes == 0) return TRI_OK;
+  q->context = q->description;
+  q->description = (tri_judge_text){0};
+  const tri_status status = add_text(&q->context, context.text);
+  tri_judge_text_release(&context);
+  return status;
+}
+
+/* The choices become the lines "A. TEXT" of the prompt, and their letters what is scored. */
+static tri_status read_mmlu(const json_t *object, tri_question *q) {
+  enum { LETTERS = 26 };
+  const char *question = NULL, *subject = NULL;
+  TRI_TRY(string_of(object, "question", &question));
+  TRI_TRY(string_of(object, "subject", &subject));
+  TRI_TRY(set_choices(q, "choices", json_object_get(object, "choices")));
+  TRI_TRY(find_answer(q, object));
+  if (q->num_choices > LETTERS) {
+    return tri_fail(TRI_BAD_FILE, "`choices` holds %" PRId64 ", and MMLU's prompt has a letter for %d at most",
+                    q->num_choices, LETTERS);
+  }
+  TRI_TRY(
+      SET_TEXT(&q->description, "The following are multiple choice questions (with answers) about ", subject, ".\n\n"));
+  for (char *at = q->description.text; *at != '\0'; at++) *at = *at == '_' ? ' ' : *at;
+  TRI_TRY(SET_TEXT(&q->context, question));
+  strip(q->context.text);
+  for (int64_t i = 0; i < q->num_choices; i++) {
+    const char letter[] = {(char)('A' + i), '\0'};
+    TRI_TRY(add_text(&q->context, "\n"));
+    TRI_TRY(add_text(&q->context, letter));
+    TRI_TRY(add_text(&q->context, ". "));
+    TRI_TRY(add_text(&q->context, q->choices[i].text));
+    tri_judge_text_release(&q->choices[i]);
+    TRI_TRY(SET_TEXT(&q->choices[i], letter));
+  }
+  return add_text(&q->context, "\nAnswer:");
+}
+
 static tri_status read_piqa(const json_t *object, tri_question *q) {
   const char *goal = NULL, *first = NULL, *second = NULL;
   TRI_TRY(string_of(object, "goal", &goal));
@@ -303,26 +351,37 @@ static tri_status read_plain(const json_t *object, tri_question *q) {
   return find_answer(q, object);
 }
 
+/* What `choices` are in a form. */
+typedef enum choices_kind { CHOICES_ANY, CHOICES_NONE, CHOICES_OBJECT, CHOICES_ARRAY } choices_kind;
+
 typedef struct form {
+  const char *name;
   const char *keys[5];
-  const char *object; /* a key whose value is an object, or NULL */
+  choices_kind choices;
   tri_status (*read)(const json_t *object, tri_question *q);
 } form;
 
 static const form forms[] = {
-    {{"question", "answerKey"}, "choices", read_arc},
-    {{"goal", "sol1", "sol2"}, NULL, read_piqa},
-    {{"passage", "question"}, NULL, read_boolq},
-    {{"activity_label", "ctx_a", "ctx_b", "endings"}, NULL, read_hellaswag},
-    {{NULL}, NULL, read_plain},
+    {"arc", {"question", "answerKey"}, CHOICES_OBJECT, read_arc},
+    {"mmlu", {"question", "subject", "answer"}, CHOICES_ARRAY, read_mmlu},
+    {"piqa", {"goal", "sol1", "sol2"}, CHOICES_NONE, read_piqa},
+    {"boolq", {"passage", "question"}, CHOICES_NONE, read_boolq},
+    {"hellaswag", {"activity_label", "ctx_a", "ctx_b", "endings"}, CHOICES_NONE, read_hellaswag},
+    {"plain", {NULL}, CHOICES_ANY, read_plain},
 };
 
 static bool has_form(const json_t *object, const form *f) {
   for (int i = 0; f->keys[i] != NULL; i++) {
     if (json_object_get(object, f->keys[i]) == NULL) return false;
   }
-  if (f->object == NULL) return f->keys[0] == NULL || json_object_get(object, "choices") == NULL;
-  return json_is_object(json_object_get(object, f->object));
+  const json_t *choices = json_object_get(object, "choices");
+  switch (f->choices) {
+    case CHOICES_ANY: return true;
+    case CHOICES_NONE: return choices == NULL;
+    case CHOICES_OBJECT: return json_is_object(choices);
+    case CHOICES_ARRAY: return json_is_array(choices);
+  }
+  return false;
 }
 
 static tri_status take_question(void *context, int64_t line, const json_t *object) {
@@ -336,6 +395,7 @@ static tri_status take_question(void *context, int64_t line, const json_t *objec
   tri_question *q = &all->list[all->count++];
   *q = (tri_question){.line = line};
   while (!has_form(object, f)) f++;
+  q->form = f->name;
   return f->read(object, q);
 }
 

@@ -5,7 +5,9 @@
 #include "judge/lines.h"
 
 typedef struct tri_question {
-  int64_t line; /* of the file, from 1 */
+  int64_t line;               /* of the file, from 1 */
+  const char *form;           /* name of the form that the line has; static */
+  tri_judge_text description; /* what the form says before the question, or empty */
   tri_judge_text context;
   tri_judge_text *choices; /* [num_choices] */
   int64_t num_choices;     /* at least two */
@@ -17,6 +19,9 @@ typedef struct tri_questions {
   tri_question *list; /* [count] */
   int64_t count, capacity;
 } tri_questions;
+
+/* Puts the description before the context. */
+tri_status tri_question_join(tri_question *question);
 
 /* LOCAL. Reads a file of JSON lines, one question each; *out is released by tri_questions_release in any case.
  * TRI_BAD_FILE names line and key of what is missing or cannot be. */

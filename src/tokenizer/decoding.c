@@ -90,6 +90,7 @@ struct tri_decoder {
   size_t held, room;
   size_t given; /* bytes of text that the last call gave out */
   bool *silent; /* by id: the token is not a text; made when something is counted */
+  int spelled;  /* byte tokens so far that begin the mark of a space; counted when the next token is known */
 };
 
 tri_status tri_decoder_create(const tri_tokenizer *tokenizer, bool begins, tri_decoder **out) {
@@ -105,6 +106,7 @@ void tri_decoder_restart(tri_decoder *decoder, bool begins) {
   decoder->begun = !begins;
   decoder->to_strip = begins ? decoder->tokenizer->decoding.stripped_most : 0;
   decoder->held = decoder->given = 0;
+  decoder->spelled = 0;
 }
 
 void tri_decoder_destroy(tri_decoder *decoder) {
@@ -191,13 +193,51 @@ static tri_status find_silent(tri_decoder *decoder) {
   return TRI_OK;
 }
 
+int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer) { return tokenizer->unknown; }
+
+static const char space_mark[] = "\xE2\x96\x81";
+
+/* Whether the token is byte number `spelled` of the mark of a space. */
+static bool spells_mark(const tri_decoder *decoder, int32_t id) {
+  const tri_vocabulary *vocabulary = &decoder->tokenizer->vocabulary;
+  const tri_token *token = &vocabulary->tokens[id];
+  char byte = 0;
+  return decoder->tokenizer->decoding.bytes && is_byte(vocabulary->pool + token->offset, token->bytes, &byte) &&
+         byte == space_mark[decoder->spelled];
+}
+
+/* The text of a token that is the mark of a space, as tri_decoder_count counts it. */
+static tri_status count_mark(tri_decoder *decoder, size_t *bytes) {
+  const tri_decoding *decoding = &decoder->tokenizer->decoding;
+  const bool first = !decoder->begun && decoding->first_differs;
+  const char *text = NULL;
+  decoder->begun = true;
+  TRI_TRY(tri_stepper_run(&decoder->stepper, first ? &decoding->first_replaced : &decoding->replaced,
+                          (tri_text_place){.first = true}, space_mark, sizeof space_mark - 1, &text, bytes));
+  strip(decoder, &text, bytes);
+  return TRI_OK;
+}
+
 tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes) {
   const char *text = NULL;
+  const size_t before = (size_t)decoder->spelled;
   *bytes = 0;
   if (decoder->silent == NULL) TRI_TRY(find_silent(decoder));
   if (id < 0 || id >= decoder->tokenizer->vocabulary.size || decoder->silent[id]) return TRI_OK;
-  TRI_TRY(text_of(decoder, id, &text, bytes));
-  strip(decoder, &text, bytes);
+  if (spells_mark(decoder, id)) {
+    if (++decoder->spelled < (int)sizeof space_mark - 1) return TRI_OK;
+    decoder->spelled = 0;
+    return count_mark(decoder, bytes);
+  }
+  if (before > 0) decoder->begun = true, decoder->to_strip = 0;
+  decoder->spelled = 0;
+  if (before > 0 && spells_mark(decoder, id)) {
+    decoder->spelled = 1;
+  } else {
+    TRI_TRY(text_of(decoder, id, &text, bytes));
+    strip(decoder, &text, bytes);
+  }
+  *bytes += before;
   return TRI_OK;
 }
 

@@ -63,6 +63,8 @@ const int32_t *tri_tokenizer_ends(const tri_tokenizer *tokenizer, int *count);
 tri_status tri_tokenizer_find_ends(tri_tokenizer *tokenizer, const char *folder);
 /* The same where no folder says anything: the id by the usual names, or -1. */
 int32_t tri_tokenizer_named_end(const tri_tokenizer *tokenizer);
+/* The token that stands for text without a token of its own; -1: none. */
+int32_t tri_tokenizer_unknown(const tri_tokenizer *tokenizer);
 /* The bytes that one token adds to a text (not NUL-terminated; owned by the tokenizer); an unknown id gives length 0.
  */
 const char *tri_tokenizer_token(const tri_tokenizer *tokenizer, int32_t id, size_t *bytes);
@@ -81,8 +83,9 @@ void tri_decoder_end(tri_decoder *decoder, const char **out, size_t *out_bytes);
 /* Begins another text, as tri_decoder_create does. */
 void tri_decoder_restart(tri_decoder *decoder, bool begins);
 /* How many bytes a token adds to the text that the tokenizers of Hugging Face decode (skip_special_tokens): special
- * tokens and the end-of-text token add none, and what encoding has put at the beginning of a text does not count. In
- * the place of tri_decoder_next, not beside it. */
+ * tokens and the end-of-text token add none, and what encoding has put at the beginning of a text does not count. Byte
+ * tokens that spell the mark of a space together are that space, although `decode` gives the mark: their bytes are
+ * counted at the last of them. In the place of tri_decoder_next, not beside it. */
 tri_status tri_decoder_count(tri_decoder *decoder, int32_t id, size_t *bytes);
 
 /* Scratch memory and the word cache of one thread. */

@@ -1,5 +1,6 @@
-"""Bits per byte of `eval` are over the bytes of the text that the `tokenizers` package decodes from the labels, or that was
-written: no special token, and no space that encoding has put before a document, is counted."""
+"""Bits per byte of `eval` are over the bytes of the texts that were prepared, without what the `tokenizers` package decodes from
+tokens that are no labels. A corpus whose record does not have these bytes is counted as `tokenizers` decodes the labels: no special
+token, and no space that encoding has put before a document, is counted."""
 import json
 import math
 
@@ -41,6 +42,14 @@ def tokens_of(folder):
     return numpy.fromfile(folder / "data/train.bin", dtype="<u2").tolist()
 
 
+def forget_bytes(folder):
+    """The record of a corpus that an older version prepared."""
+    path = folder / "data/train.corpus.json"
+    record = json.loads(path.read_text())
+    record.pop("text_bytes", None)
+    path.write_text(json.dumps(record))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_documents(tmp_path, kind):
     (tmp_path / "tokenizer.json").write_text(json.dumps(KINDS[kind]()))
@@ -62,12 +71,53 @@ def test_documents(tmp_path, kind):
 
     checkpoint(tmp_path, reference.get_vocab_size())
     first = [size(ids[:1]) for ids in documents]
-    all_bytes = sum(map(size, documents))
-    assert evaluate(tmp_path)["bytes"] == all_bytes - first[0]
-    for packing in ("windows", "documents"):
-        assert evaluate(tmp_path, "--documents", "masked", "--packing", packing)["bytes"] == all_bytes - sum(first)
+    for all_bytes in len("".join(TEXTS).encode()), sum(map(size, documents)):
+        assert evaluate(tmp_path)["bytes"] == all_bytes - first[0]
+        for packing in ("windows", "documents"):
+            assert evaluate(tmp_path, "--documents", "masked", "--packing", packing)["bytes"] == all_bytes - sum(first)
+        forget_bytes(tmp_path)
     joined = evaluate(tmp_path, "--documents", "joined", "--packing", "documents", "--batch", 3)["bytes"]
     assert all_bytes - sum(first) <= joined <= all_bytes and (joined < all_bytes or sum(first) == 0)  # a token that begins texts has no bytes
+
+
+def no_space_mark():
+    """Three tokens of bytes stand for the mark of a space."""
+    document = characters(normalizer=dict(type="Sequence", normalizers=[dict(type="Prepend", prepend="\u2581"), replace(" ", "\u2581")]))
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"abcdefgh"]
+    document["model"].update(vocab={name: i for i, name in enumerate(names)}, merges=[])
+    return document
+
+
+def prepare_lines(folder, tokenizer, lines):
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    done = trireme("prepare", "--tokenizer", tokenizer, "--documents", "line", "--validation", 0, "--out", folder / "data", "--force", folder / "text.txt")
+    assert done.returncode == 0, done.stderr
+
+
+def test_bytes_of_a_space_mark(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(json.dumps(no_space_mark()))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    lines = ["a b c d e f g h", "a \u2582 b", "\u2582"] * 4
+    prepare_lines(tmp_path, tmp_path / "tokenizer.json", lines)
+    checkpoint(tmp_path, 267)
+    for _ in range(2):  # by the record, and by the tokens
+        assert evaluate(tmp_path)["bytes"] == len("".join(lines).encode())
+        forget_bytes(tmp_path)
+
+
+def test_unknown_tokens(tmp_path):
+    """<unk> stands for text of any length: its name is not the text."""
+    (tmp_path / "letters.txt").write_text("abcdefgh ijkl\n")
+    assert trireme("prepare", "--tokenizer", "char", "--validation", 0, "--out", tmp_path / "learnt", tmp_path / "letters.txt").returncode == 0
+    (tmp_path / "tokenizer.json").write_bytes((tmp_path / "learnt/tokenizer.json").read_bytes())
+    lines = ["a\u65e5\u672c\u8a9e abc"] * 24
+    prepare_lines(tmp_path, tmp_path / "tokenizer.json", lines)
+    checkpoint(tmp_path, 20)
+    assert evaluate(tmp_path)["bytes"] == len("".join(lines).encode()) - 1  # the first token is no label
+    forget_bytes(tmp_path)
+    done = trireme("eval", tmp_path / "run", tmp_path / "data/train", "--json", "--tokenizer", tmp_path / "tokenizer.json")
+    assert json.loads(done.stdout)["bits_per_byte"] is None
+    assert "bits per byte are left out: " in done.stderr and "unknown token" in done.stderr
 
 
 def test_conversations(tmp_path):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import xml.etree.ElementTree
 
+import jinja2
 import numpy
 import pytest
 from choice_models import CONFIGS, questions, write_lines, write_model
@@ -138,7 +139,9 @@ def test_bad_lines(model, tmp_path, line, words):
 @pytest.mark.parametrize("more, status, words", [
     (["--all-checkpoints"], 4, "has no checkpoints: --all-checkpoints is for a run's output"),
     (["--svg", "x.svg"], 2, "it goes with --all-checkpoints"),
-    (["corpus"], 2, "and nothing else"),
+    (["corpus", "--all-checkpoints"], 2, "and nothing else"),
+    (["--limit", "3"], 2, "head -n 100 FILE"),
+    (["--num_fewshot", "3"], 2, "write them into it"),
     (["--bigram", "corpus"], 2, "are for a corpus"),
 ])
 def test_bad_usage(model, tmp_path, more, status, words):
@@ -313,3 +316,110 @@ def test_long_prompts(model, tmp_path):
     assert found.returncode == 0 and "its beginning is left out; so it is with 2 of 2 prompts" in found.stderr
     texts = [r["text"] for r in json.loads(found.stdout)["results"]]
     assert texts[0] == texts[1]
+
+
+def test_an_array(model, tmp_path):
+    rows = [GOOD, dict(GOOD, question="old men")]
+    (tmp_path / "rows.json").write_text(json.dumps(rows, indent=1))
+    found, _ = judged(model, "--choices", tmp_path / "rows.json")
+    wanted, _ = judged(model, "--choices", write_lines(tmp_path / "rows.jsonl", rows))
+    assert [q["log_likelihoods"] for q in found["results"]] == [q["log_likelihoods"] for q in wanted["results"]]
+    (tmp_path / "rows.csv").write_text("question,choices\n")
+    done = trireme("eval", model, "--choices", tmp_path / "rows.csv")
+    assert done.returncode == 4 and "rows.csv is a table, and questions are JSON: " in done.stderr and "read_csv" in done.stderr
+    done = trireme("eval", model, tmp_path / "rows.jsonl")
+    assert done.returncode == 2 and f"did you mean --choices {tmp_path}/rows.jsonl or --answers" in done.stderr
+
+
+def test_several_models(model, tmp_path):
+    """A row for each."""
+    other = write_model(tmp_path / "other", model.name, STORED["tokenizers"][model.name], seed=5)
+    path = write_lines(tmp_path / "rows.jsonl", questions(20))
+    alone = [judged(one, "--choices", path)[0] for one in (model, other)]
+    found = json.loads(trireme("eval", model, other, "--choices", path, "--json").stdout)["models"]
+    for row, one, folder in zip(found, alone, (model, other), strict=True):
+        assert row == dict(model=str(folder), **{key: one[key] for key in row if key != "model"}) and "acc_norm" in row
+    printed = trireme("eval", model, other, "--choices", path).stdout.splitlines()
+    assert printed[0].split() == [*MEASURES, "probability", "of", "20", "questions"]
+    assert printed[2].split() == [*(f"{alone[1][key]:.4f}" for key in (*MEASURES, "probability")), str(other)]
+
+
+# ---- the chat template ----------------------------------------------------------------------------------------------
+
+TEMPLATE = """{{ bos_token }}
+{%- for message in messages %}
+{{ message['role'] }}: {{ message['content'] | trim }}<|endoftext|>
+{% endfor %}
+{%- if add_generation_prompt %}
+assistant: {% endif %}"""
+
+
+def rendered(model, *messages):
+    """As transformers' apply_chat_template(add_generation_prompt=True) renders it."""
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
+    return template.render(messages=[dict(role=role, content=text) for role, text in messages], add_generation_prompt=True, bos_token=config["bos_token"])
+
+
+@pytest.fixture(scope="module")
+def chat(model):
+    folder = model.parent / f"{model.name}-chat"
+    shutil.copytree(model, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+def shown_prompt(said):
+    """The prompt of the line that shows it."""
+    line = next(line for line in said.splitlines() if "the first prompt" in line)
+    return json.loads(line[line.index(": \"") + 2:])
+
+
+def test_chat_template(chat, tmp_path):
+    """What the model reads are the tokens of apply_chat_template, with one token at the beginning, and the choice at once behind them."""
+    rows = [dict(question="where do birds sing?", choices=["over a cold sea", "near stone walls", "nothing"], answer=1), dict(question="old men", choices=["sail", "sing"], answer=0)]
+    path = write_lines(tmp_path / "rows.jsonl", rows)
+    for words, system in ([], []), (["--system", "small boats"], [("system", "small boats")]):
+        texts = [rendered(chat, *system, ("user", row["question"])) for row in rows]
+        # A choice follows a context behind a space, and the generation prompt ends in one.
+        by_hand = write_lines(tmp_path / "by-hand.jsonl", [dict(row, question=text.removesuffix(" ")) for row, text in zip(rows, texts)])
+        found, said = judged(chat, "--choices", path, "--chat", *words)
+        wanted, unused = judged(chat, "--choices", by_hand)
+        for one, other in zip(found["results"], wanted["results"], strict=True):
+            assert one["tokens"] == other["tokens"] and one["log_likelihoods"] == pytest.approx(other["log_likelihoods"], rel=1e-6)
+        assert shown_prompt(said) == texts[0] and "form: plain; the first prompt: " in said and "not applied" not in said
+        assert f"{chat} has a chat template, which is not applied; --chat applies it" in unused
+
+
+def test_answers_through_the_chat_template(chat, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [dict(question="where do birds sing?", answer="x"), dict(question="old men", answer="y")])
+    by_hand = write_lines(tmp_path / "by-hand.jsonl", [dict(prompt=rendered(chat, ("system", "boats"), ("user", text)), answer="x") for text in ("where do birds sing?", "old men")])
+    words = ["--tokens", 8, "--until", "<none>"]
+    found, said = judged(chat, "--answers", path, "--chat", "--system", "boats", *words)
+    wanted, unused = judged(chat, "--answers", by_hand, *words)
+    assert [q["text"] for q in found["results"]] == [q["text"] for q in wanted["results"]]
+    assert shown_prompt(said) == shown_prompt(unused) == rendered(chat, ("system", "boats"), ("user", "where do birds sing?"))
+    assert "a chat template, which is not applied; --chat applies it" in unused
+
+
+def test_mmlu(model, chat, tmp_path):
+    """The prompt of lm-evaluation-harness's mmlu tasks; with --chat its description is the system message."""
+    row = dict(question=" What sings? ", subject="high_school_birds", choices=["walls", "men", "boats", "the sea"], answer=1)
+    description = "The following are multiple choice questions (with answers) about high school birds.\n\n"
+    prompt = "What sings?\nA. walls\nB. men\nC. boats\nD. the sea\nAnswer:"
+    found, said = judged(model, "--choices", write_lines(tmp_path / "rows.jsonl", [row]))
+    by_hand = dict(question=description + prompt, choices=["A", "B", "C", "D"], answer="B")
+    wanted, _ = judged(model, "--choices", write_lines(tmp_path / "by-hand.jsonl", [by_hand]))
+    assert found["results"] == wanted["results"] and found["results"][0]["answer"] == 1
+    assert "form: mmlu; the first prompt: " in said and shown_prompt(said) == description + prompt
+    said = judged(chat, "--choices", tmp_path / "rows.jsonl", "--chat")[1]
+    assert shown_prompt(said) == rendered(chat, ("system", description), ("user", prompt))
+
+
+def test_chat_refusals(model, tmp_path):
+    path = write_lines(tmp_path / "rows.jsonl", [GOOD])
+    for words, status, part in ((["--chat"], 4, "there is no chat template beside "), (["--system", "x"], 2, "it goes with --chat")):
+        done = trireme("eval", model, "--choices", path, *words)
+        assert done.returncode == status and part in done.stderr, done.stderr
+    done = trireme("eval", model, "corpus", "--chat")
+    assert done.returncode == 2 and "--chat and --system go with --choices FILE or --answers FILE" in done.stderr

@@ -127,7 +127,7 @@ def test_several_models_have_one_protocol(made, tmp_path):
     alone = evaluate(tmp_path / "b/run", made / "texts/train", "--sequence", SEQUENCE, "--documents", "joined", "--packing", "windows")[0]
     assert read["models"][1]["loss"] == alone
     said = trireme("eval", tmp_path / "a/run", tmp_path / "b/run", made / "texts/train").stderr
-    assert "was trained in sequences of 16 tokens (documents: masked, packing: windows); here it has the first's" in said
+    assert "was trained in sequences of 16 tokens (documents: masked, packing: windows); here it is evaluated like the first" in said
 
 
 # ---- the type of what is written ---------------------------------------------------------------------------------------

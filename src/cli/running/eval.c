@@ -1,4 +1,5 @@
 /* The loss of a checkpoint on a corpus: every token but the first is predicted once. */
+#include "base/file.h"
 #include "base/format.h"
 #include "base/json_kind.h"
 #include "base/label.h"
@@ -7,14 +8,13 @@
 #include "checkpoint/run_notes.h"
 #include "cli/cli.h"
 #include "cli/running/eval_bytes.h"
+#include "cli/running/eval_model.h"
+#include "cli/running/eval_preferences.h"
 #include "cli/running/eval_questions.h"
 #include "cli/running/model_options.h"
 #include "data/bigram.h"
-#include "data/same_tokenizer.h"
 #include "data/source.h"
 #include "engine/evaluate.h"
-#include "engine/weights.h"
-#include "model/family.h"
 #include "options/options.h"
 #include "run/run_config.h"
 #include "tokenizer/tokenizer.h"
@@ -31,6 +31,9 @@ typedef struct eval_arguments {
   int num_models;
   int64_t sequence, batch;         /* 0: as the model was trained */
   const char *documents, *packing; /* NULL: as it was trained */
+  const char *reference;           /* of a corpus of preferences; NULL: none */
+  bool chat;                       /* questions go through the chat template, */
+  const char *system;              /* behind this system message; NULL: none */
   const char *choices, *answers;   /* questions in the place of a corpus, or NULL */
   tri_answer_rule rule;
   int64_t samples; /* answers to each question */
@@ -49,6 +52,9 @@ enum {
   OPTION_DOCUMENTS,
   OPTION_PACKING,
   OPTION_BIGRAM,
+  OPTION_REFERENCE,
+  OPTION_CHAT,
+  OPTION_SYSTEM,
   OPTION_CHOICES,
   OPTION_ANSWERS,
   OPTION_TOKENS,
@@ -99,6 +105,9 @@ static const struct option eval_options[] = {
     {"documents", required_argument, NULL, OPTION_DOCUMENTS},
     {"packing", required_argument, NULL, OPTION_PACKING},
     {"bigram", required_argument, NULL, OPTION_BIGRAM},
+    {"reference", required_argument, NULL, OPTION_REFERENCE},
+    {"chat", no_argument, NULL, OPTION_CHAT},
+    {"system", required_argument, NULL, OPTION_SYSTEM},
     {"choices", required_argument, NULL, OPTION_CHOICES},
     {"answers", required_argument, NULL, OPTION_ANSWERS},
     {"tokens", required_argument, NULL, OPTION_TOKENS},
@@ -125,6 +134,9 @@ static tri_status take_option(int result, char **arguments, eval_arguments *out)
     case OPTION_DOCUMENTS: out->documents = optarg; return TRI_OK;
     case OPTION_PACKING: out->packing = optarg; return TRI_OK;
     case OPTION_BIGRAM: out->bigram = optarg; return TRI_OK;
+    case OPTION_REFERENCE: out->reference = optarg; return TRI_OK;
+    case OPTION_CHAT: out->chat = true; return TRI_OK;
+    case OPTION_SYSTEM: out->system = optarg; return TRI_OK;
     case OPTION_CHOICES: out->choices = optarg; return TRI_OK;
     case OPTION_ANSWERS: out->answers = optarg; return TRI_OK;
     case OPTION_ALL_CHECKPOINTS: out->all_checkpoints = true; return TRI_OK;
@@ -145,6 +157,12 @@ static tri_status check_questions(const eval_arguments *given) {
   if (given->choices != NULL && given->answers != NULL) {
     return tri_fail(TRI_BAD_USAGE, "eval: --choices or --answers, one at a time");
   }
+  if ((given->chat || given->system != NULL) && !asks(given)) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --chat and --system go with --choices FILE or --answers FILE");
+  }
+  if (given->system != NULL && !given->chat) {
+    return tri_fail(TRI_BAD_USAGE, "eval: --system is a message of the chat template: it goes with --chat");
+  }
   if (given->choices == NULL && (given->all_checkpoints || given->svg != NULL)) {
     return tri_fail(TRI_BAD_USAGE, "eval: --all-checkpoints and --svg go with --choices FILE");
   }
@@ -163,18 +181,21 @@ static tri_status check_questions(const eval_arguments *given) {
 
 /* What is of a corpus, and what is of questions. */
 static tri_status check_options(const eval_arguments *given, int named) {
-  const bool of_corpus =
-      given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->sequence > 0;
+  const bool of_corpus = given->documents != NULL || given->packing != NULL || given->bigram != NULL ||
+                         given->sequence > 0 || given->reference != NULL;
   TRI_TRY(check_questions(given));
   if (!asks(given) && named < 2) {
     return tri_fail(TRI_BAD_USAGE, "eval: name a checkpoint and a corpus (the prefix of its .bin and .idx)");
   }
-  if (asks(given) && named != 1) {
-    return tri_fail(TRI_BAD_USAGE, "eval: with --choices or --answers name a checkpoint, or a run, and nothing else");
+  if (asks(given) && named != 1 && (named == 0 || given->choices == NULL || given->all_checkpoints)) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: with --answers or --all-checkpoints name a checkpoint, or a run, and nothing else; with "
+                    "--choices one or several");
   }
   if (!asks(given) || !of_corpus) return TRI_OK;
   return tri_fail(TRI_BAD_USAGE,
-                  "eval: --sequence, --documents, --packing and --bigram are for a corpus, not for questions");
+                  "eval: --sequence, --documents, --packing, --bigram and --reference are for a corpus, not for "
+                  "questions");
 }
 
 static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
@@ -186,7 +207,7 @@ static tri_status eval_parse(int count, char **arguments, eval_arguments *out) {
   TRI_TRY(check_options(out, count - optind));
   out->checkpoint = arguments[optind];
   out->models = arguments + optind;
-  out->num_models = asks(out) ? 1 : count - optind - 1;
+  out->num_models = asks(out) ? count - optind : count - optind - 1;
   out->data = asks(out) ? NULL : arguments[count - 1];
   return TRI_OK;
 }
@@ -215,10 +236,7 @@ typedef struct session {
   tri_model model;
   tri_merged weights;
   tri_corpus *corpus;
-  tri_device *device;
-  tri_parameter_table *table;
-  tri_op_list *list;
-  tri_executor *executor;
+  tri_eval_model run;
   tri_tokenizer *tokenizer; /* NULL: bits per byte cannot be told */
   int32_t *tokens, *labels; /* [batch, sequence] and one more */
   tri_bigram *bigram;       /* NULL: not asked for */
@@ -293,7 +311,8 @@ static void choose_like(session *s, const session *first, const tri_run_notes *n
                                       strcmp(notes->documents, tri_run_config_documents(s->use)) == 0 &&
                                       strcmp(notes->packing, tri_run_config_packing(s->packing)) == 0);
   if (!same) {
-    tri_log("%s was trained in sequences of %" PRId64 " tokens (documents: %s, packing: %s); here it has the first's",
+    tri_log("%s was trained in sequences of %" PRId64
+            " tokens (documents: %s, packing: %s); here it is evaluated like the first",
             s->arguments->checkpoint, notes->sequence, notes->documents, notes->packing);
   }
 }
@@ -308,20 +327,12 @@ static tri_status choose_shape(session *s) {
                   s->model.max_sequence);
 }
 
-static tri_status create_executor(session *s) {
-  tri_dtype precision = s->arguments->model.precision;
-  TRI_TRY(tri_device_create(s->arguments->model.device, (int)s->arguments->model.threads, &s->device));
-  TRI_TRY(tri_device_supports(s->device, precision));
-  TRI_TRY(tri_parameter_table_create(&s->model, NULL, &s->table));
-  const tri_list_purpose purpose = s->ensemble == NULL ? TRI_LIST_EVALUATE : TRI_LIST_SCORE;
-  tri_list_request list = tri_list_request_whole(&s->model, purpose, s->batch, s->sequence, precision);
-  list.masked = is_masked(s);
-  TRI_TRY(tri_model_operations(&s->model, &list, &s->list));
-  const tri_memory_request request =
-      tri_memory_request_forward(&s->list, s->table->num_elements, &s->device->description);
-  TRI_TRY(tri_executor_create(s->table, &request, s->device, NULL, &s->executor));
-  TRI_TRY(tri_weights_load(&s->weights, s->table, s->executor));
-  return tri_executor_prepare(s->executor);
+static tri_status create_model(session *s) {
+  const tri_eval_shape shape = {.purpose = s->ensemble == NULL ? TRI_LIST_EVALUATE : TRI_LIST_SCORE,
+                                .batch = s->batch,
+                                .sequence = s->sequence,
+                                .masked = is_masked(s)};
+  return tri_eval_model_create(&s->model, &s->weights, &s->arguments->model, &shape, &s->run);
 }
 
 /* Each document once, in one order always: the seed does not matter. */
@@ -340,20 +351,14 @@ static tri_status create_packed(session *s) {
 static tri_status eval_set_up(session *s) {
   const tri_model_options *options = &s->arguments->model;
   const tri_checkpoint_use use = tri_model_options_use(options);
-  char tokenizer[TRI_PATH_BYTES];
-  TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
+  if (s->corpus == NULL) TRI_TRY(tri_corpus_open(s->arguments->data, &s->corpus));
   TRI_TRY(tri_merged_open(s->arguments->checkpoint, options->base, &use, &s->model, &s->weights));
   TRI_TRY(choose_shape(s));
   if (tri_corpus_num_tokens(s->corpus) < 2) {
     return tri_fail(TRI_BAD_FILE, "%s has %" PRId64 " token%s, and it takes two to predict one", s->arguments->data,
                     tri_corpus_num_tokens(s->corpus), TRI_PLURAL(tri_corpus_num_tokens(s->corpus)));
   }
-  TRI_TRY(tri_weights_tokenizer(&s->weights, options->tokenizer, !options->no_verify, tokenizer));
-  if (tokenizer[0] != '\0') {
-    TRI_TRY(tri_tokenizer_create(tokenizer, &s->tokenizer));
-    TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(&s->weights), options->tokenizer, s->tokenizer));
-  }
-  TRI_TRY(tri_corpus_check_tokenizer(s->corpus, s->tokenizer, tokenizer));
+  TRI_TRY(tri_eval_corpus_tokenizer(&s->weights, options, s->corpus, &s->tokenizer));
   (void)tri_corpus_say_vocabulary(s->corpus, s->model.vocab_size);
   s->documents = tri_documents_of(s->corpus, s->tokenizer == NULL ? -1 : tri_tokenizer_end_of_text(s->tokenizer));
   if (s->arguments->bigram != NULL) {
@@ -373,8 +378,11 @@ static tri_status eval_set_up(session *s) {
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->tokens, &s->tokens));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->labels, &s->labels));
   TRI_TRY(tri_alloc("evaluation tokens", room, sizeof *s->places, &s->places));
-  if (s->tokenizer != NULL) TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
-  return create_executor(s);
+  if (s->tokenizer != NULL) {
+    s->text.unknown_token = tri_tokenizer_unknown(s->tokenizer);
+    TRI_TRY(tri_decoder_create(s->tokenizer, true, &s->text.decoder));
+  }
+  return create_model(s);
 }
 
 static tri_status count_bytes(session *s) {
@@ -451,7 +459,7 @@ static tri_status read_packed_rows(session *s, int64_t first, int32_t *positions
 /* Sequence `first` and those behind it, a batch. */
 static tri_status read_batch(session *s, int64_t first) {
   int64_t room = s->batch * s->sequence;
-  const tri_sample batch = tri_executor_sequence(s->executor, 0); /* and those behind it */
+  const tri_sample batch = tri_executor_sequence(s->run.executor, 0); /* and those behind it */
   if (is_packed(s)) TRI_TRY(read_packed_rows(s, first, batch.positions));
   if (!is_packed(s)) TRI_TRY(read_windows(s, first, batch.positions));
   for (int64_t i = 0; i < room; i++) {
@@ -469,7 +477,7 @@ static double log_of_sum(double a, double b) { return fmax(a, b) + log1p(exp(-fa
 static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
   ensemble *e = s->ensemble;
   double *sums = e->log_sums + first * s->sequence;
-  TRI_TRY(tri_evaluate_labels(s->executor, scores));
+  TRI_TRY(tri_evaluate_labels(s->run.executor, scores));
   for (int64_t i = 0; i < s->batch * s->sequence; i++) {
     if (s->labels[i] < 0) continue;
     s->total.counted++;
@@ -480,7 +488,7 @@ static tri_status evaluate_one_of(session *s, int64_t first, double *scores) {
 }
 
 static tri_status evaluate_batch(session *s, int64_t first, double *scores) {
-  return scores == NULL ? tri_evaluate_batch(s->executor, &s->total) : evaluate_one_of(s, first, scores);
+  return scores == NULL ? tri_evaluate_batch(s->run.executor, &s->total) : evaluate_one_of(s, first, scores);
 }
 
 static tri_status evaluate_batches(session *s, double *scores) {
@@ -501,9 +509,32 @@ static tri_status evaluate_batches(session *s, double *scores) {
   return TRI_OK;
 }
 
+/* Where each token of the corpus is a label or counted among the others, the bytes are those of the texts that it was
+ * made of without the others'; unknown tokens have theirs there. Joined documents that are packed have labels twice. */
+static void settle_bytes(session *s) {
+  const int64_t recorded = tri_corpus_text_bytes(s->corpus);
+  const bool all = !is_packed(s) || (is_masked(s) && s->packed.pieces.left_out == 0);
+  if (s->text.decoder == NULL) return;
+  if (all && recorded > 0 && !tri_corpus_has_mask(s->corpus)) {
+    s->text.bytes = recorded > s->text.others ? recorded - s->text.others : 0;
+  } else if (s->text.unknown > 0) {
+    tri_log("bits per byte are left out: %" PRId64
+            " labels are the tokenizer's unknown token, and the text for which they stand is not known%s",
+            s->text.unknown,
+            recorded > 0 || tri_corpus_has_mask(s->corpus) ? ""
+                                                           : "; a corpus that `prepare` makes "
+                                                             "anew records the bytes of its texts");
+    s->text.bytes = 0;
+  }
+}
+
 static tri_status eval_evaluate(session *s) {
   double *scores = NULL;
-  if (s->ensemble == NULL) return evaluate_batches(s, NULL);
+  if (s->ensemble == NULL) {
+    TRI_TRY(evaluate_batches(s, NULL));
+    settle_bytes(s);
+    return TRI_OK;
+  }
   const size_t batches = (size_t)((num_sequences(s) + s->batch - 1) / s->batch),
                room = (size_t)(s->batch * s->sequence);
   if (s->ensemble->log_sums == NULL) {
@@ -512,6 +543,7 @@ static tri_status eval_evaluate(session *s) {
   }
   TRI_TRY(tri_alloc("labels' scores", room, sizeof *scores, &scores));
   tri_status status = evaluate_batches(s, scores);
+  settle_bytes(s);
   tri_free(scores);
   return status;
 }
@@ -520,11 +552,19 @@ typedef struct results {
   double loss, bits_per_byte, bigram_loss; /* NAN: there is none */
 } results;
 
+static double bits_per_byte(const session *s, double loss_sum) {
+  return s->text.bytes == 0 ? NAN : loss_sum / log(2.0) / (double)s->text.bytes;
+}
+
 static void eval_print_text(const session *s, const results *r) {
   if (s->total.counted == 0) return;
   for (int i = 0; s->ensemble != NULL && i < s->ensemble->models; i++) {
-    printf("loss of %s  %.6f\n", s->arguments->models[i], s->ensemble->losses[i]);
+    const double bits = bits_per_byte(s, s->ensemble->losses[i] * s->total.counted);
+    printf("loss of %s  %.6f", s->arguments->models[i], s->ensemble->losses[i]);
+    if (isfinite(bits)) printf("  (bits per byte %.4f)", bits);
+    putchar('\n');
   }
+  if (s->ensemble != NULL) printf("the mean of their probabilities:\n");
   printf("loss            %.6f\n", r->loss);
   if (!isfinite(r->loss)) return;
   printf("perplexity      %.4f\n", exp(r->loss));
@@ -539,8 +579,10 @@ static void eval_print_text(const session *s, const results *r) {
 static json_t *models_json(const session *s) {
   json_t *out = json_array();
   for (int i = 0; i < s->ensemble->models; i++) {
-    json_array_append_new(out, json_pack("{s:s, s:o}", "model", s->arguments->models[i], "loss",
-                                         tri_json_number(s->ensemble->losses[i])));
+    const double loss = s->ensemble->losses[i];
+    json_array_append_new(out,
+                          json_pack("{s:s, s:o, s:o}", "model", s->arguments->models[i], "loss", tri_json_number(loss),
+                                    "bits_per_byte", tri_json_number(bits_per_byte(s, loss * s->total.counted))));
   }
   return out;
 }
@@ -563,7 +605,7 @@ static tri_status eval_print_json(const session *s, const results *r) {
 static tri_status eval_report(const session *s) {
   double counted = s->total.counted;
   results r = {.loss = s->total.loss_sum / counted,
-               .bits_per_byte = s->text.bytes == 0 ? NAN : s->total.loss_sum / log(2.0) / (double)s->text.bytes,
+               .bits_per_byte = bits_per_byte(s, s->total.loss_sum),
                .bigram_loss = s->bigram == NULL ? NAN : s->bigram_sum / counted};
   if (s->arguments->json) TRI_TRY(eval_print_json(s, &r));
   if (!s->arguments->json) eval_print_text(s, &r);
@@ -598,10 +640,7 @@ static void release_parts(session *s) {
   tri_free(s->labels);
   tri_free(s->tokens);
   tri_tokenizer_destroy(s->tokenizer);
-  tri_executor_destroy(s->executor);
-  tri_op_list_destroy(s->list);
-  tri_parameter_table_destroy(s->table);
-  tri_device_destroy(s->device);
+  tri_eval_model_release(&s->run);
   tri_corpus_close(s->corpus);
   tri_merged_close(&s->weights);
 }
@@ -658,10 +697,14 @@ static tri_status eval_ensemble(session *s, const eval_arguments *given) {
 
 static tri_status ask_questions(const eval_arguments *given) {
   const tri_eval_questions asked = {.model = given->checkpoint,
+                                    .models = given->models,
+                                    .num_models = given->num_models,
                                     .file = given->choices != NULL ? given->choices : given->answers,
                                     .options = &given->model,
                                     .batch = given->batch,
                                     .json = given->json,
+                                    .chat = given->chat,
+                                    .system = given->system,
                                     .all_checkpoints = given->all_checkpoints,
                                     .svg = given->svg,
                                     .rule = given->rule,
@@ -669,6 +712,63 @@ static tri_status ask_questions(const eval_arguments *given) {
                                     .temperature = given->temperature,
                                     .seed = (uint64_t)given->seed};
   return given->choices != NULL ? tri_eval_choices(&asked) : tri_eval_answers(&asked);
+}
+
+static tri_status eval_text(session *s) {
+  if (s->arguments->reference != NULL) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: --reference is for a corpus of preferences (`trireme prepare --preferences`), and %s is one "
+                    "of texts or conversations",
+                    s->arguments->data);
+  }
+  if (s->arguments->num_models > 1) return eval_ensemble(s, s->arguments);
+  TRI_TRY(eval_set_up(s));
+  TRI_TRY(eval_evaluate(s));
+  return eval_report(s);
+}
+
+static tri_status eval_preferences(const session *s) {
+  const eval_arguments *given = s->arguments;
+  const tri_eval_preferences asked = {.model = given->checkpoint,
+                                      .reference = given->reference,
+                                      .corpus = s->corpus,
+                                      .options = &given->model,
+                                      .sequence = given->sequence,
+                                      .batch = given->batch,
+                                      .json = given->json};
+  if (given->documents != NULL || given->packing != NULL || given->bigram != NULL || given->num_models > 1) {
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: %s is a corpus of preferences, which takes one model, and no --documents, --packing or "
+                    "--bigram: each answer is read by itself",
+                    given->data);
+  }
+  return tri_eval_preferences_run(&asked);
+}
+
+static tri_status eval_corpus(session *s) {
+  switch (tri_corpus_preferences(s->corpus)) {
+    case TRI_PREFERENCES_NONE: break;
+    case TRI_PREFERENCES_PAIRS:
+    case TRI_PREFERENCES_LABELS: return eval_preferences(s);
+  }
+  return eval_text(s);
+}
+
+/* Questions, or text that was not prepared, in the place of a corpus. */
+static tri_status check_corpus_name(const char *data) {
+  static const char *const endings[] = {".jsonl", ".jsonl.zst", ".json", ".csv"};
+  const size_t length = strlen(data);
+  char index[TRI_PATH_BYTES];
+  for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+    const size_t end = strlen(endings[i]);
+    if (length <= end || strcmp(data + length - end, endings[i]) != 0) continue;
+    if (snprintf(index, sizeof index, "%s.idx", data) < (int)sizeof index && tri_path_exists(index)) return TRI_OK;
+    return tri_fail(TRI_BAD_USAGE,
+                    "eval: %s is not a corpus, which is the prefix of a .bin and .idx that `trireme prepare` writes; "
+                    "of questions: did you mean --choices %s or --answers %s?",
+                    data, data, data);
+  }
+  return TRI_OK;
 }
 
 static tri_status eval_run(int count, char **arguments) {
@@ -680,9 +780,9 @@ static tri_status eval_run(int count, char **arguments) {
   session *s = NULL;
   TRI_TRY(tri_alloc("an evaluation", 1, sizeof *s, &s));
   s->arguments = &parsed;
-  tri_status status = parsed.num_models > 1 ? eval_ensemble(s, &parsed) : eval_set_up(s);
-  if (status == TRI_OK && parsed.num_models == 1) status = eval_evaluate(s);
-  if (status == TRI_OK && parsed.num_models == 1) status = eval_report(s);
+  tri_status status = check_corpus_name(parsed.data);
+  if (status == TRI_OK) status = tri_corpus_open(parsed.data, &s->corpus);
+  if (status == TRI_OK) status = eval_corpus(s);
   release_parts(s);
   tri_free(s);
   return status;
@@ -696,8 +796,12 @@ const tri_command tri_command_eval = {
         "TRAIN]\n"
         "                    [--json] [options]\n"
         "       trireme eval CHECKPOINT CHECKPOINT... DATA ...\n"
-        "       trireme eval CHECKPOINT --choices FILE.jsonl [--batch B] [--json] [options]\n"
-        "       trireme eval CHECKPOINT --answers FILE.jsonl [--tokens N] [--until TEXT] [--strip] [--ignore-case]\n"
+        "       trireme eval CHECKPOINT PREFERENCES [--reference FOLDER] [--sequence T] [--batch B] [--json] "
+        "[options]\n"
+        "       trireme eval CHECKPOINT... --choices FILE.jsonl [--chat [--system TEXT]] [--batch B] [--json] "
+        "[options]\n"
+        "       trireme eval CHECKPOINT --answers FILE.jsonl [--chat [--system TEXT]] [--tokens N] [--until TEXT] "
+        "[--strip] [--ignore-case]\n"
         "                    [--ignore-punctuation] [--ignore-numbers] [--json] [options]\n"
         "       trireme eval RUN --choices FILE.jsonl --all-checkpoints [--svg FILE.svg] [--json] [options]\n"
         "\n"
@@ -716,6 +820,9 @@ const tri_command tri_command_eval = {
         "  --documents D       masked: documents in a sequence do not see each other; or joined; as in training\n"
         "  --packing P         documents: whole documents side by side; or windows; as in training\n"
         "  --bigram TRAIN      beside it the loss of a bigram model counted on this corpus\n"
+        "  --reference FOLDER  with a corpus of preferences: the model that training began with; rewards, margins, "
+        "accuracies\n"
+        "                      and the loss of the run's objective are then printed as training has them\n"
         "  --choices FILE      instead of a corpus: questions with given choices, a JSON line each (docs/judging.md), "
         "and\n"
         "                      how often the likeliest is the right one: acc and acc_norm as lm-evaluation-harness has "
@@ -723,6 +830,10 @@ const tri_command tri_command_eval = {
         "  --answers FILE      instead of a corpus: prompts with right answers, a JSON line each, and how often the "
         "text that\n"
         "                      the model finds likeliest, token by token, is one of them (exact_match)\n"
+        "  --chat              with --choices or --answers: the folder's chat template is applied, the question is the "
+        "user's\n"
+        "                      message and the model's answer begins behind the generation prompt\n"
+        "  --system TEXT       with --chat: the system message\n"
         "  --tokens N          of an answer at most (64)\n"
         "  --samples K         answers to each question, drawn each by itself (1): their mean (avg@K), and the share "
         "of\n"
@@ -740,6 +851,6 @@ const tri_command tri_command_eval = {
         "\n"
         "example: trireme eval runs/gpt2-demo corpus/validation\n",
     .options = eval_options,
-    .paths = "bigram choices answers svg base tokenizer",
+    .paths = "bigram reference choices answers svg base tokenizer",
     .run = eval_run,
 };

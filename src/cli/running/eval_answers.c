@@ -2,6 +2,7 @@
 #include "base/json_kind.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
 #include "generation/texts.h"
 #include "options/json.h"
@@ -18,6 +19,7 @@ typedef struct session {
   tri_asked_list questions;
   tri_generation_request request;
   tri_generation generation;
+  tri_eval_chat chat;
   tri_prompt *prompts; /* [questions.count] */
   tri_texts texts;
   json_t *results;
@@ -50,12 +52,31 @@ static tri_status shorten_prompts(session *s) {
   return TRI_OK;
 }
 
+/* An answer ends where the template ends a turn, too. */
+static tri_status apply_template(session *s) {
+  const tri_eval_questions *asked = s->asked;
+  const tri_generation *g = &s->generation;
+  const tri_judge_text nothing = {0};
+  if (!asked->chat) {
+    tri_eval_chat_say_unused(g->tokenizer_file, asked->model);
+    return TRI_OK;
+  }
+  TRI_TRY(tri_eval_chat_open(g->tokenizer_file, g->tokenizer, asked->system, &s->chat));
+  if (s->chat.turn_end[0] != '\0') s->request.stops[s->request.num_stops++] = s->chat.turn_end;
+  for (int64_t i = 0; i < s->questions.count; i++) {
+    TRI_TRY(tri_eval_chat_apply(&s->chat, &nothing, &s->questions.list[i].prompt));
+  }
+  return TRI_OK;
+}
+
 static tri_status begin_texts(session *s) {
   const size_t count = (size_t)s->questions.count;
+  TRI_TRY(apply_template(s));
+  tri_eval_say_prompt(NULL, &s->questions.list[0].prompt);
   TRI_TRY(tri_alloc("prompts", count, sizeof *s->prompts, &s->prompts));
   for (size_t i = 0; i < count; i++) {
     const tri_judge_text *prompt = &s->questions.list[i].prompt;
-    s->prompts[i] = (tri_prompt){.text = prompt->text, .bytes = prompt->bytes};
+    s->prompts[i] = (tri_prompt){.text = prompt->text, .bytes = prompt->bytes, .rendered = s->asked->chat};
   }
   const tri_texts_request request = {.prompts = s->prompts,
                                      .num_prompts = s->questions.count,
@@ -167,6 +188,7 @@ tri_status tri_eval_answers(const tri_eval_questions *asked) {
   json_decref(s->written);
   tri_texts_release(&s->texts);
   tri_generation_close(&s->generation);
+  tri_eval_chat_close(&s->chat);
   tri_free(s->prompts);
   tri_asked_release(&s->questions);
   tri_free(s);

@@ -14,22 +14,35 @@ static bool ends_here(const tri_label_rows *rows, int64_t i) {
   return true;
 }
 
-static tri_status count_token(tri_label_bytes *counter, const tri_label_rows *rows, int64_t i) {
+static tri_status count_label(tri_label_bytes *counter, int32_t id) {
   size_t bytes = 0;
+  TRI_TRY(tri_decoder_count(counter->decoder, id, &bytes));
+  counter->unknown += id == counter->unknown_token;
+  if (id != counter->unknown_token) counter->bytes += (int64_t)bytes;
+  return TRI_OK;
+}
+
+/* A piece that begins in the middle of a document begins with the last label of the piece before it. */
+static tri_status count_other(tri_label_bytes *counter, int32_t id, bool is_label) {
+  size_t bytes = 0;
+  TRI_TRY(tri_decoder_count(counter->decoder, id, &bytes));
+  if (id != counter->unknown_token && !is_label) counter->others += (int64_t)bytes;
+  return TRI_OK;
+}
+
+static tri_status count_token(tri_label_bytes *counter, const tri_label_rows *rows, int64_t i) {
   switch (rows->places[i]) {
     case TRI_TOKEN_INSIDE: break;
     case TRI_TOKEN_CONTINUES: tri_decoder_restart(counter->decoder, false); break;
     case TRI_TOKEN_BEGINS: tri_decoder_restart(counter->decoder, true); break;
     case TRI_TOKEN_NONE: return TRI_OK;
   }
-  TRI_TRY(tri_decoder_count(counter->decoder, rows->tokens[i], &bytes));
-  if (counter->awaited) counter->bytes += (int64_t)bytes;
+  TRI_TRY(counter->awaited ? count_label(counter, rows->tokens[i])
+                           : count_other(counter, rows->tokens[i], rows->places[i] == TRI_TOKEN_CONTINUES));
   counter->awaited = rows->labels[i] >= 0;
   if (!counter->awaited || !ends_here(rows, i)) return TRI_OK;
-  TRI_TRY(tri_decoder_count(counter->decoder, rows->labels[i], &bytes));
-  counter->bytes += (int64_t)bytes;
   counter->awaited = false;
-  return TRI_OK;
+  return count_label(counter, rows->labels[i]);
 }
 
 tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows) {

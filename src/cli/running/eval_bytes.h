@@ -15,11 +15,14 @@ typedef struct tri_label_rows {
   bool masked; /* the last token of a piece has no label */
 } tri_label_rows;
 
-/* Starts as {.decoder}, which the caller releases; NULL: nothing is counted. */
+/* Starts as {.decoder, .unknown_token}; the caller releases the decoder. NULL: nothing is counted. */
 typedef struct tri_label_bytes {
   tri_decoder *decoder;
-  int64_t bytes; /* so far */
-  bool awaited;  /* the next token is a label that counts */
+  int32_t unknown_token; /* stands for text that it does not tell; -1: none */
+  int64_t bytes;         /* of labels so far, without those of unknown tokens */
+  int64_t others;        /* bytes of tokens that are not a label that counts */
+  int64_t unknown;       /* labels that are the unknown token */
+  bool awaited;          /* the next token is a label that counts */
 } tri_label_bytes;
 
 tri_status tri_label_bytes_add(tri_label_bytes *counter, const tri_label_rows *rows);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "cli/running/eval_chat.h"
 #include "cli/running/eval_questions.h"
 #include "data/same_tokenizer.h"
 #include "engine/weights.h"
@@ -35,9 +36,9 @@ static void tell_shortened(const session *s) {
            s->asked->file, set->first_shortened, s->positions, set->shortened, set->num_texts);
 }
 
-tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
-                              tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
-  char source[TRI_PATH_BYTES];
+/* The tokenizer of a model's weights, and its encoder of questions. The caller releases both, also after a failure. */
+static tri_status open_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
+                                 char source[TRI_PATH_BYTES], tri_tokenizer **tokenizer, tri_pair_encoder **encoder) {
   TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, source));
   if (source[0] == '\0') {
     return tri_fail(TRI_BAD_FILE, "%s has no tokenizer.json; name one with --tokenizer",
@@ -50,13 +51,41 @@ tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model,
   return tri_pair_encoder_create(*tokenizer, encoder);
 }
 
+/* Questions as the model reads them: behind their form's description, or in the words of its chat template. */
+static tri_status phrase_questions(session *s, const char *tokenizer_file, const tri_tokenizer *tokenizer,
+                                   tri_pair_encoder *encoder) {
+  const tri_eval_questions *asked = s->asked;
+  tri_eval_chat chat = {.system = NULL};
+  tri_status status = TRI_OK;
+  if (asked->chat) {
+    status = tri_eval_chat_open(tokenizer_file, tokenizer, asked->system, &chat);
+    tri_pair_encoder_take_rendered(encoder);
+  } else {
+    tri_eval_chat_say_unused(tokenizer_file, asked->model);
+  }
+  for (int64_t i = 0; i < s->questions.count && status == TRI_OK; i++) {
+    tri_question *q = &s->questions.list[i];
+    status = asked->chat ? tri_eval_chat_apply(&chat, &q->description, &q->context) : tri_question_join(q);
+  }
+  tri_eval_chat_close(&chat);
+  if (status == TRI_OK) tri_eval_say_prompt(s->questions.list[0].form, &s->questions.list[0].context);
+  for (int64_t i = 1; i < s->questions.count && status == TRI_OK; i++) {
+    if (s->questions.list[i].form == s->questions.list[0].form) continue;
+    tri_log("line %" PRId64 " has another form: %s", s->questions.list[i].line, s->questions.list[i].form);
+    break;
+  }
+  return status;
+}
+
 /* What the first checkpoint's tokenizer makes of the questions holds for all of a run. */
 static tri_status encode_questions(session *s, const tri_merged *weights, const tri_model *model) {
   tri_tokenizer *tokenizer = NULL;
   tri_pair_encoder *encoder = NULL;
   s->vocabulary = model->vocab_size;
   s->positions = model->max_sequence;
-  tri_status status = tri_eval_tokenizer(weights, model, s->asked->options, &tokenizer, &encoder);
+  char file[TRI_PATH_BYTES];
+  tri_status status = open_tokenizer(weights, model, s->asked->options, file, &tokenizer, &encoder);
+  if (status == TRI_OK) status = phrase_questions(s, file, tokenizer, encoder);
   if (status == TRI_OK) {
     status = tri_choice_set_create(s->asked->file, &s->questions, encoder, s->positions, &s->set);
   }
@@ -288,15 +317,72 @@ static tri_status judge_all(session *s) {
   return status;
 }
 
+/* ---- several models ---------------------------------------------------------------------------------------------- */
+
+static tri_status open_session(session *s) {
+  TRI_TRY(tri_questions_read(s->asked->file, &s->questions));
+  return tri_device_create(s->asked->options->device, (int)s->asked->options->threads, &s->device);
+}
+
+static void close_session(session *s) {
+  tri_choice_set_release(&s->set);
+  tri_questions_release(&s->questions);
+  tri_device_destroy(s->device);
+}
+
+/* Each model has a tokenizer and a chat template of its own, so the questions are read again. */
+static tri_status judge_model(const tri_eval_questions *asked, const char *model, tri_judgement *out) {
+  tri_eval_questions own = *asked;
+  own.model = model;
+  session s = {.asked = &own};
+  tri_log("%s", model);
+  tri_status status = open_session(&s);
+  if (status == TRI_OK) status = judge_checkpoint(&s, model, out);
+  close_session(&s);
+  return status;
+}
+
+static json_t *model_json(const char *model, const tri_judgement *j) {
+  json_t *object = json_pack("{s:s, s:I}", "model", model, "questions", (json_int_t)j->count);
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) {
+    const char *name = tri_choice_measure_name((tri_choice_measure)m);
+    json_object_set_new(object, name, json_real(j->accuracy[m]));
+    put_error(object, name, j->error[m]);
+  }
+  json_object_set_new(object, "probability", json_real(j->probability));
+  put_error(object, "probability", j->probability_error);
+  return object;
+}
+
+static void print_model(const char *model, const tri_judgement *j) {
+  for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) printf("%-12.4f", j->accuracy[m]);
+  printf("%-12.4f  %s\n", j->probability, model);
+}
+
+static tri_status judge_models(const tri_eval_questions *asked) {
+  json_t *rows = json_array();
+  tri_status status = TRI_OK;
+  for (int i = 0; i < asked->num_models && status == TRI_OK; i++) {
+    tri_judgement judgement = {0};
+    status = judge_model(asked, asked->models[i], &judgement);
+    if (status == TRI_OK && i == 0 && !asked->json) {
+      for (int m = 0; m < TRI_NUM_CHOICE_MEASURES; m++) printf("%-12s", tri_choice_measure_name((tri_choice_measure)m));
+      printf("%-12s  of %" PRId64 " questions\n", "probability", judgement.count);
+    }
+    if (status == TRI_OK && !asked->json) print_model(asked->models[i], &judgement);
+    if (status == TRI_OK) json_array_append_new(rows, model_json(asked->models[i], &judgement));
+    tri_judgement_release(&judgement);
+  }
+  if (status == TRI_OK && asked->json) return tri_print_json(json_pack("{s:o}", "models", rows));
+  json_decref(rows);
+  return status;
+}
+
 tri_status tri_eval_choices(const tri_eval_questions *asked) {
   session s = {.asked = asked};
-  tri_status status = tri_questions_read(asked->file, &s.questions);
-  if (status == TRI_OK) {
-    status = tri_device_create(asked->options->device, (int)asked->options->threads, &s.device);
-  }
+  if (asked->num_models > 1) return judge_models(asked);
+  tri_status status = open_session(&s);
   if (status == TRI_OK) status = asked->all_checkpoints ? judge_all(&s) : judge_one(&s);
-  tri_choice_set_release(&s.set);
-  tri_questions_release(&s.questions);
-  tri_device_destroy(s.device);
+  close_session(&s);
   return status;
 }

@@ -2,16 +2,18 @@
 #ifndef TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 #define TRI_CLI_RUNNING_EVAL_QUESTIONS_H
 
-#include "checkpoint/merged.h"
 #include "engine/model_options.h"
 #include "judge/answers.h"
-#include "judge/pairs.h"
 
 typedef struct tri_eval_questions {
   const char *model, *file;
+  char *const *models; /* [num_models]: with several, tri_eval_choices prints a row for each */
+  int num_models;
   const tri_model_options *options;
   int64_t batch; /* sequences of a batch; 0: as many as have 2048 tokens */
   bool json;
+  bool chat;            /* questions go through the model's chat template */
+  const char *system;   /* with chat: text of the system message; NULL: none */
   bool all_checkpoints; /* evaluate all checkpoints of a run */
   const char *svg;      /* with all_checkpoints: path of a picture; or NULL */
   tri_answer_rule rule; /* by which answers are judged */
@@ -25,10 +27,5 @@ tri_status tri_eval_choices(const tri_eval_questions *asked);
 
 /* Evaluates whether the answers that the model generates are right, and prints the results. */
 tri_status tri_eval_answers(const tri_eval_questions *asked);
-
-/* Loads the tokenizer of a model's weights and makes its encoder of questions. The caller releases both, also after a
- * failure. */
-tri_status tri_eval_tokenizer(const tri_merged *weights, const tri_model *model, const tri_model_options *options,
-                              tri_tokenizer **tokenizer, tri_pair_encoder **encoder);
 
 #endif

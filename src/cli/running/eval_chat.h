@@ -1,0 +1,33 @@
+/* The chat template of a model that `eval` asks questions. */
+#ifndef TRI_CLI_RUNNING_EVAL_CHAT_H
+#define TRI_CLI_RUNNING_EVAL_CHAT_H
+
+#include "chat/session.h"
+#include "judge/lines.h"
+#include "tokenizer/tokenizer.h"
+
+/* Starts as {0}. */
+typedef struct tri_eval_chat {
+  tri_chat_format format;
+  tri_chat_session *session;
+  const char *system; /* text of the system message; NULL: none */
+  char turn_end[TRI_TURN_END_BYTES];
+} tri_eval_chat;
+
+/* Reads the template beside a tokenizer.json. TRI_BAD_FILE if it has none. Release with tri_eval_chat_close, also after
+ * a failure. */
+tri_status tri_eval_chat_open(const char *tokenizer_file, const tri_tokenizer *tokenizer, const char *system,
+                              tri_eval_chat *out);
+void tri_eval_chat_close(tri_eval_chat *chat);
+
+/* Replaces a question by the text that asks for its answer: the system message (the chat's, then `description`, which
+ * may be empty) and the question as a user message, with the generation prompt. */
+tri_status tri_eval_chat_apply(tri_eval_chat *chat, const tri_judge_text *description, tri_judge_text *question);
+
+/* Logs a line if the model has a chat template, which is then not applied. */
+void tri_eval_chat_say_unused(const char *tokenizer_file, const char *model);
+
+/* Logs the form of the questions (NULL: they have none) and the first prompt as the model reads it. */
+void tri_eval_say_prompt(const char *form, const tri_judge_text *prompt);
+
+#endif

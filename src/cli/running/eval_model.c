@@ -1,0 +1,39 @@
+#include "cli/running/eval_model.h"
+
+#include "data/same_tokenizer.h"
+#include "engine/weights.h"
+
+tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
+                                 const tri_eval_shape *shape, tri_eval_model *out) {
+  const tri_dtype precision = options->precision;
+  TRI_TRY(tri_device_create(options->device, (int)options->threads, &out->device));
+  TRI_TRY(tri_device_supports(out->device, precision));
+  TRI_TRY(tri_parameter_table_create(model, NULL, &out->table));
+  tri_list_request list = tri_list_request_whole(model, shape->purpose, shape->batch, shape->sequence, precision);
+  list.masked = shape->masked;
+  TRI_TRY(tri_model_operations(model, &list, &out->list));
+  const tri_memory_request request =
+      tri_memory_request_forward(&out->list, out->table->num_elements, &out->device->description);
+  TRI_TRY(tri_executor_create(out->table, &request, out->device, NULL, &out->executor));
+  TRI_TRY(tri_weights_load(weights, out->table, out->executor));
+  return tri_executor_prepare(out->executor);
+}
+
+void tri_eval_model_release(tri_eval_model *model) {
+  tri_executor_destroy(model->executor);
+  tri_op_list_destroy(model->list);
+  tri_parameter_table_destroy(model->table);
+  tri_device_destroy(model->device);
+  *model = (tri_eval_model){0};
+}
+
+tri_status tri_eval_corpus_tokenizer(const tri_merged *weights, const tri_model_options *options,
+                                     const tri_corpus *corpus, tri_tokenizer **out) {
+  char path[TRI_PATH_BYTES];
+  TRI_TRY(tri_weights_tokenizer(weights, options->tokenizer, !options->no_verify, path));
+  if (path[0] != '\0') {
+    TRI_TRY(tri_tokenizer_create(path, out));
+    TRI_TRY(tri_same_tokenizer(tri_weights_tokenizer_folder(weights), options->tokenizer, *out));
+  }
+  return tri_corpus_check_tokenizer(corpus, *out, path);
+}

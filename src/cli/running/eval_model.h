@@ -1,0 +1,36 @@
+/* A model that `eval` runs on sequences of a fixed shape. */
+#ifndef TRI_CLI_RUNNING_EVAL_MODEL_H
+#define TRI_CLI_RUNNING_EVAL_MODEL_H
+
+#include "checkpoint/merged.h"
+#include "data/corpus.h"
+#include "engine/executor.h"
+#include "engine/model_options.h"
+#include "model/family.h"
+
+typedef struct tri_eval_shape {
+  tri_list_purpose purpose; /* TRI_LIST_EVALUATE or TRI_LIST_SCORE */
+  int64_t batch, sequence;
+  bool masked; /* documents of a sequence do not see each other */
+} tri_eval_shape;
+
+/* Starts as {0}. */
+typedef struct tri_eval_model {
+  tri_device *device;
+  tri_parameter_table *table;
+  tri_op_list *list;
+  tri_executor *executor;
+} tri_eval_model;
+
+/* Creates the device and the executor, and loads the weights. `model` must outlive it. Release with
+ * tri_eval_model_release, also after a failure. */
+tri_status tri_eval_model_create(const tri_model *model, const tri_merged *weights, const tri_model_options *options,
+                                 const tri_eval_shape *shape, tri_eval_model *out);
+void tri_eval_model_release(tri_eval_model *model);
+
+/* Opens the tokenizer of a model's weights, or the one that the options name; *out stays NULL if there is none. Checks
+ * that the corpus was made with it. The caller destroys *out, also after a failure. */
+tri_status tri_eval_corpus_tokenizer(const tri_merged *weights, const tri_model_options *options,
+                                     const tri_corpus *corpus, tri_tokenizer **out);
+
+#endif
